@@ -1,0 +1,32 @@
+//! PURE. The one trait every limiter of failures implements.
+
+use std::time::Duration;
+
+use crate::Nanos;
+
+/// How long a key that failed has to wait.
+///
+/// A policy is a pure state machine: the time and one random number are arguments, so a run replays exactly.
+/// Shells (`Limiter`, a queue) own the lock, the clock and the randomness; a policy must not call
+/// back into the shell that holds it.
+pub trait Policy<K: ?Sized> {
+    /// What one failure took from budgets shared between keys, enough to give it back; `()` where there is none.
+    type Taken;
+
+    /// Counts a failure of `key` at `now` and says how long it waits, from `now`.
+    ///
+    /// `random` is uniform over all of `u64`; only jitter uses it.
+    fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken);
+
+    /// Forgets the failures of `key`; an unknown key is no error.
+    fn forget(&mut self, key: &K);
+
+    /// Failures counted for `key` and not forgotten; 0 for an unknown key.
+    fn requeues(&self, key: &K) -> u32;
+
+    /// Gives back what a failure took and did not use.
+    fn give_back(&mut self, taken: Self::Taken, now: Nanos);
+
+    /// How many keys it holds state for. Zero promises that [`forget`](Self::forget) would do nothing.
+    fn tracked(&self) -> usize;
+}

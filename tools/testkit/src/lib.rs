@@ -1,0 +1,6 @@
+//! Operations, slow obvious oracles, hostile types and seeds, shared by tests, fuzz targets, models and benches.
+//!
+//! Depends on no primitive, so that testing one crate's features never switches on another's.
+
+pub mod random;
+pub mod wakers;

@@ -1,0 +1,96 @@
+//! Seeded random cases: every run prints its seed on failure and accepts one.
+//!
+//! A case is a byte string, the same food as a fuzz target's: `arbitrary` turns it into operations. So a failing
+//! case becomes a corpus file as it is, and shrinking is cutting bytes.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// A small, fast, seedable generator (splitmix64, Steele, Lea and Flood 2014). Not for secrets.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The stream that belongs to `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number, uniform over `u64`.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`.
+    ///
+    /// # Panics
+    /// When `bound` is 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        assert!(bound > 0, "a bound must be positive");
+        self.next() % bound
+    }
+
+    /// `len` random bytes.
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len + 8);
+        while bytes.len() < len {
+            bytes.extend_from_slice(&self.next().to_le_bytes());
+        }
+        bytes.truncate(len);
+        bytes
+    }
+}
+
+/// Runs `case` on `cases` byte strings of 1 to `max_len` bytes; panics with seed and shortest failing case.
+///
+/// `FLYBALL_SEED` fixes the seed, `FLYBALL_CASES` the number of cases.
+///
+/// # Panics
+/// When a case panics: prints the seed, shrinks the bytes, and panics as the shortest failing case does.
+pub fn cases(name: &str, cases: u64, max_len: usize, case: impl Fn(&[u8])) {
+    let seed = env("FLYBALL_SEED").unwrap_or(0x5EED);
+    let cases = env("FLYBALL_CASES").unwrap_or(cases);
+    let mut random = Random::new(seed);
+    for number in 0..cases {
+        let len = 1 + random.below(max_len as u64) as usize;
+        let bytes = random.bytes(len);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| case(&bytes))) {
+            let shortest = shrink(bytes, &case);
+            eprintln!("{name}: case {number} of seed FLYBALL_SEED={seed} failed; shortest bytes: {shortest:?}");
+            case(&shortest);
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// Cuts the tail, then single bytes, as long as the case still fails.
+fn shrink(mut bytes: Vec<u8>, case: &impl Fn(&[u8])) -> Vec<u8> {
+    let fails = |bytes: &[u8]| catch_unwind(AssertUnwindSafe(|| case(bytes))).is_err();
+    let mut step = bytes.len() / 2;
+    while step > 0 {
+        while bytes.len() > step && fails(&bytes[..bytes.len() - step]) {
+            bytes.truncate(bytes.len() - step);
+        }
+        step /= 2;
+    }
+    let mut at = 0;
+    while at < bytes.len() {
+        let mut shorter = bytes.clone();
+        shorter.remove(at);
+        if fails(&shorter) {
+            bytes = shorter;
+        } else {
+            at += 1;
+        }
+    }
+    bytes
+}
+
+fn env(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a whole number, not {text:?}")))
+}

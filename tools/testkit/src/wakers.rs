@@ -1,0 +1,52 @@
+//! Wakers that count, and wakers that panic.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Counts how often it was woken.
+#[derive(Debug, Default)]
+pub struct Counting(AtomicUsize);
+
+impl Counting {
+    /// A counter and a waker that feeds it.
+    #[must_use]
+    pub fn waker() -> (Arc<Self>, Waker) {
+        let counting = Arc::new(Self::default());
+        (counting.clone(), counting.into())
+    }
+
+    /// Wake-ups so far.
+    #[must_use]
+    pub fn wakes(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Wake for Counting {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Panics whenever it is woken.
+#[derive(Debug)]
+pub struct Panicking;
+
+impl Wake for Panicking {
+    fn wake(self: Arc<Self>) {
+        panic!("a hostile waker panics");
+    }
+}
+
+/// Polls a future once with a waker.
+pub fn poll_with<F: Future + ?Sized>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(waker))
+}
+
+/// Polls a future once with a waker that does nothing.
+pub fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
+    poll_with(future, Waker::noop())
+}
