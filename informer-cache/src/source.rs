@@ -1,0 +1,209 @@
+//! EDGE. Where objects come from: something that can be listed, and watched from a version on.
+//!
+//! Cancel safety: the informer drops the future of a call, or a watch in the middle of
+//! [`next`](Watch::next), whenever it is shut down, dropped or out of patience. It never uses a watch again after
+//! dropping one of its futures, so an implementation needs no cancel safety beyond releasing what it holds.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use crate::{Event, Version};
+
+/// Something that can be listed, and watched from a version on.
+///
+/// The contract an [`Informer`](crate::Informer) relies on:
+/// 1. a list of version *v* holds every object as it was at *v* (pages of one list together);
+/// 2. a watch from *v* tells every change after *v*, in the order of versions, or fails with
+///    [`Expired`](SourceErrorKind::Expired);
+/// 3. versions are comparable across objects (several objects may share one).
+///
+/// Repeated, late and reordered messages cost nothing but time: they never take the store back.
+///
+/// # Examples
+/// A source whose objects never change:
+/// ```
+/// use flyball_informer_cache::{Event, ListRequest, Page, Source, SourceError, Version, Watch, WatchRequest};
+///
+/// struct Fixed(Vec<u64>);
+/// struct Silent;
+///
+/// impl Watch for Silent {
+///     type Object = u64;
+///     async fn next(&mut self) -> Option<Result<Event<u64>, SourceError>> {
+///         std::future::pending().await
+///     }
+/// }
+///
+/// impl Source for Fixed {
+///     type Object = u64;
+///     type Watch = Silent;
+///     async fn list(&self, _: ListRequest) -> Result<Page<u64>, SourceError> {
+///         Ok(Page { items: self.0.clone(), version: Version::new(1), continuation: None })
+///     }
+///     async fn watch(&self, _: WatchRequest) -> Result<Silent, SourceError> {
+///         Ok(Silent)
+///     }
+/// }
+/// ```
+pub trait Source: Send + Sync + 'static {
+    /// What is listed and watched.
+    type Object: Send + Sync + 'static;
+    /// A running watch.
+    type Watch: Watch<Object = Self::Object>;
+
+    /// One page of the list.
+    ///
+    /// # Errors
+    /// The [kind](SourceErrorKind) of the error decides what the informer does next.
+    fn list(&self, request: ListRequest) -> impl Future<Output = Result<Page<Self::Object>, SourceError>> + Send;
+
+    /// Opens a watch.
+    ///
+    /// # Errors
+    /// The [kind](SourceErrorKind) of the error decides what the informer does next.
+    fn watch(&self, request: WatchRequest) -> impl Future<Output = Result<Self::Watch, SourceError>> + Send;
+}
+
+/// A running watch. Dropping it ends it.
+pub trait Watch: Send + 'static {
+    /// What is watched.
+    type Object;
+
+    /// The next message; `None` when the watch ended in order. After `None` or an error it is not asked again.
+    ///
+    /// A watch that has many messages ready should hand them out without going pending in between: the informer
+    /// applies what is ready as one batch.
+    fn next(&mut self) -> impl Future<Output = Option<Result<Event<Self::Object>, SourceError>>> + Send;
+}
+
+/// How fresh a list has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ListVersion {
+    /// Whatever is at hand, however old (Kubernetes: `resourceVersion=0`).
+    Any,
+    /// This version or a later one (Kubernetes: `resourceVersion=N`).
+    NotOlderThan(Version),
+    /// The newest there is (Kubernetes: no `resourceVersion`).
+    MostRecent,
+}
+
+/// Asks for a list, or for the next page of one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ListRequest {
+    /// How fresh; always [`MostRecent`](ListVersion::MostRecent) beside a continuation, which has its own version.
+    pub version: ListVersion,
+    /// At most this many items in the page; `None` asks for everything. A source may ignore it.
+    pub limit: Option<u32>,
+    /// Goes on where the page that gave this token ended.
+    pub continuation: Option<String>,
+}
+
+/// One page of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<V> {
+    /// The objects.
+    pub items: Vec<V>,
+    /// The version the list was taken at.
+    pub version: Version,
+    /// The token of the next page; `None` or empty on the last.
+    pub continuation: Option<String>,
+}
+
+/// Asks for a watch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WatchRequest {
+    /// The watch tells what changed after this version. [`Version::ZERO`]: from any state at hand, which is told
+    /// as `Added` first. With a streaming list: the list is not older than this, `ZERO` asks for the newest.
+    pub from: Version,
+    /// Tell all existing objects as `Added`, then [`InitialEnd`](Event::InitialEnd), then go on as a watch.
+    pub streaming_list: bool,
+    /// The source should end the watch in order after this time.
+    pub timeout: Duration,
+}
+
+/// Why a source failed, as far as the informer behaves differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SourceErrorKind {
+    /// The version or the continuation is too old (Kubernetes: `410 Gone`, `Expired`).
+    Expired,
+    /// The version asked for is newer than the source's (Kubernetes: "too large resource version").
+    TooLargeVersion,
+    /// The source asks for fewer requests (`429`).
+    TooManyRequests {
+        /// Not before this time.
+        retry_after: Option<Duration>,
+    },
+    /// Nobody answers at the moment (connection refused).
+    Refused,
+    /// The source failed for a reason of its own (`500 InternalError`).
+    Internal,
+    /// Anything else.
+    Other,
+}
+
+impl fmt::Display for SourceErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "version expired",
+            Self::TooLargeVersion => "version too large",
+            Self::TooManyRequests { .. } => "too many requests",
+            Self::Refused => "connection refused",
+            Self::Internal => "internal error of the source",
+            Self::Other => "source failed",
+        })
+    }
+}
+
+/// Why a list or a watch failed.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{SourceError, SourceErrorKind};
+///
+/// let error = SourceError::new(SourceErrorKind::Expired, "410 Gone");
+/// assert_eq!(error.kind(), SourceErrorKind::Expired);
+/// assert_eq!(error.to_string(), "version expired: 410 Gone");
+/// ```
+#[derive(Debug)]
+pub struct SourceError {
+    kind: SourceErrorKind,
+    cause: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl SourceError {
+    /// An error of this kind, with its cause.
+    pub fn new(kind: SourceErrorKind, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { kind, cause: Some(cause.into()) }
+    }
+
+    /// What the informer goes by.
+    #[must_use]
+    pub const fn kind(&self) -> SourceErrorKind {
+        self.kind
+    }
+}
+
+/// An error without a cause worth telling.
+impl From<SourceErrorKind> for SourceError {
+    fn from(kind: SourceErrorKind) -> Self {
+        Self { kind, cause: None }
+    }
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            Some(cause) => write!(f, "{}: {cause}", self.kind),
+            None => self.kind.fmt(f),
+        }
+    }
+}
+
+impl Error for SourceError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        // The cause itself is part of the message.
+        self.cause.as_deref().and_then(Error::source)
+    }
+}
