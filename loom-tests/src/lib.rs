@@ -1,1 +1,24 @@
-//! Skeleton.
+//! Models of every concurrent operation of the family, and the runner that keeps them honest.
+//!
+//! A model is written once and runs in three ways:
+//!
+//! | build | what one test does |
+//! |---|---|
+//! | `--cfg flyball_loom` | every interleaving within the preemption bound, counted against the recorded floor |
+//! | `--cfg flyball_shuttle` | ten thousand random and ten thousand PCT schedules |
+//! | neither | the body once, on real threads: it compiles and holds |
+//!
+//! A body takes threads from [`thread`] and runs futures with [`block_on`]. [`Arc`] is std's in all three builds; the
+//! locks and atomics come from the crates' own `sync` modules, so a body needs none. `cargo xtask loom` runs the
+//! models and their must-fail twins; `MODELS.md` lists them.
+
+mod engine;
+mod report;
+mod runner;
+pub mod thread;
+pub mod wakers;
+
+pub use std::sync::Arc;
+
+pub use crate::runner::{Model, model};
+pub use crate::wakers::block_on;

@@ -1,0 +1,169 @@
+//! The three ways to run a body, one per build.
+
+#[cfg(not(any(flyball_loom, flyball_shuttle)))]
+pub(crate) use native::run;
+#[cfg(flyball_loom)]
+pub(crate) use under_loom::run;
+#[cfg(flyball_shuttle)]
+pub(crate) use under_shuttle::run;
+
+/// What an exhaustive exploration did.
+#[derive(Debug)]
+pub(crate) struct Explored {
+    /// How often the body ran.
+    pub(crate) interleavings: u64,
+    /// Most threads of one interleaving, the main one included.
+    pub(crate) threads: usize,
+    /// The bound on preemptions, `None` when there was none.
+    pub(crate) preemptions: Option<usize>,
+    /// Wall clock.
+    pub(crate) seconds: f64,
+    /// Whether recorded floors count: not in a twin's run, which must fail by its fault and nothing else.
+    pub(crate) floors_apply: bool,
+}
+
+#[cfg(not(any(flyball_loom, flyball_shuttle)))]
+mod native {
+    use super::Explored;
+    use crate::Model;
+
+    pub(crate) fn run(_: &Model, body: impl Fn() + Send + Sync + 'static) -> Option<Explored> {
+        body();
+        None
+    }
+}
+
+#[cfg(flyball_loom)]
+mod under_loom {
+    use std::env;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Instant;
+
+    use super::Explored;
+    use crate::{Model, thread};
+
+    /// Preemptions explored unless `LOOM_MAX_PREEMPTIONS` says otherwise.
+    const PREEMPTIONS: usize = 3;
+    /// Scheduling points of one interleaving unless `LOOM_MAX_BRANCHES` says otherwise.
+    const BRANCHES: usize = 10_000;
+
+    pub(crate) fn run(_: &Model, body: impl Fn() + Send + Sync + 'static) -> Option<Explored> {
+        let mut builder = loom::model::Builder::new();
+        if env::var_os("LOOM_MAX_BRANCHES").is_none() {
+            builder.max_branches = BRANCHES;
+        }
+        builder.preemption_bound = match env::var_os("FLYBALL_MODEL_UNBOUNDED") {
+            Some(_) => None,
+            None => Some(builder.preemption_bound.unwrap_or(PREEMPTIONS)),
+        };
+        // A capped exploration returns as a complete one does. So no cap, and no start in the middle.
+        builder.max_permutations = None;
+        builder.max_duration = None;
+        builder.checkpoint_file = None;
+
+        // Not the model's atomics: counting must add no scheduling point.
+        let count = Arc::new(AtomicU64::new(0));
+        let counter = count.clone();
+        thread::reset_count();
+        #[expect(clippy::disallowed_methods, reason = "how long the exploration took, nothing waits for it")]
+        let started = Instant::now();
+        builder.check(move || {
+            // Ordering: Relaxed, loom runs all threads of a model on this one.
+            counter.fetch_add(1, Ordering::Relaxed);
+            thread::start_interleaving();
+            body();
+        });
+        Some(Explored {
+            // Ordering: Relaxed, read by the thread that counted.
+            interleavings: count.load(Ordering::Relaxed),
+            threads: thread::most(),
+            preemptions: builder.preemption_bound,
+            seconds: started.elapsed().as_secs_f64(),
+            floors_apply: env::var_os("FLYBALL_MODEL_TWIN").is_none(),
+        })
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use loom::sync::atomic::{AtomicUsize, Ordering};
+
+        use super::*;
+
+        const MODEL: Model = Model { name: "engine::tests", threads: 2, floor: 1, catches: "" };
+
+        #[test]
+        fn interleavings_and_threads_are_counted() {
+            let explored = run(&MODEL, || {
+                let shared = Arc::new(AtomicUsize::new(0));
+                let theirs = shared.clone();
+                let other = thread::spawn(move || theirs.fetch_add(1, Ordering::SeqCst));
+                shared.fetch_add(1, Ordering::SeqCst);
+                other.join().unwrap();
+                assert_eq!(shared.load(Ordering::SeqCst), 2);
+            });
+            let explored = explored.unwrap();
+            assert!(explored.interleavings > 1, "{explored:?}");
+            assert_eq!(explored.threads, 2);
+        }
+
+        #[test]
+        #[should_panic(expected = "lost update")]
+        fn a_lost_update_is_found() {
+            run(&MODEL, || {
+                let shared = Arc::new(AtomicUsize::new(0));
+                let theirs = shared.clone();
+                let other =
+                    thread::spawn(move || theirs.store(theirs.load(Ordering::SeqCst) + 1, Ordering::SeqCst));
+                shared.store(shared.load(Ordering::SeqCst) + 1, Ordering::SeqCst);
+                other.join().unwrap();
+                assert_eq!(shared.load(Ordering::SeqCst), 2, "lost update");
+            });
+        }
+
+        #[test]
+        fn what_loom_cannot_see_is_one_interleaving() {
+            let explored = run(&MODEL, || {
+                let other = thread::spawn(|| std::sync::Mutex::new(1).into_inner());
+                assert!(other.join().unwrap().is_ok());
+            });
+            assert_eq!(explored.unwrap().interleavings, 1);
+        }
+    }
+}
+
+#[cfg(flyball_shuttle)]
+mod under_shuttle {
+    use std::env;
+    use std::sync::Arc;
+
+    use shuttle::Runner;
+    use shuttle::scheduler::{PctScheduler, RandomScheduler};
+
+    use super::Explored;
+    use crate::Model;
+
+    /// Schedules of each kind unless `FLYBALL_SHUTTLE_ITERATIONS` says otherwise.
+    const ITERATIONS: usize = 10_000;
+    /// Scheduling constraints a fault may need to show, for PCT.
+    const DEPTH: usize = 3;
+    /// Shuttle's default is 32 KiB, too small for an unoptimised build.
+    const STACK: usize = 256 * 1024;
+
+    pub(crate) fn run(model: &Model, body: impl Fn() + Send + Sync + 'static) -> Option<Explored> {
+        let iterations = match env::var("FLYBALL_SHUTTLE_ITERATIONS") {
+            Ok(text) => text.parse().expect("FLYBALL_SHUTTLE_ITERATIONS must be a whole number"),
+            Err(_) => ITERATIONS,
+        };
+        let mut config = shuttle::Config::new();
+        config.stack_size = STACK;
+        let body = Arc::new(body);
+        let again = body.clone();
+        Runner::new(RandomScheduler::new(iterations), config.clone()).run(move || again());
+        // PCT refuses a body without concurrency.
+        if model.threads > 1 {
+            Runner::new(PctScheduler::new(DEPTH, iterations), config).run(move || body());
+        }
+        None
+    }
+}

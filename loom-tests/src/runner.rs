@@ -1,0 +1,147 @@
+//! Runs one model and judges the run: a model that passes without having checked anything is a failure.
+
+use crate::engine::{self, Explored};
+use crate::report;
+
+/// What is said about a model beside its body, checked against the run.
+///
+/// Every field is a claim: the report and `MODELS.md` show them, and a run that contradicts one fails.
+#[derive(Clone, Copy, Debug)]
+pub struct Model {
+    /// `area::test`: the last part is the test function's name, the whole names the twin
+    /// (`mutants/area__test.patch`).
+    pub name: &'static str,
+    /// Threads, the main one included: at most 5 under loom.
+    pub threads: usize,
+    /// Interleavings at three preemptions when the model was recorded, rounded down at will. Fewer is a failure: the
+    /// code under test stopped meeting the model. More than four times as many is one, too: record the floor again.
+    /// `1` declares a model with nothing to interleave.
+    pub floor: u64,
+    /// The fault this model would catch, in a few words.
+    pub catches: &'static str,
+}
+
+/// Checks `body` in every interleaving (loom), in many (shuttle), or once (neither).
+///
+/// Completion is known by construction: the runner sets neither loom's permutation nor its duration cap, nor a
+/// checkpoint, so the only ways out of the exploration are its end and a panic; running out of branches is a panic.
+///
+/// # Panics
+/// When an interleaving panics, deadlocks or leaks; when a claim of `model` does not hold.
+///
+/// # Examples
+/// ```
+/// use loom_tests::{Arc, Model, model, thread};
+///
+/// model(
+///     Model { name: "doc::handle_is_shared", threads: 2, floor: 1, catches: "nothing: an example" },
+///     || {
+///         let shared = Arc::new(7);
+///         let other = shared.clone();
+///         let reader = thread::spawn(move || *other);
+///         assert_eq!(*shared, reader.join().unwrap());
+///     },
+/// );
+/// ```
+pub fn model(model: Model, body: impl Fn() + Send + Sync + 'static) {
+    let failing = Named(model.name);
+    if let Some(explored) = engine::run(&model, body) {
+        if let Err(why) = judge(&model, &explored) {
+            panic!("{why}");
+        }
+        report::append(&model, &explored);
+    }
+    std::mem::forget(failing);
+}
+
+/// Names the model when its exploration unwinds: a failing interleaving does not say whose it is.
+struct Named(&'static str);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        eprintln!("model {} failed", self.0);
+    }
+}
+
+/// The bound the floors are recorded at.
+const FLOOR_PREEMPTIONS: usize = 3;
+
+/// Do the claims hold?
+fn judge(model: &Model, explored: &Explored) -> Result<(), String> {
+    let &Model { name, threads, floor, .. } = model;
+    let &Explored { interleavings, preemptions, .. } = explored;
+    if explored.threads != threads {
+        return Err(format!("{name}: {} threads ran, {threads} are declared", explored.threads));
+    }
+    if interleavings == 1 && floor != 1 {
+        return Err(format!("{name}: one interleaving only; no lock or atomic of the model was reached"));
+    }
+    if !explored.floors_apply {
+        return Ok(());
+    }
+    if preemptions.is_none_or(|bound| bound >= FLOOR_PREEMPTIONS) && interleavings < floor {
+        return Err(format!("{name}: {interleavings} interleavings, below the recorded floor {floor}"));
+    }
+    if preemptions == Some(FLOOR_PREEMPTIONS) && interleavings > floor.saturating_mul(4) {
+        return Err(format!(
+            "{name}: {interleavings} interleavings; record the floor again, it says {floor}"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODEL: Model = Model { name: "a::b", threads: 3, floor: 100, catches: "" };
+
+    fn explored(interleavings: u64) -> Explored {
+        Explored { interleavings, threads: 3, preemptions: Some(3), seconds: 0.0, floors_apply: true }
+    }
+
+    #[test]
+    fn a_run_as_declared_passes() {
+        assert_eq!(judge(&MODEL, &explored(100)), Ok(()));
+        assert_eq!(judge(&MODEL, &explored(400)), Ok(()));
+    }
+
+    #[test]
+    fn fewer_interleavings_than_recorded_fail() {
+        let why = judge(&MODEL, &explored(99)).unwrap_err();
+        assert_eq!(why, "a::b: 99 interleavings, below the recorded floor 100");
+    }
+
+    #[test]
+    fn a_floor_that_says_nothing_fails() {
+        let why = judge(&MODEL, &explored(401)).unwrap_err();
+        assert_eq!(why, "a::b: 401 interleavings; record the floor again, it says 100");
+    }
+
+    #[test]
+    fn one_interleaving_must_be_declared() {
+        let why = judge(&MODEL, &explored(1)).unwrap_err();
+        assert_eq!(why, "a::b: one interleaving only; no lock or atomic of the model was reached");
+        assert_eq!(judge(&Model { floor: 1, ..MODEL }, &explored(1)), Ok(()));
+    }
+
+    #[test]
+    fn threads_are_counted() {
+        let why = judge(&MODEL, &Explored { threads: 2, ..explored(100) }).unwrap_err();
+        assert_eq!(why, "a::b: 2 threads ran, 3 are declared");
+    }
+
+    #[test]
+    fn a_smaller_bound_has_no_floor_and_a_larger_one_no_ceiling() {
+        assert_eq!(judge(&MODEL, &Explored { preemptions: Some(2), ..explored(2) }), Ok(()));
+        assert_eq!(judge(&MODEL, &Explored { preemptions: None, ..explored(1_000_000) }), Ok(()));
+        let why = judge(&MODEL, &Explored { preemptions: None, ..explored(99) }).unwrap_err();
+        assert_eq!(why, "a::b: 99 interleavings, below the recorded floor 100");
+    }
+
+    #[test]
+    fn a_twin_is_not_caught_by_its_floor() {
+        assert_eq!(judge(&MODEL, &Explored { floors_apply: false, ..explored(2) }), Ok(()));
+        assert!(judge(&MODEL, &Explored { floors_apply: false, ..explored(1) }).is_err());
+    }
+}
