@@ -2,5 +2,11 @@
 //!
 //! Depends on no primitive, so that testing one crate's features never switches on another's.
 
+pub mod answers;
+pub mod cells;
+pub mod hostile;
+pub mod naive_backoff;
+pub mod naive_queue;
+pub mod op;
 pub mod random;
 pub mod wakers;

@@ -17,6 +17,7 @@ impl Random {
     }
 
     /// The next number, uniform over `u64`.
+    #[expect(clippy::should_implement_trait, reason = "a stream without an end needs no Option")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -60,7 +61,9 @@ pub fn cases(name: &str, cases: u64, max_len: usize, case: impl Fn(&[u8])) {
         let bytes = random.bytes(len);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| case(&bytes))) {
             let shortest = shrink(bytes, &case);
-            eprintln!("{name}: case {number} of seed FLYBALL_SEED={seed} failed; shortest bytes: {shortest:?}");
+            eprintln!(
+                "{name}: case {number} of seed FLYBALL_SEED={seed} failed; shortest bytes: {shortest:?}"
+            );
             case(&shortest);
             resume_unwind(panic);
         }

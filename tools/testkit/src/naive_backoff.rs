@@ -1,0 +1,77 @@
+//! Honest backoff, slowly: one open backoff per key.
+
+use std::time::Duration;
+
+use crate::answers::{Time, later};
+
+/// base · 2ⁿ, capped.
+#[derive(Clone, Copy, Debug)]
+pub struct NaiveExponential {
+    /// The delay of the first failure.
+    pub base: Duration,
+    /// No delay is longer.
+    pub cap: Duration,
+}
+
+impl NaiveExponential {
+    fn delay(self, failures_before: u32) -> Duration {
+        let mut delay = self.base;
+        for _ in 0..failures_before {
+            delay = delay.saturating_mul(2);
+            if delay > self.cap {
+                break;
+            }
+        }
+        delay.min(self.cap)
+    }
+}
+
+/// The one open backoff of a key: failures so far, and until when failing again counts as the same failure.
+#[derive(Clone, Copy, Debug)]
+struct Backoff {
+    failures: u32,
+    until: Time,
+}
+
+/// The open backoffs of all keys; they are kept until forgotten.
+#[derive(Clone, Debug)]
+pub struct NaiveBackoffs<K> {
+    limiter: Option<NaiveExponential>,
+    open: Vec<(K, Backoff)>,
+}
+
+impl<K: Copy + PartialEq> NaiveBackoffs<K> {
+    /// None open.
+    #[must_use]
+    pub fn new(limiter: Option<NaiveExponential>) -> Self {
+        Self { limiter, open: Vec::new() }
+    }
+
+    /// A failure: one that comes before the open backoff is over is the same failure. Says when to come back;
+    /// nothing without a limiter.
+    pub fn fail(&mut self, key: K, now: Time) -> Option<Time> {
+        let limiter = self.limiter?;
+        let open = self.open.iter().find(|(of, _)| *of == key).map(|(_, backoff)| *backoff);
+        let backoff = match open {
+            Some(open) if now < open.until => open,
+            _ => {
+                let before = open.map_or(0, |open| open.failures);
+                Backoff { failures: before.saturating_add(1), until: later(now, limiter.delay(before)) }
+            }
+        };
+        self.forget(key);
+        self.open.push((key, backoff));
+        Some(backoff.until)
+    }
+
+    /// Failures counted and not forgotten.
+    #[must_use]
+    pub fn failures(&self, key: K) -> u32 {
+        self.open.iter().find(|(of, _)| *of == key).map_or(0, |(_, backoff)| backoff.failures)
+    }
+
+    /// Forgets the failures of a key, and its open backoff with them.
+    pub fn forget(&mut self, key: K) {
+        self.open.retain(|(of, _)| *of != key);
+    }
+}
