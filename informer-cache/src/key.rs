@@ -1,0 +1,155 @@
+//! PURE. A ready-made key: a name, with or without a namespace.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::ParseKeyError;
+
+/// The key of an object by name: `namespace/name`, or `name` alone where there are no namespaces.
+///
+/// One shared string: a clone costs one count, and a store of these keys can be asked by `&str`.
+/// Keys compare and hash as their text.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::NamespacedName;
+///
+/// let key: NamespacedName = "kube-system/coredns".parse()?;
+/// assert_eq!((key.namespace(), key.name()), (Some("kube-system"), "coredns"));
+/// assert_eq!(key, NamespacedName::new("kube-system", "coredns")?);
+/// assert_eq!(key.to_string(), "kube-system/coredns");
+///
+/// let node = NamespacedName::cluster("node-7")?;
+/// assert_eq!((node.namespace(), node.name()), (None, "node-7"));
+///
+/// for bad in ["", "/name", "namespace/", "a/b/c"] {
+///     assert!(bad.parse::<NamespacedName>().is_err());
+/// }
+/// # Ok::<(), flyball_informer_cache::ParseKeyError>(())
+/// ```
+#[derive(Clone)]
+pub struct NamespacedName {
+    text: Arc<str>,
+    /// Where the name begins: 0, or just after the one slash. A function of the text, so never compared.
+    name_at: usize,
+}
+
+impl NamespacedName {
+    /// The key `namespace/name`.
+    ///
+    /// # Errors
+    /// When either part is empty or holds a slash.
+    pub fn new(namespace: &str, name: &str) -> Result<Self, ParseKeyError> {
+        let key: Self = format!("{namespace}/{name}").parse()?;
+        debug_assert_eq!((key.namespace(), key.name()), (Some(namespace), name));
+        Ok(key)
+    }
+
+    /// The key of an object that has no namespace.
+    ///
+    /// # Errors
+    /// When the name is empty or holds a slash.
+    pub fn cluster(name: &str) -> Result<Self, ParseKeyError> {
+        match name.contains('/') {
+            true => Err(ParseKeyError::slash_in_name(name)),
+            false => name.parse(),
+        }
+    }
+
+    /// The namespace, if there is one.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        self.name_at.checked_sub(1).map(|slash| &self.text[..slash])
+    }
+
+    /// The name within its namespace.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.text[self.name_at..]
+    }
+
+    /// The whole key, `namespace/name` or `name`.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl FromStr for NamespacedName {
+    type Err = ParseKeyError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let name_at = match text.split_once('/') {
+            None if text.is_empty() => return Err(ParseKeyError::empty(text)),
+            None => 0,
+            Some(("", _)) => return Err(ParseKeyError::empty_namespace(text)),
+            Some((_, "")) => return Err(ParseKeyError::empty_name(text)),
+            Some((_, name)) if name.contains('/') => return Err(ParseKeyError::too_many_parts(text)),
+            Some((namespace, _)) => namespace.len() + 1,
+        };
+        Ok(Self { text: text.into(), name_at })
+    }
+}
+
+impl TryFrom<&str> for NamespacedName {
+    type Error = ParseKeyError;
+
+    fn try_from(text: &str) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl Borrow<str> for NamespacedName {
+    fn borrow(&self) -> &str {
+        &self.text
+    }
+}
+
+impl AsRef<str> for NamespacedName {
+    fn as_ref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for NamespacedName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl fmt::Debug for NamespacedName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
+// As the text alone, or `Borrow<str>` would be wrong.
+
+impl PartialEq for NamespacedName {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for NamespacedName {}
+
+impl Hash for NamespacedName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
+
+impl PartialOrd for NamespacedName {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for NamespacedName {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.text.cmp(&other.text)
+    }
+}

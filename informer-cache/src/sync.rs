@@ -1,0 +1,53 @@
+//! The only place of this crate that names a lock or an atomic.
+//!
+//! parking_lot in the shipped build, loom's or shuttle's under our own cfgs. The shim adapts signatures only: it
+//! has no state and no branch, so what is checked is what ships.
+
+pub(crate) use imp::{Mutex, MutexGuard, RwLock};
+
+#[cfg(not(any(flyball_loom, flyball_shuttle)))]
+mod imp {
+    pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock};
+}
+
+#[cfg(any(flyball_loom, flyball_shuttle))]
+mod imp {
+    #[cfg(flyball_loom)]
+    use loom::sync as model;
+    #[cfg(flyball_shuttle)]
+    use shuttle::sync as model;
+
+    pub(crate) use model::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+
+    /// The model's mutex without poisoning, as parking_lot's.
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(model::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(model::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        }
+    }
+
+    /// The model's read-write lock without poisoning, as parking_lot's.
+    #[derive(Debug, Default)]
+    pub(crate) struct RwLock<T>(model::RwLock<T>);
+
+    impl<T> RwLock<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(model::RwLock::new(value))
+        }
+
+        pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+            self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+        }
+
+        pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+            self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+        }
+    }
+}

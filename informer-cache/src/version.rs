@@ -1,0 +1,68 @@
+//! PURE. The point in a source's history at which something was read.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::ParseVersionError;
+
+/// A point in the history of one source: larger is later.
+///
+/// [`Version::ZERO`] means *none*: an object without a version is never older than another one, so it always
+/// replaces what is stored. Versions of different sources do not compare.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::Version;
+///
+/// let version: Version = "4711".parse()?;
+/// assert!(version > Version::ZERO);
+/// assert_eq!(version.to_string(), "4711");
+/// assert!("v7".parse::<Version>().is_err());
+/// # Ok::<(), flyball_informer_cache::ParseVersionError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(u64);
+
+impl Version {
+    /// No version: before everything a source will say.
+    pub const ZERO: Self = Self(0);
+
+    /// The version with this number.
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number of this version; 0 for none.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Whether there is no version.
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A decimal number, as Kubernetes writes its resource versions; the empty string is [`Version::ZERO`].
+impl FromStr for Version {
+    type Err = ParseVersionError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // `u64::from_str` would take a leading plus.
+        let decimal = text.bytes().all(|byte| byte.is_ascii_digit());
+        match text.parse() {
+            _ if text.is_empty() => Ok(Self::ZERO),
+            Ok(number) if decimal => Ok(Self(number)),
+            _ => Err(ParseVersionError::new(text)),
+        }
+    }
+}
