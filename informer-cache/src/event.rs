@@ -38,6 +38,17 @@ impl<V> Event<V> {
         }
     }
 
+    /// The same event, with the object borrowed.
+    pub const fn as_ref(&self) -> Event<&V> {
+        match self {
+            Self::Added(object) => Event::Added(object),
+            Self::Modified(object) => Event::Modified(object),
+            Self::Deleted(object) => Event::Deleted(object),
+            Self::Bookmark(version) => Event::Bookmark(*version),
+            Self::InitialEnd(version) => Event::InitialEnd(*version),
+        }
+    }
+
     /// The same event of another object type.
     pub fn map<W>(self, f: impl FnOnce(V) -> W) -> Event<W> {
         match self {

@@ -56,7 +56,10 @@ pub trait Source: Send + Sync + 'static {
     ///
     /// # Errors
     /// The [kind](SourceErrorKind) of the error decides what the informer does next.
-    fn list(&self, request: ListRequest) -> impl Future<Output = Result<Page<Self::Object>, SourceError>> + Send;
+    fn list(
+        &self,
+        request: ListRequest,
+    ) -> impl Future<Output = Result<Page<Self::Object>, SourceError>> + Send;
 
     /// Opens a watch.
     ///

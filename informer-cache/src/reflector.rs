@@ -1,0 +1,299 @@
+//! PURE. Keeps a store in step with a source: what to ask next, and what to do with each answer.
+//!
+//! No I/O, clock or randomness: [`step`](Reflector::step) says what to do, the methods named after answers take what
+//! came of it. The informer is one edge around it; a test is another.
+//!
+//! | state | page | list failed | watch opened | watch failed | event | watch broke | watch closed | deadline |
+//! |---|---|---|---|---|---|---|---|---|
+//! | Listing | last: publish → Opening; else stage, = | page ≥ 2 expired: once the full list; version unusable: once the most recent; else → Waiting (list) | | | | | | as failed |
+//! | Opening | | | → Watching | 429, refused → Waiting (watch); else → Waiting (list) | | | | as failed |
+//! | Watching | | | | | apply, or ignore what is older | 429, refused, tolerated internal → Waiting (watch); else → Waiting (list) | → Opening; short and without news, or nothing to resume from → Waiting (list) | as closed |
+//! | Waiting | | | | | | | | → Listing or Opening, as planned |
+//! | Opening (streaming list) | | | → Streaming | 429, refused → Waiting (list); version unusable: once the most recent; else → Listing | | | | as failed |
+//! | Streaming | | | | | stage; end of the initial ones: publish → Watching | as failed at opening | → Waiting (list) | → Listing, and no streaming list ever again |
+//!
+//! Blank: nobody asked; changes nothing. With streaming lists on, "(list)" starts at Opening (streaming list).
+//! The rules are client-go's (`tools/cache/reflector.go`) where users depend on them. On purpose different: a watch
+//! that expires at the very version just listed makes the next list the most recent one (kubernetes#133810); no
+//! failed request is repeated at once without limit; a silent watch and a streaming list end by a deadline.
+//!
+//! # Invariants
+//! 1. An answer nobody asked for changes nothing, nor does time before the deadline. Every state has a deadline.
+//! 2. The version goes back only by publishing a list: `listed ≤ version`.
+//! 3. A half list exists only in Listing after a first page and in Streaming. It is published or thrown away whole.
+//! 4. A plain watch starts only after a list was published, and at the version known then.
+//! 5. At most four requests in a row fail without a wait: a page, the full list, a streaming list, the most recent.
+//! 6. A watch follows another without a wait only if that one told news or lasted at least `short_watch`.
+//! 7. The most recent list is asked for only while the version is known to be unusable.
+
+mod backoff;
+mod config;
+mod listing;
+mod step;
+mod watching;
+
+use std::time::Duration;
+
+use flyball_ratelimit::Nanos;
+
+pub use self::config::{BackoffConfig, ConfigError, ReflectorConfig};
+pub use self::step::{Cause, Phase, Step, Verdict};
+
+use self::backoff::Backoff;
+use crate::{ListVersion, SourceErrorKind, Version, WatchRequest};
+
+/// What to ask a source next, and what to do with each answer.
+///
+/// The edge performs [`step`](Self::step) until [`deadline`](Self::deadline), tells what came of it, and looks again.
+/// It keeps the half list on behalf of the reflector: items are added on [`Verdict::Stage`] and
+/// [`Verdict::Publish`], and thrown away as soon as [`holds_half_list`](Self::holds_half_list) says no.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Reflector, ReflectorConfig, Step, Verdict, Version};
+/// use flyball_ratelimit::Nanos;
+///
+/// let (now, random) = (Nanos::ZERO, 0);
+/// let mut reflector = Reflector::new(ReflectorConfig::default(), now, random)?;
+/// let Step::List(request) = reflector.step() else { panic!("lists first") };
+/// assert_eq!(request.limit, Some(500));
+/// assert_eq!(reflector.page(Version::new(7), None, now, random), Verdict::Publish(Version::new(7)));
+/// let Step::Watch(request) = reflector.step() else { panic!("then watches") };
+/// assert_eq!(request.from, Version::new(7));
+/// # Ok::<(), flyball_informer_cache::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Reflector {
+    config: ReflectorConfig,
+    state: State,
+    deadline: Nanos,
+    backoff: Backoff,
+    /// The newest version published or heard of; `ZERO`: none.
+    version: Version,
+    /// The version of the last published list.
+    listed: Version,
+    /// The source refused `version`, or took it for a list and refused it for the watch.
+    unusable: bool,
+    /// An "any" list came in pages: the source has no cache that answers at once.
+    paged: bool,
+    /// A streaming list missed its deadline.
+    stream_missed: bool,
+    /// The one immediate list after an unusable version was spent.
+    retried: bool,
+    /// Requests that failed in a row without a wait.
+    spared: u8,
+    /// First and last internal error of the row that is being tolerated.
+    internal: Option<(Nanos, Nanos)>,
+    lists: u64,
+    rewatches: u64,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Listing(Listing),
+    Opening(WatchRequest),
+    Streaming { opened: Nanos, closes: Duration },
+    Watching(Watching),
+    Waiting { cause: Cause, then: Then },
+}
+
+#[derive(Clone, Debug)]
+struct Listing {
+    asked: ListVersion,
+    /// Unpaged, after a continuation expired.
+    full: bool,
+    /// The lowest version of the pages so far; a watch from there misses nothing. `None`: no page yet.
+    oldest: Option<Version>,
+    continuation: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Watching {
+    opened: Nanos,
+    closes: Duration,
+    /// Told something the store did not know.
+    news: bool,
+    /// Versions count. Not while a watch from any state tells, in no order, what exists.
+    ordered: bool,
+}
+
+/// What a wait is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    List,
+    Watch,
+}
+
+impl Reflector {
+    /// A reflector that knows nothing and is about to list.
+    ///
+    /// # Errors
+    /// When [`validate`](ReflectorConfig::validate) refuses the configuration.
+    pub fn new(config: ReflectorConfig, now: Nanos, random: u64) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let waiting = State::Waiting { cause: Cause::TimedOut, then: Then::List };
+        let mut reflector = Self {
+            config,
+            state: waiting,
+            deadline: now,
+            backoff: Backoff::new(config.backoff),
+            version: Version::ZERO,
+            listed: Version::ZERO,
+            unusable: false,
+            paged: false,
+            stream_missed: false,
+            retried: false,
+            spared: 0,
+            internal: None,
+            lists: 0,
+            rewatches: 0,
+        };
+        reflector.list_or_stream(now, random);
+        Ok(reflector)
+    }
+
+    /// What to do now.
+    #[must_use]
+    pub fn step(&self) -> Step {
+        match &self.state {
+            State::Listing(listing) => Step::List(self.list_request(listing)),
+            State::Opening(request) => Step::Watch(request.clone()),
+            State::Streaming { .. } | State::Watching(_) => Step::Read,
+            State::Waiting { .. } => Step::Wait,
+        }
+    }
+
+    /// When to stop doing it and call [`time_passed`](Self::time_passed).
+    #[must_use]
+    pub const fn deadline(&self) -> Nanos {
+        self.deadline
+    }
+
+    /// What it is about, for people.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        match &self.state {
+            State::Listing(_) | State::Streaming { .. } => Phase::Listing,
+            State::Opening(request) if request.streaming_list => Phase::Listing,
+            State::Opening(_) | State::Watching(_) => Phase::Watching,
+            State::Waiting { cause, .. } => Phase::Waiting { until: self.deadline, cause: *cause },
+        }
+    }
+
+    /// The newest version published or heard of; [`Version::ZERO`] before the first list.
+    #[must_use]
+    pub const fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Lists published.
+    #[must_use]
+    pub const fn lists(&self) -> u64 {
+        self.lists
+    }
+
+    /// Watches asked for without a list before them.
+    #[must_use]
+    pub const fn rewatches(&self) -> u64 {
+        self.rewatches
+    }
+
+    /// Whether a list has begun that is not published; what was staged is void when not.
+    #[must_use]
+    pub const fn holds_half_list(&self) -> bool {
+        match &self.state {
+            State::Listing(listing) => listing.oldest.is_some(),
+            State::Streaming { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// It is `now`; before the [deadline](Self::deadline) that means nothing.
+    pub fn time_passed(&mut self, now: Nanos, random: u64) {
+        if now < self.deadline {
+            return;
+        }
+        match &self.state {
+            State::Listing(_) => self.list_failed_by(Cause::TimedOut, now, random),
+            State::Opening(request) if request.streaming_list => {
+                self.stream_failed(Cause::TimedOut, now, random)
+            }
+            State::Opening(_) => self.wait(Cause::TimedOut, Then::List, now, random),
+            State::Streaming { .. } => {
+                self.stream_missed = true;
+                self.list(now);
+            }
+            State::Watching(watching) => {
+                // The clock may have jumped: what counts is how long the watch was meant to last.
+                let lasted = watching.opened + watching.closes;
+                self.watch_closed(now.max(lasted), random);
+            }
+            State::Waiting { then: Then::List, .. } => self.list_or_stream(now, random),
+            State::Waiting { then: Then::Watch, .. } => {
+                self.rewatches += 1;
+                self.watch(now, random);
+            }
+        }
+    }
+
+    fn publish(&mut self, version: Version) {
+        self.version = version;
+        self.listed = version;
+        self.unusable = false;
+        self.retried = false;
+        self.spared = 0;
+        self.lists += 1;
+    }
+
+    fn wait(&mut self, cause: Cause, then: Then, now: Nanos, random: u64) {
+        let least = match cause {
+            Cause::Failed(SourceErrorKind::TooManyRequests { retry_after }) => {
+                retry_after.unwrap_or_default()
+            }
+            _ => Duration::ZERO,
+        };
+        self.deadline = now + self.backoff.failed(least, now, random);
+        self.retried = false;
+        self.spared = 0;
+        self.state = State::Waiting { cause, then };
+    }
+
+    /// Walks the invariants. O(1).
+    ///
+    /// # Errors
+    /// Names the invariant that does not hold.
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), String> {
+        let demand =
+            |holds: bool, claim: &str| if holds { Ok(()) } else { Err(format!("{claim}: {self:?}")) };
+        demand(self.listed <= self.version, "2: the version is below the list's")?;
+        demand(self.spared <= 4, "5: a fifth request would fail without a wait")?;
+        demand(!self.retried || self.unusable, "7: the most recent list without need")?;
+        match &self.state {
+            State::Listing(listing) => {
+                demand(
+                    listing.oldest.is_some() == listing.continuation.is_some(),
+                    "3: pages and continuation",
+                )?;
+                demand((listing.asked == ListVersion::MostRecent) == self.unusable, "7: the ladder")?;
+            }
+            State::Opening(request) if request.streaming_list => {
+                demand(self.config.streaming_lists && !self.stream_missed, "a streaming list nobody wants")?;
+                demand((request.from == Version::ZERO) >= self.unusable, "7: the ladder of streaming lists")?;
+            }
+            State::Opening(request) => {
+                demand(self.lists > 0 && request.from == self.version, "4: a watch without a list")?;
+            }
+            State::Streaming { .. } => demand(self.config.streaming_lists, "a streaming list nobody wants")?,
+            State::Watching(_) => demand(self.lists > 0, "4: a watch without a list")?,
+            State::Waiting { then, .. } => {
+                demand(*then == Then::List || self.lists > 0, "4: waits for a watch without a list")?;
+                demand(self.spared == 0 && !self.retried, "5: a wait does not end the row")?;
+            }
+        }
+        demand(
+            self.backoff.failures() > 0 || !matches!(self.state, State::Waiting { .. }),
+            "a wait without a failure",
+        )
+    }
+}

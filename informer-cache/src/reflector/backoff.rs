@@ -1,0 +1,103 @@
+//! PURE. Waits that grow with failures in a row.
+
+use std::time::Duration;
+
+use flyball_ratelimit::Nanos;
+
+use crate::BackoffConfig;
+
+/// Counts failures in a row and says how long to wait.
+///
+/// One subject, so no keyed [`Policy`](flyball_ratelimit::Policy): a map of one key would be state for nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Backoff {
+    config: BackoffConfig,
+    failures: u32,
+    /// When the last wait was over. Not when it began, as in client-go: there a cap above `reset_after` would
+    /// reset after every wait.
+    rested: Nanos,
+}
+
+impl Backoff {
+    pub(crate) fn new(config: BackoffConfig) -> Self {
+        Self { config, failures: 0, rested: Nanos::ZERO }
+    }
+
+    /// Counts a failure; the wait from `now`, at least `least`.
+    pub(crate) fn failed(&mut self, least: Duration, now: Nanos, random: u64) -> Duration {
+        let BackoffConfig { initial, factor, cap, jitter_percent, reset_after } = self.config;
+        if now.since(self.rested) >= reset_after {
+            self.failures = 0;
+        }
+        let grown = factor.checked_pow(self.failures).and_then(|growth| initial.checked_mul(growth));
+        let base = grown.map_or(cap, |grown| grown.min(cap));
+        let wait = base.saturating_add(jitter(base, jitter_percent, random)).max(least);
+        self.failures = self.failures.saturating_add(1);
+        self.rested = now + wait;
+        wait
+    }
+
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+}
+
+/// A share of `base`, uniform from 0 to `percent` of it.
+fn jitter(base: Duration, percent: u32, random: u64) -> Duration {
+    // In steps of 2⁻³² of the range, so that the product stays within 128 bits for any duration.
+    let share = u128::from(random >> 32);
+    let range = base.as_nanos().saturating_mul(u128::from(percent)) / 100;
+    let nanos = (range >> 32) * share + (((range & 0xFFFF_FFFF) * share) >> 32);
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// A length of time, uniform in [`least`, 2·`least`].
+pub(crate) fn spread(least: Duration, random: u64) -> Duration {
+    least.saturating_add(jitter(least, 100, random))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn grows_to_the_cap_and_forgets_after_rest() {
+        let mut backoff = Backoff::new(BackoffConfig::default());
+        let mut now = Nanos::ZERO;
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            let wait = backoff.failed(Duration::ZERO, now, 0);
+            waits.push(wait.as_millis());
+            now = now + wait;
+        }
+        assert_eq!(waits, [800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
+        now = now + Duration::from_secs(120);
+        assert_eq!(backoff.failed(Duration::ZERO, now, 0), 800 * MILLI);
+        // A hair too early: not forgotten.
+        now = now + 800 * MILLI + Duration::from_secs(120).saturating_sub(MILLI);
+        assert_eq!(backoff.failed(Duration::ZERO, now, 0), 1600 * MILLI);
+    }
+
+    #[test]
+    fn jitter_adds_up_to_its_percentage_and_nothing_overflows() {
+        let mut backoff = Backoff::new(BackoffConfig::default());
+        let wait = backoff.failed(Duration::ZERO, Nanos::ZERO, u64::MAX);
+        assert!(wait > 1599 * MILLI && wait <= 1600 * MILLI, "{wait:?}");
+        assert_eq!(backoff.failed(Duration::from_secs(99), Nanos::ZERO, 0), Duration::from_secs(99));
+        let huge = BackoffConfig {
+            initial: Duration::MAX,
+            cap: Duration::MAX,
+            factor: u32::MAX,
+            jitter_percent: u32::MAX,
+            reset_after: Duration::MAX,
+        };
+        let mut backoff = Backoff::new(huge);
+        for _ in 0..40 {
+            assert_eq!(backoff.failed(Duration::ZERO, Nanos::MAX, u64::MAX), Duration::MAX);
+        }
+        assert_eq!(spread(MILLI, 0), MILLI);
+        assert!(spread(MILLI, u64::MAX) <= 2 * MILLI);
+    }
+}

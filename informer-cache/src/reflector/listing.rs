@@ -1,0 +1,92 @@
+//! PURE. The list side of a reflector: the version ladder, pages, and what follows a failed list.
+
+use flyball_ratelimit::Nanos;
+
+use super::{Cause, Listing, Reflector, State, Then, Verdict};
+use crate::{ListRequest, ListVersion, SourceErrorKind, Version};
+
+/// The page size where a list comes from the source's own storage.
+const DEFAULT_PAGE: u32 = 500;
+
+impl Reflector {
+    /// A page was listed.
+    pub fn page(
+        &mut self,
+        version: Version,
+        continuation: Option<String>,
+        now: Nanos,
+        random: u64,
+    ) -> Verdict {
+        let State::Listing(listing) = &mut self.state else { return Verdict::Ignore };
+        let oldest = listing.oldest.map_or(version, |oldest| oldest.min(version));
+        let Some(next) = continuation.filter(|token| !token.is_empty()) else {
+            self.publish(oldest);
+            self.watch(now, random);
+            return Verdict::Publish(oldest);
+        };
+        if listing.continuation.as_ref() == Some(&next) {
+            // A page that names itself as the next one would never end.
+            self.list_failed_by(Cause::Failed(SourceErrorKind::Other), now, random);
+            return Verdict::Ignore;
+        }
+        listing.oldest = Some(oldest);
+        listing.continuation = Some(next);
+        self.paged |= listing.asked == ListVersion::Any;
+        self.spared = 0;
+        self.deadline = now + self.config.request_timeout;
+        Verdict::Stage
+    }
+
+    /// The list failed.
+    pub fn list_failed(&mut self, kind: SourceErrorKind, now: Nanos, random: u64) {
+        if matches!(self.state, State::Listing(_)) {
+            self.list_failed_by(Cause::Failed(kind), now, random);
+        }
+    }
+
+    /// The ladder: any list first, then none older than what is known, the most recent where that cannot be had.
+    pub(super) fn list(&mut self, now: Nanos) {
+        let asked = match self.version {
+            _ if self.unusable => ListVersion::MostRecent,
+            Version::ZERO => ListVersion::Any,
+            version => ListVersion::NotOlderThan(version),
+        };
+        self.begin_list(asked, false, now);
+    }
+
+    fn begin_list(&mut self, asked: ListVersion, full: bool, now: Nanos) {
+        self.deadline = now + self.config.request_timeout;
+        self.state = State::Listing(Listing { asked, full, oldest: None, continuation: None });
+    }
+
+    pub(super) fn list_request(&self, listing: &Listing) -> ListRequest {
+        let from_storage = self.paged || !matches!(listing.asked, ListVersion::NotOlderThan(_));
+        let default = from_storage.then_some(DEFAULT_PAGE);
+        let limit = if listing.full { None } else { self.config.page_size.map(u32::from).or(default) };
+        let continuation = listing.continuation.clone();
+        let version = if continuation.is_some() { ListVersion::MostRecent } else { listing.asked };
+        ListRequest { version, limit, continuation }
+    }
+
+    pub(super) fn list_failed_by(&mut self, cause: Cause, now: Nanos, random: u64) {
+        let State::Listing(listing) = &self.state else { return };
+        let (asked, full) = (listing.asked, listing.full);
+        match cause {
+            Cause::Failed(SourceErrorKind::Expired) if listing.continuation.is_some() && !full => {
+                self.spared += 1;
+                self.begin_list(asked, true, now);
+            }
+            Cause::Failed(SourceErrorKind::Expired | SourceErrorKind::TooLargeVersion) if !self.retried => {
+                self.retry_most_recent();
+                self.list(now);
+            }
+            _ => self.wait(cause, Then::List, now, random),
+        }
+    }
+
+    pub(super) fn retry_most_recent(&mut self) {
+        self.retried = true;
+        self.unusable = true;
+        self.spared += 1;
+    }
+}

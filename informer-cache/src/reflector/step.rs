@@ -1,0 +1,78 @@
+//! PURE. The words between a reflector and its edge.
+
+use std::fmt;
+
+use flyball_ratelimit::Nanos;
+
+use crate::{ListRequest, SourceErrorKind, Version, WatchRequest};
+
+/// What the edge has to do until the deadline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// List, then tell `page` or `list_failed`.
+    List(ListRequest),
+    /// Open a watch, then tell `watch_opened` or `watch_failed`.
+    Watch(WatchRequest),
+    /// Read the open watch, and tell each event, `watch_broke` or `watch_closed`.
+    Read,
+    /// Nothing; then tell `time_passed`.
+    Wait,
+}
+
+/// What the edge has to do with what it told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// Drop it.
+    Ignore,
+    /// Apply the event to the store.
+    Apply,
+    /// Add it to the half list: a page's items as they are; of an event the object put, or with `Deleted` taken out.
+    Stage,
+    /// Add the page, then replace the store's content by the list, at this version.
+    Publish(Version),
+}
+
+/// What a reflector is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Lists, in pages or as a stream.
+    Listing,
+    /// Watches, or opens a watch.
+    Watching,
+    /// Waits after a failure.
+    Waiting {
+        /// Until when.
+        until: Nanos,
+        /// After which failure.
+        cause: Cause,
+    },
+}
+
+/// Why a reflector waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The source answered with an error.
+    Failed(SourceErrorKind),
+    /// The source did not answer in time.
+    TimedOut,
+    /// A watch ended at once and told nothing new.
+    ShortWatch,
+    /// A streaming list ended before it was complete.
+    Interrupted,
+    /// A watch ended, and no version is known to resume from.
+    Unversioned,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Failed(kind) => return kind.fmt(f),
+            Self::TimedOut => "no answer in time",
+            Self::ShortWatch => "very short watch",
+            Self::Interrupted => "streaming list ended early",
+            Self::Unversioned => "no version to resume from",
+        })
+    }
+}

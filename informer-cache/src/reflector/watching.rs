@@ -1,0 +1,180 @@
+//! PURE. The watch side of a reflector: events and versions, streaming lists, and what follows a lost watch.
+
+use std::time::Duration;
+
+use flyball_ratelimit::Nanos;
+
+use super::backoff::spread;
+use super::{Cause, Reflector, State, Then, Verdict, Watching};
+use crate::{Event, SourceErrorKind, Version, WatchRequest};
+
+impl Reflector {
+    /// The watch is open: read it.
+    pub fn watch_opened(&mut self, now: Nanos) {
+        let State::Opening(request) = &self.state else { return };
+        let closes = request.timeout.saturating_add(self.config.watch_grace);
+        if request.streaming_list {
+            self.deadline = now + self.config.streaming_deadline;
+            self.state = State::Streaming { opened: now, closes };
+            return;
+        }
+        let ordered = request.from != Version::ZERO;
+        self.deadline = now + closes;
+        self.state = State::Watching(Watching { opened: now, closes, news: false, ordered });
+    }
+
+    /// The watch could not be opened.
+    pub fn watch_failed(&mut self, kind: SourceErrorKind, now: Nanos, random: u64) {
+        let State::Opening(request) = &self.state else { return };
+        if request.streaming_list {
+            return self.stream_failed(Cause::Failed(kind), now, random);
+        }
+        let then = match kind {
+            SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::Refused => Then::Watch,
+            _ => Then::List,
+        };
+        self.watch_lost(kind, then, now, random);
+    }
+
+    /// The open watch told an event; of its object only the version matters here.
+    ///
+    /// O(1), without time or randomness: the one method on the path of every event.
+    pub fn event(&mut self, event: Event<Version>) -> Verdict {
+        match &mut self.state {
+            State::Watching(watching) => {
+                let (Event::Added(version)
+                | Event::Modified(version)
+                | Event::Deleted(version)
+                | Event::Bookmark(version)
+                | Event::InitialEnd(version)) = event;
+                let addition = matches!(event, Event::Added(_));
+                if !watching.ordered && addition {
+                    watching.news = true;
+                    return Verdict::Apply;
+                }
+                watching.ordered |= version != Version::ZERO;
+                if version > self.version {
+                    self.version = version;
+                    watching.news = true;
+                    return Verdict::Apply;
+                }
+                // Several objects may share a version, and an object may have none: the store decides by key. It
+                // also decides about a late delete, as some sources give it the version of the last update.
+                let undecided = version == self.version || version == Version::ZERO;
+                match event {
+                    Event::Added(_) | Event::Modified(_) if undecided => Verdict::Apply,
+                    Event::Deleted(_) => Verdict::Apply,
+                    _ => Verdict::Ignore,
+                }
+            }
+            State::Streaming { opened, closes } => match event {
+                Event::Added(_) | Event::Modified(_) | Event::Deleted(_) => Verdict::Stage,
+                // A plain bookmark says nothing about what is still to come of the initial objects.
+                Event::Bookmark(_) => Verdict::Ignore,
+                Event::InitialEnd(version) => {
+                    // The stream goes on as the watch.
+                    let (opened, closes) = (*opened, *closes);
+                    self.publish(version);
+                    self.deadline = opened + closes;
+                    let ordered = version != Version::ZERO;
+                    self.state = State::Watching(Watching { opened, closes, news: true, ordered });
+                    Verdict::Publish(version)
+                }
+            },
+            _ => Verdict::Ignore,
+        }
+    }
+
+    /// The open watch told an error, and is over.
+    pub fn watch_broke(&mut self, kind: SourceErrorKind, now: Nanos, random: u64) {
+        match self.state {
+            State::Streaming { .. } => self.stream_failed(Cause::Failed(kind), now, random),
+            State::Watching(_) => {
+                let then = match kind {
+                    // Another watch from any state would not tell what was deleted in between.
+                    _ if self.version == Version::ZERO => Then::List,
+                    SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::Refused => Then::Watch,
+                    SourceErrorKind::Internal if self.tolerates_internal(now) => Then::Watch,
+                    _ => Then::List,
+                };
+                self.watch_lost(kind, then, now, random);
+            }
+            _ => {}
+        }
+    }
+
+    /// The open watch ended in order.
+    pub fn watch_closed(&mut self, now: Nanos, random: u64) {
+        match self.state {
+            State::Streaming { .. } => self.wait(Cause::Interrupted, Then::List, now, random),
+            State::Watching(watching) => {
+                let short = now.since(watching.opened) < self.config.short_watch;
+                if short && !watching.news {
+                    self.wait(Cause::ShortWatch, Then::List, now, random);
+                } else if self.version == Version::ZERO {
+                    self.wait(Cause::Unversioned, Then::List, now, random);
+                } else {
+                    self.rewatches += 1;
+                    self.watch(now, random);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn list_or_stream(&mut self, now: Nanos, random: u64) {
+        if !self.config.streaming_lists || self.stream_missed {
+            return self.list(now);
+        }
+        let from = if self.unusable { Version::ZERO } else { self.version };
+        self.open(WatchRequest { from, streaming_list: true, timeout: self.watch_timeout(random) }, now);
+    }
+
+    pub(super) fn stream_failed(&mut self, cause: Cause, now: Nanos, random: u64) {
+        match cause {
+            Cause::Failed(SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::Refused) => {
+                self.wait(cause, Then::List, now, random);
+            }
+            Cause::Failed(SourceErrorKind::Expired | SourceErrorKind::TooLargeVersion) if !self.retried => {
+                self.retry_most_recent();
+                self.list_or_stream(now, random);
+            }
+            _ => {
+                self.spared += 1;
+                self.list(now);
+            }
+        }
+    }
+
+    /// A plain watch is over by an error.
+    fn watch_lost(&mut self, kind: SourceErrorKind, then: Then, now: Nanos, random: u64) {
+        if kind == SourceErrorKind::Expired && self.version == self.listed {
+            // The source lists a version it will not watch from: "not older than" could give the same one for ever.
+            self.unusable = true;
+        }
+        self.wait(Cause::Failed(kind), then, now, random);
+    }
+
+    fn tolerates_internal(&mut self, now: Nanos) -> bool {
+        let fresh = self.internal.is_none_or(|(_, last)| now.since(last) >= self.config.internal_reset);
+        let first = self.internal.filter(|_| !fresh).map_or(now, |(first, _)| first);
+        let tolerated =
+            !self.config.internal_retry.is_zero() && now.since(first) <= self.config.internal_retry;
+        self.internal = tolerated.then_some((first, now));
+        tolerated
+    }
+
+    pub(super) fn watch(&mut self, now: Nanos, random: u64) {
+        let timeout = self.watch_timeout(random);
+        self.open(WatchRequest { from: self.version, streaming_list: false, timeout }, now);
+    }
+
+    fn open(&mut self, request: WatchRequest, now: Nanos) {
+        self.deadline = now + self.config.request_timeout;
+        self.state = State::Opening(request);
+    }
+
+    fn watch_timeout(&self, random: u64) -> Duration {
+        spread(self.config.watch_timeout, random)
+    }
+}
