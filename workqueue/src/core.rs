@@ -1,0 +1,493 @@
+//! PURE. The whole queue as a state machine: no lock, clock, thread, future or randomness.
+//!
+//! The table of states is in `entry.rs`; this file moves keys through it. Times are arguments. `now` is `None` where
+//! the caller saw no deadline and therefore read no clock; the last time seen stands in, which can only be too early:
+//! nothing comes out before its deadline.
+//!
+//! # Invariants
+//! 1. Every live slot is in the key table once, under its hash; the table holds nothing else.
+//! 2. A slot is in the order exactly when it is `Ready`, in the heap exactly when it is `Waiting`.
+//! 3. `leased`, `dirty` and `postponed` count the leased slots, those among them that are dirty, and those that wait.
+//! 4. No slot becomes dirty once the queue is shut down.
+//!
+//! Hence a key is handed out to one lease at a time (only `Ready` and due `Waiting` slots are, and handing out makes
+//! them `Leased`), and none is lost (a slot is vacated only by `end`, `cancel` and `stop`, which say so).
+
+pub(crate) mod inspect;
+
+use std::time::Duration;
+
+use flyball_ratelimit::Nanos;
+use hashbrown::HashTable;
+
+use crate::deadlines::Deadlines;
+use crate::entry::Place;
+use crate::order::Order;
+use crate::slab::Slab;
+
+/// The last moment a shutdown can happen at: a wait for ever is never over.
+const LAST: Nanos = Nanos::new(u64::MAX - 1);
+const NEXT: Duration = Duration::from_nanos(1);
+
+/// The state machine behind a queue.
+pub(crate) struct Core<K, O> {
+    slab: Slab<K>,
+    keys: HashTable<u32>,
+    order: O,
+    deadlines: Deadlines,
+    leased: usize,
+    dirty: usize,
+    postponed: usize,
+    phase: Phase,
+    /// The moment of shutdown: from then on the clock counts no more, and this is the time.
+    horizon: Nanos,
+    /// The last time that was told.
+    seen: Nanos,
+    /// The turn of the next deadline.
+    turn: u32,
+}
+
+/// How far the end of the queue has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Everything goes.
+    Open,
+    /// No adds, no dirty marks; the backlog is handed out. What waits, stays.
+    ShutDown,
+    /// Nothing is handed out; leases end into nothing.
+    Stopped,
+}
+
+/// What an add did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// The key was absent and is now queued, or waiting.
+    New,
+    /// The key is queued, waiting or marked already, in a way that covers this add. Of two delays the earlier holds.
+    Merged,
+    /// The key was waiting for a deadline and is now Ready.
+    Promoted,
+    /// The key is leased and will come again when its lease ends, at once or after the delay.
+    Marked,
+}
+
+/// Which lease of which key: the slot, and its generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Handle {
+    slot: u32,
+    generation: u32,
+}
+
+/// What a getter finds.
+pub(crate) enum Next<K> {
+    /// This key, now leased.
+    Key(Handle, K),
+    /// Nothing before this deadline, unless something is added.
+    Wait(Nanos),
+    /// Nothing unless something is added or a lease ends.
+    Empty,
+    /// Nothing, and nothing will come.
+    Closed,
+}
+
+/// What becomes of a key whose lease ends and that was not marked meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Leaves the queue.
+    Done,
+    /// Waits until then.
+    At(Nanos),
+    /// Ready at the tail.
+    Tail,
+}
+
+/// What was not finished, by key.
+///
+/// Ready keys stand in the order in which they would have been handed out, waiting ones by deadline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Leftovers<K> {
+    /// Keys nobody took.
+    pub ready: Vec<K>,
+    /// Delayed adds and retries that were not served.
+    pub waiting: Vec<K>,
+    /// Keys held by a lease.
+    pub leased: Vec<K>,
+}
+
+impl<K, O: Order> Core<K, O> {
+    pub(crate) fn new() -> Self {
+        Self {
+            slab: Slab::new(),
+            keys: HashTable::new(),
+            order: O::default(),
+            deadlines: Deadlines::default(),
+            leased: 0,
+            dirty: 0,
+            postponed: 0,
+            phase: Phase::Open,
+            horizon: Nanos::ZERO,
+            seen: Nanos::ZERO,
+            turn: 0,
+        }
+    }
+
+    // === adding ===
+
+    /// Makes `key` Ready, or marks its lease. A key that is not stored comes back, for the caller to drop.
+    pub(crate) fn add(&mut self, key: K, hash: u64, now: Option<Nanos>) -> Result<(Added, Option<K>), K>
+    where
+        K: Eq,
+    {
+        if self.phase != Phase::Open {
+            return Err(key);
+        }
+        let now = self.observe(now);
+        let Some(slot) = self.find(&key, hash) else {
+            let slot = self.insert(key, hash);
+            self.make_ready(slot, now);
+            return Ok((Added::New, None));
+        };
+        let entry = self.slab.get_mut(slot);
+        let added = match entry.place {
+            Place::Vacant { .. } => unreachable!("invariant 1: a vacant slot is not in the key table"),
+            Place::Waiting { position } if entry.at > now => {
+                self.deadlines.remove(&mut self.slab, position);
+                self.make_ready(slot, now);
+                Added::Promoted
+            }
+            Place::Leased => {
+                entry.place = Place::LeasedDirty;
+                self.dirty += 1;
+                Added::Marked
+            }
+            Place::LeasedWaiting { .. } => {
+                let due = entry.at <= now;
+                entry.place = Place::LeasedDirty;
+                self.postponed -= 1;
+                self.dirty += 1;
+                if due { Added::Merged } else { Added::Marked }
+            }
+            Place::Ready { .. } | Place::Waiting { .. } | Place::LeasedDirty => Added::Merged,
+        };
+        Ok((added, Some(key)))
+    }
+
+    /// Makes `key` wait until `at`, which is after `now`; the earliest deadline of a key holds.
+    pub(crate) fn add_at(&mut self, key: K, hash: u64, at: Nanos, now: Nanos) -> Result<(Added, Option<K>), K>
+    where
+        K: Eq,
+    {
+        if self.phase != Phase::Open {
+            return Err(key);
+        }
+        self.observe(Some(now));
+        let Some(slot) = self.find(&key, hash) else {
+            let slot = self.insert(key, hash);
+            let turn = self.next_turn();
+            self.deadlines.push(&mut self.slab, slot, at, turn);
+            return Ok((Added::New, None));
+        };
+        let entry = self.slab.get(slot);
+        let (place, earlier) = (entry.place, at < entry.at);
+        let added = match place {
+            Place::Waiting { position } if earlier => {
+                let turn = self.next_turn();
+                self.deadlines.advance(&mut self.slab, position, at, turn);
+                Added::Merged
+            }
+            Place::Leased => {
+                self.postpone(slot, at);
+                self.postponed += 1;
+                Added::Marked
+            }
+            Place::LeasedWaiting { .. } if earlier => {
+                self.postpone(slot, at);
+                Added::Merged
+            }
+            _ => Added::Merged,
+        };
+        Ok((added, Some(key)))
+    }
+
+    // === getting ===
+
+    /// Hands out the key that has been Ready the longest, whether it was added so or its deadline passed.
+    ///
+    /// The key is cloned first: a panic of `Clone` changes nothing.
+    pub(crate) fn get(&mut self, now: Option<Nanos>) -> Next<K>
+    where
+        K: Clone,
+    {
+        let now = self.observe(now);
+        let Some(slot) = self.next_slot(now) else { return self.nothing() };
+        let entry = self.slab.get(slot);
+        let Some(key) = entry.key.clone() else { unreachable!("invariant 1: a linked slot holds a key") };
+        let generation = entry.generation;
+        self.unlink(slot);
+        self.slab.get_mut(slot).place = Place::Leased;
+        self.leased += 1;
+        Next::Key(Handle { slot, generation }, key)
+    }
+
+    /// Of the two heads, the one that became Ready earlier. A deadline goes before an add of the same instant: it
+    /// was set before.
+    #[inline]
+    fn next_slot(&self, now: Nanos) -> Option<u32> {
+        if self.phase == Phase::Stopped {
+            return None;
+        }
+        let front = self.order.front();
+        match self.deadlines.first() {
+            Some((at, slot)) if at <= self.due_by(now) => match front {
+                Some(front) if self.slab.get(front).at < at => Some(front),
+                _ => Some(slot),
+            },
+            _ => front,
+        }
+    }
+
+    fn nothing(&self) -> Next<K> {
+        match (self.is_closed(), self.next_deadline()) {
+            (true, _) => Next::Closed,
+            (false, Some(at)) => Next::Wait(at),
+            (false, None) => Next::Empty,
+        }
+    }
+
+    // === ending ===
+
+    /// Ends a lease. A key that leaves the queue is returned, for the caller to drop outside every lock.
+    ///
+    /// A stale handle ends nothing.
+    pub(crate) fn end(&mut self, handle: Handle, outcome: Outcome, now: Option<Nanos>) -> Option<K> {
+        let now = self.observe(now);
+        let Handle { slot, generation } = handle;
+        let entry = self.slab.get(slot);
+        let (place, at) = (entry.place, entry.at);
+        if entry.generation != generation || !place.is_leased() {
+            return None;
+        }
+        self.leased -= 1;
+        if self.phase == Phase::Stopped {
+            return self.remove(slot);
+        }
+        match place {
+            Place::LeasedDirty => {
+                self.dirty -= 1;
+                self.make_ready(slot, now);
+            }
+            Place::LeasedWaiting { turn } => {
+                self.postponed -= 1;
+                match outcome {
+                    _ if at <= self.due_by(now) => self.make_ready(slot, now),
+                    Outcome::Tail if self.phase == Phase::Open => self.make_ready(slot, now),
+                    Outcome::At(other) if other < at => self.wait(slot, other),
+                    _ => self.deadlines.push(&mut self.slab, slot, at, turn),
+                }
+            }
+            _ => match outcome {
+                Outcome::Done => return self.remove(slot),
+                Outcome::At(at) => self.wait(slot, at),
+                Outcome::Tail if self.phase == Phase::Open => self.make_ready(slot, now),
+                // A retry after shutdown is a leftover: it must not keep the queue from closing.
+                Outcome::Tail => self.wait(slot, now),
+            },
+        }
+        None
+    }
+
+    /// Takes back what was asked for and has not begun; a lease goes on.
+    pub(crate) fn cancel(&mut self, key: &K, hash: u64) -> (bool, Option<K>)
+    where
+        K: Eq,
+    {
+        let Some(slot) = self.find(key, hash) else { return (false, None) };
+        match self.slab.get(slot).place {
+            Place::Ready { .. } | Place::Waiting { .. } => (true, self.take(slot)),
+            Place::LeasedDirty => {
+                self.dirty -= 1;
+                self.slab.get_mut(slot).place = Place::Leased;
+                (true, None)
+            }
+            Place::LeasedWaiting { .. } => {
+                self.postponed -= 1;
+                self.slab.get_mut(slot).place = Place::Leased;
+                (true, None)
+            }
+            Place::Leased | Place::Vacant { .. } => (false, None),
+        }
+    }
+
+    /// Refuses adds and marks from now on. What is due now still comes out; what waits longer stays.
+    pub(crate) fn shut_down(&mut self, now: Option<Nanos>) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        self.horizon = self.observe(now).min(LAST);
+        self.phase = Phase::ShutDown;
+        if self.postponed > 0 {
+            self.mark_due_leases();
+        }
+    }
+
+    /// Empties the queue: what nobody holds is returned, what is held ends into nothing.
+    pub(crate) fn stop(&mut self, now: Option<Nanos>) -> Leftovers<K>
+    where
+        K: Clone,
+    {
+        self.shut_down(now);
+        let (ready, waiting, leased) = self.slots(None);
+        // The only clones, and before anything changes: a panic of `Clone` leaves the queue shut down and whole.
+        let leased = self.clone_keys(leased);
+        self.phase = Phase::Stopped;
+        let mut take = |slots: Vec<u32>| slots.into_iter().filter_map(|slot| self.take(slot)).collect();
+        let left = Leftovers { ready: take(ready), waiting: take(waiting), leased };
+        self.unmark_leases();
+        left
+    }
+}
+
+impl<K, O: Order> Core<K, O> {
+    // === moving ===
+
+    #[inline]
+    fn observe(&mut self, now: Option<Nanos>) -> Nanos {
+        if let Some(now) = now {
+            self.seen = now;
+        }
+        self.seen
+    }
+
+    #[inline]
+    fn find(&self, key: &K, hash: u64) -> Option<u32>
+    where
+        K: Eq,
+    {
+        let slab = &self.slab;
+        self.keys.find(hash, |&slot| slab.get(slot).key.as_ref() == Some(key)).copied()
+    }
+
+    fn insert(&mut self, key: K, hash: u64) -> u32 {
+        let slot = self.slab.insert(key, hash);
+        let slab = &self.slab;
+        self.keys.insert_unique(hash, slot, |&slot| slab.get(slot).hash);
+        slot
+    }
+
+    /// Vacates a slot that is linked nowhere.
+    fn remove(&mut self, slot: u32) -> Option<K> {
+        let hash = self.slab.get(slot).hash;
+        if let Ok(found) = self.keys.find_entry(hash, |&other| other == slot) {
+            found.remove();
+        }
+        self.slab.remove(slot)
+    }
+
+    #[inline]
+    fn make_ready(&mut self, slot: u32, now: Nanos) {
+        self.slab.get_mut(slot).at = now;
+        self.order.push(&mut self.slab, slot);
+    }
+
+    /// After shutdown a wait is a leftover: a clock that jumped back must not make it due.
+    fn wait(&mut self, slot: u32, at: Nanos) {
+        let at = if self.phase == Phase::Open { at } else { at.max(self.horizon + NEXT) };
+        let turn = self.next_turn();
+        self.deadlines.push(&mut self.slab, slot, at, turn);
+    }
+
+    fn postpone(&mut self, slot: u32, at: Nanos) {
+        let turn = self.next_turn();
+        let entry = self.slab.get_mut(slot);
+        entry.at = at;
+        entry.place = Place::LeasedWaiting { turn };
+    }
+
+    /// Removes a Ready or Waiting slot.
+    fn take(&mut self, slot: u32) -> Option<K> {
+        self.unlink(slot);
+        self.remove(slot)
+    }
+
+    #[inline]
+    fn unlink(&mut self, slot: u32) {
+        match self.slab.get(slot).place {
+            Place::Waiting { position } => self.deadlines.remove(&mut self.slab, position),
+            _ => self.order.unlink(&mut self.slab, slot),
+        }
+    }
+
+    /// Leases whose wait is over at the moment of shutdown are dirty, so that the queue does not close before them.
+    fn mark_due_leases(&mut self) {
+        for slot in self.leased_slots() {
+            let entry = self.slab.get_mut(slot);
+            if matches!(entry.place, Place::LeasedWaiting { .. }) && entry.at <= self.horizon {
+                entry.place = Place::LeasedDirty;
+                self.postponed -= 1;
+                self.dirty += 1;
+            }
+        }
+    }
+
+    fn unmark_leases(&mut self) {
+        for slot in self.leased_slots() {
+            self.slab.get_mut(slot).place = Place::Leased;
+        }
+        self.dirty = 0;
+        self.postponed = 0;
+    }
+
+    /// Turns order equal deadlines. After 2³² of them they are dealt anew, once, in their order. O(n log n) then.
+    fn next_turn(&mut self) -> u32 {
+        if self.turn == u32::MAX {
+            self.renumber();
+        }
+        self.turn += 1;
+        self.turn
+    }
+
+    fn renumber(&mut self) {
+        let turn_of = |slot: u32| match self.slab.get(slot).place {
+            Place::Waiting { position } => Some(self.deadlines.turn(position)),
+            Place::LeasedWaiting { turn } => Some(turn),
+            _ => None,
+        };
+        let mut turns: Vec<_> =
+            self.slab.iter().filter_map(|(slot, _)| Some((turn_of(slot)?, slot))).collect();
+        turns.sort_unstable();
+        let mut dealt = vec![0; turns.iter().map(|&(_, slot)| slot as usize + 1).max().unwrap_or(0)];
+        for (turn, (_, slot)) in (1..).zip(&turns) {
+            dealt[*slot as usize] = turn;
+            if let Place::LeasedWaiting { turn: kept } = &mut self.slab.get_mut(*slot).place {
+                *kept = turn;
+            }
+        }
+        self.deadlines.renumber(|slot| dealt[slot as usize]);
+        self.turn = turns.len() as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::Fifo;
+
+    /// Equal deadlines keep their order across the point where turns are dealt anew.
+    #[test]
+    fn turns_survive_their_overflow() {
+        let mut core = Core::<u64, Fifo>::new();
+        core.turn = u32::MAX - 5;
+        for key in 0..20 {
+            assert_eq!(core.add_at(key, key, Nanos::new(9), Nanos::ZERO), Ok((Added::New, None)));
+            core.check().unwrap();
+        }
+        assert!(core.turn < 100, "the turns were dealt anew");
+        let order: Vec<u64> = std::iter::from_fn(|| match core.get(Some(Nanos::new(9))) {
+            Next::Key(_, key) => Some(key),
+            _ => None,
+        })
+        .collect();
+        assert_eq!(order, (0..20).collect::<Vec<_>>());
+    }
+}

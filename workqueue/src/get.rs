@@ -1,0 +1,95 @@
+//! SHELL. Waiting for a key, as a task.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use flyball_ratelimit::Policy;
+
+use crate::core::Next;
+use crate::lease::Lease;
+use crate::limiter::NoLimit;
+use crate::order::{Fifo, Order};
+use crate::parked::Ticket;
+use crate::queue::Queue;
+use crate::shared::Key;
+use crate::time::{AsyncGet, NoDelay};
+
+/// The future of [`Queue::get`].
+///
+/// # Cancel safety
+/// Dropping it takes no key. If it had been woken for one, the wake-up is passed on to another getter.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Get<'a, K: Key, O: Order = Fifo, L: Policy<K> + Send + 'static = NoLimit, T: AsyncGet = NoDelay> {
+    queue: &'a Queue<K, O, L, T>,
+    ticket: Option<Ticket>,
+}
+
+impl<'a, K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Get<'a, K, O, L, T> {
+    pub(crate) fn new(queue: &'a Queue<K, O, L, T>) -> Self {
+        Self { queue, ticket: None }
+    }
+}
+
+impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Future for Get<'_, K, O, L, T> {
+    type Output = Option<Lease<K, T>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let shared = &this.queue.shared;
+        let mut waker = None;
+        loop {
+            let now = shared.now_if_timed();
+            let mut state = shared.lock();
+            let next = state.core.get(now);
+            if matches!(next, Next::Wait(_) | Next::Empty) {
+                if this.ticket.as_ref().is_some_and(|own| state.getters.waits_for(own, context.waker())) {
+                    // Parked as before. Settled all the same: a deadline may have moved since.
+                    shared.finish(state, now);
+                    return Poll::Pending;
+                }
+                let Some(waker) = waker.take() else {
+                    // Lost wake-up if we parked without looking again: the waker is cloned outside the lock, as its
+                    // vtable is user code, and a key may be added meanwhile.
+                    drop(state);
+                    waker = Some(context.waker().clone());
+                    continue;
+                };
+                let old = this.ticket.take().and_then(|own| state.getters.leave(own));
+                this.ticket = Some(state.getters.park(waker));
+                shared.finish(state, now);
+                drop(old);
+                return Poll::Pending;
+            }
+            let old = this.ticket.take().and_then(|own| state.getters.leave(own));
+            let lease = match next {
+                Next::Key(handle, key) => Some(Lease::new(key, handle, shared.clone())),
+                _ => None,
+            };
+            shared.finish(state, now);
+            drop(old);
+            return Poll::Ready(lease);
+        }
+    }
+}
+
+impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Drop for Get<'_, K, O, L, T> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let shared = &self.queue.shared;
+        let now = shared.now_if_timed();
+        let mut state = shared.lock();
+        let old = state.getters.leave(ticket);
+        // Passes the hint on: without this, a key whose getter was woken and then cancelled would sit until the
+        // next add. Model: queue::cancelled_getter_passes_hint.
+        shared.finish(state, now);
+        drop(old);
+    }
+}
+
+impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> fmt::Debug for Get<'_, K, O, L, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Get").field("parked", &self.ticket.is_some()).finish_non_exhaustive()
+    }
+}

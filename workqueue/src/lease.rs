@@ -1,0 +1,143 @@
+//! SHELL. The right to work on a key, and the duty to say how it went.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_ratelimit::Policy;
+
+use crate::core::Handle;
+use crate::order::Order;
+use crate::shared::{Key, Shared, Verdict};
+use crate::time::{Delays, NoDelay, Time};
+
+/// The right to work on a key. While it lives nobody else gets the key.
+///
+/// It ends by one of its outcomes. A key that was added meanwhile is Ready again then, at the tail, whatever the
+/// outcome. **Dropped without an outcome, by a cancelled future, a timeout or a panic, it is a failure**, as
+/// [`retry`](Self::retry): no key is ever lost.
+///
+/// After [`stop_now`](crate::Queue::stop_now) every lease ends into nothing.
+///
+/// # Examples
+/// ```
+/// use flyball_workqueue::{Added, Queue};
+///
+/// let queue = Queue::new();
+/// queue.add("a")?;
+/// let lease = queue.try_get()?;
+/// assert_eq!(*lease, "a");
+/// assert_eq!(queue.add("a")?, Added::Marked); // an event while the worker runs
+/// lease.done();
+/// assert_eq!(*queue.try_get()?, "a"); // comes once more
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a lease that is dropped without an outcome counts as a failure"]
+pub struct Lease<K, T = NoDelay> {
+    key: K,
+    handle: Handle,
+    /// `None` once an outcome was given.
+    queue: Option<Arc<dyn Leasing<K>>>,
+    time: PhantomData<fn() -> T>,
+}
+
+/// What a lease needs of its queue, with order and limiter out of sight.
+pub(crate) trait Leasing<K>: Send + Sync {
+    fn end(&self, handle: Handle, key: &K, verdict: Verdict);
+    fn requeues(&self, key: &K) -> u32;
+}
+
+impl<K, O, L, T> Leasing<K> for Shared<K, O, L, T>
+where
+    K: Key,
+    O: Order,
+    L: Policy<K> + Send + 'static,
+    T: Time,
+{
+    fn end(&self, handle: Handle, key: &K, verdict: Verdict) {
+        Shared::end(self, handle, key, verdict);
+    }
+
+    fn requeues(&self, key: &K) -> u32 {
+        self.limiter.requeues(key)
+    }
+}
+
+impl<K, T> Lease<K, T> {
+    pub(crate) fn new(key: K, handle: Handle, queue: Arc<dyn Leasing<K>>) -> Self {
+        Self { key, handle, queue: Some(queue), time: PhantomData }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// Failures of this key that were counted and not forgotten: 0 on the first try, and without a limiter.
+    pub fn failures(&self) -> u32 {
+        self.queue.as_ref().map_or(0, |queue| queue.requeues(&self.key))
+    }
+
+    /// Ends the lease and says nothing about success: failures stay counted (client-go's `Done`).
+    pub fn done(self) {
+        self.end(Verdict::Done);
+    }
+
+    /// Ends the lease with success: the failures of the key are forgotten.
+    pub fn succeed(self) {
+        self.end(Verdict::Succeed);
+    }
+
+    /// Ends the lease with success and has the key come back after `delay`; zero is at once, at the tail.
+    ///
+    /// After shutdown the key is a leftover instead.
+    pub fn requeue_after(self, delay: Duration)
+    where
+        T: Delays,
+    {
+        self.end(Verdict::After(delay));
+    }
+
+    /// Ends the lease as a failure: with a limiter it is counted and the key comes back when the limiter says;
+    /// without one it is Ready again at once, at the tail.
+    ///
+    /// A key that ran before its backoff was over, because it was added, goes back to that same backoff: neither
+    /// the count nor the deadline moves. After shutdown the key is a leftover instead.
+    ///
+    /// # Panics
+    /// When the limiter's policy or the clock does; the key is then Ready at the tail.
+    pub fn retry(self) {
+        self.end(Verdict::Retry);
+    }
+
+    fn end(mut self, verdict: Verdict) {
+        if let Some(queue) = self.queue.take() {
+            queue.end(self.handle, &self.key, verdict);
+        }
+    }
+}
+
+/// [`retry`](Lease::retry), unless an outcome was given.
+impl<K, T> Drop for Lease<K, T> {
+    fn drop(&mut self) {
+        if let Some(queue) = self.queue.take() {
+            queue.end(self.handle, &self.key, Verdict::Retry);
+        }
+    }
+}
+
+impl<K, T> Deref for Lease<K, T> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        &self.key
+    }
+}
+
+impl<K: fmt::Debug, T> fmt::Debug for Lease<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").field("key", &self.key).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,107 @@
+//! PURE. Entries in one allocation, addressed by slot.
+
+use crate::entry::{Entry, NIL, Place};
+
+/// All entries, with the vacant ones in a free list.
+///
+/// # Invariants
+/// 1. A slot is in the free list exactly when its place is `Vacant`.
+/// 2. `live` is the number of slots that are not vacant.
+#[derive(Debug)]
+pub struct Slab<K> {
+    entries: Vec<Entry<K>>,
+    free: u32,
+    live: usize,
+}
+
+impl<K> Slab<K> {
+    pub(crate) fn new() -> Self {
+        Self { entries: Vec::new(), free: NIL, live: 0 }
+    }
+
+    /// Keys held.
+    pub(crate) fn live(&self) -> usize {
+        self.live
+    }
+
+    /// A slot for `key`, whose place the caller sets before anything else happens.
+    ///
+    /// # Panics
+    /// At 2³²−1 keys.
+    pub(crate) fn insert(&mut self, key: K, hash: u64) -> u32 {
+        self.live += 1;
+        if self.free != NIL {
+            let slot = self.free;
+            let entry = &mut self.entries[slot as usize];
+            let Place::Vacant { next } = entry.place else { unreachable!("invariant 1: {:?}", entry.place) };
+            self.free = next;
+            entry.key = Some(key);
+            entry.hash = hash;
+            entry.place = Place::Leased;
+            return slot;
+        }
+        let slot = self.entries.len();
+        assert!(slot < NIL as usize, "a queue holds at most 2^32 - 1 keys");
+        self.entries.push(Entry {
+            key: Some(key),
+            hash,
+            at: flyball_ratelimit::Nanos::ZERO,
+            place: Place::Leased,
+            generation: 0,
+        });
+        slot as u32
+    }
+
+    /// Vacates a slot that is linked nowhere any more; the key is for the caller to drop, outside every lock.
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<K> {
+        let entry = &mut self.entries[slot as usize];
+        let key = entry.key.take();
+        entry.place = Place::Vacant { next: self.free };
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free = slot;
+        self.live -= 1;
+        key
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, slot: u32) -> &Entry<K> {
+        &self.entries[slot as usize]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, slot: u32) -> &mut Entry<K> {
+        &mut self.entries[slot as usize]
+    }
+
+    /// The live entries with their slots. O(slots).
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Entry<K>)> {
+        let slots = self.entries.iter().enumerate().map(|(slot, entry)| (slot as u32, entry));
+        slots.filter(|(_, entry)| !matches!(entry.place, Place::Vacant { .. }))
+    }
+
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let mut vacant = 0;
+        let mut slot = self.free;
+        while slot != NIL {
+            let Place::Vacant { next } = self.get(slot).place else {
+                return Err(format!("slab 1: slot {slot} is free but {:?}", self.get(slot).place));
+            };
+            if self.get(slot).key.is_some() {
+                return Err(format!("slab 1: free slot {slot} holds a key"));
+            }
+            vacant += 1;
+            if vacant > self.entries.len() {
+                return Err("slab 1: the free list is a circle".into());
+            }
+            slot = next;
+        }
+        if self.iter().any(|(_, entry)| entry.key.is_none()) {
+            return Err("slab 1: a live slot without a key".into());
+        }
+        let live = self.iter().count();
+        if live != self.live || live + vacant != self.entries.len() {
+            return Err(format!("slab 2: {live} live and {vacant} free of {}", self.entries.len()));
+        }
+        Ok(())
+    }
+}
