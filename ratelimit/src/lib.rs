@@ -1,15 +1,41 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod bucket;
 mod clock;
+mod combine;
+mod controller_default;
+mod error;
+mod exponential;
+mod fast_slow;
+mod jitter;
+mod limiter;
 mod manual;
 mod nanos;
+mod per_key;
 mod policy;
+mod quota;
+mod random;
+mod reservation;
 mod sync;
 mod timer;
+#[cfg(feature = "tokio")]
+mod tokio_timer;
 
+pub use crate::bucket::{Token, TokenBucket};
 pub use crate::clock::{Clock, ManualClock, Monotonic};
+pub use crate::combine::{Capped, MaxOf};
+pub use crate::controller_default::{ControllerDefault, controller_default, controller_default_capped};
+pub use crate::error::{InvalidBackoff, InvalidPeriod, NotYet};
+pub use crate::exponential::Exponential;
+pub use crate::fast_slow::FastSlow;
+pub use crate::jitter::Jitter;
+pub use crate::limiter::Limiter;
 pub use crate::manual::ManualTimer;
 pub use crate::nanos::Nanos;
 pub use crate::policy::Policy;
+pub use crate::quota::Quota;
+pub use crate::reservation::Reservation;
 pub use crate::timer::Timer;
+#[cfg(feature = "tokio")]
+pub use crate::tokio_timer::TokioTimer;

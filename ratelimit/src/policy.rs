@@ -29,4 +29,16 @@ pub trait Policy<K: ?Sized> {
 
     /// How many keys it holds state for. Zero promises that [`forget`](Self::forget) would do nothing.
     fn tracked(&self) -> usize;
+
+    /// Moves the keys it has let go of (forgotten, expired, evicted) to the end of `dead`.
+    ///
+    /// A shell calls it under its lock after [`failed`](Self::failed) and [`forget`](Self::forget) and drops `dead`
+    /// after unlocking, so that no key's `Drop` runs under a lock. What nobody takes, the policy drops by itself in
+    /// a later call: ignoring this method leaks nothing. A policy without keys has nothing to do here.
+    fn take_dead(&mut self, dead: &mut Vec<K>)
+    where
+        K: Sized,
+    {
+        let _ = dead;
+    }
 }

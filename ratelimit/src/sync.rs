@@ -3,12 +3,11 @@
 //! parking_lot in the shipped build, loom's or shuttle's under our own cfgs. The shim adapts signatures only: it
 //! has no state and no branch, so what is checked is what ships.
 
-pub(crate) use imp::{AtomicU64, Mutex, MutexGuard, Ordering};
+pub(crate) use imp::Mutex;
 
 #[cfg(not(any(flyball_loom, flyball_shuttle)))]
 mod imp {
-    pub(crate) use parking_lot::{Mutex, MutexGuard};
-    pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+    pub(crate) use parking_lot::Mutex;
 }
 
 #[cfg(any(flyball_loom, flyball_shuttle))]
@@ -17,9 +16,6 @@ mod imp {
     use loom::sync as model;
     #[cfg(flyball_shuttle)]
     use shuttle::sync as model;
-
-    pub(crate) use model::MutexGuard;
-    pub(crate) use model::atomic::{AtomicU64, Ordering};
 
     /// The model's mutex without poisoning, as parking_lot's.
     #[derive(Debug, Default)]
@@ -30,8 +26,12 @@ mod imp {
             Self(model::Mutex::new(value))
         }
 
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        pub(crate) fn lock(&self) -> model::MutexGuard<'_, T> {
             self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        }
+
+        pub(crate) fn into_inner(self) -> T {
+            self.0.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
         }
     }
 }

@@ -1,0 +1,48 @@
+//! The limiter alone: retry what fails, each time later, without hammering what is down.
+//!
+//! Run it with `cargo run -p flyball-ratelimit --example limiter`.
+
+use std::num::NonZeroU32;
+use std::thread;
+use std::time::Duration;
+
+use flyball_ratelimit::{Exponential, Jitter, Limiter, MaxOf, Quota, TokenBucket};
+
+fn main() {
+    // Each host backs off on its own, and all of them together retry at most 20 times a second, 5 at once.
+    let backoff = Exponential::new(Duration::from_millis(10)..=Duration::from_secs(1)).jitter(Jitter::Equal);
+    let budget = TokenBucket::new(Quota::per_second(nz(20)).burst(nz(5)));
+    let limiter = Limiter::new(MaxOf::new(backoff, budget));
+
+    // A limiter is shared by reference; a thread for each host is enough here.
+    thread::scope(|scope| {
+        for host in ["db-1", "db-2", "db-3"] {
+            let limiter = &limiter;
+            scope.spawn(move || connect(host, limiter));
+        }
+    });
+
+    assert_eq!(limiter.tracked(), 0, "everything has worked in the end, and is forgotten");
+}
+
+fn connect(
+    host: &'static str,
+    limiter: &Limiter<&'static str, MaxOf<Exponential<&'static str>, TokenBucket>>,
+) {
+    loop {
+        // Pretend that a host answers at the fourth attempt.
+        let attempt = limiter.requeues(&host) + 1;
+        if attempt == 4 {
+            println!("{host}: connected at attempt {attempt}");
+            limiter.forget(&host);
+            return;
+        }
+        let wait = limiter.when(&host);
+        println!("{host}: attempt {attempt} failed, next in {wait:?}");
+        thread::sleep(wait);
+    }
+}
+
+fn nz(value: u32) -> NonZeroU32 {
+    NonZeroU32::new(value).expect("a quota has no zero")
+}

@@ -1,0 +1,164 @@
+//! PURE. Policies made of policies: the longest of two waits, and a wait with a cap.
+//!
+//! # Invariants
+//! 1. Every part counts each failure, forgets with every forget, and gets back all it gave.
+//! 2. Each part has random numbers of its own, derived from the one the whole was given.
+//!
+//! Both are nested by type, so they cost no allocation and no dynamic call.
+
+use std::time::Duration;
+
+use crate::random::SplitMix64;
+use crate::{Nanos, Policy};
+
+/// The longest wait of two policies; nested, of any number.
+///
+/// Both count each failure, whichever dominates. So a token of a bucket is spent even if the key has to wait
+/// for longer, and the keys that waited elsewhere may come in larger bursts than the bucket's.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{Exponential, FastSlow, MaxOf, Nanos, Policy};
+/// use std::time::Duration;
+///
+/// let millis = Duration::from_millis;
+/// let steps = FastSlow::new(millis(5), millis(3_000), 3);
+/// let mut policy = MaxOf::new(steps, Exponential::new(millis(1)..=millis(1_000)));
+/// assert_eq!(policy.failed(&"a", Nanos::ZERO, 0).0, millis(5));
+/// ```
+#[derive(Debug)]
+pub struct MaxOf<A, B> {
+    first: A,
+    second: B,
+}
+
+// === impl MaxOf ===
+
+impl<A, B> MaxOf<A, B> {
+    /// The longer wait of the two.
+    #[must_use]
+    pub const fn new(first: A, second: B) -> Self {
+        Self { first, second }
+    }
+
+    /// The two policies.
+    #[must_use]
+    pub const fn parts(&self) -> (&A, &B) {
+        (&self.first, &self.second)
+    }
+
+    /// The two policies, to change their settings.
+    pub const fn parts_mut(&mut self) -> (&mut A, &mut B) {
+        (&mut self.first, &mut self.second)
+    }
+}
+
+impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
+    type Taken = (A::Taken, B::Taken);
+
+    fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
+        // Invariant 2: the same number in both would make two jitters rise and fall together.
+        let mut random = SplitMix64::new(random);
+        let (first_wait, first_taken) = self.first.failed(key, now, random.next());
+        let (second_wait, second_taken) = self.second.failed(key, now, random.next());
+        (first_wait.max(second_wait), (first_taken, second_taken))
+    }
+
+    fn forget(&mut self, key: &K) {
+        self.first.forget(key);
+        self.second.forget(key);
+    }
+
+    fn requeues(&self, key: &K) -> u32 {
+        self.first.requeues(key).max(self.second.requeues(key))
+    }
+
+    fn give_back(&mut self, (first, second): Self::Taken, now: Nanos) {
+        self.first.give_back(first, now);
+        self.second.give_back(second, now);
+    }
+
+    fn tracked(&self) -> usize {
+        self.first.tracked().max(self.second.tracked())
+    }
+
+    fn take_dead(&mut self, dead: &mut Vec<K>)
+    where
+        K: Sized,
+    {
+        self.first.take_dead(dead);
+        self.second.take_dead(dead);
+    }
+}
+
+/// A policy whose waits end at a cap.
+///
+/// The policy inside is charged in full; so a capped bucket lets more through than its rate.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{Capped, FastSlow, Nanos, Policy};
+/// use std::time::Duration;
+///
+/// let secs = Duration::from_secs;
+/// let mut policy = Capped::new(FastSlow::new(secs(5), secs(1_000), 0), secs(500));
+/// assert_eq!(policy.failed(&"a", Nanos::ZERO, 0).0, secs(500));
+/// ```
+#[derive(Debug)]
+pub struct Capped<P> {
+    inner: P,
+    cap: Duration,
+}
+
+// === impl Capped ===
+
+impl<P> Capped<P> {
+    /// The waits of `inner`, none longer than `cap`.
+    #[must_use]
+    pub const fn new(inner: P, cap: Duration) -> Self {
+        Self { inner, cap }
+    }
+
+    /// The policy inside.
+    #[must_use]
+    pub const fn inner(&self) -> &P {
+        &self.inner
+    }
+
+    /// The policy inside, to change its settings.
+    pub const fn inner_mut(&mut self) -> &mut P {
+        &mut self.inner
+    }
+}
+
+impl<K: ?Sized, P: Policy<K>> Policy<K> for Capped<P> {
+    type Taken = P::Taken;
+
+    fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
+        let (wait, taken) = self.inner.failed(key, now, random);
+        (wait.min(self.cap), taken)
+    }
+
+    fn forget(&mut self, key: &K) {
+        self.inner.forget(key);
+    }
+
+    fn requeues(&self, key: &K) -> u32 {
+        self.inner.requeues(key)
+    }
+
+    fn give_back(&mut self, taken: Self::Taken, now: Nanos) {
+        self.inner.give_back(taken, now);
+    }
+
+    fn tracked(&self) -> usize {
+        self.inner.tracked()
+    }
+
+    fn take_dead(&mut self, dead: &mut Vec<K>)
+    where
+        K: Sized,
+    {
+        self.inner.take_dead(dead);
+    }
+}

@@ -1,0 +1,47 @@
+//! PURE. What Kubernetes controllers use unless told otherwise.
+
+use std::hash::Hash;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use crate::{Capped, Exponential, MaxOf, Quota, TokenBucket};
+
+/// The type of [`controller_default`].
+pub type ControllerDefault<K> = MaxOf<Exponential<K>, TokenBucket>;
+
+/// What Kubernetes controllers use unless told otherwise: 5 ms doubling to 1000 s for each key, and 10 a second with a
+/// burst of 100 over all keys, whichever is longer.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{Nanos, Policy, controller_default};
+/// use std::time::Duration;
+///
+/// let mut policy = controller_default();
+/// assert_eq!(policy.failed(&"a", Nanos::ZERO, 0).0, Duration::from_millis(5));
+/// ```
+#[must_use]
+pub fn controller_default<K: Hash + Eq + Clone>() -> ControllerDefault<K> {
+    let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1_000));
+    MaxOf::new(backoff, TokenBucket::new(Quota::per_second(TEN).burst(HUNDRED)))
+}
+
+/// [`controller_default`] with no wait above `cap`: a storm of failures then exceeds the shared rate rather than make
+/// a key wait for longer.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{Nanos, Policy, controller_default_capped};
+/// use std::time::Duration;
+///
+/// let mut policy = controller_default_capped(Duration::from_secs(60));
+/// let longest = (0..1_000).map(|_| policy.failed(&"a", Nanos::ZERO, 0).0).max();
+/// assert_eq!(longest, Some(Duration::from_secs(60)));
+/// ```
+#[must_use]
+pub fn controller_default_capped<K: Hash + Eq + Clone>(cap: Duration) -> Capped<ControllerDefault<K>> {
+    Capped::new(controller_default(), cap)
+}
+
+const TEN: NonZeroU32 = NonZeroU32::new(10).unwrap();
+const HUNDRED: NonZeroU32 = NonZeroU32::new(100).unwrap();

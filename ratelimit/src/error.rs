@@ -1,0 +1,80 @@
+//! PURE. What can be refused, and why.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::Nanos;
+
+/// A period that is no rate: zero, or longer than 584 years.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidPeriod(Duration);
+
+impl InvalidPeriod {
+    pub(crate) const fn new(period: Duration) -> Self {
+        Self(period)
+    }
+
+    /// The period that was refused.
+    #[must_use]
+    pub const fn period(&self) -> Duration {
+        self.0
+    }
+}
+
+impl fmt::Display for InvalidPeriod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the period of a quota must be from 1 ns to 584 years, not {:?}", self.0)
+    }
+}
+
+impl std::error::Error for InvalidPeriod {}
+
+/// A range of waits that no backoff can follow: it starts at zero, or its start is above its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidBackoff(RangeInclusive<Duration>);
+
+impl InvalidBackoff {
+    pub(crate) const fn new(waits: RangeInclusive<Duration>) -> Self {
+        Self(waits)
+    }
+
+    /// The range that was refused.
+    #[must_use]
+    pub fn into_waits(self) -> RangeInclusive<Duration> {
+        self.0
+    }
+}
+
+impl fmt::Display for InvalidBackoff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (base, cap) = (self.0.start(), self.0.end());
+        write!(f, "a backoff needs 0 < base <= cap, not base {base:?} and cap {cap:?}")
+    }
+}
+
+impl std::error::Error for InvalidBackoff {}
+
+/// No token is left; one will be at [`due`](Self::due), if nobody else takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotYet(Nanos);
+
+impl NotYet {
+    pub(crate) const fn new(due: Nanos) -> Self {
+        Self(due)
+    }
+
+    /// When the next token will be there.
+    #[must_use]
+    pub const fn due(&self) -> Nanos {
+        self.0
+    }
+}
+
+impl fmt::Display for NotYet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no token is left before {} ns", self.0.get())
+    }
+}
+
+impl std::error::Error for NotYet {}

@@ -1,0 +1,166 @@
+//! PURE. Waits that double with every failure of a key.
+//!
+//! # Invariants
+//! 1. 0 < base ≤ cap.
+//! 2. A wait is at most the cap, whatever the number of failures: the doubling saturates, the count saturates.
+//!
+//! and those of the state per key (`per_key.rs`).
+
+use std::fmt;
+use std::hash::Hash;
+use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::nanos::saturating_nanos;
+use crate::per_key::PerKey;
+use crate::{InvalidBackoff, Jitter, Nanos, Policy};
+
+/// Waits that double with every failure of a key: base · 2ⁿ after n failures before, up to a cap.
+///
+/// Whole nanoseconds, saturating: no number of failures overflows, and waits beyond 584 years count as 584 years.
+/// Forgetting to [`forget`](Policy::forget) leaks nothing: a key's failures expire by themselves
+/// ([`forget_after`](Self::forget_after)) and the number of keys is bounded ([`max_keys`](Self::max_keys)).
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{Exponential, Nanos, Policy};
+/// use std::time::Duration;
+///
+/// let millis = Duration::from_millis;
+/// let mut backoff = Exponential::new(millis(5)..=millis(15));
+/// let mut wait = |key| backoff.failed(&key, Nanos::ZERO, 0).0;
+/// assert_eq!([wait("a"), wait("a"), wait("a")], [millis(5), millis(10), millis(15)]);
+/// assert_eq!(wait("b"), millis(5)); // keys are independent
+/// backoff.forget(&"a");
+/// assert_eq!(backoff.requeues(&"a"), 0);
+/// ```
+pub struct Exponential<K> {
+    base: u64,
+    cap: u64,
+    immediate_first: bool,
+    jitter: Jitter,
+    failures: PerKey<K, u32>,
+}
+
+// === impl Exponential ===
+
+impl<K> Exponential<K> {
+    /// Waits from `*waits.start()` doubling to `*waits.end()`.
+    ///
+    /// # Panics
+    /// When the range starts at zero or is empty. [`try_new`](Self::try_new) is for values that come from outside.
+    #[must_use]
+    #[track_caller]
+    pub fn new(waits: RangeInclusive<Duration>) -> Self {
+        match Self::try_new(waits) {
+            Ok(exponential) => exponential,
+            Err(invalid) => panic!("{invalid}"),
+        }
+    }
+
+    /// Waits from `*waits.start()` doubling to `*waits.end()`.
+    ///
+    /// # Errors
+    /// [`InvalidBackoff`] with the range when it starts at zero or is empty.
+    pub fn try_new(waits: RangeInclusive<Duration>) -> Result<Self, InvalidBackoff> {
+        let (base, cap) = (*waits.start(), *waits.end());
+        if base.is_zero() || base > cap {
+            return Err(InvalidBackoff::new(waits));
+        }
+        let (base, cap) = (saturating_nanos(base), saturating_nanos(cap));
+        let failures = PerKey::new(Duration::from_nanos(cap));
+        Ok(Self { base, cap, immediate_first: false, jitter: Jitter::None, failures })
+    }
+
+    /// The first failure does not wait at all; the second waits the base, and so on.
+    #[must_use]
+    pub fn immediate_first(self) -> Self {
+        Self { immediate_first: true, ..self }
+    }
+
+    /// Spreads the waits, so that keys which failed together do not come back together.
+    ///
+    /// The doubling stops at the cap, and the spread only shortens: no wait is above the cap, and keys that have been
+    /// failing for long stay apart, too.
+    #[must_use]
+    pub fn jitter(self, jitter: Jitter) -> Self {
+        Self { jitter, ..self }
+    }
+
+    /// How long the failures of a key are kept after its wait has ended: the longer of the cap and ten minutes, unless
+    /// set here.
+    ///
+    /// A key that fails again later than that starts anew. Its state is gone after the cap and this time at the latest
+    /// have passed since its last failure, as soon as enough other failures have been counted.
+    #[must_use]
+    pub fn forget_after(self, rest: Duration) -> Self {
+        Self { failures: self.failures.forget_after(rest), ..self }
+    }
+
+    /// The most keys it keeps failures of: 2²⁰ unless set here, each about 50 bytes besides the key itself.
+    ///
+    /// A new key beyond that takes the place of the one whose last failure is longest ago, which then starts anew when
+    /// it fails again. So choose more than can be failing at the same time.
+    #[must_use]
+    pub fn max_keys(self, most: NonZeroU32) -> Self {
+        Self { failures: self.failures.max_keys(most), ..self }
+    }
+
+    /// The wait after `before` earlier failures.
+    fn wait(&self, before: u32, random: u64) -> u64 {
+        let Some(doublings) = before.checked_sub(u32::from(self.immediate_first)) else { return 0 };
+        // Invariant 2: a shift that would lose a bit is beyond every cap.
+        let doubled = if doublings <= self.base.leading_zeros() { self.base << doublings } else { u64::MAX };
+        self.jitter.spread(doubled.min(self.cap), random)
+    }
+
+    /// Walks the invariants.
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), String> {
+        if self.base == 0 || self.base > self.cap {
+            return Err(format!("invariant 1: base {}, cap {}", self.base, self.cap));
+        }
+        self.failures.check()
+    }
+}
+
+impl<K: Hash + Eq + Clone> Policy<K> for Exponential<K> {
+    type Taken = ();
+
+    fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, ()) {
+        let failures = self.failures.touch(key, now);
+        let before = *failures;
+        *failures = before.saturating_add(1);
+        (Duration::from_nanos(self.wait(before, random)), ())
+    }
+
+    fn forget(&mut self, key: &K) {
+        self.failures.remove(key);
+    }
+
+    fn requeues(&self, key: &K) -> u32 {
+        self.failures.get(key).copied().unwrap_or(0)
+    }
+
+    fn give_back(&mut self, (): (), _: Nanos) {}
+
+    fn tracked(&self) -> usize {
+        self.failures.len()
+    }
+
+    fn take_dead(&mut self, dead: &mut Vec<K>) {
+        self.failures.take_dead(dead);
+    }
+}
+
+impl<K> fmt::Debug for Exponential<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exponential")
+            .field("waits", &(Duration::from_nanos(self.base)..=Duration::from_nanos(self.cap)))
+            .field("immediate_first", &self.immediate_first)
+            .field("jitter", &self.jitter)
+            .field("tracked", &self.failures.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,105 @@
+//! PURE. A few quick retries, then slow ones.
+//!
+//! # Invariants
+//! 1. The wait is `fast` for as many failures of a key as `fast_attempts` says, and `slow` from then on.
+//!
+//! and those of the state per key (`per_key.rs`).
+
+use std::fmt;
+use std::hash::Hash;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use crate::per_key::PerKey;
+use crate::{Nanos, Policy};
+
+/// A few quick retries, then slow ones: the first failures of a key wait `fast`, all others `slow`.
+///
+/// As [`Exponential`](crate::Exponential), it is bounded and forgets by itself.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{FastSlow, Nanos, Policy};
+/// use std::time::Duration;
+///
+/// let (fast, slow) = (Duration::from_millis(5), Duration::from_secs(10));
+/// let mut policy = FastSlow::new(fast, slow, 2);
+/// let mut wait = || policy.failed(&"a", Nanos::ZERO, 0).0;
+/// assert_eq!([wait(), wait(), wait()], [fast, fast, slow]);
+/// ```
+pub struct FastSlow<K> {
+    fast: Duration,
+    slow: Duration,
+    fast_attempts: u32,
+    failures: PerKey<K, u32>,
+}
+
+// === impl FastSlow ===
+
+impl<K> FastSlow<K> {
+    /// The first `fast_attempts` failures of a key wait `fast`, all others `slow`; with 0, all wait `slow`.
+    #[must_use]
+    pub fn new(fast: Duration, slow: Duration, fast_attempts: u32) -> Self {
+        Self { fast, slow, fast_attempts, failures: PerKey::new(fast.max(slow)) }
+    }
+
+    /// How long the failures of a key are kept after its wait has ended: the longer of the longer wait and ten minutes,
+    /// unless set here.
+    #[must_use]
+    pub fn forget_after(self, rest: Duration) -> Self {
+        Self { failures: self.failures.forget_after(rest), ..self }
+    }
+
+    /// The most keys it keeps failures of: 2²⁰ unless set here. A new key beyond that takes the place of the one whose
+    /// last failure is longest ago.
+    #[must_use]
+    pub fn max_keys(self, most: NonZeroU32) -> Self {
+        Self { failures: self.failures.max_keys(most), ..self }
+    }
+
+    /// Walks the invariants.
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), String> {
+        self.failures.check()
+    }
+}
+
+impl<K: Hash + Eq + Clone> Policy<K> for FastSlow<K> {
+    type Taken = ();
+
+    fn failed(&mut self, key: &K, now: Nanos, _: u64) -> (Duration, ()) {
+        let failures = self.failures.touch(key, now);
+        let before = *failures;
+        *failures = before.saturating_add(1);
+        (if before < self.fast_attempts { self.fast } else { self.slow }, ())
+    }
+
+    fn forget(&mut self, key: &K) {
+        self.failures.remove(key);
+    }
+
+    fn requeues(&self, key: &K) -> u32 {
+        self.failures.get(key).copied().unwrap_or(0)
+    }
+
+    fn give_back(&mut self, (): (), _: Nanos) {}
+
+    fn tracked(&self) -> usize {
+        self.failures.len()
+    }
+
+    fn take_dead(&mut self, dead: &mut Vec<K>) {
+        self.failures.take_dead(dead);
+    }
+}
+
+impl<K> fmt::Debug for FastSlow<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FastSlow")
+            .field("fast", &self.fast)
+            .field("slow", &self.slow)
+            .field("fast_attempts", &self.fast_attempts)
+            .field("tracked", &self.failures.len())
+            .finish_non_exhaustive()
+    }
+}

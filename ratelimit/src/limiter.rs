@@ -1,0 +1,153 @@
+//! SHELL. A policy behind one lock, with a clock and randomness.
+//!
+//! | guarded by `state` | |
+//! |---|---|
+//! | `policy` | all that is counted |
+//! | `random` | drawn from once for each failure, together with it, so that a run of one thread replays exactly |
+//!
+//! | outside the lock | |
+//! |---|---|
+//! | the clock is read | before locking. Two failures may then be counted in the other order than their clocks were read: a small jump backwards, which every policy takes |
+//! | keys and tokens die | after unlocking: `Drop` is user code |
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use crate::random::SplitMix64;
+use crate::reservation::Reservation;
+use crate::sync::Mutex;
+use crate::{Clock, MaxOf, Monotonic, Policy, Quota, TokenBucket};
+
+/// How long a key that failed has to wait: a [`Policy`] to share between threads.
+///
+/// Everything takes `&self`. Under its one lock run only the policy and, in it, `Hash`, `Eq` and `Clone` of keys; a
+/// panic there leaves the limiter usable.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{Exponential, Limiter};
+/// use std::time::Duration;
+///
+/// let limiter = Limiter::new(Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1_000)));
+/// assert_eq!(limiter.when(&"a"), Duration::from_millis(5));
+/// assert_eq!(limiter.when(&"a"), Duration::from_millis(10));
+/// limiter.forget(&"a"); // it has worked
+/// assert_eq!(limiter.requeues(&"a"), 0);
+/// ```
+pub struct Limiter<K, P, C = Monotonic> {
+    state: Mutex<State<P>>,
+    clock: C,
+    /// It takes keys and owns none.
+    keys: PhantomData<fn(&K)>,
+}
+
+struct State<P> {
+    policy: P,
+    random: SplitMix64,
+}
+
+// === impl Limiter ===
+
+impl<K, P: Policy<K>> Limiter<K, P> {
+    /// A limiter on the machine's monotonic clock.
+    #[must_use]
+    pub fn new(policy: P) -> Self {
+        Self::with_clock(policy, Monotonic)
+    }
+}
+
+impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
+    /// A limiter on a clock of your own, such as a [`ManualClock`](crate::ManualClock).
+    #[must_use]
+    pub fn with_clock(policy: P, clock: C) -> Self {
+        // Different in each limiter, so that processes which fail together do not retry together.
+        let seed = RandomState::new().hash_one(0);
+        Self { state: Mutex::new(State { policy, random: SplitMix64::new(seed) }), clock, keys: PhantomData }
+    }
+
+    /// The same, with random numbers that follow from `seed`: a run then replays exactly. Only jitter uses them.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        let State { policy, .. } = self.state.into_inner();
+        Self { state: Mutex::new(State { policy, random: SplitMix64::new(seed) }), ..self }
+    }
+
+    /// Counts a failure of `key` and says how long it has to wait from now on.
+    pub fn when(&self, key: &K) -> Duration {
+        self.failed(key).0
+    }
+
+    /// As [`when`](Self::when), and what the failure took from shared budgets can be given back.
+    pub fn reserve(&self, key: &K) -> Reservation<'_, K, P, C> {
+        let (delay, taken) = self.failed(key);
+        Reservation::new(self, delay, taken)
+    }
+
+    /// Forgets the failures of `key`; an unknown key is no error.
+    pub fn forget(&self, key: &K) {
+        let mut dead = Vec::new();
+        let mut state = self.state.lock();
+        state.policy.forget(key);
+        state.policy.take_dead(&mut dead);
+        drop(state);
+        drop(dead);
+    }
+
+    /// Failures counted for `key` and not forgotten; 0 for an unknown key.
+    pub fn requeues(&self, key: &K) -> u32 {
+        self.state.lock().policy.requeues(key)
+    }
+
+    /// How many keys it holds state for.
+    pub fn tracked(&self) -> usize {
+        self.state.lock().policy.tracked()
+    }
+
+    /// Takes the limiter apart.
+    #[must_use]
+    pub fn into_policy(self) -> P {
+        self.state.into_inner().policy
+    }
+
+    pub(crate) fn give_back(&self, taken: P::Taken) {
+        let now = self.clock.now();
+        self.state.lock().policy.give_back(taken, now);
+    }
+
+    fn failed(&self, key: &K) -> (Duration, P::Taken) {
+        let now = self.clock.now();
+        let mut dead = Vec::new();
+        let mut state = self.state.lock();
+        let random = state.random.next();
+        let failed = state.policy.failed(key, now, random);
+        state.policy.take_dead(&mut dead);
+        drop(state);
+        drop(dead);
+        failed
+    }
+}
+
+impl<K, C: Clock> Limiter<K, TokenBucket, C> {
+    /// Changes rate and burst from now on; waits that have been told stay as they are.
+    pub fn set_quota(&self, quota: Quota) {
+        let now = self.clock.now();
+        self.state.lock().policy.set_quota(quota, now);
+    }
+}
+
+impl<K, A, C: Clock> Limiter<K, MaxOf<A, TokenBucket>, C> {
+    /// Changes rate and burst of the shared bucket from now on; waits that have been told stay as they are.
+    pub fn set_quota(&self, quota: Quota) {
+        let now = self.clock.now();
+        self.state.lock().policy.parts_mut().1.set_quota(quota, now);
+    }
+}
+
+/// Shows what is counted, unless another thread is at it.
+impl<K, P: fmt::Debug, C> fmt::Debug for Limiter<K, P, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter").field("policy", &self.state.lock().policy).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,262 @@
+//! PURE. State per key that is bounded and expires by itself.
+//!
+//! # Invariants
+//! 1. Slots and index entries are one to one, and an entry lies under its slot's hash.
+//! 2. The list from `oldest` to `newest` holds every slot once; its links agree in both directions.
+//! 3. There are at most `most` slots.
+//! 4. A key is kept for no less than the longest wait since it was last touched.
+//! 5. User code (`Hash`, `Eq`, `Clone`) has run before the first change of an operation, so a panic in it leaves 1 to
+//!    4 intact. Growing the index hashes nothing: slots keep their hash.
+//!
+//! Hence every operation is O(1), amortised over the growth of the table, and forgetting to forget leaks nothing: an
+//! operation that may add one key first lets go of up to two that have expired, so a backlog of expired keys
+//! shrinks twice as fast as new keys come.
+//!
+//! Rejected: a sweep over the whole map now and then (a pause under the owner's lock that grows with the map), and a
+//! heap of deadlines (a second structure and a logarithm, to expire to the point what only has to expire some day).
+
+use std::hash::{BuildHasher, Hash};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+use crate::Nanos;
+
+/// Values by key: those touched last stay.
+pub(crate) struct PerKey<K, V> {
+    hasher: RandomState,
+    index: HashTable<u32>,
+    /// Without holes: the last slot moves into the place of a removed one.
+    slots: Vec<Slot<K, V>>,
+    oldest: u32,
+    newest: u32,
+    most: NonZeroU32,
+    longest_wait: Duration,
+    idle: Duration,
+    /// Keys let go of, until the shell takes them or the next operation that lets go drops them.
+    dead: Vec<K>,
+}
+
+struct Slot<K, V> {
+    key: K,
+    hash: u64,
+    touched: Nanos,
+    older: u32,
+    newer: u32,
+    value: V,
+}
+
+impl<K, V> PerKey<K, V> {
+    /// For waits of up to `longest_wait`: what it keeps of a key is kept for a rest after such a wait.
+    pub(crate) fn new(longest_wait: Duration) -> Self {
+        let rest = longest_wait.max(SHORTEST_DEFAULT_REST);
+        Self {
+            hasher: RandomState::default(),
+            index: HashTable::new(),
+            slots: Vec::new(),
+            oldest: NONE,
+            newest: NONE,
+            most: DEFAULT_MAX_KEYS,
+            longest_wait,
+            idle: longest_wait.saturating_add(rest),
+            dead: Vec::new(),
+        }
+    }
+
+    /// Sets the rest.
+    pub(crate) fn forget_after(self, rest: Duration) -> Self {
+        Self { idle: self.longest_wait.saturating_add(rest), ..self }
+    }
+
+    /// Sets the most keys it holds.
+    pub(crate) fn max_keys(mut self, most: NonZeroU32) -> Self {
+        self.most = most;
+        while self.slots.len() > most.get() as usize {
+            self.let_go(self.oldest);
+        }
+        self
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Hands over the keys let go of.
+    pub(crate) fn take_dead(&mut self, dead: &mut Vec<K>) {
+        dead.append(&mut self.dead);
+    }
+}
+
+impl<K: Hash + Eq, V> PerKey<K, V> {
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+        let slot = self.find(self.hasher.hash_one(key), key)?;
+        Some(&self.slots[slot as usize].value)
+    }
+
+    /// Lets go of a key, and says whether it was there.
+    pub(crate) fn remove(&mut self, key: &K) -> bool {
+        let Some(slot) = self.find(self.hasher.hash_one(key), key) else { return false };
+        self.dead.clear();
+        self.let_go(slot);
+        true
+    }
+
+    fn find(&self, hash: u64, key: &K) -> Option<u32> {
+        self.index.find(hash, |&slot| self.slots[slot as usize].key == *key).copied()
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Default> PerKey<K, V> {
+    /// The value of `key`, a new one if there was none or it had expired, touched at `now`.
+    ///
+    /// First lets go of up to two expired keys, those idle longest; then, if there is no room for a new key, of the
+    /// one that has been idle longest.
+    pub(crate) fn touch(&mut self, key: &K, now: Nanos) -> &mut V {
+        let hash = self.hasher.hash_one(key);
+        self.dead.clear();
+        self.sweep(now);
+        match self.find(hash, key) {
+            Some(slot) => {
+                if self.expired(slot, now) {
+                    self.slots[slot as usize].value = V::default();
+                }
+                self.unlink(slot);
+                self.link_newest(slot, now);
+            }
+            // Invariant 5: the clone is the last step that may panic.
+            None => self.insert(key.clone(), hash, now),
+        }
+        &mut self.slots[self.newest as usize].value
+    }
+
+    fn insert(&mut self, key: K, hash: u64, now: Nanos) {
+        if self.slots.len() == self.most.get() as usize {
+            self.let_go(self.oldest);
+        }
+        // Invariant 3 keeps it below `NONE`.
+        let slot = self.slots.len() as u32;
+        self.slots.push(Slot { key, hash, touched: now, older: NONE, newer: NONE, value: V::default() });
+        let slots = &self.slots;
+        self.index.insert_unique(hash, slot, |&other| slots[other as usize].hash);
+        self.link_newest(slot, now);
+    }
+}
+
+// === without user code ===
+
+impl<K, V> PerKey<K, V> {
+    fn expired(&self, slot: u32, now: Nanos) -> bool {
+        now.since(self.slots[slot as usize].touched) > self.idle
+    }
+
+    fn sweep(&mut self, now: Nanos) {
+        for _ in 0..2 {
+            if self.oldest == NONE || !self.expired(self.oldest, now) {
+                return;
+            }
+            self.let_go(self.oldest);
+        }
+    }
+
+    /// Removes a slot; its key dies later.
+    fn let_go(&mut self, slot: u32) {
+        self.unlink(slot);
+        let hash = self.slots[slot as usize].hash;
+        self.erase(hash, slot);
+        let removed = self.slots.swap_remove(slot as usize);
+        let moved = self.slots.len() as u32;
+        if moved != slot {
+            self.renumber(moved, slot);
+        }
+        self.dead.push(removed.key);
+    }
+
+    fn erase(&mut self, hash: u64, slot: u32) {
+        // Invariant 1: it is there.
+        if let Ok(entry) = self.index.find_entry(hash, |&other| other == slot) {
+            entry.remove();
+        }
+    }
+
+    /// The last slot has moved into a hole: everything that pointed at it follows.
+    fn renumber(&mut self, from: u32, to: u32) {
+        let Slot { hash, older, newer, .. } = self.slots[to as usize];
+        if let Some(entry) = self.index.find_mut(hash, |&other| other == from) {
+            *entry = to;
+        }
+        self.set_newer(older, to);
+        self.set_older(newer, to);
+    }
+
+    fn unlink(&mut self, slot: u32) {
+        let Slot { older, newer, .. } = self.slots[slot as usize];
+        self.set_newer(older, newer);
+        self.set_older(newer, older);
+    }
+
+    fn link_newest(&mut self, slot: u32, now: Nanos) {
+        let older = self.newest;
+        let entry = &mut self.slots[slot as usize];
+        (entry.touched, entry.older, entry.newer) = (now, older, NONE);
+        self.set_newer(older, slot);
+        self.newest = slot;
+    }
+
+    /// What comes after `slot` in the list; before the first comes `NONE`.
+    fn set_newer(&mut self, slot: u32, newer: u32) {
+        match slot {
+            NONE => self.oldest = newer,
+            _ => self.slots[slot as usize].newer = newer,
+        }
+    }
+
+    /// What comes before `slot` in the list; after the last comes `NONE`.
+    fn set_older(&mut self, slot: u32, older: u32) {
+        match slot {
+            NONE => self.newest = older,
+            _ => self.slots[slot as usize].older = older,
+        }
+    }
+
+    /// Walks the invariants.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let count = self.slots.len();
+        if self.index.len() != count {
+            return Err(format!("invariant 1: {} entries for {count} slots", self.index.len()));
+        }
+        let (mut slot, mut older, mut seen) = (self.oldest, NONE, 0);
+        while slot != NONE && seen <= count {
+            let Some(entry) = self.slots.get(slot as usize) else {
+                return Err(format!("invariant 2: slot {slot} of {count} is linked"));
+            };
+            if entry.older != older {
+                return Err(format!("invariant 2: slot {slot} follows {older}, and says {}", entry.older));
+            }
+            if self.index.find(entry.hash, |&other| other == slot).is_none() {
+                return Err(format!("invariant 1: slot {slot} is not under its hash"));
+            }
+            (older, slot, seen) = (slot, entry.newer, seen + 1);
+        }
+        if seen != count || self.newest != older {
+            return Err(format!("invariant 2: the list holds {seen} of {count} slots, the last is {older}"));
+        }
+        if count > self.most.get() as usize {
+            return Err(format!("invariant 3: {count} slots, at most {}", self.most));
+        }
+        if self.idle < self.longest_wait {
+            return Err(format!("invariant 4: kept for {:?}, waits of {:?}", self.idle, self.longest_wait));
+        }
+        Ok(())
+    }
+}
+
+/// No slot: the end of the list.
+const NONE: u32 = u32::MAX;
+
+/// About 50 MB at most, keys aside, and more keys than are likely to be failing at once.
+const DEFAULT_MAX_KEYS: NonZeroU32 = NonZeroU32::new(1 << 20).unwrap();
+
+/// Short waits are no reason to forget soon: a key may fail again after much slower work.
+const SHORTEST_DEFAULT_REST: Duration = Duration::from_secs(600);

@@ -1,0 +1,109 @@
+//! PURE. How much is allowed: a rate and a burst.
+
+use std::num::{NonZeroU32, NonZeroU64};
+use std::time::Duration;
+
+use crate::InvalidPeriod;
+
+/// How much is allowed: so many tokens each period, and at most a burst at once.
+///
+/// Tokens arrive evenly spread over the period, not all at its start. The rate is kept as the two whole numbers it
+/// was given as, so that it is never rounded. Zero of anything cannot be built: something that is never allowed
+/// needs no quota.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::Quota;
+/// use std::num::NonZeroU32;
+///
+/// const TEN: NonZeroU32 = NonZeroU32::new(10).unwrap();
+/// const HUNDRED: NonZeroU32 = NonZeroU32::new(100).unwrap();
+/// const STEADY: Quota = Quota::per_second(TEN).burst(HUNDRED);
+/// assert_eq!(STEADY.tokens(), TEN);
+/// assert_eq!(Quota::per_minute(TEN).max_burst(), TEN);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Quota {
+    tokens: NonZeroU32,
+    period_nanos: NonZeroU64,
+    burst: NonZeroU32,
+}
+
+impl Quota {
+    /// `tokens` each second; the burst is as large, until [`burst`](Self::burst) sets another.
+    #[must_use]
+    pub const fn per_second(tokens: NonZeroU32) -> Self {
+        Self { tokens, period_nanos: SECOND, burst: tokens }
+    }
+
+    /// `tokens` each minute; the burst is as large, until [`burst`](Self::burst) sets another.
+    #[must_use]
+    pub const fn per_minute(tokens: NonZeroU32) -> Self {
+        Self { tokens, period_nanos: MINUTE, burst: tokens }
+    }
+
+    /// `tokens` each hour; the burst is as large, until [`burst`](Self::burst) sets another.
+    #[must_use]
+    pub const fn per_hour(tokens: NonZeroU32) -> Self {
+        Self { tokens, period_nanos: HOUR, burst: tokens }
+    }
+
+    /// `tokens` each `period`; the burst is as large, until [`burst`](Self::burst) sets another.
+    ///
+    /// # Errors
+    /// [`InvalidPeriod`] when the period is zero or longer than `u64::MAX` nanoseconds (584 years).
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::Quota;
+    /// use std::num::NonZeroU32;
+    /// use std::time::Duration;
+    ///
+    /// // One in two and a half seconds.
+    /// let slow = Quota::per(NonZeroU32::MIN, Duration::from_millis(2_500)).unwrap();
+    /// assert_eq!(slow.period(), Duration::from_millis(2_500));
+    /// assert!(Quota::per(NonZeroU32::MIN, Duration::ZERO).is_err());
+    /// ```
+    pub const fn per(tokens: NonZeroU32, period: Duration) -> Result<Self, InvalidPeriod> {
+        let nanos = period.as_nanos();
+        if nanos > u64::MAX as u128 {
+            return Err(InvalidPeriod::new(period));
+        }
+        match NonZeroU64::new(nanos as u64) {
+            Some(period_nanos) => Ok(Self { tokens, period_nanos, burst: tokens }),
+            None => Err(InvalidPeriod::new(period)),
+        }
+    }
+
+    /// The same rate with another burst: the most that is granted at once after a rest.
+    #[must_use]
+    pub const fn burst(self, burst: NonZeroU32) -> Self {
+        Self { burst, ..self }
+    }
+
+    /// How many tokens arrive in a period.
+    #[must_use]
+    pub const fn tokens(&self) -> NonZeroU32 {
+        self.tokens
+    }
+
+    /// The period in which [`tokens`](Self::tokens) arrive.
+    #[must_use]
+    pub const fn period(&self) -> Duration {
+        Duration::from_nanos(self.period_nanos.get())
+    }
+
+    /// The most that is granted at once.
+    #[must_use]
+    pub const fn max_burst(&self) -> NonZeroU32 {
+        self.burst
+    }
+
+    pub(crate) const fn period_nanos(&self) -> u64 {
+        self.period_nanos.get()
+    }
+}
+
+const SECOND: NonZeroU64 = NonZeroU64::new(1_000_000_000).unwrap();
+const MINUTE: NonZeroU64 = NonZeroU64::new(60_000_000_000).unwrap();
+const HOUR: NonZeroU64 = NonZeroU64::new(3_600_000_000_000).unwrap();
