@@ -122,6 +122,7 @@ mod under_loom {
         }
 
         #[test]
+        #[expect(clippy::disallowed_types, reason = "the point: a lock that loom does not see")]
         fn what_loom_cannot_see_is_one_interleaving() {
             let explored = run(&MODEL, || {
                 let other = thread::spawn(|| std::sync::Mutex::new(1).into_inner());

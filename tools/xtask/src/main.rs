@@ -1,2 +1,64 @@
-//! Skeleton.
-fn main() {}
+//! One command per job. Each ends non-zero when its claim fails.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+mod features;
+mod fuzz;
+mod loom;
+mod models;
+mod process;
+mod shuttle;
+mod tidy;
+mod twins;
+mod workspace;
+
+use crate::workspace::Workspace;
+
+/// One command per job of the flyball workspace.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask", version)]
+struct Arguments {
+    #[command(subcommand)]
+    job: Job,
+}
+
+#[derive(Debug, Subcommand)]
+enum Job {
+    /// Every model in every interleaving, above its floor, and every twin caught.
+    Loom(loom::Options),
+    /// Every model under random and PCT schedules.
+    Shuttle(shuttle::Options),
+    /// Every twin still passes the tests of the crate it breaks.
+    Twins(twins::Options),
+    /// Runs the fuzz targets for a while.
+    Fuzz(fuzz::Options),
+    /// Each published crate with no features, each feature alone and all; its dependencies within their budget.
+    Features(features::Options),
+    /// The rules of the house that a compiler does not know.
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().job) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(job: Job) -> Result<()> {
+    let workspace = Workspace::open()?;
+    match job {
+        Job::Loom(options) => loom::run(&workspace, &options),
+        Job::Shuttle(options) => shuttle::run(&workspace, &options),
+        Job::Twins(options) => twins::run(&workspace, &options),
+        Job::Fuzz(options) => fuzz::run(&workspace, &options),
+        Job::Features(options) => features::run(&workspace, &options),
+        Job::Tidy => tidy::run(&workspace),
+    }
+}

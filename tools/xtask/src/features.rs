@@ -1,0 +1,113 @@
+//! `cargo xtask features`: nobody who wants one primitive pays for another, or for a feature.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+
+use crate::process;
+use crate::workspace::{Package, Workspace, cargo};
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Tests without features only; the other combinations are only checked.
+    #[arg(long)]
+    light: bool,
+    /// Only this package.
+    package: Option<String>,
+}
+
+/// Crates in the default build of a primitive, itself included. More is a decision, made here.
+const MOST_CRATES: usize = 12;
+/// Never in the default build of a primitive.
+const NOT_BY_DEFAULT: [&str; 3] = ["tokio", "serde", "tracing"];
+
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let mut complaints = Vec::new();
+    let wanted = |package: &&Package| options.package.as_ref().is_none_or(|name| *name == package.name);
+    let packages: Vec<_> = workspace.published().filter(wanted).collect();
+    ensure!(
+        !packages.is_empty(),
+        "no published package is called {:?}",
+        options.package.as_deref().unwrap_or("")
+    );
+    for package in packages {
+        if package.is_primitive() {
+            let crates = tree(workspace, package)?;
+            println!("{}: {} crates by default", package.name, crates.len());
+            complaints.extend(weigh(&package.name, &crates));
+        }
+        for (at, features) in combinations(package).iter().enumerate() {
+            let job: &[&str] = if options.light && at > 0 { &["check", "--all-targets"] } else { &["test"] };
+            let mut command = cargo();
+            command.current_dir(&workspace.root).args(job).args(["--locked", "--quiet", "-p", &package.name]);
+            command.args(["--no-default-features", "--features", &features.join(",")]);
+            complaints.extend(process::run(&mut command).err().map(|error| format!("{error:#}")));
+        }
+    }
+    process::verdict(&complaints)
+}
+
+/// None, each alone, all.
+fn combinations(package: &Package) -> Vec<Vec<&str>> {
+    let features: Vec<&str> =
+        package.features.keys().map(String::as_str).filter(|name| *name != "default").collect();
+    let mut combinations = vec![Vec::new()];
+    combinations.extend(features.iter().map(|feature| vec![*feature]));
+    if features.len() > 1 {
+        combinations.push(features);
+    }
+    combinations
+}
+
+/// The crates of the default build, by name.
+fn tree(workspace: &Workspace, package: &Package) -> Result<BTreeSet<String>> {
+    let mut command = cargo();
+    command.current_dir(&workspace.root).args(["tree", "--locked", "--quiet", "-p", &package.name]);
+    command.args(["--edges", "normal,build", "--prefix", "none", "--format", "{p}"]);
+    let output = command.output()?;
+    ensure!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout)?;
+    Ok(text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
+}
+
+fn weigh(name: &str, crates: &BTreeSet<String>) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if crates.len() > MOST_CRATES {
+        complaints.push(format!(
+            "{name}: {} crates by default, {MOST_CRATES} are allowed: {crates:?}",
+            crates.len()
+        ));
+    }
+    for heavy in NOT_BY_DEFAULT.iter().filter(|heavy| crates.contains(**heavy)) {
+        complaints.push(format!("{name}: {heavy} is in the default build"));
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crates(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_light_primitive_passes() {
+        assert!(weigh("a", &crates(&["a", "hashbrown"])).is_empty());
+    }
+
+    #[test]
+    fn a_runtime_by_default_fails() {
+        assert_eq!(weigh("a", &crates(&["a", "tokio"])), ["a: tokio is in the default build"]);
+    }
+
+    #[test]
+    fn too_many_crates_fail() {
+        let names: Vec<String> = (0..=MOST_CRATES).map(|number| format!("c{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let complaints = weigh("a", &crates(&names));
+        assert!(complaints[0].starts_with("a: 13 crates by default, 12 are allowed"), "{complaints:?}");
+    }
+}

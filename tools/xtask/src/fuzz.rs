@@ -1,0 +1,103 @@
+//! `cargo xtask fuzz`: runs the fuzz targets for a while, on a stable toolchain.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+
+use crate::process::{self, Ended};
+use crate::workspace::{Workspace, cargo};
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Only this target.
+    target: Option<String>,
+    /// For how long each.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    seconds: u64,
+    /// With the address sanitizer.
+    #[arg(long)]
+    asan: bool,
+}
+
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let mut targets = targets(&workspace.read("fuzz/Cargo.toml")?);
+    targets.retain(|target| options.target.as_ref().is_none_or(|wanted| wanted == target));
+    ensure!(!targets.is_empty(), "no fuzz target is called {:?}", options.target.as_deref().unwrap_or(""));
+    let installed = cargo().args(["fuzz", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !installed.is_ok_and(|status| status.success()) {
+        bail!(
+            "cargo-fuzz is not installed: `cargo install --locked cargo-fuzz` (libFuzzer needs a C++ compiler, \
+             nothing else). The committed corpus is replayed by `cargo test --workspace` without it."
+        );
+    }
+    let mut complaints = Vec::new();
+    for target in &targets {
+        match one(workspace, options, target) {
+            Ok(executions) => println!("{target} {executions} executions in {} s", options.seconds),
+            Err(error) => complaints.push(format!("{target}: {error:#}")),
+        }
+    }
+    process::verdict(&complaints)
+}
+
+/// Runs one target; returns how often it was executed.
+fn one(workspace: &Workspace, options: &Options, target: &str) -> Result<u64> {
+    let sanitizer = if options.asan { "address" } else { "none" };
+    let folder = workspace.target.join("fuzz");
+    // New inputs go to a folder of their own: the committed corpus is read, and changed on purpose only.
+    let found = folder.join("corpus").join(target);
+    fs::create_dir_all(&found)?;
+    let log = folder.join(format!("{target}.log"));
+    let tool = |job: &str| {
+        let mut command = cargo();
+        command.current_dir(&workspace.root).args(["fuzz", job, "--sanitizer", sanitizer, "--target-dir"]);
+        command.arg(folder.join(sanitizer)).arg(target);
+        // The address sanitizer is an unstable flag of the same stable compiler.
+        command.env("RUSTC_BOOTSTRAP", "1");
+        command
+    };
+    process::run(&mut tool("build")).context("does not build")?;
+    let mut command = tool("run");
+    command.arg(&found).arg(format!("fuzz/corpus/{target}"));
+    command.args(["--", "-print_final_stats=1"]).arg(format!("-max_total_time={}", options.seconds));
+    match process::run_logged(&mut command, &log, Duration::from_secs(options.seconds + 120))? {
+        Ended::By(status) if status.success() => {}
+        Ended::By(status) => bail!("{status}\n{}", process::tail(&log, 40)),
+        Ended::Late => bail!("did not end\n{}", process::tail(&log, 20)),
+    }
+    let executions = executed(&fs::read_to_string(&log)?).context("libFuzzer gave no statistics")?;
+    ensure!(executions > 0, "nothing was executed");
+    Ok(executions)
+}
+
+fn executed(log: &str) -> Option<u64> {
+    let number = log.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))?;
+    number.trim().parse().ok()
+}
+
+/// The targets that a fuzz manifest lists.
+pub(crate) fn targets(manifest: &str) -> Vec<String> {
+    let bins = manifest.split("[[bin]]").skip(1);
+    let names = bins.filter_map(|bin| bin.lines().find_map(|line| line.strip_prefix("name = \"")));
+    names.filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_the_bins() {
+        let manifest = "[package]\nname = \"fuzz\"\n\n[[bin]]\nname = \"queue_ops\"\npath = \"x\"\n\n[[bin]]\nname = \"relist\"\n";
+        assert_eq!(targets(manifest), ["queue_ops", "relist"]);
+    }
+
+    #[test]
+    fn executions_are_read_from_the_statistics() {
+        assert_eq!(executed("Done\nstat::number_of_executed_units: 1234\nstat::x: 1\n"), Some(1234));
+        assert_eq!(executed("Done"), None);
+    }
+}

@@ -1,0 +1,187 @@
+//! The models as their sources declare them, and the test binaries that hold them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use crate::process;
+use crate::workspace::{Workspace, cargo};
+
+pub(crate) const TESTS: &str = "loom-tests/tests";
+pub(crate) const MUTANTS: &str = "loom-tests/mutants";
+pub(crate) const TABLE: &str = "loom-tests/MODELS.md";
+
+/// A model, read from its descriptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Declared {
+    /// `area::test`.
+    pub(crate) name: String,
+    /// The test binary: the file's stem.
+    pub(crate) binary: String,
+    /// The recorded floor.
+    pub(crate) floor: u64,
+}
+
+impl Declared {
+    /// The test function.
+    pub(crate) fn test(&self) -> &str {
+        self.name.rsplit("::").next().expect("a split has a last part")
+    }
+
+    /// The must-fail twin, relative to the root.
+    pub(crate) fn twin(&self) -> String {
+        format!("{MUTANTS}/{}.patch", self.name.replace("::", "__"))
+    }
+}
+
+/// All models whose name contains `filter`, in the order of files and lines.
+pub(crate) fn declared(workspace: &Workspace, filter: Option<&str>) -> Result<Vec<Declared>> {
+    let mut models = Vec::new();
+    for file in workspace.files()? {
+        if !file.starts_with(TESTS) || file.extension().is_none_or(|extension| extension != "rs") {
+            continue;
+        }
+        let binary = file.file_stem().expect("a source file has a stem").to_string_lossy().into_owned();
+        models.extend(scan(&binary, &workspace.read(&file)?).with_context(|| file.display().to_string())?);
+    }
+    for (at, model) in models.iter().enumerate() {
+        let twice = models[..at].iter().any(|other| other.name == model.name);
+        ensure!(!twice, "two models are called {}", model.name);
+    }
+    models.retain(|model| filter.is_none_or(|wanted| model.name.contains(wanted)));
+    Ok(models)
+}
+
+/// The descriptors of one file. A descriptor's fields are literals, so that they can be read here.
+pub(crate) fn scan(binary: &str, text: &str) -> Result<Vec<Declared>> {
+    let mut models = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("Model {") {
+        rest = &rest[at + "Model {".len()..];
+        let end = rest.find('}').unwrap_or(rest.len());
+        let descriptor = &rest[..end];
+        let name = field(descriptor, "name:").and_then(|value| value.strip_prefix('"')?.split('"').next());
+        let name = name.context("a Model without a literal name")?;
+        ensure!(name.contains("::"), "the model {name:?} is not called area::test");
+        let floor = field(descriptor, "floor:").context("a Model without a floor")?;
+        let digits: String = floor.chars().filter(|c| *c != '_').take_while(char::is_ascii_digit).collect();
+        let floor = digits.parse().with_context(|| format!("{name}: the floor is not a literal number"))?;
+        models.push(Declared { name: name.to_owned(), binary: binary.to_owned(), floor });
+    }
+    Ok(models)
+}
+
+fn field<'a>(descriptor: &'a str, name: &str) -> Option<&'a str> {
+    let at = descriptor.find(name)?;
+    Some(descriptor[at + name.len()..].trim_start())
+}
+
+/// How models are checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Checker {
+    Loom,
+    Shuttle,
+}
+
+impl Checker {
+    fn cfg(self) -> &'static str {
+        match self {
+            Self::Loom => "--cfg flyball_loom",
+            Self::Shuttle => "--cfg flyball_shuttle",
+        }
+    }
+}
+
+/// Test binaries by name; the runner's own tests are under `runner`.
+pub(crate) type Binaries = BTreeMap<String, PathBuf>;
+
+/// Why a build gave no binaries.
+#[derive(Debug)]
+pub(crate) struct DoesNotCompile(pub(crate) String);
+
+/// Builds the models in the tree at `root`, all or those of one binary.
+pub(crate) fn build(
+    workspace: &Workspace,
+    root: &std::path::Path,
+    checker: Checker,
+    only: Option<&str>,
+) -> Result<std::result::Result<Binaries, DoesNotCompile>> {
+    let mut command = cargo();
+    command.current_dir(root).args(["test", "--locked", "--profile", "loom", "-p", "loom-tests", "--no-run"]);
+    command.args(["--message-format", "json-render-diagnostics"]);
+    match only {
+        Some(binary) => command.args(["--test", binary]),
+        None => command.args(["--lib", "--tests"]),
+    };
+    // A directory of its own: the flags would otherwise rebuild what the ordinary commands built. Trees at different
+    // paths share what they have in common.
+    command.env("CARGO_TARGET_DIR", workspace.target.join("models")).env("RUSTFLAGS", checker.cfg());
+    command.stderr(if only.is_some() { Stdio::piped() } else { Stdio::inherit() });
+    let shown = process::show(&command);
+    let output = command.spawn().and_then(std::process::Child::wait_with_output).with_context(|| shown)?;
+    if !output.status.success() {
+        return Ok(Err(DoesNotCompile(String::from_utf8_lossy(&output.stderr).into_owned())));
+    }
+    let mut binaries = Binaries::new();
+    for line in String::from_utf8(output.stdout)?.lines() {
+        let Ok(Artifact { target, executable: Some(executable) }) = serde_json::from_str(line) else {
+            continue;
+        };
+        let name =
+            if target.kind.iter().any(|kind| kind == "lib") { "runner".to_owned() } else { target.name };
+        binaries.insert(name, executable);
+    }
+    Ok(Ok(binaries))
+}
+
+#[derive(Deserialize)]
+struct Artifact {
+    target: Target,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_read() {
+        let text = r#"
+            model(Model { name: "queue::add_vs_get", threads: 3, floor: 1_200, catches: "a {lost} wake-up" }, || {});
+            handoff(
+                Model {
+                    name: "queue::handoff_two",
+                    threads: 3,
+                    floor: 70,
+                    catches: "x",
+                },
+                2,
+            );
+        "#;
+        let models = scan("workqueue", text).unwrap();
+        let seen: Vec<_> =
+            models.iter().map(|model| (model.name.as_str(), model.test(), model.floor)).collect();
+        assert_eq!(
+            seen,
+            [("queue::add_vs_get", "add_vs_get", 1200), ("queue::handoff_two", "handoff_two", 70)]
+        );
+        assert_eq!(models[0].twin(), "loom-tests/mutants/queue__add_vs_get.patch");
+    }
+
+    #[test]
+    fn a_descriptor_that_cannot_be_read_is_an_error() {
+        let scan = |text| scan("a", text).unwrap_err().to_string();
+        assert_eq!(scan("Model { name: NAME, floor: 1 }"), "a Model without a literal name");
+        assert_eq!(scan("Model { name: \"a\", floor: 1 }"), "the model \"a\" is not called area::test");
+        assert_eq!(scan("Model { name: \"a::b\", floor: F }"), "a::b: the floor is not a literal number");
+    }
+}

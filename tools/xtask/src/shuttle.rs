@@ -1,0 +1,50 @@
+//! `cargo xtask shuttle`: every model under random and PCT schedules.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use clap::Args;
+
+use crate::loom;
+use crate::models::{self, Checker};
+use crate::process::{self, Ended};
+use crate::workspace::Workspace;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Only models whose name contains this.
+    name: Option<String>,
+    /// Schedules of each kind.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    iterations: u64,
+    /// A model that has not ended after so many seconds has failed.
+    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    limit: u64,
+}
+
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let models = models::declared(workspace, options.name.as_deref())?;
+    ensure!(!models.is_empty(), "no model is called {:?}", options.name.as_deref().unwrap_or(""));
+    let Ok(binaries) = models::build(workspace, &workspace.root, Checker::Shuttle, None)? else {
+        bail!("the models do not compile");
+    };
+    let mut complaints = Vec::new();
+    for model in &models {
+        let log = loom::log_file(workspace, &format!("{}.shuttle", model.name))?;
+        let mut command = loom::command(model, &binaries)?;
+        command.env("FLYBALL_SHUTTLE_ITERATIONS", options.iterations.to_string());
+        match process::run_logged(&mut command, &log, Duration::from_secs(options.limit))? {
+            Ended::By(status) if status.success() => println!("{} passes", model.name),
+            Ended::By(_) => complaints.push(format!("{}\n{}", model.name, process::tail(&log, 40))),
+            Ended::Late => complaints.push(format!("{}: not ended after {} s", model.name, options.limit)),
+        }
+    }
+    process::verdict(&complaints)?;
+    eprintln!(
+        "{} models, {} random and {} PCT schedules each",
+        models.len(),
+        options.iterations,
+        options.iterations
+    );
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! `cargo xtask tidy`: the rules of the house that a compiler does not know.
+//!
+//! One file per rule; each says why the rule exists and is tested on a few lines that break it.
+
+use anyhow::Result;
+
+use crate::process;
+use crate::workspace::Workspace;
+
+mod budget;
+mod evidence;
+mod habits;
+mod layers;
+mod orderings;
+mod paths;
+mod release;
+mod shims;
+mod source;
+mod sync_only;
+
+use source::Source;
+
+/// A rule about one file of shipped code.
+type Rule = fn(&Source) -> Vec<String>;
+
+const SHIPPED: [Rule; 4] = [budget::check, layers::check, sync_only::check, orderings::check];
+
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    let mut complaints = Vec::new();
+    let files = workspace.files()?;
+    let mut shims = Vec::new();
+    for file in &files {
+        // Anything that is not text has no lines to look at.
+        let Ok(text) = workspace.read(file) else { continue };
+        let name = file.to_string_lossy();
+        complaints.extend(paths::check(&name, &text));
+        if name.ends_with(".md") || name.ends_with(".rs") {
+            complaints.extend(habits::check_docs(&name, &text));
+        }
+        if !name.ends_with(".rs") {
+            continue;
+        }
+        let source = Source::read(&name, &text);
+        complaints.extend(habits::check(&source));
+        if workspace.published().any(|package| file.starts_with(package.folder(workspace).join("src"))) {
+            complaints.extend(SHIPPED.iter().flat_map(|rule| rule(&source)));
+            if name.ends_with("src/sync.rs") {
+                shims.push((name.into_owned(), text));
+            }
+        }
+    }
+    complaints.extend(shims::check(&shims));
+    complaints.extend(release::check(workspace)?);
+    complaints.extend(evidence::check(workspace, &files)?);
+    process::verdict(&complaints)?;
+    eprintln!("{} files are tidy", files.len());
+    Ok(())
+}

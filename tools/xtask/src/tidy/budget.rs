@@ -1,0 +1,42 @@
+//! A file is read in one sitting: a warning at 350 lines, an error at 500, tests not counted.
+
+use super::Source;
+
+const WARN: usize = 350;
+const FAIL: usize = 500;
+
+/// Files above the limit, each with the reason why it is not split.
+const EXCEPTIONS: [(&str, &str); 0] = [];
+
+pub(super) fn check(source: &Source) -> Vec<String> {
+    let lines = source.shipped().filter(|(_, line)| *line != &super::source::Line::default()).count();
+    if lines > FAIL && !EXCEPTIONS.iter().any(|(path, _)| *path == source.path) {
+        return vec![format!("{}: {lines} source lines, the limit is {FAIL}", source.path)];
+    }
+    if lines > WARN {
+        eprintln!("warning: {}: {lines} source lines, the budget is {WARN}", source.path);
+    }
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(shipped: usize, tests: usize) -> Vec<String> {
+        let shipped = "fn a() {}\n".repeat(shipped);
+        let tests = "    fn b() {}\n".repeat(tests);
+        check(&Source::read("a.rs", &format!("{shipped}#[cfg(test)]\nmod tests {{\n{tests}}}\n")))
+    }
+
+    #[test]
+    fn tests_and_empty_lines_are_not_counted() {
+        assert!(lines(500, 900).is_empty());
+        assert!(check(&Source::read("a.rs", &"\n".repeat(900))).is_empty());
+    }
+
+    #[test]
+    fn a_long_file_fails() {
+        assert_eq!(lines(501, 0), ["a.rs: 501 source lines, the limit is 500"]);
+    }
+}

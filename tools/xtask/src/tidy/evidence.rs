@@ -1,0 +1,125 @@
+//! Every model has a row and a twin, every fuzz target a corpus and an entry; and nothing is left of what is gone.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::fuzz;
+use crate::models::{self, Declared};
+use crate::workspace::Workspace;
+
+pub(super) fn check(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<String>> {
+    let models = models::declared(workspace, None)?;
+    let mut complaints = rows(&models, &workspace.read(models::TABLE)?);
+    complaints.extend(twins(&models, files));
+    let manifest = workspace.read("fuzz/Cargo.toml").unwrap_or_default();
+    complaints.extend(targets(&fuzz::targets(&manifest), files));
+    Ok(complaints)
+}
+
+/// The table and the descriptors agree, floors included.
+fn rows(models: &[Declared], table: &str) -> Vec<String> {
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let mut complaints = Vec::new();
+    for Declared { name, floor, .. } in models {
+        match rows.iter().find(|row| row[0].trim_matches('`') == name) {
+            None => complaints.push(format!("{}: no row for `{name}`", models::TABLE)),
+            Some(row) => {
+                let digits: String = row.get(3).unwrap_or(&"").chars().filter(char::is_ascii_digit).collect();
+                if digits.parse() != Ok(*floor) {
+                    complaints.push(format!("{}: the floor of `{name}` is {floor}", models::TABLE));
+                }
+            }
+        }
+    }
+    for row in rows {
+        let name = row[0].trim_matches('`');
+        if !models.iter().any(|model| model.name == name) {
+            complaints.push(format!("{}: no model is called `{name}`", models::TABLE));
+        }
+    }
+    complaints
+}
+
+fn twins(models: &[Declared], files: &[PathBuf]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for model in models {
+        let twin = PathBuf::from(model.twin());
+        if !files.contains(&twin) {
+            complaints.push(format!("{}: missing", twin.display()));
+        }
+    }
+    for file in files.iter().filter(|file| file.starts_with(models::MUTANTS)) {
+        let patch = file.extension().is_some_and(|extension| extension == "patch");
+        if patch && !models.iter().any(|model| Path::new(&model.twin()) == file) {
+            complaints.push(format!("{}: a twin of no model", file.display()));
+        }
+    }
+    complaints
+}
+
+fn targets(bins: &[String], files: &[PathBuf]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for file in files.iter().filter(|file| file.parent() == Some(Path::new("fuzz/fuzz_targets"))) {
+        let stem = file.file_stem().expect("a file of the tree has a name").to_string_lossy();
+        if !bins.iter().any(|bin| *bin == stem) {
+            complaints.push(format!("{}: no [[bin]] in fuzz/Cargo.toml", file.display()));
+        }
+    }
+    for bin in bins {
+        let source = PathBuf::from(format!("fuzz/fuzz_targets/{bin}.rs"));
+        if !files.contains(&source) {
+            complaints.push(format!("{}: missing", source.display()));
+        }
+        let corpus = format!("fuzz/corpus/{bin}");
+        if !files.iter().any(|file| file.starts_with(&corpus)) {
+            complaints.push(format!("{corpus}: no committed corpus"));
+        }
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(name: &str) -> Declared {
+        Declared { name: name.to_owned(), binary: "a".to_owned(), floor: 1200 }
+    }
+
+    #[test]
+    fn rows_and_models_agree() {
+        let table = "| model | operations |\n|---|---|\n| `q::a` | add | 3 | 1 200 | x | y |\n";
+        assert!(rows(&[model("q::a")], table).is_empty());
+        assert_eq!(rows(&[], table), ["loom-tests/MODELS.md: no model is called `q::a`"]);
+        assert_eq!(rows(&[model("q::a"), model("q::b")], table), ["loom-tests/MODELS.md: no row for `q::b`"]);
+        let stale = table.replace("1 200", "900");
+        assert_eq!(rows(&[model("q::a")], &stale), ["loom-tests/MODELS.md: the floor of `q::a` is 1200"]);
+    }
+
+    #[test]
+    fn twins_and_models_agree() {
+        let files = [PathBuf::from("loom-tests/mutants/q__a.patch")];
+        assert!(twins(&[model("q::a")], &files).is_empty());
+        assert_eq!(twins(&[], &files), ["loom-tests/mutants/q__a.patch: a twin of no model"]);
+        assert_eq!(twins(&[model("q::b")], &[]), ["loom-tests/mutants/q__b.patch: missing"]);
+    }
+
+    #[test]
+    fn targets_have_entry_and_corpus() {
+        let source = PathBuf::from("fuzz/fuzz_targets/relist.rs");
+        let corpus = PathBuf::from("fuzz/corpus/relist/1");
+        let bins = ["relist".to_owned()];
+        assert!(targets(&bins, &[source.clone(), corpus.clone()]).is_empty());
+        assert_eq!(
+            targets(&bins, std::slice::from_ref(&source)),
+            ["fuzz/corpus/relist: no committed corpus"]
+        );
+        assert_eq!(targets(&bins, &[corpus]), ["fuzz/fuzz_targets/relist.rs: missing"]);
+        assert_eq!(targets(&[], &[source]), ["fuzz/fuzz_targets/relist.rs: no [[bin]] in fuzz/Cargo.toml"]);
+    }
+}

@@ -1,0 +1,63 @@
+//! Evidence that cannot fail is none: ignored tests and examples, bare `should_panic`, sleeps.
+
+use super::Source;
+
+/// Attributes and calls that weaken a test, with what to do instead.
+const WEAK: [(&str, &str); 3] = [
+    ("#[ignore", "an ignored test checks nothing"),
+    ("#[should_panic]", "say which panic: `expected = \"…\"`"),
+    ("thread::sleep", "virtual time instead: ManualClock"),
+];
+
+pub(super) fn check(source: &Source) -> Vec<String> {
+    let in_tests = ["/tests/", "/benches/", "loom-tests/", "tools/testkit/"];
+    let all = in_tests.iter().any(|folder| source.path.contains(folder));
+    let mut complaints = Vec::new();
+    for (at, line) in source.lines.iter().enumerate().filter(|(_, line)| all || line.test) {
+        for (word, instead) in WEAK.iter().filter(|(word, _)| line.code.contains(word)) {
+            complaints.push(source.at(at + 1, format_args!("`{word}`: {instead}")));
+        }
+    }
+    complaints
+}
+
+/// A code block that is not compiled, in Rust docs or in a page.
+pub(super) fn check_docs(path: &str, text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim_start().trim_start_matches(['/', '!']).trim_start();
+        let Some(words) = line.strip_prefix("```") else { continue };
+        if words.split([',', ' ']).any(|word| word == "ignore" || word.starts_with("ignore-")) {
+            complaints.push(format!("{path}:{}: an example that is not compiled", at + 1));
+        }
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weak_tests_fail() {
+        let complaints = |text| check(&Source::read("a/tests/it/b.rs", text)).len();
+        assert_eq!(complaints("#[test]\nfn a() {}\n"), 0);
+        assert_eq!(complaints("#[ignore = \"slow\"]\nfn a() {}\n"), 1);
+        assert_eq!(complaints("#[should_panic]\nfn a() {}\n"), 1);
+        assert_eq!(complaints("#[should_panic(expected = \"why\")]\nfn a() {}\n"), 0);
+        assert_eq!(complaints("std::thread::sleep(second);\n"), 1);
+        assert_eq!(complaints("// thread::sleep would be wrong\n"), 0);
+    }
+
+    #[test]
+    fn shipped_code_is_the_compilers_business() {
+        assert!(check(&Source::read("a/src/b.rs", "std::thread::sleep(second);\n")).is_empty());
+    }
+
+    #[test]
+    fn an_example_has_to_compile() {
+        assert_eq!(check_docs("a.rs", "/// ```ignore\n/// x\n/// ```\n").len(), 1);
+        assert_eq!(check_docs("a.md", "```rust,ignore\n```\n").len(), 1);
+        assert_eq!(check_docs("a.md", "```no_run\n```\n```text\nignore\n```\n").len(), 0);
+    }
+}

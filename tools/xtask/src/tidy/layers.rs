@@ -1,0 +1,76 @@
+//! The first word of a file's docs says its layer, and a pure file keeps what the word promises.
+
+use super::Source;
+
+const LAYERS: [&str; 3] = ["PURE", "SHELL", "EDGE"];
+
+/// What a core never does: it is handed the time and the randomness, and nothing in it waits.
+const IMPURE: [&str; 9] = [
+    "crate::sync",
+    "std::thread",
+    "std::time::Instant",
+    "Instant::now",
+    "SystemTime",
+    ".await",
+    "async fn",
+    "Waker",
+    "tokio::",
+];
+
+pub(super) fn check(source: &Source) -> Vec<String> {
+    // A crate root is a table of contents, and the shim is under every layer.
+    if source.path.ends_with("src/lib.rs") || source.path.ends_with("src/sync.rs") {
+        return Vec::new();
+    }
+    let first = source.docs().next().unwrap_or_default().split_whitespace().next().unwrap_or_default();
+    let layer = first.trim_end_matches(|c: char| !c.is_alphanumeric());
+    if !LAYERS.contains(&layer) {
+        return vec![
+            source.at(1, format_args!("the docs start with {first:?}, not with PURE, SHELL or EDGE")),
+        ];
+    }
+    if layer != "PURE" {
+        return Vec::new();
+    }
+    let mut complaints = Vec::new();
+    for (number, line) in source.shipped() {
+        for word in IMPURE.iter().filter(|word| line.code.contains(**word)) {
+            complaints.push(source.at(number, format_args!("`{word}` in a PURE file")));
+        }
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints(text: &str) -> Vec<String> {
+        check(&Source::read("a/src/b.rs", text))
+    }
+
+    #[test]
+    fn a_layer_comes_first() {
+        assert!(complaints("//! PURE. Integer time.\n").is_empty());
+        assert!(complaints("//! SHELL: one lock.\nuse crate::sync::Mutex;\n").is_empty());
+        assert_eq!(
+            complaints("//! Integer time.\n"),
+            ["a/src/b.rs:1: the docs start with \"Integer\", not with PURE, SHELL or EDGE"]
+        );
+        assert_eq!(complaints("fn a() {}\n").len(), 1);
+    }
+
+    #[test]
+    fn roots_and_shims_have_none() {
+        assert!(check(&Source::read("a/src/lib.rs", "//! Crate.\n")).is_empty());
+        assert!(check(&Source::read("a/src/sync.rs", "//! Shim.\n")).is_empty());
+    }
+
+    #[test]
+    fn a_pure_file_stays_pure() {
+        assert_eq!(
+            complaints("//! PURE.\nuse crate::sync::Mutex;\n// Instant::now is not called\n"),
+            ["a/src/b.rs:2: `crate::sync` in a PURE file"]
+        );
+    }
+}

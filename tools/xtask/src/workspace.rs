@@ -1,0 +1,110 @@
+//! Where things are: root, target directory, packages, files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+/// The workspace this command was built in.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    pub(crate) root: PathBuf,
+    pub(crate) target: PathBuf,
+    pub(crate) packages: Vec<Package>,
+}
+
+/// A member, as `cargo metadata` sees it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    manifest_path: PathBuf,
+    publish: Option<Vec<String>>,
+    pub(crate) features: BTreeMap<String, Vec<String>>,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Dependency {
+    name: String,
+    kind: Option<String>,
+    optional: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    workspace_root: PathBuf,
+    target_directory: PathBuf,
+}
+
+impl Workspace {
+    /// Asks cargo.
+    pub(crate) fn open() -> Result<Self> {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
+        // The tree may have moved since this was built; then the current directory decides.
+        let mut command = cargo();
+        command.args(["metadata", "--no-deps", "--format-version", "1", "--locked"]);
+        if manifest.exists() {
+            command.arg("--manifest-path").arg(manifest);
+        }
+        let output = command.output().context("cargo metadata")?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let metadata: Metadata = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
+        let Metadata { mut packages, workspace_root: root, target_directory: target } = metadata;
+        packages.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Self { root, target, packages })
+    }
+
+    /// The crates that users get.
+    pub(crate) fn published(&self) -> impl Iterator<Item = &Package> {
+        self.packages.iter().filter(|package| package.is_published())
+    }
+
+    /// Every file that is tracked or could be: relative paths, sorted.
+    pub(crate) fn files(&self) -> Result<Vec<PathBuf>> {
+        let mut command = Command::new("git");
+        command.current_dir(&self.root).args(["ls-files", "-z", "-co", "--exclude-standard"]);
+        let output = command.output().context("git ls-files")?;
+        ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
+        let names = String::from_utf8(output.stdout).context("a file name is not UTF-8")?;
+        let mut files: Vec<PathBuf> = names.split_terminator('\0').map(PathBuf::from).collect();
+        // Tracked, but deleted in the work tree.
+        files.retain(|file| self.root.join(file).exists());
+        files.sort();
+        Ok(files)
+    }
+
+    /// Reads a file of the tree.
+    pub(crate) fn read(&self, path: impl AsRef<Path>) -> Result<String> {
+        let path = path.as_ref();
+        fs::read_to_string(self.root.join(path)).with_context(|| path.display().to_string())
+    }
+}
+
+impl Package {
+    pub(crate) fn is_published(&self) -> bool {
+        self.publish.is_none()
+    }
+
+    /// The package's folder, relative to the root.
+    pub(crate) fn folder<'a>(&'a self, workspace: &Workspace) -> &'a Path {
+        let folder = self.manifest_path.parent().expect("a manifest has a folder");
+        folder.strip_prefix(&workspace.root).unwrap_or(folder)
+    }
+
+    /// A primitive has no runtime of its own: tokio is at most a feature.
+    pub(crate) fn is_primitive(&self) -> bool {
+        self.is_published()
+            && !self.dependencies.iter().any(|dependency| {
+                dependency.kind.is_none() && dependency.name == "tokio" && !dependency.optional
+            })
+    }
+}
+
+/// The cargo that runs this command.
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
