@@ -82,7 +82,8 @@ fn judge(model: &Model, explored: &Explored) -> Result<(), String> {
     if preemptions.is_none_or(|bound| bound >= FLOOR_PREEMPTIONS) && interleavings < floor {
         return Err(format!("{name}: {interleavings} interleavings, below the recorded floor {floor}"));
     }
-    if preemptions == Some(FLOOR_PREEMPTIONS) && interleavings > floor.saturating_mul(4) {
+    let ceiling = if floor == 1 { 1 } else { floor.saturating_mul(4) };
+    if preemptions == Some(FLOOR_PREEMPTIONS) && interleavings > ceiling {
         return Err(format!(
             "{name}: {interleavings} interleavings; record the floor again, it says {floor}"
         ));
@@ -123,6 +124,7 @@ mod tests {
         let why = judge(&MODEL, &explored(1)).unwrap_err();
         assert_eq!(why, "a::b: one interleaving only; no lock or atomic of the model was reached");
         assert_eq!(judge(&Model { floor: 1, ..MODEL }, &explored(1)), Ok(()));
+        assert!(judge(&Model { floor: 1, ..MODEL }, &explored(2)).is_err());
     }
 
     #[test]

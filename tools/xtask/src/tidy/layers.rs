@@ -5,7 +5,7 @@ use super::Source;
 const LAYERS: [&str; 3] = ["PURE", "SHELL", "EDGE"];
 
 /// What a core never does: it is handed the time and the randomness, and nothing in it waits.
-const IMPURE: [&str; 9] = [
+const IMPURE: [&str; 10] = [
     "crate::sync",
     "std::thread",
     "std::time::Instant",
@@ -13,7 +13,8 @@ const IMPURE: [&str; 9] = [
     "SystemTime",
     ".await",
     "async fn",
-    "Waker",
+    ".wake()",
+    ".wake_by_ref()",
     "tokio::",
 ];
 

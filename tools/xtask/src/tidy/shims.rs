@@ -35,6 +35,8 @@ fn functions(text: &str) -> Vec<(String, String)> {
         let code = line.split("//").next().unwrap_or_default().trim();
         if code.starts_with("#[cfg") {
             cfg = code.to_owned();
+        } else if code.ends_with(';') {
+            cfg.clear();
         }
         let opens = code.matches('{').count();
         let closes = code.matches('}').count();
@@ -50,7 +52,8 @@ fn functions(text: &str) -> Vec<(String, String)> {
         }
         depth = depth + opens - closes.min(depth + opens);
         if let Some((header, mut collected, start)) = body.take() {
-            collected.extend(code.chars().filter(|c| !c.is_whitespace()));
+            // Imported or named by its path is the same.
+            collected.extend(code.replace("model::", "").chars().filter(|c| !c.is_whitespace()));
             if depth == start && (closes > 0 || code.ends_with(';')) {
                 found.push((header, collected));
             } else {
@@ -68,7 +71,7 @@ fn functions(text: &str) -> Vec<(String, String)> {
 mod tests {
     use super::*;
 
-    const SHIM: &str = "#[cfg(flyball_loom)]\nmod imp {\n    impl<T> Mutex<T> {\n        // A word.\n        \
+    const SHIM: &str = "#[cfg(flyball_loom)]\nmod imp {\n    #[cfg(x)]\n    use a as model;\n    impl<T> Mutex<T> {\n        // A word.\n        \
                         fn lock(&self) -> Guard {\n            self.0.lock()\n        }\n    }\n}\n";
 
     fn shims(other: &str) -> [(String, String); 2] {
@@ -87,6 +90,7 @@ mod tests {
     fn copies_agree() {
         assert!(check(&shims(&SHIM.replace("A word", "Another"))).is_empty());
         assert!(check(&shims(&SHIM.replace("fn lock", "fn try_lock"))).is_empty());
+        assert!(check(&shims(&SHIM.replace("-> Guard", "-> model::Guard"))).is_empty());
     }
 
     #[test]

@@ -7,7 +7,7 @@ pub(super) struct Line {
     pub(super) code: String,
     /// The text of comments, with their slashes.
     pub(super) comment: String,
-    /// Inside a `#[cfg(test)]` module.
+    /// In a `#[cfg(test)]` module or a test's file.
     pub(super) test: bool,
 }
 
@@ -22,12 +22,21 @@ impl Source {
     pub(super) fn read(path: &str, text: &str) -> Self {
         let mut lines = separate(text);
         mark_tests(&mut lines);
+        // Behind `#[cfg(test)] mod tests;` in the file above.
+        if path.ends_with("/tests.rs") || path.contains("/tests/") {
+            lines.iter_mut().for_each(|line| line.test = true);
+        }
         Self { path: path.to_owned(), lines }
     }
 
     /// The module documentation.
     pub(super) fn docs(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().filter_map(|line| line.comment.trim_start().strip_prefix("//!"))
+    }
+
+    /// Nothing of this file ships.
+    pub(super) fn is_test(&self) -> bool {
+        self.lines.iter().all(|line| line.test)
     }
 
     /// Shipped lines and their numbers.
@@ -215,5 +224,6 @@ mod tests {
         let source = Source::read("a.rs", "#[cfg(test)]\nmod tests;\nfn c() {}");
         let test: Vec<bool> = source.lines.iter().map(|line| line.test).collect();
         assert_eq!(test, [true, true, false]);
+        assert!(Source::read("a/src/b/tests.rs", "fn a() {}").lines[0].test);
     }
 }
