@@ -62,7 +62,7 @@ use crate::{ListVersion, SourceErrorKind, Version, WatchRequest};
 /// assert_eq!(request.from, Version::new(7));
 /// # Ok::<(), flyball_informer_cache::ConfigError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reflector {
     config: ReflectorConfig,
     state: State,
@@ -88,7 +88,7 @@ pub struct Reflector {
     rewatches: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     Listing(Listing),
     Opening(WatchRequest),
@@ -97,7 +97,7 @@ enum State {
     Waiting { cause: Cause, then: Then },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Listing {
     asked: ListVersion,
     /// Unpaged, after a continuation expired.
@@ -107,7 +107,7 @@ struct Listing {
     continuation: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Watching {
     opened: Nanos,
     closes: Duration,

@@ -9,7 +9,7 @@ use crate::BackoffConfig;
 /// Counts failures in a row and says how long to wait.
 ///
 /// One subject, so no keyed [`Policy`](flyball_ratelimit::Policy): a map of one key would be state for nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Backoff {
     config: BackoffConfig,
     failures: u32,

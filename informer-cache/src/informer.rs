@@ -1,0 +1,165 @@
+//! EDGE. A source, a reflector and a store, driven by one future.
+//!
+//! Cancel safety: the run future may be dropped at any point. The store then stays as it was published last, a half
+//! list is thrown away, the status says [`Stopped`](crate::InformerState::Stopped), and everybody who waits is told. After
+//! [`shut_down`](Informer::shut_down) it ends by itself, in the same way. A panic of the source or of a function
+//! of the schema or an index leaves through the run future and ends the informer likewise, as
+//! [`Failed`](crate::InformerState::Failed). The futures of [`synced`](Informer::synced) and [`stopped`](Informer::stopped)
+//! lose nothing when dropped.
+
+mod builder;
+mod ending;
+mod run;
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+pub use self::builder::{BuildError, InformerBuilder, NoTimer};
+
+use crate::status::StatusCell;
+use crate::stop::Stop;
+use crate::synced::Synced;
+use crate::{Schema, Snapshot, Source, Status, Stopped, Store, Subscription};
+
+/// A store kept in step with a source. A handle: clones share it.
+///
+/// It runs as long as its run future is polled and neither [`shut_down`](Self::shut_down) nor failed, whether
+/// handles exist or not. It cannot be started again; make another one.
+///
+/// # Examples
+/// ```
+/// # use flyball_informer_cache::*;
+/// # struct Fixed(Vec<u64>);
+/// # struct Silent;
+/// # impl Watch for Silent {
+/// #     type Object = u64;
+/// #     async fn next(&mut self) -> Option<Result<Event<u64>, SourceError>> { std::future::pending().await }
+/// # }
+/// # impl Source for Fixed {
+/// #     type Object = u64;
+/// #     type Watch = Silent;
+/// #     async fn list(&self, _: ListRequest) -> Result<Page<u64>, SourceError> {
+/// #         Ok(Page { items: self.0.clone(), version: Version::new(1), continuation: None })
+/// #     }
+/// #     async fn watch(&self, _: WatchRequest) -> Result<Silent, SourceError> { Ok(Silent) }
+/// # }
+/// use flyball_ratelimit::ManualClock;
+///
+/// const NUMBERS: Schema<u64, u64> = Schema::new(|number| *number, |_| Version::ZERO);
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let clock = ManualClock::new(); // in production a timer of the runtime, or `start()` with the feature `tokio`
+/// let (numbers, run) = Informer::builder(NUMBERS, Fixed(vec![1, 2, 3])).timer(clock.timer()).build()?;
+/// let running = tokio::spawn(run);
+/// numbers.synced().await?;
+/// assert_eq!(numbers.snapshot().len(), 3);
+/// numbers.shut_down();
+/// running.await.unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+pub struct Informer<K, V> {
+    shared: Arc<Shared<K, V>>,
+}
+
+/// What the run future shares with the handles.
+pub(crate) struct Shared<K, V> {
+    store: Store<K, V>,
+    synced: Synced,
+    stopped: Synced,
+    status: StatusCell,
+    stop: Stop,
+}
+
+impl<K, V> Shared<K, V> {
+    fn new(store: Store<K, V>) -> Self {
+        Self {
+            store,
+            synced: Synced::default(),
+            stopped: Synced::default(),
+            status: StatusCell::new(),
+            stop: Stop::default(),
+        }
+    }
+}
+
+impl<K, V> Informer<K, V>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    /// An informer of the source's objects, which the schema tells apart.
+    pub fn builder<S: Source<Object = V>>(schema: Schema<K, V>, source: S) -> InformerBuilder<K, V, S> {
+        InformerBuilder::new(schema, source)
+    }
+
+    /// The store. It is written by the run future; who writes it beside it has to know what that means.
+    #[must_use]
+    pub fn store(&self) -> &Store<K, V> {
+        &self.shared.store
+    }
+
+    /// One consistent view of everything known now. O(1).
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot<K, V> {
+        self.shared.store.snapshot()
+    }
+
+    /// The objects known now, then what changes. It ends with the informer.
+    #[must_use]
+    pub fn subscribe(&self) -> Subscription<K, V> {
+        self.shared.store.subscribe()
+    }
+
+    /// Waits until the first list is published. Any number may wait; all are woken.
+    ///
+    /// # Errors
+    /// When the informer ended before.
+    ///
+    /// # Cancel safety
+    /// Dropping the future forgets the wait and nothing else.
+    pub async fn synced(&self) -> Result<(), Stopped> {
+        self.shared.synced.wait().await
+    }
+
+    /// Whether the first list is published; stays so after the end.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.shared.synced.is_set()
+    }
+
+    /// How it fares.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.shared.status.read(self.shared.store.version())
+    }
+
+    /// Ends the run future in order, soon; the subscriptions end when they have told what is pending.
+    ///
+    /// Nobody waits here: [`stopped`](Self::stopped) does.
+    pub fn shut_down(&self) {
+        self.shared.stop.wish();
+    }
+
+    /// Waits until the run future is over, for whatever reason; [`status`](Self::status) tells which.
+    ///
+    /// # Cancel safety
+    /// Dropping the future forgets the wait and nothing else.
+    pub async fn stopped(&self) {
+        // Closing is how this signal is given.
+        let _ = self.shared.stopped.wait().await;
+    }
+}
+
+impl<K, V> Clone for Informer<K, V> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<K, V> fmt::Debug for Informer<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Informer").field("synced", &self.shared.synced).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,182 @@
+//! EDGE. How an informer is put together. Nothing runs here, so there is nothing to cancel.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use flyball_ratelimit::Timer;
+use foldhash::quality::RandomState;
+
+use super::ending::Ending;
+use super::run::{Drive, Random};
+use super::{Informer, Shared};
+use crate::{
+    ConfigError, DuplicateIndex, Index, Reflector, ReflectorConfig, Schema, Source, Store, StoreBuilder,
+};
+
+/// No timer was chosen yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoTimer;
+
+/// An informer in the making; see [`Informer::builder`].
+#[must_use]
+pub struct InformerBuilder<K, V, S, T = NoTimer> {
+    schema: Schema<K, V>,
+    source: S,
+    timer: T,
+    store: StoreBuilder<K, V>,
+    config: ReflectorConfig,
+    seed: Option<u64>,
+}
+
+impl<K, V, S> InformerBuilder<K, V, S>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: Source<Object = V>,
+{
+    pub(super) fn new(schema: Schema<K, V>, source: S) -> Self {
+        let config = ReflectorConfig::default();
+        Self { schema, source, timer: NoTimer, store: Store::builder(schema), config, seed: None }
+    }
+}
+
+impl<K, V, S, T> InformerBuilder<K, V, S, T>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: Source<Object = V>,
+{
+    /// Keeps this index in the store.
+    pub fn index<IK>(mut self, index: &Index<V, IK>) -> Self
+    where
+        IK: Clone + Eq + Hash + Send + Sync + 'static,
+    {
+        self.store = self.store.index(index);
+        self
+    }
+
+    /// Tells the time and wakes the run future. Each informer needs one of its own.
+    pub fn timer<U: Timer>(self, timer: U) -> InformerBuilder<K, V, S, U> {
+        let Self { schema, source, timer: _, store, config, seed } = self;
+        InformerBuilder { schema, source, timer, store, config, seed }
+    }
+
+    /// Fixes the random parts of waits and of watch timeouts, so that a run replays. By default they differ from
+    /// run to run.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Lists in pages of this size, whatever the version asked for.
+    pub fn page_size(mut self, size: NonZeroU32) -> Self {
+        self.config.page_size = Some(size);
+        self
+    }
+
+    /// Asks for lists as part of the watch, and falls back to plain lists where that fails.
+    pub fn streaming_lists(mut self) -> Self {
+        self.config.streaming_lists = true;
+        self
+    }
+
+    /// Replaces every period and size at once, those set before included.
+    pub fn reflector(mut self, config: ReflectorConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// The informer, and the future that runs it: to be polled by any executor until it is over.
+    ///
+    /// # Errors
+    /// When the configuration makes no sense, or two indexes have the same name.
+    pub fn build(self) -> Result<(Informer<K, V>, impl Future<Output = ()> + Send + 'static), BuildError>
+    where
+        T: Timer,
+    {
+        let Self { schema, source, timer, store, config, seed } = self;
+        let mut random = Random::new(seed.unwrap_or_else(|| RandomState::default().hash_one(0)));
+        let reflector = Reflector::new(config, timer.now(), random.next())?;
+        let shared = Arc::new(Shared::new(store.build()?));
+        let drive = Drive {
+            shared: shared.clone(),
+            schema,
+            source,
+            timer,
+            random,
+            reflector,
+            batch: Vec::new(),
+            pages: Vec::new(),
+            stream: HashMap::new(),
+        };
+        let run = Ending::new(shared.clone()).after(drive.run());
+        Ok((Informer { shared }, run))
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl<K, V, S> InformerBuilder<K, V, S>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: Source<Object = V>,
+{
+    /// Runs the informer in a task of the current tokio runtime, timed by its timer wheel.
+    ///
+    /// The task ends by [`shut_down`](Informer::shut_down) or with the runtime, not when the handles are dropped.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with time enabled.
+    #[track_caller]
+    pub fn start(self) -> Result<Informer<K, V>, BuildError> {
+        let (informer, run) = self.timer(flyball_ratelimit::TokioTimer::current()).build()?;
+        drop(tokio::spawn(run));
+        Ok(informer)
+    }
+}
+
+impl<K, V, S, T> fmt::Debug for InformerBuilder<K, V, S, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("InformerBuilder");
+        debug.field("config", &self.config).field("seed", &self.seed).finish_non_exhaustive()
+    }
+}
+
+/// An informer cannot be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildError {
+    /// The configuration of the reflector makes no sense.
+    Config(ConfigError),
+    /// Two indexes have the same name.
+    Index(DuplicateIndex),
+}
+
+impl From<ConfigError> for BuildError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl From<DuplicateIndex> for BuildError {
+    fn from(error: DuplicateIndex) -> Self {
+        Self::Index(error)
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Index(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for BuildError {}

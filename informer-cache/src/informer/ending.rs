@@ -1,0 +1,63 @@
+//! EDGE. Whatever ends a run future, everybody who waits is told.
+//!
+//! Cancel safety: the destructor is the story.
+
+use std::future::poll_fn;
+use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+
+use super::Shared;
+use crate::InformerState;
+
+/// Says that the informer ended when it is dropped: at the end, by a dropped run future, or by a panic.
+pub(super) struct Ending<K, V>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    shared: Arc<Shared<K, V>>,
+    /// Set within a poll. Still set when this is dropped: that poll panicked.
+    polling: bool,
+}
+
+impl<K, V> Ending<K, V>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    pub(super) fn new(shared: Arc<Shared<K, V>>) -> Self {
+        Self { shared, polling: false }
+    }
+
+    /// The run future around `drive`. A future that is never polled ends in the same way.
+    pub(super) async fn after<F: Future<Output = ()>>(mut self, drive: F) {
+        let mut drive = pin!(drive);
+        poll_fn(|cx| {
+            self.polling = true;
+            let done = drive.as_mut().poll(cx);
+            self.polling = false;
+            done
+        })
+        .await;
+    }
+}
+
+impl<K, V> Drop for Ending<K, V>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        shared.status.ended(if self.polling { InformerState::Failed } else { InformerState::Stopped });
+        // These run wakers. A waker that panics must neither keep the next waiter from being told nor, in a thread
+        // that unwinds already, abort the process.
+        let tell = |wake: &dyn Fn()| drop(catch_unwind(AssertUnwindSafe(wake)));
+        tell(&|| shared.stop.over());
+        tell(&|| shared.store.close());
+        tell(&|| shared.synced.close());
+        tell(&|| shared.stopped.set());
+    }
+}

@@ -1,0 +1,307 @@
+//! EDGE. The run future: performs what the reflector asks for, and feeds the store.
+//!
+//! Cancel safety: see the parent module. What this future holds besides the store is the half list, a batch of
+//! events not applied yet, and the open watch; dropping them loses nothing that was published.
+
+use std::collections::HashMap;
+use std::future::{pending, poll_fn};
+use std::hash::{BuildHasher, Hash};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use flyball_ratelimit::{Nanos, Timer};
+use foldhash::quality::FixedState;
+
+use super::Shared;
+use crate::{Event, Page, Phase, Reflector, Schema, Source, SourceError, Step, Verdict, Version, Watch};
+
+/// Events taken from a busy watch before others get their turn, on the processor and on the store.
+const BATCH: usize = 256;
+
+/// Everything the run future works with.
+pub(super) struct Drive<K, V, S, T> {
+    pub(super) shared: Arc<Shared<K, V>>,
+    pub(super) schema: Schema<K, V>,
+    pub(super) source: S,
+    pub(super) timer: T,
+    pub(super) random: Random,
+    pub(super) reflector: Reflector,
+    /// Events that are accepted and not applied yet; none while the future is pending.
+    pub(super) batch: Vec<Event<V>>,
+    /// The half list, from pages.
+    pub(super) pages: Vec<V>,
+    /// The half list, from a stream: that tells of changes, too, so it goes by key.
+    pub(super) stream: HashMap<K, V>,
+}
+
+/// A seeded stream of random numbers: the hashes of 1, 2, 3…
+pub(super) struct Random {
+    hasher: FixedState,
+    drawn: u64,
+}
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { hasher: FixedState::with_seed(seed), drawn: 0 }
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.drawn += 1;
+        self.hasher.hash_one(self.drawn)
+    }
+}
+
+/// What a wait ended with.
+enum Outcome<T> {
+    Done(T),
+    Late,
+    Stop,
+}
+
+/// The wish to end was seen.
+struct Stop;
+
+impl<K, V, S, T> Drive<K, V, S, T>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: Source<Object = V>,
+    T: Timer,
+{
+    /// Runs until the end is wished for.
+    pub(super) async fn run(mut self) {
+        while let Ok(()) = self.perform().await {
+            self.report();
+        }
+    }
+
+    async fn perform(&mut self) -> Result<(), Stop> {
+        match self.reflector.step() {
+            Step::List(request) => {
+                let page = self.within(self.source.list(request)).await;
+                self.listed(page)
+            }
+            Step::Watch(request) => {
+                let watch = self.within(self.source.watch(request)).await;
+                match self.opened(watch)? {
+                    Some(watch) => self.read(watch).await,
+                    None => Ok(()),
+                }
+            }
+            // A watch is read to its end as soon as it is open, so there is none to read here.
+            Step::Read | Step::Wait => match self.within(pending()).await {
+                Outcome::Done(never) => never,
+                Outcome::Late => self.late(),
+                Outcome::Stop => Err(Stop),
+            },
+        }
+    }
+
+    fn listed(&mut self, page: Outcome<Result<Page<V>, SourceError>>) -> Result<(), Stop> {
+        let (now, random) = self.moment();
+        match page {
+            Outcome::Done(Ok(page)) => {
+                match self.reflector.page(page.version, page.continuation, now, random) {
+                    Verdict::Stage => self.pages.extend(page.items),
+                    Verdict::Publish(version) => {
+                        self.pages.extend(page.items);
+                        let items = std::mem::take(&mut self.pages);
+                        self.publish(items, version);
+                    }
+                    Verdict::Ignore | Verdict::Apply => {}
+                }
+            }
+            Outcome::Done(Err(error)) => {
+                self.reflector.list_failed(error.kind(), now, random);
+                self.erred(now, &error);
+            }
+            Outcome::Late => return self.late(),
+            Outcome::Stop => return Err(Stop),
+        }
+        Ok(())
+    }
+
+    fn opened(&mut self, watch: Outcome<Result<S::Watch, SourceError>>) -> Result<Option<S::Watch>, Stop> {
+        let (now, random) = self.moment();
+        match watch {
+            Outcome::Done(Ok(watch)) => {
+                self.reflector.watch_opened(now);
+                self.shared.status.succeeded(now);
+                self.report();
+                Ok(Some(watch))
+            }
+            Outcome::Done(Err(error)) => {
+                self.reflector.watch_failed(error.kind(), now, random);
+                self.erred(now, &error);
+                Ok(None)
+            }
+            Outcome::Late => self.late().map(|()| None),
+            Outcome::Stop => Err(Stop),
+        }
+    }
+
+    /// Reads a watch to its end. Each event costs a poll of the watch, a look by the reflector and a place in the
+    /// batch: no lock, clock, timer or allocation.
+    async fn read(&mut self, mut watch: S::Watch) -> Result<(), Stop> {
+        let mut taken = 0;
+        loop {
+            let told = {
+                let mut next = pin!(watch.next());
+                poll_fn(|cx| match next.as_mut().poll(cx) {
+                    Poll::Ready(told) => Poll::Ready(Outcome::Done(told)),
+                    Poll::Pending => {
+                        self.apply();
+                        self.patience(cx)
+                    }
+                })
+                .await
+            };
+            match told {
+                Outcome::Done(Some(Ok(event))) => self.accept(event),
+                Outcome::Done(ended) => {
+                    drop(watch);
+                    self.apply();
+                    self.ended(ended.and_then(Result::err));
+                    return self.breathe().await;
+                }
+                Outcome::Late => return self.late(),
+                Outcome::Stop => return Err(Stop),
+            }
+            taken += 1;
+            if taken == BATCH {
+                taken = 0;
+                self.apply();
+                self.breathe().await?;
+                if self.timer.now() >= self.reflector.deadline() {
+                    return self.late();
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, event: Event<V>) {
+        match self.reflector.event(event.as_ref().map(|object| self.schema.version(object))) {
+            Verdict::Apply => self.batch.push(event),
+            Verdict::Ignore => {}
+            Verdict::Stage => match event {
+                Event::Added(object) | Event::Modified(object) => {
+                    self.stream.insert(self.schema.key(&object), object);
+                }
+                Event::Deleted(object) => {
+                    self.stream.remove(&self.schema.key(&object));
+                }
+                Event::Bookmark(_) | Event::InitialEnd(_) => {}
+            },
+            Verdict::Publish(version) => {
+                let items = std::mem::take(&mut self.stream).into_values().collect();
+                self.publish(items, version);
+                self.report();
+            }
+        }
+    }
+
+    /// Applies the batch.
+    fn apply(&mut self) {
+        if !self.batch.is_empty() {
+            self.shared.store.apply_many(self.batch.drain(..));
+            self.shared.status.succeeded(self.timer.now());
+        }
+    }
+
+    fn publish(&mut self, items: Vec<V>, version: Version) {
+        self.shared.store.replace(items, version);
+        self.shared.status.succeeded(self.timer.now());
+        self.shared.synced.set();
+    }
+
+    fn ended(&mut self, error: Option<SourceError>) {
+        let (now, random) = self.moment();
+        match error {
+            Some(error) => {
+                self.reflector.watch_broke(error.kind(), now, random);
+                self.erred(now, &error);
+            }
+            None => {
+                self.reflector.watch_closed(now, random);
+                self.waits(now);
+            }
+        }
+    }
+
+    fn late(&mut self) -> Result<(), Stop> {
+        let (now, random) = self.moment();
+        self.reflector.time_passed(now, random);
+        self.waits(now);
+        Ok(())
+    }
+
+    /// What the reflector waits for becomes the last error.
+    fn waits(&self, now: Nanos) {
+        if let Phase::Waiting { cause, .. } = self.reflector.phase() {
+            self.erred(now, &cause);
+        }
+    }
+
+    fn erred(&self, now: Nanos, error: &impl ToString) {
+        self.shared.status.erred(now, &error.to_string());
+    }
+
+    fn report(&mut self) {
+        if !self.reflector.holds_half_list() {
+            // Thrown away at once rather than kept through a wait.
+            self.pages = Vec::new();
+            self.stream = HashMap::new();
+        }
+        let relists = self.reflector.lists().saturating_sub(1);
+        self.shared.status.moved(self.reflector.phase().into(), relists, self.reflector.rewatches());
+    }
+
+    fn moment(&mut self) -> (Nanos, u64) {
+        (self.timer.now(), self.random.next())
+    }
+
+    /// Lets everybody else on this thread have a turn, and looks whether the end is wished for.
+    async fn breathe(&self) -> Result<(), Stop> {
+        let mut yielded = false;
+        let turn = poll_fn(|cx| {
+            if std::mem::replace(&mut yielded, true) {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        });
+        turn.await;
+        poll_fn(|cx| Poll::Ready(if self.shared.stop.poll(cx) { Err(Stop) } else { Ok(()) })).await
+    }
+
+    /// The future's output, unless the end is wished for or the reflector's deadline passes before.
+    async fn within<F: Future>(&self, future: F) -> Outcome<F::Output> {
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            // First, so that a source that always has an answer cannot keep the informer from ending.
+            if self.shared.stop.poll(cx) {
+                return Poll::Ready(Outcome::Stop);
+            }
+            match future.as_mut().poll(cx) {
+                Poll::Ready(output) => Poll::Ready(Outcome::Done(output)),
+                Poll::Pending => self.patience(cx),
+            }
+        })
+        .await
+    }
+
+    /// Pending until the end is wished for or the deadline passes.
+    fn patience<U>(&self, cx: &Context<'_>) -> Poll<Outcome<U>> {
+        if self.shared.stop.poll(cx) {
+            return Poll::Ready(Outcome::Stop);
+        }
+        let deadline = self.reflector.deadline();
+        if self.timer.now() >= deadline {
+            return Poll::Ready(Outcome::Late);
+        }
+        // Armed again at each pending poll: the alarm may have been what woke this one, too early.
+        self.timer.wake_at(deadline, cx.waker());
+        Poll::Pending
+    }
+}

@@ -1,0 +1,131 @@
+//! SHELL. How an informer fares, for health checks and people.
+//!
+//! | guarded by `status` | |
+//! |---|---|
+//! | the whole [`Status`] | written by the run future when it changes its mind and once per batch, never per event |
+//!
+//! A text is made before locking and dropped after unlocking.
+
+use std::sync::Arc;
+
+use flyball_ratelimit::Nanos;
+
+use crate::sync::Mutex;
+use crate::{Cause, Phase, Version};
+
+/// How an informer fares. A copy: it does not change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// What it is doing.
+    pub state: InformerState,
+    /// What went wrong last; kept when things go right again.
+    pub last_error: Option<LastError>,
+    /// When the source was last heard of: a list, an open watch, or an event. On the informer's clock.
+    pub last_success: Option<Nanos>,
+    /// Lists published after the first one.
+    pub relists: u64,
+    /// Watches opened without a list before them.
+    pub watch_restarts: u64,
+    /// The version of the store.
+    pub version: Version,
+}
+
+/// What an informer is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InformerState {
+    /// The run future has not been polled yet.
+    Idle,
+    /// It lists.
+    Listing,
+    /// It watches, or opens a watch.
+    Watching,
+    /// It waits after a failure. The store stays as it is.
+    Waiting {
+        /// Until when, on the informer's clock.
+        until: Nanos,
+        /// After which failure.
+        cause: Cause,
+    },
+    /// It was shut down, or its run future was dropped. The store stays as it was published last.
+    Stopped,
+    /// The source or a function of the user panicked. The store stays as it was published last.
+    Failed,
+}
+
+impl InformerState {
+    /// Whether it will never do anything again.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Stopped | Self::Failed)
+    }
+}
+
+impl From<Phase> for InformerState {
+    fn from(phase: Phase) -> Self {
+        match phase {
+            Phase::Listing => Self::Listing,
+            Phase::Watching => Self::Watching,
+            Phase::Waiting { until, cause } => Self::Waiting { until, cause },
+        }
+    }
+}
+
+/// What went wrong, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastError {
+    /// When, on the informer's clock.
+    pub at: Nanos,
+    /// What, in the words of the source where it said something.
+    pub message: Arc<str>,
+}
+
+/// The status of one informer, shared between its run future and its handles.
+#[derive(Debug)]
+pub(crate) struct StatusCell {
+    status: Mutex<Status>,
+}
+
+impl StatusCell {
+    pub(crate) fn new() -> Self {
+        let status = Status {
+            state: InformerState::Idle,
+            last_error: None,
+            last_success: None,
+            relists: 0,
+            watch_restarts: 0,
+            version: Version::ZERO,
+        };
+        Self { status: Mutex::new(status) }
+    }
+
+    /// The status, beside the version of the store at this moment.
+    pub(crate) fn read(&self, version: Version) -> Status {
+        let mut status = self.status.lock().clone();
+        status.version = version;
+        status
+    }
+
+    /// The reflector moved on. A final state is never left.
+    pub(crate) fn moved(&self, state: InformerState, relists: u64, watch_restarts: u64) {
+        let mut status = self.status.lock();
+        status.state = state;
+        status.relists = relists;
+        status.watch_restarts = watch_restarts;
+    }
+
+    pub(crate) fn succeeded(&self, now: Nanos) {
+        self.status.lock().last_success = Some(now);
+    }
+
+    pub(crate) fn erred(&self, at: Nanos, message: &str) {
+        let error = LastError { at, message: message.into() };
+        let old = self.status.lock().last_error.replace(error);
+        drop(old);
+    }
+
+    /// Sets the final state, once.
+    pub(crate) fn ended(&self, state: InformerState) {
+        self.status.lock().state = state;
+    }
+}

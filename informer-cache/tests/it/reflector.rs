@@ -1,0 +1,51 @@
+//! The reflector alone: any inputs against the judge, and the corpus of the fuzz target.
+
+use std::cell::RefCell;
+
+use testkit::random;
+
+use crate::reflector_inputs::{Cells, run};
+
+/// The rows and columns of the state table in the reflector's docs.
+const STATES: [&str; 6] =
+    ["Listing", "Opening", "Watching", "Waiting", "Opening (streaming list)", "Streaming"];
+const INPUTS: [&str; 8] = [
+    "page",
+    "list failed",
+    "watch opened",
+    "watch failed",
+    "event",
+    "watch broke",
+    "watch closed",
+    "deadline",
+];
+
+/// Whether the table has an entry there; a blank cell changes nothing.
+fn entry(state: &str, input: &str) -> bool {
+    match input {
+        "deadline" => true,
+        "page" | "list failed" => state == "Listing",
+        "watch opened" | "watch failed" => state.starts_with("Opening"),
+        _ => state == "Watching" || state == "Streaming",
+    }
+}
+
+#[test]
+fn any_inputs_follow_the_rules_and_hit_every_cell() {
+    let cells = RefCell::new(Cells::new());
+    random::cases("reflector inputs", 100_000, 400, |bytes| run(bytes, &mut cells.borrow_mut()));
+    let cells = cells.into_inner();
+    if std::env::var_os("FLYBALL_CASES").is_some() {
+        return; // not the number of cases the floors are for
+    }
+    for (state, input) in STATES.into_iter().flat_map(|state| INPUTS.map(|input| (state, input))) {
+        let floor = if entry(state, input) { 1000 } else { 400 };
+        let hits = cells.get(&(state, input)).copied().unwrap_or(0);
+        assert!(hits >= floor, "{input} in {state} was tried {hits} times only");
+    }
+}
+
+#[test]
+fn the_corpus_of_the_fuzz_target_follows_the_rules() {
+    crate::corpus::replay("reflector_inputs", |bytes| run(bytes, &mut Cells::new()));
+}
