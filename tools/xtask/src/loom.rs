@@ -7,11 +7,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::models::{self, Binaries, Checker, Declared};
+use crate::models::{self, Binaries, Checker, Declared, Extent};
 use crate::process::{self, Ended};
 use crate::twins::Tree;
 use crate::workspace::Workspace;
@@ -56,9 +56,9 @@ struct Row {
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let models = models::declared(workspace, options.name.as_deref())?;
     ensure!(!models.is_empty(), "no model is called {:?}", options.name.as_deref().unwrap_or(""));
-    let binaries = match models::build(workspace, &workspace.root, Checker::Loom, None)? {
-        Ok(binaries) => binaries,
-        Err(_) => anyhow::bail!("the models do not compile"),
+    let extent = if options.name.is_none() { Extent::All } else { Extent::Holding(&models) };
+    let Ok(binaries) = models::build(workspace, &workspace.root, Checker::Loom, extent)? else {
+        bail!("the models do not compile");
     };
     let mut complaints = Vec::new();
     if options.name.is_none() {
@@ -99,7 +99,7 @@ fn runner_works(workspace: &Workspace, binaries: &Binaries) -> Result<()> {
     let log = log_file(workspace, "runner")?;
     match process::run_logged(&mut Command::new(binary), &log, Duration::from_secs(60))? {
         Ended::By(status) if status.success() => Ok(()),
-        _ => anyhow::bail!("the runner's own tests fail\n{}", process::tail(&log, 30)),
+        _ => bail!("the runner's own tests fail\n{}", process::tail(&log, 30)),
     }
 }
 
@@ -186,8 +186,8 @@ fn one(workspace: &Workspace, options: &Options, model: &Declared, binaries: &Bi
     }
     match process::run_logged(&mut command, &log, Duration::from_secs(options.limit))? {
         Ended::By(status) if status.success() => {}
-        Ended::By(status) => anyhow::bail!("{}: {status}\n{}", model.name, process::tail(&log, 40)),
-        Ended::Late => anyhow::bail!("{}: capped, not completed after {} s", model.name, options.limit),
+        Ended::By(status) => bail!("{}: {status}\n{}", model.name, process::tail(&log, 40)),
+        Ended::Late => bail!("{}: capped, not completed after {} s", model.name, options.limit),
     }
     let text =
         fs::read_to_string(&report).with_context(|| format!("{}: passed without a report", model.name))?;

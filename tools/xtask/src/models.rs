@@ -1,7 +1,7 @@
 //! The models as their sources declare them, and the test binaries that hold them.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
@@ -102,24 +102,44 @@ pub(crate) type Binaries = BTreeMap<String, PathBuf>;
 #[derive(Debug)]
 pub(crate) struct DoesNotCompile(pub(crate) String);
 
-/// Builds the models in the tree at `root`, all or those of one binary.
+/// What to build of the models.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Extent<'a> {
+    /// Every test binary, and the runner's own tests.
+    All,
+    /// The binaries that hold these models.
+    Holding(&'a [Declared]),
+    /// The binary that holds this model, without a word: its tree has a fault in it.
+    Twin(&'a Declared),
+}
+
+/// Builds models in the tree at `root`.
 pub(crate) fn build(
     workspace: &Workspace,
-    root: &std::path::Path,
+    root: &Path,
     checker: Checker,
-    only: Option<&str>,
+    extent: Extent<'_>,
 ) -> Result<std::result::Result<Binaries, DoesNotCompile>> {
     let mut command = cargo();
     command.current_dir(root).args(["test", "--locked", "--profile", "loom", "-p", "loom-tests", "--no-run"]);
     command.args(["--message-format", "json-render-diagnostics"]);
-    match only {
-        Some(binary) => command.args(["--test", binary]),
-        None => command.args(["--lib", "--tests"]),
-    };
+    match extent {
+        Extent::All => {
+            command.args(["--lib", "--tests"]);
+        }
+        Extent::Holding(models) => {
+            let binaries: BTreeSet<&str> = models.iter().map(|model| model.binary.as_str()).collect();
+            command.args(binaries.iter().flat_map(|binary| ["--test", binary]));
+        }
+        Extent::Twin(model) => {
+            command.args(["--test", &model.binary]);
+        }
+    }
     // A directory of its own: the flags would otherwise rebuild what the ordinary commands built. Trees at different
     // paths share what they have in common.
     command.env("CARGO_TARGET_DIR", workspace.target.join("models")).env("RUSTFLAGS", checker.cfg());
-    command.stderr(if only.is_some() { Stdio::piped() } else { Stdio::inherit() });
+    let quiet = matches!(extent, Extent::Twin(_));
+    command.stdout(Stdio::piped()).stderr(if quiet { Stdio::piped() } else { Stdio::inherit() });
     let shown = process::show(&command);
     let output = command.spawn().and_then(std::process::Child::wait_with_output).with_context(|| shown)?;
     if !output.status.success() {

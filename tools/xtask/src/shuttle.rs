@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use clap::Args;
 
 use crate::loom;
-use crate::models::{self, Checker};
+use crate::models::{self, Checker, Extent};
 use crate::process::{self, Ended};
 use crate::workspace::Workspace;
 
@@ -25,7 +25,8 @@ pub(crate) struct Options {
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let models = models::declared(workspace, options.name.as_deref())?;
     ensure!(!models.is_empty(), "no model is called {:?}", options.name.as_deref().unwrap_or(""));
-    let Ok(binaries) = models::build(workspace, &workspace.root, Checker::Shuttle, None)? else {
+    let extent = Extent::Holding(&models);
+    let Ok(binaries) = models::build(workspace, &workspace.root, Checker::Shuttle, extent)? else {
         bail!("the models do not compile");
     };
     let mut complaints = Vec::new();

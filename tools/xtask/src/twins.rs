@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::loom;
-use crate::models::{self, Binaries, Checker, Declared, DoesNotCompile};
+use crate::models::{self, Binaries, Checker, Declared, DoesNotCompile, Extent};
 use crate::process::{self, Ended};
 use crate::workspace::{Workspace, cargo};
 
@@ -75,7 +75,7 @@ impl<'a> Tree<'a> {
             Ok(patched) => patched,
             Err(why) => return Ok(Err(why)),
         };
-        match models::build(self.workspace, &self.root, Checker::Loom, Some(&model.binary))? {
+        match models::build(self.workspace, &self.root, Checker::Loom, Extent::Twin(model))? {
             Ok(binaries) => {
                 drop(patched);
                 self.fails(model, &binaries)
