@@ -21,7 +21,7 @@ use crate::time::{Blocking, NoDelay, Time, Timed};
 /// use std::time::Duration;
 ///
 /// // For threads: delays and backoff, no runtime.
-/// let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000))?;
+/// let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
 /// let queue = Queue::builder().limiter(backoff).build();
 /// queue.add_after("a", Duration::from_secs(30))?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

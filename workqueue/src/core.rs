@@ -279,22 +279,32 @@ impl<K, O: Order> Core<K, O> {
             }
             Place::LeasedWaiting { turn } => {
                 self.postponed -= 1;
-                match outcome {
+                match self.outcome(outcome) {
                     _ if at <= self.due_by(now) => self.make_ready(slot, now),
-                    Outcome::Tail if self.phase == Phase::Open => self.make_ready(slot, now),
+                    Outcome::Tail => self.make_ready(slot, now),
                     Outcome::At(other) if other < at => self.wait(slot, other),
                     _ => self.deadlines.push(&mut self.slab, slot, at, turn),
                 }
             }
-            _ => match outcome {
+            _ => match self.outcome(outcome) {
                 Outcome::Done => return self.remove(slot),
                 Outcome::At(at) => self.wait(slot, at),
-                Outcome::Tail if self.phase == Phase::Open => self.make_ready(slot, now),
-                // A retry after shutdown is a leftover: it must not keep the queue from closing.
-                Outcome::Tail => self.wait(slot, now),
+                Outcome::Tail => self.make_ready(slot, now),
             },
         }
         None
+    }
+
+    /// After shutdown what comes back is a leftover: it must not keep the queue from closing, also where it would
+    /// come back at once, or the clock jumped back.
+    fn outcome(&self, outcome: Outcome) -> Outcome {
+        let later = self.horizon + NEXT;
+        match outcome {
+            _ if self.phase == Phase::Open => outcome,
+            Outcome::Done => Outcome::Done,
+            Outcome::At(at) => Outcome::At(at.max(later)),
+            Outcome::Tail => Outcome::At(later),
+        }
     }
 
     /// Takes back what was asked for and has not begun; a lease goes on.
@@ -390,9 +400,7 @@ impl<K, O: Order> Core<K, O> {
         self.order.push(&mut self.slab, slot);
     }
 
-    /// After shutdown a wait is a leftover: a clock that jumped back must not make it due.
     fn wait(&mut self, slot: u32, at: Nanos) {
-        let at = if self.phase == Phase::Open { at } else { at.max(self.horizon + NEXT) };
         let turn = self.next_turn();
         self.deadlines.push(&mut self.slab, slot, at, turn);
     }

@@ -19,7 +19,7 @@ mod slab;
 mod sync;
 mod time;
 
-use flyball_ratelimit::Monotonic;
+use flyball_ratelimit::{Exponential, Monotonic};
 
 pub use crate::builder::Builder;
 pub use crate::core::inspect::{Counts, KeyState};
@@ -38,4 +38,4 @@ pub use crate::time::{AsyncGet, Blocking, Delays, NoDelay, Time, Timed};
 pub type DelayingQueue<K, T = Blocking<Monotonic>> = Queue<K, Fifo, NoLimit, T>;
 
 /// A queue with delays and a limiter of failures.
-pub type RateLimitingQueue<K, L = NoLimit, T = Blocking<Monotonic>> = Queue<K, Fifo, L, T>;
+pub type RateLimitingQueue<K, L = Exponential<K>, T = Blocking<Monotonic>> = Queue<K, Fifo, L, T>;

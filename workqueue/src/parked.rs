@@ -8,7 +8,7 @@ const NIL: u32 = u32::MAX;
 ///
 /// # Invariants
 /// 1. `waiting` is the number of slots that hold a waker; they are linked from `oldest` to `youngest`.
-/// 2. `hinted` is the number of slots whose waker was taken and whose task has not come back yet.
+/// 2. `owed` is at most the number of slots whose waker was taken and whose task has not come back yet.
 #[derive(Debug)]
 pub(crate) struct Parked {
     slots: Vec<Slot>,
@@ -16,7 +16,7 @@ pub(crate) struct Parked {
     oldest: u32,
     youngest: u32,
     waiting: usize,
-    hinted: usize,
+    owed: usize,
 }
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct Ticket(u32);
 
 impl Parked {
     pub(crate) fn new() -> Self {
-        Self { slots: Vec::new(), free: NIL, oldest: NIL, youngest: NIL, waiting: 0, hinted: 0 }
+        Self { slots: Vec::new(), free: NIL, oldest: NIL, youngest: NIL, waiting: 0, owed: 0 }
     }
 
     #[inline]
@@ -47,9 +47,14 @@ impl Parked {
         self.waiting
     }
 
+    /// Of the tasks that were woken and have not come back, how many will find something, if there is so much.
+    ///
+    /// A task that was woken and is never polled again must not count for ever: as soon as somebody else has taken
+    /// what it was woken for, nothing is owed to it, and the next key wakes the next task.
     #[inline]
-    pub(crate) fn hinted(&self) -> usize {
-        self.hinted
+    pub(crate) fn owed(&mut self, at_most: usize) -> usize {
+        self.owed = self.owed.min(at_most);
+        self.owed
     }
 
     /// Whether the task of `ticket` still waits for `waker`: then parking again would change nothing.
@@ -85,7 +90,7 @@ impl Parked {
                 Some(waker)
             }
             Slot::Hinted => {
-                self.hinted -= 1;
+                self.owed = self.owed.saturating_sub(1);
                 None
             }
             Slot::Free { .. } => unreachable!("a ticket is used once"),
@@ -102,7 +107,7 @@ impl Parked {
             unreachable!("invariant 1: the list links slots that wait");
         };
         self.unlink(prev, next);
-        self.hinted += 1;
+        self.owed += 1;
         Some(waker)
     }
 

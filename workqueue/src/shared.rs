@@ -13,7 +13,7 @@
 //! # No lost wake-up
 //! A wake-up is a hint that any getter may use. Whoever changes anything calls [`State::settle`] before unlocking. It
 //! restores, for every state in which somebody waits:
-//! 1. as many getters are hinted as keys are Ready, or all of them are;
+//! 1. as many getters are on their way as keys are Ready, or all of them are;
 //! 2. while nothing is Ready and a deadline is ahead, the timer is armed for it (if tasks wait) and a thread attends
 //!    to it (if threads sleep);
 //! 3. everybody is woken once the queue is closed.
@@ -201,19 +201,16 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T
         if at > now { Outcome::At(at) } else { Outcome::Tail }
     }
 
-    /// The timer fired, on time or early.
+    /// The timer fired, on time or early: the next getter looks, and arms it again if need be.
+    ///
+    /// Not from here: tokio's timer wakes at once and makes no progress when the budget of the running task is used
+    /// up, so arming it again before that task has yielded would spin.
     fn ring(&self) {
-        let now = self.time.now();
+        let mut effects = Effects::default();
         let mut state = self.lock();
         state.alarm.armed = None;
-        let due = state.core.next_deadline().is_some_and(|at| at <= now);
-        let mut effects = Effects::default();
-        if !due {
-            // Early. Arming again from here could spin inside the timer (tokio's, when the task's budget is used
-            // up, wakes at once and makes no progress until the task yields). A getter arms it in its own turn.
+        if state.core.next_deadline().is_some() {
             state.hint_one(&mut effects);
-        } else if !state.nobody_waits() {
-            effects = state.settle(Some(now), T::TIMER);
         }
         drop(state);
         self.perform(effects);
@@ -272,7 +269,7 @@ impl<K, O: Order> State<K, O> {
             let deadline = self.core.next_deadline();
             let due = deadline.is_some_and(|at| now.is_some_and(|now| at <= now));
             let ready = self.core.queued() + usize::from(due);
-            while self.getters.hinted() + self.sleepers.signalled < ready {
+            while self.getters.owed(ready) + self.sleepers.signalled < ready {
                 if !self.hint_one(&mut effects) {
                     break;
                 }
