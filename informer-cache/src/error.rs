@@ -165,3 +165,15 @@ impl fmt::Display for WaitForError {
 }
 
 impl Error for WaitForError {}
+
+/// What was waited for will not happen: whoever would have told is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped;
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("stopped before it happened")
+    }
+}
+
+impl Error for Stopped {}

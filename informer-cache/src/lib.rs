@@ -1,23 +1,57 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod builder;
 mod change;
+mod due;
 mod error;
 mod event;
+mod feed;
+mod index;
+mod inner;
 mod key;
+mod outcome;
+mod pending;
+mod recipe;
+mod record;
+mod reflector;
+mod relist;
 mod schema;
+mod seed;
+mod snapshot;
 mod source;
+mod stage;
+mod step;
+mod store;
+mod subscription;
 mod sync;
+mod synced;
+mod table;
+mod trie;
 mod version;
+mod wait_for;
+mod waiters;
+mod wakers;
 
+pub use crate::builder::StoreBuilder;
 pub use crate::change::{Change, ChangeKind};
 pub use crate::error::{
-    DuplicateIndex, IndexError, MissingIndex, ParseKeyError, ParseVersionError, WaitForError,
+    DuplicateIndex, IndexError, MissingIndex, ParseKeyError, ParseVersionError, Stopped, WaitForError,
 };
 pub use crate::event::Event;
+pub use crate::index::Index;
 pub use crate::key::NamespacedName;
+pub use crate::outcome::Outcome;
+pub use crate::reflector::{
+    BackoffConfig, Cause, ConfigError, Phase, Reflector, ReflectorConfig, Step, Verdict,
+};
 pub use crate::schema::Schema;
+pub use crate::snapshot::Snapshot;
 pub use crate::source::{
     ListRequest, ListVersion, Page, Source, SourceError, SourceErrorKind, Watch, WatchRequest,
 };
+pub use crate::stage::Stage;
+pub use crate::store::Store;
+pub use crate::subscription::{Lag, NextChange, Subscription};
 pub use crate::version::Version;
+pub use crate::wait_for::WaitFor;

@@ -3,11 +3,11 @@
 //! parking_lot in the shipped build, loom's or shuttle's under our own cfgs. The shim adapts signatures only: it
 //! has no state and no branch, so what is checked is what ships.
 
-pub(crate) use imp::{Mutex, MutexGuard, RwLock};
+pub(crate) use imp::{Mutex, RwLock};
 
 #[cfg(not(any(flyball_loom, flyball_shuttle)))]
 mod imp {
-    pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock};
+    pub(crate) use parking_lot::{Mutex, RwLock};
 }
 
 #[cfg(any(flyball_loom, flyball_shuttle))]
@@ -17,7 +17,7 @@ mod imp {
     #[cfg(flyball_shuttle)]
     use shuttle::sync as model;
 
-    pub(crate) use model::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+    use model::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
     /// The model's mutex without poisoning, as parking_lot's.
     #[derive(Debug, Default)]

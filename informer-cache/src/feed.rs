@@ -1,0 +1,166 @@
+//! SHELL. The lock between one consumer and the writers.
+//!
+//! | guarded by `state` | |
+//! |---|---|
+//! | `pending` | what the consumer has not heard of yet |
+//! | `waker` | of the consumer while it waits; taken by whoever makes it wait no longer |
+//! | `version` | the store's version up to which everything has been merged |
+//! | `ended` | no more changes will come; the consumer hears what is left |
+//! | `detached` | the consumer is gone; changes are ignored |
+//!
+//! Writers come one at a time (they hold the store's writer lock), so what [`find`](Feed::find) found can only vanish, by
+//! the consumer taking it out, before [`merge`](Feed::merge).
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use crate::Version;
+use crate::pending::{Pending, State, Ticket};
+use crate::step::{Last, Step};
+use crate::sync::Mutex;
+use crate::wakers::Wakers;
+
+/// The pending changes of one subscription.
+pub(crate) struct Feed<K, V> {
+    state: Mutex<FeedState<K, V>>,
+}
+
+struct FeedState<K, V> {
+    pending: Pending<K, V>,
+    waker: Option<Waker>,
+    version: Version,
+    ended: bool,
+    detached: bool,
+}
+
+/// What there is for a consumer.
+pub(crate) enum Popped<K, V> {
+    Change(State<K, V>),
+    /// Nothing now; everything up to this version has been taken.
+    Empty(Version),
+    /// Nothing now or ever.
+    Ended(Version),
+}
+
+impl<K, V> Feed<K, V> {
+    /// The feed of a consumer that knows everything up to `version`.
+    pub(crate) fn new(version: Version, ended: bool) -> Self {
+        let pending = Pending::new();
+        Self { state: Mutex::new(FeedState { pending, waker: None, version, ended, detached: false }) }
+    }
+
+    /// The ticket of a step's key for each of the steps. Compares keys and changes nothing.
+    pub(crate) fn find(&self, steps: &[Step<K, V>], found: &mut Vec<Option<Ticket>>)
+    where
+        K: Eq,
+    {
+        for steps in steps.chunks(CHUNK) {
+            let state = self.state.lock();
+            found.extend(steps.iter().map(|step| {
+                let record = step.record();
+                state.pending.find(record.hash, |key| *key == record.key)
+            }));
+        }
+    }
+
+    /// Merges steps into what [`find`](Self::find) found, and wakes the consumer. Runs no foreign code. The caller wakes
+    /// and drops what it is given after unlocking everything.
+    ///
+    /// Whether the consumer is still there.
+    pub(crate) fn merge(
+        &self,
+        steps: &[Step<K, V>],
+        mut found: impl Iterator<Item = Option<Ticket>>,
+        version: Version,
+        wakers: &mut Wakers,
+        dropped: &mut Vec<Last<V>>,
+    ) -> bool {
+        // In chunks, so that the consumer of a big relist can go on meanwhile. No other writer comes in between.
+        for steps in steps.chunks(CHUNK) {
+            let mut state = self.state.lock();
+            if state.detached {
+                return false;
+            }
+            for step in steps {
+                dropped.extend(state.pending.merge(found.next().flatten(), step));
+            }
+            if !state.pending.is_empty() {
+                wakers.extend(state.waker.take());
+            }
+        }
+        let mut state = self.state.lock();
+        state.version = version;
+        !state.detached
+    }
+
+    /// The oldest pending change.
+    pub(crate) fn pop(&self) -> Popped<K, V> {
+        let mut state = self.state.lock();
+        let (version, ended) = (state.version, state.ended);
+        match state.pending.pop() {
+            Some(change) => Popped::Change(change),
+            None if ended => Popped::Ended(version),
+            None => Popped::Empty(version),
+        }
+    }
+
+    /// As [`pop`](Self::pop); when there is nothing yet, `waker` is woken once there is. Gives back the waker it replaces.
+    pub(crate) fn pop_or_wait(&self, waker: Waker) -> (Popped<K, V>, Option<Waker>) {
+        let mut state = self.state.lock();
+        let (version, ended) = (state.version, state.ended);
+        // In one critical section, or a change between looking and registering would wake nobody.
+        match state.pending.pop() {
+            Some(change) => (Popped::Change(change), Some(waker)),
+            None if ended => (Popped::Ended(version), Some(waker)),
+            None => (Popped::Empty(version), state.waker.replace(waker)),
+        }
+    }
+
+    /// What is pending for one key, taken out.
+    pub(crate) fn take(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<State<K, V>> {
+        let mut state = self.state.lock();
+        let ticket = state.pending.find(hash, eq)?;
+        state.pending.take(ticket)
+    }
+
+    /// Whether something is pending for a key.
+    pub(crate) fn contains(&self, hash: u64, eq: impl Fn(&K) -> bool) -> bool {
+        self.state.lock().pending.find(hash, eq).is_some()
+    }
+
+    /// How many keys are pending, and the version up to which everything has been merged.
+    pub(crate) fn lag(&self) -> (usize, Version) {
+        let state = self.state.lock();
+        (state.pending.len(), state.version)
+    }
+
+    /// No more changes will come.
+    pub(crate) fn end(&self, wakers: &mut Wakers) {
+        let mut state = self.state.lock();
+        state.ended = true;
+        wakers.extend(state.waker.take());
+    }
+
+    /// The consumer is gone. What was pending is dropped after unlocking.
+    pub(crate) fn detach(&self) {
+        let mut state = self.state.lock();
+        state.detached = true;
+        let pending = std::mem::replace(&mut state.pending, Pending::new());
+        let waker = state.waker.take();
+        drop(state);
+        drop((pending, waker));
+    }
+
+    pub(crate) fn check(&self) -> Result<(), String>
+    where
+        K: Eq,
+    {
+        self.state.lock().pending.check().map_err(|problem| format!("pending: {problem}"))
+    }
+}
+
+/// Feeds of a store, shared so that fanning out copies no list.
+pub(crate) type Feeds<K, V> = Arc<[Arc<Feed<K, V>>]>;
+
+/// So many steps are found or merged under one lock.
+const CHUNK: usize = 64;

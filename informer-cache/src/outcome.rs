@@ -1,0 +1,33 @@
+//! PURE. What a write did.
+
+use crate::Version;
+
+/// What a write did to the object of its key. The kind of the event is not believed; this is what happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The key was not there.
+    Added,
+    /// A newer state of the same object.
+    Updated,
+    /// Another object under the same key: consumers hear of a deletion and an addition.
+    Replaced,
+    /// The object is gone.
+    Deleted,
+    /// Nothing: the same object is stored at this version, which is not older. (For a deletion: which is newer.)
+    Stale {
+        /// The version of the stored object.
+        stored: Version,
+    },
+    /// Nothing: there was no object to delete.
+    Absent,
+    /// Nothing but the store's version may have changed: a bookmark.
+    Noted,
+}
+
+impl Outcome {
+    /// Whether an object was added, changed or deleted.
+    #[must_use]
+    pub const fn is_change(self) -> bool {
+        matches!(self, Self::Added | Self::Updated | Self::Replaced | Self::Deleted)
+    }
+}

@@ -1,0 +1,30 @@
+//! PURE. The hasher of one store.
+
+use std::hash::BuildHasher;
+
+use foldhash::quality::{FixedState, FoldHasher, RandomState};
+
+/// Hashes keys and index values; fixed for the life of a store, because hashes are kept.
+///
+/// foldhash in its quality form: the trie takes its digits from the highest bits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seed(u64);
+
+impl Seed {
+    pub(crate) const fn fixed(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Differs from process to process, so that nobody can choose keys that collide.
+    pub(crate) fn random() -> Self {
+        Self(RandomState::default().hash_one(0))
+    }
+}
+
+impl BuildHasher for Seed {
+    type Hasher = FoldHasher<'static>;
+
+    fn build_hasher(&self) -> Self::Hasher {
+        FixedState::with_seed(self.0).build_hasher()
+    }
+}

@@ -1,0 +1,73 @@
+//! PURE. What one write does to one key, as the store sees it, before any consumer's view of it.
+
+use std::sync::Arc;
+
+use crate::record::Record;
+
+/// A change of one key in the store.
+pub(crate) enum Step<K, V> {
+    /// The key was not there.
+    Added { new: Arc<Record<K, V>> },
+    /// The same object, newer.
+    Updated { old: Arc<Record<K, V>>, new: Arc<Record<K, V>> },
+    /// Another object under the same key, or one of which nobody could yet tell whether it is another: whoever delivers
+    /// the change asks for the identity, outside every lock.
+    Replaced { old: Arc<Record<K, V>>, new: Arc<Record<K, V>> },
+    /// The key is gone; `last` is the last state that was told, or else the stored one.
+    Deleted { old: Arc<Record<K, V>>, last: Last<V> },
+}
+
+/// The last known state of an object that is gone.
+pub(crate) struct Last<V> {
+    pub(crate) object: Arc<V>,
+    /// Nobody saw the deletion itself.
+    pub(crate) missed: bool,
+}
+
+impl<K, V> Step<K, V> {
+    /// What is in the store before.
+    pub(crate) fn old(&self) -> Option<&Arc<Record<K, V>>> {
+        match self {
+            Self::Added { .. } => None,
+            Self::Updated { old, .. } | Self::Replaced { old, .. } | Self::Deleted { old, .. } => Some(old),
+        }
+    }
+
+    /// What is in the store after.
+    pub(crate) fn new(&self) -> Option<&Arc<Record<K, V>>> {
+        match self {
+            Self::Added { new } | Self::Updated { new, .. } | Self::Replaced { new, .. } => Some(new),
+            Self::Deleted { .. } => None,
+        }
+    }
+
+    /// The new record, while nobody else holds it.
+    pub(crate) fn new_mut(&mut self) -> Option<&mut Record<K, V>> {
+        match self {
+            Self::Added { new } | Self::Updated { new, .. } | Self::Replaced { new, .. } => Arc::get_mut(new),
+            Self::Deleted { .. } => None,
+        }
+    }
+
+    /// What is put in, or else taken out.
+    pub(crate) fn into_newest(self) -> Arc<Record<K, V>> {
+        match self {
+            Self::Added { new } | Self::Updated { new, .. } | Self::Replaced { new, .. } => new,
+            Self::Deleted { old, .. } => old,
+        }
+    }
+
+    /// The record that tells the key.
+    pub(crate) fn record(&self) -> &Arc<Record<K, V>> {
+        match self {
+            Self::Added { new } => new,
+            Self::Updated { old, .. } | Self::Replaced { old, .. } | Self::Deleted { old, .. } => old,
+        }
+    }
+}
+
+impl<V> Clone for Last<V> {
+    fn clone(&self) -> Self {
+        Self { object: self.object.clone(), missed: self.missed }
+    }
+}

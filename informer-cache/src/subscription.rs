@@ -1,0 +1,255 @@
+//! SHELL. One consumer's way from a snapshot to now.
+//!
+//! | owned by the consumer alone | |
+//! |---|---|
+//! | `walk` | what it has still to be told of a snapshot: the first, or one to resynchronise from |
+//! | `due`, `ready` | taken out of the feed, not handed over yet |
+//!
+//! Everything shared is in the feed, under its lock. The snapshot and the registration of the feed happen in one critical
+//! section of the store, so the two join at one version. While there is anything left to walk nothing pending is
+//! taken out; hence what is pending for a key that the walk comes to is everything that happened to it since the snapshot,
+//! and the two are told as one.
+//!
+//! Cancel safety: `next` hands over in the very poll that takes; a future that is dropped has taken nothing.
+
+use std::fmt;
+use std::future::Future;
+use std::hash::Hash;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use crate::due::Due;
+use crate::feed::{Feed, Popped};
+use crate::inner::Inner;
+use crate::record::Record;
+use crate::trie::Walk;
+use crate::{Change, Schema, Snapshot, Version};
+
+/// The objects of a store and everything that changes afterwards, merged per key.
+///
+/// It begins with the objects of one snapshot, [initial](Change::is_initial); then follow changes, each key in its turn. Changes of one key
+/// that were not yet told are merged, so a slow consumer costs memory for keys, never for events, and stalls nobody. Applied in
+/// order, the changes lead from nothing to the store's state: an addition is always of a key the consumer does not know, an
+/// update or deletion of one it does. When a change is received, the store shows that state or a newer one.
+///
+/// Several subscriptions are independent. Dropping one ends it.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{ChangeKind, Schema, Store, Version};
+///
+/// let store = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+/// store.upsert(("a", 1));
+/// let mut changes = store.subscribe();
+/// store.upsert(("a", 2));
+/// store.upsert(("b", 3));
+/// store.upsert(("b", 4));
+/// store.upsert(("c", 5));
+/// store.delete("c", None);
+///
+/// let told = std::iter::from_fn(|| changes.try_next()).map(|change| (change.key().to_owned(), change.object().1, change.is_initial()));
+/// assert_eq!(told.collect::<Vec<_>>(), [("a".into(), 2, true), ("b".into(), 4, false)]);
+/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+/// ```
+pub struct Subscription<K, V> {
+    feed: Arc<Feed<K, V>>,
+    /// Weak, so that a forgotten subscription does not keep the store open.
+    store: Weak<Inner<K, V>>,
+    schema: Schema<K, V>,
+    walk: Option<Walk<Arc<Record<K, V>>>>,
+    /// Whether the walk tells objects for the first time.
+    initial: bool,
+    due: Option<Due<K, V>>,
+    ready: [Option<Change<K, V>>; 2],
+    seen: Version,
+}
+
+/// How far a consumer is behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lag {
+    /// Objects of the snapshot that are still to be told.
+    pub snapshot: usize,
+    /// Keys with changes still to be told.
+    pub pending: usize,
+    /// The store's version up to which everything has been told.
+    pub seen: Version,
+    /// The store's version up to which everything has been merged.
+    pub version: Version,
+}
+
+impl<K, V> Subscription<K, V>
+where
+    K: Clone + Eq + Hash,
+{
+    /// A subscription to `feed`, which was registered when `snapshot` was taken.
+    pub(crate) fn new(feed: Arc<Feed<K, V>>, store: Weak<Inner<K, V>>, snapshot: &Snapshot<K, V>) -> Self {
+        Self {
+            feed,
+            store,
+            schema: snapshot.table.recipe.schema,
+            walk: Some(Walk::new(&snapshot.table.records)),
+            initial: true,
+            due: None,
+            ready: [None, None],
+            seen: Version::ZERO,
+        }
+    }
+
+    /// The next change; `None` once the store is closed and everything was told.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has taken nothing.
+    pub fn next(&mut self) -> NextChange<'_, K, V> {
+        NextChange { subscription: self }
+    }
+
+    /// As [`next`](Self::next), for streams and futures written by hand.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Change<K, V>>> {
+        self.take(Some(cx.waker()))
+    }
+
+    /// The next change if there is one now.
+    pub fn try_next(&mut self) -> Option<Change<K, V>> {
+        match self.take(None) {
+            Poll::Ready(change) => change,
+            Poll::Pending => None,
+        }
+    }
+
+    /// How many keys are still to be told, of the snapshot and of changes.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        let lag = self.lag();
+        lag.snapshot + lag.pending
+    }
+
+    /// How far this consumer is behind.
+    #[must_use]
+    pub fn lag(&self) -> Lag {
+        let (pending, version) = self.feed.lag();
+        let taken = usize::from(self.due.is_some()) + self.ready.iter().flatten().count();
+        let snapshot = self.walk.as_ref().map_or(0, Walk::left);
+        let pending = pending + taken;
+        let seen = if snapshot + pending == 0 { version } else { self.seen };
+        Lag { snapshot, pending, seen, version }
+    }
+
+    /// Whether every object of the first snapshot has been told.
+    #[must_use]
+    pub fn is_caught_up(&self) -> bool {
+        !self.initial && self.due.is_none() && self.ready.iter().all(Option::is_none)
+    }
+
+    /// Tells every object once more, as an update from itself to itself, without overwriting anything pending: a key with a
+    /// pending change is told that change only. What is pending comes after. O(1); waits for a write in progress.
+    ///
+    /// No effect while a snapshot is still being told, and after the store is gone.
+    pub fn resync(&mut self) {
+        let Some(store) = self.store.upgrade() else { return };
+        if self.walk.is_none() {
+            self.walk = Some(Walk::new(&store.settled().records));
+        }
+    }
+
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), String> {
+        self.feed.check()
+    }
+
+    /// One step at a time, each of which leaves everything in place when foreign code in it panics.
+    fn take(&mut self, waker: Option<&Waker>) -> Poll<Option<Change<K, V>>> {
+        loop {
+            if let Some(change) = self.ready.iter_mut().find_map(Option::take) {
+                return Poll::Ready(Some(change));
+            }
+            if let Some(due) = &self.due {
+                self.ready = due.changes(&self.schema);
+                drop(self.due.take());
+            } else if self.walk.is_some() {
+                self.walk_on();
+            } else {
+                match self.pop(waker) {
+                    Popped::Change(state) => self.due = Some(Due::Changed(state)),
+                    Popped::Empty(version) => {
+                        self.seen = version;
+                        return Poll::Pending;
+                    }
+                    Popped::Ended(version) => {
+                        self.seen = version;
+                        return Poll::Ready(None);
+                    }
+                }
+            }
+        }
+    }
+
+    fn pop(&self, waker: Option<&Waker>) -> Popped<K, V> {
+        // Looked at without the waker first, since a clone of it is for nothing when there is something.
+        match (self.feed.pop(), waker) {
+            (Popped::Empty(_), Some(waker)) => {
+                let (popped, replaced) = self.feed.pop_or_wait(waker.clone());
+                drop(replaced);
+                popped
+            }
+            (popped, _) => popped,
+        }
+    }
+
+    /// Makes the next object of the walk due, unless there is nothing to tell of it.
+    fn walk_on(&mut self) {
+        let Some(walk) = &mut self.walk else { return };
+        let Some(record) = walk.item().cloned() else {
+            self.walk = None;
+            self.initial = false;
+            return;
+        };
+        let eq = |key: &K| *key == record.key;
+        self.due = if self.initial {
+            let since = self.feed.take(record.hash, eq);
+            Some(Due::Initial { record, since })
+        } else if self.feed.contains(record.hash, eq) {
+            None
+        } else {
+            Some(Due::Resync(record))
+        };
+        // Last, because dropping nodes may drop objects: the place in the walk and what is due are settled by then.
+        let behind = walk.advance();
+        drop(behind);
+    }
+}
+
+impl<K, V> Drop for Subscription<K, V> {
+    fn drop(&mut self) {
+        self.feed.detach();
+    }
+}
+
+impl<K: fmt::Debug, V> fmt::Debug for Subscription<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").field("seen", &self.seen).finish_non_exhaustive()
+    }
+}
+
+/// Waits for the next change; made by [`Subscription::next`].
+#[must_use = "futures do nothing unless polled"]
+pub struct NextChange<'a, K, V> {
+    subscription: &'a mut Subscription<K, V>,
+}
+
+impl<K, V> Future for NextChange<'_, K, V>
+where
+    K: Clone + Eq + Hash,
+{
+    type Output = Option<Change<K, V>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.subscription.poll_next(cx)
+    }
+}
+
+impl<K, V> fmt::Debug for NextChange<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NextChange").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,111 @@
+//! SHELL. Something that happens once, and everybody who waits for it.
+//!
+//! | guarded by `state` | |
+//! |---|---|
+//! | `outcome` | whether it happened or never will; set once, never changed |
+//! | `waiting` | a waker per pending wait; empty once there is an outcome |
+//!
+//! Both under one lock: a waker that is stored has seen no outcome, so the outcome that follows wakes it. **Every** waiter is woken, not the last
+//! one that polled. Wakers are cloned, woken and dropped outside the lock.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use crate::Stopped;
+use crate::sync::Mutex;
+use crate::wakers::Wakers;
+
+/// A signal that is given once.
+#[derive(Default)]
+pub(crate) struct Synced {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    outcome: Option<Result<(), Stopped>>,
+    waiting: BTreeMap<u64, Waker>,
+    next: u64,
+}
+
+impl Synced {
+    /// It happened. Only the first outcome counts.
+    pub(crate) fn set(&self) {
+        let mut wakers = Wakers::default();
+        self.end(Ok(()), &mut wakers);
+        wakers.wake();
+    }
+
+    /// It will never happen, if it has not yet.
+    pub(crate) fn close(&self) {
+        let mut wakers = Wakers::default();
+        self.end(Err(Stopped), &mut wakers);
+        wakers.wake();
+    }
+
+    /// The outcome, unless there is one; leaves the waking to somebody who holds locks now.
+    pub(crate) fn end(&self, outcome: Result<(), Stopped>, wakers: &mut Wakers) {
+        let mut state = self.state.lock();
+        if state.outcome.is_none() {
+            state.outcome = Some(outcome);
+            wakers.extend(std::mem::take(&mut state.waiting).into_values());
+        }
+    }
+
+    /// Whether it happened.
+    pub(crate) fn is_set(&self) -> bool {
+        self.state.lock().outcome == Some(Ok(()))
+    }
+
+    /// Waits until it happened.
+    ///
+    /// # Errors
+    /// When it never will.
+    pub(crate) fn wait(&self) -> Wait<'_> {
+        Wait { synced: self, ticket: None }
+    }
+}
+
+impl fmt::Debug for Synced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Synced").field("is_set", &self.is_set()).finish_non_exhaustive()
+    }
+}
+
+/// One wait; made by [`Synced::wait`]. Dropping it forgets the wait and nothing else.
+#[must_use = "futures do nothing unless polled"]
+pub(crate) struct Wait<'a> {
+    synced: &'a Synced,
+    ticket: Option<u64>,
+}
+
+impl Future for Wait<'_> {
+    type Output = Result<(), Stopped>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let waker = cx.waker().clone();
+        let mut state = self.synced.state.lock();
+        if let Some(outcome) = state.outcome {
+            drop(state);
+            return Poll::Ready(outcome);
+        }
+        let ticket = self.ticket.unwrap_or(state.next);
+        state.next = state.next.max(ticket + 1);
+        let replaced = state.waiting.insert(ticket, waker);
+        drop(state);
+        self.ticket = Some(ticket);
+        drop(replaced);
+        Poll::Pending
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket else { return };
+        let waker = self.synced.state.lock().waiting.remove(&ticket);
+        drop(waker);
+    }
+}

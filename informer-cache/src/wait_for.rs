@@ -1,0 +1,68 @@
+//! SHELL. A wait for a version; what is shared is in the store, under its publication lock.
+//!
+//! The look at the version and the registration are one critical section, and so are a publication and the collection of those it concerns:
+//! no wake-up falls in between.
+//!
+//! Cancel safety: dropping the future forgets the wait and nothing else.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::inner::Inner;
+use crate::{Version, WaitForError};
+
+/// Waits until a store is at a version; made by [`Store::wait_for`](crate::Store::wait_for).
+#[must_use = "futures do nothing unless polled"]
+pub struct WaitFor<K, V> {
+    inner: Arc<Inner<K, V>>,
+    version: Version,
+    ticket: Option<u64>,
+}
+
+impl<K, V> WaitFor<K, V> {
+    pub(crate) fn new(inner: Arc<Inner<K, V>>, version: Version) -> Self {
+        Self { inner, version, ticket: None }
+    }
+}
+
+impl<K, V> Future for WaitFor<K, V> {
+    type Output = Result<Version, WaitForError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let waker = cx.waker().clone();
+        let mut published = this.inner.published.write();
+        let now = published.table.version;
+        let ended = this.ticket.and_then(|ticket| published.waiters.outcome(ticket));
+        let outcome = match ended {
+            Some(outcome) => outcome,
+            None if now >= this.version => Ok(now),
+            None if published.closed => Err(WaitForError::Closed),
+            None => {
+                let replaced = published.waiters.wait(&mut this.ticket, this.version, waker);
+                drop(published);
+                drop(replaced);
+                return Poll::Pending;
+            }
+        };
+        drop(published);
+        Poll::Ready(outcome)
+    }
+}
+
+impl<K, V> Drop for WaitFor<K, V> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket else { return };
+        let waker = self.inner.published.write().waiters.forget(ticket, self.version);
+        drop(waker);
+    }
+}
+
+impl<K, V> fmt::Debug for WaitFor<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitFor").field("version", &self.version).finish_non_exhaustive()
+    }
+}
