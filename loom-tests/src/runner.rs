@@ -43,6 +43,7 @@ pub struct Model {
 ///     },
 /// );
 /// ```
+#[track_caller]
 pub fn model(model: Model, body: impl Fn() + Send + Sync + 'static) {
     let failing = Named(model.name);
     if let Some(explored) = engine::run(&model, body) {
