@@ -62,10 +62,12 @@ fn one(workspace: &Workspace, options: &Options, target: &str) -> Result<u64> {
     process::run(&mut tool("build")).context("does not build")?;
     let mut command = tool("run");
     command.arg(&found).arg(format!("fuzz/corpus/{target}"));
+    // Enough for the panic and the command that reproduces it.
+    command.env("RUST_BACKTRACE", "0");
     command.args(["--", "-print_final_stats=1"]).arg(format!("-max_total_time={}", options.seconds));
     match process::run_logged(&mut command, &log, Duration::from_secs(options.seconds + 120))? {
         Ended::By(status) if status.success() => {}
-        Ended::By(status) => bail!("{status}\n{}", process::tail(&log, 40)),
+        Ended::By(status) => bail!("{status}\n{}", process::tail(&log, 60)),
         Ended::Late => bail!("did not end\n{}", process::tail(&log, 20)),
     }
     let executions = executed(&fs::read_to_string(&log)?).context("libFuzzer gave no statistics")?;
