@@ -39,8 +39,13 @@ fn connect(
         }
         let wait = limiter.when(&host);
         println!("{host}: attempt {attempt} failed, next in {wait:?}");
-        thread::sleep(wait);
+        pause(wait);
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "an example may wait in earnest; tests move a `ManualClock`")]
+fn pause(wait: Duration) {
+    thread::sleep(wait);
 }
 
 fn nz(value: u32) -> NonZeroU32 {

@@ -111,6 +111,12 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
         self.state.into_inner().policy
     }
 
+    /// Looks at the policy, under the lock: for tests, which walk its invariants.
+    #[doc(hidden)]
+    pub fn inspect<R>(&self, look: impl FnOnce(&P) -> R) -> R {
+        look(&self.state.lock().policy)
+    }
+
     pub(crate) fn give_back(&self, taken: P::Taken) {
         let now = self.clock.now();
         self.state.lock().policy.give_back(taken, now);
@@ -145,7 +151,6 @@ impl<K, A, C: Clock> Limiter<K, MaxOf<A, TokenBucket>, C> {
     }
 }
 
-/// Shows what is counted, unless another thread is at it.
 impl<K, P: fmt::Debug, C> fmt::Debug for Limiter<K, P, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter").field("policy", &self.state.lock().policy).finish_non_exhaustive()

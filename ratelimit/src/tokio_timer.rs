@@ -65,12 +65,33 @@ impl TokioTimer {
         Self { runtime, origin, sleep: Mutex::new(None) }
     }
 
-    /// The point at which tokio is to wake, at most a year ahead: `Nanos::MAX` is beyond what tokio can add up, and an
-    /// early wake-up is allowed.
-    fn deadline(&self, at: Nanos) -> Instant {
+    /// Sets the alarm in `sleep` or in a new one; `None` when it is due. Runs without the lock.
+    ///
+    /// A due one is dropped, not kept: it would hold on to its waker, and wake it when it is set the next time.
+    fn arm(&self, at: Nanos, waker: &Waker, sleep: Option<Pin<Box<Sleep>>>) -> Option<Pin<Box<Sleep>>> {
         let now = now_in(&self.runtime);
-        let ahead = at.since(self.reading(now)).min(LONGEST_SLEEP);
-        now + ahead
+        let ahead = at.since(self.reading(now));
+        if ahead.is_zero() {
+            return None;
+        }
+        // `Nanos::MAX` is beyond what tokio can add up, and an early wake-up is allowed.
+        let deadline = now + ahead.min(LONGEST_SLEEP);
+        let mut sleep = match sleep {
+            Some(mut sleep) => {
+                sleep.as_mut().reset(deadline);
+                sleep
+            }
+            None => {
+                let _inside = self.runtime.enter();
+                Box::pin(sleep_until(deadline))
+            }
+        };
+        // Without a task's budget: a task that has used it up would be woken early, again and again.
+        let mut unhindered = unconstrained(sleep.as_mut());
+        match Pin::new(&mut unhindered).poll(&mut Context::from_waker(waker)) {
+            Poll::Ready(()) => None,
+            Poll::Pending => Some(sleep),
+        }
     }
 
     fn reading(&self, now: Instant) -> Nanos {
@@ -86,21 +107,11 @@ impl Clock for TokioTimer {
 
 impl Timer for TokioTimer {
     fn wake_at(&self, at: Nanos, waker: &Waker) {
-        let deadline = self.deadline(at);
-        let reused = self.sleep.lock().take();
-        let mut sleep = match reused {
-            Some(mut sleep) => {
-                sleep.as_mut().reset(deadline);
-                sleep
-            }
-            None => {
-                let _inside = self.runtime.enter();
-                Box::pin(sleep_until(deadline))
-            }
+        let taken = self.sleep.lock().take();
+        let Some(sleep) = self.arm(at, waker, taken) else {
+            waker.wake_by_ref();
+            return;
         };
-        // Without a task's budget: a task that has used it up would be woken early, again and again.
-        let mut armed = unconstrained(sleep.as_mut());
-        let state = Pin::new(&mut armed).poll(&mut Context::from_waker(waker));
         let mut slot = self.sleep.lock();
         let surplus = match *slot {
             // Tokio woke the waker while it was polled, and the woken one has already set its next alarm.
@@ -109,9 +120,6 @@ impl Timer for TokioTimer {
         };
         drop(slot);
         drop(surplus);
-        if state == Poll::Ready(()) {
-            waker.wake_by_ref();
-        }
     }
 }
 

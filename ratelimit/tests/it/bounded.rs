@@ -1,0 +1,105 @@
+//! State per key is bounded and expires by itself, and no call pays for the others.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use flyball_ratelimit::{Exponential, FastSlow, Nanos, Policy, controller_default};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn forgetting_to_forget_leaks_nothing() {
+    // Kept for 1 s of wait and 600 s of rest: with a new failing key a second, no more than those of 601 s.
+    let mut backoff = Exponential::new(SECOND..=SECOND);
+    let mut now = Nanos::ZERO;
+    for key in 0..1_000_000_u32 {
+        backoff.failed(&key, now, 0);
+        now = now + SECOND;
+    }
+    assert_eq!(backoff.tracked(), 602);
+    assert_eq!(backoff.check(), Ok(()));
+}
+
+#[test]
+fn a_backlog_of_expired_keys_goes_away_two_by_two() {
+    let mut backoff = Exponential::new(SECOND..=SECOND);
+    for key in 0..1_000_u32 {
+        backoff.failed(&key, Nanos::ZERO, 0);
+    }
+    let later = Nanos::ZERO + SECOND * 1_000;
+    let mut dead = Vec::new();
+    for call in 1..=500 {
+        backoff.failed(&9_999, later, 0);
+        backoff.take_dead(&mut dead);
+        assert_eq!(dead.len(), 2 * call, "no call lets go of more than two");
+    }
+    assert_eq!(backoff.tracked(), 1);
+    assert_eq!(dead, (0..1_000).collect::<Vec<_>>(), "those idle longest go first");
+}
+
+#[test]
+fn the_number_of_keys_is_bounded_and_the_longest_idle_makes_room() {
+    let mut backoff = Exponential::new(SECOND..=SECOND * 60).max_keys(NonZeroU32::new(3).unwrap());
+    let mut wait = |key| backoff.failed(&key, Nanos::ZERO, 0).0.as_secs();
+    assert_eq!([wait("a"), wait("b"), wait("c"), wait("a")], [1, 1, 1, 2]);
+    assert_eq!(wait("d"), 1, "in the place of b");
+    assert_eq!([wait("a"), wait("c"), wait("d")], [4, 2, 2], "the others count on");
+    assert_eq!(wait("b"), 1, "b starts anew, in the place of a");
+    assert_eq!((backoff.tracked(), backoff.requeues(&"a")), (3, 0));
+}
+
+#[test]
+fn a_million_keys_fit_unless_told_otherwise() {
+    let mut steps = FastSlow::new(SECOND, SECOND, 1);
+    for key in 0..(1 << 20) + 5_u32 {
+        steps.failed(&key, Nanos::ZERO, 0);
+    }
+    assert_eq!((steps.tracked(), steps.requeues(&4), steps.requeues(&5)), (1 << 20, 0, 1));
+}
+
+#[test]
+fn failures_are_kept_for_the_rest_after_the_wait_and_no_longer() {
+    for (waits, rest) in [(100, None), (1_000, None), (100, Some(7)), (100, Some(0))] {
+        let longest = SECOND * waits;
+        // Unless set: the longer of the cap and ten minutes.
+        let kept = longest + SECOND * rest.unwrap_or(600.max(waits));
+        let mut backoff = Exponential::new(SECOND..=longest);
+        let mut steps = FastSlow::new(SECOND, longest, 1);
+        if let Some(rest) = rest {
+            backoff = backoff.forget_after(SECOND * rest);
+            steps = steps.forget_after(SECOND * rest);
+        }
+        let (first, second) = (Nanos::ZERO + kept, Nanos::ZERO + kept + kept + Duration::from_nanos(1));
+        assert_eq!(backoff.failed(&1, Nanos::ZERO, 0).0, SECOND);
+        assert_eq!(backoff.failed(&1, first, 0).0, SECOND * 2, "counted after {kept:?}");
+        assert_eq!(backoff.failed(&1, second, 0).0, SECOND, "expired a nanosecond later");
+        assert_eq!(steps.failed(&1, Nanos::ZERO, 0).0, SECOND);
+        assert_eq!(steps.failed(&1, first, 0).0, longest, "counted after {kept:?}");
+        assert_eq!(steps.failed(&1, second, 0).0, SECOND, "expired a nanosecond later");
+    }
+}
+
+#[test]
+fn settings_may_come_in_any_order_and_late() {
+    let three = NonZeroU32::new(3).unwrap();
+    let mut backoff = Exponential::new(SECOND..=SECOND);
+    for key in 0..10 {
+        backoff.failed(&key, Nanos::ZERO, 0);
+    }
+    let backoff = backoff.max_keys(three).forget_after(SECOND).immediate_first();
+    assert_eq!((backoff.tracked(), backoff.requeues(&6), backoff.requeues(&7)), (3, 0, 1));
+    assert_eq!(backoff.check(), Ok(()));
+}
+
+#[test]
+fn every_part_of_a_combination_hands_over_its_dead() {
+    let mut policy = controller_default();
+    let (_, taken) = policy.failed(&1, Nanos::ZERO, 0);
+    policy.give_back(taken, Nanos::ZERO);
+    policy.forget(&1);
+    let mut dead = vec![0];
+    policy.take_dead(&mut dead);
+    assert_eq!(dead, [0, 1], "added to what is there");
+    policy.take_dead(&mut dead);
+    assert_eq!(dead, [0, 1], "once");
+}

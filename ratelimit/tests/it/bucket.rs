@@ -1,0 +1,155 @@
+//! A token bucket by hand: what is given back, what a change of the quota does, and the rate over a long time.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use flyball_ratelimit::{Limiter, ManualClock, MaxOf, Nanos, Quota, TokenBucket};
+
+fn nz(value: u32) -> NonZeroU32 {
+    NonZeroU32::new(value).expect("a quota has no zero")
+}
+
+fn per_second(rate: u32, burst: u32) -> Quota {
+    Quota::per_second(nz(rate)).burst(nz(burst))
+}
+
+fn at(millis: u64) -> Nanos {
+    Nanos::ZERO + Duration::from_millis(millis)
+}
+
+#[test]
+fn a_rate_that_no_nanosecond_divides_is_kept_to_the_nanosecond() {
+    // Three a second: a float, or a period rounded to nanoseconds, would be off after a billion tokens.
+    let mut bucket = TokenBucket::new(per_second(3, 1));
+    for token in 0..10_000_000_u64 {
+        let due = bucket.reserve(Nanos::ZERO).due().get();
+        assert_eq!(u128::from(due), (u128::from(token) * 1_000_000_000).div_ceil(3));
+    }
+}
+
+#[test]
+fn a_burst_comes_back_after_a_rest_and_not_more() {
+    let mut bucket = TokenBucket::new(per_second(10, 5));
+    let grant =
+        |bucket: &mut TokenBucket, now| (0..100).take_while(|_| bucket.try_acquire(now).is_ok()).count();
+    assert_eq!(grant(&mut bucket, at(0)), 5);
+    assert_eq!(grant(&mut bucket, at(99)), 0);
+    assert_eq!(grant(&mut bucket, at(100)), 1);
+    assert_eq!(bucket.available(at(350)), 2);
+    assert_eq!(grant(&mut bucket, at(3_600_000)), 5);
+}
+
+#[test]
+fn a_refusal_takes_nothing() {
+    let mut bucket = TokenBucket::new(per_second(1, 1));
+    bucket.try_acquire(at(0)).unwrap();
+    for _ in 0..1_000 {
+        assert_eq!(bucket.try_acquire(at(10)).unwrap_err().due(), at(1_000));
+    }
+    assert_eq!(bucket.try_acquire(at(1_000)), Ok(()));
+}
+
+#[test]
+fn the_last_token_can_be_given_back_and_is_there_again() {
+    let mut bucket = TokenBucket::new(per_second(1, 1));
+    let first = bucket.reserve(at(0));
+    let second = bucket.reserve(at(0));
+    assert!(bucket.give_back(second, at(500)));
+    assert_eq!(bucket.reserve(at(500)).due(), at(1_000));
+    assert!(!bucket.give_back(first, at(500)), "its time has passed");
+}
+
+#[test]
+fn tokens_due_at_once_can_be_given_back_in_any_order() {
+    let mut bucket = TokenBucket::new(per_second(1, 3));
+    let [first, second, third] = [(); 3].map(|()| bucket.reserve(at(0)));
+    assert!(bucket.give_back(second, at(0)));
+    assert!(bucket.give_back(first, at(0)));
+    assert!(bucket.give_back(third, at(0)));
+    assert_eq!(bucket.available(at(0)), 3);
+}
+
+#[test]
+fn what_another_waits_behind_is_not_given_back() {
+    // Were it, the next would be told 2000 as well: two at once from a burst of one.
+    let mut bucket = TokenBucket::new(per_second(1, 1));
+    let [_, second, third] = [(); 3].map(|()| bucket.reserve(at(0)));
+    assert_eq!((second.due(), third.due()), (at(1_000), at(2_000)));
+    assert!(!bucket.give_back(second, at(0)));
+    assert_eq!(bucket.reserve(at(0)).due(), at(3_000));
+}
+
+#[test]
+fn a_token_may_be_given_back_until_its_nanosecond_is_over() {
+    for (late, returned) in [(0, true), (1, false)] {
+        let mut bucket = TokenBucket::new(per_second(1, 1));
+        bucket.try_acquire(at(0)).unwrap();
+        let token = bucket.reserve(at(0));
+        assert_eq!(bucket.give_back(token, at(1_000) + Duration::from_nanos(late)), returned);
+    }
+}
+
+#[test]
+fn a_changed_quota_keeps_what_is_available_and_what_is_owed() {
+    let mut bucket = TokenBucket::new(per_second(10, 10));
+    for _ in 0..4 {
+        bucket.try_acquire(at(0)).unwrap();
+    }
+    bucket.set_quota(per_second(1, 8), at(0));
+    assert_eq!(bucket.available(at(0)), 6, "of ten, four are gone");
+    assert_eq!(bucket.available(at(1_999)), 7, "one a second now");
+    bucket.set_quota(per_second(1, 3), at(1_999));
+    assert_eq!(bucket.available(at(1_999)), 3, "no more than the new burst");
+    bucket.set_quota(per_second(1, 100), at(1_999));
+    assert_eq!(bucket.available(at(1_999)), 3, "a larger burst fills up at the rate");
+
+    let mut owing = TokenBucket::new(per_second(1, 1));
+    for _ in 0..5 {
+        let _ = owing.reserve(at(0));
+    }
+    owing.set_quota(per_second(10, 1), at(0));
+    assert_eq!(owing.reserve(at(0)).due(), at(500), "four owed tokens, paid at ten a second");
+}
+
+#[test]
+fn tokens_of_the_old_quota_are_not_given_back() {
+    let mut bucket = TokenBucket::new(per_second(1, 1));
+    bucket.try_acquire(at(0)).unwrap();
+    let token = bucket.reserve(at(0));
+    bucket.set_quota(per_second(1, 1), at(0));
+    assert_eq!(bucket.quota(), per_second(1, 1));
+    let other = bucket.reserve(at(0));
+    assert!(bucket.give_back(other, at(0)), "the same quota is no change");
+    assert!(bucket.give_back(token, at(0)), "the same quota is no change");
+    let token = bucket.reserve(at(0));
+    bucket.set_quota(per_second(2, 1), at(0));
+    assert!(!bucket.give_back(token, at(0)));
+}
+
+#[test]
+fn the_quota_of_a_limiter_can_be_changed() {
+    let clock = ManualClock::new();
+    let alone = Limiter::with_clock(TokenBucket::new(per_second(1, 1)), clock.clone());
+    let within = Limiter::with_clock(
+        MaxOf::new(TokenBucket::new(per_second(1, 100)), TokenBucket::new(per_second(1, 1))),
+        clock.clone(),
+    );
+    clock.advance(Duration::from_secs(5));
+    alone.set_quota(per_second(4, 1));
+    within.set_quota(per_second(4, 1));
+    for wait in [0, 250, 500].map(Duration::from_millis) {
+        assert_eq!((alone.when(&()), within.when(&())), (wait, wait));
+    }
+}
+
+#[test]
+fn a_cancelled_reservation_gives_back_the_tokens_of_all_parts() {
+    let two = MaxOf::new(TokenBucket::new(per_second(1, 1)), TokenBucket::new(per_second(2, 1)));
+    let limiter = Limiter::with_clock(two, ManualClock::new());
+    limiter.when(&());
+    let reservation = limiter.reserve(&());
+    assert_eq!(reservation.delay(), Duration::from_secs(1));
+    reservation.cancel();
+    let policy = limiter.into_policy();
+    assert_eq!((policy.parts().0.available(at(1_000)), policy.parts().1.available(at(500))), (1, 1));
+}

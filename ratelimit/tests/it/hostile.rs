@@ -1,0 +1,277 @@
+//! Keys, clocks and policies that panic, keys that call back, and numbers at the end of their range.
+
+use std::hash::{Hash, Hasher};
+use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use flyball_ratelimit::{
+    Capped, Clock, Exponential, FastSlow, Limiter, ManualClock, Nanos, Policy, Quota, TokenBucket,
+    controller_default,
+};
+use testkit::hostile::{HostileKey, Mood, Point};
+
+#[test]
+fn a_panic_of_a_key_at_any_point_leaves_the_limiter_usable() {
+    for point in Point::ALL {
+        let mut fired = 0;
+        for nth in 1..=40 {
+            fired += usize::from(run_with_a_fuse(point, nth));
+        }
+        // As many as the script has calls at this point; `Eq` is called for matching keys only.
+        assert!(fired >= 3, "{point:?} panicked in {fired} runs only");
+    }
+}
+
+/// Fails, sweeps, evicts and forgets keys with a fuse burning; says whether it went off.
+fn run_with_a_fuse(point: Point, nth: i64) -> bool {
+    let mood = Mood::new();
+    let clock = ManualClock::new();
+    let backoff =
+        Exponential::new(secs(1)..=secs(2)).max_keys(NonZeroU32::new(3).unwrap()).forget_after(secs(5));
+    let limiter = Limiter::with_clock(backoff, clock.clone());
+    let quietly = |step: &dyn Fn()| catch_unwind(AssertUnwindSafe(step)).is_err();
+
+    mood.arm(point, nth);
+    let mut fired = false;
+    for id in [1, 2, 1, 3, 4, 5, 1] {
+        fired |= quietly(&|| _ = limiter.when(&mood.key(id)));
+        assert_eq!(limiter.inspect(Exponential::check), Ok(()), "{point:?} {nth}, after {id} failed");
+        clock.advance(secs(2));
+    }
+    fired |= quietly(&|| limiter.forget(&mood.key(1)));
+    fired |= quietly(&|| _ = limiter.requeues(&mood.key(4)));
+    assert_eq!(limiter.inspect(Exponential::check), Ok(()), "{point:?} {nth}, after forget");
+    let burning = mood.disarm(point);
+    assert_ne!(fired, burning, "a fuse burns, or it has fired");
+
+    // It still counts as if nothing had been.
+    limiter.forget(&mood.key(9));
+    assert_eq!(limiter.when(&mood.key(9)), secs(1));
+    assert_eq!(limiter.when(&mood.key(9)), secs(2));
+    assert_eq!(limiter.requeues(&mood.key(9)), 2);
+    drop(limiter);
+    assert_eq!(mood.live(), 0, "{point:?} {nth}: keys leak or die twice");
+    fired
+}
+
+/// Calls back into its limiter when it is dropped. If keys died under the lock, these tests would hang.
+struct CallsBack {
+    id: u32,
+    limiter: Weak<Limiter<CallsBack, Exponential<CallsBack>, ManualClock>>,
+    drops: Arc<AtomicUsize>,
+}
+
+impl Clone for CallsBack {
+    fn clone(&self) -> Self {
+        Self { id: self.id, limiter: self.limiter.clone(), drops: self.drops.clone() }
+    }
+}
+
+impl PartialEq for CallsBack {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for CallsBack {}
+
+impl Hash for CallsBack {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+impl Drop for CallsBack {
+    fn drop(&mut self) {
+        if let Some(limiter) = self.limiter.upgrade() {
+            let _ = limiter.tracked();
+            self.drops.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[test]
+fn no_key_dies_under_the_lock() {
+    let clock = ManualClock::new();
+    let backoff =
+        Exponential::new(secs(1)..=secs(1)).max_keys(NonZeroU32::new(2).unwrap()).forget_after(secs(5));
+    let limiter = Arc::new(Limiter::with_clock(backoff, clock.clone()));
+    let drops = Arc::new(AtomicUsize::new(0));
+    let key = |id| CallsBack { id, limiter: Arc::downgrade(&limiter), drops: drops.clone() };
+    let died_within = |step: &dyn Fn(&CallsBack), id| {
+        let key = key(id);
+        let before = drops.load(Ordering::SeqCst);
+        step(&key);
+        drops.load(Ordering::SeqCst) - before
+    };
+    assert_eq!(died_within(&|key| _ = limiter.when(key), 1), 0);
+    assert_eq!(died_within(&|key| _ = limiter.when(key), 2), 0);
+    assert_eq!(died_within(&|key| _ = limiter.when(key), 3), 1, "1 made room");
+    assert_eq!(died_within(&|key| limiter.forget(key), 2), 1);
+    clock.advance(secs(60));
+    assert_eq!(died_within(&|key| drop(limiter.reserve(key)), 4), 1, "3 had expired");
+    assert_eq!(limiter.tracked(), 1);
+}
+
+#[test]
+fn keys_that_all_hash_alike_are_told_apart() {
+    #[derive(Clone, PartialEq, Eq)]
+    struct Alike(u32);
+    impl Hash for Alike {
+        fn hash<H: Hasher>(&self, _: &mut H) {}
+    }
+    let mut backoff = Exponential::new(secs(1)..=secs(60)).max_keys(NonZeroU32::new(50).unwrap());
+    for round in 1..=3 {
+        for id in 0..50 {
+            assert_eq!(backoff.failed(&Alike(id), Nanos::ZERO, 0).0, secs(1 << (round - 1)));
+        }
+    }
+    backoff.forget(&Alike(7));
+    assert_eq!((backoff.requeues(&Alike(7)), backoff.requeues(&Alike(8)), backoff.tracked()), (0, 3, 49));
+    assert_eq!(backoff.check(), Ok(()));
+}
+
+#[test]
+fn what_no_shell_takes_is_dropped_all_the_same() {
+    let mood = Mood::new();
+    let mut backoff = Exponential::new(secs(1)..=secs(1)).max_keys(NonZeroU32::MIN);
+    for id in 0..100 {
+        backoff.failed(&mood.key(id), Nanos::ZERO, 0);
+        assert!(mood.live() <= 2, "{} keys live", mood.live());
+    }
+    let mut dead = Vec::new();
+    backoff.take_dead(&mut dead);
+    assert_eq!(dead.iter().map(HostileKey::id).collect::<Vec<_>>(), [98]);
+    drop((dead, backoff));
+    assert_eq!(mood.live(), 0);
+}
+
+/// A clock that panics when it is told to.
+#[derive(Clone, Default)]
+struct MoodyClock(Arc<AtomicBool>);
+
+impl Clock for MoodyClock {
+    fn now(&self) -> Nanos {
+        assert!(!self.0.load(Ordering::SeqCst), "a hostile clock panics");
+        Nanos::ZERO
+    }
+}
+
+#[test]
+fn a_panic_of_the_clock_counts_nothing() {
+    let clock = MoodyClock::default();
+    let limiter = Limiter::with_clock(Exponential::new(secs(1)..=secs(8)), clock.clone());
+    clock.0.store(true, Ordering::SeqCst);
+    assert!(catch_unwind(AssertUnwindSafe(|| limiter.when(&1))).is_err());
+    clock.0.store(false, Ordering::SeqCst);
+    assert_eq!((limiter.requeues(&1), limiter.when(&1)), (0, secs(1)));
+}
+
+#[test]
+fn a_clock_may_call_back() {
+    struct CallsBack(Arc<Limiter<u32, TokenBucket, ManualClock>>);
+    impl Clock for CallsBack {
+        fn now(&self) -> Nanos {
+            Nanos::ZERO + self.0.when(&0)
+        }
+    }
+    let inner = Arc::new(Limiter::with_clock(bucket(1, 1), ManualClock::new()));
+    let outer = Limiter::with_clock(bucket(1, 1), CallsBack(inner));
+    assert_eq!(outer.when(&1), Duration::ZERO);
+    assert_eq!(outer.when(&1), Duration::ZERO, "its clock has moved on by a second meanwhile");
+}
+
+#[test]
+fn a_panic_of_a_policy_leaves_the_limiter_usable() {
+    #[derive(Default)]
+    struct Moody(u32);
+    impl Policy<u32> for Moody {
+        type Taken = ();
+        fn failed(&mut self, key: &u32, _: Nanos, _: u64) -> (Duration, ()) {
+            assert_ne!(*key, 13, "a hostile policy panics");
+            self.0 += 1;
+            (Duration::ZERO, ())
+        }
+        fn forget(&mut self, _: &u32) {}
+        fn requeues(&self, _: &u32) -> u32 {
+            self.0
+        }
+        fn give_back(&mut self, (): (), _: Nanos) {}
+        fn tracked(&self) -> usize {
+            0
+        }
+    }
+    let limiter = Limiter::with_clock(Moody::default(), ManualClock::new());
+    limiter.when(&1);
+    assert!(catch_unwind(AssertUnwindSafe(|| limiter.when(&13))).is_err());
+    limiter.when(&2);
+    assert_eq!(limiter.requeues(&0), 2);
+}
+
+#[test]
+fn the_longest_durations_saturate() {
+    let never = Duration::from_nanos(u64::MAX);
+    let mut longest = Exponential::new(Duration::MAX..=Duration::MAX).forget_after(Duration::MAX);
+    assert_eq!(longest.failed(&1, Nanos::MAX, u64::MAX).0, never);
+    assert_eq!(longest.failed(&1, Nanos::ZERO, u64::MAX).0, never);
+    assert_eq!(longest.requeues(&1), 2);
+
+    let mut steps = FastSlow::new(Duration::MAX, Duration::ZERO, 1);
+    assert_eq!(steps.failed(&1, Nanos::ZERO, 0).0, Duration::MAX);
+    assert_eq!(steps.failed(&1, Nanos::MAX, 0).0, Duration::ZERO);
+
+    let mut capped = Capped::new(controller_default(), Duration::MAX);
+    assert_eq!(capped.failed(&1, Nanos::MAX, 0).0, Duration::from_millis(5));
+
+    let refused = Quota::per(NonZeroU32::MIN, Duration::MAX).unwrap_err();
+    assert_eq!(refused.period(), Duration::MAX);
+    assert!(Quota::per(NonZeroU32::MIN, never).is_ok());
+    assert!(Quota::per(NonZeroU32::MIN, never + Duration::from_nanos(1)).is_err());
+}
+
+#[test]
+fn the_slowest_and_the_fastest_bucket_do_not_overflow() {
+    let slowest = Quota::per(NonZeroU32::MIN, Duration::from_nanos(u64::MAX)).unwrap().burst(NonZeroU32::MAX);
+    let fastest = Quota::per(NonZeroU32::MAX, Duration::from_nanos(1)).unwrap().burst(NonZeroU32::MAX);
+    let smallest = Quota::per(NonZeroU32::MIN, Duration::from_nanos(u64::MAX)).unwrap();
+    for now in [Nanos::ZERO, Nanos::new(1), Nanos::new(u64::MAX - 1), Nanos::MAX] {
+        for first in [slowest, fastest, smallest] {
+            for second in [slowest, fastest, smallest] {
+                let mut bucket = TokenBucket::new(first);
+                for _ in 0..3 {
+                    assert!(bucket.reserve(now).due() >= now);
+                }
+                bucket.set_quota(second, now);
+                assert_eq!(bucket.check(), Ok(()), "{first:?} then {second:?} at {now:?}");
+                let token = bucket.reserve(now);
+                bucket.give_back(token, now);
+                assert!(bucket.available(now) <= second.max_burst().get());
+                assert_eq!(bucket.check(), Ok(()), "{first:?} then {second:?} at {now:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_token_that_never_comes_takes_nothing_more() {
+    let once = Quota::per(NonZeroU32::MIN, Duration::from_nanos(u64::MAX)).unwrap();
+    let mut bucket = TokenBucket::new(once);
+    assert_eq!(bucket.reserve(Nanos::new(5)).due(), Nanos::new(5));
+    let never = bucket.reserve(Nanos::new(5));
+    assert_eq!(never.due(), Nanos::MAX);
+    assert_eq!(bucket.reserve(Nanos::new(5)).due(), Nanos::MAX);
+    assert!(!bucket.give_back(never, Nanos::new(5)));
+    assert_eq!(bucket.check(), Ok(()));
+}
+
+fn bucket(per_second: u32, burst: u32) -> TokenBucket {
+    let nz = |value| NonZeroU32::new(value).expect("a quota has no zero");
+    TokenBucket::new(Quota::per_second(nz(per_second)).burst(nz(burst)))
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}

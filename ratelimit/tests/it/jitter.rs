@@ -1,0 +1,106 @@
+//! How waits are spread: within bounds, evenly, to the end of the range, and differently in each part.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use flyball_ratelimit::{Exponential, Jitter, Limiter, ManualClock, MaxOf, Nanos, Policy};
+use testkit::random::Random;
+
+fn first_wait(base: Duration, jitter: Jitter, random: u64) -> Duration {
+    let mut backoff = Exponential::new(base..=Duration::MAX).jitter(jitter);
+    backoff.failed(&0, Nanos::ZERO, random).0
+}
+
+const LENGTHS: [Duration; 5] = [
+    Duration::from_nanos(1),
+    Duration::from_nanos(1_001),
+    Duration::from_millis(999),
+    Duration::from_secs(1),
+    Duration::from_nanos(u64::MAX),
+];
+
+#[test]
+fn the_ends_of_the_range_are_reached() {
+    for wait in LENGTHS {
+        assert_eq!(first_wait(wait, Jitter::None, 0), wait);
+        assert_eq!(first_wait(wait, Jitter::None, u64::MAX), wait);
+        assert_eq!(first_wait(wait, Jitter::Full, 0), Duration::ZERO);
+        assert_eq!(first_wait(wait, Jitter::Full, u64::MAX), wait);
+        assert_eq!(first_wait(wait, Jitter::Equal, 0), Duration::from_nanos(wait.as_nanos() as u64 / 2));
+        assert_eq!(first_wait(wait, Jitter::Equal, u64::MAX), wait);
+    }
+}
+
+#[test]
+fn waits_are_spread_evenly() {
+    const DRAWS: usize = 100_000;
+    for wait in &LENGTHS[1..] {
+        for (jitter, from) in [(Jitter::Full, 0.0), (Jitter::Equal, 0.5)] {
+            let mut random = Random::new(7);
+            let mut tenths = [0; 10];
+            for _ in 0..DRAWS {
+                let share = first_wait(*wait, jitter, random.next()).as_secs_f64() / wait.as_secs_f64();
+                assert!((from - 0.001..=1.0).contains(&share), "{jitter:?} of {wait:?}: {share}");
+                let tenth = (share - from) / (1.0 - from) * 10.0;
+                tenths[(tenth as usize).min(9)] += 1;
+            }
+            // Six standard deviations of 10 000 ± 95, and what a wait of 1001 ns cannot divide evenly.
+            assert!(tenths.iter().all(|n| (9_300..10_700).contains(n)), "{jitter:?} of {wait:?}: {tenths:?}");
+        }
+    }
+}
+
+#[test]
+fn long_failing_keys_stay_apart_and_below_the_cap() {
+    let cap = Duration::from_secs(1_000);
+    for jitter in [Jitter::Full, Jitter::Equal] {
+        let mut random = Random::new(1);
+        let mut backoff = Exponential::new(Duration::from_millis(5)..=cap).jitter(jitter);
+        let mut waits: Vec<_> = (0..40).map(|_| backoff.failed(&1, Nanos::ZERO, random.next()).0).collect();
+        assert!(waits.iter().all(|wait| *wait <= cap));
+        let mut late = waits.split_off(20);
+        late.sort_unstable();
+        late.dedup();
+        assert_eq!(late.len(), 20, "{jitter:?}: no two waits alike, though all would be above the cap");
+    }
+}
+
+#[test]
+fn an_immediate_first_retry_stays_immediate() {
+    for jitter in [Jitter::None, Jitter::Full, Jitter::Equal] {
+        let second = Duration::from_secs(1);
+        let mut backoff = Exponential::new(second..=second).immediate_first().jitter(jitter);
+        assert_eq!(backoff.failed(&1, Nanos::ZERO, u64::MAX).0, Duration::ZERO);
+        assert_eq!(backoff.failed(&1, Nanos::ZERO, u64::MAX).0, second);
+        assert_eq!(backoff.requeues(&1), 2);
+    }
+}
+
+#[test]
+fn the_parts_of_a_max_of_do_not_rise_and_fall_together() {
+    let second = Duration::from_secs(1);
+    let part = || Exponential::new(second..=second).jitter(Jitter::Full).max_keys(NonZeroU32::MIN);
+    let mut random = Random::new(3);
+    let (mut one, mut two) = (part(), MaxOf::new(part(), part()));
+    let draws = 10_000;
+    let mean = |policy: &mut dyn FnMut() -> Duration| {
+        (0..draws).map(|_| policy().as_secs_f64()).sum::<f64>() / f64::from(draws)
+    };
+    let mean_of_one = mean(&mut || one.failed(&1, Nanos::ZERO, random.next()).0);
+    let mean_of_two = mean(&mut || two.failed(&1, Nanos::ZERO, random.next()).0);
+    // 1/2 for one, 2/3 for the longer of two that know nothing of each other; six standard deviations are 0.018.
+    assert!((mean_of_one - 1.0 / 2.0).abs() < 0.02, "{mean_of_one}");
+    assert!((mean_of_two - 2.0 / 3.0).abs() < 0.02, "{mean_of_two}");
+}
+
+#[test]
+fn a_seed_replays_and_without_one_limiters_differ() {
+    let limiter = || {
+        let waits = Duration::from_secs(1)..=Duration::from_secs(1_000);
+        Limiter::with_clock(Exponential::new(waits).jitter(Jitter::Full), ManualClock::new())
+    };
+    let waits = |limiter: Limiter<u32, _, _>| [(); 8].map(|()| limiter.when(&1));
+    assert_eq!(waits(limiter().seed(5)), waits(limiter().seed(5)));
+    assert_ne!(waits(limiter().seed(5)), waits(limiter().seed(6)));
+    assert_ne!(waits(limiter()), waits(limiter()));
+}

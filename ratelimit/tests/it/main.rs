@@ -1,0 +1,14 @@
+//! One binary for all integration tests of the crate.
+
+mod bounded;
+mod bucket;
+mod bucket_driver;
+mod corpus;
+mod hostile;
+mod jitter;
+mod limiter_driver;
+mod oracle;
+mod real_quota;
+mod surface;
+mod time;
+mod upstream;

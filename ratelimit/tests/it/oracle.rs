@@ -1,0 +1,15 @@
+//! Each policy against its slow, obvious model, step by step.
+
+use testkit::random::cases;
+
+use crate::{bucket_driver, limiter_driver};
+
+#[test]
+fn a_limiter_does_what_its_oracle_says() {
+    cases("limiter", 100_000, 700, limiter_driver::run);
+}
+
+#[test]
+fn a_bucket_does_what_its_oracle_says() {
+    cases("bucket", 100_000, 700, bucket_driver::run);
+}

@@ -1,0 +1,142 @@
+//! What the public surface promises beyond behaviour: auto traits, sizes, errors, who is blamed for a panic.
+
+use std::error::Error;
+use std::fmt::Debug;
+use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use flyball_ratelimit::{
+    Capped, Clock, ControllerDefault, Exponential, FastSlow, InvalidBackoff, InvalidPeriod, Jitter, Limiter,
+    ManualClock, ManualTimer, MaxOf, Monotonic, Nanos, NotYet, Quota, Reservation, Timer, Token, TokenBucket,
+};
+
+/// A key that is neither `Send` nor `Sync`, nor `Debug`.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Local(Rc<u32>);
+
+trait NotSend<Marker> {
+    fn marker() {}
+}
+impl<T: ?Sized> NotSend<()> for T {}
+impl<T: ?Sized + Send> NotSend<u8> for T {}
+
+trait NotSync<Marker> {
+    fn marker() {}
+}
+impl<T: ?Sized> NotSync<()> for T {}
+impl<T: ?Sized + Sync> NotSync<u8> for T {}
+
+fn free<T: Send + Sync + Unpin + UnwindSafe + RefUnwindSafe + 'static>() {}
+
+#[test]
+fn auto_traits_are_pinned() {
+    free::<Nanos>();
+    free::<Quota>();
+    free::<Jitter>();
+    free::<TokenBucket>();
+    free::<Token>();
+    free::<Exponential<String>>();
+    free::<FastSlow<String>>();
+    free::<MaxOf<Exponential<String>, TokenBucket>>();
+    free::<Capped<TokenBucket>>();
+    free::<Monotonic>();
+    free::<NotYet>();
+    free::<InvalidPeriod>();
+    free::<InvalidBackoff>();
+    fn shared<T: Send + Sync + Unpin>() {}
+    shared::<ManualClock>();
+    shared::<ManualTimer>();
+    shared::<Limiter<String, ControllerDefault<String>>>();
+    shared::<Reservation<'static, String, ControllerDefault<String>>>();
+    // A limiter takes keys and owns none: those in its policy decide.
+    shared::<Limiter<Local, TokenBucket>>();
+    // These do not compile if the type is `Send` (`Sync`): both implementations would then fit.
+    <Limiter<Local, Exponential<Local>> as NotSend<_>>::marker();
+    <Limiter<Local, Exponential<Local>> as NotSync<_>>::marker();
+    #[cfg(feature = "tokio")]
+    shared::<flyball_ratelimit::TokioTimer>();
+}
+
+#[test]
+fn clocks_and_timers_can_be_objects_and_shared() {
+    let manual = ManualClock::new();
+    let clock: Arc<dyn Clock> = Arc::new(manual.clone());
+    let timer: Box<dyn Timer> = Box::new(manual.timer());
+    manual.advance(Duration::from_nanos(7));
+    assert_eq!((clock.now(), timer.now()), (Nanos::new(7), Nanos::new(7)));
+    let limiter = Limiter::with_clock(TokenBucket::new(Quota::per_second(NonZeroU32::MIN)), clock);
+    assert_eq!(limiter.when(&1), Duration::ZERO);
+}
+
+#[test]
+fn sizes_are_as_recorded() {
+    assert_eq!(size_of::<Nanos>(), 8);
+    assert_eq!(size_of::<Quota>(), 16);
+    assert_eq!(size_of::<Token>(), 16);
+    assert_eq!(size_of::<TokenBucket>(), 48);
+    assert_eq!(size_of::<Limiter<String, TokenBucket>>(), 80);
+}
+
+#[test]
+fn errors_are_errors_with_lower_case_messages() {
+    fn message(error: impl Error + Send + Sync + 'static) -> String {
+        assert!(error.source().is_none());
+        error.to_string()
+    }
+    let backoff = Exponential::<Local>::try_new(Duration::ZERO..=Duration::from_secs(1)).unwrap_err();
+    assert_eq!(message(backoff), "a backoff needs 0 < base <= cap, not base 0ns and cap 1s");
+    let period = Quota::per(NonZeroU32::MIN, Duration::ZERO).unwrap_err();
+    assert_eq!(message(period), "the period of a quota must be from 1 ns to 584 years, not 0ns");
+    let mut bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
+    bucket.try_acquire(Nanos::new(5)).unwrap();
+    let not_yet = bucket.try_acquire(Nanos::new(5)).unwrap_err();
+    assert_eq!(not_yet.due(), Nanos::new(1_000_000_005));
+    assert_eq!(message(not_yet), "no token is left before 1000000005 ns");
+}
+
+#[test]
+fn a_wrong_literal_blames_the_line_it_stands_on() {
+    let (blame, blamed) = mpsc::channel();
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let message = info.payload().downcast_ref::<String>();
+        if message.is_some_and(|text| text.starts_with("a backoff needs")) {
+            let _ = blame.send(info.location().map(|location| location.file().to_owned()));
+        }
+    }));
+    let made = catch_unwind(AssertUnwindSafe(|| Exponential::<u32>::new(Duration::ZERO..=Duration::MAX)));
+    std::panic::set_hook(before);
+    assert!(made.is_err());
+    assert_eq!(blamed.recv().unwrap().as_deref(), Some(file!()));
+}
+
+#[test]
+fn nothing_needs_a_key_that_can_be_printed() {
+    fn shown(value: impl Debug) -> String {
+        format!("{value:?}")
+    }
+    let backoff = || Exponential::<Local>::new(Duration::from_millis(5)..=Duration::from_secs(1));
+    assert_eq!(
+        shown(backoff()),
+        "Exponential { waits: 5ms..=1s, immediate_first: false, jitter: None, tracked: 0, .. }"
+    );
+    assert!(shown(FastSlow::<Local>::new(Duration::ZERO, Duration::ZERO, 3)).contains("fast_attempts: 3"));
+    let limiter = Limiter::new(backoff());
+    assert!(shown(&limiter).starts_with("Limiter { policy: Exponential"));
+    let reservation = limiter.reserve(&Local(Rc::new(1)));
+    assert_eq!(shown(&reservation), "Reservation { delay: 5ms, .. }");
+}
+
+#[test]
+fn a_quota_can_be_a_constant() {
+    const QUOTA: Quota = Quota::per_minute(NonZeroU32::MIN).burst(NonZeroU32::MAX);
+    const BUCKET: TokenBucket = TokenBucket::new(QUOTA);
+    assert_eq!(BUCKET.quota(), QUOTA);
+    assert_eq!(QUOTA.period(), Duration::from_secs(60));
+    assert_eq!((QUOTA.tokens(), QUOTA.max_burst()), (NonZeroU32::MIN, NonZeroU32::MAX));
+    assert_eq!(Quota::per_hour(NonZeroU32::MIN).period(), Duration::from_secs(3_600));
+    assert_eq!(Quota::per_second(NonZeroU32::MIN).period(), Duration::from_secs(1));
+}
