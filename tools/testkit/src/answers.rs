@@ -28,16 +28,28 @@ pub enum Seen {
     LeasedWaiting(Time),
 }
 
+impl Seen {
+    /// Itself while time counts. Once a queue is shut down no deadline passes, and which one shows is nobody's concern.
+    #[must_use]
+    pub fn timely(self, open: bool) -> Self {
+        match self {
+            Self::Waiting(_) if !open => Self::Waiting(0),
+            Self::LeasedWaiting(_) if !open => Self::LeasedWaiting(0),
+            seen => seen,
+        }
+    }
+}
+
 /// What an add did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The key was absent.
     New,
-    /// Nothing changed: it was there, and at least as soon.
+    /// It was there already, or comes back already; of two delays the earlier holds.
     Merged,
-    /// It waits no longer, or less long.
+    /// It waited, and is Ready now.
     Promoted,
-    /// It is handed out, and now comes back.
+    /// It is handed out, and now comes back, at once or after the delay.
     Marked,
 }
 
@@ -89,6 +101,8 @@ pub struct Left<K> {
     pub ready: Vec<K>,
     /// Waiting keys, by deadline.
     pub waiting: Vec<K>,
+    /// Keys that came back after shut down, sorted: they wait, too, for a time that never comes.
+    pub late: Vec<K>,
     /// Leased keys, sorted.
     pub leased: Vec<K>,
 }

@@ -33,6 +33,8 @@ pub struct NaiveQueue<K> {
     records: Vec<(K, State)>,
     backoffs: NaiveBackoffs<K>,
     life: Life,
+    /// What came back after shut down: left over, and in no promised order.
+    late: Vec<K>,
     next_order: u64,
     /// How often each cell of the state table was entered.
     pub cells: Cells,
@@ -46,6 +48,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
             records: Vec::new(),
             backoffs: NaiveBackoffs::new(limiter),
             life: Life::Open,
+            late: Vec::new(),
             next_order: 0,
             cells: Cells::default(),
         }
@@ -70,7 +73,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
             Some(State::Ready { .. }) => Outcome::Merged,
             Some(State::Leased) => self.set(key, State::LeasedDirty, Outcome::Marked),
             Some(State::LeasedDirty) => Outcome::Merged,
-            Some(State::LeasedWaiting { .. }) => self.set(key, State::LeasedDirty, Outcome::Promoted),
+            Some(State::LeasedWaiting { .. }) => self.set(key, State::LeasedDirty, Outcome::Marked),
         })
     }
 
@@ -89,14 +92,16 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
         let outcome = match self.state(key) {
             None => self.set(key, State::Waiting { until, order }, Outcome::New),
             Some(State::Waiting { until: before, .. }) if until < before => {
-                self.set(key, State::Waiting { until, order }, Outcome::Promoted)
+                let outcome = if until <= now { Outcome::Promoted } else { Outcome::Merged };
+                self.set(key, State::Waiting { until, order }, outcome)
             }
             Some(State::Waiting { .. }) => Outcome::Merged,
             Some(State::Ready { .. }) => Outcome::Merged,
             Some(State::Leased) => self.set(key, State::LeasedWaiting { until, order }, Outcome::Marked),
             Some(State::LeasedDirty) => Outcome::Merged,
             Some(State::LeasedWaiting { until: before, .. }) if until < before => {
-                self.set(key, State::LeasedWaiting { until, order }, Outcome::Promoted)
+                let outcome = if until <= now { Outcome::Marked } else { Outcome::Merged };
+                self.set(key, State::LeasedWaiting { until, order }, outcome)
             }
             Some(State::LeasedWaiting { .. }) => Outcome::Merged,
         };
@@ -156,6 +161,9 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
             }
             Ending::Retry | Ending::Dropped => Some(self.fail(key, now)),
         };
+        if self.life == Life::ShutDown {
+            self.late.push(key);
+        }
         let new = State::Waiting { until: comes_back.unwrap_or(Time::MAX), order: self.order() };
         match (self.state(key), comes_back) {
             // Nobody will ever take it.
@@ -281,12 +289,16 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
     /// What is left, by key.
     #[must_use]
     pub fn left(&self) -> Left<K> {
+        let waiting = self.sorted(|state| match state {
+            State::Waiting { until, order } => Some((until, order)),
+            _ => None,
+        });
+        let (mut late, waiting): (Vec<_>, _) = waiting.into_iter().partition(|key| self.late.contains(key));
+        late.sort_unstable();
         Left {
             ready: self.in_line(),
-            waiting: self.sorted(|state| match state {
-                State::Waiting { until, order } => Some((until, order)),
-                _ => None,
-            }),
+            waiting,
+            late,
             leased: {
                 let mut leased = self.sorted(|state| match state {
                     State::Leased | State::LeasedDirty | State::LeasedWaiting { .. } => Some((0, 0)),

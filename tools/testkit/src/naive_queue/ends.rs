@@ -14,11 +14,12 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
         }
     }
 
-    /// Shuts down; the leftovers once nothing is Ready or Leased.
+    /// Shuts down; the leftovers once nothing is Ready or Leased, or once the queue was stopped.
     pub fn drain(&mut self, now: Time) -> Option<Left<K>> {
         self.shut_down(now);
         let tally = self.tally(now);
-        (tally.ready == 0 && tally.leased == 0).then(|| self.left())
+        let over = self.life == Life::Stopped || (tally.ready == 0 && tally.leased == 0);
+        over.then(|| self.left())
     }
 
     /// Takes out everything that is not leased, and what leased keys were to do next.
