@@ -10,6 +10,7 @@
 mod builder;
 mod ending;
 mod run;
+mod stream_list;
 
 use std::fmt;
 use std::hash::Hash;
@@ -66,7 +67,7 @@ pub struct Informer<K, V> {
 /// What the run future shares with the handles.
 pub(crate) struct Shared<K, V> {
     store: Store<K, V>,
-    synced: Synced,
+    /// Told when the run future is over.
     stopped: Synced,
     status: StatusCell,
     stop: Stop,
@@ -74,13 +75,7 @@ pub(crate) struct Shared<K, V> {
 
 impl<K, V> Shared<K, V> {
     fn new(store: Store<K, V>) -> Self {
-        Self {
-            store,
-            synced: Synced::default(),
-            stopped: Synced::default(),
-            status: StatusCell::new(),
-            stop: Stop::default(),
-        }
+        Self { store, stopped: Synced::default(), status: StatusCell::new(), stop: Stop::default() }
     }
 }
 
@@ -120,13 +115,13 @@ where
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.
     pub async fn synced(&self) -> Result<(), Stopped> {
-        self.shared.synced.wait().await
+        self.shared.store.synced().await
     }
 
     /// Whether the first list is published; stays so after the end.
     #[must_use]
     pub fn is_synced(&self) -> bool {
-        self.shared.synced.is_set()
+        self.shared.store.is_synced()
     }
 
     /// How it fares.
@@ -147,7 +142,7 @@ where
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.
     pub async fn stopped(&self) {
-        // Closing is how this signal is given.
+        // Never an error: this signal is always given.
         let _ = self.shared.stopped.wait().await;
     }
 }
@@ -160,6 +155,6 @@ impl<K, V> Clone for Informer<K, V> {
 
 impl<K, V> fmt::Debug for Informer<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Informer").field("synced", &self.shared.synced).finish_non_exhaustive()
+        f.debug_struct("Informer").field("stopped", &self.shared.stopped).finish_non_exhaustive()
     }
 }

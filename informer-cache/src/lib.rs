@@ -8,6 +8,7 @@ mod error;
 mod event;
 mod feed;
 mod index;
+mod informer;
 mod inner;
 mod key;
 mod outcome;
@@ -21,12 +22,16 @@ mod seed;
 mod snapshot;
 mod source;
 mod stage;
+mod status;
 mod step;
+mod stop;
 mod store;
 mod subscription;
 mod sync;
 mod synced;
 mod table;
+#[cfg(feature = "testing")]
+mod testing;
 mod trie;
 mod version;
 mod wait_for;
@@ -40,6 +45,7 @@ pub use crate::error::{
 };
 pub use crate::event::Event;
 pub use crate::index::Index;
+pub use crate::informer::{BuildError, Informer, InformerBuilder, NoTimer};
 pub use crate::key::NamespacedName;
 pub use crate::outcome::Outcome;
 pub use crate::reflector::{
@@ -51,7 +57,10 @@ pub use crate::source::{
     ListRequest, ListVersion, Page, Source, SourceError, SourceErrorKind, Watch, WatchRequest,
 };
 pub use crate::stage::Stage;
+pub use crate::status::{InformerState, LastError, Status};
 pub use crate::store::Store;
 pub use crate::subscription::{Lag, NextChange, Subscription};
+#[cfg(feature = "testing")]
+pub use crate::testing::{Asked, ScriptedSource, ScriptedWatch};
 pub use crate::version::Version;
 pub use crate::wait_for::WaitFor;

@@ -1,6 +1,5 @@
 //! EDGE. How an informer is put together. Nothing runs here, so there is nothing to cancel.
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -53,7 +52,7 @@ where
     /// Keeps this index in the store.
     pub fn index<IK>(mut self, index: &Index<V, IK>) -> Self
     where
-        IK: Clone + Eq + Hash + Send + Sync + 'static,
+        IK: Eq + Hash + Send + Sync + 'static,
     {
         self.store = self.store.index(index);
         self
@@ -65,9 +64,10 @@ where
         InformerBuilder { schema, source, timer, store, config, seed }
     }
 
-    /// Fixes the random parts of waits and of watch timeouts, so that a run replays. By default they differ from
-    /// run to run.
+    /// Fixes what is random: parts of waits and of watch timeouts, and the store's hasher. So a run replays; by
+    /// default they differ from run to run. For tests and simulations.
     pub fn seed(mut self, seed: u64) -> Self {
+        self.store = self.store.seed(seed);
         self.seed = Some(seed);
         self
     }
@@ -110,8 +110,8 @@ where
             random,
             reflector,
             batch: Vec::new(),
-            pages: Vec::new(),
-            stream: HashMap::new(),
+            pages: None,
+            stream: None,
         };
         let run = Ending::new(shared.clone()).after(drive.run());
         Ok((Informer { shared }, run))

@@ -57,7 +57,6 @@ where
         let tell = |wake: &dyn Fn()| drop(catch_unwind(AssertUnwindSafe(wake)));
         tell(&|| shared.stop.over());
         tell(&|| shared.store.close());
-        tell(&|| shared.synced.close());
         tell(&|| shared.stopped.set());
     }
 }

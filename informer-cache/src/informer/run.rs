@@ -3,7 +3,6 @@
 //! Cancel safety: see the parent module. What this future holds besides the store is the half list, a batch of
 //! events not applied yet, and the open watch; dropping them loses nothing that was published.
 
-use std::collections::HashMap;
 use std::future::{pending, poll_fn};
 use std::hash::{BuildHasher, Hash};
 use std::pin::pin;
@@ -14,7 +13,10 @@ use flyball_ratelimit::{Nanos, Timer};
 use foldhash::quality::FixedState;
 
 use super::Shared;
-use crate::{Event, Page, Phase, Reflector, Schema, Source, SourceError, Step, Verdict, Version, Watch};
+use super::stream_list::StreamList;
+use crate::{
+    Event, Page, Phase, Reflector, Schema, Source, SourceError, Stage, Step, Verdict, Version, Watch,
+};
 
 /// Events taken from a busy watch before others get their turn, on the processor and on the store.
 const BATCH: usize = 256;
@@ -30,9 +32,9 @@ pub(super) struct Drive<K, V, S, T> {
     /// Events that are accepted and not applied yet; none while the future is pending.
     pub(super) batch: Vec<Event<V>>,
     /// The half list, from pages.
-    pub(super) pages: Vec<V>,
-    /// The half list, from a stream: that tells of changes, too, so it goes by key.
-    pub(super) stream: HashMap<K, V>,
+    pub(super) pages: Option<Stage<K, V>>,
+    /// The half list, from a stream: that tells of changes and deletions, too.
+    pub(super) stream: Option<StreamList<K, V>>,
 }
 
 /// A seeded stream of random numbers: the hashes of 1, 2, 3…
@@ -71,8 +73,11 @@ where
 {
     /// Runs until the end is wished for.
     pub(super) async fn run(mut self) {
-        while let Ok(()) = self.perform().await {
+        loop {
             self.report();
+            if let Err(Stop) = self.perform().await {
+                return;
+            }
         }
     }
 
@@ -101,15 +106,15 @@ where
     fn listed(&mut self, page: Outcome<Result<Page<V>, SourceError>>) -> Result<(), Stop> {
         let (now, random) = self.moment();
         match page {
-            Outcome::Done(Ok(page)) => {
-                match self.reflector.page(page.version, page.continuation, now, random) {
-                    Verdict::Stage => self.pages.extend(page.items),
-                    Verdict::Publish(version) => {
-                        self.pages.extend(page.items);
-                        let items = std::mem::take(&mut self.pages);
-                        self.publish(items, version);
+            Outcome::Done(Ok(Page { items, version, continuation })) => {
+                let verdict = self.reflector.page(version, continuation, now, random);
+                if let Verdict::Stage | Verdict::Publish(_) = verdict {
+                    let mut stage = self.pages.take().unwrap_or_else(|| self.shared.store.stage());
+                    items.into_iter().for_each(|object| stage.put(object));
+                    match verdict {
+                        Verdict::Publish(version) => self.publish(stage, version),
+                        _ => self.pages = Some(stage),
                     }
-                    Verdict::Ignore | Verdict::Apply => {}
                 }
             }
             Outcome::Done(Err(error)) => {
@@ -184,18 +189,21 @@ where
         match self.reflector.event(event.as_ref().map(|object| self.schema.version(object))) {
             Verdict::Apply => self.batch.push(event),
             Verdict::Ignore => {}
-            Verdict::Stage => match event {
-                Event::Added(object) | Event::Modified(object) => {
-                    self.stream.insert(self.schema.key(&object), object);
+            Verdict::Stage => {
+                let stream = self.stream.get_or_insert_with(StreamList::new);
+                match event {
+                    Event::Added(object) | Event::Modified(object) => {
+                        stream.put(self.schema.key(&object), object)
+                    }
+                    Event::Deleted(object) => stream.remove(&self.schema.key(&object)),
+                    Event::Bookmark(_) | Event::InitialEnd(_) => {}
                 }
-                Event::Deleted(object) => {
-                    self.stream.remove(&self.schema.key(&object));
-                }
-                Event::Bookmark(_) | Event::InitialEnd(_) => {}
-            },
+            }
             Verdict::Publish(version) => {
-                let items = std::mem::take(&mut self.stream).into_values().collect();
-                self.publish(items, version);
+                let mut stage = self.shared.store.stage();
+                let objects = self.stream.take().into_iter().flat_map(StreamList::into_objects);
+                objects.for_each(|object| stage.put(object));
+                self.publish(stage, version);
                 self.report();
             }
         }
@@ -209,10 +217,9 @@ where
         }
     }
 
-    fn publish(&mut self, items: Vec<V>, version: Version) {
-        self.shared.store.replace(items, version);
+    fn publish(&self, stage: Stage<K, V>, version: Version) {
+        drop(stage.publish(version));
         self.shared.status.succeeded(self.timer.now());
-        self.shared.synced.set();
     }
 
     fn ended(&mut self, error: Option<SourceError>) {
@@ -249,9 +256,9 @@ where
 
     fn report(&mut self) {
         if !self.reflector.holds_half_list() {
-            // Thrown away at once rather than kept through a wait.
-            self.pages = Vec::new();
-            self.stream = HashMap::new();
+            // Thrown away here rather than kept through a wait.
+            self.pages = None;
+            self.stream = None;
         }
         let relists = self.reflector.lists().saturating_sub(1);
         self.shared.status.moved(self.reflector.phase().into(), relists, self.reflector.rewatches());

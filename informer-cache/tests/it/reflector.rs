@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use testkit::random;
 
-use crate::reflector_inputs::{Cells, run};
+use crate::reflector_driver::{Cells, run};
 
 /// The rows and columns of the state table in the reflector's docs.
 const STATES: [&str; 6] =

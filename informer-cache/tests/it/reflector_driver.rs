@@ -1,6 +1,6 @@
 //! Any bytes as a configuration and a row of inputs for a reflector, judged after each by rules of its own.
 //!
-//! Shared with the fuzz target of the same name. The judge sees public answers only: it remembers what was asked and
+//! Shared with the fuzz target `reflector_inputs`. The judge sees public answers only: it remembers what was asked and
 //! told, and derives from that what has to come next.
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ const BACKOFF: BackoffConfig = BackoffConfig {
 };
 
 /// How often each (state, input) cell of the table was hit.
-pub type Cells = BTreeMap<(&'static str, &'static str), u64>;
+pub(crate) type Cells = BTreeMap<(&'static str, &'static str), u64>;
 
 #[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -525,7 +525,7 @@ fn label(reflector: &Reflector) -> &'static str {
 }
 
 /// Runs the bytes; panics where the reflector breaks a rule.
-pub fn run(bytes: &[u8], cells: &mut Cells) {
+pub(crate) fn run(bytes: &[u8], cells: &mut Cells) {
     let mut food = Unstructured::new(bytes);
     let Ok(config) = config(&mut food) else { return };
     let mut now = Nanos::new(1);

@@ -1,0 +1,549 @@
+//! Source, reflector and store together: convergence, every end, every cancelled wait, hostile code.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use flyball_informer_cache::{
+    BackoffConfig, BuildError, Event, Index, Informer, InformerState, ListRequest, Page, ReflectorConfig,
+    Schema, ScriptedSource, Source, SourceError, Stopped, Version, Watch, WatchRequest,
+};
+use flyball_ratelimit::ManualClock;
+use testkit::random;
+use testkit::wakers::{Counting, poll_once, poll_with};
+
+use crate::relist_driver;
+use crate::server::Server;
+use crate::world::{Object, SCHEMA, World, object};
+
+fn first_page(items: Vec<Object>, version: u64) -> Result<Page<Object>, SourceError> {
+    Ok(Page { items, version: Version::new(version), continuation: None })
+}
+
+fn watching(source: &ScriptedSource<Object>) -> World {
+    source.list(first_page(vec![object(1, 1)], 5));
+    source.watch(Ok(()));
+    let mut world = World::new(Informer::builder(SCHEMA, source.clone()));
+    world.settle();
+    world
+}
+
+#[test]
+fn converges_whatever_happened_once_faults_stop() {
+    random::cases("relist", 3_000, 300, relist_driver::run);
+}
+
+#[test]
+fn the_corpus_of_the_fuzz_target_converges() {
+    crate::corpus::replay("relist", relist_driver::run);
+}
+
+#[test]
+fn every_waiter_for_the_first_list_is_woken() {
+    let source = ScriptedSource::new();
+    let mut world = World::new(Informer::builder(SCHEMA, source.clone()));
+    let informer = world.informer.clone();
+    let mut waits: Vec<_> = (0..8).map(|_| (Box::pin(informer.synced()), Counting::waker())).collect();
+    for (wait, (_, waker)) in &mut waits {
+        assert!(poll_with(wait.as_mut(), waker).is_pending());
+    }
+    world.settle();
+    assert!(!informer.is_synced());
+    source.list(first_page(vec![], 1));
+    world.settle();
+    assert!(informer.is_synced());
+    for (wait, (wakes, waker)) in &mut waits {
+        assert!(wakes.wakes() >= 1);
+        assert_eq!(poll_with(wait.as_mut(), waker), Poll::Ready(Ok(())));
+    }
+}
+
+#[test]
+fn synced_comes_with_the_list_and_not_before() {
+    let source = ScriptedSource::new();
+    let mut world = World::new(Informer::builder(SCHEMA, source.clone()));
+    source.list(Ok(Page {
+        items: vec![object(1, 1)],
+        version: Version::new(5),
+        continuation: Some("c".into()),
+    }));
+    world.settle();
+    assert!(!world.informer.is_synced());
+    assert!(world.stored().is_empty(), "a half list is not shown");
+    source.list(first_page(vec![object(2, 2)], 5));
+    world.settle();
+    assert!(world.informer.is_synced());
+    assert_eq!(world.stored().len(), 2);
+}
+
+/// A scenario with each kind of wait in it.
+fn scenario(source: &ScriptedSource<Object>, world: &mut World, turns: usize) -> bool {
+    let half = Page { items: vec![object(1, 1)], version: Version::new(5), continuation: Some("c".into()) };
+    let script: [&dyn Fn(); 10] = [
+        &|| {},
+        &|| source.list(Ok(half.clone())),
+        &|| source.list(first_page(vec![object(2, 2)], 5)),
+        &|| source.watch(Err(crate::world::error(crate::world::BUSY))),
+        &|| source.watch(Ok(())),
+        &|| source.tell(Event::Added(object(3, 6))),
+        &|| (0..600).for_each(|n| source.tell(Event::Modified(object(3, 7 + n)))),
+        &|| source.fail(crate::world::error(crate::world::OTHER)),
+        &|| source.list(Ok(half.clone())),
+        &|| source.list(first_page(vec![], 900)),
+    ];
+    let mut left = turns;
+    for step in script {
+        step();
+        loop {
+            if left == 0 {
+                return false;
+            }
+            left -= 1;
+            if !world.turn() {
+                break;
+            }
+        }
+        // Waits after failures pass; a wait for the source does not.
+        if matches!(world.informer.status().state, InformerState::Waiting { .. }) {
+            let alarm = world.clock.next_alarm().unwrap();
+            world.clock.set(alarm);
+        }
+    }
+    true
+}
+
+#[test]
+fn the_run_future_may_be_dropped_at_every_poll() {
+    let mut turns = 0;
+    loop {
+        let source = ScriptedSource::new();
+        let mut world = World::new(Informer::builder(SCHEMA, source.clone()));
+        let informer = world.informer.clone();
+        let mut changes = informer.subscribe();
+        let (mut synced, mut stopped) = (Box::pin(informer.synced()), Box::pin(informer.stopped()));
+        let (wakes, waker) = Counting::waker();
+        assert!(poll_with(synced.as_mut(), &waker).is_pending());
+        assert!(poll_with(stopped.as_mut(), &waker).is_pending());
+        let finished = scenario(&source, &mut world, turns);
+        let (stored, version) = (world.stored(), informer.status().version);
+        let was_synced = informer.is_synced();
+        let woken = wakes.wakes();
+
+        world.cancel();
+        assert_eq!(informer.status().state, InformerState::Stopped);
+        assert_eq!((world.stored(), informer.status().version), (stored.clone(), version));
+        informer.store().check().unwrap();
+        assert_eq!(source.open_watches(), 0);
+        assert!(wakes.wakes() > woken, "who waits is told");
+        assert_eq!(poll_once(stopped.as_mut()), Poll::Ready(()));
+        let expected = if was_synced { Ok(()) } else { Err(Stopped) };
+        assert_eq!(poll_once(synced.as_mut()), Poll::Ready(expected));
+        let mut told = 0;
+        while let Poll::Ready(change) = poll_once(pin!(changes.next())) {
+            match change {
+                Some(_) => told += 1,
+                None => break,
+            }
+        }
+        assert!(told >= stored.len(), "what was pending is told before the end");
+        assert!(matches!(poll_once(pin!(changes.next())), Poll::Ready(None)));
+        assert_eq!(world.clock.next_alarm(), None, "no alarm is left behind");
+        if finished {
+            break;
+        }
+        turns += 1;
+    }
+    assert!(turns > 20, "the scenario has {turns} polls only");
+}
+
+#[test]
+fn shut_down_ends_it_in_order_at_every_poll() {
+    let mut turns = 0;
+    loop {
+        let source = ScriptedSource::new();
+        let mut world = World::new(Informer::builder(SCHEMA, source.clone()));
+        let finished = scenario(&source, &mut world, turns);
+        world.informer.shut_down();
+        world.settle();
+        assert!(world.is_over(), "after {turns} polls");
+        assert_eq!(world.informer.status().state, InformerState::Stopped);
+        assert_eq!(source.open_watches(), 0);
+        if finished {
+            return;
+        }
+        turns += 1;
+    }
+}
+
+#[test]
+fn waits_may_be_dropped_at_every_poll() {
+    let source = ScriptedSource::new();
+    let mut world = World::new(Informer::builder(SCHEMA, source.clone()));
+    let informer = world.informer.clone();
+    let mut kept = Box::pin(informer.synced());
+    let (wakes, waker) = Counting::waker();
+    for polls in 0..3 {
+        let mut synced = Box::pin(informer.synced());
+        let mut stopped = Box::pin(informer.stopped());
+        for _ in 0..polls {
+            assert!(poll_once(synced.as_mut()).is_pending());
+            assert!(poll_once(stopped.as_mut()).is_pending());
+        }
+        drop((synced, stopped));
+        assert!(poll_with(kept.as_mut(), &waker).is_pending());
+    }
+    source.list(first_page(vec![], 1));
+    world.settle();
+    assert!(wakes.wakes() >= 1, "the one that was kept is woken");
+    assert_eq!(poll_with(kept.as_mut(), &waker), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn a_run_future_that_was_never_polled_ends_the_informer_too() {
+    let source = ScriptedSource::<Object>::new();
+    let mut world = World::new(Informer::builder(SCHEMA, source.clone()));
+    world.cancel();
+    assert_eq!(world.informer.status().state, InformerState::Stopped);
+    assert_eq!(poll_once(pin!(world.informer.synced())), Poll::Ready(Err(Stopped)));
+}
+
+#[test]
+fn the_informer_runs_without_handles_and_its_store_outlives_it() {
+    let source = ScriptedSource::new();
+    let clock = ManualClock::new();
+    let (informer, run) = Informer::builder(SCHEMA, source.clone()).timer(clock.timer()).build().unwrap();
+    let store = informer.store().clone();
+    drop(informer);
+    let mut run = Box::pin(run);
+    source.list(first_page(vec![object(1, 1)], 1));
+    assert!(poll_once(run.as_mut()).is_pending());
+    drop(run);
+    assert_eq!(store.get(&1).as_deref(), Some(&object(1, 1)));
+}
+
+/// Panics at the n-th call of anything.
+struct Fragile {
+    calls: Arc<AtomicU64>,
+    at: u64,
+}
+
+impl Fragile {
+    fn step(calls: &AtomicU64, at: u64) {
+        assert!(calls.fetch_add(1, Ordering::SeqCst) != at, "a fragile source breaks");
+    }
+}
+
+struct FragileWatch {
+    calls: Arc<AtomicU64>,
+    at: u64,
+    told: u64,
+}
+
+impl Source for Fragile {
+    type Object = Object;
+    type Watch = FragileWatch;
+
+    async fn list(&self, _: ListRequest) -> Result<Page<Object>, SourceError> {
+        Self::step(&self.calls, self.at);
+        first_page(vec![object(1, 1)], 1)
+    }
+
+    async fn watch(&self, _: WatchRequest) -> Result<FragileWatch, SourceError> {
+        Self::step(&self.calls, self.at);
+        Ok(FragileWatch { calls: self.calls.clone(), at: self.at, told: 0 })
+    }
+}
+
+impl Watch for FragileWatch {
+    type Object = Object;
+
+    async fn next(&mut self) -> Option<Result<Event<Object>, SourceError>> {
+        Fragile::step(&self.calls, self.at);
+        self.told += 1;
+        Some(Ok(Event::Modified(object(1, 1 + self.told))))
+    }
+}
+
+fn panics(run: Pin<&mut (dyn Future<Output = ()> + Send)>) -> bool {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| poll_once(run))).is_err()
+}
+
+#[test]
+fn a_panic_of_the_source_fails_the_informer_and_leaves_the_store_intact() {
+    for at in [0, 1, 2, 100, 400] {
+        let source = Fragile { calls: Arc::default(), at };
+        let clock = ManualClock::new();
+        let (informer, run) = Informer::builder(SCHEMA, source).timer(clock.timer()).build().unwrap();
+        let mut run: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(run);
+        let mut synced = Box::pin(informer.synced());
+        let (wakes, waker) = Counting::waker();
+        assert!(poll_with(synced.as_mut(), &waker).is_pending());
+        let broke = (0..10).any(|_| panics(run.as_mut()));
+        assert!(broke, "call {at}");
+        // Told at once, though the future that panicked still exists.
+        assert_eq!(informer.status().state, InformerState::Failed);
+        assert!(wakes.wakes() > 0);
+        let expected = if at == 0 { Err(Stopped) } else { Ok(()) };
+        assert_eq!(poll_once(synced.as_mut()), Poll::Ready(expected));
+        assert_eq!(poll_once(pin!(informer.stopped())), Poll::Ready(()));
+        informer.store().check().unwrap();
+        assert_eq!(informer.snapshot().len(), usize::from(at > 0));
+        drop(run);
+        assert_eq!(informer.status().state, InformerState::Failed);
+    }
+}
+
+#[test]
+fn a_panic_of_an_index_function_fails_the_informer_and_leaves_the_store_intact() {
+    static FRAGILE: Index<Object, u8> = Index::new("fragile", |object| {
+        assert_ne!(object.version, 13, "an index function breaks");
+        object.key
+    });
+    for listed in [true, false] {
+        let source = ScriptedSource::new();
+        source.list(first_page(vec![object(1, 1)], 5));
+        source.watch(Ok(()));
+        let builder = Informer::builder(SCHEMA, source.clone()).index(&FRAGILE);
+        let mut world = World::new(builder);
+        world.settle();
+        if listed {
+            source.fail(crate::world::error(crate::world::OTHER));
+            source.list(first_page(vec![object(1, 12), object(2, 13)], 14));
+            world.settle();
+            let alarm = world.clock.next_alarm().unwrap();
+            world.clock.set(alarm);
+        } else {
+            source.tell(Event::Added(object(2, 12)));
+            source.tell(Event::Added(object(3, 13)));
+            source.tell(Event::Added(object(4, 14)));
+        }
+        let mut run = world.take_run();
+        assert!(panics(run.as_mut()));
+        let informer = &world.informer;
+        assert_eq!(informer.status().state, InformerState::Failed);
+        informer.store().check().unwrap();
+        let expected = if listed { vec![object(1, 1)] } else { vec![object(1, 1), object(2, 12)] };
+        assert_eq!(world.stored(), expected);
+        assert_eq!(informer.store().by_index(&FRAGILE, &1).unwrap().len(), 1);
+    }
+}
+
+/// Wakes panic.
+struct Bomb;
+
+impl Wake for Bomb {
+    fn wake(self: Arc<Self>) {
+        panic!("a hostile waker panics");
+    }
+}
+
+#[test]
+fn hostile_wakers_keep_nobody_from_being_told() {
+    let source = ScriptedSource::new();
+    let mut world = watching(&source);
+    let informer = world.informer.clone();
+    let bomb: Waker = Arc::new(Bomb).into();
+    let (wakes, waker) = Counting::waker();
+    let mut waits = [Box::pin(informer.stopped()), Box::pin(informer.stopped())];
+    assert!(poll_with(waits[0].as_mut(), &bomb).is_pending());
+    assert!(poll_with(waits[1].as_mut(), &waker).is_pending());
+    let mut changes = informer.subscribe();
+    assert!(changes.try_next().is_some());
+    {
+        let mut next = pin!(changes.next());
+        assert!(poll_with(next.as_mut(), &bomb).is_pending());
+    }
+    world.cancel();
+    assert_eq!(wakes.wakes(), 1);
+    assert_eq!(poll_once(waits[1].as_mut()), Poll::Ready(()));
+    assert!(matches!(poll_once(pin!(changes.next())), Poll::Ready(None)));
+}
+
+#[test]
+fn a_hostile_listener_does_not_break_shut_down() {
+    let source = ScriptedSource::new();
+    let mut world = watching(&source);
+    let informer = world.informer.clone();
+    let mut run = world.take_run();
+    let bomb: Waker = Arc::new(Bomb).into();
+    assert!(run.as_mut().poll(&mut Context::from_waker(&bomb)).is_pending());
+    let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| informer.shut_down()));
+    assert!(told.is_err(), "the panic is the caller's to see");
+    assert_eq!(poll_once(run.as_mut()), Poll::Ready(()), "and the wish stands");
+}
+
+/// Tells events without end, all at once.
+struct Flood;
+
+struct FloodWatch(u64);
+
+impl Source for Flood {
+    type Object = Object;
+    type Watch = FloodWatch;
+
+    async fn list(&self, _: ListRequest) -> Result<Page<Object>, SourceError> {
+        first_page(vec![], 1)
+    }
+
+    async fn watch(&self, request: WatchRequest) -> Result<FloodWatch, SourceError> {
+        Ok(FloodWatch(request.from.get()))
+    }
+}
+
+impl Watch for FloodWatch {
+    type Object = Object;
+
+    async fn next(&mut self) -> Option<Result<Event<Object>, SourceError>> {
+        self.0 += 1;
+        Some(Ok(Event::Modified(object(self.0 as u8, self.0))))
+    }
+}
+
+#[test]
+fn a_flood_of_events_leaves_turns_to_others_and_can_be_ended() {
+    let mut world = World::new(Informer::builder(SCHEMA, Flood));
+    let mut last = Version::ZERO;
+    for _ in 0..50 {
+        assert!(world.turn(), "it wakes itself");
+        let version = world.informer.status().version;
+        assert!(version.get() - last.get() <= 257, "one poll applied {last} to {version}");
+        last = version;
+    }
+    assert!(last.get() > 5_000);
+    // Its time is up, though it never paused.
+    world.clock.advance(Duration::from_secs(3600));
+    let restarts = world.informer.status().watch_restarts;
+    world.turn();
+    world.turn();
+    assert_eq!(world.informer.status().watch_restarts, restarts + 1);
+    world.informer.shut_down();
+    for _ in 0..4 {
+        world.turn();
+    }
+    assert!(world.is_over());
+}
+
+#[test]
+fn events_that_are_ready_together_arm_no_timer_and_are_one_batch() {
+    let source = ScriptedSource::new();
+    let mut world = watching(&source);
+    let polls = world.polls;
+    (0..200).for_each(|n| source.tell(Event::Modified(object(1, 10 + n))));
+    world.settle();
+    assert_eq!(world.stored(), [object(1, 209)]);
+    assert_eq!(world.polls, polls + 1);
+}
+
+#[test]
+fn an_alarm_that_comes_too_early_is_set_again() {
+    let source = ScriptedSource::<Object>::new();
+    let clock = ManualClock::new();
+    let (informer, run) = Informer::builder(SCHEMA, source.clone()).timer(clock.timer()).build().unwrap();
+    source.list(Err(crate::world::error(crate::world::OTHER)));
+    let mut run = Box::pin(run);
+    assert!(poll_once(run.as_mut()).is_pending());
+    let InformerState::Waiting { until, .. } = informer.status().state else { panic!() };
+    // The clock jumps over the alarm and back.
+    clock.set(until);
+    clock.set(flyball_ratelimit::Nanos::ZERO);
+    assert_eq!(clock.next_alarm(), None);
+    assert!(poll_once(run.as_mut()).is_pending());
+    assert_eq!(clock.next_alarm(), Some(until));
+}
+
+#[test]
+fn a_silent_source_is_given_up_after_its_time() {
+    let source = ScriptedSource::<Object>::new();
+    let mut world = World::new(Informer::builder(SCHEMA, source.clone()));
+    assert_eq!(world.pass_alarm(), Duration::from_secs(120));
+    let error = world.informer.status().last_error.unwrap();
+    assert_eq!((&*error.message, error.at), ("no answer in time", world.now()));
+}
+
+#[test]
+fn a_silent_watch_is_given_up_after_its_time_and_watched_again() {
+    let source = ScriptedSource::new();
+    let mut world = watching(&source);
+    let silent = world.pass_alarm();
+    assert!((Duration::from_secs(330)..=Duration::from_secs(630)).contains(&silent), "{silent:?}");
+    assert_eq!(world.informer.status().watch_restarts, 1);
+    assert_eq!(world.informer.status().relists, 0);
+}
+
+#[test]
+fn a_senseless_configuration_is_not_built() {
+    let backoff = BackoffConfig { factor: 0, ..BackoffConfig::default() };
+    let zero = Duration::ZERO;
+    let default = ReflectorConfig::default();
+    let broken = [
+        ReflectorConfig { backoff, ..default },
+        ReflectorConfig { backoff: BackoffConfig { initial: zero, ..BackoffConfig::default() }, ..default },
+        ReflectorConfig { backoff: BackoffConfig { cap: zero, ..BackoffConfig::default() }, ..default },
+        ReflectorConfig { watch_timeout: zero, ..default },
+        ReflectorConfig { request_timeout: zero, ..default },
+        ReflectorConfig { streaming_deadline: zero, ..default },
+    ];
+    let mut messages = Vec::new();
+    for config in broken {
+        let source = ScriptedSource::<Object>::new();
+        let clock = ManualClock::new();
+        let built = Informer::builder(SCHEMA, source).reflector(config).timer(clock.timer()).build();
+        let Err(error) = built else { panic!("{config:?} was built") };
+        assert!(matches!(error, BuildError::Config(_)));
+        messages.push(error.to_string());
+    }
+    messages.dedup();
+    assert_eq!(messages.len(), 6, "each says what is wrong: {messages:?}");
+
+    static A: Index<Object, u8> = Index::new("same", |object| object.key);
+    static B: Index<Object, u64> = Index::new("same", |object| object.version);
+    let source = ScriptedSource::<Object>::new();
+    let clock = ManualClock::new();
+    let built = Informer::builder(SCHEMA, source).index(&A).index(&B).timer(clock.timer()).build();
+    assert!(matches!(built.err(), Some(BuildError::Index(_))));
+}
+
+#[test]
+fn a_source_without_versions_of_its_objects_works() {
+    const PLAIN: Schema<u8, u8> = Schema::new(|number: &u8| *number % 4, |_| Version::ZERO);
+    let source = ScriptedSource::new();
+    source.list(Ok(Page { items: vec![1, 2], version: Version::new(3), continuation: None }));
+    source.watch(Ok(()));
+    source.tell(Event::Modified(5));
+    source.tell(Event::Deleted(2));
+    let clock = ManualClock::new();
+    let (informer, run) = Informer::builder(PLAIN, source).timer(clock.timer()).build().unwrap();
+    let mut run = pin!(run);
+    assert!(poll_once(run.as_mut()).is_pending());
+    assert_eq!(informer.snapshot().len(), 1);
+    assert_eq!(informer.store().get(&1).as_deref(), Some(&5));
+}
+
+#[test]
+fn handles_and_futures_can_be_sent_to_other_threads() {
+    fn sendable<T: Send + Sync>(_: &T) {}
+    fn movable<T: Send + 'static>(_: &T) {}
+    let clock = ManualClock::new();
+    let (informer, run) = Informer::builder(SCHEMA, Server::new()).timer(clock.timer()).build().unwrap();
+    sendable(&informer);
+    movable(&run);
+    movable(&informer.subscribe());
+    assert!(format!("{informer:?}").starts_with("Informer"));
+}
+
+#[cfg(feature = "tokio")]
+#[tokio::test(start_paused = true)]
+async fn runs_in_a_task_of_tokio_on_its_timer() {
+    let source = ScriptedSource::new();
+    source.list(Err(crate::world::error(crate::world::OTHER)));
+    source.list(first_page(vec![object(1, 1)], 1));
+    let informer = Informer::builder(SCHEMA, source.clone()).start().unwrap();
+    informer.synced().await.unwrap();
+    assert_eq!(informer.snapshot().len(), 1);
+    assert!(informer.status().last_error.is_some());
+    informer.shut_down();
+    informer.stopped().await;
+    assert_eq!(informer.status().state, InformerState::Stopped);
+}

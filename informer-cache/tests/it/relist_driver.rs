@@ -1,0 +1,152 @@
+//! Any bytes as a life of a server and its faults; once they stop, an informer has to show the server's state, and
+//! so has everybody who followed its changes.
+//!
+//! Shared with the fuzz target `relist`.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use arbitrary::{Arbitrary, Unstructured};
+use flyball_informer_cache::{ChangeKind, Informer, InformerState, SourceErrorKind, Subscription};
+
+use crate::server::Server;
+use crate::world::{BUSY, EXPIRED, INTERNAL, OTHER, Object, REFUSED, SCHEMA, TOO_LARGE, World};
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Op {
+    Put(u8),
+    PutMany(u8),
+    Delete(u8),
+    Recreate(u8),
+    Bookmark,
+    Compact,
+    Cache,
+    Restore,
+    FailList(u8),
+    FailWatch(u8),
+    BreakWatch(u8),
+    Close,
+    Repeat,
+    Silent(bool),
+    Shuffled,
+    Endless,
+    Repeats,
+    Pass(u16),
+    PassLong(u8),
+    Follow,
+    Read(u8),
+}
+
+const KEYS: u8 = 8;
+
+fn kind(number: u8) -> SourceErrorKind {
+    [EXPIRED, TOO_LARGE, BUSY, REFUSED, INTERNAL, OTHER][usize::from(number % 6)]
+}
+
+/// What a consumer knows from changes alone.
+struct Follower {
+    changes: Subscription<u8, Object>,
+    known: BTreeMap<u8, Object>,
+}
+
+impl Follower {
+    /// Takes up to `most` changes; each has to fit what is known.
+    fn read(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(change) = self.changes.try_next() else { return };
+            let key = *change.key();
+            let before = match &change.kind {
+                ChangeKind::Added { object, .. } => self.known.insert(key, **object),
+                ChangeKind::Updated { new, .. } => self.known.insert(key, **new),
+                ChangeKind::Deleted { .. } => self.known.remove(&key),
+            };
+            match &change.kind {
+                ChangeKind::Added { .. } => assert_eq!(before, None, "added twice"),
+                ChangeKind::Updated { old, new } => {
+                    assert_eq!(before, Some(**old), "an update of something else");
+                    assert_eq!(old.uid, new.uid, "another identity is not an update");
+                }
+                ChangeKind::Deleted { last, .. } => {
+                    let before = before.expect("deleted without being known");
+                    assert_eq!(before.uid, last.uid);
+                }
+            }
+        }
+    }
+}
+
+/// Runs the bytes; panics where something does not converge.
+pub(crate) fn run(bytes: &[u8]) {
+    let mut food = Unstructured::new(bytes);
+    let settings: u8 = food.arbitrary().unwrap_or(0);
+    let server = Server::new();
+    let mut builder = Informer::builder(SCHEMA, server.clone());
+    if settings & 1 != 0 {
+        builder = builder.streaming_lists();
+    }
+    if settings & 2 != 0 {
+        builder = builder.page_size(NonZeroU32::new(2).unwrap());
+    }
+    let mut world = World::new(builder);
+    let mut followers = vec![follower(&world)];
+    while !food.is_empty() {
+        let Ok(op) = food.arbitrary() else { break };
+        perform(op, &server, &mut world, &mut followers);
+        world.settle();
+        world.informer.store().check().unwrap();
+    }
+    server.heal();
+    // Longer than the longest wait, an unanswered request and a streaming list that never ends together.
+    world.pass(Duration::from_secs(600));
+    assert_eq!(world.informer.status().state, InformerState::Watching);
+    assert_eq!(world.stored(), server.objects());
+    assert!(world.informer.is_synced());
+    // One more change comes through the watch alone.
+    let relists = world.informer.status().relists;
+    server.put(0);
+    world.settle();
+    assert_eq!(world.stored(), server.objects());
+    assert_eq!(world.informer.status().relists, relists);
+    assert_eq!(world.informer.status().version, server.version());
+    world.informer.store().check().unwrap();
+    for follower in &mut followers {
+        follower.read(usize::MAX);
+        let known: Vec<Object> = follower.known.values().copied().collect();
+        assert_eq!(known, server.objects(), "a consumer missed something");
+    }
+}
+
+fn follower(world: &World) -> Follower {
+    Follower { changes: world.informer.subscribe(), known: BTreeMap::new() }
+}
+
+fn perform(op: Op, server: &Server, world: &mut World, followers: &mut Vec<Follower>) {
+    match op {
+        Op::Put(key) => server.put(key % KEYS),
+        Op::PutMany(bits) => (0..KEYS).filter(|key| bits >> key & 1 != 0).for_each(|key| server.put(key)),
+        Op::Delete(key) => server.delete(key % KEYS),
+        Op::Recreate(key) => {
+            server.delete(key % KEYS);
+            server.put(key % KEYS);
+        }
+        Op::Bookmark => server.bookmark(),
+        Op::Compact => server.compact(),
+        Op::Cache => server.cache(),
+        Op::Restore => server.restore(),
+        Op::FailList(number) => server.fail_list(kind(number)),
+        Op::FailWatch(number) => server.fail_watch(kind(number)),
+        Op::BreakWatch(number) => server.break_watch(kind(number)),
+        Op::Close => server.close(),
+        Op::Repeat => server.repeat(),
+        Op::Silent(silent) => server.set_silent(silent),
+        Op::Shuffled => server.set_shuffled(),
+        Op::Endless => server.set_endless(),
+        Op::Repeats => server.set_repeats(),
+        Op::Pass(millis) => drop(world.pass(Duration::from_millis(millis.into()))),
+        Op::PassLong(seconds) => drop(world.pass(Duration::from_secs(seconds.into()))),
+        Op::Follow if followers.len() < 3 => followers.push(follower(world)),
+        Op::Follow => {}
+        Op::Read(most) => followers.iter_mut().for_each(|follower| follower.read(most.into())),
+    }
+}

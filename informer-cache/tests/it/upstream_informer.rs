@@ -1,0 +1,821 @@
+//! Counterparts of client-go's tests of its reflector and of what starts and stops an informer, one named case each.
+//!
+//! What has no counterpart, and why:
+//! - `TestCloseWatchChannelOnError`, `TestRunUntil`, `TestReflectorHandleWatchStoppedBefore/After`,
+//!   `…WatchResultChanClosedBefore/After`: one case here, "a watch is dropped once, whatever ends it".
+//! - `TestReflectorWatchHandler`'s wrong types, `TestIsUnsupportedTableObject`, `TestGetTypeDescription…`,
+//!   `TestGetExpectedGVK…`, `TestReflectorListExtract`: objects are typed; a page is a `Vec` that is moved.
+//! - `TestReflectorResyncChan`, `TestReflectorResync`: there is no resync in the reflector.
+//! - `TestReflectorRespectStoreTransformer`, `TestTransforming…`: a source maps its objects itself, once.
+//! - `TestNewReflectorWithDisablementWatchList`, `TestToListWatcherWithWatchListSemantics`, `util/watchlist`: streaming
+//!   lists are a setting, and the source is asked.
+//! - `TestInitialEventsEndBookmarkTicker`: instead of a warning there is a deadline, tested below.
+//! - `TestReflectorDataConsistencyDetector`, `TestDataConsistencyChecker`: a debugging aid that panics.
+//! - `TestPanicPropagated`, `TestEventPanics`, handler tests: there are no handlers; subscriptions are pulled.
+//! - `TestNameForHandler`, `TestNewInformerName`, `TestWithResource`, `TestRelease`: names for metrics.
+//! - `TestWaitFor`: `synced()` futures are joined by the caller; `synctrack`: a subscription flags its initial objects.
+//! - `tools/watch`: `RetryWatcher`'s cases are "late and repeated events" below; the rest are Go channel helpers.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use flyball_informer_cache::{
+    Asked, BackoffConfig, Cause, Event, Informer, InformerState, ListRequest, ListVersion, Page,
+    ReflectorConfig, ScriptedSource, SourceErrorKind, Version, WatchRequest,
+};
+
+use crate::world::{
+    BUSY, EXPIRED, INTERNAL, OTHER, Object, REFUSED, SCHEMA, TOO_LARGE, World, bookmark, error, object,
+};
+
+type Source = ScriptedSource<Object>;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn start(source: &Source) -> World {
+    World::new(Informer::builder(SCHEMA, source.clone()))
+}
+
+fn start_with(source: &Source, config: ReflectorConfig) -> World {
+    World::new(Informer::builder(SCHEMA, source.clone()).reflector(config))
+}
+
+/// An informer that listed `objects` at `version`, and watches.
+fn watching(source: &Source, objects: Vec<Object>, version: u64) -> World {
+    lists(source, objects, version);
+    source.watch(Ok(()));
+    let mut world = start(source);
+    world.settle();
+    assert_eq!(world.informer.status().state, InformerState::Watching);
+    drop(source.asked());
+    world
+}
+
+fn lists(source: &Source, items: Vec<Object>, version: u64) {
+    source.list(Ok(Page { items, version: Version::new(version), continuation: None }));
+}
+
+fn page(source: &Source, items: Vec<Object>, version: u64, next: &str) {
+    source.list(Ok(Page { items, version: Version::new(version), continuation: Some(next.into()) }));
+}
+
+/// The requests as text: `list any`, `list 10`, `list newest`, `watch 10`, `stream 10`; pages are `more`.
+fn asked(source: &Source) -> Vec<String> {
+    let words = |asked: Asked| match asked {
+        Asked::List(ListRequest { continuation: Some(_), .. }) => "more".into(),
+        Asked::List(ListRequest { version: ListVersion::Any, .. }) => "list any".into(),
+        Asked::List(ListRequest { version: ListVersion::MostRecent, .. }) => "list newest".into(),
+        Asked::List(ListRequest { version: ListVersion::NotOlderThan(v), .. }) => format!("list {v}"),
+        Asked::Watch(WatchRequest { from, streaming_list: false, .. }) => format!("watch {from}"),
+        Asked::Watch(WatchRequest { from, streaming_list: true, .. }) => format!("stream {from}"),
+    };
+    source.asked().into_iter().map(words).collect()
+}
+
+fn limits(source: &Source) -> Vec<Option<u32>> {
+    let limit = |asked| match asked {
+        Asked::List(request) => Some(request.limit),
+        Asked::Watch(_) => None,
+    };
+    source.asked().into_iter().filter_map(limit).collect()
+}
+
+fn waits_for(world: &World, expected: Cause) -> bool {
+    matches!(world.informer.status().state, InformerState::Waiting { cause, .. } if cause == expected)
+}
+
+fn failed(kind: SourceErrorKind) -> Cause {
+    Cause::Failed(kind)
+}
+
+// TestCloseWatchChannelOnError, TestRunUntil, HandleWatchStopped…, WatchResultChanClosed…
+#[test]
+fn a_watch_is_dropped_once_whatever_ends_it() {
+    let ends: [fn(&Source, &mut World); 5] = [
+        |source, _| source.fail(error(OTHER)),
+        |source, _| source.close(),
+        |_, world| world.informer.shut_down(),
+        |_, world| world.cancel(),
+        |_, world| drop(world.pass(11 * MINUTE)),
+    ];
+    for end in ends {
+        let source = Source::new();
+        let mut world = watching(&source, vec![object(1, 5)], 5);
+        assert_eq!(source.open_watches(), 1);
+        end(&source, &mut world);
+        world.settle();
+        assert_eq!(source.open_watches(), 0);
+    }
+}
+
+// TestReflectorWatchStoppedBefore, TestReflectorWatchStoppedAfter, TestReflectorStopWatch
+#[test]
+fn nothing_is_asked_after_the_end() {
+    let source = Source::new();
+    let mut world = start(&source);
+    world.informer.shut_down();
+    world.pass(MINUTE);
+    assert!(world.is_over());
+    assert!(asked(&source).is_empty(), "shut down before the first poll");
+
+    let mut world = watching(&source, vec![], 5);
+    world.informer.shut_down();
+    world.pass(MINUTE);
+    assert!(asked(&source).is_empty());
+    assert_eq!(world.informer.status().state, InformerState::Stopped);
+}
+
+// TestReflectorHandleWatchResultChanClosedBefore: VeryShortWatchError
+#[test]
+fn a_very_short_watch_lists_again_after_a_wait() {
+    let source = Source::new();
+    let mut world = watching(&source, vec![], 5);
+    source.close();
+    world.settle();
+    assert!(waits_for(&world, Cause::ShortWatch));
+    assert!(asked(&source).is_empty());
+    world.pass_alarm();
+    assert_eq!(asked(&source), ["list 5"]);
+}
+
+#[test]
+fn a_clean_close_watches_again_from_the_last_version() {
+    let source = Source::new();
+    let mut world = watching(&source, vec![], 5);
+    source.tell(Event::Added(object(1, 6)));
+    source.close();
+    world.settle();
+    assert_eq!(asked(&source), ["watch 6"]);
+    source.watch(Ok(()));
+    world.pass(SECOND);
+    source.close();
+    world.settle();
+    assert_eq!(asked(&source), ["watch 6"], "a second without news is not short");
+    assert_eq!(world.informer.status().watch_restarts, 2);
+    assert_eq!(world.informer.status().relists, 0);
+}
+
+// TestReflectorWatchHandler
+#[test]
+fn events_are_applied_and_the_version_is_the_last_ones() {
+    let source = Source::new();
+    let mut world = watching(&source, vec![object(1, 1), object(2, 2)], 5);
+    source.tell(Event::Modified(object(1, 6)));
+    source.tell(Event::Deleted(object(2, 7)));
+    source.tell(Event::Added(object(3, 32)));
+    source.close();
+    world.settle();
+    assert_eq!(world.stored(), [object(1, 6), object(3, 32)]);
+    assert_eq!(asked(&source), ["watch 32"]);
+    assert_eq!(world.informer.status().version, Version::new(32));
+}
+
+// TestReflectorListAndWatch
+#[test]
+fn lists_and_watches_with_exactly_these_requests() {
+    let source = Source::new();
+    lists(&source, vec![object(1, 1)], 4);
+    source.watch(Ok(()));
+    let mut world = start(&source);
+    world.settle();
+    let requests = source.asked();
+    let first = ListRequest { version: ListVersion::Any, limit: Some(500), continuation: None };
+    assert_eq!(requests[0], Asked::List(first));
+    let Asked::Watch(watch) = &requests[1] else { panic!("{requests:?}") };
+    assert_eq!((watch.from, watch.streaming_list), (Version::new(4), false));
+    assert!((5 * MINUTE..=10 * MINUTE).contains(&watch.timeout));
+    assert_eq!(requests.len(), 2);
+    source.tell(Event::Added(object(2, 5)));
+    world.settle();
+    assert_eq!(world.stored(), [object(1, 1), object(2, 5)]);
+}
+
+// TestReflectorListAndWatchWithErrors
+#[test]
+fn converges_through_list_and_watch_errors() {
+    let source = Source::new();
+    let mut world = start(&source);
+    let steps: [(Option<SourceErrorKind>, Option<SourceErrorKind>, &[u8]); 6] = [
+        (None, None, &[1]),
+        (None, Some(OTHER), &[2]),
+        (Some(OTHER), None, &[]),
+        (None, None, &[1, 2]),
+        (None, Some(INTERNAL), &[3]),
+        (None, None, &[1, 3]),
+    ];
+    let mut version = 10;
+    for (list, watch, keys) in steps {
+        version += 10;
+        let items: Vec<Object> = keys.iter().map(|key| object(*key, version)).collect();
+        match list {
+            Some(kind) => source.list(Err(error(kind))),
+            None => {
+                lists(&source, items.clone(), version);
+                source.watch(watch.map_or(Ok(()), |kind| Err(error(kind))));
+            }
+        }
+        world.settle();
+        if list.is_none() {
+            assert_eq!(world.stored(), items);
+            if watch.is_none() {
+                version += 1;
+                source.tell(Event::Added(object(9, version)));
+                source.fail(error(OTHER));
+                world.settle();
+                assert!(world.stored().contains(&object(9, version)));
+            }
+        }
+        assert!(world.informer.status().last_error.is_some());
+        // The wait; the next list is asked for and not answered yet.
+        world.pass_alarm();
+    }
+}
+
+// TestReflectorListAndWatchInitConnBackoff
+#[test]
+fn refused_connections_wait_longer_each_time_up_to_the_cap() {
+    for failures in [5, 40] {
+        let source = Source::new();
+        let mut world = start(&source);
+        let mut waits = Vec::new();
+        for _ in 0..failures {
+            source.list(Err(error(REFUSED)));
+            world.settle();
+            waits.push(world.pass_alarm());
+        }
+        let mut base = Duration::from_millis(800);
+        for wait in waits {
+            assert!((base..=2 * base).contains(&wait), "{wait:?} beside {base:?}");
+            base = (2 * base).min(30 * SECOND);
+        }
+        lists(&source, vec![object(1, 1)], 1);
+        world.settle();
+        assert!(world.informer.is_synced());
+    }
+}
+
+// TestNewReflectorWithCustomBackoff
+#[test]
+fn a_custom_backoff_is_honoured() {
+    let backoff = BackoffConfig {
+        initial: Duration::from_millis(50),
+        factor: 1,
+        cap: Duration::from_millis(50),
+        jitter_percent: 20,
+        reset_after: MINUTE,
+    };
+    let source = Source::new();
+    let mut world = start_with(&source, ReflectorConfig { backoff, ..ReflectorConfig::default() });
+    let begin = world.now();
+    for _ in 0..5 {
+        source.list(Err(error(OTHER)));
+        world.settle();
+        world.pass_alarm();
+    }
+    let took = world.now().since(begin);
+    assert!((Duration::from_millis(250)..=Duration::from_millis(300)).contains(&took), "{took:?}");
+}
+
+// TestBackoffOnTooManyRequests
+#[test]
+fn too_many_requests_wait_at_the_start_and_in_the_stream() {
+    let source = Source::new();
+    lists(&source, vec![], 10);
+    source.watch(Err(error(BUSY)));
+    let mut world = start(&source);
+    world.settle();
+    assert!(waits_for(&world, failed(BUSY)));
+    source.watch(Ok(()));
+    let first = world.pass_alarm();
+    assert!(first >= Duration::from_millis(800));
+    source.fail(error(BUSY));
+    world.settle();
+    assert!(waits_for(&world, failed(BUSY)));
+    assert!(world.pass_alarm() >= Duration::from_millis(1600));
+    assert_eq!(asked(&source), ["list any", "watch 10", "watch 10", "watch 10"]);
+}
+
+#[test]
+fn retry_after_is_the_least_wait() {
+    let kind = SourceErrorKind::TooManyRequests { retry_after: Some(90 * SECOND) };
+    let source = Source::new();
+    let mut world = watching(&source, vec![], 10);
+    source.fail(error(kind));
+    assert_eq!(world.pass_alarm(), 90 * SECOND);
+    assert_eq!(asked(&source), ["watch 10"]);
+}
+
+// TestNoRelistOnTooManyRequests
+#[test]
+fn too_many_requests_and_refused_never_list_again() {
+    for kind in [BUSY, REFUSED] {
+        let source = Source::new();
+        lists(&source, vec![], 10);
+        let mut world = start(&source);
+        for _ in 0..4 {
+            source.watch(Err(error(kind)));
+            world.settle();
+            world.pass_alarm();
+        }
+        source.watch(Ok(()));
+        world.settle();
+        assert_eq!(asked(&source), ["list any", "watch 10", "watch 10", "watch 10", "watch 10", "watch 10"]);
+    }
+}
+
+// TestRetryInternalError, TestRetryWithDeadline
+#[test]
+fn internal_errors_watch_again_only_within_their_time() {
+    // Each retry waits 2 s here, where client-go retries at once.
+    let pace = BackoffConfig {
+        initial: 2 * SECOND,
+        factor: 1,
+        cap: 2 * SECOND,
+        jitter_percent: 0,
+        ..BackoffConfig::default()
+    };
+    for (tolerance, expected) in [(Duration::ZERO, 0), (10 * SECOND, 6), (MINUTE, 31)] {
+        let source = Source::new();
+        lists(&source, vec![], 10);
+        let config =
+            ReflectorConfig { internal_retry: tolerance, backoff: pace, ..ReflectorConfig::default() };
+        let mut world = start_with(&source, config);
+        for _ in 0..50 {
+            source.watch(Ok(()));
+            world.settle();
+            source.fail(error(INTERNAL));
+            world.settle();
+            world.pass_alarm();
+            if world.informer.status().state == InformerState::Listing {
+                break;
+            }
+        }
+        let retries = asked(&source).iter().filter(|words| *words == "watch 10").count() - 1;
+        assert_eq!(retries, expected);
+    }
+    // A minute of quiet starts the time anew; and other errors are not meant.
+    let source = Source::new();
+    lists(&source, vec![], 10);
+    source.watch(Ok(()));
+    let config = ReflectorConfig { internal_retry: 10 * SECOND, ..ReflectorConfig::default() };
+    let mut world = start_with(&source, config);
+    for _ in 0..3 {
+        world.settle();
+        source.fail(error(INTERNAL));
+        source.watch(Ok(()));
+        world.pass(2 * MINUTE);
+    }
+    source.fail(error(OTHER));
+    world.settle();
+    world.pass_alarm();
+    assert_eq!(asked(&source), ["list any", "watch 10", "watch 10", "watch 10", "watch 10", "list 10"]);
+}
+
+// TestReflectorWatchListPageSize
+#[test]
+fn the_page_size_is_used_for_every_list() {
+    let source = Source::new();
+    let builder = Informer::builder(SCHEMA, source.clone()).page_size(NonZeroU32::new(4).unwrap());
+    let mut world = World::new(builder);
+    let objects: Vec<Object> = (0..10).map(|key| object(key, 1)).collect();
+    page(&source, objects[..4].to_vec(), 10, "C1");
+    page(&source, objects[4..8].to_vec(), 10, "C2");
+    lists(&source, objects[8..].to_vec(), 10);
+    world.settle();
+    assert_eq!(world.stored(), objects);
+    assert_eq!(limits(&source), [Some(4); 3]);
+    source.watch(Ok(()));
+    world.settle();
+    source.fail(error(EXPIRED));
+    world.settle();
+    world.pass_alarm();
+    assert_eq!(limits(&source), [Some(4)]);
+}
+
+// TestReflectorNotPaginatingNotConsistentReads
+#[test]
+fn a_list_not_older_than_is_not_paged_by_default() {
+    let source = Source::new();
+    let mut world = watching(&source, vec![], 10);
+    source.fail(error(OTHER));
+    world.settle();
+    world.pass_alarm();
+    assert_eq!(limits(&source), [None]);
+}
+
+// TestReflectorPaginatingNonConsistentReadsIfWatchCacheDisabled
+#[test]
+fn once_an_any_list_came_in_pages_every_list_is_paged() {
+    let source = Source::new();
+    page(&source, vec![object(1, 1)], 10, "C1");
+    lists(&source, vec![object(2, 1)], 10);
+    source.watch(Err(error(OTHER)));
+    let mut world = start(&source);
+    world.settle();
+    world.pass_alarm();
+    assert_eq!(limits(&source), [Some(500); 3]);
+}
+
+// TestReflectorResyncWithResourceVersion
+#[test]
+fn the_second_list_is_not_older_than_the_first() {
+    let source = Source::new();
+    lists(&source, vec![], 10);
+    source.watch(Err(error(OTHER)));
+    let mut world = start(&source);
+    world.settle();
+    world.pass_alarm();
+    assert_eq!(asked(&source), ["list any", "watch 10", "list 10"]);
+}
+
+// TestReflectorExpiredExactResourceVersion
+#[test]
+fn an_expired_list_asks_for_the_newest_at_once() {
+    let source = Source::new();
+    lists(&source, vec![], 10);
+    source.watch(Err(error(OTHER)));
+    let mut world = start(&source);
+    world.settle();
+    source.list(Err(error(EXPIRED)));
+    lists(&source, vec![], 11);
+    source.watch(Ok(()));
+    world.pass_alarm();
+    assert_eq!(asked(&source), ["list any", "watch 10", "list 10", "list newest", "watch 11"]);
+}
+
+// TestReflectorFullListIfExpired
+#[test]
+fn an_expired_page_asks_once_for_the_full_list() {
+    let source = Source::new();
+    lists(&source, vec![object(1, 1)], 10);
+    source.watch(Err(error(OTHER)));
+    let config = ReflectorConfig { page_size: NonZeroU32::new(1), ..ReflectorConfig::default() };
+    let mut world = start_with(&source, config);
+    world.settle();
+    page(&source, vec![object(7, 7)], 10, "C1");
+    source.list(Err(error(EXPIRED)));
+    lists(&source, vec![object(1, 2), object(2, 2)], 11);
+    source.watch(Ok(()));
+    world.pass_alarm();
+    assert_eq!(world.stored(), [object(1, 2), object(2, 2)], "the half list is thrown away");
+    let requests = source.asked();
+    let Asked::List(full) = &requests[4] else { panic!("{requests:?}") };
+    assert_eq!(full.version, ListVersion::NotOlderThan(Version::new(10)));
+    assert_eq!((full.limit, &full.continuation), (None, &None));
+}
+
+// TestReflectorFullListIfTooLarge; the three encodings of the error are the adapter's.
+#[test]
+fn a_version_too_large_asks_for_the_newest_at_once() {
+    let source = Source::new();
+    lists(&source, vec![], 20);
+    let mut world = start(&source);
+    for version in [30, 40, 50] {
+        source.watch(Err(error(OTHER)));
+        world.settle();
+        source.list(Err(error(TOO_LARGE)));
+        lists(&source, vec![], version);
+        world.pass_alarm();
+    }
+    assert_eq!(
+        asked(&source),
+        [
+            "list any",
+            "watch 20",
+            "list 20",
+            "list newest",
+            "watch 30",
+            "list 30",
+            "list newest",
+            "watch 40",
+            "list 40",
+            "list newest",
+            "watch 50"
+        ]
+    );
+}
+
+#[test]
+fn the_newest_list_is_tried_once_and_then_waits() {
+    let source = Source::new();
+    source.list(Err(error(EXPIRED)));
+    source.list(Err(error(EXPIRED)));
+    let mut world = start(&source);
+    world.settle();
+    assert!(waits_for(&world, failed(EXPIRED)));
+    world.pass_alarm();
+    assert_eq!(asked(&source), ["list any", "list newest", "list newest"]);
+}
+
+// TestWatchTimeout
+#[test]
+fn watches_last_between_once_and_twice_their_timeout() {
+    for (timeout, least) in [(None, 5 * MINUTE), (Some(30 * MINUTE), 30 * MINUTE), (Some(SECOND), SECOND)] {
+        let config = timeout.map_or(ReflectorConfig::default(), |watch_timeout| ReflectorConfig {
+            watch_timeout,
+            ..ReflectorConfig::default()
+        });
+        let source = Source::new();
+        lists(&source, vec![], 10);
+        let mut world = start_with(&source, config);
+        let mut timeouts = Vec::new();
+        for number in 0..20 {
+            source.watch(Ok(()));
+            source.tell(bookmark(11 + number));
+            source.close();
+            world.settle();
+        }
+        for asked in source.asked() {
+            if let Asked::Watch(request) = asked {
+                assert!((least..=2 * least).contains(&request.timeout));
+                timeouts.push(request.timeout);
+            }
+        }
+        timeouts.dedup();
+        assert!(timeouts.len() > 10, "the timeouts are not spread: {timeouts:?}");
+    }
+}
+
+// TestReflectorResourceVersionUpdate, TestStoreResourceVersion
+#[test]
+fn every_event_and_bookmark_advances_the_version() {
+    let source = Source::new();
+    let mut world = watching(&source, vec![], 5);
+    let events = [
+        Event::Added(object(1, 10)),
+        Event::Modified(object(1, 20)),
+        Event::Deleted(object(1, 30)),
+        bookmark(40),
+    ];
+    for (event, version) in events.into_iter().zip([10, 20, 30, 40]) {
+        source.tell(event);
+        world.settle();
+        assert_eq!(world.informer.status().version, Version::new(version));
+    }
+    source.close();
+    world.settle();
+    assert_eq!(asked(&source), ["watch 40"]);
+}
+
+// TestReflectorReplacesStoreOnUnsafeDelete
+#[test]
+fn an_error_in_the_stream_lists_again_and_drops_what_is_not_listed() {
+    let source = Source::new();
+    let mut world = watching(&source, vec![object(1, 1), object(2, 2)], 5);
+    source.fail(error(OTHER));
+    world.settle();
+    assert_eq!(world.stored().len(), 2, "the store stays until the list is complete");
+    lists(&source, vec![object(2, 2)], 9);
+    world.pass_alarm();
+    assert_eq!(world.stored(), [object(2, 2)]);
+    assert_eq!(world.informer.status().relists, 1);
+}
+
+// TestWatchListResourceVersion
+#[test]
+fn a_watch_from_any_state_has_no_version_until_something_is_not_an_addition() {
+    let source = Source::new();
+    let mut world = watching(&source, vec![], 0);
+    source.tell(Event::Added(object(2, 9)));
+    source.tell(Event::Added(object(1, 4)));
+    world.settle();
+    assert_eq!(world.stored(), [object(1, 4), object(2, 9)], "existing objects come in no order");
+    source.fail(error(BUSY));
+    world.settle();
+    source.list(Err(error(OTHER)));
+    world.pass_alarm();
+    assert_eq!(asked(&source), ["list any"], "nothing to resume from");
+
+    let source = Source::new();
+    let mut world = watching(&source, vec![], 0);
+    source.tell(Event::Added(object(2, 9)));
+    source.tell(Event::Modified(object(2, 12)));
+    source.fail(error(BUSY));
+    world.settle();
+    world.pass_alarm();
+    assert_eq!(asked(&source), ["watch 12"]);
+}
+
+fn streaming(source: &Source) -> World {
+    World::new(Informer::builder(SCHEMA, source.clone()).streaming_lists())
+}
+
+// TestWatchList: "not synced without bookmark", "synced after bookmark", "modifies and deletes before the bookmark",
+// "annotation value must be true"
+#[test]
+fn a_streaming_list_is_published_at_its_end_and_goes_on_as_the_watch() {
+    let source = Source::new();
+    source.watch(Ok(()));
+    let mut world = streaming(&source);
+    source.tell(Event::Added(object(1, 1)));
+    source.tell(Event::Added(object(2, 2)));
+    source.tell(Event::Added(object(3, 3)));
+    source.tell(Event::Modified(object(1, 4)));
+    source.tell(Event::Deleted(object(2, 5)));
+    source.tell(bookmark(6));
+    world.settle();
+    assert!(!world.informer.is_synced());
+    assert_eq!(world.informer.status().state, InformerState::Listing);
+    assert!(world.stored().is_empty());
+    source.tell(Event::InitialEnd(Version::new(6)));
+    source.tell(Event::Added(object(4, 7)));
+    world.settle();
+    assert!(world.informer.is_synced());
+    assert_eq!(world.informer.status().state, InformerState::Watching);
+    assert_eq!(world.stored(), [object(1, 4), object(3, 3), object(4, 7)]);
+    // "stopped after sync": a plain watch from the last version.
+    source.close();
+    world.settle();
+    assert_eq!(asked(&source), ["stream 0", "watch 7"]);
+    // "expired at re-watch": a streaming list again, not older than what is known.
+    source.watch(Err(error(EXPIRED)));
+    world.settle();
+    world.pass_alarm();
+    assert_eq!(asked(&source), ["stream 7"]);
+}
+
+// TestWatchList: "fallback on any error / Invalid", "gate off"
+#[test]
+fn a_streaming_list_that_fails_falls_back_to_a_list_at_once() {
+    for in_stream in [false, true] {
+        let source = Source::new();
+        let mut world = streaming(&source);
+        if in_stream {
+            source.watch(Ok(()));
+            source.tell(Event::Added(object(8, 1)));
+            source.fail(error(OTHER));
+        } else {
+            source.watch(Err(error(OTHER)));
+        }
+        lists(&source, vec![object(1, 1)], 10);
+        source.watch(Err(error(OTHER)));
+        world.settle();
+        assert_eq!(world.stored(), [object(1, 1)]);
+        world.pass_alarm();
+        assert_eq!(
+            asked(&source),
+            ["stream 0", "list any", "watch 10", "stream 10"],
+            "each relist tries again"
+        );
+    }
+}
+
+// TestWatchList: "429 retried twice"
+#[test]
+fn a_streaming_list_is_asked_for_again_after_too_many_requests() {
+    let source = Source::new();
+    let mut world = streaming(&source);
+    for _ in 0..2 {
+        source.watch(Err(error(BUSY)));
+        world.settle();
+        world.pass_alarm();
+    }
+    assert_eq!(asked(&source), ["stream 0", "stream 0", "stream 0"]);
+}
+
+// TestWatchList: "stream stopped before sync"
+#[test]
+fn a_streaming_list_that_ends_early_is_asked_for_again_after_a_wait() {
+    let source = Source::new();
+    let mut world = streaming(&source);
+    source.watch(Ok(()));
+    source.tell(Event::Added(object(8, 1)));
+    source.close();
+    world.settle();
+    assert!(waits_for(&world, Cause::Interrupted));
+    source.watch(Ok(()));
+    source.tell(Event::Added(object(1, 1)));
+    source.tell(Event::InitialEnd(Version::new(3)));
+    world.pass_alarm();
+    assert_eq!(asked(&source), ["stream 0", "stream 0"]);
+    assert_eq!(world.stored(), [object(1, 1)], "the half list is thrown away");
+}
+
+// kubernetes#140890: the end never comes.
+#[test]
+fn a_streaming_list_without_end_falls_back_for_good() {
+    let source = Source::new();
+    let mut world = streaming(&source);
+    source.watch(Ok(()));
+    source.tell(Event::Added(object(8, 1)));
+    world.settle();
+    lists(&source, vec![object(1, 1)], 10);
+    source.watch(Ok(()));
+    assert_eq!(world.pass_alarm(), MINUTE);
+    assert_eq!(world.stored(), [object(1, 1)]);
+    source.fail(error(OTHER));
+    world.settle();
+    world.pass_alarm();
+    assert_eq!(asked(&source), ["stream 0", "list any", "watch 10", "list 10"]);
+}
+
+#[test]
+fn a_streaming_list_too_old_asks_for_the_newest_at_once() {
+    let source = Source::new();
+    let mut world = streaming(&source);
+    source.watch(Ok(()));
+    source.tell(Event::InitialEnd(Version::new(5)));
+    source.fail(error(OTHER));
+    world.settle();
+    source.watch(Err(error(TOO_LARGE)));
+    source.watch(Err(error(EXPIRED)));
+    world.pass_alarm();
+    assert_eq!(asked(&source), ["stream 0", "stream 5", "stream 0", "list newest"]);
+}
+
+// tools/watch TestRetryWatcher: start version filtering, no duplicates for equal or lower versions
+#[test]
+fn late_and_repeated_events_never_take_the_store_back() {
+    let source = Source::new();
+    let mut world = watching(&source, vec![object(1, 8), object(2, 2)], 10);
+    source.tell(Event::Deleted(object(1, 12)));
+    source.tell(Event::Added(object(1, 8)));
+    source.tell(Event::Modified(object(1, 11)));
+    source.tell(Event::Added(object(3, 13)));
+    source.tell(Event::Added(object(3, 13)));
+    source.tell(bookmark(4));
+    world.settle();
+    assert_eq!(world.stored(), [object(2, 2), object(3, 13)]);
+    assert_eq!(world.informer.status().version, Version::new(13));
+    // A delete may carry the version of the last update (kubernetes#… aggregated servers): it is not lost.
+    source.tell(Event::Deleted(object(2, 2)));
+    source.close();
+    world.settle();
+    assert_eq!(world.stored(), [object(3, 13)]);
+    assert_eq!(asked(&source), ["watch 13"]);
+}
+
+// cache/testing TestResetWatch; kubernetes#133810
+#[test]
+fn a_watch_too_old_right_after_its_list_makes_the_next_list_the_newest_and_the_waits_grow() {
+    let source = Source::new();
+    let mut world = start(&source);
+    let mut waits = Vec::new();
+    for _ in 0..6 {
+        lists(&source, vec![], 10);
+        source.watch(Ok(()));
+        source.fail(error(EXPIRED));
+        world.settle();
+        waits.push(world.pass_alarm());
+    }
+    assert!(waits.is_sorted(), "{waits:?}");
+    assert!(waits[5] >= 16 * waits[0] / 2, "{waits:?}");
+    let requests = asked(&source);
+    assert_eq!(requests[..4], ["list any", "watch 10", "list newest", "watch 10"]);
+    assert!(!requests.contains(&"list 10".to_owned()));
+    // With news in between the version is good for a cached list.
+    lists(&source, vec![], 10);
+    source.watch(Ok(()));
+    source.tell(bookmark(11));
+    source.fail(error(EXPIRED));
+    world.settle();
+    world.pass_alarm();
+    assert_eq!(asked(&source), ["watch 10", "list 11"]);
+}
+
+// TestSharedInformerErrorHandling
+#[test]
+fn the_last_error_and_the_last_success_are_visible() {
+    let source = Source::new();
+    source.list(Err(flyball_informer_cache::SourceError::new(OTHER, "the disk is on fire")));
+    let mut world = start(&source);
+    assert_eq!(world.informer.status().state, InformerState::Idle);
+    world.settle();
+    let status = world.informer.status();
+    assert_eq!(&*status.last_error.unwrap().message, "source failed: the disk is on fire");
+    assert_eq!(status.last_success, None);
+    lists(&source, vec![], 10);
+    world.pass_alarm();
+    let now = world.now();
+    let status = world.informer.status();
+    assert_eq!(status.last_success, Some(now));
+    assert!(status.last_error.is_some(), "kept");
+    source.watch(Ok(()));
+    source.tell(bookmark(11));
+    world.pass(MINUTE);
+    assert_eq!(world.informer.status().last_success, Some(now));
+    source.tell(bookmark(12));
+    world.settle();
+    assert_eq!(world.informer.status().last_success, Some(world.now()));
+}
+
+// TestSharedInformerInitializationRace, TestStateSharedInformer, TestAddOnStopped…, TestShutdown: without a task there is
+// nothing to race; the states of a life are these.
+#[test]
+fn the_states_of_a_life() {
+    let source = Source::new();
+    let mut world = start(&source);
+    assert_eq!(world.informer.status().state, InformerState::Idle);
+    world.settle();
+    assert_eq!(world.informer.status().state, InformerState::Listing);
+    lists(&source, vec![object(1, 1)], 1);
+    world.settle();
+    assert_eq!(world.informer.status().state, InformerState::Watching);
+    world.informer.shut_down();
+    world.informer.shut_down();
+    world.settle();
+    assert!(world.is_over());
+    assert!(world.informer.status().state.is_final());
+    assert_eq!(world.stored(), [object(1, 1)], "the store can be read after the end");
+}
