@@ -1,5 +1,7 @@
 //! A naive server to list and watch: the truth an informer has to arrive at, with every fault a real one has.
 
+#![allow(clippy::disallowed_types, reason = "a test's server, no primitive; the fuzz target shares it")]
+
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};

@@ -1,0 +1,136 @@
+//! An informer without any cluster: a service registry in memory is the source, and everybody else follows it.
+//!
+//! Run it with `cargo run -p flyball-informer-cache --example informer --features tokio`.
+
+use std::sync::Arc;
+
+use flyball_informer_cache::{
+    ChangeKind, Event, Index, Informer, ListRequest, Page, Schema, Source, SourceError, SourceErrorKind,
+    Version, Watch, WatchRequest,
+};
+use tokio::sync::watch;
+
+/// What is registered: an instance of a service.
+#[derive(Clone)]
+struct Instance {
+    name: Arc<str>,
+    service: Arc<str>,
+    healthy: bool,
+    version: u64,
+}
+
+const INSTANCES: Schema<Arc<str>, Instance> =
+    Schema::new(|instance| instance.name.clone(), |instance| Version::new(instance.version));
+
+static BY_SERVICE: Index<Instance, Arc<str>> = Index::new("service", |instance| instance.service.clone());
+
+/// The registry: a log of what happened. The version of an event is its place in the log.
+#[derive(Clone)]
+struct Registry {
+    log: watch::Sender<Vec<Event<Instance>>>,
+}
+
+impl Registry {
+    fn write(&self, event: impl FnOnce(u64) -> Event<Instance>) {
+        self.log.send_modify(|log| log.push(event(log.len() as u64 + 1)));
+    }
+
+    fn register(&self, name: &str, service: &str, healthy: bool) {
+        self.write(|version| {
+            Event::Modified(Instance { name: name.into(), service: service.into(), healthy, version })
+        });
+    }
+
+    fn deregister(&self, name: &str, service: &str) {
+        self.write(|version| {
+            Event::Deleted(Instance { name: name.into(), service: service.into(), healthy: false, version })
+        });
+    }
+}
+
+impl Source for Registry {
+    type Object = Instance;
+    type Watch = LogReader;
+
+    async fn list(&self, _: ListRequest) -> Result<Page<Instance>, SourceError> {
+        let log = self.log.borrow();
+        let mut items: Vec<Instance> = Vec::new();
+        for event in log.iter() {
+            let Some(instance) = event.object() else { continue };
+            items.retain(|known| known.name != instance.name);
+            if !matches!(event, Event::Deleted(_)) {
+                items.push(instance.clone());
+            }
+        }
+        Ok(Page { items, version: Version::new(log.len() as u64), continuation: None })
+    }
+
+    async fn watch(&self, request: WatchRequest) -> Result<LogReader, SourceError> {
+        Ok(LogReader { log: self.log.subscribe(), read: request.from.get() as usize })
+    }
+}
+
+/// A watch: reads the log from a version on.
+struct LogReader {
+    log: watch::Receiver<Vec<Event<Instance>>>,
+    read: usize,
+}
+
+impl Watch for LogReader {
+    type Object = Instance;
+
+    async fn next(&mut self) -> Option<Result<Event<Instance>, SourceError>> {
+        let read = self.read;
+        match self.log.wait_for(|log| log.len() > read).await {
+            Ok(log) => {
+                self.read += 1;
+                Some(Ok(log[read].clone()))
+            }
+            // The registry is gone.
+            Err(_) => Some(Err(SourceErrorKind::Refused.into())),
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let registry = Registry { log: watch::Sender::new(Vec::new()) };
+    registry.register("web-1", "web", true);
+    registry.register("web-2", "web", true);
+    registry.register("db-1", "db", true);
+
+    let informer = Informer::builder(INSTANCES, registry.clone()).index(&BY_SERVICE).start()?;
+    informer.synced().await?;
+    let mut changes = informer.subscribe();
+    while let Some(change) = changes.try_next() {
+        println!("there is {}", change.key());
+    }
+
+    // A view stays as it is, for as long as it is held.
+    let before = informer.snapshot();
+    registry.deregister("web-2", "web");
+    registry.register("web-3", "web", false);
+    registry.register("web-3", "web", true); // nobody has looked in between: one change
+    informer.store().wait_for(Version::new(6)).await?;
+    let after = informer.snapshot();
+    for (name, view) in [("before", &before), ("after", &after)] {
+        let mut web: Vec<&str> = view.by_index(&BY_SERVICE, "web")?.map(|instance| &*instance.name).collect();
+        web.sort_unstable();
+        println!("{name}, at version {}: {web:?}", view.version());
+    }
+
+    // What changed, each key in its turn. Ends with the informer.
+    informer.shut_down();
+    while let Some(change) = changes.next().await {
+        match &change.kind {
+            ChangeKind::Added { object, .. } => {
+                println!("added {} (healthy: {})", object.name, object.healthy)
+            }
+            ChangeKind::Updated { new, .. } => println!("updated {} (healthy: {})", new.name, new.healthy),
+            ChangeKind::Deleted { last, .. } => println!("deleted {}", last.name),
+        }
+    }
+    informer.stopped().await;
+    println!("{:?}", informer.status().state);
+    Ok(())
+}
