@@ -1,0 +1,462 @@
+//! Models of the work queue.
+//!
+//! Time is an operation of a model thread: the clock is moved by hand, as a condition variable never times out here.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use flyball_ratelimit::{FastSlow, ManualClock};
+use flyball_workqueue::{Added, Queue, TryGetError};
+use loom_tests::wakers::{Counting, poll_with};
+use loom_tests::{Model, block_on, model, thread};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+// === adding and getting ===
+
+#[test]
+fn add_vs_async_get() {
+    let claim = Model {
+        name: "workqueue::add_vs_async_get",
+        threads: 2,
+        floor: 11,
+        catches: "a task that parks on a queue it has not looked at since it unlocked",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        let other = queue.clone();
+        let getter = thread::spawn(move || block_on(other.get()).unwrap().done());
+        queue.add(1).unwrap();
+        getter.join().unwrap();
+    });
+}
+
+#[test]
+fn add_vs_blocking_get() {
+    let claim = Model {
+        name: "workqueue::add_vs_blocking_get",
+        threads: 2,
+        floor: 3,
+        catches: "a thread that unlocks between looking and sleeping",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        let other = queue.clone();
+        let getter = thread::spawn(move || other.blocking_get().unwrap().done());
+        queue.add(1).unwrap();
+        getter.join().unwrap();
+    });
+}
+
+#[test]
+fn two_adds_vs_task_and_thread() {
+    let claim = Model {
+        name: "workqueue::two_adds_vs_task_and_thread",
+        threads: 3,
+        floor: 829,
+        catches: "an add that decides before it locks that nobody waits",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        let (task, sleeper) = (queue.clone(), queue.clone());
+        let task = thread::spawn(move || block_on(task.get()).unwrap().done());
+        let sleeper = thread::spawn(move || sleeper.blocking_get().unwrap().done());
+        queue.add(1).unwrap();
+        queue.add(2).unwrap();
+        task.join().unwrap();
+        sleeper.join().unwrap();
+        assert_eq!(queue.counts().leased, 0);
+    });
+}
+
+#[test]
+fn cancelled_getter_passes_hint() {
+    let claim = Model {
+        name: "workqueue::cancelled_getter_passes_hint",
+        threads: 3,
+        floor: 476,
+        catches: "a getter that looks in one critical section whether it was woken and leaves in another",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        let (cancelled, other) = (queue.clone(), queue.clone());
+        let cancelled = thread::spawn(move || {
+            let (_, waker) = Counting::waker();
+            let mut get = pin!(cancelled.get());
+            // If it gets the key, the lease is dropped and the key is Ready again: the other getter's turn.
+            drop(poll_with(get.as_mut(), &waker));
+        });
+        let getter = thread::spawn(move || block_on(other.get()).unwrap().done());
+        queue.add(1).unwrap();
+        cancelled.join().unwrap();
+        getter.join().unwrap();
+    });
+}
+
+#[test]
+fn one_key_goes_to_one_getter() {
+    let claim = Model {
+        name: "workqueue::one_key_goes_to_one_getter",
+        threads: 3,
+        floor: 16,
+        catches: "a get that looks at the key in one critical section and takes it in another",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        queue.add(1).unwrap();
+        queue.add(2).unwrap();
+        let getters = [(); 2].map(|()| {
+            let queue = queue.clone();
+            thread::spawn(move || queue.try_get().unwrap())
+        });
+        let [first, second] = getters.map(|getter| getter.join().unwrap());
+        assert_ne!(*first, *second, "one key, two leases");
+        assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
+    });
+}
+
+#[test]
+fn add_vs_lease_end() {
+    let claim = Model {
+        name: "workqueue::add_vs_lease_end",
+        threads: 3,
+        floor: 54,
+        catches: "a lease's end that looks for a mark in one critical section and ends in another: an event is lost",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        let worker = thread::spawn(move || lease.done());
+        let other = queue.clone();
+        let adder = thread::spawn(move || other.add(1).unwrap());
+        let added = queue.add(1).unwrap();
+        worker.join().unwrap();
+        let other = adder.join().unwrap();
+        assert!(added == Added::Merged || other == Added::Merged, "two adds, two runs: {added:?}, {other:?}");
+        assert_eq!(queue.len(), 1, "an event came during the run or after it, and nothing runs");
+    });
+}
+
+#[test]
+fn lease_end_vs_async_get() {
+    let claim = Model {
+        name: "workqueue::lease_end_vs_async_get",
+        threads: 2,
+        floor: 11,
+        catches: "a lease's end that decides before it locks that nobody waits",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        queue.add(1).unwrap();
+        let other = queue.clone();
+        let getter = thread::spawn(move || block_on(other.get()).unwrap().done());
+        lease.done();
+        getter.join().unwrap();
+    });
+}
+
+#[test]
+fn cancel_vs_get() {
+    let claim = Model {
+        name: "workqueue::cancel_vs_get",
+        threads: 2,
+        floor: 4,
+        catches: "a cancel that says what it saw, not what it did",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        queue.add(1).unwrap();
+        let other = queue.clone();
+        let getter = thread::spawn(move || other.try_get().ok());
+        let cancelled = queue.cancel(&1);
+        let lease = getter.join().unwrap();
+        assert_ne!(cancelled, lease.is_some(), "the key was both cancelled and handed out, or neither");
+    });
+}
+
+// === ends ===
+
+#[test]
+fn shut_down_vs_task_and_thread() {
+    let claim = Model {
+        name: "workqueue::shut_down_vs_task_and_thread",
+        threads: 3,
+        floor: 475,
+        catches: "a shutdown that decides before it locks that nobody waits",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        let (task, sleeper) = (queue.clone(), queue.clone());
+        let task = thread::spawn(move || assert!(block_on(task.get()).is_none()));
+        let sleeper = thread::spawn(move || assert!(sleeper.blocking_get().is_none()));
+        queue.shut_down();
+        task.join().unwrap();
+        sleeper.join().unwrap();
+    });
+}
+
+#[test]
+fn shut_down_vs_add() {
+    let claim = Model {
+        name: "workqueue::shut_down_vs_add",
+        threads: 2,
+        floor: 8,
+        catches: "a key that is accepted after the queue said closed",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        let other = queue.clone();
+        let adder = thread::spawn(move || other.add(1).is_ok());
+        queue.shut_down();
+        let mut got = false;
+        while let Some(lease) = queue.blocking_get() {
+            got = true;
+            lease.done();
+        }
+        assert_eq!(adder.join().unwrap(), got, "accepted and never handed out");
+    });
+}
+
+#[test]
+fn shut_down_vs_dirty_lease_end() {
+    let claim = Model {
+        name: "workqueue::shut_down_vs_dirty_lease_end",
+        threads: 3,
+        floor: 130,
+        catches: "a thread that unlocks between looking and sleeping, when a marked key comes again after shutdown",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        queue.add(1).unwrap();
+        let other = queue.clone();
+        let worker = thread::spawn(move || lease.done());
+        let getter = thread::spawn(move || {
+            other.blocking_get().expect("closed before the marked key came again").done();
+            assert!(other.blocking_get().is_none());
+        });
+        queue.shut_down();
+        worker.join().unwrap();
+        getter.join().unwrap();
+    });
+}
+
+#[test]
+fn drain_vs_lease_end() {
+    let claim = Model {
+        name: "workqueue::drain_vs_lease_end",
+        threads: 2,
+        floor: 38,
+        catches: "a drainer that looks in one critical section and parks in another",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        let worker = thread::spawn(move || lease.done());
+        let left = block_on(queue.drain());
+        assert!(left.leased.is_empty());
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn blocking_drain_vs_lease_end() {
+    let claim = Model {
+        name: "workqueue::blocking_drain_vs_lease_end",
+        threads: 3,
+        floor: 625,
+        catches: "a drainer that unlocks between looking and sleeping",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        let other = queue.clone();
+        let worker = thread::spawn(move || lease.done());
+        let second = thread::spawn(move || assert!(other.blocking_drain().leased.is_empty()));
+        assert!(queue.blocking_drain().leased.is_empty());
+        worker.join().unwrap();
+        second.join().unwrap();
+    });
+}
+
+#[test]
+fn stop_vs_get() {
+    let claim = Model {
+        name: "workqueue::stop_vs_get",
+        threads: 3,
+        floor: 54,
+        catches: "a stop that lists the keys in one critical section and takes them in another",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        queue.add(1).unwrap();
+        let (other, adder) = (queue.clone(), queue.clone());
+        let getter = thread::spawn(move || other.try_get().ok());
+        let adder = thread::spawn(move || adder.add(2).is_ok());
+        let left = queue.stop_now();
+        let lease = getter.join().unwrap();
+        let taken = lease.as_ref().map(|lease| **lease);
+        let added = adder.join().unwrap();
+        for key in [1, 2] {
+            let times =
+                usize::from(taken == Some(key)) + left.ready.iter().filter(|left| **left == key).count();
+            let accepted = usize::from(key == 1 || added);
+            assert_eq!(times, accepted, "key {key}: taken {taken:?}, left {left:?}");
+        }
+        drop(lease);
+        assert_eq!(queue.counts().leased, 0);
+    });
+}
+
+// === deadlines ===
+
+#[test]
+fn timer_fires_vs_park() {
+    let claim = Model {
+        name: "workqueue::timer_fires_vs_park",
+        threads: 2,
+        floor: 63,
+        catches: "an alarm that is not set because its time has come meanwhile, and so never fires",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let queue = Queue::<u32>::builder().timer(clock.timer()).build();
+        queue.add_after(1, SECOND).unwrap();
+        queue.add_after(2, 2 * SECOND).unwrap();
+        let getter = thread::spawn(move || {
+            assert_eq!(*block_on(queue.get()).unwrap(), 1);
+        });
+        clock.advance(SECOND);
+        getter.join().unwrap();
+    });
+}
+
+#[test]
+fn two_deadlines_vs_clock() {
+    let claim = Model {
+        name: "workqueue::two_deadlines_vs_clock",
+        threads: 2,
+        floor: 342,
+        catches: "an alarm that fired and is noted as gone only later: the next deadline is not set",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let queue = Queue::<u32>::builder().timer(clock.timer()).build();
+        queue.add_after(1, SECOND).unwrap();
+        queue.add_after(2, 2 * SECOND).unwrap();
+        let getter = thread::spawn(move || {
+            block_on(queue.get()).unwrap().done();
+            block_on(queue.get()).unwrap().done();
+        });
+        clock.advance(SECOND);
+        clock.advance(SECOND);
+        getter.join().unwrap();
+    });
+}
+
+#[test]
+fn two_threads_set_the_alarm() {
+    let claim = Model {
+        name: "workqueue::two_threads_set_the_alarm",
+        threads: 3,
+        floor: 138,
+        catches: "an earlier alarm that is lost because another thread is in the timer",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let queue = Queue::<u32>::builder().timer(clock.timer()).build();
+        let (woken, waker) = Counting::waker();
+        let mut get = Box::pin(queue.get());
+        assert!(poll_with(get.as_mut(), &waker).is_pending());
+        let adders = [(1, SECOND), (2, 9 * SECOND)].map(|(key, delay)| {
+            let queue = queue.clone();
+            thread::spawn(move || drop(queue.add_after(key, delay).unwrap()))
+        });
+        for adder in adders {
+            adder.join().unwrap();
+        }
+        clock.advance(SECOND);
+        assert!(woken.wakes() > 0, "nobody was woken for the earlier deadline");
+        assert!(poll_with(get.as_mut(), &waker).is_ready());
+    });
+}
+
+#[test]
+fn timer_fires_vs_cancelled_getter() {
+    let claim = Model {
+        name: "workqueue::timer_fires_vs_cancelled_getter",
+        threads: 3,
+        floor: 7330,
+        catches: "a deadline that woke a getter which was then cancelled",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let queue = Queue::<u32>::builder().timer(clock.timer()).build();
+        queue.add_after(1, SECOND).unwrap();
+        let (cancelled, other) = (queue.clone(), queue);
+        let cancelled = thread::spawn(move || {
+            let (_, waker) = Counting::waker();
+            let mut get = pin!(cancelled.get());
+            drop(poll_with(get.as_mut(), &waker));
+        });
+        let getter = thread::spawn(move || block_on(other.get()).unwrap().done());
+        clock.advance(SECOND);
+        cancelled.join().unwrap();
+        getter.join().unwrap();
+    });
+}
+
+#[test]
+fn clock_vs_add_after() {
+    let claim = Model {
+        name: "workqueue::clock_vs_add_after",
+        threads: 3,
+        floor: 5787,
+        catches: "a delayed add that decides before it locks that nobody waits for a deadline",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let queue = Queue::<u32>::builder().timer(clock.timer()).build();
+        let other = queue.clone();
+        let getter = thread::spawn(move || block_on(other.get()).unwrap().done());
+        let adder = thread::spawn(move || drop(queue.add_after(1, SECOND).unwrap()));
+        clock.advance(SECOND);
+        adder.join().unwrap();
+        clock.advance(SECOND);
+        getter.join().unwrap();
+    });
+}
+
+// === backoff ===
+
+#[test]
+fn failure_vs_success() {
+    let claim = Model {
+        name: "workqueue::failure_vs_success",
+        threads: 3,
+        floor: 187,
+        catches: "a count of failing keys published outside its lock, so that a later success forgets nothing",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let limiter = FastSlow::new(Duration::ZERO, SECOND, 3);
+        let queue = Queue::<u32>::builder().limiter(limiter).timer(clock.timer()).seed(0).build();
+        queue.add(2).unwrap();
+        queue.try_get().unwrap().retry();
+        queue.add(1).unwrap();
+        let [second, first] = [(); 2].map(|()| queue.try_get().unwrap());
+        let failure = thread::spawn(move || first.retry());
+        let success = thread::spawn(move || second.succeed());
+        failure.join().unwrap();
+        success.join().unwrap();
+        assert_eq!(queue.requeues(&1), 1);
+        queue.try_get().unwrap().succeed();
+        assert_eq!(queue.requeues(&1), 0, "the success forgot nothing");
+    });
+}
