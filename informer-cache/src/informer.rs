@@ -127,7 +127,9 @@ where
     /// How it fares.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.shared.status.read(self.shared.store.version())
+        let status = self.shared.status.read();
+        // After the status: what it says was published is in the version.
+        Status { version: self.shared.store.version(), ..status }
     }
 
     /// Ends the run future in order, soon; the subscriptions end when they have told what is pending.

@@ -99,11 +99,9 @@ impl StatusCell {
         Self { status: Mutex::new(status) }
     }
 
-    /// The status, beside the version of the store at this moment.
-    pub(crate) fn read(&self, version: Version) -> Status {
-        let mut status = self.status.lock().clone();
-        status.version = version;
-        status
+    /// The status, without the version, which the store knows.
+    pub(crate) fn read(&self) -> Status {
+        self.status.lock().clone()
     }
 
     /// The reflector moved on. A final state is never left.
