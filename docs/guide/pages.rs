@@ -1,0 +1,21 @@
+//! Every example of the guide and of the root README is compiled and run here, by `cargo test`.
+
+/// The root README.
+#[doc = include_str!("../../README.md")]
+pub mod readme {}
+
+/// The queue alone.
+#[doc = include_str!("src/queue.md")]
+pub mod queue {}
+
+/// The limiter alone.
+#[doc = include_str!("src/limiter.md")]
+pub mod limiter {}
+
+/// The cache alone.
+#[doc = include_str!("src/cache.md")]
+pub mod cache {}
+
+/// Together.
+#[doc = include_str!("src/together.md")]
+pub mod together {}
