@@ -1,0 +1,256 @@
+//! Models of the limiter and of the clock moved by hand.
+
+use std::num::NonZeroU32;
+use std::sync::Weak;
+use std::time::Duration;
+
+use flyball_ratelimit::{Clock, Exponential, Jitter, Limiter, ManualClock, Nanos, Quota, Timer, TokenBucket};
+use loom_tests::wakers::Counting;
+use loom_tests::{Arc, Model, model, thread};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn at(secs: u32) -> Nanos {
+    Nanos::ZERO + SECOND * secs
+}
+
+fn one_a_second() -> TokenBucket {
+    TokenBucket::new(Quota::per_second(NonZeroU32::MIN))
+}
+
+// === the limiter ===
+
+#[test]
+fn when_vs_when() {
+    let claim = Model {
+        name: "ratelimit::when_vs_when",
+        threads: 3,
+        floor: 27,
+        catches: "a random number drawn in one critical section and used for a failure counted in another",
+    };
+    model(claim, || {
+        let fresh = || {
+            let backoff = Exponential::new(SECOND..=SECOND * 8).jitter(Jitter::Full);
+            Limiter::with_clock(backoff, ManualClock::new()).seed(7)
+        };
+        let limiter = Arc::new(fresh());
+        let failing = [(); 2].map(|()| {
+            let limiter = limiter.clone();
+            thread::spawn(move || limiter.when(&1))
+        });
+        let mut waits = failing.map(|thread| thread.join().unwrap());
+        waits.sort_unstable();
+        let alone = fresh();
+        let mut one_by_one = [alone.when(&1), alone.when(&1)];
+        one_by_one.sort_unstable();
+        assert_eq!(waits, one_by_one, "as if the one had come after the other");
+        assert_eq!(limiter.requeues(&1), 2);
+    });
+}
+
+/// A key that looks at its limiter when it dies: a deadlock if that is under the lock.
+#[derive(Clone)]
+struct LooksBack(u32, Weak<Limiter<LooksBack, Exponential<LooksBack>, ManualClock>>);
+
+impl PartialEq for LooksBack {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for LooksBack {}
+
+impl std::hash::Hash for LooksBack {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Drop for LooksBack {
+    fn drop(&mut self) {
+        if let Some(limiter) = self.1.upgrade() {
+            assert!(limiter.tracked() <= 2);
+        }
+    }
+}
+
+#[test]
+fn when_vs_forget() {
+    let claim = Model {
+        name: "ratelimit::when_vs_forget",
+        threads: 2,
+        floor: 19,
+        catches: "a forgotten key that is left in the policy while it is unlocked, and dies under another's lock",
+    };
+    model(claim, || {
+        let backoff = Exponential::new(SECOND..=SECOND * 8);
+        let limiter = Arc::new(Limiter::with_clock(backoff, ManualClock::new()).seed(7));
+        let key = |id| LooksBack(id, Arc::downgrade(&limiter));
+        limiter.when(&key(1));
+        let (other, failing) = (limiter.clone(), key(2));
+        let failing = thread::spawn(move || other.when(&failing));
+        limiter.forget(&key(1));
+        assert_eq!(failing.join().unwrap(), SECOND);
+        assert_eq!((limiter.requeues(&key(1)), limiter.requeues(&key(2)), limiter.tracked()), (0, 1, 1));
+    });
+}
+
+#[test]
+fn two_failures_vs_eviction() {
+    let claim = Model {
+        name: "ratelimit::two_failures_vs_eviction",
+        threads: 3,
+        floor: 124,
+        catches: "an evicted key that is left in the policy while it is unlocked, and dies under another's lock",
+    };
+    model(claim, || {
+        let backoff = Exponential::new(SECOND..=SECOND * 8).max_keys(NonZeroU32::MIN);
+        let limiter = Arc::new(Limiter::with_clock(backoff, ManualClock::new()).seed(7));
+        let key = |id| LooksBack(id, Arc::downgrade(&limiter));
+        limiter.when(&key(0));
+        let failing = [1, 2].map(|id| {
+            let (limiter, key) = (limiter.clone(), key(id));
+            thread::spawn(move || limiter.when(&key))
+        });
+        for thread in failing {
+            assert_eq!(thread.join().unwrap(), SECOND);
+        }
+        assert_eq!(limiter.requeues(&key(1)) + limiter.requeues(&key(2)), 1, "the later one is there");
+    });
+}
+
+#[test]
+fn reserve_and_cancel_vs_when() {
+    let claim = Model {
+        name: "ratelimit::reserve_and_cancel_vs_when",
+        threads: 3,
+        floor: 64,
+        catches: "a cancel that works on the policy while it is unlocked",
+    };
+    model(claim, || {
+        let limiter = Arc::new(Limiter::with_clock(one_a_second(), ManualClock::new()).seed(7));
+        assert_eq!(limiter.when(&0), Duration::ZERO);
+        let (cancelling, failing) = (limiter.clone(), limiter.clone());
+        let cancelling = thread::spawn(move || cancelling.reserve(&1).cancel());
+        let failing = thread::spawn(move || failing.when(&2));
+        cancelling.join().unwrap();
+        let wait = failing.join().unwrap();
+        assert!(wait == SECOND || wait == SECOND * 2, "{wait:?}");
+        // Given back, or in front of the other and lost: nobody else is told the time of the other, or a later one
+        // than the next.
+        assert_eq!(limiter.when(&3), wait + SECOND);
+    });
+}
+
+#[test]
+fn set_quota_vs_when() {
+    let claim = Model {
+        name: "ratelimit::set_quota_vs_when",
+        threads: 2,
+        floor: 10,
+        catches: "a change of the quota that puts back a bucket it took out before, and with it a token",
+    };
+    model(claim, || {
+        let limiter = Arc::new(Limiter::with_clock(one_a_second(), ManualClock::new()).seed(7));
+        let other = limiter.clone();
+        let failing = thread::spawn(move || other.when(&1));
+        limiter.set_quota(Quota::per_second(NonZeroU32::new(2).unwrap()).burst(NonZeroU32::MIN));
+        assert_eq!(failing.join().unwrap(), Duration::ZERO);
+        assert_eq!(limiter.when(&2), SECOND / 2, "the token is taken, under either quota");
+    });
+}
+
+// === the clock moved by hand ===
+
+#[test]
+fn advance_vs_wake_at() {
+    let claim = Model {
+        name: "ratelimit::advance_vs_wake_at",
+        threads: 2,
+        floor: 14,
+        catches: "an alarm set for a time that was in the future when it was looked at, and is past when it is set",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let timer = clock.timer();
+        let (counter, waker) = Counting::waker();
+        let setting = thread::spawn(move || {
+            timer.wake_at(at(1), &waker);
+            timer
+        });
+        clock.advance(SECOND);
+        let _timer = setting.join().unwrap();
+        assert_eq!((counter.wakes(), clock.next_alarm()), (1, None));
+    });
+}
+
+#[test]
+fn timer_dropped_vs_advance() {
+    let claim = Model {
+        name: "ratelimit::timer_dropped_vs_advance",
+        threads: 2,
+        floor: 13,
+        catches: "an alarm found in one critical section and taken, or another in its place, in the next",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let (dropped, kept) = (clock.timer(), clock.timer());
+        let (gone, first) = Counting::waker();
+        let (counter, second) = Counting::waker();
+        dropped.wake_at(at(1), &first);
+        kept.wake_at(at(5), &second);
+        drop(first);
+        let dropping = thread::spawn(move || drop(dropped));
+        clock.advance(SECOND);
+        dropping.join().unwrap();
+        assert!(gone.wakes() <= 1);
+        assert_eq!(Arc::strong_count(&gone), 1, "its waker is gone, woken or not");
+        assert_eq!((counter.wakes(), clock.next_alarm()), (0, Some(at(5))));
+    });
+}
+
+#[test]
+fn advance_vs_advance() {
+    let claim = Model {
+        name: "ratelimit::advance_vs_advance",
+        threads: 2,
+        floor: 14,
+        catches: "a time read in one critical section and written in another",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let (counter, waker) = Counting::waker();
+        let timer = clock.timer();
+        timer.wake_at(at(2), &waker);
+        let other = clock.clone();
+        let advancing = thread::spawn(move || other.advance(SECOND));
+        clock.advance(SECOND);
+        advancing.join().unwrap();
+        assert_eq!((clock.now(), counter.wakes()), (at(2), 1));
+    });
+}
+
+#[test]
+fn two_timers_are_two() {
+    let claim = Model {
+        name: "ratelimit::two_timers_are_two",
+        threads: 2,
+        floor: 25,
+        catches: "two timers made at once that take each other's alarm for their own",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let (counter, waker) = Counting::waker();
+        let (other, other_waker) = (clock.clone(), waker.clone());
+        let making = thread::spawn(move || {
+            let timer = other.timer();
+            timer.wake_at(at(1), &other_waker);
+            timer
+        });
+        let here = clock.timer();
+        here.wake_at(at(1), &waker);
+        let _there = making.join().unwrap();
+        clock.advance(SECOND);
+        assert_eq!(counter.wakes(), 2);
+    });
+}
