@@ -13,7 +13,13 @@
 //! Hence a key is handed out to one lease at a time (only `Ready` and due `Waiting` slots are, and handing out makes
 //! them `Leased`), and none is lost (a slot is vacated only by `end`, `cancel` and `stop`, which say so).
 
-pub(crate) mod inspect;
+mod inspect;
+mod moves;
+mod words;
+
+pub use inspect::{Counts, KeyState};
+pub use words::{Added, Leftovers};
+pub(crate) use words::{Handle, Next, Outcome};
 
 use std::time::Duration;
 
@@ -56,63 +62,6 @@ enum Phase {
     ShutDown,
     /// Nothing is handed out; leases end into nothing.
     Stopped,
-}
-
-/// What an add did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Added {
-    /// The key was absent and is now queued, or waiting.
-    New,
-    /// The key is queued, waiting or marked already, in a way that covers this add. Of two delays the earlier holds.
-    Merged,
-    /// The key was waiting for a deadline and is now Ready.
-    Promoted,
-    /// The key is leased and will come again when its lease ends, at once or after the delay.
-    Marked,
-}
-
-/// Which lease of which key: the slot, and its generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Handle {
-    slot: u32,
-    generation: u32,
-}
-
-/// What a getter finds.
-pub(crate) enum Next<K> {
-    /// This key, now leased.
-    Key(Handle, K),
-    /// Nothing before this deadline, unless something is added.
-    Wait(Nanos),
-    /// Nothing unless something is added or a lease ends.
-    Empty,
-    /// Nothing, and nothing will come.
-    Closed,
-}
-
-/// What becomes of a key whose lease ends and that was not marked meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Leaves the queue.
-    Done,
-    /// Waits until then.
-    At(Nanos),
-    /// Ready at the tail.
-    Tail,
-}
-
-/// What was not finished, by key.
-///
-/// Ready keys stand in the order in which they would have been handed out, waiting ones by deadline.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Leftovers<K> {
-    /// Keys nobody took.
-    pub ready: Vec<K>,
-    /// Delayed adds and retries that were not served.
-    pub waiting: Vec<K>,
-    /// Keys held by a lease.
-    pub leased: Vec<K>,
 }
 
 impl<K, O: Order> Core<K, O> {
@@ -355,124 +304,6 @@ impl<K, O: Order> Core<K, O> {
         let left = Leftovers { ready: take(ready), waiting: take(waiting), leased };
         self.unmark_leases();
         left
-    }
-}
-
-impl<K, O: Order> Core<K, O> {
-    // === moving ===
-
-    #[inline]
-    fn observe(&mut self, now: Option<Nanos>) -> Nanos {
-        if let Some(now) = now {
-            self.seen = now;
-        }
-        self.seen
-    }
-
-    #[inline]
-    fn find(&self, key: &K, hash: u64) -> Option<u32>
-    where
-        K: Eq,
-    {
-        let slab = &self.slab;
-        self.keys.find(hash, |&slot| slab.get(slot).key.as_ref() == Some(key)).copied()
-    }
-
-    fn insert(&mut self, key: K, hash: u64) -> u32 {
-        let slot = self.slab.insert(key, hash);
-        let slab = &self.slab;
-        self.keys.insert_unique(hash, slot, |&slot| slab.get(slot).hash);
-        slot
-    }
-
-    /// Vacates a slot that is linked nowhere.
-    fn remove(&mut self, slot: u32) -> Option<K> {
-        let hash = self.slab.get(slot).hash;
-        if let Ok(found) = self.keys.find_entry(hash, |&other| other == slot) {
-            found.remove();
-        }
-        self.slab.remove(slot)
-    }
-
-    #[inline]
-    fn make_ready(&mut self, slot: u32, now: Nanos) {
-        self.slab.get_mut(slot).at = now;
-        self.order.push(&mut self.slab, slot);
-    }
-
-    fn wait(&mut self, slot: u32, at: Nanos) {
-        let turn = self.next_turn();
-        self.deadlines.push(&mut self.slab, slot, at, turn);
-    }
-
-    fn postpone(&mut self, slot: u32, at: Nanos) {
-        let turn = self.next_turn();
-        let entry = self.slab.get_mut(slot);
-        entry.at = at;
-        entry.place = Place::LeasedWaiting { turn };
-    }
-
-    /// Removes a Ready or Waiting slot.
-    fn take(&mut self, slot: u32) -> Option<K> {
-        self.unlink(slot);
-        self.remove(slot)
-    }
-
-    #[inline]
-    fn unlink(&mut self, slot: u32) {
-        match self.slab.get(slot).place {
-            Place::Waiting { position } => self.deadlines.remove(&mut self.slab, position),
-            _ => self.order.unlink(&mut self.slab, slot),
-        }
-    }
-
-    /// Leases whose wait is over at the moment of shutdown are dirty, so that the queue does not close before them.
-    fn mark_due_leases(&mut self) {
-        for slot in self.leased_slots() {
-            let entry = self.slab.get_mut(slot);
-            if matches!(entry.place, Place::LeasedWaiting { .. }) && entry.at <= self.horizon {
-                entry.place = Place::LeasedDirty;
-                self.postponed -= 1;
-                self.dirty += 1;
-            }
-        }
-    }
-
-    fn unmark_leases(&mut self) {
-        for slot in self.leased_slots() {
-            self.slab.get_mut(slot).place = Place::Leased;
-        }
-        self.dirty = 0;
-        self.postponed = 0;
-    }
-
-    /// Turns order equal deadlines. After 2³² of them they are dealt anew, once, in their order. O(n log n) then.
-    fn next_turn(&mut self) -> u32 {
-        if self.turn == u32::MAX {
-            self.renumber();
-        }
-        self.turn += 1;
-        self.turn
-    }
-
-    fn renumber(&mut self) {
-        let turn_of = |slot: u32| match self.slab.get(slot).place {
-            Place::Waiting { position } => Some(self.deadlines.turn(position)),
-            Place::LeasedWaiting { turn } => Some(turn),
-            _ => None,
-        };
-        let mut turns: Vec<_> =
-            self.slab.iter().filter_map(|(slot, _)| Some((turn_of(slot)?, slot))).collect();
-        turns.sort_unstable();
-        let mut dealt = vec![0; turns.iter().map(|&(_, slot)| slot as usize + 1).max().unwrap_or(0)];
-        for (turn, (_, slot)) in (1..).zip(&turns) {
-            dealt[*slot as usize] = turn;
-            if let Place::LeasedWaiting { turn: kept } = &mut self.slab.get_mut(*slot).place {
-                *kept = turn;
-            }
-        }
-        self.deadlines.renumber(|slot| dealt[slot as usize]);
-        self.turn = turns.len() as u32;
     }
 }
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod backoff;
+mod block;
 mod builder;
 mod core;
 mod deadlines;
@@ -16,14 +17,14 @@ mod parked;
 mod queue;
 mod shared;
 mod slab;
+mod sleepers;
 mod sync;
 mod time;
 
 use flyball_ratelimit::{Exponential, Monotonic};
 
 pub use crate::builder::Builder;
-pub use crate::core::inspect::{Counts, KeyState};
-pub use crate::core::{Added, Leftovers};
+pub use crate::core::{Added, Counts, KeyState, Leftovers};
 pub use crate::drain::Drain;
 pub use crate::error::{GetTimeoutError, Refused, TryGetError};
 pub use crate::get::Get;

@@ -7,8 +7,7 @@ use std::time::Duration;
 use flyball_ratelimit::{Clock, Monotonic, Nanos, Policy};
 
 use crate::builder::Builder;
-use crate::core::inspect::{Counts, KeyState};
-use crate::core::{Added, Leftovers, Next};
+use crate::core::{Added, Counts, KeyState, Leftovers, Next};
 use crate::drain::Drain;
 use crate::error::{GetTimeoutError, Refused, TryGetError};
 use crate::get::Get;
@@ -237,58 +236,6 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     pub fn get_timeout(&self, limit: Duration) -> Result<Lease<K, T>, GetTimeoutError> {
         self.block(Some(Monotonic.now() + limit))
     }
-
-    fn block(&self, until: Option<Nanos>) -> Result<Lease<K, T>, GetTimeoutError> {
-        let shared = &self.shared;
-        loop {
-            let now = shared.now_if_timed();
-            let left = until.map(|until| until.since(Monotonic.now()));
-            let mut state = shared.lock();
-            let deadline = match state.core.get(now) {
-                Next::Key(handle, key) => {
-                    let lease = Lease::new(key, handle, shared.clone());
-                    shared.finish(state, now);
-                    return Ok(lease);
-                }
-                Next::Closed => {
-                    shared.finish(state, now);
-                    return Err(GetTimeoutError::Closed);
-                }
-                _ if left == Some(Duration::ZERO) => {
-                    // A signal may have come together with the end of the time: settling passes it on.
-                    shared.finish(state, now);
-                    return Err(GetTimeoutError::TimedOut);
-                }
-                Next::Wait(at) => match now {
-                    // The deadline was set after we looked whether there is one: how far it is, only the clock says.
-                    None => continue,
-                    Some(now) => Some((at, at.since(now))),
-                },
-                Next::Empty => None,
-            };
-            state.sleepers.asleep += 1;
-            let attended = &mut state.sleepers.attended;
-            // One thread sleeps until the deadline, the others until they are signalled: no herd when it comes.
-            let deadline = deadline.filter(|(at, _)| attended.is_none_or(|attended| *at < attended));
-            if let Some((at, _)) = deadline {
-                *attended = Some(at);
-            }
-            let effects = shared.settle(&mut state, now);
-            if !effects.is_empty() {
-                // Never sleeps with a duty: undo, do it, look again.
-                state.sleepers.wake_up(deadline.map(|(at, _)| at));
-                drop(state);
-                shared.perform(effects);
-                continue;
-            }
-            let sleep = deadline.map(|(_, distance)| distance).into_iter().chain(left).min();
-            state = match sleep {
-                Some(limit) => shared.available.wait_for(state, limit),
-                None => shared.available.wait(state),
-            };
-            state.sleepers.wake_up(deadline.map(|(at, _)| at));
-        }
-    }
 }
 
 // === impl Queue: ending ===
@@ -327,24 +274,6 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     /// The limit is real time, whatever the queue's clock.
     pub fn drain_timeout(&self, limit: Duration) -> Leftovers<K> {
         self.drain_until(Some(Monotonic.now() + limit))
-    }
-
-    fn drain_until(&self, until: Option<Nanos>) -> Leftovers<K> {
-        self.shut_down();
-        let mut state = self.shared.lock();
-        while !state.core.is_drained() {
-            let left = until.map(|until| until.since(Monotonic.now()));
-            if left == Some(Duration::ZERO) {
-                break;
-            }
-            state.blocked_drainers += 1;
-            state = match left {
-                Some(limit) => self.shared.drained.wait_for(state, limit),
-                None => self.shared.drained.wait(state),
-            };
-            state.blocked_drainers -= 1;
-        }
-        state.core.leftovers(None)
     }
 
     /// Stops at once: everything Ready or waiting is taken out and returned, with the keys that are still leased.

@@ -37,6 +37,7 @@ use crate::core::{Core, Handle, Outcome};
 use crate::limiter::Limiter;
 use crate::order::Order;
 use crate::parked::Parked;
+use crate::sleepers::Sleepers;
 use crate::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
 use crate::time::Time;
 
@@ -69,16 +70,6 @@ pub(crate) struct State<K, O> {
     pub(crate) drainers: Parked,
     pub(crate) blocked_drainers: usize,
     alarm: Alarm,
-}
-
-/// Threads asleep in a blocking `get`.
-#[derive(Default)]
-pub(crate) struct Sleepers {
-    pub(crate) asleep: usize,
-    /// Signals given and not yet taken by a thread that woke up.
-    pub(crate) signalled: usize,
-    /// The deadline that one of them attends to: it sleeps no longer than until then.
-    pub(crate) attended: Option<Nanos>,
 }
 
 /// The queue's one alarm.
@@ -333,20 +324,6 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Wake for Ring<K, 
     fn wake_by_ref(self: &Arc<Self>) {
         if let Some(shared) = self.0.upgrade() {
             shared.ring();
-        }
-    }
-}
-
-impl Sleepers {
-    /// A thread that slept is awake, whatever woke it.
-    ///
-    /// It takes one signal with it even if it woke for another reason; the thread that the signal really woke
-    /// then wakes for nothing. The other way round, a signal would be lost.
-    pub(crate) fn wake_up(&mut self, attended: Option<Nanos>) {
-        self.asleep -= 1;
-        self.signalled = self.signalled.saturating_sub(1);
-        if attended.is_some() && self.attended == attended {
-            self.attended = None;
         }
     }
 }

@@ -1,0 +1,60 @@
+//! PURE. What is asked of the state machine, and what it answers.
+
+use flyball_ratelimit::Nanos;
+
+/// What an add did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// The key was absent and is now queued, or waiting.
+    New,
+    /// The key is queued, waiting or marked already, in a way that covers this add. Of two delays the earlier holds.
+    Merged,
+    /// The key was waiting for a deadline and is now Ready.
+    Promoted,
+    /// The key is leased and will come again when its lease ends, at once or after the delay.
+    Marked,
+}
+
+/// Which lease of which key: the slot, and its generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Handle {
+    pub(super) slot: u32,
+    pub(super) generation: u32,
+}
+
+/// What a getter finds.
+pub(crate) enum Next<K> {
+    /// This key, now leased.
+    Key(Handle, K),
+    /// Nothing before this deadline, unless something is added.
+    Wait(Nanos),
+    /// Nothing unless something is added or a lease ends.
+    Empty,
+    /// Nothing, and nothing will come.
+    Closed,
+}
+
+/// What becomes of a key whose lease ends and that was not marked meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Leaves the queue.
+    Done,
+    /// Waits until then.
+    At(Nanos),
+    /// Ready at the tail.
+    Tail,
+}
+
+/// What was not finished, by key.
+///
+/// Ready keys stand in the order in which they would have been handed out, waiting ones by deadline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Leftovers<K> {
+    /// Keys nobody took.
+    pub ready: Vec<K>,
+    /// Delayed adds and retries that were not served.
+    pub waiting: Vec<K>,
+    /// Keys held by a lease.
+    pub leased: Vec<K>,
+}
