@@ -228,14 +228,14 @@ impl<K, O: Order> Core<K, O> {
             }
             Place::LeasedWaiting { turn } => {
                 self.postponed -= 1;
-                match self.outcome(outcome) {
+                match self.outcome(outcome, now) {
                     _ if at <= self.due_by(now) => self.make_ready(slot, now),
                     Outcome::Tail => self.make_ready(slot, now),
                     Outcome::At(other) if other < at => self.wait(slot, other),
                     _ => self.deadlines.push(&mut self.slab, slot, at, turn),
                 }
             }
-            _ => match self.outcome(outcome) {
+            _ => match self.outcome(outcome, now) {
                 Outcome::Done => return self.remove(slot),
                 Outcome::At(at) => self.wait(slot, at),
                 Outcome::Tail => self.make_ready(slot, now),
@@ -246,8 +246,8 @@ impl<K, O: Order> Core<K, O> {
 
     /// After shutdown what comes back is a leftover: it must not keep the queue from closing, also where it would
     /// come back at once, or the clock jumped back.
-    fn outcome(&self, outcome: Outcome) -> Outcome {
-        let later = self.horizon + NEXT;
+    fn outcome(&self, outcome: Outcome, now: Nanos) -> Outcome {
+        let later = now.max(self.horizon + NEXT);
         match outcome {
             _ if self.phase == Phase::Open => outcome,
             Outcome::Done => Outcome::Done,

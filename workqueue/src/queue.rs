@@ -246,7 +246,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     /// The backlog is what is Ready now, and leased keys that were marked before. What waits for a later deadline,
     /// and what is retried from now on, is left over: see [`drain`](Self::drain). Idempotent; does not wait.
     pub fn shut_down(&self) {
-        let now = T::DELAYS.then(|| self.shared.now());
+        let now = self.shared.now_if_timed();
         let mut state = self.shared.lock();
         state.core.shut_down(now);
         self.shared.finish(state, now);
@@ -280,7 +280,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     ///
     /// Those leases end into nothing. `get` says closed from now on. A second call returns what is leased then.
     pub fn stop_now(&self) -> Leftovers<K> {
-        let now = T::DELAYS.then(|| self.shared.now());
+        let now = self.shared.now_if_timed();
         let mut state = self.shared.lock();
         let left = state.core.stop(now);
         self.shared.finish(state, now);
