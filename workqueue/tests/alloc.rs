@@ -1,0 +1,112 @@
+//! The steady cycle allocates nothing. A binary of its own: it counts every allocation of the process's test thread.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use flyball_ratelimit::{Exponential, ManualClock};
+use flyball_workqueue::Queue;
+use testkit::wakers::{Counting, poll_with};
+
+struct CountingAllocator;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call goes to the system's allocator as it came; counting allocates nothing.
+unsafe impl GlobalAlloc for CountingAllocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.with(Cell::get);
+    work();
+    ALLOCATIONS.with(Cell::get) - before
+}
+
+fn keys(count: usize) -> Vec<Arc<str>> {
+    (0..count).map(|index| format!("namespace-{index:04}/name-{index:08}").into()).collect()
+}
+
+#[test]
+fn the_counter_counts() {
+    assert!(allocations(|| drop(std::hint::black_box(Box::new(1)))) >= 1);
+}
+
+#[test]
+fn add_get_done() {
+    let (queue, keys) = (Queue::new(), keys(1_000));
+    let cycle = || {
+        for key in &keys {
+            queue.add(key.clone()).unwrap();
+            queue.add(key.clone()).unwrap();
+        }
+        while let Ok(lease) = queue.try_get() {
+            queue.add(lease.key().clone()).unwrap();
+            assert!(queue.cancel(lease.key()));
+            lease.done();
+        }
+    };
+    cycle();
+    assert_eq!(allocations(|| (0..10).for_each(|_| cycle())), 0);
+}
+
+#[test]
+fn with_a_limiter_and_delays() {
+    let clock = ManualClock::new();
+    let millis = Duration::from_millis;
+    let limiter = Exponential::new(millis(5)..=millis(1_000_000));
+    let (queue, keys) = (Queue::builder().timer(clock.timer()).limiter(limiter).build(), keys(1_000));
+    let cycle = || {
+        for (index, key) in keys.iter().enumerate() {
+            queue.add_after(key.clone(), millis(index as u64 % 7)).unwrap();
+        }
+        clock.advance(millis(10));
+        while let Ok(lease) = queue.try_get() {
+            lease.succeed();
+        }
+    };
+    cycle();
+    assert_eq!(allocations(|| (0..10).for_each(|_| cycle())), 0);
+}
+
+/// A waiting getter costs nothing, either: its place is reused.
+#[test]
+fn waiting_for_a_key() {
+    let (queue, keys) = (Queue::new(), keys(100));
+    let (_counting, waker) = Counting::waker();
+    let cycle = || {
+        for key in &keys {
+            let mut get = std::pin::pin!(queue.get());
+            assert!(poll_with(get.as_mut(), &waker).is_pending());
+            queue.add(key.clone()).unwrap();
+            match poll_with(get.as_mut(), &waker) {
+                Poll::Ready(Some(lease)) => lease.done(),
+                _ => panic!("a key is ready"),
+            }
+        }
+    };
+    cycle();
+    assert_eq!(allocations(cycle), 0);
+}

@@ -1,0 +1,227 @@
+//! Honest backoff: one open backoff per key, and only a served wait makes the next one longer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use flyball_ratelimit::{Clock, ManualClock, ManualTimer, Nanos, Policy};
+use flyball_workqueue::{KeyState, Lease, Queue, Timed};
+
+use crate::support::{BackoffQueue, backoff, ns};
+
+fn waits_until(queue: &BackoffQueue, key: &'static str) -> u64 {
+    match queue.state(&key) {
+        KeyState::Waiting(until) => until.get(),
+        state => panic!("{state:?}"),
+    }
+}
+
+/// kubernetes#136853: eighteen failures within moments made a key wait a thousand seconds.
+#[test]
+fn a_storm_of_events_cannot_drive_the_exponent_up() {
+    let (queue, clock) = backoff();
+    for _ in 0..1_000 {
+        queue.add("a").unwrap();
+        let lease = queue.try_get().unwrap();
+        lease.retry();
+        assert_eq!((queue.requeues(&"a"), waits_until(&queue, "a")), (1, 10));
+    }
+    clock.advance(ns(9));
+    queue.add("a").unwrap();
+    drop(queue.try_get().unwrap());
+    assert_eq!(
+        (queue.requeues(&"a"), waits_until(&queue, "a")),
+        (1, 10),
+        "dropped is a failure, the same one"
+    );
+    clock.advance(ns(1));
+    queue.try_get().unwrap().retry();
+    assert_eq!((queue.requeues(&"a"), waits_until(&queue, "a")), (2, 30));
+}
+
+/// The same storm by rate-limited adds, without anybody working.
+#[test]
+fn a_storm_of_limited_adds_counts_once() {
+    let (queue, _clock) = backoff();
+    for _ in 0..1_000 {
+        queue.add_rate_limited("a").unwrap();
+    }
+    assert_eq!((queue.requeues(&"a"), waits_until(&queue, "a")), (1, 10));
+}
+
+#[test]
+fn each_served_wait_doubles_the_next() {
+    let (queue, clock) = backoff();
+    queue.add("a").unwrap();
+    let mut delays = Vec::new();
+    for failures in 0..40 {
+        let lease = queue.try_get().unwrap();
+        assert_eq!(lease.failures(), failures);
+        lease.retry();
+        let until = Nanos::new(waits_until(&queue, "a"));
+        delays.push(until.since(clock.now()));
+        clock.set(until);
+    }
+    let expected: Vec<_> =
+        (0..40).map(|n| Duration::from_nanos(10 << n.min(36)).min(Duration::from_secs(1))).collect();
+    assert_eq!(delays, expected);
+}
+
+#[test]
+fn outcomes_forget_or_keep() {
+    type End = fn(Lease<&'static str, Timed<ManualTimer>>);
+    let ends: [(End, u32); 5] = [
+        (|lease| lease.done(), 1),
+        (|lease| lease.succeed(), 0),
+        (|lease| lease.requeue_after(ns(1)), 0),
+        (|lease| lease.retry(), 1),
+        (drop, 1),
+    ];
+    for (end, left) in ends {
+        let (queue, _clock) = backoff();
+        queue.add_rate_limited("a").unwrap();
+        queue.add("a").unwrap();
+        end(queue.try_get().unwrap());
+        assert_eq!(queue.requeues(&"a"), left);
+    }
+}
+
+/// What forgets the failures forgets the open backoff, too: the next failure is the first.
+#[test]
+fn after_a_success_the_first_delay_again() {
+    for forget in [false, true] {
+        let (queue, clock) = backoff();
+        for _ in 0..5 {
+            queue.add("a").unwrap();
+            queue.try_get().unwrap().retry();
+            clock.set(Nanos::new(waits_until(&queue, "a")));
+        }
+        assert_eq!(queue.requeues(&"a"), 5);
+        if forget {
+            queue.forget(&"a");
+            drop(queue.try_get().unwrap());
+        } else {
+            queue.try_get().unwrap().succeed();
+            queue.add_rate_limited("a").unwrap();
+        }
+        let now = clock.now().get();
+        assert_eq!((queue.requeues(&"a"), waits_until(&queue, "a")), (1, now + 10));
+    }
+}
+
+/// `done` is client-go's: neither success nor failure. The open backoff stays open.
+#[test]
+fn done_keeps_the_open_backoff() {
+    let (queue, clock) = backoff();
+    queue.add("a").unwrap();
+    queue.try_get().unwrap().retry();
+    queue.add("a").unwrap();
+    queue.try_get().unwrap().done();
+    assert_eq!(queue.state(&"a"), KeyState::Absent);
+    clock.advance(ns(4));
+    queue.add_rate_limited("a").unwrap();
+    assert_eq!((queue.requeues(&"a"), waits_until(&queue, "a")), (1, 10));
+}
+
+/// A key that is dirty runs at once, and its failure is counted all the same.
+#[test]
+fn a_failure_under_a_dirty_mark_counts() {
+    let (queue, _clock) = backoff();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    queue.add("a").unwrap();
+    lease.retry();
+    assert_eq!((queue.requeues(&"a"), queue.state(&"a")), (1, KeyState::Ready));
+    queue.try_get().unwrap().retry();
+    assert_eq!((queue.requeues(&"a"), waits_until(&queue, "a")), (1, 10));
+}
+
+#[test]
+fn keys_do_not_share_failures() {
+    let (queue, clock) = backoff();
+    for times in 1..=3 {
+        queue.add("a").unwrap();
+        queue.try_get().unwrap().retry();
+        clock.set(Nanos::new(waits_until(&queue, "a")));
+        assert_eq!((queue.requeues(&"a"), queue.requeues(&"b")), (times, 0));
+    }
+    assert!(queue.cancel(&"a"), "it is due");
+    queue.add_rate_limited("b").unwrap();
+    assert_eq!((queue.requeues(&"a"), queue.requeues(&"b")), (3, 1));
+}
+
+/// A cancelled wait is no success: the failures stay.
+#[test]
+fn cancel_keeps_failures() {
+    let (queue, _clock) = backoff();
+    queue.add_rate_limited("a").unwrap();
+    assert!(queue.cancel(&"a"));
+    assert_eq!(queue.requeues(&"a"), 1);
+}
+
+/// Counts how often it is asked, and always answers the same.
+struct Counted(Arc<AtomicU32>);
+
+impl Policy<u32> for Counted {
+    type Taken = ();
+
+    fn failed(&mut self, _: &u32, _: Nanos, _: u64) -> (Duration, ()) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        (ns(10), ())
+    }
+
+    fn forget(&mut self, _: &u32) {}
+
+    fn requeues(&self, _: &u32) -> u32 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn give_back(&mut self, (): (), _: Nanos) {}
+
+    fn tracked(&self) -> usize {
+        1
+    }
+}
+
+/// controller-runtime#1594, flyte#6025: each duplicate took a token although only the earliest ran. Here the limiter
+/// is asked once per served wait.
+#[test]
+fn the_limiter_is_asked_once_per_wait() {
+    let (clock, asked) = (ManualClock::new(), Arc::new(AtomicU32::new(0)));
+    let queue = Queue::builder().timer(clock.timer()).limiter(Counted(asked.clone())).build();
+    for wait in 1..=3 {
+        for _ in 0..100 {
+            queue.add_rate_limited(1).unwrap();
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), wait);
+        clock.advance(ns(10));
+        queue.try_get().unwrap().done();
+    }
+}
+
+/// A policy that says "now" gives a key that is ready at once.
+#[test]
+fn no_delay_is_no_wait() {
+    struct AtOnce;
+    impl Policy<u32> for AtOnce {
+        type Taken = ();
+        fn failed(&mut self, _: &u32, _: Nanos, _: u64) -> (Duration, ()) {
+            (Duration::ZERO, ())
+        }
+        fn forget(&mut self, _: &u32) {}
+        fn requeues(&self, _: &u32) -> u32 {
+            0
+        }
+        fn give_back(&mut self, (): (), _: Nanos) {}
+        fn tracked(&self) -> usize {
+            0
+        }
+    }
+    let clock = ManualClock::new();
+    let queue = Queue::builder().timer(clock.timer()).limiter(AtOnce).build();
+    queue.add(1).unwrap();
+    queue.add(2).unwrap();
+    queue.try_get().unwrap().retry();
+    assert_eq!(queue.state(&1), KeyState::Ready);
+    assert_eq!(*queue.try_get().unwrap(), 2, "at the tail");
+}

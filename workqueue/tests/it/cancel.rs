@@ -1,0 +1,465 @@
+//! Futures dropped at every poll; wake-ups handed on; the timer wakes whoever is there.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use flyball_ratelimit::Nanos;
+use flyball_workqueue::{KeyState, Queue};
+use testkit::random::Random;
+use testkit::wakers::{Counting, poll_once, poll_with};
+
+use crate::support::{TimedQueue, backoff, ns, timed};
+
+/// A getter with a waker of its own.
+struct Getter<F> {
+    future: Pin<Box<F>>,
+    counting: Arc<Counting>,
+    waker: Waker,
+    /// Wake-ups at the last poll, if there was one.
+    polled: Option<usize>,
+}
+
+impl<F: Future<Output = Option<T>>, T> Getter<F> {
+    fn new(future: F) -> Self {
+        let (counting, waker) = Counting::waker();
+        Self { future: Box::pin(future), counting, waker, polled: None }
+    }
+
+    /// A getter that has found nothing yet.
+    fn waiting(future: F) -> Self {
+        let mut getter = Self::new(future);
+        assert!(getter.poll().is_pending());
+        getter
+    }
+
+    fn poll(&mut self) -> Poll<Option<T>> {
+        self.polled = Some(self.wakes());
+        poll_with(self.future.as_mut(), &self.waker)
+    }
+
+    fn take(&mut self) -> T {
+        match self.poll() {
+            Poll::Ready(Some(lease)) => lease,
+            Poll::Ready(None) => panic!("closed"),
+            Poll::Pending => panic!("nothing to take"),
+        }
+    }
+
+    fn wakes(&self) -> usize {
+        self.counting.wakes()
+    }
+
+    /// Was polled, and found nothing.
+    fn waits(&self) -> bool {
+        self.polled.is_some()
+    }
+
+    /// Was woken since its last poll.
+    fn knows(&self) -> bool {
+        self.polled.is_some_and(|wakes| wakes < self.wakes())
+    }
+}
+
+#[test]
+fn an_add_wakes_one_getter_once() {
+    let queue = Queue::new();
+    let mut getters = [Getter::waiting(queue.get()), Getter::waiting(queue.get())];
+    queue.add("a").unwrap();
+    queue.add("a").unwrap();
+    assert_eq!(getters.iter().map(Getter::wakes).sum::<usize>(), 1);
+    let woken = getters.iter_mut().find(|getter| getter.wakes() == 1).unwrap();
+    assert_eq!(*woken.take(), "a");
+}
+
+#[test]
+fn n_adds_wake_n_getters() {
+    let queue = Queue::new();
+    let mut getters: Vec<_> = (0..5).map(|_| Getter::waiting(queue.get())).collect();
+    for key in 0..3 {
+        queue.add(key).unwrap();
+    }
+    assert_eq!(getters.iter().filter(|getter| getter.wakes() == 1).count(), 3);
+    let woken = getters.iter_mut().filter(|getter| getter.wakes() == 1);
+    let leases: Vec<_> = woken.map(Getter::take).collect();
+    assert_eq!(leases.iter().map(|lease| **lease).collect::<Vec<_>>(), [0, 1, 2]);
+}
+
+#[test]
+fn a_woken_getter_that_is_dropped_hands_on() {
+    let queue = Queue::new();
+    let first = Getter::waiting(queue.get());
+    let second = Getter::waiting(queue.get());
+    let third = Getter::waiting(queue.get());
+    let mut rest = vec![first, second, third];
+    queue.add("a").unwrap();
+    while rest.len() > 1 {
+        let woken = rest.iter().position(|getter| getter.wakes() == 1).expect("somebody knows");
+        drop(rest.remove(woken));
+    }
+    assert_eq!(rest[0].wakes(), 1);
+    assert_eq!(*rest[0].take(), "a");
+    queue.check().unwrap();
+}
+
+#[test]
+fn a_getter_dropped_before_it_is_woken_takes_nothing_along() {
+    let queue = Queue::new();
+    let first = Getter::waiting(queue.get());
+    let mut second = Getter::waiting(queue.get());
+    drop(first);
+    queue.add("a").unwrap();
+    assert_eq!(second.wakes(), 1);
+    assert_eq!(*second.take(), "a");
+    queue.check().unwrap();
+}
+
+#[test]
+fn a_hint_is_for_whoever_polls_first() {
+    let queue = Queue::new();
+    let mut woken = Getter::waiting(queue.get());
+    queue.add("a").unwrap();
+    let mut quick = Getter::new(queue.get());
+    assert_eq!(*quick.take(), "a", "dropped: it is back at once");
+    let lease = quick_take(&queue);
+    assert!(woken.poll().is_pending(), "the key is elsewhere");
+    drop(lease);
+    assert!(woken.wakes() >= 2);
+    assert_eq!(*woken.take(), "a");
+}
+
+fn quick_take(queue: &Queue<&'static str>) -> flyball_workqueue::Lease<&'static str> {
+    queue.try_get().unwrap()
+}
+
+/// Woken, then robbed, then waiting again: the next add reaches it.
+#[test]
+fn a_robbed_getter_is_in_line_again() {
+    let queue = Queue::new();
+    let mut getter = Getter::waiting(queue.get());
+    for round in 1..=3 {
+        queue.add(round).unwrap();
+        assert_eq!(getter.wakes(), round);
+        queue.try_get().unwrap().done();
+        assert!(getter.poll().is_pending());
+    }
+}
+
+#[test]
+fn the_last_waker_counts() {
+    let queue = Queue::new();
+    let mut get = Box::pin(queue.get());
+    let (old, old_waker) = Counting::waker();
+    let (new, new_waker) = Counting::waker();
+    assert!(poll_with(get.as_mut(), &old_waker).is_pending());
+    assert!(poll_with(get.as_mut(), &new_waker).is_pending());
+    queue.add("a").unwrap();
+    assert_eq!((old.wakes(), new.wakes()), (0, 1));
+}
+
+/// A drain that moves to another task is woken there.
+#[test]
+fn the_last_waker_of_a_drain_counts() {
+    let queue = Queue::new();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    let mut drain = Box::pin(queue.drain());
+    let (old, old_waker) = Counting::waker();
+    let (new, new_waker) = Counting::waker();
+    assert!(poll_with(drain.as_mut(), &old_waker).is_pending());
+    assert!(poll_with(drain.as_mut(), &new_waker).is_pending());
+    lease.done();
+    assert_eq!((old.wakes(), new.wakes()), (0, 1));
+    assert!(poll_once(drain.as_mut()).is_ready());
+}
+
+/// A future that was polled and then forgotten uses up one hint at most; the others are served all the same.
+#[test]
+fn a_forgotten_getter_takes_one_hint_at_most() {
+    let queue = Queue::new();
+    let forgotten = Getter::waiting(queue.get());
+    let mut alive = Getter::waiting(queue.get());
+    queue.add("a").unwrap();
+    queue.add("b").unwrap();
+    assert_eq!((forgotten.wakes(), alive.wakes()), (1, 1));
+    std::mem::forget(forgotten.future);
+    let first = alive.take();
+    let second = Getter::new(queue.get()).take();
+    assert_eq!((*first, *second), ("a", "b"));
+}
+
+// ---- the timer -------------------------------------------------------------------------------------------------
+
+#[test]
+fn nothing_is_armed_at_rest() {
+    let (queue, clock) = timed();
+    queue.add_after("a", ns(10)).unwrap();
+    assert_eq!(clock.next_alarm(), None, "nobody waits");
+    let _getter = Getter::waiting(queue.get());
+    assert_eq!(clock.next_alarm(), Some(Nanos::new(10)));
+}
+
+#[test]
+fn an_earlier_deadline_moves_the_alarm() {
+    let (queue, clock) = timed();
+    let mut getter = Getter::waiting(queue.get());
+    assert_eq!(clock.next_alarm(), None, "nothing to wait for");
+    for (key, after, at) in [("a", 10, 10), ("b", 20, 10), ("c", 5, 5), ("a", 3, 3)] {
+        queue.add_after(key, ns(after)).unwrap();
+        if getter.poll().is_ready() {
+            panic!("nothing is due");
+        }
+        assert_eq!(clock.next_alarm(), Some(Nanos::new(at)), "{key} after {after}");
+    }
+    clock.advance(ns(3));
+    assert!(getter.wakes() >= 1);
+    assert_eq!(*getter.take(), "a");
+}
+
+/// The add of a delayed key arms the timer for a getter that waits already, without a poll in between.
+#[test]
+fn an_add_arms_for_a_waiting_getter() {
+    let (queue, clock) = timed();
+    let mut getter = Getter::waiting(queue.get());
+    queue.add_after("a", ns(10)).unwrap();
+    drive(&clock, 10, || getter.wakes() > 0 && getter.poll().is_ready());
+}
+
+/// Moves the clock on alarm by alarm, until `done` says yes; never past `limit`.
+fn drive(clock: &flyball_ratelimit::ManualClock, limit: u64, mut done: impl FnMut() -> bool) {
+    loop {
+        if done() {
+            return;
+        }
+        match clock.next_alarm() {
+            Some(at) if at <= Nanos::new(limit) => clock.set(at),
+            alarm => panic!("not woken by {limit}: the next alarm is {alarm:?}"),
+        }
+    }
+}
+
+/// Whoever armed the timer, it wakes the one who waits.
+#[test]
+fn an_alarm_outlives_the_getter_that_set_it() {
+    let (queue, clock) = timed();
+    queue.add_after("a", ns(10)).unwrap();
+    let armed = Getter::waiting(queue.get());
+    let mut other = Getter::waiting(queue.get());
+    drop(armed);
+    clock.advance(ns(10));
+    assert_eq!(other.wakes(), 1);
+    assert_eq!(*other.take(), "a");
+}
+
+#[test]
+fn a_getter_woken_by_the_timer_and_dropped_hands_on() {
+    let (queue, clock) = timed();
+    queue.add_after("a", ns(10)).unwrap();
+    let mut getters = vec![Getter::waiting(queue.get()), Getter::waiting(queue.get())];
+    clock.advance(ns(10));
+    let woken = getters.iter().position(|getter| getter.wakes() > 0).expect("somebody is woken");
+    drop(getters.remove(woken));
+    assert_eq!(getters[0].wakes(), 1);
+    assert_eq!(*getters[0].take(), "a");
+}
+
+/// A getter that was woken and never polled again does not keep the timer from the others.
+#[test]
+fn a_stalled_getter_does_not_stall_the_timer() {
+    let (queue, clock) = timed();
+    queue.add_after("late", ns(10)).unwrap();
+    let stalled = Getter::waiting(queue.get());
+    queue.add("now").unwrap();
+    assert_eq!(stalled.wakes(), 1);
+    let mut second = Getter::new(queue.get());
+    let now = second.take();
+    assert_eq!(*now, "now");
+    let mut third = Getter::waiting(queue.get());
+    clock.advance(ns(10));
+    assert_eq!(third.wakes(), 1);
+    assert_eq!(*third.take(), "late");
+    now.done();
+}
+
+/// Two keys due at the same time wake two getters, sooner or later.
+#[test]
+fn every_due_key_finds_a_getter() {
+    let (queue, clock) = timed();
+    for key in ["a", "b", "c"] {
+        queue.add_after(key, ns(10)).unwrap();
+    }
+    let mut getters: Vec<_> = (0..3).map(|_| Getter::waiting(queue.get())).collect();
+    clock.advance(ns(10));
+    let mut leases = Vec::new();
+    // Only those who were woken poll: a getter that takes a key must see to it that the next one is woken.
+    while let Some(woken) = getters.iter().position(|getter| getter.wakes() > 0) {
+        leases.push(getters.remove(woken).take());
+    }
+    assert_eq!(leases.iter().map(|lease| **lease).collect::<Vec<_>>(), ["a", "b", "c"]);
+}
+
+/// The next deadline is armed when a key is taken at the first.
+#[test]
+fn the_next_deadline_is_armed_by_whoever_takes_the_first() {
+    let (queue, clock) = timed();
+    queue.add_after("a", ns(10)).unwrap();
+    queue.add_after("b", ns(20)).unwrap();
+    let mut getters = vec![Getter::waiting(queue.get()), Getter::waiting(queue.get())];
+    let mut leases = Vec::new();
+    drive(&clock, 20, || {
+        while let Some(woken) = getters.iter().position(|getter| getter.wakes() > 0) {
+            let mut getter = getters.remove(woken);
+            leases.push(getter.take());
+        }
+        getters.is_empty()
+    });
+    assert_eq!((*leases[0], *leases[1]), ("a", "b"));
+}
+
+/// A backoff that ends wakes a getter, too.
+#[test]
+fn a_retry_wakes_a_getter_when_it_is_due() {
+    let (queue, clock) = backoff();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    let mut getter = Getter::waiting(queue.get());
+    lease.retry();
+    assert!(getter.poll().is_pending());
+    drive(&clock, 10, || getter.wakes() > 0 && getter.poll().is_ready());
+}
+
+/// Keys that waited longer than a clock can show never come, and nobody is woken for them.
+#[test]
+fn never_is_never() {
+    let (queue, clock) = timed();
+    queue.add_after("a", Duration::MAX).unwrap();
+    let getter = Getter::waiting(queue.get());
+    clock.advance(Duration::from_secs(u64::MAX / 4_000_000_000));
+    assert_eq!((getter.wakes(), queue.len()), (0, 0));
+}
+
+// ---- dropped at every poll -------------------------------------------------------------------------------------
+
+/// Random lives of getters that are made, polled and dropped between adds and deadlines. After every step: where a
+/// key is ready and a getter waits, some getter knows; where a key will be, some getter knows or the alarm is set.
+#[test]
+fn getters_dropped_at_any_poll_lose_no_wake_up() {
+    let mut random = Random::new(7);
+    let mut with_both = 0;
+    for _ in 0..3_000 {
+        let (queue, clock): (TimedQueue<u64>, _) = timed_by_number();
+        let mut getters = Vec::new();
+        let mut leases = Vec::new();
+        for _ in 0..1 + random.below(60) {
+            match random.below(8) {
+                0 | 1 => drop(queue.add(random.below(6))),
+                2 => drop(queue.add_after(random.below(6), ns(1 + random.below(9)))),
+                3 => getters.push(Getter::new(queue.get())),
+                4 if !getters.is_empty() => {
+                    let index = random.below(getters.len() as u64) as usize;
+                    if let Poll::Ready(lease) = getters[index].poll() {
+                        leases.push(lease.expect("open"));
+                        drop(getters.remove(index));
+                    }
+                }
+                5 if !getters.is_empty() => {
+                    drop(getters.remove(random.below(getters.len() as u64) as usize));
+                }
+                6 if !leases.is_empty() => {
+                    let lease = leases.remove(random.below(leases.len() as u64) as usize);
+                    match random.below(4) {
+                        0 => lease.done(),
+                        1 => lease.requeue_after(ns(random.below(5))),
+                        2 => lease.retry(),
+                        _ => drop(lease),
+                    }
+                }
+                7 => match random.below(4) {
+                    0 => {
+                        queue.cancel(&random.below(6));
+                    }
+                    1 => drop(queue.try_get()),
+                    _ => clock.advance(ns(random.below(4))),
+                },
+                _ => {}
+            }
+            queue.check().unwrap();
+            with_both += usize::from(assert_somebody_knows(&queue, &clock, &getters));
+        }
+        // From here on only those who were woken poll, and the clock moves by its alarms alone: everything comes.
+        leases.into_iter().for_each(flyball_workqueue::Lease::done);
+        loop {
+            if let Some(woken) = getters.iter().position(Getter::knows) {
+                if let Poll::Ready(lease) = getters[woken].poll() {
+                    lease.expect("open").done();
+                    drop(getters.remove(woken));
+                }
+            } else if let Some(alarm) = clock.next_alarm() {
+                clock.set(alarm);
+            } else {
+                break;
+            }
+        }
+        let counts = queue.counts();
+        assert!(
+            getters.iter().all(|getter| !getter.waits()) || counts.ready + counts.waiting == 0,
+            "{counts:?}"
+        );
+    }
+    assert!(with_both > 500, "keys and getters met {with_both} times only");
+}
+
+/// Says whether there was anything to know.
+fn assert_somebody_knows<F: Future<Output = Option<T>>, T>(
+    queue: &TimedQueue<u64>,
+    clock: &flyball_ratelimit::ManualClock,
+    getters: &[Getter<F>],
+) -> bool {
+    let counts = queue.counts();
+    if !getters.iter().any(Getter::waits) || getters.iter().any(Getter::knows) {
+        return false;
+    }
+    assert_eq!(counts.ready, 0, "a key is ready, a getter waits, and nobody told it");
+    let soonest = (0..6).filter_map(|key| match queue.state(&key) {
+        KeyState::Waiting(until) => Some(until),
+        _ => None,
+    });
+    let Some(soonest) = soonest.min() else { return false };
+    assert!(clock.next_alarm().is_some_and(|alarm| alarm <= soonest), "a key waits and no alarm is set");
+    true
+}
+
+fn timed_by_number() -> (TimedQueue<u64>, flyball_ratelimit::ManualClock) {
+    let clock = flyball_ratelimit::ManualClock::new();
+    (Queue::builder().timer(clock.timer()).seed(1).build(), clock)
+}
+
+/// A drain dropped at any poll leaves the queue shut down, and the next drain ends as the first would have.
+#[test]
+fn drains_dropped_at_any_poll_lose_nothing() {
+    for dropped_at in 0..4 {
+        let queue = Queue::new();
+        queue.add("a").unwrap();
+        let mut polls = 0;
+        let mut drain = Some(Box::pin(queue.drain()));
+        let mut poll = |drain: &mut Option<_>| {
+            if polls == dropped_at {
+                *drain = None;
+            }
+            polls += 1;
+            drain
+                .as_mut()
+                .map(|drain: &mut Pin<Box<flyball_workqueue::Drain<_>>>| poll_once(drain.as_mut()).is_ready())
+        };
+        assert_ne!(poll(&mut drain), Some(true));
+        let lease = queue.try_get().unwrap();
+        assert_ne!(poll(&mut drain), Some(true));
+        lease.done();
+        assert_ne!(poll(&mut drain), Some(false));
+        assert!(queue.is_shutting_down());
+        assert!(poll_once(Box::pin(queue.drain()).as_mut()).is_ready());
+        assert_eq!(queue.state(&"a"), KeyState::Absent);
+    }
+}

@@ -1,0 +1,51 @@
+//! Small helpers: a queue on virtual time, a runtime of one future.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use flyball_ratelimit::{Exponential, ManualClock, ManualTimer};
+use flyball_workqueue::{Fifo, NoLimit, Queue, Timed};
+
+pub(crate) type TimedQueue<K = &'static str> = Queue<K, Fifo, NoLimit, Timed<ManualTimer>>;
+pub(crate) type BackoffQueue<K = &'static str> = Queue<K, Fifo, Exponential<K>, Timed<ManualTimer>>;
+
+/// A queue with delays, and the clock it lives by.
+pub(crate) fn timed() -> (TimedQueue, ManualClock) {
+    let clock = ManualClock::new();
+    (Queue::builder().timer(clock.timer()).seed(1).build(), clock)
+}
+
+/// A queue with delays and a backoff of 10 ns, 20 ns, … 1 s, and the clock it lives by.
+pub(crate) fn backoff() -> (BackoffQueue, ManualClock) {
+    let clock = ManualClock::new();
+    let limiter = Exponential::new(ns(10)..=Duration::from_secs(1));
+    (Queue::builder().timer(clock.timer()).limiter(limiter).seed(1).build(), clock)
+}
+
+pub(crate) fn ns(nanos: u64) -> Duration {
+    Duration::from_nanos(nanos)
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs one future on this thread.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

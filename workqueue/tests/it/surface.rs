@@ -1,0 +1,166 @@
+//! The surface: auto traits, error traits and messages, sizes. A change here is a change for users.
+
+use std::cell::Cell;
+use std::error::Error;
+use std::fmt::{Debug, Display};
+use std::marker::PhantomData;
+use std::mem::size_of;
+
+use flyball_ratelimit::{Exponential, ManualTimer, Monotonic};
+use flyball_workqueue::{
+    Added, Blocking, Builder, Counts, DelayingQueue, Drain, Fifo, Get, GetTimeoutError, KeyState, Lease,
+    Leftovers, NoLimit, Queue, RateLimitingQueue, Refused, Timed, TryGetError,
+};
+
+type Limit = Exponential<&'static str>;
+type Full = Queue<&'static str, Fifo, Limit, Timed<ManualTimer>>;
+
+fn send<T: Send>() {}
+fn sync<T: Sync>() {}
+fn unpin<T: Unpin>() {}
+fn fixed<T: 'static>() {}
+
+/// A key that is `Send` only: a queue and its leases may still go anywhere.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct SendOnly(u32, PhantomData<Cell<u32>>);
+
+#[test]
+fn auto_traits() {
+    send::<Full>();
+    sync::<Full>();
+    unpin::<Full>();
+    fixed::<Full>();
+    send::<Queue<SendOnly>>();
+    sync::<Queue<SendOnly>>();
+    send::<Lease<SendOnly>>();
+    send::<Get<'static, SendOnly>>();
+    send::<Drain<SendOnly>>();
+    send::<Queue<u32>>();
+    sync::<Queue<u32>>();
+    send::<Lease<u32>>();
+    sync::<Lease<u32>>();
+    unpin::<Lease<u32>>();
+    fixed::<Lease<u32>>();
+    send::<Lease<&'static str, Timed<ManualTimer>>>();
+    send::<Get<'static, u32>>();
+    sync::<Get<'static, u32>>();
+    unpin::<Get<'static, u32>>();
+    send::<Get<'static, &'static str, Fifo, Limit, Timed<ManualTimer>>>();
+    send::<Drain<u32>>();
+    sync::<Drain<u32>>();
+    unpin::<Drain<u32>>();
+    fixed::<Drain<u32>>();
+    send::<Builder<u32, Fifo, Limit, Blocking<Monotonic>>>();
+    send::<Leftovers<u32>>();
+    sync::<Leftovers<u32>>();
+}
+
+/// Keys need not be `Sync`, nor `Debug`, nor `Ord`.
+#[test]
+fn what_a_key_needs() {
+    #[derive(Clone, PartialEq, Eq, Hash)]
+    struct Bare(u32);
+    let queue = Queue::new();
+    queue.add(Bare(1)).unwrap();
+    assert!(queue.try_get().unwrap().key() == &Bare(1));
+    queue.shut_down();
+    let refused = queue.add(Bare(2)).unwrap_err();
+    assert_eq!(refused.key().0, 2);
+    assert_eq!(refused.into_key().0, 2);
+}
+
+/// A future that holds a lease over an await stays `Send`, so workers can be spawned.
+#[test]
+fn a_worker_can_be_spawned() {
+    fn spawnable<F: Future + Send + 'static>(_: &F) {}
+    let queue: Queue<u32> = Queue::new();
+    let worker = async move {
+        while let Some(lease) = queue.get().await {
+            std::future::ready(()).await;
+            lease.succeed();
+        }
+        queue.drain().await
+    };
+    spawnable(&worker);
+}
+
+fn error<E: Error + Send + Sync + 'static>() {}
+
+#[test]
+fn errors() {
+    error::<Refused<u32>>();
+    error::<TryGetError>();
+    error::<GetTimeoutError>();
+    let queue = Queue::new();
+    assert_eq!(queue.try_get().unwrap_err().to_string(), "no key is ready");
+    assert_eq!(
+        queue.get_timeout(std::time::Duration::ZERO).unwrap_err().to_string(),
+        "no key became ready in time"
+    );
+    queue.shut_down();
+    assert_eq!(queue.try_get().unwrap_err().to_string(), "the queue is closed");
+    assert_eq!(queue.get_timeout(std::time::Duration::ZERO).unwrap_err().to_string(), "the queue is closed");
+    // Of a key that shows nothing of itself, nothing is shown.
+    let refused = queue.add("secret").unwrap_err();
+    assert_eq!(refused.to_string(), "the queue is shut down");
+    assert!(!format!("{refused:?}").contains("secret"));
+    assert!(refused.source().is_none());
+    let boxed: Box<dyn Error + Send + Sync> = Box::new(refused);
+    assert!(boxed.is::<Refused<&'static str>>());
+}
+
+#[test]
+fn debug_needs_nothing_of_the_key() {
+    enum Mute {}
+    fn shows<T: Debug>() {}
+    shows::<Queue<SendOnly>>();
+    shows::<Refused<Mute>>();
+    shows::<Builder<SendOnly>>();
+    shows::<Get<'static, SendOnly>>();
+    shows::<Drain<SendOnly>>();
+    shows::<Added>();
+    shows::<KeyState>();
+    shows::<Counts>();
+    fn speaks<T: Display>() {}
+    speaks::<Refused<Mute>>();
+    let queue = Queue::new();
+    queue.add("a").unwrap();
+    assert!(format!("{queue:?}").starts_with("Queue"));
+}
+
+#[test]
+fn sizes() {
+    let word = size_of::<usize>();
+    assert_eq!(size_of::<Queue<String>>(), word, "a handle is one pointer");
+    assert_eq!(size_of::<Refused<String>>(), size_of::<String>());
+    assert_eq!(size_of::<TryGetError>(), 1);
+    assert_eq!(size_of::<GetTimeoutError>(), 1);
+    assert_eq!(size_of::<Added>(), 1);
+    assert_eq!(size_of::<Result<Added, Refused<Box<u8>>>>(), 2 * word);
+    assert!(size_of::<Lease<Box<u8>>>() <= 4 * word, "key, queue, slot and generation");
+    assert!(size_of::<Option<Lease<Box<u8>>>>() == size_of::<Lease<Box<u8>>>());
+}
+
+/// The aliases are what they say.
+#[test]
+fn aliases() {
+    let delaying: DelayingQueue<u32> = Queue::builder().delays().build();
+    delaying.add_after(1, std::time::Duration::ZERO).unwrap();
+    let limiting: RateLimitingQueue<u32, Exponential<u32>> = Queue::builder()
+        .limiter(Exponential::new(std::time::Duration::from_secs(1)..=std::time::Duration::MAX))
+        .build();
+    limiting.add_rate_limited(1).unwrap();
+    assert_eq!((delaying.len(), limiting.len(), limiting.requeues(&1)), (1, 0, 1));
+    let _: Queue<u32, Fifo, NoLimit> = Queue::default();
+}
+
+/// Handles are handles to one queue.
+#[test]
+fn clones_share() {
+    let queue = Queue::new();
+    let other = queue.clone();
+    queue.add(1).unwrap();
+    other.try_get().unwrap().done();
+    other.shut_down();
+    assert!(queue.is_shutting_down());
+}
