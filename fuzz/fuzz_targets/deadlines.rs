@@ -1,0 +1,10 @@
+//! Many keys and their deadlines, compared with the naive queue after every step.
+#![no_main]
+
+#[path = "../../workqueue/tests/it/driver.rs"]
+#[allow(dead_code, reason = "shared with the tests and the other target")]
+mod driver;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    driver::deadlines(bytes);
+});

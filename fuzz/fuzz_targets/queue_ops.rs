@@ -1,0 +1,10 @@
+//! Random lives of a queue, compared with the naive one after every step.
+#![no_main]
+
+#[path = "../../workqueue/tests/it/driver.rs"]
+#[allow(dead_code, reason = "shared with the tests and the other target")]
+mod driver;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    driver::queue_ops(bytes);
+});
