@@ -70,10 +70,11 @@ impl<K, V> Inner<K, V> {
         self.published.read().table.clone()
     }
 
-    /// The table at an instant when every change of it has been fanned out.
-    pub(crate) fn settled(&self) -> Arc<Table<K, V>> {
+    /// The table at an instant when every change of it has been fanned out, if `provided` holds at that instant. It may lock
+    /// a feed.
+    pub(crate) fn settled(&self, provided: impl FnOnce() -> bool) -> Option<Arc<Table<K, V>>> {
         let _writing = self.writing.lock();
-        self.table()
+        provided().then(|| self.table())
     }
 
     /// The store is at least at this version; nothing changed.

@@ -6,12 +6,13 @@
 //! | pending \ incoming | Added(n) | Updated(_, n) | Deleted(l) | Replaced(p, n) | resync |
 //! |---|---|---|---|---|---|
 //! | nothing | Added(n) | Updated(o, n) | Deleted(o; l) | Replaced(o; p; n) | Updated(o, o) at once |
-//! | Added(a) | | Added(n) | nothing | Added(n) | = |
+//! | Added(a) | | Added(n) | nothing | Added(n) | |
 //! | Updated(o, a) | | Updated(o, n) | Deleted(o; l) | Replaced(o; p; n) | = |
 //! | Deleted(o; g) | Replaced(o; g; n) | | | | = |
 //! | Replaced(o; g; a) | | Replaced(o; g; n) | Deleted(o; g, l) | Replaced(o; g, p; n) | = |
 //!
-//! `=`: no effect. Blank: cannot happen, since the store tells changes of one key in order. `o` is what the consumer
+//! `=`: no effect. Blank: cannot happen, since the store tells changes of one key in order, and a resync begins only when nothing is
+//! pending. `o` is what the consumer
 //! holds, `n` the newest state, `p` the state it replaced, `l` the last state of a deleted object, `g` what is known about the
 //! end of `o`. The consumer never hears of an object that came and went in between.
 //!

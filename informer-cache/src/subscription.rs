@@ -60,6 +60,8 @@ pub struct Subscription<K, V> {
     walk: Option<Walk<Arc<Record<K, V>>>>,
     /// Whether the walk tells objects for the first time.
     initial: bool,
+    /// Whether to walk again once everything has been told.
+    resync: bool,
     due: Option<Due<K, V>>,
     ready: [Option<Change<K, V>>; 2],
     seen: Version,
@@ -84,12 +86,14 @@ where
 {
     /// A subscription to `feed`, which was registered when `snapshot` was taken.
     pub(crate) fn new(feed: Arc<Feed<K, V>>, store: Weak<Inner<K, V>>, snapshot: &Snapshot<K, V>) -> Self {
+        let walk = (!snapshot.is_empty()).then(|| Walk::new(&snapshot.table.records));
         Self {
             feed,
             store,
             schema: snapshot.table.recipe.schema,
-            walk: Some(Walk::new(&snapshot.table.records)),
-            initial: true,
+            initial: walk.is_some(),
+            walk,
+            resync: false,
             due: None,
             ready: [None, None],
             seen: Version::ZERO,
@@ -141,15 +145,13 @@ where
         !self.initial && self.due.is_none() && self.ready.iter().all(Option::is_none)
     }
 
-    /// Tells every object once more, as an update from itself to itself, without overwriting anything pending: a key with a
-    /// pending change is told that change only. What is pending comes after. O(1); waits for a write in progress.
+    /// Wishes to be told every object once more, as an update from itself to itself.
     ///
-    /// No effect while a snapshot is still being told, and after the store is gone.
+    /// That begins as soon as everything pending was told, and overwrites nothing: an object that changes before its turn is told as that
+    /// change only. O(1), but the call that begins waits for a write in progress. No effect while one is under way, and
+    /// none after the end.
     pub fn resync(&mut self) {
-        let Some(store) = self.store.upgrade() else { return };
-        if self.walk.is_none() {
-            self.walk = Some(Walk::new(&store.settled().records));
-        }
+        self.resync |= !self.initial && self.walk.is_none();
     }
 
     #[doc(hidden)]
@@ -171,6 +173,7 @@ where
             } else {
                 match self.pop(waker) {
                     Popped::Change(state) => self.due = Some(Due::Changed(state)),
+                    Popped::Empty(_) if std::mem::take(&mut self.resync) => self.walk_again(),
                     Popped::Empty(version) => {
                         self.seen = version;
                         return Poll::Pending;
@@ -181,6 +184,18 @@ where
                     }
                 }
             }
+        }
+    }
+
+    /// Begins a resync, if really everything has been told. Then this consumer holds what the store shows, so what is pending
+    /// when the walk comes to a key is all that happened to it since.
+    fn walk_again(&mut self) {
+        let table = self.store.upgrade().map(|store| store.settled(|| self.feed.lag().0 == 0));
+        match table {
+            Some(Some(table)) => self.walk = (!table.records.is_empty()).then(|| Walk::new(&table.records)),
+            // Something came in between: that first.
+            Some(None) => self.resync = true,
+            None => {}
         }
     }
 
@@ -199,22 +214,23 @@ where
     /// Makes the next object of the walk due, unless there is nothing to tell of it.
     fn walk_on(&mut self) {
         let Some(walk) = &mut self.walk else { return };
-        let Some(record) = walk.item().cloned() else {
+        if let Some(record) = walk.item().cloned() {
+            let eq = |key: &K| *key == record.key;
+            self.due = if self.initial {
+                let since = self.feed.take(record.hash, eq);
+                Some(Due::Initial { record, since })
+            } else if self.feed.contains(record.hash, eq) {
+                None
+            } else {
+                Some(Due::Resync(record))
+            };
+        }
+        let behind = walk.advance();
+        if walk.item().is_none() {
             self.walk = None;
             self.initial = false;
-            return;
-        };
-        let eq = |key: &K| *key == record.key;
-        self.due = if self.initial {
-            let since = self.feed.take(record.hash, eq);
-            Some(Due::Initial { record, since })
-        } else if self.feed.contains(record.hash, eq) {
-            None
-        } else {
-            Some(Due::Resync(record))
-        };
-        // Last, because dropping nodes may drop objects: the place in the walk and what is due are settled by then.
-        let behind = walk.advance();
+        }
+        // Last, because this may drop objects: what is due and where the walk stands are settled by now.
         drop(behind);
     }
 }

@@ -1,0 +1,11 @@
+//! Any bytes as operations on a store, against the naive one.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use testkit::naive_feed::MergeCells;
+
+#[allow(dead_code)] // It plays the operations of another target, too.
+#[path = "../../informer-cache/tests/it/store_driver.rs"]
+mod store_driver;
+
+fuzz_target!(|bytes: &[u8]| store_driver::run(bytes, &mut MergeCells::default()));

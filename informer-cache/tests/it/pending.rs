@@ -1,0 +1,25 @@
+//! The merge table of pending changes against a feed that keeps everything: every cell, and the corpus of the fuzz target.
+
+use std::cell::RefCell;
+
+use testkit::naive_feed::MergeCells;
+use testkit::random::cases;
+
+use crate::corpus::replay;
+use crate::store_driver::run_subscription;
+
+#[test]
+fn every_cell_of_the_merge_table_is_entered_and_agrees() {
+    let cells = RefCell::new(MergeCells::default());
+    cases("subscription", CASES, 600, |bytes| run_subscription(bytes, &mut cells.borrow_mut()));
+    let rare = cells.into_inner().below(1_000);
+    assert!(rare.is_empty(), "hardly entered: {rare:?}");
+}
+
+#[test]
+fn the_corpus_agrees_with_the_naive_feed() {
+    replay("subscription", |bytes| run_subscription(bytes, &mut MergeCells::default()));
+}
+
+/// 10⁵ where that takes seconds; an unoptimised build does a part of it.
+const CASES: u64 = if cfg!(debug_assertions) { 15_000 } else { 100_000 };

@@ -1,0 +1,218 @@
+//! A slow obvious subscription: it keeps everything that happened since a key was told, and thinks when asked.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::naive_store::{NaiveChange, NaiveStep};
+
+/// The rows of the merge table: what is pending for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Row {
+    Nothing,
+    Added,
+    Updated,
+    Deleted,
+    Replaced,
+}
+
+/// The columns: what comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Incoming {
+    Added,
+    Updated,
+    Deleted,
+    Replaced,
+    Resync,
+}
+
+/// A counter for every cell of the merge table.
+#[derive(Clone, Debug, Default)]
+pub struct MergeCells([[u64; 5]; 5]);
+
+impl MergeCells {
+    const ROWS: [Row; 5] = [Row::Nothing, Row::Added, Row::Updated, Row::Deleted, Row::Replaced];
+    const COLUMNS: [Incoming; 5] =
+        [Incoming::Added, Incoming::Updated, Incoming::Deleted, Incoming::Replaced, Incoming::Resync];
+
+    /// Cells that cannot happen: a key that is there is not added, one that is not does nothing else, and a resync tells of
+    /// keys the consumer knows.
+    fn is_blank(row: Row, incoming: Incoming) -> bool {
+        match (row, incoming) {
+            (Row::Nothing, _) => false,
+            (row, Incoming::Resync) => row == Row::Added,
+            (Row::Deleted, incoming) => incoming != Incoming::Added,
+            (_, incoming) => incoming == Incoming::Added,
+        }
+    }
+
+    fn hit(&mut self, row: Row, incoming: Incoming) {
+        assert!(!Self::is_blank(row, incoming), "{incoming:?} on {row:?} cannot happen");
+        self.0[row as usize][incoming as usize] += 1;
+    }
+
+    /// The cells, blank ones left out, that were entered fewer than `floor` times.
+    #[must_use]
+    pub fn below(&self, floor: u64) -> Vec<(Row, Incoming, u64)> {
+        let every = Self::ROWS.into_iter().flat_map(|row| Self::COLUMNS.map(|column| (row, column)));
+        every
+            .filter(|(row, column)| !Self::is_blank(*row, *column))
+            .map(|(row, column)| (row, column, self.0[row as usize][column as usize]))
+            .filter(|(.., hits)| *hits < floor)
+            .collect()
+    }
+}
+
+/// Everything that happened to one key since the consumer was told of it.
+#[derive(Clone, Debug)]
+struct Log<V> {
+    /// What the consumer holds.
+    held: Option<V>,
+    /// The newest state.
+    now: Option<V>,
+    /// The ends of objects under this key, with whether they were missed.
+    ends: Vec<(V, bool)>,
+}
+
+/// The subscription.
+#[derive(Clone, Debug)]
+pub struct NaiveFeed<K, V> {
+    same: fn(&V, &V) -> bool,
+    /// What is still to be told of a snapshot, in its order.
+    walk: VecDeque<(K, V)>,
+    initial: bool,
+    resync: bool,
+    /// Keys in the order in which they became pending.
+    order: Vec<K>,
+    logs: BTreeMap<K, Log<V>>,
+    ready: VecDeque<NaiveChange<K, V>>,
+}
+
+impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
+    /// A subscription that begins with these objects, told in this order.
+    pub fn new(same: fn(&V, &V) -> bool, snapshot: impl IntoIterator<Item = (K, V)>) -> Self {
+        let walk: VecDeque<_> = snapshot.into_iter().collect();
+        Self {
+            same,
+            initial: !walk.is_empty(),
+            walk,
+            resync: false,
+            order: Vec::new(),
+            logs: BTreeMap::new(),
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// How much is to be told.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.walk.len() + self.order.len() + self.ready.len()
+    }
+
+    /// Something happened.
+    pub fn heard(&mut self, step: &NaiveStep<K, V>, cells: &mut MergeCells) {
+        let key = step.key().clone();
+        let (old, new, end, incoming) = match step.clone() {
+            NaiveStep::Added { new, .. } => (None, Some(new), None, Incoming::Added),
+            NaiveStep::Updated { old, new, .. } => (Some(old), Some(new), None, Incoming::Updated),
+            NaiveStep::Replaced { old, new, .. } => {
+                (Some(old.clone()), Some(new), Some((old, true)), Incoming::Replaced)
+            }
+            NaiveStep::Deleted { old, last, missed, .. } => {
+                (Some(old), None, Some((last, missed)), Incoming::Deleted)
+            }
+        };
+        cells.hit(self.row(&key), incoming);
+        if !self.logs.contains_key(&key) {
+            // Nothing is pending, so the consumer holds (or is about to be told) what was in the store.
+            self.order.push(key.clone());
+            self.logs.insert(key.clone(), Log { held: old, now: None, ends: Vec::new() });
+        }
+        let log = self.logs.get_mut(&key).expect("it was put there");
+        log.now = new;
+        log.ends.extend(end);
+        if log.held.is_none() && log.now.is_none() {
+            self.forget(&key);
+        }
+    }
+
+    fn row(&self, key: &K) -> Row {
+        match self.logs.get(key) {
+            None => Row::Nothing,
+            Some(Log { held: None, .. }) => Row::Added,
+            Some(Log { now: None, .. }) => Row::Deleted,
+            Some(Log { ends, .. }) if ends.is_empty() => Row::Updated,
+            Some(_) => Row::Replaced,
+        }
+    }
+
+    fn forget(&mut self, key: &K) -> Option<Log<V>> {
+        self.order.retain(|pending| pending != key);
+        self.logs.remove(key)
+    }
+
+    /// The consumer wants everything told again, once it knows everything.
+    pub fn resync(&mut self) {
+        self.resync |= !self.initial && self.walk.is_empty();
+    }
+
+    /// What is told next, when the store holds these objects, in its order. `None` once the store is closed.
+    pub fn next<'a>(
+        &mut self,
+        cells: &mut MergeCells,
+        objects: Option<&'a [(K, V)]>,
+    ) -> Option<NaiveChange<K, V>>
+    where
+        K: 'a,
+        V: 'a,
+    {
+        loop {
+            if let Some(change) = self.ready.pop_front() {
+                return Some(change);
+            }
+            if let Some((key, object)) = self.walk.pop_front() {
+                if self.initial {
+                    let object = self.forget(&key).map_or(Some(object), |log| log.now);
+                    let told = object.map(|object| NaiveChange::Added { key, object, initial: true });
+                    self.ready.extend(told);
+                } else {
+                    cells.hit(self.row(&key), Incoming::Resync);
+                    if !self.logs.contains_key(&key) {
+                        let (old, new) = (object.clone(), object);
+                        self.ready.push_back(NaiveChange::Updated { key, old, new });
+                    }
+                }
+                self.initial &= !self.walk.is_empty();
+                continue;
+            }
+            let Some(key) = self.order.first().cloned() else {
+                if std::mem::take(&mut self.resync) && objects.is_some_and(|objects| !objects.is_empty()) {
+                    self.walk.extend(objects.into_iter().flatten().cloned());
+                    continue;
+                }
+                return None;
+            };
+            let log = self.forget(&key).expect("it is pending");
+            self.tell(key, log);
+        }
+    }
+
+    fn tell(&mut self, key: K, log: Log<V>) {
+        let Log { held, now, ends } = log;
+        match (held, now) {
+            (None, None) => {}
+            (None, Some(object)) => self.ready.push_back(NaiveChange::Added { key, object, initial: false }),
+            (Some(old), Some(new)) if (self.same)(&old, &new) => {
+                self.ready.push_back(NaiveChange::Updated { key, old, new });
+            }
+            (Some(old), now) => {
+                let own = ends.last().filter(|(last, _)| (self.same)(&old, last));
+                let (last, missed) =
+                    own.or(ends.first()).expect("what is not there any more has ended").clone();
+                self.ready.push_back(NaiveChange::Deleted { key: key.clone(), last, missed });
+                let added = now.map(|object| NaiveChange::Added { key, object, initial: false });
+                self.ready.extend(added);
+            }
+        }
+    }
+}
