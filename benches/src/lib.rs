@@ -1,1 +1,3 @@
-//! Skeleton.
+//! What the benches measure ours against: naive ports.
+
+pub mod naive_port;

@@ -1,0 +1,104 @@
+//! client-go's queue in plain Rust, as one would port it in an afternoon: one mutex, a deque, two sets, a condvar.
+//!
+//! The yardstick of `queue.rs`. Keys are hashed by std's default hasher, and each is in up to three places.
+
+#![allow(clippy::disallowed_types, reason = "an afternoon's port uses std's locks")]
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::Hash;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// A deduplicating queue with client-go's three sets.
+#[derive(Debug)]
+pub struct NaivePort<K> {
+    state: Mutex<State<K>>,
+    available: Condvar,
+}
+
+#[derive(Debug)]
+struct State<K> {
+    queue: VecDeque<K>,
+    dirty: HashSet<K>,
+    processing: HashSet<K>,
+    shutting_down: bool,
+}
+
+impl<K> Default for NaivePort<K> {
+    fn default() -> Self {
+        let (dirty, processing) = (HashSet::new(), HashSet::new());
+        let state = State { queue: VecDeque::new(), dirty, processing, shutting_down: false };
+        Self { state: Mutex::new(state), available: Condvar::new() }
+    }
+}
+
+impl<K: Clone + Eq + Hash> NaivePort<K> {
+    /// An empty queue.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// `Add`.
+    pub fn add(&self, key: K) {
+        let mut state = self.lock();
+        if state.shutting_down || !state.dirty.insert(key.clone()) || state.processing.contains(&key) {
+            return;
+        }
+        state.queue.push_back(key);
+        drop(state);
+        self.available.notify_one();
+    }
+
+    /// `Get`: waits; nothing once shut down and empty.
+    pub fn get(&self) -> Option<K> {
+        let mut state = self.lock();
+        while state.queue.is_empty() && !state.shutting_down {
+            state = self.available.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let key = state.queue.pop_front()?;
+        state.processing.insert(key.clone());
+        state.dirty.remove(&key);
+        Some(key)
+    }
+
+    /// `Done`.
+    pub fn done(&self, key: &K) {
+        let mut state = self.lock();
+        state.processing.remove(key);
+        if state.dirty.contains(key) {
+            state.queue.push_back(key.clone());
+            drop(state);
+            self.available.notify_one();
+        }
+    }
+
+    /// `ShutDown`.
+    pub fn shut_down(&self) {
+        self.lock().shutting_down = true;
+        self.available.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_client_gos() {
+        let queue = NaivePort::new();
+        queue.add(1);
+        queue.add(2);
+        queue.add(1);
+        assert_eq!(queue.get(), Some(1));
+        queue.add(1);
+        assert_eq!(queue.get(), Some(2));
+        queue.done(&1);
+        queue.shut_down();
+        queue.add(3);
+        assert_eq!((queue.get(), queue.get()), (Some(1), None));
+    }
+}
