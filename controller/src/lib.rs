@@ -1,1 +1,22 @@
-//! Skeleton.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod action;
+mod config;
+mod context;
+mod controller;
+mod error;
+mod failure;
+mod guard;
+mod pump;
+mod report;
+mod run;
+mod sync;
+mod worker;
+
+pub use crate::action::Action;
+pub use crate::context::Context;
+pub use crate::controller::Controller;
+pub use crate::error::{ConfigError, RunError};
+pub use crate::failure::Failure;
+pub use crate::report::Report;

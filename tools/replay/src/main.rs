@@ -1,2 +1,159 @@
-//! Skeleton.
-fn main() {}
+//! EDGE. `replay`: a whole controller over a recorded real cluster.
+//!
+//! | file | |
+//! |---|---|
+//! | args, input, wire, objects, trace, scale | what is played: from a file to typed objects, before any clock starts |
+//! | horizon, faults, server | the recorded cluster as an API server |
+//! | resource, replicas, endpoints, ledger, play | the informers and the two controllers of one pass |
+//! | report, progress, stop | what people see |
+//!
+//! Cancel safety: Ctrl-C sets a wish that everything looks at; nothing is dropped in the middle.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod endpoints;
+mod faults;
+mod horizon;
+mod input;
+mod ledger;
+mod objects;
+mod play;
+mod progress;
+mod replicas;
+mod report;
+mod resource;
+mod scale;
+mod server;
+mod stop;
+#[cfg(test)]
+mod tests;
+mod trace;
+mod wire;
+
+use std::fs::File;
+use std::io::{Read, Write, stdout};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Parser;
+use tokio::time::Instant;
+
+use crate::args::Args;
+use crate::play::{Ended, play};
+use crate::progress::Progress;
+use crate::report::{Run, number};
+use crate::stop::Stop;
+use crate::trace::Trace;
+
+/// The trace that is played when none is named.
+const RECORDED: &[u8] = include_bytes!("../data/kube-1.36-rollout.jsonl.zst");
+const RECORDED_NAME: &str = "kube-1.36-rollout (the recorded cluster that comes with this program)";
+
+const NOT_CONVERGED: u8 = 1;
+const BAD_INPUT: u8 = 2;
+const INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(NOT_CONVERGED, &format!("no runtime: {error}")),
+    };
+    runtime.block_on(run(&args))
+}
+
+fn failed(status: u8, cause: &str) -> ExitCode {
+    eprintln!("replay: {cause}");
+    ExitCode::from(status)
+}
+
+async fn run(args: &Args) -> ExitCode {
+    let stop = Stop::default();
+    tokio::spawn({
+        let stop = stop.clone();
+        async move {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                stop.wish();
+            }
+        }
+    });
+    let trace = match read(args, &stop).await {
+        Ok(Some(trace)) => trace,
+        Ok(None) => return failed(INTERRUPTED, "interrupted while the trace was read"),
+        Err(error) => return failed(BAD_INPUT, &format!("{error:#}")),
+    };
+    let run = match repeat(&trace, args, &stop).await {
+        Ok(Ok(run)) => run,
+        Ok(Err(interrupted)) => return failed(INTERRUPTED, &interrupted),
+        Err(error) => return failed(NOT_CONVERGED, &format!("{error:#}")),
+    };
+    tell(&run, args);
+    if let Some(fault) = run.missing_fault {
+        return failed(NOT_CONVERGED, &format!("the fault `{fault}` was asked for and never fired"));
+    }
+    ExitCode::from(if run.figures.converged { 0 } else { NOT_CONVERGED })
+}
+
+/// Reads the trace on a thread of its own; `None` when it was told to stop.
+async fn read(args: &Args, stop: &Stop) -> anyhow::Result<Option<Trace>> {
+    let (path, scale, stop) = (args.trace.clone(), args.scale as usize, stop.clone());
+    let reading = tokio::task::spawn_blocking(move || {
+        let stop = || stop.is_wished();
+        let trace = match path.as_deref() {
+            None => decode(RECORDED, stop).context(RECORDED_NAME),
+            Some(path) => {
+                open(path).and_then(|file| decode(file, stop)).with_context(|| path.display().to_string())
+            }
+        };
+        trace.map(|trace| trace.map(|trace| trace.scaled(scale)))
+    });
+    // The decoder is not ours: should it panic on a broken file, that is a bad file, too.
+    reading.await.context("the trace cannot be decoded")?
+}
+
+fn open(path: &Path) -> anyhow::Result<File> {
+    let file = File::open(path)?;
+    anyhow::ensure!(!file.metadata()?.is_dir(), "is a directory");
+    Ok(file)
+}
+
+fn decode(file: impl Read, stop: impl Fn() -> bool) -> anyhow::Result<Option<Trace>> {
+    Ok(Trace::read(input::text(file)?, stop)?)
+}
+
+/// Plays the trace once, or again and again until the time is over. The inner error: it was told to stop.
+async fn repeat(trace: &Trace, args: &Args, stop: &Stop) -> anyhow::Result<Result<Run, String>> {
+    let progress = Progress::new(trace.times.len());
+    let begin = Instant::now();
+    let mut passes = Vec::new();
+    loop {
+        progress.pass(passes.len() + 1);
+        match play(trace, args, stop, &progress, None).await? {
+            Ended::Done(figures, differences) => passes.push((figures, differences)),
+            Ended::Stopped { places, leftovers } => {
+                progress.done();
+                let (places, all) = (number(places as u64), number(trace.times.len() as u64));
+                return Ok(Err(format!(
+                    "interrupted after {places} of {all} places; {leftovers} keys were left"
+                )));
+            }
+        }
+        if args.repeat.is_none_or(|limit| begin.elapsed() >= limit) {
+            progress.done();
+            return Ok(Ok(Run::of(passes, args.faults)));
+        }
+    }
+}
+
+/// The summary or the JSON, last on stdout. Whoever closed stdout does not want it.
+fn tell(run: &Run, args: &Args) {
+    let text = if args.json {
+        serde_json::to_string(&run.figures).expect("numbers and booleans are JSON") + "\n"
+    } else {
+        let name = args.trace.as_ref().map_or(RECORDED_NAME.to_owned(), |path| path.display().to_string());
+        run.summary(&name, args)
+    };
+    let _ = stdout().lock().write_all(text.as_bytes());
+}

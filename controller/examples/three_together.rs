@@ -1,0 +1,173 @@
+//! The three crates together, without any Kubernetes: a warehouse whose items change, and a sign on each shelf that
+//! shows how many items lie there.
+//!
+//! - informer-cache keeps the items in step with the warehouse, indexed by shelf;
+//! - every change becomes a key, the shelf, in the workqueue;
+//! - the controller reconciles each shelf that may show a wrong number. A sign that cannot be written is tried again,
+//!   later each time, as the exponential backoff from ratelimit says.
+//!
+//! Run it with `cargo run -p flyball-controller --example three_together`.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use flyball_controller::{Action, Controller};
+use flyball_informer_cache::{
+    Event, Index, Informer, ListRequest, Page, Schema, Source, SourceError, Version, Watch, WatchRequest,
+};
+use flyball_ratelimit::{Exponential, TokioTimer};
+use flyball_workqueue::Queue;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+#[derive(Clone, Debug)]
+struct Item {
+    name: Arc<str>,
+    shelf: Arc<str>,
+    count: u32,
+    version: u64,
+}
+
+/// Where a store finds key and version of an item.
+const ITEMS: Schema<Arc<str>, Item> =
+    Schema::new(|item: &Item| item.name.clone(), |item| Version::new(item.version));
+
+static BY_SHELF: Index<Item, Arc<str>> = Index::new("shelf", |item| item.shelf.clone());
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let warehouse = Warehouse::default();
+    warehouse.put("bolts", "A", 100);
+    warehouse.put("nuts", "A", 80);
+    warehouse.put("lamps", "B", 5);
+
+    // The cache: the items of the warehouse, by name and by shelf.
+    let items = Informer::builder(ITEMS, warehouse.clone()).index(&BY_SHELF).start()?;
+
+    // The queue: shelves; one that fails waits 10 ms, then 20 ms, and so on up to a second.
+    let backoff = Exponential::new(Duration::from_millis(10)..=Duration::from_secs(1));
+    let shelves = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
+
+    // The controller: a shelf is reconciled when an item appears, changes, leaves, or moves from it or to it.
+    let signs = Arc::new(Signs::default());
+    let controller = Controller::new(shelves)
+        .on_many(&items, |change| {
+            let shelf_of = |item: &Arc<Item>| item.shelf.clone();
+            change.old().map(shelf_of).into_iter().chain(change.new().map(shelf_of))
+        })
+        .workers(2)
+        .reconcile_timeout(Duration::from_secs(5))
+        .max_attempts(10, |shelf, failure| eprintln!("giving shelf {shelf} up: {failure}"))
+        .until_settled(); // a service would say `.shutdown_on(a signal)` instead
+    let (cache, wall) = (items.clone(), signs.clone());
+    let running = tokio::spawn(controller.run(move |shelf: Arc<str>, _context| {
+        let (cache, wall) = (cache.clone(), wall.clone());
+        async move {
+            // One consistent view: it does not change while we look, and nobody waits for us.
+            let count = cache.snapshot().by_index(&BY_SHELF, &shelf)?.map(|item| item.count).sum();
+            wall.write(&shelf, count)?;
+            Ok::<_, Box<dyn Error + Send + Sync>>(Action::await_change())
+        }
+    }));
+
+    items.synced().await?;
+    warehouse.put("lamps", "A", 5); // moves: both shelves have to be looked at
+    let last = warehouse.take("nuts");
+
+    // Wait until the cache has seen the last change, close it, and let the controller work off what is left.
+    items.store().wait_for(last).await?;
+    items.shut_down();
+    let report = running.await??;
+
+    println!("{} reconciles, {} of them failed and were retried", report.reconciles, report.retries());
+    println!("signs: {:?}", signs.counts.lock());
+    let expected = BTreeMap::from([("A".into(), 105), ("B".into(), 0)]);
+    assert_eq!(*signs.counts.lock(), expected);
+    Ok(())
+}
+
+/// The world outside that a reconcile changes. Every third sign cannot be written at the first try.
+#[derive(Default)]
+struct Signs {
+    counts: Mutex<BTreeMap<Arc<str>, u32>>,
+    tries: AtomicU32,
+}
+
+impl Signs {
+    fn write(&self, shelf: &Arc<str>, count: u32) -> Result<(), String> {
+        if self.tries.fetch_add(1, Ordering::Relaxed) % 3 == 0 {
+            return Err("the ladder is in use".into());
+        }
+        println!("shelf {shelf}: {count}");
+        self.counts.lock().insert(shelf.clone(), count);
+        Ok(())
+    }
+}
+
+/// A source: anything that can be listed, and watched from a version on. This one keeps all its history in memory;
+/// version n is the state after n events.
+#[derive(Clone, Default)]
+struct Warehouse {
+    history: Arc<watch::Sender<Vec<Event<Item>>>>,
+}
+
+impl Warehouse {
+    fn put(&self, name: &str, shelf: &str, count: u32) {
+        self.history.send_modify(|history| {
+            let version = history.len() as u64 + 1;
+            // A cache takes an addition of what it knows for a change.
+            history.push(Event::Added(Item { name: name.into(), shelf: shelf.into(), count, version }));
+        });
+    }
+
+    fn take(&self, name: &str) -> Version {
+        self.history.send_modify(|history| {
+            let version = history.len() as u64 + 1;
+            let last = history.iter().rev().filter_map(Event::object).find(|item| &*item.name == name);
+            let gone = Item { version, ..last.expect("it is there").clone() };
+            history.push(Event::Deleted(gone));
+        });
+        Version::new(self.history.borrow().len() as u64)
+    }
+}
+
+impl Source for Warehouse {
+    type Object = Item;
+    type Watch = Shift;
+
+    async fn list(&self, _: ListRequest) -> Result<Page<Item>, SourceError> {
+        let history = self.history.borrow();
+        let mut items = BTreeMap::new();
+        for event in history.iter() {
+            match event {
+                Event::Deleted(item) => drop(items.remove(&item.name)),
+                event => drop(event.object().map(|item| items.insert(item.name.clone(), item.clone()))),
+            }
+        }
+        let version = Version::new(history.len() as u64);
+        Ok(Page { items: items.into_values().collect(), version, continuation: None })
+    }
+
+    async fn watch(&self, request: WatchRequest) -> Result<Shift, SourceError> {
+        Ok(Shift { history: self.history.subscribe(), told: request.from.get() as usize })
+    }
+}
+
+struct Shift {
+    history: watch::Receiver<Vec<Event<Item>>>,
+    told: usize,
+}
+
+impl Watch for Shift {
+    type Object = Item;
+
+    async fn next(&mut self) -> Option<Result<Event<Item>, SourceError>> {
+        let told = self.told;
+        let history = self.history.wait_for(|history| history.len() > told).await.ok()?;
+        self.told += 1;
+        Some(Ok(history[told].clone()))
+    }
+}

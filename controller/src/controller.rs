@@ -1,0 +1,198 @@
+//! EDGE. The controller, as it is put together.
+//!
+//! Cancel safety: nothing runs until [`Controller::run`] is polled; what dropping that does is told there.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use flyball_informer_cache::{Change, Informer};
+use flyball_ratelimit::Policy;
+use flyball_workqueue::{AsyncGet, Delays, Fifo, Key, NoLimit, Order, Queue};
+
+use crate::config::{Attempts, Config};
+use crate::pump::{BoxFuture, Feed, pump};
+use crate::{Action, Context, Failure, Report, RunError};
+
+/// The reconcile loop: changes become keys, keys become reconciles.
+///
+/// Workers take keys from the queue, each at most one, and never two the same key. They start when every informer has
+/// synced. A reconcile that returns an error, panics or takes too long is a failure of its key alone: the key is
+/// retried when the queue's limiter says.
+///
+/// # Examples
+/// A controller that ends by itself, once a closed cache has been worked off:
+/// ```
+/// # use flyball_controller::{Action, Controller};
+/// # use flyball_ratelimit::{Exponential, TokioTimer};
+/// # use flyball_workqueue::Queue;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
+/// let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
+/// queue.add("a key from elsewhere")?;
+/// queue.shut_down();
+///
+/// let report = Controller::new(queue)
+///     .workers(4)
+///     .run(|key, _| async move {
+///         println!("{key}");
+///         Ok::<_, std::io::Error>(Action::await_change())
+///     })
+///     .await?;
+/// assert_eq!(report.reconciles, 1);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a controller does nothing until it is run"]
+pub struct Controller<K, O = Fifo, L = NoLimit, T = flyball_workqueue::NoDelay> {
+    pub(crate) queue: Queue<K, O, L, T>,
+    pub(crate) config: Config<K>,
+    pub(crate) feeds: Vec<Feed<K, O, L, T>>,
+    pub(crate) stop: BoxFuture<()>,
+}
+
+impl<K, O, L, T> Controller<K, O, L, T>
+where
+    K: Key,
+    O: Order,
+    L: Policy<K> + Send + 'static,
+    T: AsyncGet + Delays,
+{
+    /// A controller of one worker over this queue, with no informer yet.
+    ///
+    /// The queue may be fed from elsewhere, too. Its limiter decides when a failed key is retried.
+    pub fn new(queue: Queue<K, O, L, T>) -> Self {
+        Self { queue, config: Config::default(), feeds: Vec::new(), stop: Box::pin(std::future::pending()) }
+    }
+
+    /// Adds `key_of(change)` to the queue for every change of the informer's objects, beginning with those it has.
+    ///
+    /// Changes of one object that come faster than they are mapped are merged first. A mapper that panics loses its
+    /// change (see [`Report::hook_panics`]) and is called again for the next one.
+    pub fn on<OK, V>(
+        self,
+        informer: &Informer<OK, V>,
+        mut key_of: impl FnMut(&Change<OK, V>) -> K + Send + 'static,
+    ) -> Self
+    where
+        OK: Key + Sync,
+        V: Send + Sync + 'static,
+    {
+        self.on_many(informer, move |change| Some(key_of(change)))
+    }
+
+    /// Adds all of `keys_of(change)` to the queue for every change of the informer's objects; see [`on`](Self::on).
+    pub fn on_many<OK, V, I>(
+        mut self,
+        informer: &Informer<OK, V>,
+        keys_of: impl FnMut(&Change<OK, V>) -> I + Send + 'static,
+    ) -> Self
+    where
+        OK: Key + Sync,
+        V: Send + Sync + 'static,
+        I: IntoIterator<Item = K> + 'static,
+    {
+        let (waiting, feeding) = (informer.clone(), informer.clone());
+        self.feeds.push(Feed {
+            synced: Box::pin(async move { waiting.synced().await }),
+            pump: Box::new(move |queue, tally| Box::pin(pump(feeding.subscribe(), keys_of, queue, tally))),
+        });
+        self
+    }
+
+    /// How many keys are worked on at once. 1 by default.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.config.workers = workers;
+        self
+    }
+
+    /// A reconcile that is not done after this long is dropped, and counts as a failure. No limit by default.
+    ///
+    /// It is dropped where it awaits something: one that blocks its thread is not interrupted.
+    pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
+        self.config.timeout = Some(limit);
+        self
+    }
+
+    /// Gives a key up at its `most`-th failure in a row, instead of retrying it: `given_up` is told the key and the
+    /// failure, and the failures are forgotten. The next change brings the key back. By default it is retried for ever.
+    ///
+    /// Failures are those the queue's limiter counts: one of a key that ran before its backoff was over, because it
+    /// was added, does not count. So a storm of changes gives no key up.
+    ///
+    /// `given_up` is called by the worker that holds the key, and a panic in it is caught.
+    pub fn max_attempts(mut self, most: u32, given_up: impl Fn(&K, Failure) + Send + Sync + 'static) -> Self {
+        self.config.attempts = Some(Attempts { most, given_up: Box::new(given_up) });
+        self
+    }
+
+    /// Shuts down, in order, when `signal` is done: the events are stopped, the queue is finished, the workers are
+    /// joined.
+    pub fn shutdown_on(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.stop = Box::pin(signal);
+        self
+    }
+
+    /// How long finishing the queue may take at shutdown. Then running reconciles are dropped, where they await
+    /// something, and their keys are leftovers. No limit by default.
+    pub fn shutdown_grace(mut self, limit: Duration) -> Self {
+        self.config.grace = Some(limit);
+        self
+    }
+
+    /// Ends by itself, in order, once all is done that can ever come: every informer was shut down, every change
+    /// became a key, and the queue is idle (retries and delayed keys included).
+    ///
+    /// For jobs and tests. A key that always asks to be requeued keeps it running.
+    pub fn until_settled(mut self) -> Self {
+        self.config.settles = true;
+        self
+    }
+
+    /// Runs until it is shut down, until it has settled, or until the queue is shut down from elsewhere; then
+    /// reports. Must be polled within a tokio runtime, whose timer it uses.
+    ///
+    /// In this order:
+    /// 1. All informers are subscribed to: from now on changes become keys.
+    /// 2. Workers start when **every** informer has synced.
+    /// 3. At shutdown the events are stopped first: no key is added for a change any more.
+    /// 4. The queue is shut down and finished: what is Ready is worked off. Retries and delayed keys are leftovers.
+    /// 5. The workers are joined.
+    ///
+    /// Shut down before the informers have synced, it reconciles nothing, and all keys are leftovers.
+    ///
+    /// # Errors
+    /// [`RunError::Config`] when the controller makes no sense as configured, and [`RunError::NeverSynced`] when an
+    /// informer ended too early. No key was reconciled then, and the queue is not shut down.
+    ///
+    /// # Panics
+    /// When `Clone` of a key, the queue's clock or its timer panics inside the queue.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops workers and events without finishing anything: running reconciles are dropped where
+    /// they next await something, which the runtime does soon, not at once. Nothing queued is lost: the queue is not
+    /// shut down, keys that were being worked on count as failed and come back after their backoff, and all stay in
+    /// the queue for whoever serves it next. Changes that had not become keys are gone with their subscription;
+    /// another controller over the same informers starts with all objects there are.
+    pub async fn run<F, R, E>(self, reconcile: F) -> Result<Report<K>, RunError>
+    where
+        F: Fn(K, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Action, E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>> + 'static,
+    {
+        self.config.check::<L>(self.feeds.len())?;
+        crate::run::run(self, reconcile).await
+    }
+}
+
+impl<K, O, L, T> fmt::Debug for Controller<K, O, L, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller")
+            .field("config", &self.config)
+            .field("informers", &self.feeds.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,62 @@
+//! PURE. Why a controller did not run.
+
+use std::error::Error;
+use std::fmt;
+
+/// A controller that makes no sense as it is configured. Nothing was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// No worker would ever take a key.
+    NoWorkers,
+    /// Every reconcile would time out before it began.
+    NoTime,
+    /// Every key would be given up before it was tried.
+    NoAttempts,
+    /// The queue has no limiter, so nobody counts the failures of a key.
+    NothingCountsAttempts,
+    /// Nothing settles without an informer: a controller without one waits for keys from elsewhere.
+    NothingSettles,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoWorkers => "a controller needs at least one worker",
+            Self::NoTime => "the reconcile timeout must be positive",
+            Self::NoAttempts => "the number of attempts must be positive",
+            Self::NothingCountsAttempts => "a limit of attempts needs a queue with a limiter",
+            Self::NothingSettles => "a controller without an informer never settles",
+        })
+    }
+}
+
+impl Error for ConfigError {}
+
+/// Why a controller did not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunError {
+    /// It makes no sense as it is configured. Nothing was started.
+    Config(ConfigError),
+    /// An informer ended before it had synced, so the workers never started. The queue is as it was, with the keys of
+    /// the changes so far.
+    NeverSynced,
+}
+
+impl From<ConfigError> for RunError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::NeverSynced => f.write_str("an informer ended before it had synced"),
+        }
+    }
+}
+
+impl Error for RunError {}

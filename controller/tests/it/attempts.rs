@@ -1,0 +1,103 @@
+//! Max attempts: a key that keeps failing is given up, and its hook is told.
+
+use flyball_controller::{Action, Controller, Failure};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Log, SECOND, left, panic_quietly, queue, settle};
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_given_up_at_the_last_attempt_and_comes_back_with_the_next_add() {
+    let queue = queue();
+    queue.add(1).unwrap();
+    let (runs, letters, begin) = (Log::new(), Log::new(), Instant::now());
+    let (noted, told, held) = (runs.clone(), letters.clone(), queue.clone());
+    let running = tokio::spawn(
+        Controller::new(queue.clone())
+            .max_attempts(3, move |key, failure| {
+                assert_eq!(held.counts().leased, 1, "the key is still held");
+                told.note((*key, failure.to_string()));
+            })
+            .shutdown_on(sleep(100 * SECOND))
+            .run(move |_, _| {
+                noted.note(begin.elapsed().as_secs());
+                async { Err::<Action, _>("no luck") }
+            }),
+    );
+    sleep(50 * SECOND).await;
+    settle().await;
+    assert_eq!(runs.take().len(), 3);
+    assert_eq!(letters.take(), [(1, "no luck".to_owned())]);
+    assert_eq!((queue.requeues(&1), queue.counts()), (0, Default::default()), "forgotten");
+
+    queue.add(1).unwrap();
+    settle().await;
+    assert_eq!(runs.take().len(), 1, "it begins anew");
+    assert_eq!(letters.take(), []);
+    let report = running.await.unwrap().unwrap();
+    assert_eq!((report.errors, report.dead_letters, report.retries()), (6, 2, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_kind_of_failure_is_told_and_a_hook_that_panics_hurts_nobody() {
+    let queue = queue();
+    for key in 1..=4 {
+        queue.add(key).unwrap();
+    }
+    let letters = Log::new();
+    let told = letters.clone();
+    let controller = Controller::new(queue)
+        .reconcile_timeout(SECOND)
+        .max_attempts(1, move |key, failure| {
+            if *key == 4 {
+                panic_quietly("a hook panics");
+            }
+            let kind = match failure {
+                Failure::Error(_) => "error",
+                Failure::Panic(_) => "panic",
+                Failure::Timeout(_) => "timeout",
+                _ => "unknown",
+            };
+            told.note((*key, kind, failure.to_string()));
+        })
+        .shutdown_on(sleep(10 * SECOND));
+    let reconcile = |key, _| async move {
+        match key {
+            2 => panic_quietly("boom"),
+            3 => std::future::pending().await,
+            _ => Err::<Action, _>("no luck"),
+        }
+    };
+    let report = controller.run(reconcile).await.unwrap();
+    let expected = [
+        (1, "error", "no luck".to_owned()),
+        (2, "panic", "reconcile panicked: boom".to_owned()),
+        (3, "timeout", "reconcile was not done after 1s".to_owned()),
+    ];
+    assert_eq!(letters.take(), expected);
+    assert_eq!((report.reconciles, report.dead_letters, report.hook_panics, report.retries()), (4, 4, 1, 0));
+    assert_eq!(left(&report), 0);
+}
+
+/// kubernetes#136853: events that keep promoting a failing key must not use its attempts up.
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_adds_gives_no_key_up() {
+    let queue = queue();
+    queue.add(1).unwrap();
+    let (runs, letters) = (Log::new(), Log::new());
+    let (noted, told) = (runs.clone(), letters.clone());
+    let running = tokio::spawn(
+        Controller::new(queue.clone()).max_attempts(3, move |_, _| told.note(())).run(move |_, _| {
+            noted.note(());
+            async { Err::<Action, _>("no luck") }
+        }),
+    );
+    settle().await;
+    for _ in 0..20 {
+        queue.add(1).unwrap();
+        settle().await;
+    }
+    assert_eq!(runs.take().len(), 21, "each add ran it at once");
+    assert_eq!(letters.take().len(), 0, "but one failure was counted");
+    assert_eq!(queue.requeues(&1), 1);
+    running.abort();
+}

@@ -1,0 +1,95 @@
+//! Dropped at every poll, a controller loses nothing that was queued.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Waker};
+
+use flyball_controller::{Action, Controller};
+use tokio::time::advance;
+
+use crate::support::{Log, SECOND, World, queue, settle, sorted};
+
+/// Runs a controller for so many polls of its future, drops it, and lets a second one finish over the same queue.
+/// Says whether the first one was done by then.
+async fn dropped_after(polls: u32) -> bool {
+    let world = World::new();
+    let things = world.informer();
+    let queue = queue();
+    for key in 0..4 {
+        world.put(key, 0);
+        queue.add(100 + key).unwrap();
+    }
+    things.synced().await.unwrap();
+    let log = Log::new();
+    let running = Arc::new(AtomicU32::new(0));
+    let reconcile = |log: Log<u32>, running: Arc<AtomicU32>| {
+        move |key: u32, _: flyball_controller::Context| {
+            let (log, running) = (log.clone(), running.clone());
+            async move {
+                struct Running(Arc<AtomicU32>);
+                impl Drop for Running {
+                    fn drop(&mut self) {
+                        self.0.fetch_sub(1, Ordering::SeqCst);
+                    }
+                }
+                running.fetch_add(1, Ordering::SeqCst);
+                let _running = Running(running);
+                tokio::task::yield_now().await;
+                log.note(key);
+                Ok::<_, String>(Action::await_change())
+            }
+        }
+    };
+    let first_saw = {
+        let mut first = pin!(
+            Controller::new(queue.clone())
+                .on(&things, |change| *change.key())
+                .workers(2)
+                .run(reconcile(log.clone(), running.clone()))
+        );
+        for _ in 0..polls {
+            let polled = first.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_pending(), "nobody shuts it down");
+            // Its tasks run in between.
+            tokio::task::yield_now().await;
+        }
+        log.take()
+    };
+    settle().await;
+    assert_eq!(running.load(Ordering::SeqCst), 0, "poll {polls}: no reconcile outlives the controller");
+    assert!(!queue.is_shutting_down(), "poll {polls}");
+    assert_eq!(queue.counts().leased, 0, "poll {polls}: no key is held for ever");
+    queue.check().unwrap();
+
+    // What was held counts as failed, and comes back after its backoff.
+    let second = tokio::spawn(
+        Controller::new(queue.clone())
+            .on(&things, |change| *change.key())
+            .workers(2)
+            .run(reconcile(log.clone(), running.clone())),
+    );
+    settle().await;
+    advance(2 * SECOND).await;
+    settle().await;
+    assert_eq!(queue.counts(), Default::default(), "poll {polls}: all was worked off");
+    let seen = sorted(log.take());
+    for key in 0..4 {
+        assert!(seen.contains(&key), "poll {polls}: the second one starts with all objects");
+        let added = &(100 + key);
+        assert!(first_saw.contains(added) || seen.contains(added), "poll {polls}: key {added} is lost");
+    }
+    second.abort();
+    first_saw.len() == 8
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_at_every_poll_it_loses_nothing_that_was_queued() {
+    let mut polls = 0;
+    while !dropped_after(polls).await {
+        polls += 1;
+        assert!(polls < 1_000, "it never works its keys off");
+    }
+    assert!(polls > 3, "it was dropped at {polls} places only");
+}

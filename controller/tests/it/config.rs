@@ -1,0 +1,55 @@
+//! A controller that makes no sense is refused before anything starts.
+
+use std::time::Duration;
+
+use flyball_controller::{Action, ConfigError, Controller, RunError};
+use flyball_ratelimit::TokioTimer;
+use flyball_workqueue::{AsyncGet, Delays, Fifo, NoLimit, Queue};
+
+use crate::support::{Keys, SECOND, World, queue};
+
+async fn refused<L, T>(controller: Controller<u32, Fifo, L, T>) -> ConfigError
+where
+    L: flyball_ratelimit::Policy<u32> + Send + 'static,
+    T: AsyncGet + Delays,
+{
+    match controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await {
+        Err(RunError::Config(error)) => error,
+        other => panic!("it was not refused: {other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn senseless_configurations_are_refused_and_start_nothing() {
+    let waiting: Keys = queue();
+    waiting.add(1).unwrap();
+    let controller = || Controller::new(waiting.clone());
+    assert_eq!(refused(controller().workers(0)).await, ConfigError::NoWorkers);
+    assert_eq!(refused(controller().reconcile_timeout(Duration::ZERO)).await, ConfigError::NoTime);
+    assert_eq!(refused(controller().max_attempts(0, |_, _| {})).await, ConfigError::NoAttempts);
+    assert_eq!(refused(controller().until_settled()).await, ConfigError::NothingSettles);
+    let unlimited: Queue<u32, Fifo, NoLimit, _> = Queue::builder().timer(TokioTimer::current()).build();
+    let refusal = refused(Controller::new(unlimited).max_attempts(3, |_, _| {})).await;
+    assert_eq!(refusal, ConfigError::NothingCountsAttempts);
+    assert_eq!(waiting.len(), 1, "the key is untouched");
+    assert!(!waiting.is_shutting_down());
+
+    let things = World::new().informer();
+    things.shut_down();
+    let right = controller().on(&things, |change| *change.key()).workers(1).reconcile_timeout(SECOND);
+    let run = right.max_attempts(1, |_, _| {}).run(|_, _| async { Ok::<_, String>(Action::await_change()) });
+    assert_eq!(
+        run.await.err(),
+        Some(RunError::NeverSynced),
+        "sense was made, and it ran until the cache had ended"
+    );
+}
+
+#[test]
+fn errors_read_as_sentences_and_can_be_sent() {
+    fn error<E: std::error::Error + Send + Sync + 'static>(error: E) -> String {
+        error.to_string()
+    }
+    assert_eq!(error(RunError::from(ConfigError::NoWorkers)), "a controller needs at least one worker");
+    assert_eq!(error(RunError::NeverSynced), "an informer ended before it had synced");
+}

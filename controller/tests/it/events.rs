@@ -1,0 +1,125 @@
+//! Changes become keys: initial objects, updates, deletes; one key or several; a mapper that panics.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use flyball_controller::{Action, Controller, Report};
+use tokio::task::JoinHandle;
+
+use crate::support::{Log, World, left, panic_quietly, queue, settle, sorted};
+
+#[tokio::test(start_paused = true)]
+async fn every_kind_of_change_becomes_a_reconcile() {
+    let world = World::new();
+    world.put(1, 0);
+    let things = world.informer();
+    let log = Log::new();
+    let (noted, cache) = (log.clone(), things.clone());
+    let running: JoinHandle<Result<Report<u32>, _>> = tokio::spawn(
+        Controller::new(queue()).on(&things, |change| *change.key()).until_settled().run(move |key, _| {
+            noted.note((key, cache.store().get(&key).map(|thing| thing.value)));
+            async { Ok::<_, String>(Action::await_change()) }
+        }),
+    );
+    settle().await;
+    assert_eq!(log.take(), [(1, Some(0))], "an object that was there before");
+    world.put(2, 5);
+    settle().await;
+    assert_eq!(log.take(), [(2, Some(5))]);
+    world.put(1, 6);
+    settle().await;
+    assert_eq!(log.take(), [(1, Some(6))]);
+    let last = world.remove(1);
+    things.store().wait_for(last).await.unwrap();
+    things.shut_down();
+    let report = running.await.unwrap().unwrap();
+    assert_eq!(
+        log.take(),
+        [(1, None)],
+        "the last change is reconciled although the cache was closed right after it"
+    );
+    assert_eq!((report.adds, report.reconciles, report.retries()), (4, 4, 0));
+    assert_eq!(left(&report), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_may_become_no_key_or_several() {
+    let world = World::new();
+    for key in 0..4 {
+        world.put(key, key);
+    }
+    let things = world.informer();
+    let log = Log::new();
+    let noted = log.clone();
+    let running = tokio::spawn(
+        Controller::new(queue())
+            .on_many(&things, |change| (0..change.object().value).map(|copy| copy * 10).collect::<Vec<_>>())
+            .until_settled()
+            .run(move |key, _| {
+                noted.note(key);
+                async { Ok::<_, String>(Action::await_change()) }
+            }),
+    );
+    things.synced().await.unwrap();
+    settle().await;
+    things.shut_down();
+    let report = running.await.unwrap().unwrap();
+    assert_eq!(report.adds, 6, "0 + 1 + 2 + 3");
+    let mut keys = sorted(log.take());
+    keys.dedup();
+    assert_eq!(keys, [0, 10, 20]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mapper_that_panics_loses_its_change_and_goes_on() {
+    let world = World::new();
+    let things = world.informer();
+    let log = Log::new();
+    let noted = log.clone();
+    let calls = Arc::new(AtomicU32::new(0));
+    let called = calls.clone();
+    let running = tokio::spawn(
+        Controller::new(queue())
+            .on(&things, move |change| {
+                called.fetch_add(1, Ordering::SeqCst);
+                if change.object().value == 13 { panic_quietly("a mapper panics") } else { *change.key() }
+            })
+            .until_settled()
+            .run(move |key, _| {
+                noted.note(key);
+                async { Ok::<_, String>(Action::await_change()) }
+            }),
+    );
+    things.synced().await.unwrap();
+    for (key, value) in [(1, 0), (2, 13), (3, 0), (2, 14)] {
+        let version = world.put(key, value);
+        things.store().wait_for(version).await.unwrap();
+        settle().await;
+    }
+    things.shut_down();
+    let report = running.await.unwrap().unwrap();
+    assert_eq!(log.take(), [1, 3, 2]);
+    assert_eq!(calls.load(Ordering::SeqCst), 4);
+    assert_eq!((report.adds, report.reconciles, report.hook_panics), (3, 3, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_was_added_while_it_waits_for_its_retry_runs_at_once() {
+    let world = World::new();
+    world.put(1, 0);
+    let things = world.informer();
+    let log = Log::new();
+    let (noted, cache) = (log.clone(), things.clone());
+    let running =
+        tokio::spawn(Controller::new(queue()).on(&things, |change| *change.key()).run(move |key, _| {
+            let value = cache.store().get(&key).map(|thing| thing.value);
+            noted.note(value);
+            async move { if value == Some(0) { Err("not yet") } else { Ok(Action::await_change()) } }
+        }));
+    settle().await;
+    assert_eq!(log.take(), [Some(0)]);
+    world.put(1, 1);
+    settle().await;
+    assert_eq!(log.take(), [Some(1)], "no time has passed");
+    running.abort();
+}

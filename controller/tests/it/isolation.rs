@@ -1,0 +1,117 @@
+//! An error, a panic or a timeout is a failure of that key alone: it is retried with backoff, the others go on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_controller::{Action, Context, Controller, Report};
+use parking_lot::Mutex;
+use tokio::time::{Instant, advance, sleep};
+
+use crate::support::{Keys, Log, SECOND, left, panic_quietly, queue, settle};
+
+/// What key 1 does; key 2 always succeeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Badly {
+    ReturnsAnError,
+    PanicsAtOnce,
+    PanicsLater,
+    PanicsWhenDropped,
+    NeverReturns,
+}
+
+struct Grenade(bool);
+
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        if self.0 {
+            panic_quietly("a future panics when it is dropped");
+        }
+    }
+}
+
+/// Runs a controller in which key 1 fails twice, and says when each key ran (in seconds) and what is reported.
+async fn run(badly: Badly) -> (Vec<(u32, u64)>, Report<u32>) {
+    let queue: Keys = queue();
+    queue.add(1).unwrap();
+    queue.add(2).unwrap();
+    let (log, begin) = (Log::new(), Instant::now());
+    let noted = log.clone();
+    let tries = Arc::new(Mutex::new(HashMap::<u32, u32>::new()));
+    let reconcile = move |key: u32, _: Context| {
+        noted.note((key, begin.elapsed().as_secs()));
+        let mut tries = tries.lock();
+        let before = tries.entry(key).or_default();
+        *before += 1;
+        let fails = key == 1 && *before <= 2;
+        drop(tries);
+        if fails && badly == Badly::PanicsAtOnce {
+            panic_quietly("it panics before there is a future");
+        }
+        async move {
+            let _grenade = Grenade(fails && badly == Badly::PanicsWhenDropped);
+            tokio::task::yield_now().await;
+            match badly {
+                Badly::ReturnsAnError if fails => return Err("it fails"),
+                Badly::PanicsLater if fails => panic_quietly("it panics after it was pending"),
+                Badly::NeverReturns if fails => std::future::pending().await,
+                _ => {}
+            }
+            Ok(Action::await_change())
+        }
+    };
+    let controller =
+        Controller::new(queue.clone()).reconcile_timeout(10 * SECOND).shutdown_on(sleep(100 * SECOND));
+    let report = controller.run(reconcile).await.unwrap();
+    assert_eq!(left(&report), 0);
+    assert_eq!(queue.requeues(&1), 0, "its success forgets its failures");
+    queue.check().unwrap();
+    (log.take(), report)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_of_any_kind_is_retried_with_backoff_and_hurts_nobody_else() {
+    let counts = |report: &Report<u32>| (report.errors, report.panics, report.timeouts);
+    for (badly, expected) in [
+        (Badly::ReturnsAnError, (2, 0, 0)),
+        (Badly::PanicsAtOnce, (0, 2, 0)),
+        (Badly::PanicsLater, (0, 2, 0)),
+        (Badly::PanicsWhenDropped, (0, 2, 0)),
+    ] {
+        let (runs, report) = run(badly).await;
+        assert_eq!(runs, [(1, 0), (2, 0), (1, 1), (1, 3)], "{badly:?}: backoff of 1 s, then 2 s");
+        assert_eq!(counts(&report), expected, "{badly:?}");
+        assert_eq!((report.reconciles, report.retries()), (4, 2), "{badly:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_that_takes_too_long_is_dropped_and_retried() {
+    let (runs, report) = run(Badly::NeverReturns).await;
+    assert_eq!(runs, [(1, 0), (2, 10), (1, 11), (1, 23)], "10 s each, then 1 s and 2 s of backoff");
+    assert_eq!((report.timeouts, report.reconciles, report.retries()), (2, 4, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_comes_back_when_it_asks_to() {
+    let queue = queue();
+    queue.add(1).unwrap();
+    let (log, begin) = (Log::new(), Instant::now());
+    let noted = log.clone();
+    let running = tokio::spawn(Controller::new(queue.clone()).run(move |key, _| {
+        noted.note((key, begin.elapsed()));
+        async { Ok::<_, String>(Action::requeue_after(Duration::from_secs(300))) }
+    }));
+    settle().await;
+    assert_eq!(log.take(), [(1, Duration::ZERO)]);
+    advance(Duration::from_millis(299_999)).await;
+    settle().await;
+    assert_eq!(log.take(), [], "a millisecond too early");
+    advance(Duration::from_millis(2)).await;
+    settle().await;
+    assert_eq!(log.take().len(), 1);
+    queue.add(1).unwrap();
+    settle().await;
+    assert_eq!(log.take().len(), 1, "an add is not held back by the delay");
+    running.abort();
+}

@@ -1,0 +1,11 @@
+//! The controller from outside, on virtual time.
+
+mod attempts;
+mod cancel;
+mod config;
+mod events;
+mod isolation;
+mod once;
+mod shutdown;
+mod support;
+mod synced;

@@ -1,0 +1,204 @@
+//! Shutdown in order: stop the events, finish the queue, join the workers; and what is left over is told.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use flyball_controller::{Action, Controller};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Log, SECOND, World, left, queue, settle, sorted};
+
+#[tokio::test(start_paused = true)]
+async fn events_stop_first_then_the_queue_is_finished_then_workers_are_joined() {
+    let world = World::new();
+    for key in 0..10 {
+        world.put(key, 0);
+    }
+    let things = world.informer();
+    let queue = queue();
+    let (signal, stop) = oneshot::channel::<()>();
+    let log = Log::new();
+    let noted = log.clone();
+    let running = tokio::spawn(
+        Controller::new(queue.clone())
+            .on(&things, |change| *change.key())
+            .workers(2)
+            .shutdown_on(async { drop(stop.await) })
+            .run(move |key, context| {
+                let noted = noted.clone();
+                async move {
+                    sleep(SECOND).await;
+                    noted.note((key, context.is_shutting_down()));
+                    match key {
+                        8 => Ok(Action::requeue_after(SECOND)),
+                        9 => Err("it fails"),
+                        _ => Ok(Action::await_change()),
+                    }
+                }
+            }),
+    );
+    things.synced().await.unwrap();
+    sleep(SECOND / 2).await;
+    assert_eq!(queue.counts().leased, 2, "two are being worked on");
+    signal.send(()).unwrap();
+    settle().await;
+    // Under load: the cluster goes on changing, but nobody listens any more.
+    let late = world.put(77, 0);
+    things.store().wait_for(late).await.unwrap();
+    settle().await;
+    let report = running.await.unwrap().unwrap();
+    let done = sorted(log.take());
+    assert_eq!(
+        done,
+        (0..10).map(|key| (key, true)).collect::<Vec<_>>(),
+        "the backlog was finished, knowingly"
+    );
+    assert_eq!(report.reconciles, 10);
+    assert_eq!(sorted(report.leftovers.waiting), [8, 9], "a delay and a retry are left over");
+    assert!(report.leftovers.ready.is_empty() && report.leftovers.leased.is_empty());
+    assert!(queue.add(1).is_err(), "the queue is shut down");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_the_grace_what_runs_is_dropped_and_told() {
+    struct Dropped(Arc<AtomicU32>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let queue = queue();
+    for key in 0..5 {
+        queue.add(key).unwrap();
+    }
+    let dropped = Arc::new(AtomicU32::new(0));
+    let counted = dropped.clone();
+    let begin = Instant::now();
+    let report = Controller::new(queue)
+        .workers(2)
+        .shutdown_on(sleep(SECOND))
+        .shutdown_grace(2 * SECOND)
+        .run(move |_, _| {
+            let guard = Dropped(counted.clone());
+            async move {
+                let _guard = guard;
+                pending::<Result<Action, String>>().await
+            }
+        })
+        .await
+        .unwrap();
+    assert_eq!(begin.elapsed().as_secs(), 3);
+    assert_eq!(dropped.load(Ordering::SeqCst), 2, "both workers were joined");
+    assert_eq!(sorted(report.leftovers.leased), [0, 1]);
+    assert_eq!(sorted(report.leftovers.ready), [2, 3, 4]);
+    assert_eq!(report.reconciles, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_reconcile_can_end_early_at_shutdown() {
+    let queue = queue();
+    queue.add(1).unwrap();
+    let begin = Instant::now();
+    let report = Controller::new(queue)
+        .shutdown_on(sleep(SECOND))
+        .run(|_, context| async move {
+            tokio::select! {
+                () = context.shutdown() => Ok::<_, String>(Action::await_change()),
+                () = sleep(3_600 * SECOND) => unreachable!("it was told to end"),
+            }
+        })
+        .await
+        .unwrap();
+    assert_eq!(begin.elapsed().as_secs(), 1);
+    assert_eq!((report.reconciles, report.panics), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn shut_down_before_the_caches_have_synced_it_reconciles_nothing() {
+    let (world, never) = (World::new(), World::closed());
+    world.put(1, 0);
+    let (one, other) = (world.informer(), never.informer());
+    one.synced().await.unwrap();
+    let report = Controller::new(queue())
+        .on(&one, |change| *change.key())
+        .on(&other, |change| *change.key())
+        .shutdown_on(sleep(SECOND))
+        .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
+        .await
+        .unwrap();
+    assert_eq!(report.reconciles, 0);
+    assert_eq!(report.leftovers.ready, [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_signal_that_is_there_already_lets_nothing_start() {
+    let queue = queue();
+    queue.add(1).unwrap();
+    let controller = Controller::new(queue).shutdown_on(async {});
+    let report = controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap();
+    assert_eq!((report.reconciles, report.leftovers.ready), (0, vec![1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_is_shut_down_from_elsewhere_ends_the_run() {
+    let queue = queue();
+    queue.add(1).unwrap();
+    queue.add_after(2, SECOND).unwrap();
+    let closing = queue.clone();
+    let report = Controller::new(queue)
+        .run(move |_, _| {
+            closing.shut_down();
+            async { Ok::<_, String>(Action::await_change()) }
+        })
+        .await
+        .unwrap();
+    assert_eq!((report.reconciles, report.leftovers.waiting), (1, vec![2]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_settles_when_the_last_retry_is_done_and_not_before() {
+    let world = World::new();
+    world.put(1, 0);
+    let things = world.informer();
+    let begin = Instant::now();
+    let failures = AtomicU32::new(0);
+    let running = tokio::spawn(
+        Controller::new(queue()).on(&things, |change| *change.key()).workers(3).until_settled().run(
+            move |_, _| {
+                let fails = failures.fetch_add(1, Ordering::SeqCst) < 3;
+                async move { if fails { Err("not yet") } else { Ok(Action::await_change()) } }
+            },
+        ),
+    );
+    things.synced().await.unwrap();
+    settle().await;
+    things.shut_down();
+    let report = running.await.unwrap().unwrap();
+    assert_eq!(
+        begin.elapsed().as_secs(),
+        1 + 2 + 4,
+        "three backoffs, though the cache was closed before the first"
+    );
+    assert_eq!((report.reconciles, report.retries()), (4, 3));
+    assert_eq!(left(&report), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_settles_at_once_when_there_is_nothing_to_do() {
+    let things = World::new().informer();
+    things.synced().await.unwrap();
+    things.shut_down();
+    let never = Notify::new();
+    let run = Controller::new(queue())
+        .on(&things, |change| *change.key())
+        .until_settled()
+        .run(|_, _| async { Ok::<_, String>(Action::await_change()) });
+    tokio::select! {
+        report = run => assert_eq!(report.unwrap().reconciles, 0),
+        () = never.notified() => unreachable!(),
+        () = sleep(Duration::from_secs(60)) => panic!("it does not settle"),
+    }
+}

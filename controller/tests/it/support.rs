@@ -1,0 +1,166 @@
+//! A cluster in memory, a controller's usual parts, and a log of what reconciles saw.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_controller::Report;
+use flyball_informer_cache::{
+    Event, Informer, ListRequest, Page, Schema, Source, SourceError, Version, Watch, WatchRequest,
+};
+use flyball_ratelimit::{Exponential, TokioTimer};
+use flyball_workqueue::{Fifo, Queue, Timed};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+pub(crate) type Keys = Queue<u32, Fifo, Exponential<u32>, Timed<TokioTimer>>;
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+/// A queue whose failed keys wait 1 s, 2 s, 4 s … up to 60 s.
+pub(crate) fn queue() -> Keys {
+    Queue::builder().limiter(Exponential::new(SECOND..=60 * SECOND)).timer(TokioTimer::current()).build()
+}
+
+/// An object: its key, its version and a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Thing {
+    pub(crate) key: u32,
+    pub(crate) version: u64,
+    pub(crate) value: u32,
+}
+
+pub(crate) const THINGS: Schema<u32, Thing> =
+    Schema::new(|thing: &Thing| thing.key, |thing| Version::new(thing.version));
+
+/// A source that keeps its whole history; it answers lists when it is open.
+#[derive(Clone)]
+pub(crate) struct World {
+    history: Arc<watch::Sender<Vec<Event<Thing>>>>,
+    open: Arc<watch::Sender<bool>>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self { history: Arc::default(), open: Arc::new(watch::Sender::new(true)) }
+    }
+
+    /// One that does not answer yet.
+    pub(crate) fn closed() -> Self {
+        Self { open: Arc::new(watch::Sender::new(false)), ..Self::new() }
+    }
+
+    pub(crate) fn open(&self) {
+        self.open.send_replace(true);
+    }
+
+    pub(crate) fn put(&self, key: u32, value: u32) -> Version {
+        self.push(|version| Event::Modified(Thing { key, version, value }))
+    }
+
+    pub(crate) fn remove(&self, key: u32) -> Version {
+        self.push(|version| Event::Deleted(Thing { key, version, value: 0 }))
+    }
+
+    fn push(&self, event: impl FnOnce(u64) -> Event<Thing>) -> Version {
+        self.history.send_modify(|history| {
+            let version = history.len() as u64 + 1;
+            history.push(event(version));
+        });
+        Version::new(self.history.borrow().len() as u64)
+    }
+
+    /// An informer of this world, started on the current runtime.
+    pub(crate) fn informer(&self) -> Informer<u32, Thing> {
+        Informer::builder(THINGS, self.clone()).seed(1).start().expect("the configuration is the default")
+    }
+}
+
+impl Source for World {
+    type Object = Thing;
+    type Watch = Told;
+
+    async fn list(&self, _: ListRequest) -> Result<Page<Thing>, SourceError> {
+        let _ = self.open.subscribe().wait_for(|open| *open).await;
+        let history = self.history.borrow();
+        let mut items: Vec<Thing> = Vec::new();
+        for event in history.iter() {
+            let thing = event.object().expect("only changes are pushed");
+            items.retain(|item| item.key != thing.key);
+            if !matches!(event, Event::Deleted(_)) {
+                items.push(*thing);
+            }
+        }
+        Ok(Page { items, version: Version::new(history.len() as u64), continuation: None })
+    }
+
+    async fn watch(&self, request: WatchRequest) -> Result<Told, SourceError> {
+        let told = usize::try_from(request.from.get()).expect("it was a length");
+        Ok(Told { history: self.history.subscribe(), told })
+    }
+}
+
+pub(crate) struct Told {
+    history: watch::Receiver<Vec<Event<Thing>>>,
+    told: usize,
+}
+
+impl Watch for Told {
+    type Object = Thing;
+
+    async fn next(&mut self) -> Option<Result<Event<Thing>, SourceError>> {
+        let told = self.told;
+        let history = self.history.wait_for(|history| history.len() > told).await.ok()?;
+        self.told += 1;
+        Some(Ok(history[told].clone()))
+    }
+}
+
+/// What happened, in order. Clones share it.
+#[derive(Debug)]
+pub(crate) struct Log<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T> Log<T> {
+    pub(crate) fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    pub(crate) fn note(&self, entry: T) {
+        self.0.lock().push(entry);
+    }
+
+    /// What was noted since the last time.
+    pub(crate) fn take(&self) -> Vec<T> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+impl<T> Clone for Log<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// Lets every task do what it can now, without moving the clock.
+pub(crate) async fn settle() {
+    for _ in 0..64 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Ends a reconcile badly, without the hook printing it.
+pub(crate) fn panic_quietly(message: &'static str) -> ! {
+    std::panic::resume_unwind(Box::new(message))
+}
+
+/// A sorted copy.
+pub(crate) fn sorted<T: Ord + Debug>(mut entries: Vec<T>) -> Vec<T> {
+    entries.sort();
+    entries
+}
+
+/// How many keys a controller left over.
+pub(crate) fn left(report: &Report<u32>) -> usize {
+    let left = &report.leftovers;
+    left.ready.len() + left.waiting.len() + left.leased.len()
+}

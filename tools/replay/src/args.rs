@@ -1,0 +1,156 @@
+//! EDGE. The command line; senseless arguments end with exit status 2 and the cause.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+
+/// Plays a recorded Kubernetes cluster through informers into two controllers, and compares what they store with
+/// what the real cluster had settled on.
+///
+/// Exit status: 0 converged, 1 not, 2 bad file or argument, 130 after Ctrl-C.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "replay", version)]
+pub(crate) struct Args {
+    /// The trace, zstd or plain JSON lines [default: the recorded rollout that comes with this program]
+    pub(crate) trace: Option<PathBuf>,
+
+    /// Workers of each controller
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=4096), allow_negative_numbers = true)]
+    pub(crate) workers: u32,
+
+    /// How fast events are handed in: `max`, or a factor of the recorded speed
+    #[arg(long, value_name = "max|FACTOR", default_value = "max", value_parser = parse_speed, allow_negative_numbers = true)]
+    pub(crate) speed: Speed,
+
+    /// How many percent of reconciles fail and are retried
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=99), allow_negative_numbers = true)]
+    pub(crate) fail: u32,
+
+    /// Which faults are injected, at random
+    #[arg(long, value_name = "FAULTS", value_enum, default_value_t = Faults::None)]
+    pub(crate) faults: Faults,
+
+    /// Seed of faults, failures and backoff
+    #[arg(long, value_name = "S", default_value_t = 1, allow_negative_numbers = true)]
+    pub(crate) seed: u64,
+
+    /// Play again and again for at least this long, and report the median pass
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
+    pub(crate) repeat: Option<Duration>,
+
+    /// Play this many copies under renamed namespaces
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000), allow_negative_numbers = true)]
+    pub(crate) scale: u32,
+
+    /// Print one JSON object, last on stdout, instead of the summary
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How fast events are handed in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Speed {
+    /// As fast as the informers take them.
+    Max,
+    /// As recorded, times this; positive and finite.
+    Factor(f64),
+}
+
+/// Which faults are injected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Faults {
+    /// No faults
+    None,
+    /// Cut watches
+    Drops,
+    /// Compact history, so that the next watch is told "gone" and its informer lists again
+    Gone,
+    /// Panic in workers
+    Panics,
+    /// All of them
+    All,
+}
+
+impl Faults {
+    pub(crate) fn drops(self) -> bool {
+        matches!(self, Self::Drops | Self::All)
+    }
+
+    pub(crate) fn gone(self) -> bool {
+        matches!(self, Self::Gone | Self::All)
+    }
+
+    pub(crate) fn panics(self) -> bool {
+        matches!(self, Self::Panics | Self::All)
+    }
+}
+
+fn parse_speed(text: &str) -> Result<Speed, String> {
+    if text == "max" {
+        return Ok(Speed::Max);
+    }
+    match text.parse::<f64>() {
+        Ok(factor) if (1e-3..=1e6).contains(&factor) => Ok(Speed::Factor(factor)),
+        Ok(_) => Err("a factor must be between 0.001 and 1000000".to_owned()),
+        Err(_) => Err("neither `max` nor a number".to_owned()),
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=1e6).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        Ok(_) => Err("must be between 0 and 1000000 seconds".to_owned()),
+        Err(_) => Err("not a number".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Args, clap::error::ErrorKind> {
+        Args::try_parse_from(std::iter::once(&"replay").chain(args)).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_main_job() {
+        let args = parse(&[]).unwrap();
+        assert_eq!(
+            (
+                args.trace,
+                args.workers,
+                args.speed,
+                args.fail,
+                args.faults,
+                args.repeat,
+                args.scale,
+                args.json
+            ),
+            (None, 4, Speed::Max, 0, Faults::None, None, 1, false)
+        );
+    }
+
+    #[test]
+    fn all_arguments_are_understood() {
+        let all =
+            "t.zst --workers 64 --speed 2.5 --fail 20 --faults all --seed 7 --repeat 1.5 --scale 3 --json";
+        let args = parse(&all.split(' ').collect::<Vec<_>>()).unwrap();
+        assert_eq!(
+            (args.workers, args.speed, args.fail, args.faults),
+            (64, Speed::Factor(2.5), 20, Faults::All)
+        );
+        assert_eq!((args.seed, args.repeat, args.scale), (7, Some(Duration::from_millis(1500)), 3));
+        assert!(args.json);
+    }
+
+    #[test]
+    fn each_fault_is_its_own_and_all_is_every_one() {
+        let which = |f: Faults| (f.drops(), f.gone(), f.panics());
+        assert_eq!(which(Faults::None), (false, false, false));
+        assert_eq!(which(Faults::Drops), (true, false, false));
+        assert_eq!(which(Faults::Gone), (false, true, false));
+        assert_eq!(which(Faults::Panics), (false, false, true));
+        assert_eq!(which(Faults::All), (true, true, true));
+    }
+}

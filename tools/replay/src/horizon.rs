@@ -1,0 +1,135 @@
+//! SHELL. Up to which place of the trace the cluster has come: the watches tell nothing beyond it.
+//!
+//! | guarded by `gate` | |
+//! |---|---|
+//! | `next` | per resource, the place its watch needs next; it never overstates what was told |
+//! | `horizon` | all places below it have happened; `moved` is told of each change, after unlocking |
+//!
+//! At full speed the horizon moves a window on when every watch has come up to it: so resources stay in the order
+//! of the trace but for the window, and nobody is waited for within it.
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+/// How many places one resource may run ahead of the others.
+const WINDOW: usize = 256;
+
+/// How many resources there are.
+pub(crate) const RESOURCES: usize = 6;
+
+#[derive(Debug)]
+pub(crate) struct Horizon {
+    gate: Mutex<Gate>,
+    moved: watch::Sender<usize>,
+}
+
+#[derive(Debug)]
+struct Gate {
+    next: [usize; RESOURCES],
+    horizon: usize,
+    /// Whether it moves by itself when all watches have come up to it.
+    chases: bool,
+}
+
+impl Horizon {
+    /// A horizon at the start of the trace, that stays there.
+    pub(crate) fn new() -> Self {
+        let gate = Gate { next: [0; RESOURCES], horizon: 0, chases: false };
+        Self { gate: Mutex::new(gate), moved: watch::Sender::new(0) }
+    }
+
+    /// All places below this have happened.
+    pub(crate) fn place(&self) -> usize {
+        *self.moved.borrow()
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<usize> {
+        self.moved.subscribe()
+    }
+
+    /// From now on it moves as fast as the watches follow.
+    pub(crate) fn chase(&self) {
+        let mut gate = self.gate.lock();
+        gate.chases = true;
+        let moved = gate.chase();
+        drop(gate);
+        self.announce(moved);
+    }
+
+    /// Moves it to `place`, never back.
+    pub(crate) fn move_to(&self, place: usize) {
+        self.announce(Some(place));
+    }
+
+    /// The watch of a resource has told everything before `next` (`usize::MAX`: it has nothing more to tell).
+    pub(crate) fn reached(&self, resource: usize, next: usize) {
+        let mut gate = self.gate.lock();
+        gate.next[resource] = next;
+        let moved = gate.chase();
+        drop(gate);
+        self.announce(moved);
+    }
+
+    fn announce(&self, place: Option<usize>) {
+        if let Some(place) = place {
+            // Two announcements may overtake each other on their way from the gate.
+            self.moved.send_if_modified(|now| {
+                let ahead = place > *now;
+                *now = place.max(*now);
+                ahead
+            });
+        }
+    }
+}
+
+impl Gate {
+    fn chase(&mut self) -> Option<usize> {
+        let slowest = self.next.into_iter().min().unwrap_or_default();
+        if !self.chases || slowest < self.horizon {
+            return None;
+        }
+        self.horizon = slowest.saturating_add(WINDOW);
+        Some(self.horizon)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stands_still_until_it_is_let_go() {
+        let horizon = Horizon::new();
+        for resource in 0..RESOURCES {
+            horizon.reached(resource, 10);
+        }
+        assert_eq!(horizon.place(), 0);
+        horizon.chase();
+        assert_eq!(horizon.place(), 10 + WINDOW);
+    }
+
+    #[test]
+    fn waits_for_the_slowest_resource_and_stays_a_window_ahead_of_it() {
+        let horizon = Horizon::new();
+        horizon.chase();
+        assert_eq!(horizon.place(), WINDOW);
+        for resource in 1..RESOURCES {
+            horizon.reached(resource, usize::MAX);
+        }
+        assert_eq!(horizon.place(), WINDOW);
+        horizon.reached(0, WINDOW - 1);
+        assert_eq!(horizon.place(), WINDOW, "it has not come up to the horizon");
+        horizon.reached(0, 2 * WINDOW + 5);
+        assert_eq!(horizon.place(), 3 * WINDOW + 5);
+        horizon.reached(0, usize::MAX);
+        assert_eq!(horizon.place(), usize::MAX);
+    }
+
+    #[test]
+    fn never_moves_back() {
+        let horizon = Horizon::new();
+        horizon.move_to(7);
+        horizon.move_to(3);
+        assert_eq!(horizon.place(), 7);
+    }
+}

@@ -1,0 +1,157 @@
+//! PURE. The recorded objects, cut down to what the controllers need.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use flyball_informer_cache::{Schema, Version};
+use flyball_ratelimit::Nanos;
+
+/// What every object has.
+#[derive(Clone, Debug)]
+pub(crate) struct Meta {
+    /// `namespace/name`, or the name alone where there are no namespaces.
+    pub(crate) name: Arc<str>,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) uid: Arc<str>,
+    pub(crate) version: Version,
+}
+
+/// An object with metadata.
+pub(crate) trait Object: Send + Sync + 'static {
+    fn meta(&self) -> &Meta;
+}
+
+/// Where the stores find the key, the version and the identity of an object.
+///
+/// Objects are shared with the trace: handing one in costs a reference count.
+pub(crate) const fn schema<V: Object>() -> Schema<Arc<str>, Arc<V>> {
+    Schema::new(|object: &Arc<V>| object.meta().name.clone(), |object| object.meta().version)
+        .identity(|one, other| one.meta().uid == other.meta().uid)
+}
+
+/// The labels of a pod, or the labels a selector asks for; sorted by name.
+pub(crate) type Labels = Arc<[(Arc<str>, Arc<str>)]>;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Pod {
+    pub(crate) meta: Meta,
+    pub(crate) labels: Labels,
+    pub(crate) owner: Option<Owner>,
+    /// Its condition Ready is True.
+    pub(crate) ready: bool,
+    /// It has a deletion timestamp.
+    pub(crate) leaving: bool,
+    pub(crate) address: Option<Arc<str>>,
+}
+
+/// The owner that controls a pod.
+#[derive(Clone, Debug)]
+pub(crate) struct Owner {
+    pub(crate) uid: Arc<str>,
+    /// The key of the ReplicaSet it names; `None` when it is of another kind.
+    pub(crate) replicaset: Option<Key>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ReplicaSet {
+    pub(crate) meta: Meta,
+    pub(crate) key: Key,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Service {
+    pub(crate) meta: Meta,
+    pub(crate) key: Key,
+    /// Empty when the service has no selector.
+    pub(crate) selector: Labels,
+}
+
+impl Service {
+    /// Whether the selector matches the pod. A service without selector matches nothing.
+    pub(crate) fn selects(&self, pod: &Pod) -> bool {
+        let asks = |(name, value): &(Arc<str>, Arc<str>)| {
+            pod.labels.iter().any(|(own, is)| own == name && is == value)
+        };
+        !self.selector.is_empty()
+            && self.meta.namespace == pod.meta.namespace
+            && self.selector.iter().all(asks)
+    }
+}
+
+/// An object of which nothing but the metadata is looked at: nodes, deployments, endpoint slices.
+#[derive(Clone, Debug)]
+pub(crate) struct Plain {
+    pub(crate) meta: Meta,
+}
+
+macro_rules! objects {
+    ($($kind:ty),*) => {$(
+        impl Object for $kind {
+            fn meta(&self) -> &Meta {
+                &self.meta
+            }
+        }
+    )*};
+}
+objects!(Pod, ReplicaSet, Service, Plain);
+
+/// What a queue holds: `namespace/name` of a ReplicaSet or a Service.
+///
+/// One allocation per object in the whole trace, so that a clone is a reference count. It carries the moment since
+/// which it is queued: the cheapest place to measure how long it waited.
+#[derive(Clone)]
+pub(crate) struct Key(Arc<Entry>);
+
+struct Entry {
+    name: Arc<str>,
+    /// Nanoseconds of the clock at which it was added; 0 when it is not queued.
+    queued: AtomicU64,
+}
+
+impl Key {
+    pub(crate) fn new(name: Arc<str>) -> Self {
+        Self(Arc::new(Entry { name, queued: AtomicU64::new(0) }))
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.0.name
+    }
+
+    /// Notes that it is about to be added to the queue, unless it is there already.
+    pub(crate) fn queued_at(&self, now: Nanos) {
+        // Ordering: Relaxed, the value is a measurement; nothing is published by it.
+        let _ = self.0.queued.compare_exchange(0, now.get().max(1), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// How long it had been queued at `now`; `None` for a retry, which nobody added.
+    pub(crate) fn taken_at(&self, now: Nanos) -> Option<Duration> {
+        // Ordering: Relaxed, as above.
+        match self.0.queued.swap(0, Ordering::Relaxed) {
+            0 => None,
+            queued => Some(now.since(Nanos::new(queued))),
+        }
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.name.hash(state);
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.name == other.0.name
+    }
+}
+
+impl Eq for Key {}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.name.fmt(f)
+    }
+}

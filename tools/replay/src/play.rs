@@ -1,0 +1,224 @@
+//! EDGE. One pass: six informers over the recorded cluster, two controllers, and the comparison at the end.
+//!
+//! Cancel safety: a pass is not dropped but told to stop. It then ends in order: the controllers finish their queues,
+//! or give up after [`GRACE`], the informers are shut down, and all are joined.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use flyball_controller::{Action, Controller, Report};
+use flyball_ratelimit::{Clock, Exponential, Monotonic, TokioTimer};
+use flyball_workqueue::{Fifo, Queue, Timed};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use crate::args::{Args, Speed};
+use crate::endpoints::{Endpoints, PODS_IN, SERVICES_IN};
+use crate::faults::Injector;
+use crate::horizon::Horizon;
+use crate::ledger::Ledger;
+use crate::objects::Key;
+use crate::progress::Progress;
+use crate::replicas::{BY_OWNER, Replicas, owners};
+use crate::report::{Checked, Difference, Figures, Latency, compare};
+use crate::resource::{AnyResource, Resource};
+use crate::server::Cluster;
+use crate::stop::Stop;
+use crate::trace::Trace;
+
+/// How long finishing the queues may take after Ctrl-C.
+const GRACE: Duration = Duration::from_millis(300);
+
+/// How long a failed key waits. Short, as a trace is played in a fraction of a second; growing, as in production.
+const BACKOFF: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(16);
+
+type Running = JoinHandle<Result<Report<Key>, flyball_controller::RunError>>;
+
+/// How a pass ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// Everything was told and reconciled.
+    Done(Figures, Vec<Difference>),
+    /// It was told to stop.
+    Stopped {
+        /// So many places of the trace had happened.
+        places: usize,
+        /// So many keys were still queued.
+        leftovers: usize,
+    },
+}
+
+/// Plays the trace once. `lose` is a seeded bug: the event at this place is told to nobody.
+pub(crate) async fn play(
+    trace: &Trace,
+    args: &Args,
+    stop: &Stop,
+    progress: &Progress,
+    lose: Option<usize>,
+) -> anyhow::Result<Ended> {
+    let faults = Injector::new(args, trace.events);
+    let cluster = Arc::new(Cluster { horizon: Horizon::new(), faults, lose });
+    let seed = args.seed;
+    let pods = Resource::start("pods", 0, &trace.pods, &cluster, &[&BY_OWNER, &PODS_IN], seed)?;
+    let services = Resource::start("services", 1, &trace.services, &cluster, &[&SERVICES_IN], seed)?;
+    let nodes = Resource::start("nodes", 2, &trace.nodes, &cluster, &[], seed)?;
+    let deployments = Resource::start("deployments", 3, &trace.deployments, &cluster, &[], seed)?;
+    let replicasets = Resource::start("replicasets", 4, &trace.replicasets, &cluster, &[], seed)?;
+    let endpointslices = Resource::start("endpointslices", 5, &trace.endpointslices, &cluster, &[], seed)?;
+
+    let replicas = Arc::new(Replicas {
+        pods: pods.cache.clone(),
+        replicasets: replicasets.cache.clone(),
+        ledger: Ledger::new(),
+    });
+    let endpoints = Arc::new(Endpoints {
+        pods: pods.cache.clone(),
+        services: services.cache.clone(),
+        ledger: Ledger::new(),
+    });
+    let counting = count(&replicas, &cluster, args, stop);
+    let collecting = collect(&endpoints, &cluster, args, stop);
+
+    let all: [&dyn AnyResource; 6] = [&pods, &services, &nodes, &deployments, &replicasets, &endpointslices];
+    let mut started = Instant::now();
+    let played = tokio::select! {
+        biased;
+        () = stop.wished() => None,
+        played = async {
+            for resource in all {
+                resource.synced().await?;
+            }
+            started = Instant::now();
+            tell(trace, args.speed, &cluster.horizon, &all, progress).await
+        } => Some(played),
+    };
+    // No change comes any more. The subscriptions tell what is pending, and the controllers settle.
+    all.iter().for_each(|resource| resource.shut_down());
+    let counted = counting.await.context("the replicas controller")?.context("the replicas controller")?;
+    let collected =
+        collecting.await.context("the endpoints controller")?.context("the endpoints controller")?;
+    let seconds = started.elapsed().as_secs_f64();
+    for resource in all {
+        resource.stopped().await;
+    }
+    match played {
+        Some(played) if !stop.is_wished() => played?,
+        _ => {
+            let places = cluster.horizon.place().min(trace.times.len());
+            return Ok(Ended::Stopped { places, leftovers: left(&counted) + left(&collected) });
+        }
+    }
+
+    let ((replicas, waits), (endpoints, more)) = (replicas.ledger.close(), endpoints.ledger.close());
+    let differences = compare(&trace.expected, &replicas, &endpoints);
+    let sum = |figure: fn(&Report<Key>) -> u64| figure(&counted) + figure(&collected);
+    let figures = Figures {
+        events: trace.events,
+        adds: sum(|report| report.adds),
+        reconciles: sum(|report| report.reconciles),
+        retries: sum(Report::retries),
+        panics: sum(|report| report.panics),
+        relists: all.iter().map(|resource| resource.relists()).sum(),
+        faults: cluster.faults.fired(),
+        seconds,
+        events_per_second: trace.events as f64 / seconds,
+        queue_latency_us: Latency::of([waits, more].concat()),
+        checked: Checked::of(&trace.expected),
+        differences: differences.len(),
+        converged: differences.is_empty(),
+    };
+    Ok(Ended::Done(figures, differences))
+}
+
+fn left(report: &Report<Key>) -> usize {
+    let left = &report.leftovers;
+    left.ready.len() + left.waiting.len() + left.leased.len()
+}
+
+/// Lets the trace happen, and waits until every cache has taken all of it.
+async fn tell(
+    trace: &Trace,
+    speed: Speed,
+    horizon: &Horizon,
+    all: &[&dyn AnyResource],
+    progress: &Progress,
+) -> anyhow::Result<()> {
+    let told = async {
+        match speed {
+            Speed::Max => horizon.chase(),
+            Speed::Factor(factor) => keep_time(&trace.times, factor, horizon).await,
+        }
+        for resource in all {
+            resource.told().await?;
+        }
+        Ok(())
+    };
+    let mut told = std::pin::pin!(told);
+    let mut looks = interval(Duration::from_millis(100));
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            result = &mut told => return result,
+            _ = looks.tick() => progress.at(horizon.place().min(trace.times.len())),
+        }
+    }
+}
+
+/// Moves the horizon as time passes, `factor` times as fast as recorded; the first event happens at once.
+async fn keep_time(times: &[Duration], factor: f64, horizon: &Horizon) {
+    let begin = Instant::now();
+    let mut place = 0;
+    while let Some(&next) = times.get(place) {
+        sleep_until(begin + (next - times[0]).div_f64(factor)).await;
+        let passed = begin.elapsed().mul_f64(factor) + times[0];
+        // At least the one that was waited for: the factor rounds.
+        place = times.partition_point(|&time| time <= passed).max(place + 1);
+        horizon.move_to(place);
+    }
+}
+
+fn queue(args: &Args) -> Queue<Key, Fifo, Exponential<Key>, Timed<TokioTimer>> {
+    let backoff = Exponential::new(BACKOFF);
+    Queue::builder().limiter(backoff).timer(TokioTimer::current()).seed(args.seed).build()
+}
+
+/// Notes when a key is queued; it is added right after this.
+fn queued(key: Key) -> Key {
+    key.queued_at(Monotonic.now());
+    key
+}
+
+fn count(replicas: &Arc<Replicas>, cluster: &Arc<Cluster>, args: &Args, stop: &Stop) -> Running {
+    let (cluster, stop) = (cluster.clone(), stop.clone());
+    let controller = Controller::new(queue(args))
+        .on(&replicas.replicasets, |change| queued(change.object().key.clone()))
+        .on_many(&replicas.pods, |change| owners(change).map(queued))
+        .workers(args.workers as usize)
+        .until_settled()
+        .shutdown_on(async move { stop.wished().await })
+        .shutdown_grace(GRACE);
+    let replicas = replicas.clone();
+    tokio::spawn(controller.run(move |key, _| {
+        let (replicas, cluster) = (replicas.clone(), cluster.clone());
+        async move { replicas.reconcile(key, &cluster.faults).map(|()| Action::await_change()) }
+    }))
+}
+
+fn collect(endpoints: &Arc<Endpoints>, cluster: &Arc<Cluster>, args: &Args, stop: &Stop) -> Running {
+    let (cluster, stop) = (cluster.clone(), stop.clone());
+    let mapper = endpoints.clone();
+    let controller = Controller::new(queue(args))
+        .on(&endpoints.services, |change| queued(change.object().key.clone()))
+        .on_many(&endpoints.pods, move |change| mapper.selecting(change).into_iter().map(queued))
+        .workers(args.workers as usize)
+        .until_settled()
+        .shutdown_on(async move { stop.wished().await })
+        .shutdown_grace(GRACE);
+    let endpoints = endpoints.clone();
+    tokio::spawn(controller.run(move |key, _| {
+        let (endpoints, cluster) = (endpoints.clone(), cluster.clone());
+        async move { endpoints.reconcile(key, &cluster.faults).map(|()| Action::await_change()) }
+    }))
+}

@@ -1,0 +1,44 @@
+//! EDGE. A bar on the terminal while a run lasts; nothing where there is no terminal.
+//!
+//! Cancel safety: nothing here waits.
+
+use std::io::{IsTerminal, stderr};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Progress(ProgressBar);
+
+impl Progress {
+    /// A bar of this many places.
+    pub(crate) fn new(places: usize) -> Self {
+        if !stderr().is_terminal() {
+            return Self::hidden();
+        }
+        let bar = ProgressBar::with_draw_target(Some(places as u64), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template(
+            "{prefix} [{bar:40}] {percent:>3} % {human_pos}/{human_len} {elapsed}",
+        );
+        bar.set_style(style.expect("the template is right").progress_chars("=> "));
+        bar.set_prefix("pass 1");
+        Self(bar)
+    }
+
+    /// For what nobody watches.
+    pub(crate) fn hidden() -> Self {
+        Self(ProgressBar::hidden())
+    }
+
+    pub(crate) fn pass(&self, number: usize) {
+        self.0.set_prefix(format!("pass {number}"));
+    }
+
+    pub(crate) fn at(&self, place: usize) {
+        self.0.set_position(place as u64);
+    }
+
+    /// Takes the bar away, so that the summary stands alone.
+    pub(crate) fn done(&self) {
+        self.0.finish_and_clear();
+    }
+}

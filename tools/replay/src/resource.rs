@@ -1,0 +1,107 @@
+//! EDGE. One resource of a pass: its informer over the recorded cluster.
+//!
+//! Cancel safety: dropping one of the futures only stops waiting.
+
+use std::future::Future;
+use std::num::NonZeroU32;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use flyball_informer_cache::{BackoffConfig, Index, Informer, ReflectorConfig, Version};
+
+use crate::objects::{Object, schema};
+use crate::server::{Cluster, Recorded};
+use crate::trace::Stream;
+
+/// The informer of a resource, keyed by `namespace/name`.
+pub(crate) type Cache<V> = Informer<Arc<str>, Arc<V>>;
+
+type Waiting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send + 'a>>;
+
+/// One resource of a pass.
+pub(crate) struct Resource<V> {
+    name: &'static str,
+    pub(crate) cache: Cache<V>,
+    /// The version at which everything has been told.
+    last: Version,
+}
+
+/// Resources whatever their objects.
+pub(crate) trait AnyResource: Send + Sync {
+    /// Waits until the first list is in the cache.
+    fn synced(&self) -> Waiting<'_>;
+    /// Waits until everything there is to tell is in the cache.
+    fn told(&self) -> Waiting<'_>;
+    fn shut_down(&self);
+    fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+    /// Lists after the first.
+    fn relists(&self) -> u64;
+}
+
+impl<V: Object> Resource<V> {
+    /// Starts an informer of `stream`, which is the resource of this number.
+    pub(crate) fn start(
+        name: &'static str,
+        number: usize,
+        stream: &Arc<Stream<V>>,
+        cluster: &Arc<Cluster>,
+        indexes: &[&'static Index<Arc<V>, Arc<str>>],
+        seed: u64,
+    ) -> anyhow::Result<Self> {
+        let source = Recorded::new(cluster, number, stream);
+        let mut builder =
+            Informer::builder(schema(), source).reflector(config()).seed(seed.wrapping_add(number as u64));
+        for index in indexes {
+            builder = builder.index(index);
+        }
+        let cache = builder.start().with_context(|| format!("the informer of {name}"))?;
+        let mut told = stream.records.iter().filter(|record| cluster.lose != Some(record.place));
+        let last = told.next_back().map_or(stream.version, |record| record.version);
+        Ok(Self { name, cache, last })
+    }
+}
+
+impl<V: Object> AnyResource for Resource<V> {
+    fn synced(&self) -> Waiting<'_> {
+        Box::pin(async {
+            self.cache.synced().await.with_context(|| format!("the informer of {}", self.name))
+        })
+    }
+
+    fn told(&self) -> Waiting<'_> {
+        Box::pin(async {
+            let told = self.cache.store().wait_for(self.last).await;
+            told.map_err(|error| {
+                anyhow!("the informer of {}: {error}; {:?}", self.name, self.cache.status())
+            })?;
+            Ok(())
+        })
+    }
+
+    fn shut_down(&self) {
+        self.cache.shut_down();
+    }
+
+    fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.cache.stopped())
+    }
+
+    fn relists(&self) -> u64 {
+        self.cache.status().relists
+    }
+}
+
+/// As in production, but for pages small enough that there are several, and for waits that fit a trace which is
+/// played in a fraction of a second.
+fn config() -> ReflectorConfig {
+    let millis = Duration::from_millis;
+    let backoff = BackoffConfig {
+        initial: millis(1),
+        cap: millis(8),
+        reset_after: millis(20),
+        ..BackoffConfig::default()
+    };
+    ReflectorConfig { page_size: NonZeroU32::new(200), backoff, ..ReflectorConfig::default() }
+}

@@ -1,0 +1,170 @@
+//! PURE. Several copies of a trace in one, under renamed namespaces.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use flyball_informer_cache::{Event, Version};
+
+use crate::objects::{Key, Meta, Owner, Plain, Pod, ReplicaSet, Service};
+use crate::trace::{Expected, Record, Stream, Trace};
+
+impl Trace {
+    /// `copies` of everything that has a namespace; the copies change side by side.
+    #[must_use]
+    pub(crate) fn scaled(self, copies: usize) -> Self {
+        if copies == 1 {
+            return self;
+        }
+        let mut all: Vec<_> = (0..copies).map(|number| Copier::new(number, copies)).collect();
+        let pods = stream(&self.pods, &mut all);
+        let services = stream(&self.services, &mut all);
+        let nodes = stream(&self.nodes, &mut all);
+        let deployments = stream(&self.deployments, &mut all);
+        let replicasets = stream(&self.replicasets, &mut all);
+        let endpointslices = stream(&self.endpointslices, &mut all);
+        let events = events(&pods)
+            + events(&services)
+            + events(&nodes)
+            + events(&deployments)
+            + events(&replicasets)
+            + events(&endpointslices);
+        let mut expected = Expected::default();
+        for copier in &mut all {
+            let replicasets = &self.expected.replicasets;
+            expected.replicasets.extend(replicasets.iter().map(|(key, counts)| (copier.text(key), *counts)));
+            let services = &self.expected.services;
+            expected.services.extend(services.iter().map(|(key, set)| (copier.text(key), set.clone())));
+        }
+        let times = self.times.iter().flat_map(|&at| std::iter::repeat_n(at, copies)).collect();
+        Self { pods, services, nodes, deployments, replicasets, endpointslices, times, events, expected }
+    }
+}
+
+fn stream<V: Copied>(from: &Stream<V>, all: &mut [Copier]) -> Arc<Stream<V>> {
+    let copies = all.len();
+    let last = copies - 1;
+    let mut list = Vec::with_capacity(from.list.len() * copies);
+    let mut records = Vec::with_capacity(from.records.len() * copies);
+    for copier in all.iter_mut() {
+        list.extend(from.list.iter().filter_map(|object| object.copied(copier)).map(Arc::new));
+    }
+    for record in &from.records {
+        for copier in all.iter_mut() {
+            let event = match &record.event {
+                Event::Added(object) => object.copied(copier).map(|object| Event::Added(Arc::new(object))),
+                Event::Modified(object) => {
+                    object.copied(copier).map(|object| Event::Modified(Arc::new(object)))
+                }
+                Event::Deleted(object) => {
+                    object.copied(copier).map(|object| Event::Deleted(Arc::new(object)))
+                }
+                // After the last copy of what it tells of.
+                Event::Bookmark(_) | Event::InitialEnd(_) => {
+                    (copier.number == last).then(|| Event::Bookmark(copier.version(record.version)))
+                }
+            };
+            if let Some(event) = event {
+                let place = record.place * copies + copier.number;
+                records.push(Record { place, version: copier.version(record.version), event });
+            }
+        }
+    }
+    Arc::new(Stream { list, version: all[last].version(from.version), records })
+}
+
+fn events<V>(stream: &Stream<V>) -> usize {
+    stream.records.iter().filter(|record| record.event.object().is_some()).count()
+}
+
+/// Makes one copy: namespaces, uids and references to them renamed in the same way everywhere.
+struct Copier {
+    number: usize,
+    copies: usize,
+    texts: HashMap<Arc<str>, Arc<str>>,
+    replicasets: HashMap<Arc<str>, Key>,
+    services: HashMap<Arc<str>, Key>,
+}
+
+impl Copier {
+    fn new(number: usize, copies: usize) -> Self {
+        Self { number, copies, texts: HashMap::new(), replicasets: HashMap::new(), services: HashMap::new() }
+    }
+
+    /// Versions are spread, so that those of the copies differ and lie between the same neighbours.
+    fn version(&self, version: Version) -> Version {
+        Version::new(version.get() * self.copies as u64 + self.number as u64)
+    }
+
+    /// A namespace or a uid, or `namespace/name`: the copy's number follows what stands before the slash.
+    fn text(&mut self, text: &Arc<str>) -> Arc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return known.clone();
+        }
+        let number = self.number;
+        let new: Arc<str> = match text.split_once('/') {
+            Some((namespace, name)) => format!("{namespace}-copy-{number}/{name}").into(),
+            None => format!("{text}-copy-{number}").into(),
+        };
+        self.texts.insert(text.clone(), new.clone());
+        new
+    }
+
+    fn meta(&mut self, meta: &Meta) -> Meta {
+        Meta {
+            name: self.text(&meta.name),
+            namespace: self.text(&meta.namespace),
+            uid: self.text(&meta.uid),
+            version: self.version(meta.version),
+        }
+    }
+
+    fn replicaset(&mut self, key: &Key) -> Key {
+        let name = self.text(key.name());
+        self.replicasets.entry(name.clone()).or_insert_with(|| Key::new(name)).clone()
+    }
+
+    fn service(&mut self, key: &Key) -> Key {
+        let name = self.text(key.name());
+        self.services.entry(name.clone()).or_insert_with(|| Key::new(name)).clone()
+    }
+}
+
+/// An object that can be copied under a renamed namespace.
+trait Copied: Sized {
+    /// `None` when this copier makes no copy of it.
+    fn copied(&self, copier: &mut Copier) -> Option<Self>;
+}
+
+impl Copied for Pod {
+    fn copied(&self, copier: &mut Copier) -> Option<Self> {
+        let owner = self.owner.as_ref().map(|owner| Owner {
+            uid: copier.text(&owner.uid),
+            replicaset: owner.replicaset.as_ref().map(|key| copier.replicaset(key)),
+        });
+        Some(Self { meta: copier.meta(&self.meta), owner, ..self.clone() })
+    }
+}
+
+impl Copied for ReplicaSet {
+    fn copied(&self, copier: &mut Copier) -> Option<Self> {
+        Some(Self { meta: copier.meta(&self.meta), key: copier.replicaset(&self.key) })
+    }
+}
+
+impl Copied for Service {
+    fn copied(&self, copier: &mut Copier) -> Option<Self> {
+        let key = copier.service(&self.key);
+        Some(Self { meta: copier.meta(&self.meta), key, selector: self.selector.clone() })
+    }
+}
+
+impl Copied for Plain {
+    fn copied(&self, copier: &mut Copier) -> Option<Self> {
+        if self.meta.namespace.is_empty() {
+            // What belongs to the cluster as a whole, nodes, is there once.
+            let version = copier.version(self.meta.version);
+            return (copier.number == 0).then(|| Self { meta: Meta { version, ..self.meta.clone() } });
+        }
+        Some(Self { meta: copier.meta(&self.meta) })
+    }
+}

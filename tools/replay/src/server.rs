@@ -1,0 +1,242 @@
+//! EDGE. The recorded cluster as an API server: lists and watches of six resources, up to the horizon.
+//!
+//! Cancel safety: a watch holds nothing but its position, so a dropped one is a closed one. Cutting a watch or
+//! compacting the history takes nothing away from what the recording holds: who comes back with a version that is
+//! still there is told everything after it, and who does not must list.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use flyball_informer_cache::{
+    Event, ListRequest, ListVersion, Page, Source, SourceError, SourceErrorKind, Version, Watch, WatchRequest,
+};
+use tokio::time::Instant;
+
+use crate::faults::Injector;
+use crate::horizon::Horizon;
+use crate::objects::Object;
+use crate::trace::{Record, Stream};
+
+/// What the six resources of one pass share.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) horizon: Horizon,
+    pub(crate) faults: Injector,
+    /// A seeded bug, for the test of the comparison: the event at this place is told to nobody.
+    pub(crate) lose: Option<usize>,
+}
+
+/// One resource of the recorded cluster.
+#[derive(Debug)]
+pub(crate) struct Recorded<V> {
+    cluster: Arc<Cluster>,
+    /// Its number among the resources.
+    resource: usize,
+    stream: Arc<Stream<V>>,
+    /// How many records were compacted away: a watch from before them is told "gone".
+    compacted: Arc<AtomicUsize>,
+}
+
+impl<V: Object> Recorded<V> {
+    pub(crate) fn new(cluster: &Arc<Cluster>, resource: usize, stream: &Arc<Stream<V>>) -> Self {
+        let (cluster, stream) = (cluster.clone(), stream.clone());
+        Self { cluster, resource, stream, compacted: Arc::default() }
+    }
+
+    /// How many records have happened.
+    fn present(&self) -> usize {
+        let place = self.cluster.horizon.place();
+        self.stream.records.partition_point(|record| record.place < place)
+    }
+
+    /// Whether the state after `at` records is no longer there; that somebody is told so is the fault.
+    fn check_kept(&self, at: usize) -> Result<(), SourceError> {
+        // Ordering: Relaxed, a number that only grows; an old one lets a watch through that came just in time.
+        if at >= self.compacted.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.cluster.faults.told_gone();
+        Err(SourceError::new(SourceErrorKind::Expired, "the history was compacted"))
+    }
+}
+
+impl<V> Stream<V> {
+    /// The version after this many records.
+    fn version_at(&self, at: usize) -> Version {
+        at.checked_sub(1).map_or(self.version, |last| self.records[last].version)
+    }
+
+    fn after(&self, version: Version) -> usize {
+        self.records.partition_point(|record| record.version <= version)
+    }
+}
+
+impl<V: Object> Stream<V> {
+    /// The objects there are after this many records, by name. Built when somebody lists, which is rare, so that
+    /// telling an event costs the server nothing. O(objects + records).
+    fn state_at(&self, at: usize) -> BTreeMap<&str, &Arc<V>> {
+        let mut state: BTreeMap<&str, _> =
+            self.list.iter().map(|object| (&*object.meta().name, object)).collect();
+        for record in &self.records[..at] {
+            match &record.event {
+                Event::Added(object) | Event::Modified(object) => {
+                    state.insert(&object.meta().name, object);
+                }
+                Event::Deleted(object) => {
+                    state.remove(&*object.meta().name);
+                }
+                Event::Bookmark(_) | Event::InitialEnd(_) => {}
+            }
+        }
+        state
+    }
+}
+
+impl<V: Object> Source for Recorded<V> {
+    type Object = Arc<V>;
+    type Watch = RecordedWatch<V>;
+
+    /// Lists the present state. A continuation (`records:items`) goes on with the state its first page was of.
+    async fn list(&self, request: ListRequest) -> Result<Page<Arc<V>>, SourceError> {
+        let (at, skip): (usize, usize) = match &request.continuation {
+            None => (self.present(), 0),
+            Some(token) => {
+                let numbers =
+                    token.split_once(':').and_then(|(at, skip)| Some((at.parse().ok()?, skip.parse().ok()?)));
+                numbers.filter(|&(at, _)| at <= self.stream.records.len()).ok_or_else(|| {
+                    SourceError::new(SourceErrorKind::Other, format!("{token:?} is not a continuation"))
+                })?
+            }
+        };
+        let version = self.stream.version_at(at);
+        if request.continuation.is_some() {
+            self.check_kept(at)?;
+        } else if matches!(request.version, ListVersion::NotOlderThan(asked) if asked > version) {
+            return Err(SourceErrorKind::TooLargeVersion.into());
+        }
+        let state = self.stream.state_at(at);
+        let limit = request.limit.map_or(usize::MAX, |limit| limit as usize);
+        let end = skip.saturating_add(limit);
+        let continuation = (end < state.len()).then(|| format!("{at}:{end}"));
+        let items = state.into_values().skip(skip).take(limit).cloned().collect();
+        Ok(Page { items, version, continuation })
+    }
+
+    async fn watch(&self, request: WatchRequest) -> Result<RecordedWatch<V>, SourceError> {
+        let mut untold = VecDeque::new();
+        let at = if request.streaming_list || request.from == Version::ZERO {
+            let at = self.present();
+            let version = self.stream.version_at(at);
+            if request.from > version {
+                return Err(SourceErrorKind::TooLargeVersion.into());
+            }
+            untold.extend(self.stream.state_at(at).into_values().cloned().map(Event::Added));
+            untold.extend(request.streaming_list.then_some(Event::InitialEnd(version)));
+            at
+        } else {
+            let at = self.stream.after(request.from);
+            self.check_kept(at)?;
+            at
+        };
+        Ok(RecordedWatch {
+            cluster: self.cluster.clone(),
+            resource: self.resource,
+            stream: self.stream.clone(),
+            compacted: self.compacted.clone(),
+            untold,
+            at,
+            seen: 0,
+            moved: self.cluster.horizon.subscribe(),
+            // Far away where the end is not representable: a watch for ever.
+            ends: Instant::now().checked_add(request.timeout),
+        })
+    }
+}
+
+/// A watch of one resource of the recorded cluster.
+#[derive(Debug)]
+pub(crate) struct RecordedWatch<V> {
+    cluster: Arc<Cluster>,
+    resource: usize,
+    stream: Arc<Stream<V>>,
+    compacted: Arc<AtomicUsize>,
+    /// What is told before the records: the objects of a streaming list.
+    untold: VecDeque<Event<Arc<V>>>,
+    /// The number of the next record.
+    at: usize,
+    /// The horizon as last looked at.
+    seen: usize,
+    moved: tokio::sync::watch::Receiver<usize>,
+    ends: Option<Instant>,
+}
+
+impl<V: Object> Watch for RecordedWatch<V> {
+    type Object = Arc<V>;
+
+    async fn next(&mut self) -> Option<Result<Event<Arc<V>>, SourceError>> {
+        if let Some(event) = self.untold.pop_front() {
+            return Some(Ok(event));
+        }
+        loop {
+            let place = self.stream.records.get(self.at).map_or(usize::MAX, |record| record.place);
+            if place >= self.seen && !self.happens(place).await {
+                return None;
+            }
+            if let Some(end) = self.fault() {
+                return end;
+            }
+            let Record { place, event, .. } = &self.stream.records[self.at];
+            self.at += 1;
+            if self.cluster.lose != Some(*place) {
+                return Some(Ok(event.clone()));
+            }
+        }
+    }
+}
+
+impl<V: Object> RecordedWatch<V> {
+    /// Waits until the record at `place` has happened; false when the watch's time is over before.
+    async fn happens(&mut self, place: usize) -> bool {
+        self.cluster.horizon.reached(self.resource, place);
+        let ends = self.ends;
+        let moved = self.moved.wait_for(|&horizon| horizon > place);
+        // The sender lives in the cluster, which this watch holds.
+        let seen = match ends {
+            Some(ends) => tokio::time::timeout_at(ends, moved).await.map(|moved| moved.map(|seen| *seen)),
+            None => Ok(moved.await.map(|seen| *seen)),
+        };
+        match seen {
+            Ok(Ok(seen)) => {
+                self.seen = seen;
+                true
+            }
+            Ok(Err(_)) | Err(_) => false,
+        }
+    }
+
+    /// How the watch ends by an injected fault, if one strikes before the next record, which has happened.
+    fn fault(&self) -> Option<Option<Result<Event<Arc<V>>, SourceError>>> {
+        let faults = &self.cluster.faults;
+        if faults.compacts() {
+            // All that has happened. The record that comes next is among it, so whoever has not heard of it can no
+            // longer be told: this watch at once, or the next one when it is opened.
+            let kept = self.stream.records.partition_point(|record| record.place < self.seen);
+            // Ordering: Relaxed, as where it is read.
+            self.compacted.fetch_max(kept, Ordering::Relaxed);
+            if faults.coin() {
+                faults.told_gone();
+                return Some(Some(Err(SourceError::new(
+                    SourceErrorKind::Expired,
+                    "the history was compacted",
+                ))));
+            }
+            return Some(None);
+        }
+        if faults.cuts() {
+            let cut = || SourceError::new(SourceErrorKind::Other, "connection reset");
+            return Some(faults.coin().then(|| Err(cut())));
+        }
+        None
+    }
+}

@@ -1,0 +1,130 @@
+//! The comparison catches a lost event; whole passes converge, with faults of every kind.
+
+use std::sync::OnceLock;
+
+use clap::Parser;
+use flyball_informer_cache::Event;
+use tokio::runtime::Builder;
+
+use crate::args::Args;
+use crate::objects::Pod;
+use crate::play::{Ended, play};
+use crate::progress::Progress;
+use crate::report::{Difference, Figures};
+use crate::stop::Stop;
+use crate::trace::Trace;
+use crate::{RECORDED, decode};
+
+fn recorded() -> Trace {
+    decode(RECORDED, || false).expect("the recorded trace is right").expect("nobody stops it")
+}
+
+/// Decoded once for all tests that only look at it.
+fn shared() -> &'static Trace {
+    static TRACE: OnceLock<Trace> = OnceLock::new();
+    TRACE.get_or_init(recorded)
+}
+
+fn pass(trace: &Trace, line: &str, lose: Option<usize>) -> (Figures, Vec<Difference>) {
+    let args = Args::parse_from(std::iter::once("replay").chain(line.split_whitespace()));
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    match runtime.block_on(play(trace, &args, &Stop::default(), &Progress::hidden(), lose)).unwrap() {
+        Ended::Done(figures, differences) => (figures, differences),
+        Ended::Stopped { .. } => panic!("nobody stops it"),
+    }
+}
+
+#[test]
+fn the_recorded_cluster_is_what_it_is_said_to_be() {
+    let trace = shared();
+    assert_eq!((trace.events, trace.times.len()), (17_630, 17_635), "events, and with bookmarks");
+    assert_eq!((trace.expected.replicasets.len(), trace.expected.services.len()), (315, 236));
+    assert_eq!((trace.pods.list.len(), trace.nodes.list.len(), trace.nodes.records.len()), (876, 100, 0));
+    let addresses: usize = trace.expected.services.values().map(|set| set.len()).sum();
+    let ready: u32 = trace.expected.replicasets.values().map(|(_, ready)| ready).sum();
+    assert!(addresses > 500 && ready > 500, "there is something to compare: {addresses}, {ready}");
+}
+
+#[test]
+fn a_pass_converges_and_its_figures_add_up() {
+    let (figures, differences) = pass(shared(), "", None);
+    assert_eq!(differences, []);
+    assert!(figures.converged);
+    assert_eq!((figures.events, figures.retries, figures.panics, figures.relists), (17_630, 0, 0, 0));
+    assert_eq!(figures.faults, Default::default());
+    // Each object of the lists is one add at least, and each key is reconciled at least once.
+    assert!(figures.adds >= 876 + 174 + 191, "{} adds", figures.adds);
+    assert!(figures.reconciles >= 315 + 236 && figures.reconciles <= figures.adds, "{figures:?}");
+}
+
+#[test]
+fn passes_with_every_fault_converge_with_one_worker_and_with_many() {
+    for seed in 1..=4 {
+        for workers in [1, 64] {
+            let line = format!("--faults all --fail 20 --seed {seed} --workers {workers}");
+            let (figures, differences) = pass(shared(), &line, None);
+            assert_eq!(differences, [], "{line}");
+            let fired = figures.faults;
+            assert!(fired.drops >= 8 && fired.gone >= 4 && fired.panics >= 8, "{line}: {fired:?}");
+            assert_eq!(figures.panics, fired.panics, "{line}: each injected panic was caught, and no other");
+            assert!(figures.relists >= fired.gone, "{line}: {figures:?}");
+            assert!(figures.retries > figures.panics, "{line}: {figures:?}");
+        }
+    }
+}
+
+#[test]
+fn each_fault_alone_fires_and_converges() {
+    for (fault, fired) in
+        [("drops", [true, false, false]), ("gone", [false, true, false]), ("panics", [false, false, true])]
+    {
+        let (figures, differences) = pass(shared(), &format!("--faults {fault}"), None);
+        assert_eq!(differences, [], "{fault}");
+        let counts = figures.faults;
+        assert_eq!([counts.drops, counts.gone, counts.panics].map(|count| count > 0), fired, "{fault}");
+    }
+}
+
+#[test]
+fn copies_are_as_the_original() {
+    let trace = recorded().scaled(3);
+    assert_eq!((trace.events, trace.times.len()), (3 * 17_630, 3 * 17_635));
+    assert_eq!((trace.expected.replicasets.len(), trace.expected.services.len()), (3 * 315, 3 * 236));
+    assert_eq!((trace.pods.list.len(), trace.nodes.list.len()), (3 * 876, 100), "nodes have no namespace");
+    let rising = |versions: Vec<u64>| versions.windows(2).all(|pair| pair[0] <= pair[1]);
+    let versions = trace.pods.records.iter().map(|record| record.version.get()).collect();
+    assert!(rising(versions), "versions of the copies keep the order");
+    let (figures, differences) = pass(&trace, "--faults all", None);
+    assert_eq!(differences, []);
+    assert_eq!(figures.events, 3 * 17_630);
+}
+
+/// The seeded bug: one event is told to nobody. Whatever else is right, the comparison has to show it.
+#[test]
+fn one_lost_event_shows_as_a_difference() {
+    let trace = shared();
+    let records = &trace.pods.records;
+    // The last event of a pod that changed whether it counts as ready: nothing that comes later repairs it.
+    let counts = |pod: &Pod| pod.ready && !pod.leaving;
+    let decides = |at: usize| {
+        let record = &records[at];
+        let Event::Modified(pod) = &record.event else { return None };
+        let same = |event: &Event<_>| {
+            event.object().is_some_and(|other: &std::sync::Arc<Pod>| other.meta.uid == pod.meta.uid)
+        };
+        let before = records[..at].iter().rev().find(|record| same(&record.event))?;
+        let last = !records[at + 1..].iter().any(|record| same(&record.event));
+        (last && counts(pod) != counts(before.event.object()?)).then_some(record.place)
+    };
+    let places: Vec<usize> = (0..records.len()).rev().filter_map(decides).take(3).collect();
+    assert_eq!(places.len(), 3);
+    for place in places {
+        let (figures, differences) = pass(trace, "", Some(place));
+        assert!(!figures.converged, "the event at place {place} was lost and nobody noticed");
+        let (replicasets, services): (Vec<_>, Vec<_>) = differences
+            .iter()
+            .map(|difference| &difference.what)
+            .partition(|what| what.starts_with("ReplicaSet"));
+        assert_eq!((replicasets.len(), services.len()), (1, 1), "{differences:?}");
+    }
+}

@@ -1,0 +1,306 @@
+//! PURE. The recorded cluster: six lists, what changed after them in the order it happened, and what was left.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::io::BufRead;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_informer_cache::{Event, Version};
+
+use crate::objects::{Object, Plain, Pod, ReplicaSet, Service};
+use crate::wire::{Bookmark, Decoder, Line, List};
+
+/// A whole trace, decoded.
+///
+/// Every line with an event or a bookmark has a *place*: its number among them, over all resources.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    pub(crate) pods: Arc<Stream<Pod>>,
+    pub(crate) services: Arc<Stream<Service>>,
+    pub(crate) nodes: Arc<Stream<Plain>>,
+    pub(crate) deployments: Arc<Stream<Plain>>,
+    pub(crate) replicasets: Arc<Stream<ReplicaSet>>,
+    pub(crate) endpointslices: Arc<Stream<Plain>>,
+    /// When each place was recorded; never decreases.
+    pub(crate) times: Vec<Duration>,
+    /// How many places are events, not bookmarks.
+    pub(crate) events: usize,
+    pub(crate) expected: Expected,
+}
+
+/// One resource: the list its watch started from, and what the watch told.
+#[derive(Debug)]
+pub(crate) struct Stream<V> {
+    pub(crate) list: Vec<Arc<V>>,
+    pub(crate) version: Version,
+    /// In the order of places, which is that of versions, too.
+    pub(crate) records: Vec<Record<V>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Record<V> {
+    pub(crate) place: usize,
+    pub(crate) version: Version,
+    pub(crate) event: Event<Arc<V>>,
+}
+
+/// What the real cluster had settled on.
+#[derive(Debug, Default)]
+pub(crate) struct Expected {
+    /// Replicas and ready replicas of each ReplicaSet.
+    pub(crate) replicasets: HashMap<Arc<str>, (u32, u32)>,
+    /// The ready addresses of each Service that has a selector.
+    pub(crate) services: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+}
+
+/// A trace that cannot be played: where, and why.
+#[derive(Debug)]
+pub(crate) struct BadTrace {
+    line: usize,
+    cause: String,
+}
+
+impl fmt::Display for BadTrace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.cause)
+    }
+}
+
+impl std::error::Error for BadTrace {}
+
+impl Trace {
+    /// Reads a trace. Looks at `stop` before each line and gives `None` when it says so.
+    pub(crate) fn read(mut text: impl BufRead, stop: impl Fn() -> bool) -> Result<Option<Self>, BadTrace> {
+        let mut reader = Reader::default();
+        let mut buffer = Vec::new();
+        let mut line = 1;
+        loop {
+            if stop() {
+                return Ok(None);
+            }
+            buffer.clear();
+            let read = text.read_until(b'\n', &mut buffer);
+            let taken = read.map_err(|error| error.to_string()).and_then(|bytes| match bytes {
+                0 => Ok(false),
+                _ => reader.line(buffer.trim_ascii_end()).map(|()| true),
+            });
+            match taken {
+                Ok(true) => line += 1,
+                Ok(false) => break,
+                Err(cause) => return Err(BadTrace { line, cause }),
+            }
+        }
+        if line == 1 {
+            return Err(BadTrace { line, cause: "the trace is empty".to_owned() });
+        }
+        reader.finish().map(Some).map_err(|cause| BadTrace { line, cause })
+    }
+}
+
+/// A trace being read.
+#[derive(Default)]
+struct Reader {
+    decoder: Decoder,
+    pods: Reading<Pod>,
+    services: Reading<Service>,
+    nodes: Reading<Plain>,
+    deployments: Reading<Plain>,
+    replicasets: Reading<ReplicaSet>,
+    endpointslices: Reading<Plain>,
+    times: Vec<Duration>,
+    events: usize,
+    expected: Expected,
+    slices: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+}
+
+/// One resource being read.
+struct Reading<V> {
+    stream: Option<Stream<V>>,
+    finished: bool,
+}
+
+impl<V> Default for Reading<V> {
+    fn default() -> Self {
+        Self { stream: None, finished: false }
+    }
+}
+
+/// What a line adds to the trace as a whole.
+enum Taken<'a> {
+    List,
+    Event,
+    Bookmark,
+    Final(Vec<&'a str>),
+}
+
+impl Reader {
+    fn line(&mut self, text: &[u8]) -> Result<(), String> {
+        let line: Line<'_> = serde_json::from_slice(text).map_err(|error| explain(&error, 0))?;
+        let at = Duration::try_from_secs_f64(line.t).map_err(|_| format!("time {} is not a time", line.t))?;
+        // Where the object starts in the line: errors in it are told by column.
+        let start = line.object.get().as_ptr().addr() - text.as_ptr().addr();
+        let place = self.times.len();
+        let decoder = &mut self.decoder;
+        let resource = &*line.resource;
+        let taken = match resource {
+            "pods" => self.pods.take(&line, place, start, |json| decoder.pod(json)),
+            "services" => self.services.take(&line, place, start, |json| decoder.service(json)),
+            "nodes" => self.nodes.take(&line, place, start, |json| decoder.plain(json)),
+            "deployments" => self.deployments.take(&line, place, start, |json| decoder.plain(json)),
+            "replicasets" => {
+                self.replicasets.take(&line, place, start, |json| Ok(decoder.replicaset(json)?.0))
+            }
+            "endpointslices" => self.endpointslices.take(&line, place, start, |json| decoder.plain(json)),
+            unknown => Err(format!("unknown resource {unknown:?}")),
+        }?;
+        match taken {
+            Taken::List => {}
+            Taken::Event | Taken::Bookmark => {
+                self.events += usize::from(matches!(taken, Taken::Event));
+                let latest = self.times.last().copied().unwrap_or_default();
+                self.times.push(at.max(latest));
+            }
+            Taken::Final(items) => {
+                self.expect(resource, &items).map_err(|error| explain(&error, start))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what the real cluster had settled on from a FINAL list.
+    fn expect(&mut self, resource: &str, items: &[&str]) -> serde_json::Result<()> {
+        for item in items {
+            match resource {
+                "replicasets" => {
+                    let (replicaset, status) = self.decoder.replicaset(item)?;
+                    self.expected.replicasets.insert(replicaset.meta.name, status);
+                }
+                "services" => {
+                    let service = self.decoder.service(item)?;
+                    if !service.selector.is_empty() {
+                        self.expected.services.insert(service.meta.name, BTreeSet::new());
+                    }
+                }
+                "endpointslices" => {
+                    if let Some((service, addresses)) = self.decoder.slice(item)? {
+                        self.slices.entry(service).or_default().extend(addresses);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Trace, String> {
+        for (service, addresses) in &mut self.expected.services {
+            *addresses = self.slices.remove(service).unwrap_or_default();
+        }
+        Ok(Trace {
+            pods: self.pods.finish("pods")?,
+            services: self.services.finish("services")?,
+            nodes: self.nodes.finish("nodes")?,
+            deployments: self.deployments.finish("deployments")?,
+            replicasets: self.replicasets.finish("replicasets")?,
+            endpointslices: self.endpointslices.finish("endpointslices")?,
+            times: self.times,
+            events: self.events,
+            expected: self.expected,
+        })
+    }
+}
+
+impl<V: Object> Reading<V> {
+    fn take<'a>(
+        &mut self,
+        line: &Line<'a>,
+        place: usize,
+        start: usize,
+        mut decode: impl FnMut(&str) -> serde_json::Result<V>,
+    ) -> Result<Taken<'a>, String> {
+        let (resource, kind, json) = (&line.resource, &*line.kind, line.object.get());
+        let explained = |error: serde_json::Error| explain(&error, start);
+        if kind == "LIST" {
+            if self.stream.is_some() {
+                return Err(format!("a second LIST of {resource}"));
+            }
+            let (items, version) = list(json).map_err(explained)?;
+            let list = items.into_iter().map(|item| decode(item).map(Arc::new)).collect::<Result<_, _>>();
+            self.stream = Some(Stream { list: list.map_err(explained)?, version, records: Vec::new() });
+            return Ok(Taken::List);
+        }
+        if !matches!(kind, "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK" | "FINAL") {
+            return Err(format!("unknown type {kind:?}"));
+        }
+        let stream = self.stream.as_mut().ok_or_else(|| format!("{kind} of {resource} before its LIST"))?;
+        if self.finished {
+            return Err(format!("{kind} of {resource} after its FINAL"));
+        }
+        if kind == "FINAL" {
+            let (items, version) = list(json).map_err(explained)?;
+            if version < stream.last() {
+                return Err(format!("FINAL of {resource} is older than what the watch told"));
+            }
+            self.finished = true;
+            return Ok(Taken::Final(items));
+        }
+        let (version, event) = if kind == "BOOKMARK" {
+            let bookmark: Bookmark = serde_json::from_str(json).map_err(explained)?;
+            let version = bookmark.metadata.resource_version;
+            (version, Event::Bookmark(version))
+        } else {
+            let object = Arc::new(decode(json).map_err(explained)?);
+            let version = object.meta().version;
+            if version == stream.last() {
+                return Err(format!("resourceVersion {} of {resource} stands twice", version.get()));
+            }
+            let event = match kind {
+                "ADDED" => Event::Added(object),
+                "MODIFIED" => Event::Modified(object),
+                _ => Event::Deleted(object),
+            };
+            (version, event)
+        };
+        if version < stream.last() {
+            return Err(format!("resourceVersion of {resource} goes back to {}", version.get()));
+        }
+        let taken = if event.object().is_some() { Taken::Event } else { Taken::Bookmark };
+        stream.records.push(Record { place, version, event });
+        Ok(taken)
+    }
+
+    fn finish(self, resource: &str) -> Result<Arc<Stream<V>>, String> {
+        match self.stream {
+            None => Err(format!("the trace ends without a LIST of {resource}")),
+            Some(_) if !self.finished => Err(format!("the trace ends without a FINAL of {resource}")),
+            Some(stream) => Ok(Arc::new(stream)),
+        }
+    }
+}
+
+impl<V> Stream<V> {
+    /// The version of the last record, or of the list.
+    pub(crate) fn last(&self) -> Version {
+        self.records.last().map_or(self.version, |record| record.version)
+    }
+}
+
+fn list(json: &str) -> serde_json::Result<(Vec<&str>, Version)> {
+    let list: List<'_> = serde_json::from_str(json)?;
+    let items = list.items.unwrap_or_default();
+    Ok((items.into_iter().map(|item| item.get()).collect(), list.metadata.resource_version))
+}
+
+/// The parser's words without its own line count (each line is parsed alone), with the column in the trace's line
+/// where it is known.
+fn explain(error: &serde_json::Error, start: usize) -> String {
+    let told = error.to_string();
+    let cause = told.rsplit_once(" at line ").map_or(&*told, |(cause, _)| cause);
+    let what = if error.is_data() { "not a trace line" } else { "bad JSON" };
+    if start == 0 {
+        format!("{what}: {cause} (column {})", error.column())
+    } else {
+        format!("{what}: {cause}")
+    }
+}

@@ -1,0 +1,55 @@
+//! Ctrl-C ends a run in order, within a second, with exit status 130. The one test that looks at real time.
+#![cfg(unix)]
+
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use flyball_ratelimit::{Clock, Monotonic};
+
+use crate::support::{replay, small, written};
+
+/// Runs the program for a moment, interrupts it, and gives what it said on stderr.
+fn interrupted(args: &[&str]) -> String {
+    let mut command = replay(args);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    // A channel that nobody writes to, as a limit of real time.
+    let (_never, moment) = mpsc::channel::<()>();
+    assert!(moment.recv_timeout(Duration::from_millis(400)).is_err());
+
+    let begin = Monotonic.now();
+    let kill =
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("there is a kill");
+    assert!(kill.success(), "it ended by itself: {args:?}");
+    let output = child.wait_with_output().expect("it ends");
+    let took = Monotonic.now().since(begin);
+    let stderr = String::from_utf8(output.stderr).expect("it prints text");
+    assert_eq!(output.status.code(), Some(130), "{args:?}: {stderr}");
+    assert!(took < Duration::from_secs(1), "{args:?} took {took:?}");
+    assert!(output.stdout.is_empty(), "{args:?}: no result is claimed");
+    stderr
+}
+
+#[test]
+fn ctrl_c_ends_a_run_in_order_within_a_second() {
+    let path = written("interrupted.jsonl", &small());
+    // Waiting for the next event, with nothing to do.
+    let waiting = interrupted(&[&path, "--speed", "0.001"]);
+    assert!(waiting.contains("interrupted after 1 of 3 places; 0 keys were left"), "{waiting}");
+    // In the middle of everything, with retries waiting and panics flying.
+    let args = [
+        "--scale",
+        "100",
+        "--repeat",
+        "600",
+        "--faults",
+        "panics",
+        "--fail",
+        "90",
+        "--workers",
+        "64",
+        "--json",
+    ];
+    let busy = interrupted(&[&[&*path], &args[..]].concat());
+    assert!(busy.contains("replay: interrupted after "), "{busy}");
+}

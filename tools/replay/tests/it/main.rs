@@ -1,0 +1,6 @@
+//! The program from outside: exit status, stdout and stderr.
+
+mod bad_input;
+mod interrupt;
+mod output;
+mod support;

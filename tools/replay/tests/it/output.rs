@@ -1,0 +1,103 @@
+//! What a run prints.
+
+use crate::support::{outcome, small, written};
+
+/// The names in the order in which they stand, those of inner objects with a dot.
+fn names(json: &serde_json::Value, prefix: &str) -> Vec<String> {
+    let object = json.as_object().expect("it is an object");
+    let inner = object.iter().flat_map(|(name, value)| {
+        let name = format!("{prefix}{name}");
+        if value.is_object() { names(value, &format!("{name}.")) } else { vec![name] }
+    });
+    inner.collect()
+}
+
+#[test]
+fn json_is_one_object_with_exactly_the_fields_that_are_fixed() {
+    let (status, stdout, stderr) = outcome(&["--json", "--faults", "all", "--fail", "20", "--seed", "3"]);
+    assert_eq!((status, &*stderr), (0, ""), "{stdout}");
+    assert_eq!(stdout.lines().count(), 1, "{stdout}");
+    let json: serde_json::Value = serde_json::from_str(&stdout).expect("it is JSON");
+    let mut fixed = [
+        "events",
+        "adds",
+        "reconciles",
+        "retries",
+        "panics",
+        "relists",
+        "faults.drops",
+        "faults.gone",
+        "faults.panics",
+        "seconds",
+        "events_per_second",
+        "queue_latency_us.p50",
+        "queue_latency_us.p99",
+        "queue_latency_us.max",
+        "checked.replicasets",
+        "checked.services",
+        "differences",
+        "converged",
+    ];
+    let mut found = names(&json, "");
+    fixed.sort();
+    found.sort();
+    assert_eq!(found, fixed);
+    assert_eq!(json["events"], 17_630);
+    assert_eq!(json["checked"], serde_json::json!({"replicasets": 315, "services": 236}));
+    assert_eq!((&json["differences"], &json["converged"]), (&0.into(), &true.into()));
+    let number = |name: &str| json[name].as_f64().expect("it is a number");
+    assert!((number("events_per_second") * number("seconds") - 17_630.0).abs() < 1.0);
+    let latency = |name: &str| json["queue_latency_us"][name].as_f64().expect("it is a number");
+    assert!(0.0 < latency("p50") && latency("p50") <= latency("p99") && latency("p99") <= latency("max"));
+}
+
+#[test]
+fn a_summary_for_people_is_the_default() {
+    let path = written("small.jsonl", &small());
+    let (status, stdout, stderr) = outcome(&[&path, "--repeat", "0.05", "--scale", "2"]);
+    assert_eq!((status, &*stderr), (0, ""), "{stdout}");
+    for part in
+        ["small.jsonl", "passes  ", "4 in ", "checked  2 ReplicaSets, 2 Services", "converged: 0 differences"]
+    {
+        assert!(stdout.contains(part), "{part:?} is missing in\n{stdout}");
+    }
+}
+
+#[test]
+fn a_cluster_that_settled_on_something_else_is_not_converged() {
+    let mut lines = small();
+    let last = lines.len() - 2;
+    assert!(lines[last].contains("replicasets"));
+    lines[last] = lines[last].replace("\"readyReplicas\":1", "\"readyReplicas\":0");
+    let path = written("other.jsonl", &lines);
+    let (status, stdout, _) = outcome(&[&path]);
+    assert_eq!(status, 1, "{stdout}");
+    assert!(
+        stdout.contains("ReplicaSet a/r: we stored 1 of 1 ready, the cluster had 0 of 1 ready"),
+        "{stdout}"
+    );
+    let (status, stdout, _) = outcome(&[&path, "--json"]);
+    assert_eq!(status, 1, "{stdout}");
+    assert!(stdout.contains(r#""differences":1,"converged":false}"#), "{stdout}");
+}
+
+#[test]
+fn a_fault_that_never_fired_is_an_error() {
+    // A trace without events gives no opportunity to cut anything.
+    let mut lines = small();
+    lines.drain(6..9);
+    let path = written("no-events.jsonl", &lines);
+    let (status, stdout, stderr) = outcome(&[&path, "--faults", "drops"]);
+    assert_eq!(status, 1, "{stdout}");
+    assert!(stderr.contains("the fault `drops` was asked for and never fired"), "{stderr}");
+}
+
+#[test]
+fn a_trace_is_played_at_its_own_speed_when_asked_to() {
+    let path = written("timed.jsonl", &small());
+    let (status, stdout, _) = outcome(&[&path, "--speed", "2", "--json"]);
+    assert_eq!(status, 0, "{stdout}");
+    let json: serde_json::Value = serde_json::from_str(&stdout).expect("it is JSON");
+    let seconds = json["seconds"].as_f64().expect("it is a number");
+    assert!(seconds >= 0.1, "0.2 s of trace at twice the speed took {seconds} s");
+}
