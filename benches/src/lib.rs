@@ -1,3 +1,4 @@
 //! What the benches measure ours against: naive ports.
 
+pub mod naive_limiter;
 pub mod naive_port;
