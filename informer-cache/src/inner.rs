@@ -191,6 +191,8 @@ impl<K: Eq + Hash, V: 'static> Inner<K, V> {
         self.synced.end(Ok(()), &mut effects.wakers);
         drop(writing);
         self.clean_up(effects);
+        // Here, because what panics in its drop while this function returns would take the return value with it.
+        drop((interned, listed, current, before));
         steps
     }
 

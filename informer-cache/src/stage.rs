@@ -93,7 +93,10 @@ where
                 _ => Verdict::Replaced,
             }
         });
-        changes(&steps, &schema)
+        let changes = changes(&steps, &schema);
+        // Here, because an object whose drop panics while this function returns would take the return value with it.
+        drop((steps, verdicts, self));
+        changes
     }
 }
 

@@ -108,7 +108,11 @@ where
         IK: Borrow<Q> + 'static,
         Q: Hash + Eq + ?Sized,
     {
-        Ok(self.snapshot().by_index(index, value)?.cloned().collect())
+        let snapshot = self.snapshot();
+        let objects = snapshot.by_index(index, value)?.cloned().collect();
+        // Here, because the last view of old objects may drop them, and a panic while returning would leak the result.
+        drop(snapshot);
+        Ok(objects)
     }
 
     /// The objects that an index function failed on: key, name of the index, error. O(failures).
@@ -116,7 +120,9 @@ where
     pub fn index_errors(&self) -> Vec<(K, &'static str, Arc<IndexError>)> {
         let snapshot = self.snapshot();
         let errors = snapshot.index_errors();
-        errors.map(|(key, index, error)| (key.clone(), index, error.clone())).collect()
+        let errors = errors.map(|(key, index, error)| (key.clone(), index, error.clone())).collect();
+        drop(snapshot);
+        errors
     }
 
     /// The objects there are, then everything that changes. O(1); waits for nobody but a commit, and nobody waits for it.

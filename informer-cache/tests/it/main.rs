@@ -1,6 +1,7 @@
 //! One binary: modules by subject.
 
 mod corpus;
+mod hostile;
 mod informer;
 mod oracle;
 mod pending;
@@ -9,5 +10,8 @@ mod reflector_driver;
 mod relist_driver;
 mod server;
 mod store_driver;
+mod subscription;
+mod surface;
 mod upstream_informer;
+mod upstream_store;
 mod world;

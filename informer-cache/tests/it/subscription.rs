@@ -1,0 +1,226 @@
+//! Subscriptions beside each other, their ends, and real threads.
+
+use std::sync::{Arc, Weak};
+use std::thread;
+
+use flyball_informer_cache::{
+    Change, ChangeKind, Outcome, Schema, Store, Subscription, Version, WaitForError,
+};
+use testkit::wakers::{Counting, poll_once, poll_with};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pod {
+    key: u32,
+    uid: u32,
+    version: u64,
+}
+
+const PODS: Schema<u32, Pod> =
+    Schema::new(|pod: &Pod| pod.key, |pod| Version::new(pod.version)).identity(|a, b| a.uid == b.uid);
+
+fn store() -> Store<u32, Pod> {
+    Store::builder(PODS).seed(1).build().unwrap()
+}
+
+fn pod(key: u32, uid: u32, version: u64) -> Pod {
+    Pod { key, uid, version }
+}
+
+fn told(changes: &mut Subscription<u32, Pod>) -> Vec<String> {
+    let text = |change: Change<u32, Pod>| match change.kind {
+        ChangeKind::Added { object, initial: true } => format!("={}@{}", object.key, object.version),
+        ChangeKind::Added { object, .. } => format!("+{}@{}", object.key, object.version),
+        ChangeKind::Updated { old, new } => format!("{}@{}>{}", new.key, old.version, new.version),
+        ChangeKind::Deleted { last, missed } => {
+            format!("-{}@{}{}", last.key, last.version, if missed { "?" } else { "" })
+        }
+    };
+    std::iter::from_fn(|| changes.try_next()).map(text).collect()
+}
+
+#[test]
+fn a_key_recreated_is_told_as_two_changes_or_one_by_its_identity() {
+    let store = store();
+    store.upsert(pod(1, 1, 1));
+    store.upsert(pod(2, 1, 2));
+    let mut changes = store.subscribe();
+    assert_eq!(changes.pending(), 2);
+    assert_eq!(told(&mut changes).len(), 2);
+    for key in [1, 2] {
+        store.delete(&key, Some(pod(key, 1, 5)));
+    }
+    store.upsert(pod(1, 2, 6));
+    store.upsert(pod(2, 1, 7));
+    assert_eq!(told(&mut changes), ["-1@5", "+1@6", "2@2>7"]);
+    // By an event, and by a list.
+    assert_eq!(store.upsert(pod(1, 3, 8)), Outcome::Replaced);
+    assert_eq!(told(&mut changes), ["-1@6?", "+1@8"]);
+    let diff = store.replace([pod(1, 4, 9), pod(2, 1, 7)], Version::new(9));
+    assert_eq!(diff.len(), 2);
+    assert_eq!(told(&mut changes), ["-1@8?", "+1@9"]);
+}
+
+#[test]
+fn the_end_of_an_object_nobody_heard_of_is_not_mistaken_for_that_of_the_known_one() {
+    let store = store();
+    store.upsert(pod(1, 1, 1));
+    let mut changes = store.subscribe();
+    told(&mut changes);
+    store.delete(&1, Some(pod(1, 1, 2)));
+    store.upsert(pod(1, 2, 3));
+    store.delete(&1, Some(pod(1, 2, 4)));
+    assert_eq!(told(&mut changes), ["-1@2"]);
+    // The same object again: then its newest end counts.
+    store.upsert(pod(1, 5, 5));
+    told(&mut changes);
+    store.replace([], Version::new(6));
+    store.upsert(pod(1, 5, 7));
+    store.delete(&1, Some(pod(1, 5, 8)));
+    assert_eq!(told(&mut changes), ["-1@8"]);
+}
+
+#[test]
+fn subscriptions_are_independent_and_end_with_the_store() {
+    let store = store();
+    let mut early = store.subscribe();
+    store.upsert(pod(1, 1, 1));
+    let mut late = store.subscribe();
+    assert!(late.lag().snapshot == 1 && late.lag().pending == 0 && !late.is_caught_up());
+    store.upsert(pod(1, 1, 2));
+    assert_eq!(late.pending(), 2, "a snapshot's object and its change");
+    assert_eq!(told(&mut late), ["=1@2"]);
+    assert!(late.is_caught_up());
+    assert_eq!(late.lag().seen, Version::new(2));
+    assert_eq!(early.lag().seen, Version::ZERO);
+    store.upsert(pod(2, 1, 3));
+    let (counting, waker) = Counting::waker();
+    assert_eq!(told(&mut late), ["+2@3"]);
+    assert!(poll_with(std::pin::pin!(late.next()), &waker).is_pending());
+    store.close();
+    store.close();
+    assert_eq!(counting.wakes(), 1);
+    store.upsert(pod(3, 1, 4));
+    assert!(matches!(poll_once(std::pin::pin!(late.next())), std::task::Poll::Ready(None)));
+    assert_eq!(told(&mut early), ["+1@2", "+2@3"], "what was pending is told after the end");
+    assert!(matches!(poll_once(std::pin::pin!(early.next())), std::task::Poll::Ready(None)));
+    assert_eq!(store.len(), 3, "the store stays");
+    let mut after = store.subscribe();
+    assert_eq!(told(&mut after).len(), 3);
+    assert!(matches!(poll_once(std::pin::pin!(after.next())), std::task::Poll::Ready(None)));
+    assert_eq!(
+        poll_once(std::pin::pin!(store.wait_for(Version::new(9)))),
+        std::task::Poll::Ready(Err(WaitForError::Closed))
+    );
+    assert!(poll_once(std::pin::pin!(store.wait_for(Version::new(4)))).is_ready());
+    assert!(matches!(poll_once(std::pin::pin!(store.synced())), std::task::Poll::Ready(Err(_))));
+}
+
+#[test]
+fn a_dropped_subscription_holds_nothing() {
+    let store = store();
+    let mut changes = store.subscribe();
+    store.upsert(pod(1, 1, 1));
+    let held: Weak<Pod> = Arc::downgrade(&store.get(&1).unwrap());
+    store.delete(&1, None);
+    store.upsert(pod(2, 1, 2));
+    assert!(held.upgrade().is_none(), "it came and went unheard");
+    assert_eq!(told(&mut changes), ["+2@2"]);
+    let held = Arc::downgrade(&store.get(&2).unwrap());
+    store.delete(&2, None);
+    assert!(held.upgrade().is_some(), "its end is still to be told");
+    drop(changes);
+    assert!(held.upgrade().is_none());
+    // The same for the snapshot it begins with.
+    store.upsert(pod(3, 1, 3));
+    let held = Arc::downgrade(&store.get(&3).unwrap());
+    let changes = store.subscribe();
+    store.delete(&3, None);
+    assert!(held.upgrade().is_some());
+    drop(changes);
+    assert!(held.upgrade().is_none());
+    store.check().unwrap();
+}
+
+#[test]
+fn a_resync_overwrites_nothing() {
+    let store = store();
+    store.replace([pod(1, 1, 1), pod(2, 1, 1), pod(3, 1, 1)], Version::new(1));
+    let mut changes = store.subscribe();
+    changes.resync();
+    assert_eq!(told(&mut changes).len(), 3, "everything is being told anyway");
+    store.upsert(pod(1, 1, 2));
+    changes.resync();
+    let mut first = told(&mut changes);
+    first[1..].sort_unstable();
+    assert_eq!(first, ["1@1>2", "1@2>2", "2@1>1", "3@1>1"]);
+    changes.resync();
+    assert!(changes.try_next().is_some(), "under way");
+    store.upsert(pod(1, 1, 3));
+    store.upsert(pod(2, 1, 3));
+    store.upsert(pod(3, 1, 3));
+    let rest = told(&mut changes);
+    assert_eq!(rest.len(), 3, "{rest:?}");
+    assert!(rest.iter().all(|change| change.ends_with(">3")), "{rest:?}");
+}
+
+/// A consumer on a thread of its own, beside writers: it hears legal changes, each of which the store shows, and ends up with the store.
+#[test]
+fn threads() {
+    let store = store();
+    let writers: Vec<_> = (0..2)
+        .map(|writer| {
+            let store = store.clone();
+            thread::spawn(move || {
+                for round in 1..2_000_u64 {
+                    let key = (round % 7) as u32;
+                    match round % 11 {
+                        0 => drop(store.delete(&key, None)),
+                        1 => drop(
+                            store.replace((0..4).map(|key| pod(key, writer, round)), Version::new(round)),
+                        ),
+                        _ => drop(store.upsert(pod(key, writer, round))),
+                    }
+                }
+            })
+        })
+        .collect();
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let store = store.clone();
+            thread::spawn(move || {
+                let mut changes = store.subscribe();
+                let mut held = std::collections::BTreeMap::new();
+                while let Some(change) = block_on(&mut changes) {
+                    let key = *change.key();
+                    match change.kind {
+                        ChangeKind::Added { object, .. } => assert!(held.insert(key, object).is_none()),
+                        ChangeKind::Updated { old, new } => {
+                            let known = held.insert(key, new).unwrap();
+                            assert!(Arc::ptr_eq(&known, &old));
+                        }
+                        ChangeKind::Deleted { last, .. } => {
+                            assert_eq!(held.remove(&key).unwrap().uid, last.uid)
+                        }
+                    }
+                }
+                held
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    store.close();
+    store.check().unwrap();
+    let there: std::collections::BTreeMap<_, _> =
+        store.snapshot().iter().map(|(key, pod)| (*key, pod.clone())).collect();
+    for reader in readers {
+        assert_eq!(reader.join().unwrap(), there);
+    }
+}
+
+/// Waits on this thread.
+fn block_on(changes: &mut Subscription<u32, Pod>) -> Option<Change<u32, Pod>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(changes.next())
+}

@@ -1,0 +1,91 @@
+//! What the public types promise besides their methods.
+
+use std::error::Error;
+use std::fmt::Debug;
+
+use flyball_informer_cache::{
+    Change, DuplicateIndex, Index, IndexError, MissingIndex, NamespacedName, NextChange, Outcome,
+    ParseKeyError, ParseVersionError, Schema, Snapshot, Stage, Stopped, Store, StoreBuilder, Subscription,
+    Version, WaitFor, WaitForError,
+};
+use testkit::random::Random;
+
+fn shared<T: Send + Sync + Unpin + Debug>() {}
+fn error<T: Error + Send + Sync + 'static>() {}
+
+#[test]
+fn types_can_be_sent_shared_and_shown() {
+    shared::<Store<String, String>>();
+    shared::<StoreBuilder<String, String>>();
+    shared::<Snapshot<String, String>>();
+    shared::<Subscription<String, String>>();
+    shared::<NextChange<'_, String, String>>();
+    shared::<WaitFor<String, String>>();
+    shared::<Stage<String, String>>();
+    shared::<Change<String, String>>();
+    shared::<Index<String, String>>();
+    shared::<Schema<String, String>>();
+    shared::<NamespacedName>();
+    shared::<Version>();
+    shared::<Outcome>();
+    error::<ParseKeyError>();
+    error::<ParseVersionError>();
+    error::<IndexError>();
+    error::<MissingIndex>();
+    error::<DuplicateIndex>();
+    error::<WaitForError>();
+    error::<Stopped>();
+}
+
+#[test]
+fn errors_say_what_is_wrong() {
+    let key = |text: &str| text.parse::<NamespacedName>().unwrap_err().to_string();
+    assert_eq!(key(""), "\"\" is not a key `namespace/name` or `name`: the key is empty");
+    assert!(key("/name").ends_with("the namespace before the slash is empty"));
+    assert!(key("namespace/").ends_with("the name after the slash is empty"));
+    assert!(key("a/b/c").ends_with("there is more than one slash"));
+    assert!(NamespacedName::new("", "name").is_err() && NamespacedName::new("a", "b/c").is_err());
+    assert!(NamespacedName::cluster("a/b").unwrap_err().to_string().ends_with("holds a slash"));
+    assert_eq!("/x".parse::<NamespacedName>().unwrap_err().text(), "/x");
+    for bad in ["-1", "+1", "1.0", " 1", "18446744073709551616"] {
+        assert_eq!(bad.parse::<Version>().unwrap_err().text(), bad);
+    }
+    assert_eq!("".parse(), Ok(Version::ZERO));
+    assert_eq!("18446744073709551615".parse(), Ok(Version::new(u64::MAX)));
+
+    let schema = Schema::new(|text: &String| text.clone(), |_| Version::ZERO);
+    let (one, two) = (Index::new("i", |text: &String| text.len()), Index::new("i", String::clone));
+    let duplicate = Store::builder(schema).index(&one).index(&two).build().unwrap_err();
+    assert_eq!((duplicate.name(), duplicate.to_string().as_str()), ("i", "two indexes are called \"i\""));
+    let store = Store::builder(schema).index(&one).build().unwrap();
+    let missing = store.by_index(&two, "a").unwrap_err();
+    assert_eq!(missing.to_string(), "the store has no index \"i\" with keys of this type");
+    assert_eq!(IndexError::new("why").source().unwrap().to_string(), "why");
+    assert!(WaitForError::Rewound(Version::new(3)).to_string().ends_with("version 3"));
+}
+
+/// Upstream's TestObjectNames: random strings over a few letters and the slash.
+#[test]
+fn keys_round_trip() {
+    let mut random = Random::new(1);
+    let mut good = 0;
+    for _ in 0..10_000 {
+        let len = random.below(8) as usize;
+        let text: String = (0..len).map(|_| b"abcdefghi/"[random.below(10) as usize] as char).collect();
+        let slashes = text.matches('/').count();
+        match text.parse::<NamespacedName>() {
+            Ok(key) => {
+                good += 1;
+                assert_eq!((key.to_string(), key.as_str()), (text.clone(), text.as_str()));
+                let again = match key.namespace() {
+                    Some(namespace) => NamespacedName::new(namespace, key.name()),
+                    None => NamespacedName::cluster(key.name()),
+                };
+                assert_eq!(again.unwrap(), key);
+                assert_eq!(slashes, usize::from(key.namespace().is_some()));
+            }
+            Err(_) => assert!(slashes > 1 || text.is_empty() || text.starts_with('/') || text.ends_with('/')),
+        }
+    }
+    assert!(good > 1_000, "{good} were keys");
+}

@@ -1,0 +1,222 @@
+//! Counterparts of client-go's tests of its store and indexes, one named case each.
+//!
+//! What has no counterpart, and why:
+//! - `TestCacheWithTransformer`: a source maps its objects itself, once, before the store sees them.
+//! - `TestKeyError`: the key is a total function of the object; a key that is parsed fails where it is parsed (`surface`).
+//! - `TestCacheTransactionShouldIndexErrors`: there is no transaction; each write says what it did.
+//! - `TestWithStoreMetricsDefaulting`: no metrics here.
+//! - `TestTypedIndexer`, `TestTypedIndexersToIndexers`: every index is typed.
+//! - `TestIndexer`'s half about indexes added to a running informer: indexes are fixed when the store is built.
+//! - `TestDeletionHandlingObjectToName`, `TestDeletedObjectGetObjectName`, `TestDeletedObjectGetKey`: a change has its key, and a
+//!   tombstone always has its object.
+//! - `TestListAll`'s label selectors: an index on labels does that.
+
+use std::sync::Arc;
+
+use flyball_informer_cache::{Event, Index, Outcome, Schema, Store, Version};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Object {
+    id: &'static str,
+    version: u64,
+    users: Vec<&'static str>,
+}
+
+fn object(id: &'static str, users: &[&'static str]) -> Object {
+    Object { id, version: 0, users: users.to_vec() }
+}
+
+fn at(id: &'static str, version: u64) -> Object {
+    Object { id, version, users: Vec::new() }
+}
+
+static BY_USER: Index<Object, &'static str> = Index::many("byUser", |object| object.users.clone());
+static BY_ID: Index<Object, &'static str> = Index::new("byId", |object| object.id);
+static BY_NOTHING: Index<Object, &'static str> = Index::many("byNothing", |_| Vec::new());
+
+fn store() -> Store<&'static str, Object> {
+    let schema = Schema::new(|object: &Object| object.id, |object| Version::new(object.version));
+    Store::builder(schema).index(&BY_USER).index(&BY_ID).build().unwrap()
+}
+
+fn users_of(store: &Store<&'static str, Object>, user: &str) -> Vec<&'static str> {
+    let mut ids: Vec<_> = store.snapshot().keys_by_index(&BY_USER, user).unwrap().copied().collect();
+    ids.sort_unstable();
+    store.check().unwrap();
+    ids
+}
+
+/// TestCache, TestFIFOCache, TestUndeltaStore (doTestStore).
+#[test]
+fn add_update_delete_list_replace() {
+    let store = store();
+    store.upsert(object("foo", &["bar"]));
+    assert_eq!(store.get("foo").unwrap().users, ["bar"]);
+    store.upsert(object("foo", &["baz"]));
+    assert_eq!(store.get("foo").unwrap().users, ["baz"]);
+    assert_eq!(store.delete("foo", None), Outcome::Deleted);
+    assert_eq!(store.get("foo"), None);
+
+    for id in ["a", "b", "c"] {
+        store.upsert(object(id, &[]));
+    }
+    let list = |store: &Store<_, _>| {
+        let mut ids: Vec<_> = store.snapshot().keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(list(&store), ["a", "b", "c"]);
+    store.replace([object("foo", &[]), object("bar", &[])], Version::ZERO);
+    assert_eq!(list(&store), ["bar", "foo"]);
+}
+
+/// TestIndex (doTestIndex): all objects that share a value with an example.
+#[test]
+fn index_by_the_values_of_an_example() {
+    let store = store();
+    for (id, user) in [("a1", "a"), ("b1", "b"), ("a2", "a"), ("b2", "b"), ("c1", "c")] {
+        store.upsert(object(id, &[user]));
+    }
+    let example = object("x", &["b"]);
+    assert_eq!(users_of(&store, example.users[0]), ["b1", "b2"]);
+}
+
+/// TestGetIndexFuncValues.
+#[test]
+fn index_values_are_listed_once_each() {
+    let store = store();
+    for (id, users) in [("one", &["x", "y"][..]), ("two", &["y"]), ("tre", &[])] {
+        store.upsert(object(id, users));
+    }
+    let snapshot = store.snapshot();
+    let mut values: Vec<_> =
+        snapshot.index_values(&BY_USER).unwrap().map(|(user, count)| (*user, count)).collect();
+    values.sort_unstable();
+    assert_eq!(values, [("x", 1), ("y", 2)]);
+}
+
+/// TestMultiIndexKeys.
+#[test]
+fn several_values_per_object() {
+    let store = store();
+    store.upsert(object("one", &["ernie", "bert"]));
+    store.upsert(object("two", &["bert", "oscar"]));
+    store.upsert(object("tre", &["ernie", "elmo"]));
+    assert_eq!(users_of(&store, "ernie"), ["one", "tre"]);
+    assert_eq!(users_of(&store, "bert"), ["one", "two"]);
+    assert_eq!(users_of(&store, "elmo"), ["tre"]);
+    assert_eq!(users_of(&store, "oscar"), ["two"]);
+    assert!(users_of(&store, "elmo1").is_empty(), "an unknown value is empty");
+
+    store.delete("tre", None);
+    assert_eq!(users_of(&store, "ernie"), ["one"]);
+    assert!(users_of(&store, "elmo").is_empty());
+
+    store.upsert(object("two", &["bert", "elmo"]));
+    assert_eq!(users_of(&store, "bert"), ["one", "two"]);
+    assert_eq!(users_of(&store, "elmo"), ["two"]);
+    assert!(users_of(&store, "oscar").is_empty());
+}
+
+/// TestThreadSafeStoreDeleteRemovesEmptySetsFromIndex.
+#[test]
+fn a_value_vanishes_with_its_last_object() {
+    let store = store();
+    store.upsert(object("a", &["u"]));
+    assert_eq!(store.snapshot().index_values(&BY_USER).unwrap().len(), 1);
+    store.delete("a", None);
+    assert_eq!(store.snapshot().index_values(&BY_USER).unwrap().len(), 0);
+}
+
+/// TestThreadSafeStoreAddKeepsNonEmptySetPostDeleteFromIndex.
+#[test]
+fn a_value_stays_with_its_other_objects() {
+    let store = store();
+    store.upsert(object("a", &["u"]));
+    store.upsert(object("b", &["u"]));
+    store.delete("a", None);
+    assert_eq!(users_of(&store, "u"), ["b"]);
+}
+
+/// TestThreadSafeStoreIndexingFunctionsWithMultipleValues.
+#[test]
+fn values_come_and_go_with_each_update() {
+    let store = store();
+    let is = |foo: &[&str], bar: &[&str], baz: &[&str]| {
+        assert_eq!(
+            [users_of(&store, "foo"), users_of(&store, "bar"), users_of(&store, "baz")],
+            [foo, bar, baz]
+        );
+    };
+    store.upsert(object("key1", &["foo"]));
+    is(&["key1"], &[], &[]);
+    store.upsert(object("key2", &["bar"]));
+    is(&["key1"], &["key2"], &[]);
+    store.upsert(object("key1", &["foo", "bar"]));
+    is(&["key1"], &["key1", "key2"], &[]);
+    store.upsert(object("key1", &["bar", "foo", "bar"]));
+    is(&["key1"], &["key1", "key2"], &[]);
+    store.upsert(object("key1", &["foo", "baz"]));
+    is(&["key1"], &["key2"], &["key1"]);
+    store.upsert(object("key1", &[]));
+    is(&[], &["key2"], &[]);
+    store.upsert(object("key1", &["foo", "bar", "baz"]));
+    is(&["key1"], &["key1", "key2"], &["key1"]);
+    store.delete("key1", None);
+    is(&[], &["key2"], &[]);
+}
+
+/// TestThreadSafeStoreRV. Ours never goes back with events, and objects without a version leave it.
+#[test]
+fn the_version_of_the_store() {
+    let store = store();
+    assert_eq!(store.version(), Version::ZERO);
+    store.upsert(at("a", 1));
+    assert_eq!(store.version(), Version::new(1));
+    store.upsert(at("a", 3));
+    assert_eq!(store.version(), Version::new(3));
+    store.upsert(at("b", 2));
+    assert_eq!(store.version(), Version::new(3), "of another object, and older");
+    store.upsert(at("c", 0));
+    store.delete("c", None);
+    assert_eq!(store.version(), Version::new(3));
+    store.apply(Event::Deleted(at("a", 7)));
+    assert_eq!(store.version(), Version::new(7));
+    store.apply(Event::Deleted(at("a", 8)));
+    assert_eq!(store.version(), Version::new(8), "deleting nothing is still news");
+    store.replace([at("x", 4)], Version::new(5));
+    assert_eq!(store.version(), Version::new(5), "a list is set, even back");
+    store.apply(Event::Bookmark(Version::new(4)));
+    assert_eq!(store.version(), Version::new(5));
+    store.apply(Event::Bookmark(Version::new(9)));
+    assert_eq!(store.version(), Version::new(9));
+}
+
+/// TestIndexer: a missing index is an error, an index without values is not.
+#[test]
+fn a_missing_index_is_an_error() {
+    let store = store();
+    store.upsert(object("a", &["u"]));
+    assert_eq!(store.by_index(&BY_NOTHING, "u").unwrap_err().name(), "byNothing");
+    assert!(store.snapshot().index_values(&BY_NOTHING).is_err());
+    assert_eq!(store.by_index(&BY_ID, "a").unwrap().len(), 1);
+    // The name and the type are the identity, not the handle.
+    let again = Index::new("byId", |_: &Object| "never called");
+    assert_eq!(store.by_index(&again, "a").unwrap(), [Arc::new(object("a", &["u"]))]);
+    let other = Index::new("byId", |_: &Object| 7_u8);
+    assert!(store.by_index(&other, &7).is_err());
+}
+
+/// TestListAll: counts of everything and of nothing.
+#[test]
+fn everything_is_listed() {
+    let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
+    let tens = Index::new("tens", |number: &u32| number % 10);
+    let store = Store::builder(schema).index(&tens).build().unwrap();
+    store.replace(0..10_000, Version::new(1));
+    assert_eq!(store.len(), 10_000);
+    assert_eq!(store.snapshot().objects().count(), 10_000);
+    assert_eq!(store.by_index(&tens, &3).unwrap().len(), 1_000);
+    assert_eq!(store.by_index(&tens, &10).unwrap().len(), 0);
+    store.check().unwrap();
+}
