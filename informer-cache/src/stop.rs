@@ -44,6 +44,11 @@ impl Stop {
         drop(listener);
     }
 
+    /// Whether the end is wished for.
+    pub(crate) fn is_wished(&self) -> bool {
+        self.state.lock().wished
+    }
+
     /// Whether the end is wished for; if not, the task is woken when it is.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> bool {
         let state = self.state.lock();

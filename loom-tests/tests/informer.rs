@@ -65,7 +65,7 @@ fn shut_down_vs_run() {
     let claim = Model {
         name: "informer::shut_down_vs_run",
         threads: 2,
-        floor: 20,
+        floor: 12,
         catches: "a run future that stores its waker without looking again whether the end was wished for",
     };
     model(claim, || {
@@ -82,7 +82,7 @@ fn shut_down_vs_run_that_moved() {
     let claim = Model {
         name: "informer::shut_down_vs_run_that_moved",
         threads: 2,
-        floor: 20,
+        floor: 12,
         catches: "a run future that keeps the waker of the task it was polled in before",
     };
     model(claim, || {

@@ -279,7 +279,7 @@ where
             Poll::Pending
         });
         turn.await;
-        poll_fn(|cx| Poll::Ready(if self.shared.stop.poll(cx) { Err(Stop) } else { Ok(()) })).await
+        if self.shared.stop.is_wished() { Err(Stop) } else { Ok(()) }
     }
 
     /// The future's output, unless the end is wished for or the reflector's deadline passes before.
@@ -287,7 +287,7 @@ where
         let mut future = pin!(future);
         poll_fn(|cx| {
             // First, so that a source that always has an answer cannot keep the informer from ending.
-            if self.shared.stop.poll(cx) {
+            if self.shared.stop.is_wished() {
                 return Poll::Ready(Outcome::Stop);
             }
             match future.as_mut().poll(cx) {
