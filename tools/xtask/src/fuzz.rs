@@ -55,8 +55,10 @@ fn one(workspace: &Workspace, options: &Options, target: &str) -> Result<u64> {
         let mut command = cargo();
         command.current_dir(&workspace.root).args(["fuzz", job, "--sanitizer", sanitizer, "--target-dir"]);
         command.arg(folder.join(sanitizer)).arg(target);
-        // The address sanitizer is an unstable flag of the same stable compiler.
-        command.env("RUSTC_BOOTSTRAP", "1");
+        if options.asan {
+            // An unstable flag of the same stable compiler.
+            command.env("RUSTC_BOOTSTRAP", "1");
+        }
         command
     };
     process::run(&mut tool("build")).context("does not build")?;
