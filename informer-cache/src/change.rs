@@ -73,6 +73,7 @@ impl<K, V> Change<K, V> {
     }
 
     /// The object now; `None` after a deletion.
+    #[expect(clippy::new_ret_no_self, reason = "the counterpart of `old`, no constructor")]
     pub fn new(&self) -> Option<&Arc<V>> {
         match &self.kind {
             ChangeKind::Added { object, .. } => Some(object),

@@ -134,7 +134,7 @@ impl<K: Eq + Hash, V: 'static> Inner<K, V> {
     /// Steps 2 to 5 for one key, in place.
     pub(crate) fn commit(&self, step: &mut Step<K, V>, version: Version) -> Result<(), Raced> {
         // All of it is dropped after the locks, also when equality panics.
-        let labels = step.new().map_or(0, |new| new.labels.len());
+        let labels = step.after().map_or(0, |new| new.labels.len());
         let (mut interned, mut effects) = (Vec::with_capacity(labels), Effects::default());
         let mut found = Vec::new();
         let writing = self.writing.lock();
@@ -148,7 +148,7 @@ impl<K: Eq + Hash, V: 'static> Inner<K, V> {
         let (version, feeds) = {
             let mut published = self.published.write();
             // Copied when a snapshot holds it: a few counts, no object.
-            Arc::make_mut(&mut published.table).commit(step.old(), step.new());
+            Arc::make_mut(&mut published.table).commit(step.before(), step.after());
             (published.advance(version, &mut effects.wakers), published.feeds.clone())
         };
         fan_out(&known, &feeds, std::slice::from_ref(step), &found, version, &mut effects);
@@ -232,7 +232,7 @@ impl<K: Eq + Hash, V> Table<K, V> {
     fn confirm(&self, step: &Step<K, V>) -> Result<(), Raced> {
         let record = step.record();
         let stored = self.find(record.hash, |key| *key == record.key);
-        match stored.map(Arc::as_ptr) == step.old().map(Arc::as_ptr) {
+        match stored.map(Arc::as_ptr) == step.before().map(Arc::as_ptr) {
             true => Ok(()),
             false => Err(Raced),
         }
@@ -261,8 +261,8 @@ fn intern<K: Eq + Hash, V: 'static>(
     step: &mut Step<K, V>,
     replaced: &mut Vec<Arc<AnyValue>>,
 ) {
-    let old = step.old().cloned();
-    if let Some(new) = step.new_mut() {
+    let old = step.before().cloned();
+    if let Some(new) = step.after_mut() {
         table.intern(new, old.as_deref(), replaced);
     }
 }
@@ -276,7 +276,7 @@ fn build<K: Eq + Hash, V: 'static>(
 ) {
     for step in steps {
         intern(table, step, interned);
-        table.commit(step.old(), step.new());
+        table.commit(step.before(), step.after());
     }
     table.version = version;
 }

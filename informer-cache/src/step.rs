@@ -26,7 +26,7 @@ pub(crate) struct Last<V> {
 
 impl<K, V> Step<K, V> {
     /// What is in the store before.
-    pub(crate) fn old(&self) -> Option<&Arc<Record<K, V>>> {
+    pub(crate) fn before(&self) -> Option<&Arc<Record<K, V>>> {
         match self {
             Self::Added { .. } => None,
             Self::Updated { old, .. } | Self::Replaced { old, .. } | Self::Deleted { old, .. } => Some(old),
@@ -34,7 +34,7 @@ impl<K, V> Step<K, V> {
     }
 
     /// What is in the store after.
-    pub(crate) fn new(&self) -> Option<&Arc<Record<K, V>>> {
+    pub(crate) fn after(&self) -> Option<&Arc<Record<K, V>>> {
         match self {
             Self::Added { new } | Self::Updated { new, .. } | Self::Replaced { new, .. } => Some(new),
             Self::Deleted { .. } => None,
@@ -42,7 +42,7 @@ impl<K, V> Step<K, V> {
     }
 
     /// The new record, while nobody else holds it.
-    pub(crate) fn new_mut(&mut self) -> Option<&mut Record<K, V>> {
+    pub(crate) fn after_mut(&mut self) -> Option<&mut Record<K, V>> {
         match self {
             Self::Added { new } | Self::Updated { new, .. } | Self::Replaced { new, .. } => Arc::get_mut(new),
             Self::Deleted { .. } => None,

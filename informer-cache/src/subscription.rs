@@ -104,6 +104,7 @@ where
     ///
     /// # Cancel safety
     /// A future that is dropped has taken nothing.
+    #[expect(clippy::should_implement_trait, reason = "it waits, and no iterator does that well")]
     pub fn next(&mut self) -> NextChange<'_, K, V> {
         NextChange { subscription: self }
     }

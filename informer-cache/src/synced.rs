@@ -39,13 +39,6 @@ impl Synced {
         wakers.wake();
     }
 
-    /// It will never happen, if it has not yet.
-    pub(crate) fn close(&self) {
-        let mut wakers = Wakers::default();
-        self.end(Err(Stopped), &mut wakers);
-        wakers.wake();
-    }
-
     /// The outcome, unless there is one; leaves the waking to somebody who holds locks now.
     pub(crate) fn end(&self, outcome: Result<(), Stopped>, wakers: &mut Wakers) {
         let mut state = self.state.lock();

@@ -377,10 +377,10 @@ impl Reader {
         // Whoever takes does not wait; an earlier waker may still be woken, and nobody cares.
         self.waiting = None;
         let expected = self.feed.next(cells, objects);
-        if expected.is_some() {
+        if let Some(expected) = expected {
             let change = self.subscription.try_next().map(naive);
-            assert_eq!(change, expected);
-            self.consumer.apply(expected.unwrap());
+            assert_eq!(change.as_ref(), Some(&expected));
+            self.consumer.apply(expected);
             return;
         }
         assert!(self.subscription.try_next().is_none());

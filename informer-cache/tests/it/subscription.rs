@@ -174,11 +174,15 @@ fn threads() {
                 for round in 1..2_000_u64 {
                     let key = (round % 7) as u32;
                     match round % 11 {
-                        0 => drop(store.delete(&key, None)),
+                        0 => {
+                            store.delete(&key, None);
+                        }
                         1 => drop(
                             store.replace((0..4).map(|key| pod(key, writer, round)), Version::new(round)),
                         ),
-                        _ => drop(store.upsert(pod(key, writer, round))),
+                        _ => {
+                            store.upsert(pod(key, writer, round));
+                        }
                     }
                 }
             })

@@ -110,6 +110,9 @@ impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
     }
 
     /// Something happened.
+    ///
+    /// # Panics
+    /// When it cannot happen: a cell of the table that is blank.
     pub fn heard(&mut self, step: &NaiveStep<K, V>, cells: &mut MergeCells) {
         let key = step.key().clone();
         let (old, new, end, incoming) = match step.clone() {
@@ -157,6 +160,9 @@ impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
     }
 
     /// What is told next, when the store holds these objects, in its order. `None` once the store is closed.
+    ///
+    /// # Panics
+    /// When a resync tells of a key the consumer does not know.
     pub fn next<'a>(
         &mut self,
         cells: &mut MergeCells,
