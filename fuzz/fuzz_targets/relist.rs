@@ -7,6 +7,7 @@ mod relist_driver;
 #[path = "../../informer-cache/tests/it/server.rs"]
 mod server;
 #[path = "../../informer-cache/tests/it/world.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
 mod world;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| relist_driver::run(bytes));

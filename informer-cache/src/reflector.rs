@@ -22,7 +22,8 @@
 //! 2. The version goes back only by publishing a list: `listed ≤ version`.
 //! 3. A half list exists only in Listing after a first page and in Streaming. It is published or thrown away whole.
 //! 4. A plain watch starts only after a list was published, and at the version known then.
-//! 5. At most four requests in a row fail without a wait: a page, the full list, a streaming list, the most recent.
+//! 5. Between two waits or published lists at most four requests fail: a page, the full list, a streaming list, the
+//!    most recent.
 //! 6. A watch follows another without a wait only if that one told news or lasted at least `short_watch`.
 //! 7. The most recent list is asked for only while the version is known to be unusable.
 
@@ -80,7 +81,7 @@ pub struct Reflector {
     stream_missed: bool,
     /// The one immediate list after an unusable version was spent.
     retried: bool,
-    /// Requests that failed in a row without a wait.
+    /// Requests that failed since the last wait or published list. For `check` alone.
     spared: u8,
     /// First and last internal error of the row that is being tolerated.
     internal: Option<(Nanos, Nanos)>,
@@ -288,7 +289,7 @@ impl Reflector {
             State::Watching(_) => demand(self.lists > 0, "4: a watch without a list")?,
             State::Waiting { then, .. } => {
                 demand(*then == Then::List || self.lists > 0, "4: waits for a watch without a list")?;
-                demand(self.spared == 0 && !self.retried, "5: a wait does not end the row")?;
+                demand(self.spared == 0 && !self.retried, "5: a wait does not begin anew")?;
             }
         }
         demand(

@@ -32,7 +32,6 @@ impl Reflector {
         listing.oldest = Some(oldest);
         listing.continuation = Some(next);
         self.paged |= listing.asked == ListVersion::Any;
-        self.spared = 0;
         self.deadline = now + self.config.request_timeout;
         Verdict::Stage
     }

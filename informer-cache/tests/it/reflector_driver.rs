@@ -129,6 +129,11 @@ impl Input {
     }
 }
 
+/// Few versions, so that equal ones and none are common.
+fn small(version: u8) -> u64 {
+    u64::from(version % 24)
+}
+
 /// What has to come next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Want {
@@ -165,7 +170,7 @@ struct Judge {
     stream_missed: bool,
     /// The immediate most recent list was spent since the last wait or list.
     spent: bool,
-    /// Requests failed since the last wait, list or page.
+    /// Requests failed since the last wait or list.
     row: u32,
     /// The running list: asked for what, without a limit, versions of its pages, the token it waits on.
     asked: ListVersion,
@@ -336,13 +341,12 @@ impl Judge {
         match (step, input) {
             (Step::List(_), Input::Page(version, token)) => {
                 let token = token_text(token, self.token.as_deref());
-                self.pages.push(version.into());
+                self.pages.push(small(version));
                 match token {
                     Some(token) if !token.is_empty() && self.token.as_ref() == Some(&token) => {
                         silent(self.list_failed(Kind::Other))
                     }
                     Some(token) if !token.is_empty() => {
-                        self.row = 0;
                         self.paged |= self.asked == ListVersion::Any;
                         self.token = Some(token.clone());
                         Some((Verdict::Stage, Want::Page { token }))
@@ -370,7 +374,7 @@ impl Judge {
                 silent(self.stream_failed(Kind::Other))
             }
             (Step::Watch(_), Input::Deadline) if due => silent(Want::Relist(Duration::ZERO)),
-            (Step::Read, Input::Event(told, version)) => Some(self.event(told, version.into())),
+            (Step::Read, Input::Event(told, version)) => Some(self.event(told, small(version))),
             (Step::Read, Input::Broke(kind)) if self.streaming => silent(self.stream_failed(kind)),
             (Step::Read, Input::Broke(kind)) => {
                 let versioned = self.known != 0;
@@ -491,10 +495,10 @@ fn feed(
 ) -> Option<Verdict> {
     match input {
         Input::Page(version, token) => {
-            return Some(reflector.page(Version::new(version.into()), token_text(token, last), now, random));
+            return Some(reflector.page(Version::new(small(version)), token_text(token, last), now, random));
         }
         Input::Event(told, version) => {
-            let version = Version::new(version.into());
+            let version = Version::new(small(version));
             return Some(reflector.event(match told {
                 Told::Added => Event::Added(version),
                 Told::Modified => Event::Modified(version),
