@@ -111,7 +111,6 @@ struct Listing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Watching {
     opened: Nanos,
-    closes: Duration,
     /// Told something the store did not know.
     news: bool,
     /// Versions count. Not while a watch from any state tells, in no order, what exists.
@@ -224,11 +223,7 @@ impl Reflector {
                 self.stream_missed = true;
                 self.list(now);
             }
-            State::Watching(watching) => {
-                // The clock may have jumped: what counts is how long the watch was meant to last.
-                let lasted = watching.opened + watching.closes;
-                self.watch_closed(now.max(lasted), random);
-            }
+            State::Watching(_) => self.watch_closed(now, random),
             State::Waiting { then: Then::List, .. } => self.list_or_stream(now, random),
             State::Waiting { then: Then::Watch, .. } => {
                 self.rewatches += 1;

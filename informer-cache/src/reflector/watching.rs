@@ -20,7 +20,7 @@ impl Reflector {
         }
         let ordered = request.from != Version::ZERO;
         self.deadline = now + closes;
-        self.state = State::Watching(Watching { opened: now, closes, news: false, ordered });
+        self.state = State::Watching(Watching { opened: now, news: false, ordered });
     }
 
     /// The watch could not be opened.
@@ -77,7 +77,7 @@ impl Reflector {
                     self.publish(version);
                     self.deadline = opened + closes;
                     let ordered = version != Version::ZERO;
-                    self.state = State::Watching(Watching { opened, closes, news: true, ordered });
+                    self.state = State::Watching(Watching { opened, news: true, ordered });
                     Verdict::Publish(version)
                 }
             },

@@ -387,7 +387,7 @@ impl Judge {
                 self.stream_missed = true;
                 silent(self.plain_list())
             }
-            (Step::Read, Input::Deadline) if due => silent(self.closed(now.max(self.opened + self.lasts))),
+            (Step::Read, Input::Deadline) if due => silent(self.closed(now)),
             (Step::Wait, Input::Deadline) if due => silent(self.then.clone()),
             _ => None,
         }
