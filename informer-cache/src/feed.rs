@@ -155,7 +155,11 @@ impl<K, V> Feed<K, V> {
     where
         K: Eq,
     {
-        self.state.lock().pending.check().map_err(|problem| format!("pending: {problem}"))
+        let state = self.state.lock();
+        if state.detached && !state.pending.is_empty() {
+            return Err("feed: something is pending for a consumer that is gone".into());
+        }
+        state.pending.check().map_err(|problem| format!("pending: {problem}"))
     }
 }
 
