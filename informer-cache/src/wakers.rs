@@ -1,4 +1,4 @@
-//! PURE. What a lock's holder collects and does after unlocking.
+//! SHELL. What the holder of a lock collects and does after unlocking; it guards nothing itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
