@@ -283,6 +283,20 @@ fn a_stalled_getter_does_not_stall_the_timer() {
     now.done();
 }
 
+/// Nor does it keep the next add from them: what it was woken for is gone, and nothing is owed to it.
+#[test]
+fn a_stalled_getter_does_not_stall_the_next_add() {
+    let queue = Queue::new();
+    let stalled = Getter::waiting(queue.get());
+    queue.add("a").unwrap();
+    assert_eq!(stalled.wakes(), 1);
+    let first = Getter::new(queue.get()).take();
+    let mut third = Getter::waiting(queue.get());
+    queue.add("b").unwrap();
+    assert_eq!(third.wakes(), 1);
+    assert_eq!((*first, *third.take()), ("a", "b"));
+}
+
 /// Two keys due at the same time wake two getters, sooner or later.
 #[test]
 fn every_due_key_finds_a_getter() {
