@@ -70,12 +70,8 @@ impl TokioTimer {
     /// A due one is dropped, not kept: it would hold on to its waker, and wake it when it is set the next time.
     fn arm(&self, at: Nanos, waker: &Waker, sleep: Option<Pin<Box<Sleep>>>) -> Option<Pin<Box<Sleep>>> {
         let now = now_in(&self.runtime);
-        let ahead = at.since(self.reading(now));
-        if ahead.is_zero() {
-            return None;
-        }
-        // `Nanos::MAX` is beyond what tokio can add up, and an early wake-up is allowed.
-        let deadline = now + ahead.min(LONGEST_SLEEP);
+        // `Nanos::MAX` may be beyond what the machine's clock can add up, and an early wake-up is allowed.
+        let deadline = now + at.since(self.reading(now)).min(LONGEST_SLEEP);
         let mut sleep = match sleep {
             Some(mut sleep) => {
                 sleep.as_mut().reset(deadline);
@@ -114,7 +110,7 @@ impl Timer for TokioTimer {
         };
         let mut slot = self.sleep.lock();
         let surplus = match *slot {
-            // Tokio woke the waker while it was polled, and the woken one has already set its next alarm.
+            // Another alarm was set meanwhile, from a waker that was woken or dropped in here: the latest counts.
             Some(_) => Some(sleep),
             None => slot.replace(sleep),
         };

@@ -230,10 +230,17 @@ mod on_tokio {
             let timer = TokioTimer::current();
             let (counter, waker) = Counting::waker();
             timer.wake_at(Nanos::MAX, &waker);
-            sleep(SECOND * 1_000_000).await;
+            let day = SECOND * 86_400;
+            sleep(day * 364).await;
             assert_eq!(counter.wakes(), 0);
+            sleep(day * 2).await;
+            assert_eq!(
+                counter.wakes(),
+                1,
+                "early, after a year: what is further ahead is never handed to tokio"
+            );
             // Beyond tokio's wheel of two years: early wake-ups in between, which arm it again.
-            let years = SECOND * 86_400 * 365 * 5;
+            let years = day * 365 * 5;
             reach(&timer, Nanos::ZERO + years).await;
             assert!(timer.now() >= Nanos::ZERO + years);
         });
@@ -296,6 +303,36 @@ mod on_tokio {
             // Already past: woken inside this call, or by tokio; either way the alarm for 20 s stays set.
             timer.get().unwrap().wake_at(at(0), &again.into());
             sleep(SECOND * 18).await;
+            assert_eq!(counter.wakes(), 0);
+            sleep(SECOND * 2).await;
+            assert_eq!(counter.wakes(), 1);
+        });
+    }
+
+    /// Sets another alarm when its last waker is dropped.
+    struct SetsWhenDropped(Arc<OnceLock<TokioTimer>>, Waker);
+
+    impl Wake for SetsWhenDropped {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for SetsWhenDropped {
+        fn drop(&mut self) {
+            self.0.get().unwrap().wake_at(at(20), &self.1);
+        }
+    }
+
+    #[test]
+    fn a_waker_may_set_an_alarm_when_it_is_let_go() {
+        paused().block_on(async {
+            let (counter, next) = Counting::waker();
+            let timer = Arc::new(OnceLock::new());
+            timer.set(TokioTimer::current()).unwrap();
+            let replaced = Arc::new(SetsWhenDropped(timer.clone(), next.clone()));
+            timer.get().unwrap().wake_at(at(5), &replaced.into());
+            // Lets go of the waker before; its alarm is the latest then.
+            timer.get().unwrap().wake_at(at(10), &next);
+            sleep(SECOND * 19).await;
             assert_eq!(counter.wakes(), 0);
             sleep(SECOND * 2).await;
             assert_eq!(counter.wakes(), 1);
