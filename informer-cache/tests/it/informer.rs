@@ -210,6 +210,19 @@ fn a_run_future_that_was_never_polled_ends_the_informer_too() {
 }
 
 #[test]
+fn an_informer_that_ended_holds_no_waker() {
+    let source = ScriptedSource::new();
+    let mut world = watching(&source);
+    let mut run = world.take_run();
+    let (wakes, waker) = Counting::waker();
+    assert!(poll_with(run.as_mut(), &waker).is_pending());
+    drop(waker);
+    assert!(Arc::strong_count(&wakes) > 1);
+    drop((run, source));
+    assert_eq!(Arc::strong_count(&wakes), 1, "handles that live on keep the task alive");
+}
+
+#[test]
 fn the_informer_runs_without_handles_and_its_store_outlives_it() {
     let source = ScriptedSource::new();
     let clock = ManualClock::new();

@@ -143,8 +143,12 @@ fn perform(op: Op, server: &Server, world: &mut World, followers: &mut Vec<Follo
         Op::Shuffled => server.set_shuffled(),
         Op::Endless => server.set_endless(),
         Op::Repeats => server.set_repeats(),
-        Op::Pass(millis) => drop(world.pass(Duration::from_millis(millis.into()))),
-        Op::PassLong(seconds) => drop(world.pass(Duration::from_secs(seconds.into()))),
+        Op::Pass(millis) => {
+            world.pass(Duration::from_millis(millis.into()));
+        }
+        Op::PassLong(seconds) => {
+            world.pass(Duration::from_secs(seconds.into()));
+        }
         Op::Follow if followers.len() < 3 => followers.push(follower(world)),
         Op::Follow => {}
         Op::Read(most) => followers.iter_mut().for_each(|follower| follower.read(most.into())),

@@ -97,7 +97,9 @@ fn a_watch_is_dropped_once_whatever_ends_it() {
         |source, _| source.close(),
         |_, world| world.informer.shut_down(),
         |_, world| world.cancel(),
-        |_, world| drop(world.pass(11 * MINUTE)),
+        |_, world| {
+            world.pass(11 * MINUTE);
+        },
     ];
     for end in ends {
         let source = Source::new();
