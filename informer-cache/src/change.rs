@@ -18,7 +18,7 @@ pub enum ChangeKind<V> {
     Added {
         /// The object now.
         object: Arc<V>,
-        /// Whether it belongs to the snapshot a subscription starts with.
+        /// Whether it belongs to the snapshot a subscription or an observer starts with.
         initial: bool,
     },
     /// The same object, newer (or the same again: a resync).
@@ -91,9 +91,14 @@ impl<K, V> Change<K, V> {
         }
     }
 
-    /// Whether this is an object of the snapshot that a subscription starts with.
+    /// Whether this is an object of the snapshot that a subscription or an observer starts with.
     pub fn is_initial(&self) -> bool {
         matches!(self.kind, ChangeKind::Added { initial: true, .. })
+    }
+
+    /// Puts deletions first, and leaves the rest in order.
+    pub(crate) fn sort(changes: &mut [Self]) {
+        changes.sort_by_key(|change| !matches!(change.kind, ChangeKind::Deleted { .. }));
     }
 }
 

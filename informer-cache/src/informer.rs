@@ -21,7 +21,7 @@ pub use self::builder::{BuildError, InformerBuilder, NoTimer};
 use crate::status::StatusCell;
 use crate::stop::Stop;
 use crate::synced::Synced;
-use crate::{Schema, Snapshot, Source, Status, Stopped, Store, Subscription};
+use crate::{Change, Observer, Schema, Snapshot, Source, Status, Stopped, Store, Subscription};
 
 /// A store kept in step with a source. A handle: clones share it.
 ///
@@ -105,6 +105,12 @@ where
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, V> {
         self.shared.store.subscribe()
+    }
+
+    /// Tells `f` the objects known now, then every change, unmerged, as the run future publishes it: `f` is called there, so it must
+    /// be quick. When [`stopped`](Self::stopped) is done, every change the informer made was told. See [`Store::observe`].
+    pub fn observe(&self, f: impl Fn(&Change<K, V>) + Send + Sync + 'static) -> Observer<K, V> {
+        self.shared.store.observe(f)
     }
 
     /// Waits until the first list is published. Any number may wait; all are woken.

@@ -3,7 +3,7 @@
 //! | lock | guards | held |
 //! |---|---|---|
 //! | `writing` | nothing by itself: it serialises writers, so that what one finds still holds when it commits, and changes are fanned out in the order they were published | for a write |
-//! | `published` | the table, the list of feeds, the waits for versions, `closed` | for one lookup, one commit in place, or one swap |
+//! | `published` | the table, the lists of feeds and listeners, the waits for versions, `closed` | for one lookup, one commit in place, or one swap |
 //! | a feed's | that consumer's pending changes | for one step, or a small chunk of a relist |
 //!
 //! Order: `writing` before each of the others; never two of the others together. (`synced` has a lock of its own, the last in order.)
@@ -15,12 +15,13 @@
 //! 3. **Commit**, under `writing` and `published`: no foreign code.
 //! 4. **Fan out**, under `writing` and one feed's lock after the other: no foreign code. After 3, so that a change
 //!    received is in the store.
-//! 5. **Clean up**, no lock: wake, drop what was replaced.
+//! 5. **Tell and clean up**, no lock: tell the observers, wake, drop what was replaced.
 
 use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::feed::{Feed, Feeds};
+use crate::observer::{self, Listeners};
 use crate::pending::Ticket;
 use crate::recipe::Recipe;
 use crate::record::{AnyValue, Record};
@@ -46,6 +47,7 @@ pub(crate) struct Inner<K, V> {
 pub(crate) struct Published<K, V> {
     pub(crate) table: Arc<Table<K, V>>,
     pub(crate) feeds: Feeds<K, V>,
+    pub(crate) listeners: Listeners<K, V>,
     pub(crate) waiters: Waiters,
     pub(crate) closed: bool,
 }
@@ -59,6 +61,7 @@ impl<K, V> Inner<K, V> {
         let published = Published {
             table: Arc::new(Table::new(recipe.clone())),
             feeds: Arc::new([]),
+            listeners: Arc::new([]),
             waiters: Waiters::default(),
             closed: false,
         };
@@ -106,27 +109,29 @@ impl<K, V> Inner<K, V> {
         (snapshot, feed)
     }
 
-    /// Ends the feeds and the waits.
+    /// Ends the feeds, the listeners and the waits.
     pub(crate) fn close(&self) {
         let mut wakers = Wakers::default();
         // Behind the writer in progress: what it published is told before the end.
         let writing = self.writing.lock();
-        let feeds = {
+        let (feeds, listeners) = {
             let mut published = self.published.write();
             published.closed = true;
             published.waiters.end_all(WaitForError::Closed, &mut wakers);
-            std::mem::replace(&mut published.feeds, Arc::new([]))
+            let feeds = std::mem::replace(&mut published.feeds, Arc::new([]));
+            (feeds, std::mem::replace(&mut published.listeners, Arc::new([])))
         };
         for feed in &*feeds {
             feed.end(&mut wakers);
         }
         self.synced.end(Err(Stopped), &mut wakers);
         drop(writing);
+        drop(listeners);
         wakers.wake();
     }
 }
 
-impl<K: Eq + Hash, V: 'static> Inner<K, V> {
+impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
     pub(crate) fn find(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<Arc<Record<K, V>>> {
         self.published.read().table.find(hash, eq).cloned()
     }
@@ -137,6 +142,7 @@ impl<K: Eq + Hash, V: 'static> Inner<K, V> {
         let labels = step.after().map_or(0, |new| new.labels.len());
         let (mut interned, mut effects) = (Vec::with_capacity(labels), Effects::default());
         let mut found = Vec::new();
+        let listeners;
         let writing = self.writing.lock();
         let known = {
             let published = self.published.read();
@@ -149,10 +155,12 @@ impl<K: Eq + Hash, V: 'static> Inner<K, V> {
             let mut published = self.published.write();
             // Copied when a snapshot holds it: a few counts, no object.
             Arc::make_mut(&mut published.table).commit(step.before(), step.after());
+            listeners = published.listeners.clone();
             (published.advance(version, &mut effects.wakers), published.feeds.clone())
         };
         fan_out(&known, &feeds, std::slice::from_ref(step), &found, version, &mut effects);
         drop(writing);
+        observer::tell(&listeners, std::slice::from_ref(step), &self.recipe.schema);
         self.clean_up(effects);
         Ok(())
     }
@@ -169,7 +177,7 @@ impl<K: Eq + Hash, V: 'static> Inner<K, V> {
     ) -> Vec<Step<K, V>> {
         // Declared before the lock, so dropped after it, also when equality panics.
         let (mut interned, mut effects) = (Vec::new(), Effects::default());
-        let (mut steps, mut next, before);
+        let (mut steps, mut next, before, listeners);
         let mut found = Vec::new();
         let writing = self.writing.lock();
         let current = self.table();
@@ -181,6 +189,7 @@ impl<K: Eq + Hash, V: 'static> Inner<K, V> {
         let feeds = {
             let mut published = self.published.write();
             before = std::mem::replace(&mut published.table, next);
+            listeners = published.listeners.clone();
             published.waiters.reached(version, &mut effects.wakers);
             if version < before.version {
                 published.waiters.end_all(WaitForError::Rewound(version), &mut effects.wakers);
@@ -190,6 +199,7 @@ impl<K: Eq + Hash, V: 'static> Inner<K, V> {
         fan_out(&known, &feeds, &steps, &found, version, &mut effects);
         self.synced.end(Ok(()), &mut effects.wakers);
         drop(writing);
+        observer::tell(&listeners, &steps, &self.recipe.schema);
         self.clean_up(effects);
         // Here, because what panics in its drop while this function returns would take the return value with it.
         drop((interned, listed, current, before));

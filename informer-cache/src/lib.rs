@@ -11,6 +11,7 @@ mod index;
 mod informer;
 mod inner;
 mod key;
+mod observer;
 mod outcome;
 mod pending;
 mod recipe;
@@ -47,6 +48,7 @@ pub use crate::event::Event;
 pub use crate::index::Index;
 pub use crate::informer::{BuildError, Informer, InformerBuilder, NoTimer};
 pub use crate::key::NamespacedName;
+pub use crate::observer::Observer;
 pub use crate::outcome::Outcome;
 pub use crate::reflector::{
     BackoffConfig, Cause, ConfigError, Phase, Reflector, ReflectorConfig, Step, Verdict,

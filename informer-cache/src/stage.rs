@@ -12,7 +12,7 @@ use crate::pending::State;
 use crate::record::Record;
 use crate::relist::{Verdict, judge};
 use crate::step::Step;
-use crate::{Change, ChangeKind, Schema, Version};
+use crate::{Change, Schema, Version};
 
 /// A list that is not complete yet; made by [`Store::stage`](crate::Store::stage).
 ///
@@ -103,10 +103,9 @@ where
 /// What the caller is told of a relist.
 fn changes<K: Clone, V>(steps: &[Step<K, V>], schema: &Schema<K, V>) -> Vec<Change<K, V>> {
     let changes = steps.iter().flat_map(|step| Due::Changed(State::first(step)).changes(schema)).flatten();
-    let (mut deleted, changed): (Vec<_>, Vec<_>) =
-        changes.partition(|change| matches!(change.kind, ChangeKind::Deleted { .. }));
-    deleted.extend(changed);
-    deleted
+    let mut changes: Vec<_> = changes.collect();
+    Change::sort(&mut changes);
+    changes
 }
 
 impl<K, V> fmt::Debug for Stage<K, V> {

@@ -10,8 +10,8 @@ use crate::record::Record;
 use crate::relist::{Verdict, judge};
 use crate::step::{Last, Step};
 use crate::{
-    Change, Event, Index, IndexError, MissingIndex, Outcome, Schema, Snapshot, Stage, Stopped, StoreBuilder,
-    Subscription, Version, WaitFor,
+    Change, Event, Index, IndexError, MissingIndex, Observer, Outcome, Schema, Snapshot, Stage, Stopped,
+    StoreBuilder, Subscription, Version, WaitFor,
 };
 
 /// The newest known objects of one kind, indexed. A handle: clones share the store.
@@ -130,6 +130,22 @@ where
     pub fn subscribe(&self) -> Subscription<K, V> {
         let (snapshot, feed) = self.inner.subscribe();
         Subscription::new(feed, Arc::downgrade(&self.inner), &snapshot)
+    }
+
+    /// Tells `f` the objects there are, then everything that changes: unmerged, and by the very thread that writes.
+    ///
+    /// This call tells `f` the objects of one snapshot, as initial additions. From that snapshot on every write tells it every change, a relist
+    /// deletions first, after the change can be seen here and after unlocking everything: `f` may use the store. It must be
+    /// quick, as the writer waits for it. Changes come in the order of the writes of one thread; calls of several threads
+    /// overlap, those with the initial objects, too. So it is for what can be told twice and in any order, as a queue of keys: what is bounded
+    /// by itself and must hear of every state there was. For a consumer of its own pace there is [`subscribe`](Self::subscribe).
+    ///
+    /// It ends when the observer is dropped, or when the store is closed. As long as `f` holds the store, that is not by itself.
+    ///
+    /// # Panics
+    /// Not when `f` does: that is [counted](Observer::panics), and `f` is called again for the next change.
+    pub fn observe(&self, f: impl Fn(&Change<K, V>) + Send + Sync + 'static) -> Observer<K, V> {
+        Observer::begin(&self.inner, f)
     }
 
     /// Waits until the store's version is this one or later, so that it shows what was written at this version. Gives back the version that was

@@ -35,6 +35,10 @@ use crate::{Change, Schema, Snapshot, Version};
 ///
 /// Several subscriptions are independent. Dropping one ends it.
 ///
+/// Not for finding out which *other* objects a change concerns, as by an owner or a selector: what came and went between two changes is
+/// not told, though somebody may have read it from the store meanwhile, and an object that pointed to A, then B, then A again is
+/// never told to have pointed to B. For that, [observe](crate::Store::observe) the store.
+///
 /// # Examples
 /// ```
 /// use flyball_informer_cache::{ChangeKind, Schema, Store, Version};

@@ -3,10 +3,12 @@
 //! parking_lot in the shipped build, loom's or shuttle's under our own cfgs. The shim adapts signatures only: it
 //! has no state and no branch, so what is checked is what ships.
 
-pub(crate) use imp::{Mutex, RwLock};
+pub(crate) use imp::{AtomicBool, AtomicU64, Mutex, Ordering, RwLock};
 
 #[cfg(not(any(flyball_loom, flyball_shuttle)))]
 mod imp {
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
     pub(crate) use parking_lot::{Mutex, RwLock};
 }
 
@@ -17,6 +19,7 @@ mod imp {
     #[cfg(flyball_shuttle)]
     use shuttle::sync as model;
 
+    pub(crate) use model::atomic::{AtomicBool, AtomicU64, Ordering};
     use model::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
     /// The model's mutex without poisoning, as parking_lot's.

@@ -3,6 +3,7 @@
 mod corpus;
 mod hostile;
 mod informer;
+mod observer;
 mod oracle;
 mod pending;
 mod reflector;

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt::Debug;
 
 use flyball_informer_cache::{
-    Change, DuplicateIndex, Index, IndexError, MissingIndex, NamespacedName, NextChange, Outcome,
+    Change, DuplicateIndex, Index, IndexError, MissingIndex, NamespacedName, NextChange, Observer, Outcome,
     ParseKeyError, ParseVersionError, Schema, Snapshot, Stage, Stopped, Store, StoreBuilder, Subscription,
     Version, WaitFor, WaitForError,
 };
@@ -19,6 +19,7 @@ fn types_can_be_sent_shared_and_shown() {
     shared::<StoreBuilder<String, String>>();
     shared::<Snapshot<String, String>>();
     shared::<Subscription<String, String>>();
+    shared::<Observer<String, String>>();
     shared::<NextChange<'_, String, String>>();
     shared::<WaitFor<String, String>>();
     shared::<Stage<String, String>>();

@@ -1,0 +1,176 @@
+//! SHELL. Functions that are told every change, by whoever makes it.
+//!
+//! | | guarded by |
+//! |---|---|
+//! | the list of listeners | the store's `published`; replaced as a whole, so that a writer takes it in the critical section it publishes in, and tells it after unlocking everything |
+//! | `panics` | itself, an atomic; it counts and publishes nothing |
+//! | `gone` | itself, an atomic; set once, when the observer is dropped. Who reads it too early tells one change more |
+//!
+//! Registering takes its snapshot under `published`, too. So a change that was published before is in the snapshot, and whoever publishes
+//! one after finds the listener in the list: each is told, and told once.
+//!
+//! Everything that is the user's runs without a lock and by itself: the function and its drop, the clone and the drop of a key, the identity. A
+//! panic in one of them is counted, and costs one call; the writer goes on.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+
+use crate::due::Due;
+use crate::inner::Inner;
+use crate::pending::State;
+use crate::step::Step;
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::table::Table;
+use crate::{Change, Schema};
+
+/// Keeps a function told of every change; made by [`Store::observe`](crate::Store::observe).
+///
+/// Dropping it ends that: no call begins any more but one that another thread is about to make, and nobody waits for a call
+/// in progress. The function itself is dropped then, or when the store is closed, or after the last call in progress.
+#[must_use = "dropping it ends the observation"]
+pub struct Observer<K, V> {
+    /// Weak, so that a forgotten observer does not keep the store open.
+    store: Weak<Inner<K, V>>,
+    fate: Arc<Fate>,
+}
+
+/// What an observer and its listener know of each other.
+#[derive(Default)]
+struct Fate {
+    panics: AtomicU64,
+    gone: AtomicBool,
+}
+
+/// The function of one observer.
+pub(crate) struct Listener<K, V> {
+    /// Taken out when this is dropped, and only then.
+    #[expect(clippy::type_complexity, reason = "a function, named nowhere else")]
+    function: Option<Box<dyn Fn(&Change<K, V>) + Send + Sync>>,
+    fate: Arc<Fate>,
+}
+
+/// Listeners of a store, shared so that telling copies no list.
+pub(crate) type Listeners<K, V> = Arc<[Arc<Listener<K, V>>]>;
+
+impl<K, V> Observer<K, V> {
+    /// How many calls panicked. A change that could not be put together, since `Clone` of its key or the schema's identity panicked, counts as
+    /// one, too.
+    #[must_use]
+    pub fn panics(&self) -> u64 {
+        // Ordering: Relaxed, it counts and publishes nothing.
+        self.fate.panics.load(Ordering::Relaxed)
+    }
+
+    /// Registers the function and tells it the objects there are.
+    pub(crate) fn begin(
+        store: &Arc<Inner<K, V>>,
+        function: impl Fn(&Change<K, V>) + Send + Sync + 'static,
+    ) -> Self
+    where
+        K: Clone,
+    {
+        let fate = Arc::new(Fate::default());
+        let listener = Arc::new(Listener { function: Some(Box::new(function)), fate: fate.clone() });
+        // Before it is registered, so that a panic in the drop of an old object below ends the observation.
+        let observer = Self { store: Arc::downgrade(store), fate };
+        let table = store.listen(&listener);
+        for record in table.records.iter() {
+            listener.call(|tell| tell(&Change::added(record.key.clone(), record.object.clone(), true)));
+        }
+        observer
+    }
+}
+
+impl<K, V> Drop for Observer<K, V> {
+    fn drop(&mut self) {
+        // Ordering: Relaxed, it publishes nothing. A function that drops its own observer is not called again by that thread.
+        self.fate.gone.store(true, Ordering::Relaxed);
+        let Some(store) = self.store.upgrade() else { return };
+        let mut published = store.published.write();
+        let staying = published.listeners.iter().filter(|listener| !Arc::ptr_eq(&listener.fate, &self.fate));
+        let staying = staying.cloned().collect();
+        let left = std::mem::replace(&mut published.listeners, staying);
+        drop(published);
+        // After unlocking, as the function may go with it.
+        drop(left);
+    }
+}
+
+impl<K, V> fmt::Debug for Observer<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer").field("panics", &self.panics()).finish_non_exhaustive()
+    }
+}
+
+impl<K, V> Inner<K, V> {
+    /// Registers a listener; the objects it has to be told first.
+    fn listen(&self, listener: &Arc<Listener<K, V>>) -> Arc<Table<K, V>> {
+        let mut published = self.published.write();
+        if !published.closed {
+            // All of the old list are in the new one: no function is dropped here.
+            published.listeners = published.listeners.iter().chain([listener]).cloned().collect();
+        }
+        published.table.clone()
+    }
+}
+
+impl<K, V> Listener<K, V> {
+    fn call(&self, call: impl FnOnce(&dyn Fn(&Change<K, V>))) {
+        let Some(function) = &self.function else { return };
+        // Ordering: Relaxed, see where it is set.
+        if !self.fate.gone.load(Ordering::Relaxed) && caught(|| call(function)).is_none() {
+            self.panicked();
+        }
+    }
+
+    fn panicked(&self) {
+        // Ordering: Relaxed, it counts and publishes nothing.
+        self.fate.panics.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What the function holds is foreign code as the function is.
+impl<K, V> Drop for Listener<K, V> {
+    fn drop(&mut self) {
+        let function = self.function.take();
+        if caught(|| drop(function)).is_none() {
+            self.panicked();
+        }
+    }
+}
+
+/// Tells what a write did, in the order in which a relist says it: deletions first. Never panics. The caller holds no lock.
+pub(crate) fn tell<K: Clone, V>(listeners: &Listeners<K, V>, steps: &[Step<K, V>], schema: &Schema<K, V>) {
+    if listeners.is_empty() {
+        return;
+    }
+    let mut changes = Vec::with_capacity(steps.len());
+    for step in steps {
+        match caught(|| Due::Changed(State::first(step)).changes(schema)) {
+            Some(told) => changes.extend(told.into_iter().flatten()),
+            None => listeners.iter().for_each(|listener| listener.panicked()),
+        }
+    }
+    Change::sort(&mut changes);
+    for change in changes {
+        for listener in &**listeners {
+            listener.call(|tell| tell(&change));
+        }
+        // The clone of a key.
+        let _ = caught(|| drop(change));
+    }
+}
+
+/// What foreign code returns; nothing if it panicked.
+fn caught<R>(foreign: impl FnOnce() -> R) -> Option<R> {
+    catch_unwind(AssertUnwindSafe(foreign)).map_err(forget).ok()
+}
+
+/// A payload is any value: dropping it may panic, and so may dropping what that panics with.
+fn forget(payload: Box<dyn Any + Send>) {
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(again);
+    }
+}

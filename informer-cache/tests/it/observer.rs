@@ -1,0 +1,421 @@
+//! Observers: every change, once, unmerged, by the writer; and whatever their functions do, nobody else suffers.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use arbitrary::{Arbitrary, Unstructured};
+use flyball_informer_cache::{Change, ChangeKind, Event, Observer, Schema, Store, Version};
+use parking_lot::Mutex;
+use testkit::hostile::{HostileKey, Mood, Point};
+use testkit::naive_store::{NaiveChange, NaiveStep, NaiveStore, Rules};
+use testkit::random::cases;
+use testkit::store_op::{Draft, StoreOp, Thing};
+
+type Told = NaiveChange<u8, Thing>;
+
+const SCHEMA: Schema<u8, Thing> = Schema::new(|thing: &Thing| thing.key, |thing| Version::new(thing.version))
+    .identity(|a, b| a.uid == b.uid);
+const RULES: Rules<u8, Thing> =
+    Rules { key: |thing| thing.key, version: |thing| thing.version, same: |a, b| a.uid == b.uid };
+
+fn store() -> Store<u8, Thing> {
+    Store::builder(SCHEMA).seed(7).build().unwrap()
+}
+
+fn thing(key: u8, uid: u8, version: u64) -> Thing {
+    Thing { key, uid, version, tags: Vec::new(), broken: false, serial: 0 }
+}
+
+fn plain(change: &Change<u8, Thing>) -> Told {
+    let key = *change.key();
+    match &change.kind {
+        ChangeKind::Added { object, initial } => {
+            Told::Added { key, object: (**object).clone(), initial: *initial }
+        }
+        ChangeKind::Updated { old, new } => Told::Updated { key, old: (**old).clone(), new: (**new).clone() },
+        ChangeKind::Deleted { last, missed } => {
+            Told::Deleted { key, last: (**last).clone(), missed: *missed }
+        }
+    }
+}
+
+/// What an observer has heard, in order.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<Told>>>);
+
+impl Heard {
+    fn of(store: &Store<u8, Thing>) -> (Self, Observer<u8, Thing>) {
+        let heard = Self::default();
+        let noting = heard.clone();
+        let observer = store.observe(move |change| noting.0.lock().push(plain(change)));
+        (heard, observer)
+    }
+
+    fn take(&self) -> Vec<Told> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+/// As [`Heard`], in a few signs.
+fn brief(told: Vec<Told>) -> Vec<String> {
+    let text = |change| match change {
+        Told::Added { object, initial: true, .. } => format!("={}@{}", object.key, object.version),
+        Told::Added { object, .. } => format!("+{}@{}", object.key, object.version),
+        Told::Updated { old, new, .. } => format!("{}@{}>{}", new.key, old.version, new.version),
+        Told::Deleted { last, missed, .. } => {
+            format!("-{}@{}{}", last.key, last.version, if missed { "?" } else { "" })
+        }
+    };
+    told.into_iter().map(text).collect()
+}
+
+/// The naive store's steps as changes: deletions first.
+fn changes(steps: impl IntoIterator<Item = NaiveStep<u8, Thing>>) -> Vec<Told> {
+    let (mut deleted, mut rest) = (Vec::new(), Vec::new());
+    for step in steps {
+        match step {
+            NaiveStep::Added { key, new } => rest.push(Told::Added { key, object: new, initial: false }),
+            NaiveStep::Updated { key, old, new } => rest.push(Told::Updated { key, old, new }),
+            NaiveStep::Deleted { key, last, missed, .. } => deleted.push(Told::Deleted { key, last, missed }),
+            NaiveStep::Replaced { key, old, new } => {
+                deleted.push(Told::Deleted { key, last: old, missed: true });
+                rest.push(Told::Added { key, object: new, initial: false });
+            }
+        }
+    }
+    deleted.extend(rest);
+    deleted
+}
+
+/// Plays a random life of a store with one writer; what is told after each write is what the naive store did, once and in order.
+fn life(bytes: &[u8], told: &AtomicU64) {
+    let mut bytes = Unstructured::new(bytes);
+    let (store, mut naive) = (store(), NaiveStore::new(RULES));
+    let (mut latest, mut serial) = (1, 0);
+    let mut observers = vec![Heard::of(&store)];
+    let mut closed = false;
+    let mut stage = None;
+    for _ in 0..200 {
+        let Ok(op) = StoreOp::arbitrary(&mut bytes) else { break };
+        let mut draw = |draft: Draft| draft.thing(&mut latest, &mut serial);
+        let mut relist = None;
+        let mut expected = Vec::new();
+        match op {
+            StoreOp::Upsert(draft) => {
+                let thing = draw(draft);
+                store.upsert(thing.clone());
+                expected = changes(naive.upsert(thing).1);
+            }
+            StoreOp::Delete(draft) => {
+                let last = draw(draft);
+                store.apply(Event::Deleted(last.clone()));
+                expected = changes(naive.delete(&last.key.clone(), Some(last)).1);
+            }
+            StoreOp::Forget(key) => {
+                store.delete(&key.0, None);
+                expected = changes(naive.delete(&key.0, None).1);
+            }
+            StoreOp::Bookmark(stamp) => {
+                let version = stamp.version(&mut latest);
+                store.bookmark(Version::new(version));
+                naive.bookmark(version);
+            }
+            StoreOp::Replace(drafts, stamp) => {
+                let listed: Vec<_> = drafts.into_iter().map(&mut draw).collect();
+                let version = stamp.version(&mut latest);
+                relist = Some((store.replace(listed.clone(), Version::new(version)), listed, version));
+            }
+            StoreOp::StagePut(draft) => {
+                let thing = draw(draft);
+                let (half, listed) = stage.get_or_insert_with(|| (store.stage(), Vec::new()));
+                half.put(thing.clone());
+                listed.push(thing);
+            }
+            StoreOp::StagePublish(stamp) => {
+                let version = stamp.version(&mut latest);
+                if let Some((half, listed)) = stage.take() {
+                    relist = Some((half.publish(Version::new(version)), listed, version));
+                }
+            }
+            StoreOp::StageDrop => stage = None,
+            StoreOp::Subscribe if observers.len() < 4 => {
+                let (heard, observer) = Heard::of(&store);
+                let mut initial = heard.take();
+                initial.sort_by_key(|change| *change.key());
+                let objects = naive.objects.iter();
+                let there =
+                    objects.map(|(&key, object)| Told::Added { key, object: object.clone(), initial: true });
+                assert_eq!(initial, there.collect::<Vec<_>>(), "one snapshot");
+                observers.push((heard, observer));
+            }
+            StoreOp::Unsubscribe(which) if observers.len() > 1 => {
+                let (heard, observer) = observers.swap_remove(usize::from(which) % observers.len());
+                drop(observer);
+                assert_eq!(Arc::strong_count(&heard.0), 1, "the function is gone with the observer");
+            }
+            StoreOp::Close => {
+                store.close();
+                closed = true;
+            }
+            _ => {}
+        }
+        if let Some((diff, listed, version)) = relist {
+            expected = changes(naive.replace(&listed, version));
+            let diff: Vec<_> = diff.iter().map(plain).collect();
+            // Deletions come in no order but the store's own.
+            let sorted = |mut changes: Vec<Told>| {
+                let deleted =
+                    changes.iter().take_while(|change| matches!(change, Told::Deleted { .. })).count();
+                changes[..deleted].sort_by_key(|change| *change.key());
+                changes
+            };
+            assert_eq!(sorted(diff.clone()), sorted(expected));
+            expected = diff;
+        }
+        if closed {
+            expected.clear();
+        }
+        told.fetch_add(expected.len() as u64, Ordering::Relaxed);
+        for (heard, observer) in &observers {
+            assert_eq!(heard.take(), expected, "every step, once, in order");
+            assert_eq!(observer.panics(), 0);
+            assert_eq!(Arc::strong_count(&heard.0), if closed { 1 } else { 2 });
+        }
+        store.check().unwrap();
+    }
+}
+
+#[test]
+fn every_step_of_the_naive_store_is_told_once_and_in_order() {
+    let told = AtomicU64::new(0);
+    let lives = if cfg!(debug_assertions) { 3_000 } else { 30_000 };
+    cases("observer", lives, 600, |bytes| life(bytes, &told));
+    assert!(told.into_inner() > lives, "there was something to tell");
+}
+
+#[test]
+fn what_came_and_went_unseen_is_told_and_so_is_every_state_in_between() {
+    let store = store();
+    let mut merged = store.subscribe();
+    let (heard, _observer) = Heard::of(&store);
+    store.upsert(thing(1, 1, 1));
+    store.delete(&1, None);
+    assert!(merged.try_next().is_none(), "to a subscription it is nothing");
+    assert_eq!(brief(heard.take()), ["+1@1", "-1@1?"]);
+    for version in 2..5 {
+        store.upsert(thing(2, 1, version));
+    }
+    assert_eq!(merged.try_next().unwrap().object().version, 4);
+    assert_eq!(brief(heard.take()), ["+2@2", "2@2>3", "2@3>4"]);
+}
+
+#[test]
+fn the_objects_there_are_come_first() {
+    let store = store();
+    store.replace([thing(1, 1, 1), thing(2, 1, 1)], Version::new(1));
+    let (heard, observer) = Heard::of(&store);
+    let mut initial = brief(heard.take());
+    initial.sort_unstable();
+    assert_eq!(initial, ["=1@1", "=2@1"], "told before `observe` returns");
+    store.upsert(thing(1, 1, 2));
+    assert_eq!(brief(heard.take()), ["1@1>2"]);
+    store.close();
+    let (late, after) = Heard::of(&store);
+    assert_eq!(late.take().len(), 2, "a closed store can still be looked at");
+    assert_eq!(Arc::strong_count(&late.0), 1, "and nothing more");
+    store.upsert(thing(1, 1, 3));
+    assert!(heard.take().is_empty() && late.take().is_empty());
+    drop((observer, after));
+}
+
+#[test]
+fn a_relist_is_told_deletions_first() {
+    let store = store();
+    store.replace([thing(1, 1, 1), thing(2, 1, 1), thing(3, 1, 1), thing(4, 1, 1)], Version::new(1));
+    let (heard, _observer) = Heard::of(&store);
+    heard.take();
+    let listed = [thing(5, 1, 2), thing(2, 2, 2), thing(3, 1, 1), thing(4, 1, 2)];
+    let diff = store.replace(listed, Version::new(2));
+    let told = heard.take();
+    assert_eq!(told, diff.iter().map(plain).collect::<Vec<_>>());
+    assert_eq!(brief(told), ["-1@1?", "-2@1?", "+5@2", "+2@2", "4@1>2"]);
+}
+
+#[test]
+fn a_panic_is_counted_and_is_nobody_elses() {
+    let store = store();
+    store.upsert(thing(0, 1, 1));
+    let calls = Arc::new(AtomicU64::new(0));
+    let called = calls.clone();
+    let hostile = store.observe(move |change| {
+        called.fetch_add(1, Ordering::Relaxed);
+        if change.key() % 2 == 0 {
+            resume_unwind(Box::new(Grenade));
+        }
+    });
+    let (heard, friendly) = Heard::of(&store);
+    assert_eq!((hostile.panics(), heard.take().len()), (1, 1), "an initial object counts as any change");
+    for key in 1..5 {
+        store.upsert(thing(key, 1, 2));
+    }
+    store.replace([thing(0, 2, 3)], Version::new(3));
+    // Of the replaced object, the deletion and the addition are two calls.
+    assert_eq!((hostile.panics(), friendly.panics()), (1 + 2 + 2 + 2, 0));
+    assert_eq!((calls.load(Ordering::Relaxed), heard.take().len()), (1 + 4 + 6, 4 + 6));
+    assert!(format!("{hostile:?}").contains("panics: 7"));
+    store.check().unwrap();
+}
+
+/// A payload that panics when it is dropped.
+struct Grenade;
+
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        resume_unwind(Box::new("again"));
+    }
+}
+
+#[test]
+fn a_function_whose_drop_panics_harms_nobody() {
+    let store = store();
+    let held = Grenade;
+    let observer = store.observe(move |_| {
+        let _ = &held;
+    });
+    let (heard, _friendly) = Heard::of(&store);
+    store.close();
+    assert_eq!(observer.panics(), 1);
+    assert_eq!(Arc::strong_count(&heard.0), 1, "the others end, too");
+}
+
+/// Whatever panics in a key, the writer has written and the next change is told.
+#[test]
+fn keys_that_panic_cost_a_change_and_nothing_else() {
+    const HOSTILE: Schema<HostileKey, (Arc<Mood>, u32, u64)> =
+        Schema::new(|object| object.0.key(object.1), |object| Version::new(object.2));
+    for point in Point::ALL {
+        for nth in 1.. {
+            let mood = Mood::new();
+            let store = Store::builder(HOSTILE).build().unwrap();
+            let heard = Arc::new(AtomicU64::new(0));
+            let noting = heard.clone();
+            let observer = store.observe(move |change| {
+                noting.fetch_add(change.object().2, Ordering::Relaxed);
+            });
+            mood.arm(point, nth);
+            let written = catch_unwind(AssertUnwindSafe(|| store.upsert((mood.clone(), 1, 1)))).is_ok();
+            let unreached = mood.disarm(point);
+            let (there, told) = (store.len() as u64, heard.swap(0, Ordering::Relaxed));
+            assert!(there == 1 || !written, "{point:?} {nth}");
+            assert_eq!(told + observer.panics(), there, "{point:?} {nth}: told, or counted");
+            store.upsert((mood.clone(), 1, 10));
+            assert_eq!(heard.load(Ordering::Relaxed), 10, "{point:?} {nth}");
+            store.check().unwrap();
+            drop((store, observer));
+            assert_eq!(mood.live(), 0, "{point:?} {nth}: nothing leaks");
+            if unreached {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_function_may_use_the_store_that_tells_it() {
+    let store = store();
+    let (inside, own) = (store.clone(), Arc::new(OnceLock::<Mutex<Option<Observer<u8, Thing>>>>::new()));
+    let (mine, log) = (own.clone(), Heard::default());
+    let noting = log.clone();
+    let observer = store.observe(move |change| {
+        noting.0.lock().push(plain(change));
+        // What is told is there, or something newer.
+        let version = inside.get(change.key()).map(|thing| thing.version);
+        assert!(version >= Some(change.object().version) || change.new().is_none());
+        match change.key() {
+            1 => {
+                inside.upsert(thing(2, 1, 1));
+                inside.delete(&1, None);
+                inside.bookmark(Version::new(9));
+            }
+            2 => {
+                let (seen, nested) = Heard::of(&inside);
+                assert_eq!(seen.take().len(), inside.len());
+                drop(nested);
+                drop(inside.subscribe());
+                drop(inside.replace([thing(3, 1, 1), thing(4, 1, 1), thing(5, 1, 1)], Version::new(9)));
+            }
+            // In the middle of a relist, and in the middle of itself.
+            3 if change.new().is_some() => drop(mine.get().and_then(|observer| observer.lock().take())),
+            _ => {}
+        }
+    });
+    assert!(own.set(Mutex::new(Some(observer))).is_ok());
+    let (heard, _other) = Heard::of(&store);
+    store.upsert(thing(1, 1, 1));
+    let told = brief(log.take());
+    assert_eq!(told[..2], ["+1@1", "+2@1"]);
+    assert_eq!(told.last().map(String::as_str), Some("+3@1"), "it ended itself there: {told:?}");
+    assert_eq!(Arc::strong_count(&log.0), 1, "and its function is gone");
+    assert!(heard.take().len() > told.len(), "the other one heard the rest");
+    store.upsert(thing(1, 1, 9));
+    assert_eq!(brief(heard.take()), ["+1@9"]);
+    store.check().unwrap();
+}
+
+#[test]
+fn an_observer_outlives_its_store_and_keeps_it_from_nothing() {
+    let store = store();
+    let (heard, observer) = Heard::of(&store);
+    store.upsert(thing(1, 1, 1));
+    drop(store);
+    assert_eq!(Arc::strong_count(&heard.0), 1, "the last handle closed the store");
+    assert_eq!((heard.take().len(), observer.panics()), (1, 0));
+}
+
+/// Writers beside those who come and go: everybody is told each change once.
+#[test]
+fn threads() {
+    const WRITES: u64 = 2_000;
+    let store = store();
+    let writers: Vec<_> = (0..2)
+        .map(|key| {
+            let store = store.clone();
+            thread::spawn(move || {
+                for version in 1..=WRITES {
+                    store.upsert(thing(key, 1, version));
+                }
+            })
+        })
+        .collect();
+    let observers: Vec<_> = (0..2)
+        .map(|_| {
+            let store = store.clone();
+            thread::spawn(move || (0..50).map(|_| Heard::of(&store)).collect::<Vec<_>>())
+        })
+        .collect();
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    for (heard, observer) in observers.into_iter().flat_map(|thread| thread.join().unwrap()) {
+        let told = heard.take();
+        for key in 0..2 {
+            let mut versions: Vec<_> = told
+                .iter()
+                .filter(|change| *change.key() == key)
+                .map(|change| match change {
+                    Told::Added { object, .. } => object.version,
+                    Told::Updated { new, .. } => new.version,
+                    Told::Deleted { .. } => panic!("nothing was deleted"),
+                })
+                .collect();
+            // The calls of one writer come in order; the initial object may be told between them.
+            versions.sort_unstable();
+            let first = versions.first().copied().unwrap_or(WRITES + 1);
+            assert_eq!(versions, (first..=WRITES).collect::<Vec<_>>());
+        }
+        assert_eq!(observer.panics(), 0);
+    }
+    store.check().unwrap();
+}
