@@ -21,7 +21,7 @@ impl Context {
         self.stopping.send_replace(true);
     }
 
-    /// Whether the controller is shutting down: no event comes any more, and the queue is being finished.
+    /// Whether the controller is shutting down: no change is mapped any more, and the queue is being finished.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         *self.stopping.borrow()

@@ -12,7 +12,7 @@ use flyball_ratelimit::Policy;
 use flyball_workqueue::{AsyncGet, Delays, Fifo, Key, NoLimit, Order, Queue};
 
 use crate::config::{Attempts, Config};
-use crate::pump::{BoxFuture, Feed, pump};
+use crate::events::{BoxFuture, Events};
 use crate::{Action, Context, Failure, Report, RunError};
 
 /// The reconcile loop: changes become keys, keys become reconciles.
@@ -50,7 +50,7 @@ use crate::{Action, Context, Failure, Report, RunError};
 pub struct Controller<K, O = Fifo, L = NoLimit, T = flyball_workqueue::NoDelay> {
     pub(crate) queue: Queue<K, O, L, T>,
     pub(crate) config: Config<K>,
-    pub(crate) feeds: Vec<Feed<K, O, L, T>>,
+    pub(crate) events: Vec<Events<K, O, L, T>>,
     pub(crate) stop: BoxFuture<()>,
 }
 
@@ -65,17 +65,19 @@ where
     ///
     /// The queue may be fed from elsewhere, too. Its limiter decides when a failed key is retried.
     pub fn new(queue: Queue<K, O, L, T>) -> Self {
-        Self { queue, config: Config::default(), feeds: Vec::new(), stop: Box::pin(std::future::pending()) }
+        Self { queue, config: Config::default(), events: Vec::new(), stop: Box::pin(std::future::pending()) }
     }
 
     /// Adds `key_of(change)` to the queue for every change of the informer's objects, beginning with those it has.
     ///
-    /// Changes of one object that come faster than they are mapped are merged first. A mapper that panics loses its
-    /// change (see [`Report::hook_panics`]) and is called again for the next one.
+    /// Every change is mapped, unmerged: when a key of yours depends on what an object said before, it is told of that
+    /// state, too. The mapper is called by the informer itself, right after it published the change, so it must be
+    /// quick: the informer waits for it. A mapper that panics loses its change (see [`Report::hook_panics`]) and is
+    /// called again for the next one.
     pub fn on<OK, V>(
         self,
         informer: &Informer<OK, V>,
-        mut key_of: impl FnMut(&Change<OK, V>) -> K + Send + 'static,
+        key_of: impl Fn(&Change<OK, V>) -> K + Send + Sync + 'static,
     ) -> Self
     where
         OK: Key + Sync,
@@ -88,18 +90,14 @@ where
     pub fn on_many<OK, V, I>(
         mut self,
         informer: &Informer<OK, V>,
-        keys_of: impl FnMut(&Change<OK, V>) -> I + Send + 'static,
+        keys_of: impl Fn(&Change<OK, V>) -> I + Send + Sync + 'static,
     ) -> Self
     where
         OK: Key + Sync,
         V: Send + Sync + 'static,
         I: IntoIterator<Item = K> + 'static,
     {
-        let (waiting, feeding) = (informer.clone(), informer.clone());
-        self.feeds.push(Feed {
-            synced: Box::pin(async move { waiting.synced().await }),
-            pump: Box::new(move |queue, tally| Box::pin(pump(feeding.subscribe(), keys_of, queue, tally))),
-        });
+        self.events.push(Events::new(informer, keys_of));
         self
     }
 
@@ -143,8 +141,8 @@ where
         self
     }
 
-    /// Ends by itself, in order, once all is done that can ever come: every informer was shut down, every change
-    /// became a key, and the queue is idle (retries and delayed keys included).
+    /// Ends by itself, in order, once all is done that can ever come: every informer has stopped, and with it every
+    /// change has become a key, and the queue is idle (retries and delayed keys included).
     ///
     /// For jobs and tests. A key that always asks to be requeued keeps it running.
     pub fn until_settled(mut self) -> Self {
@@ -156,10 +154,11 @@ where
     /// reports. Must be polled within a tokio runtime, whose timer it uses.
     ///
     /// In this order:
-    /// 1. All informers are subscribed to: from now on changes become keys.
+    /// 1. All informers are observed: what they have becomes keys here, and from now on every change does.
     /// 2. Workers start when **every** informer has synced.
-    /// 3. At shutdown the events are stopped first: no key is added for a change any more.
-    /// 4. The queue is shut down and finished: what is Ready is worked off. Retries and delayed keys are leftovers.
+    /// 3. At shutdown the events are stopped first: no change is mapped any more.
+    /// 4. The queue is shut down and finished: what is Ready is worked off. Retries and delayed keys are leftovers. The
+    ///    keys of a change that was being mapped just then are refused.
     /// 5. The workers are joined.
     ///
     /// Shut down before the informers have synced, it reconciles nothing, and all keys are leftovers.
@@ -175,15 +174,15 @@ where
     /// Dropping the future stops workers and events without finishing anything: running reconciles are dropped where
     /// they next await something, which the runtime does soon, not at once. Nothing queued is lost: the queue is not
     /// shut down, keys that were being worked on count as failed and come back after their backoff, and all stay in
-    /// the queue for whoever serves it next. Changes that had not become keys are gone with their subscription;
-    /// another controller over the same informers starts with all objects there are.
+    /// the queue for whoever serves it next. Every change published until then has become keys; another controller over
+    /// the same informers starts with all objects there are.
     pub async fn run<F, R, E>(self, reconcile: F) -> Result<Report<K>, RunError>
     where
         F: Fn(K, Context) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Action, E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
     {
-        self.config.check::<L>(self.feeds.len())?;
+        self.config.check::<L>(self.events.len())?;
         crate::run::run(self, reconcile).await
     }
 }
@@ -192,7 +191,7 @@ impl<K, O, L, T> fmt::Debug for Controller<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Controller")
             .field("config", &self.config)
-            .field("informers", &self.feeds.len())
+            .field("informers", &self.events.len())
             .finish_non_exhaustive()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | guarded by | |
 //! |---|---|
-//! | each [`Counter`] | an atomic, for itself; nothing is published by it, and the report is made after all tasks were joined |
+//! | each [`Counter`] | an atomic, for itself; nothing is published by it. The report is made after all workers were joined; only a change that was being mapped when the events stopped may be counted too late for it |
 
 use flyball_workqueue::Leftovers;
 
@@ -48,12 +48,12 @@ impl Counter {
     }
 
     fn read(&self) -> u64 {
-        // Ordering: Relaxed, the tasks that count were joined before.
+        // Ordering: Relaxed, the workers that count were joined before.
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The report in the making, shared by all tasks of a controller.
+/// The report in the making, shared by the workers and mappers of a controller.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) adds: Counter,

@@ -1,10 +1,10 @@
 //! EDGE. The life of a controller: the order in which its tasks start and end.
 //!
-//! Cancel safety: both sets of tasks are aborted when the future is dropped; see `Controller::run` for what that
+//! Cancel safety: the workers are aborted and the observers dropped with the future; see `Controller::run` for what that
 //! leaves behind.
 
 use std::error::Error;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use flyball_workqueue::{AsyncGet, Delays, Key, Leftovers, Order, Queue};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 
+use crate::events::Events;
 use crate::report::Tally;
 use crate::worker::Shop;
 use crate::{Action, Context, Controller, Report, RunError};
@@ -31,17 +32,26 @@ where
     R: Future<Output = Result<Action, E>> + Send + 'static,
     E: Into<Box<dyn Error + Send + Sync>> + 'static,
 {
-    let Controller { queue, config, feeds, stop } = controller;
+    let Controller { queue, config, events, stop } = controller;
     let (workers, grace, settles) = (config.workers, config.grace, config.settles);
     let (tally, context) = (Arc::new(Tally::default()), Context::new());
     let shop = Arc::new(Shop::new(queue.clone(), reconcile, config, context.clone(), tally.clone()));
 
-    let mut pumps = JoinSet::new();
-    let mut unsynced = Vec::new();
-    for feed in feeds {
-        pumps.spawn((feed.pump)(queue.clone(), tally.clone()));
-        unsynced.push(feed.synced);
+    let (mut observing, mut unsynced, mut unstopped) = (Vec::new(), Vec::new(), Vec::new());
+    for Events { observe, synced, stopped } in events {
+        observing.push(observe(queue.clone(), tally.clone()));
+        unsynced.push(synced);
+        unstopped.push(stopped);
     }
+    let settling = async {
+        if settles {
+            for stopped in unstopped {
+                stopped.await;
+            }
+            shop.settle();
+        }
+        pending().await
+    };
 
     let mut working = JoinSet::new();
     let live = async {
@@ -53,23 +63,16 @@ where
         for _ in 0..workers {
             working.spawn(shop.clone().work());
         }
-        // Ends when the queue is closed: because it has settled, or by somebody else.
-        loop {
-            tokio::select! {
-                Some(pump) = pumps.join_next() => {
-                    ended(pump);
-                    if settles && pumps.is_empty() {
-                        shop.settle();
-                    }
-                }
-                Some(worker) = working.join_next() => ended(worker),
-                else => break,
+        // They end when the queue is closed: because it has settled, or by somebody else.
+        let worked = async {
+            while let Some(worker) = working.join_next().await {
+                ended(worker);
             }
-            if working.is_empty() {
-                break;
-            }
+        };
+        tokio::select! {
+            () = worked => Ok(()),
+            settled = settling => settled,
         }
-        Ok(())
     };
     let lived = tokio::select! {
         // A signal that is there already lets nothing start.
@@ -79,8 +82,9 @@ where
     };
 
     context.stop();
-    // Stops the events. Aborted pumps have added all they took; waiting for them means that nothing is added below.
-    pumps.shutdown().await;
+    // Stops the events. A change that is being mapped on another thread may still add its keys; they are worked off or
+    // refused, as the queue is shut down below.
+    drop(observing);
     lived?;
     let leftovers = finish(&queue, grace, !working.is_empty()).await;
     if !leftovers.leased.is_empty() {
@@ -111,7 +115,7 @@ where
     }
 }
 
-/// A task has ended, or was aborted. It panics only where no guard can be: inside the queue or a subscription.
+/// A task has ended, or was aborted. It panics only where no guard can be: inside the queue.
 fn ended(task: Result<(), JoinError>) {
     if let Some(Ok(panic)) = task.err().map(JoinError::try_into_panic) {
         resume_unwind(panic);

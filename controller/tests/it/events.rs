@@ -1,4 +1,4 @@
-//! Changes become keys: initial objects, updates, deletes; one key or several; a mapper that panics.
+//! Changes become keys: initial objects, updates, deletes, states in between; one key or several; a mapper that panics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use flyball_controller::{Action, Controller, Report};
 use tokio::task::JoinHandle;
 
-use crate::support::{Log, World, left, panic_quietly, queue, settle, sorted};
+use crate::support::{Log, Thing, World, left, panic_quietly, queue, settle, sorted};
 
 #[tokio::test(start_paused = true)]
 async fn every_kind_of_change_becomes_a_reconcile() {
@@ -122,4 +122,86 @@ async fn a_key_that_was_added_while_it_waits_for_its_retry_runs_at_once() {
     settle().await;
     assert_eq!(log.take(), [Some(1)], "no time has passed");
     running.abort();
+}
+
+/// Direct writes to the store of an informer whose source is silent, so that a test says when what is published.
+fn written(key: u32, version: u64, value: u32) -> Thing {
+    Thing { key, version, value }
+}
+
+/// The interleaving that merged changes lose: a reconcile reads an object, for a reason of its own, and the object goes before
+/// anybody has looked at its changes.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_was_read_and_went_is_reconciled_again() {
+    let things = World::new().informer();
+    things.synced().await.unwrap();
+    let queue = queue();
+    let log = Log::new();
+    let (noted, cache) = (log.clone(), things.clone());
+    let running = tokio::spawn(
+        // Everything belongs to key 7, whose reconcile counts what there is.
+        Controller::new(queue.clone()).on(&things, |_| 7).run(move |key, _| {
+            let count = cache.snapshot().len();
+            noted.note((key, count));
+            if count == 1 && key == 7 {
+                // Nothing else has run since it was counted.
+                cache.store().delete(&1, None);
+            }
+            async { Ok::<_, String>(Action::await_change()) }
+        }),
+    );
+    settle().await;
+    queue.add(7).unwrap();
+    things.store().upsert(written(1, 1, 0));
+    settle().await;
+    assert_eq!(log.take(), [(7, 1), (7, 0)], "what was counted and went is counted again");
+    running.abort();
+}
+
+/// The other one: an object that points to A, then to B, then to A again before anybody looks.
+#[tokio::test(start_paused = true)]
+async fn a_state_in_between_names_its_key() {
+    let things = World::new().informer();
+    things.synced().await.unwrap();
+    let log = Log::new();
+    let noted = log.clone();
+    let running = tokio::spawn(Controller::new(queue()).on(&things, |change| change.object().value).run(
+        move |owner, _| {
+            noted.note(owner);
+            async { Ok::<_, String>(Action::await_change()) }
+        },
+    ));
+    settle().await;
+    for (version, owner) in [(1, 100), (2, 200), (3, 100)] {
+        things.store().upsert(written(1, version, owner));
+    }
+    settle().await;
+    assert_eq!(log.take(), [100, 200], "each owner once, the one in between, too");
+    running.abort();
+}
+
+/// A change that is published while the controller ends is refused by the queue, and harms nobody.
+#[tokio::test(start_paused = true)]
+async fn after_the_end_no_change_is_mapped() {
+    let world = World::new();
+    let things = world.informer();
+    things.synced().await.unwrap();
+    let (queue, mapped) = (queue(), Arc::new(AtomicU32::new(0)));
+    let (closing, counting) = (queue.clone(), mapped.clone());
+    let running = tokio::spawn(
+        Controller::new(queue)
+            .on_many(&things, move |_| {
+                counting.fetch_add(1, Ordering::SeqCst);
+                [1, 2]
+            })
+            .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
+    );
+    settle().await;
+    closing.shut_down();
+    things.store().upsert(written(1, 1, 0));
+    assert_eq!(mapped.load(Ordering::SeqCst), 1, "the controller has not noticed yet");
+    let report = running.await.unwrap().unwrap();
+    assert_eq!((report.adds, report.hook_panics), (0, 0), "its keys were refused");
+    things.store().upsert(written(1, 2, 0));
+    assert_eq!(mapped.load(Ordering::SeqCst), 1, "it ended with the run");
 }

@@ -93,7 +93,7 @@ pub(crate) async fn play(
             tell(trace, args.speed, &cluster.horizon, &all, progress).await
         } => Some(played),
     };
-    // No change comes any more. The subscriptions tell what is pending, and the controllers settle.
+    // No change comes any more. All are keys when the informers have stopped, and the controllers settle.
     all.iter().for_each(|resource| resource.shut_down());
     let counted = counting.await.context("the replicas controller")?.context("the replicas controller")?;
     let collected =

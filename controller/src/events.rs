@@ -1,0 +1,72 @@
+//! EDGE. One informer as a controller sees it: its changes become keys, and two signals say how far it is.
+//!
+//! Cancel safety: nothing is awaited between a change and its keys. The informer itself maps a change when it
+//! publishes it, so there is no place in between where one could be lost; whoever reads the new state is named by a key
+//! that is added after it was published.
+
+use std::future::Future;
+use std::hash::Hash;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use flyball_informer_cache::{Change, Informer, Stopped};
+use flyball_ratelimit::Policy;
+use flyball_workqueue::{Key, Order, Queue, Time};
+
+use crate::guard::guarded;
+use crate::report::Tally;
+
+pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// One informer, its types out of sight.
+pub(crate) struct Events<K, O, L, T> {
+    pub(crate) synced: BoxFuture<Result<(), Stopped>>,
+    /// Done when every change has become keys.
+    pub(crate) stopped: BoxFuture<()>,
+    #[expect(clippy::type_complexity, reason = "a closure, named nowhere else")]
+    pub(crate) observe: Box<dyn FnOnce(Queue<K, O, L, T>, Arc<Tally>) -> Observing + Send>,
+}
+
+/// Changes become keys until it is dropped.
+pub(crate) type Observing = Box<dyn Send>;
+
+impl<K, O, L, T> Events<K, O, L, T>
+where
+    K: Key,
+    O: Order,
+    L: Policy<K> + Send + 'static,
+    T: Time,
+{
+    pub(crate) fn new<OK, V, I>(
+        informer: &Informer<OK, V>,
+        keys_of: impl Fn(&Change<OK, V>) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        OK: Clone + Eq + Hash + Send + Sync + 'static,
+        V: Send + Sync + 'static,
+        I: IntoIterator<Item = K> + 'static,
+    {
+        let (syncing, stopping, observed) = (informer.clone(), informer.clone(), informer.clone());
+        Self {
+            synced: Box::pin(async move { syncing.synced().await }),
+            stopped: Box::pin(async move { stopping.stopped().await }),
+            observe: Box::new(move |queue, tally| {
+                Box::new(observed.observe(move |change| {
+                    let added = guarded(|| {
+                        for key in keys_of(change) {
+                            if queue.add(key).is_err() {
+                                // It is shut down: a change that was published as this ended.
+                                break;
+                            }
+                            tally.adds.count();
+                        }
+                    });
+                    if added.is_err() {
+                        // The change is left out, as its keys are not known. The next one is mapped again.
+                        tally.hook_panics.count();
+                    }
+                }))
+            }),
+        }
+    }
+}
