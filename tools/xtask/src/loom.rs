@@ -57,7 +57,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let models = models::declared(workspace, options.name.as_deref())?;
     ensure!(!models.is_empty(), "no model is called {:?}", options.name.as_deref().unwrap_or(""));
     let extent = if options.name.is_none() { Extent::All } else { Extent::Holding(&models) };
-    let Ok(binaries) = models::build(workspace, &workspace.root, Checker::Loom, extent)? else {
+    let Ok(binaries) =
+        models::build(&workspace.root, &workspace.target.join("models"), Checker::Loom, extent)?
+    else {
         bail!("the models do not compile");
     };
     let mut complaints = Vec::new();

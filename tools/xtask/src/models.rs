@@ -113,10 +113,13 @@ pub(crate) enum Extent<'a> {
     Twin(&'a Declared),
 }
 
-/// Builds models in the tree at `root`.
+/// Builds models of the tree at `root` into `target`.
+///
+/// Each tree needs a target directory of its own. Cargo names what it builds by paths relative to the workspace, so two
+/// trees in one directory would take each other's crates for theirs whenever the files are older than the build.
 pub(crate) fn build(
-    workspace: &Workspace,
     root: &Path,
+    target: &Path,
     checker: Checker,
     extent: Extent<'_>,
 ) -> Result<std::result::Result<Binaries, DoesNotCompile>> {
@@ -135,9 +138,7 @@ pub(crate) fn build(
             command.args(["--test", &model.binary]);
         }
     }
-    // A directory of its own: the flags would otherwise rebuild what the ordinary commands built. Trees at different
-    // paths share what they have in common.
-    command.env("CARGO_TARGET_DIR", workspace.target.join("models")).env("RUSTFLAGS", checker.cfg());
+    command.env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", checker.cfg());
     let quiet = matches!(extent, Extent::Twin(_));
     command.stdout(Stdio::piped()).stderr(if quiet { Stdio::piped() } else { Stdio::inherit() });
     let shown = process::show(&command);

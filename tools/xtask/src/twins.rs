@@ -69,13 +69,17 @@ impl<'a> Tree<'a> {
         Ok(Self { workspace, root })
     }
 
+    fn target(&self, of: &str) -> PathBuf {
+        self.workspace.target.join("twins").join(of)
+    }
+
     /// Whether the model fails on its twin; why not, otherwise.
     pub(crate) fn caught(&self, model: &Declared) -> Result<Result<(), String>> {
         let patched = match self.apply(model)? {
             Ok(patched) => patched,
             Err(why) => return Ok(Err(why)),
         };
-        match models::build(self.workspace, &self.root, Checker::Loom, Extent::Twin(model))? {
+        match models::build(&self.root, &self.target("models"), Checker::Loom, Extent::Twin(model))? {
             Ok(binaries) => {
                 drop(patched);
                 self.fails(model, &binaries)
@@ -122,7 +126,7 @@ impl<'a> Tree<'a> {
         for package in &patched.packages {
             command.args(["-p", package]);
         }
-        command.env("CARGO_TARGET_DIR", self.workspace.target.join("twins").join("tests"));
+        command.env("CARGO_TARGET_DIR", self.target("tests"));
         Ok(match process::run_logged(&mut command, &log, limit)? {
             Ended::By(status) if status.success() => Ok(()),
             Ended::By(_) => Err(format!("the ordinary tests see it\n{}", process::tail(&log, 20))),
