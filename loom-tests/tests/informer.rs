@@ -83,7 +83,7 @@ fn shut_down_vs_run_that_moved() {
         name: "informer::shut_down_vs_run_that_moved",
         threads: 2,
         floor: 12,
-        catches: "a run future that keeps the waker of the task it was polled in before",
+        catches: "a run future that changes its waker without looking again whether the end was wished for",
     };
     model(claim, || {
         let (informer, run) = informer(None);
