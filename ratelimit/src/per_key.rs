@@ -151,6 +151,16 @@ impl<K, V> PerKey<K, V> {
         now.since(self.slots[slot as usize].touched) > self.idle
     }
 
+    /// Lets go of up to two of the keys idle longest whose value is over.
+    pub(crate) fn let_go_oldest(&mut self, over: impl Fn(&V) -> bool) {
+        for _ in 0..2 {
+            if self.oldest == NONE || !over(&self.slots[self.oldest as usize].value) {
+                return;
+            }
+            self.let_go(self.oldest);
+        }
+    }
+
     fn sweep(&mut self, now: Nanos) {
         for _ in 0..2 {
             if self.oldest == NONE || !self.expired(self.oldest, now) {

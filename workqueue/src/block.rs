@@ -9,23 +9,20 @@ use crate::error::GetTimeoutError;
 use crate::lease::Lease;
 use crate::order::Order;
 use crate::queue::Queue;
-use crate::shared::Key;
+use crate::shared::{Key, Shared};
 use crate::time::Time;
 
 impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
     /// Waits for a key, at most until then on the machine's clock.
     pub(crate) fn block(&self, until: Option<Nanos>) -> Result<Lease<K, T>, GetTimeoutError> {
         let shared = &self.shared;
+        let _passing = PassesOn(shared);
         loop {
             let now = shared.now_if_timed();
             let left = until.map(|until| until.since(Monotonic.now()));
             let mut state = shared.lock();
             let deadline = match state.core.get(now) {
-                Next::Key(handle, key) => {
-                    let lease = Lease::new(key, handle, shared.clone());
-                    shared.finish(state, now);
-                    return Ok(lease);
-                }
+                Next::Key(handle, key) => return Ok(self.lease(state, now, handle, key)),
                 Next::Closed => {
                     shared.finish(state, now);
                     return Err(GetTimeoutError::Closed);
@@ -69,19 +66,34 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     /// Shuts down and waits, at most until then on the machine's clock, until nothing is Ready or leased.
     pub(crate) fn drain_until(&self, until: Option<Nanos>) -> Leftovers<K> {
         self.shut_down();
+        let mut left = Leftovers::new();
         let mut state = self.shared.lock();
         while !state.core.is_drained() {
-            let left = until.map(|until| until.since(Monotonic.now()));
-            if left == Some(Duration::ZERO) {
+            let rest = until.map(|until| until.since(Monotonic.now()));
+            if rest == Some(Duration::ZERO) {
                 break;
             }
             state.blocked_drainers += 1;
-            state = match left {
+            state = match rest {
                 Some(limit) => self.shared.drained.wait_for(state, limit),
                 None => self.shared.drained.wait(state),
             };
             state.blocked_drainers -= 1;
         }
-        state.core.leftovers(None)
+        state.core.leftovers(None, &mut left);
+        drop(state);
+        left
+    }
+}
+
+/// A thread that a signal woke and whose clock, or `Clone` of a key, then panics has used the signal up: passes it on.
+struct PassesOn<'a, K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time>(&'a Shared<K, O, L, T>);
+
+impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Drop for PassesOn<'_, K, O, L, T> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Without the clock, which may be what panics: a deadline that has passed rings at once.
+            self.0.finish(self.0.lock(), None);
+        }
     }
 }

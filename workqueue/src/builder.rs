@@ -43,7 +43,7 @@ impl<K: Key> Builder<K> {
 }
 
 impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Builder<K, O, L, T> {
-    /// Delays on the machine's monotonic clock, for blocking getters; no runtime.
+    /// Delays on the machine's monotonic clock, for blocking getters; no runtime. Replaces a clock or timer given before.
     pub fn delays(self) -> Builder<K, O, L, Blocking> {
         self.with_time(Blocking::default())
     }

@@ -83,19 +83,22 @@ impl<K, O: Order> Core<K, O> {
 
     // === adding ===
 
-    /// Makes `key` Ready, or marks its lease. A key that is not stored comes back, for the caller to drop.
-    pub(crate) fn add(&mut self, key: K, hash: u64, now: Option<Nanos>) -> Result<(Added, Option<K>), K>
+    /// Makes the key Ready, or marks its lease; `None` once it is shut down.
+    ///
+    /// The key is taken only where it is new. Otherwise it stays with the caller, to die outside every lock, also when
+    /// its `Eq` panics.
+    pub(crate) fn add(&mut self, key: &mut Option<K>, hash: u64, now: Option<Nanos>) -> Option<Added>
     where
         K: Eq,
     {
         if self.phase != Phase::Open {
-            return Err(key);
+            return None;
         }
         let now = self.observe(now);
-        let Some(slot) = self.find(&key, hash) else {
-            let slot = self.insert(key, hash);
+        let Some(slot) = self.find(key.as_ref()?, hash) else {
+            let slot = self.insert(key.take()?, hash);
             self.make_ready(slot, now);
-            return Ok((Added::New, None));
+            return Some(Added::New);
         };
         let entry = self.slab.get_mut(slot);
         let added = match entry.place {
@@ -119,23 +122,23 @@ impl<K, O: Order> Core<K, O> {
             }
             Place::Ready { .. } | Place::Waiting { .. } | Place::LeasedDirty => Added::Merged,
         };
-        Ok((added, Some(key)))
+        Some(added)
     }
 
-    /// Makes `key` wait until `at`, which is after `now`; the earliest deadline of a key holds.
-    pub(crate) fn add_at(&mut self, key: K, hash: u64, at: Nanos, now: Nanos) -> Result<(Added, Option<K>), K>
+    /// Makes the key wait until `at`, which is after `now`; the earliest deadline of a key holds. As [`add`](Self::add)
+    /// otherwise.
+    pub(crate) fn add_at(&mut self, key: &mut Option<K>, hash: u64, at: Nanos, now: Nanos) -> Option<Added>
     where
         K: Eq,
     {
         if self.phase != Phase::Open {
-            return Err(key);
+            return None;
         }
         self.observe(Some(now));
-        let Some(slot) = self.find(&key, hash) else {
-            let slot = self.insert(key, hash);
-            let turn = self.next_turn();
-            self.deadlines.push(&mut self.slab, slot, at, turn);
-            return Ok((Added::New, None));
+        let Some(slot) = self.find(key.as_ref()?, hash) else {
+            let slot = self.insert(key.take()?, hash);
+            self.wait(slot, at);
+            return Some(Added::New);
         };
         let entry = self.slab.get(slot);
         let (place, earlier) = (entry.place, at < entry.at);
@@ -156,7 +159,7 @@ impl<K, O: Order> Core<K, O> {
             }
             _ => Added::Merged,
         };
-        Ok((added, Some(key)))
+        Some(added)
     }
 
     // === getting ===
@@ -180,7 +183,8 @@ impl<K, O: Order> Core<K, O> {
     }
 
     /// Of the two heads, the one that became Ready earlier. A deadline goes before an add of the same instant: it
-    /// was set before.
+    /// was set before. A key that seems to be Ready since a moment to come (the clock jumped back) goes first, or
+    /// deadlines would starve it until then.
     #[inline]
     fn next_slot(&self, now: Nanos) -> Option<u32> {
         if self.phase == Phase::Stopped {
@@ -189,11 +193,18 @@ impl<K, O: Order> Core<K, O> {
         let front = self.order.front();
         match self.deadlines.first() {
             Some((at, slot)) if at <= self.due_by(now) => match front {
-                Some(front) if self.slab.get(front).at < at => Some(front),
+                Some(front) if self.precedes(front, at, now) => Some(front),
                 _ => Some(slot),
             },
             _ => front,
         }
+    }
+
+    /// Whether the Ready slot `front` goes before a key whose deadline `at` has passed.
+    #[inline]
+    fn precedes(&self, front: u32, at: Nanos, now: Nanos) -> bool {
+        let since = self.slab.get(front).at;
+        since < at || since > now
     }
 
     fn nothing(&self) -> Next<K> {
@@ -290,20 +301,21 @@ impl<K, O: Order> Core<K, O> {
         }
     }
 
-    /// Empties the queue: what nobody holds is returned, what is held ends into nothing.
-    pub(crate) fn stop(&mut self, now: Option<Nanos>) -> Leftovers<K>
+    /// Empties the queue: what nobody holds goes into `left`, what is held ends into nothing.
+    ///
+    /// `left` is the caller's, so that keys die outside every lock also when a `Clone` panics.
+    pub(crate) fn stop(&mut self, now: Option<Nanos>, left: &mut Leftovers<K>)
     where
         K: Clone,
     {
+        // The only clones, and before anything changes: a panic of `Clone` stops nothing.
+        self.clone_keys(self.leased_slots(), &mut left.leased);
         self.shut_down(now);
-        let (ready, waiting, leased) = self.slots(None);
-        // The only clones, and before anything changes: a panic of `Clone` leaves the queue shut down and whole.
-        let leased = self.clone_keys(leased);
+        let (ready, waiting, _) = self.slots(now);
         self.phase = Phase::Stopped;
-        let mut take = |slots: Vec<u32>| slots.into_iter().filter_map(|slot| self.take(slot)).collect();
-        let left = Leftovers { ready: take(ready), waiting: take(waiting), leased };
+        left.ready.extend(ready.into_iter().filter_map(|slot| self.take(slot)));
+        left.waiting.extend(waiting.into_iter().filter_map(|slot| self.take(slot)));
         self.unmark_leases();
-        left
     }
 }
 
@@ -318,7 +330,7 @@ mod tests {
         let mut core = Core::<u64, Fifo>::new();
         core.turn = u32::MAX - 5;
         for key in 0..20 {
-            assert_eq!(core.add_at(key, key, Nanos::new(9), Nanos::ZERO), Ok((Added::New, None)));
+            assert_eq!(core.add_at(&mut Some(key), key, Nanos::new(9), Nanos::ZERO), Some(Added::New));
             core.check().unwrap();
         }
         assert!(core.turn < 100, "the turns were dealt anew");

@@ -38,10 +38,11 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Future for Drain<
         let this = &mut *self;
         // Cloned before locking: a waker's vtable is user code.
         let waker = context.waker().clone();
+        let mut left = Leftovers::new();
         let mut state = this.queue.shared.lock();
         let old = this.ticket.take().and_then(|own| state.drainers.leave(own));
         if state.core.is_drained() {
-            let left = state.core.leftovers(None);
+            state.core.leftovers(None, &mut left);
             drop(state);
             drop((old, waker));
             return Poll::Ready(left);

@@ -19,7 +19,8 @@ use crate::time::{AsyncGet, NoDelay};
 /// The future of [`Queue::get`].
 ///
 /// # Cancel safety
-/// Dropping it takes no key. If it had been woken for one, the wake-up is passed on to another getter.
+/// Dropping it takes no key. If it had been woken for one, the wake-up is passed on to another getter. So drop it, or
+/// poll it again when it is woken: one that is kept and never polled keeps at most one wake-up from the others.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Get<'a, K: Key, O: Order = Fifo, L: Policy<K> + Send + 'static = NoLimit, T: AsyncGet = NoDelay> {
     queue: &'a Queue<K, O, L, T>,
@@ -36,7 +37,20 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Future for Ge
     type Output = Option<Lease<K, T>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
+        #[cfg(feature = "tokio")]
+        let budget = std::task::ready!(tokio::task::coop::poll_proceed(context));
+        let polled = self.poll_key(context);
+        #[cfg(feature = "tokio")]
+        if polled.is_ready() {
+            budget.made_progress();
+        }
+        polled
+    }
+}
+
+impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Get<'_, K, O, L, T> {
+    fn poll_key(&mut self, context: &mut Context<'_>) -> Poll<Option<Lease<K, T>>> {
+        let this = self;
         let shared = &this.queue.shared;
         let mut waker = None;
         loop {
@@ -62,14 +76,12 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Future for Ge
                 drop(old);
                 return Poll::Pending;
             }
-            let old = this.ticket.take().and_then(|own| state.getters.leave(own));
-            let lease = match next {
-                Next::Key(handle, key) => Some(Lease::new(key, handle, shared.clone())),
-                _ => None,
+            let _old = this.ticket.take().and_then(|own| state.getters.leave(own));
+            let Next::Key(handle, key) = next else {
+                shared.finish(state, now);
+                return Poll::Ready(None);
             };
-            shared.finish(state, now);
-            drop(old);
-            return Poll::Ready(lease);
+            return Poll::Ready(Some(this.queue.lease(state, now, handle, key)));
         }
     }
 }
@@ -78,12 +90,12 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Drop for Get<
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         let shared = &self.queue.shared;
-        let now = shared.now_if_timed();
         let mut state = shared.lock();
         let old = state.getters.leave(ticket);
         // Passes the hint on: without this, a key whose getter was woken and then cancelled would sit until the
         // next add. Model: queue::cancelled_getter_passes_hint.
-        shared.finish(state, now);
+        // The clock stays out of it, as it may panic: a deadline that has passed rings at once.
+        shared.finish(state, None);
         drop(old);
     }
 }

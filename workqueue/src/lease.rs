@@ -21,6 +21,12 @@ use crate::time::{Delays, NoDelay, Time};
 ///
 /// After [`stop_now`](crate::Queue::stop_now) every lease ends into nothing.
 ///
+/// `T` is what the queue knows of time: a worker that serves any queue takes a `Lease<K, T>`.
+///
+/// # Panics
+/// Ending a lease panics when the clock, the limiter's policy or a waker does. The lease has ended then; if what would
+/// have become of the key was not decided yet, it is Ready at the tail.
+///
 /// # Examples
 /// ```
 /// use flyball_workqueue::{Added, Queue};
@@ -105,9 +111,6 @@ impl<K, T> Lease<K, T> {
     ///
     /// A key that ran before its backoff was over, because it was added, goes back to that same backoff: neither
     /// the count nor the deadline moves. After shutdown the key is a leftover instead.
-    ///
-    /// # Panics
-    /// When the limiter's policy or the clock does; the key is then Ready at the tail.
     pub fn retry(self) {
         self.end(Verdict::Retry);
     }

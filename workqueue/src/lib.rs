@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod backoff;
 mod block;
 mod builder;
 mod core;

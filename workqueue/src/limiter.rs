@@ -2,16 +2,17 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the backoff and the state of the generator | `inner`; held while the policy, and `Hash`, `Eq`, `Clone` of keys, run; never together with the queue's lock |
-//! | `tracked` | written under `inner`; read without it, as a hint |
+//! | the policy and the state of the generator | `inner`; held while the policy, and `Hash`, `Eq`, `Clone` of keys, run; never together with the queue's lock |
+//! | `tracked`: zero promises that no key has failures | written under `inner`; read without it |
+//!
+//! A policy is a pure function of its arguments and must not call back into the queue; keys die after unlocking.
 
 use std::any::TypeId;
-use std::hash::Hash;
 use std::time::Duration;
 
-use flyball_ratelimit::{Nanos, Policy};
+use flyball_ratelimit::{Nanos, OncePerWait, Policy};
 
-use crate::backoff::Backoff;
+use crate::shared::Key;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
 /// No limiter: a retry is Ready again at once, at the tail, and failures are not counted.
@@ -44,13 +45,13 @@ pub(crate) struct Limiter<K, L> {
 }
 
 struct Inner<K, L> {
-    backoff: Backoff<K, L>,
+    policy: OncePerWait<K, L>,
     random: u64,
 }
 
-impl<K: Clone + Eq + Hash, L: Policy<K> + 'static> Limiter<K, L> {
+impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
     pub(crate) fn new(policy: L, seed: u64) -> Self {
-        let inner = Inner { backoff: Backoff::new(policy), random: seed };
+        let inner = Inner { policy: OncePerWait::new(policy), random: seed };
         Self { inner: Mutex::new(inner), tracked: AtomicUsize::new(0) }
     }
 
@@ -61,29 +62,38 @@ impl<K: Clone + Eq + Hash, L: Policy<K> + 'static> Limiter<K, L> {
 
     /// When `key`, which failed at `now`, may run again.
     pub(crate) fn failed(&self, key: &K, now: Nanos) -> Nanos {
+        // Declared before the guard: keys die after it, also when the policy panics.
+        let mut dead = Vec::new();
         let mut inner = self.inner.lock();
         let random = inner.next_random();
-        let until = inner.backoff.failed(key, now, random);
         // Ordering: Relaxed. `forget` of this key comes after the end of the lease that failed, and leases of one key
-        // follow one another through the queue's lock.
-        self.tracked.store(inner.backoff.tracked(), Ordering::Relaxed);
-        until
+        // follow one another through the queue's lock. Before the policy runs: what it counts, it may count and panic.
+        self.tracked.store(1, Ordering::Relaxed);
+        let (delay, _) = inner.policy.failed(key, now, random);
+        inner.policy.take_dead(&mut dead);
+        now + delay
     }
 
     pub(crate) fn forget(&self, key: &K) {
-        // A queue where nothing fails pays one load for each success, not a lock and a hash.
-        // Ordering: Relaxed, see `failed`.
-        if self.tracked.load(Ordering::Relaxed) == 0 {
+        if self.is_empty() {
             return;
         }
+        let mut dead = Vec::new();
         let mut inner = self.inner.lock();
-        inner.backoff.forget(key);
+        inner.policy.forget(key);
+        inner.policy.take_dead(&mut dead);
         // Ordering: Relaxed, see `failed`.
-        self.tracked.store(inner.backoff.tracked(), Ordering::Relaxed);
+        self.tracked.store(inner.policy.tracked(), Ordering::Relaxed);
     }
 
     pub(crate) fn requeues(&self, key: &K) -> u32 {
-        self.inner.lock().backoff.requeues(key)
+        if self.is_empty() { 0 } else { self.inner.lock().policy.requeues(key) }
+    }
+
+    /// Nothing fails: then a success pays one load, not a lock and a hash.
+    fn is_empty(&self) -> bool {
+        // Ordering: Relaxed, see `failed`.
+        self.tracked.load(Ordering::Relaxed) == 0
     }
 }
 

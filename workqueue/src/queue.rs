@@ -7,7 +7,7 @@ use std::time::Duration;
 use flyball_ratelimit::{Clock, Monotonic, Nanos, Policy};
 
 use crate::builder::Builder;
-use crate::core::{Added, Counts, KeyState, Leftovers, Next};
+use crate::core::{Added, Counts, Handle, KeyState, Leftovers, Next};
 use crate::drain::Drain;
 use crate::error::{GetTimeoutError, Refused, TryGetError};
 use crate::get::Get;
@@ -80,13 +80,17 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     /// [`Refused`] with the key, once the queue is shut down.
     ///
     /// # Panics
-    /// When `Hash` or `Eq` of the key does; nothing is changed then.
+    /// When `Hash` or `Eq` of the key, or the clock does; nothing is changed then. When a waker or the timer does;
+    /// the key is added then.
     pub fn add(&self, key: K) -> Result<Added, Refused<K>> {
         let hash = self.shared.hash(&key);
         let now = self.shared.now_if_timed();
+        // Declared before the guard, so that the key dies after it.
+        let mut key = Some(key);
         let mut state = self.shared.lock();
-        let result = state.core.add(key, hash, now);
-        self.added(state, now, result)
+        let added = state.core.add(&mut key, hash, now);
+        self.shared.finish(state, now);
+        answer(added, key)
     }
 
     /// Has a key become Ready after `delay`; zero is [`add`](Self::add). The earliest of several deadlines holds.
@@ -98,7 +102,8 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     /// [`Refused`] with the key, once the queue is shut down.
     ///
     /// # Panics
-    /// When `Hash` or `Eq` of the key does; nothing is changed then.
+    /// When `Hash` or `Eq` of the key, or the clock does; nothing is changed then. When a waker or the timer does;
+    /// the key is added then.
     pub fn add_after(&self, key: K, delay: Duration) -> Result<Added, Refused<K>>
     where
         T: Delays,
@@ -109,13 +114,15 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
 
     /// Counts a failure of `key` and adds it after the delay that the limiter gives (client-go's `AddRateLimited`).
     ///
-    /// For keys that fail outside a lease; within one, use [`Lease::retry`].
+    /// For keys that fail outside a lease; within one, use [`Lease::retry`]. As there, a key whose backoff is open
+    /// goes on waiting for its end, and nothing is counted.
     ///
     /// # Errors
-    /// [`Refused`] with the key, once the queue is shut down; the failure is not counted then.
+    /// [`Refused`] with the key, once the queue is shut down.
     ///
     /// # Panics
-    /// When `Hash` or `Eq` of the key or the limiter's policy does; nothing is added then.
+    /// When `Hash`, `Eq` or `Clone` of the key, the limiter's policy or the clock does; nothing is added then. When a
+    /// waker or the timer does; the key is added then.
     pub fn add_rate_limited(&self, key: K) -> Result<Added, Refused<K>>
     where
         T: Delays,
@@ -130,24 +137,14 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
 
     fn add_at(&self, key: K, at: Nanos, now: Nanos) -> Result<Added, Refused<K>> {
         let hash = self.shared.hash(&key);
+        let mut key = Some(key);
         let mut state = self.shared.lock();
-        let result = if at > now {
-            state.core.add_at(key, hash, at, now)
-        } else {
-            state.core.add(key, hash, Some(now))
+        let added = match at > now {
+            true => state.core.add_at(&mut key, hash, at, now),
+            false => state.core.add(&mut key, hash, Some(now)),
         };
-        self.added(state, Some(now), result)
-    }
-
-    #[inline]
-    fn added(
-        &self,
-        state: MutexGuard<'_, State<K, O>>,
-        now: Option<Nanos>,
-        result: Result<(Added, Option<K>), K>,
-    ) -> Result<Added, Refused<K>> {
-        self.shared.finish(state, now);
-        result.map(|(added, _duplicate)| added).map_err(Refused)
+        self.shared.finish(state, Some(now));
+        answer(added, key)
     }
 
     /// Takes back what was asked for and has not begun: a Ready or waiting key leaves, a mark on a lease is erased.
@@ -179,7 +176,9 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
 impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
     /// Waits for a key, as a task on any executor; `None` once the queue is closed.
     ///
-    /// Closed means: shut down, nothing Ready, and nothing that can become Ready.
+    /// Closed means: shut down, nothing Ready, and nothing that can become Ready. Dropping handles closes nothing.
+    ///
+    /// With the feature `tokio` it yields when the budget of the running task is used up.
     ///
     /// # Cancel safety
     /// Dropping the future takes no key. If it had been woken for one, the wake-up is passed on to another getter.
@@ -209,19 +208,37 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
         let now = self.shared.now_if_timed();
         let mut state = self.shared.lock();
         let next = state.core.get(now);
-        let got = match next {
-            Next::Key(handle, key) => Ok(Lease::new(key, handle, self.shared.clone())),
+        match next {
+            Next::Key(handle, key) => Ok(self.lease(state, now, handle, key)),
             Next::Closed => Err(TryGetError::Closed),
             Next::Wait(_) | Next::Empty => Err(TryGetError::Empty),
-        };
-        self.shared.finish(state, now);
-        got
+        }
+    }
+
+    /// Unlocks, and hands out what was taken.
+    ///
+    /// The lease is made before anything that may panic, or the key would be lost; and after unlocking, as counting its
+    /// handle on the queue is work that others need not wait for.
+    #[inline]
+    pub(crate) fn lease(
+        &self,
+        mut state: MutexGuard<'_, State<K, O>>,
+        now: Option<Nanos>,
+        handle: Handle,
+        key: K,
+    ) -> Lease<K, T> {
+        let effects = self.shared.settle(&mut state, now);
+        drop(state);
+        let lease = Lease::new(key, handle, self.shared.clone());
+        self.shared.perform(effects);
+        lease
     }
 
     /// Waits for a key, blocking the thread; `None` once the queue is closed. Needs no runtime, also with delays.
     ///
     /// # Panics
     /// When `Clone` of the key or the clock does; nothing is handed out then.
+    #[must_use = "a lease that is dropped without an outcome counts as a failure"]
     pub fn blocking_get(&self) -> Option<Lease<K, T>> {
         self.block(None).ok()
     }
@@ -265,6 +282,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     }
 
     /// [`drain`](Self::drain), blocking the thread.
+    #[must_use = "these keys were not finished"]
     pub fn blocking_drain(&self) -> Leftovers<K> {
         self.drain_until(None)
     }
@@ -272,6 +290,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     /// [`drain`](Self::drain), blocking the thread at most so long; what is Ready or leased then is left over, too.
     ///
     /// The limit is real time, whatever the queue's clock.
+    #[must_use = "these keys were not finished"]
     pub fn drain_timeout(&self, limit: Duration) -> Leftovers<K> {
         self.drain_until(Some(Monotonic.now() + limit))
     }
@@ -279,10 +298,12 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     /// Stops at once: everything Ready or waiting is taken out and returned, with the keys that are still leased.
     ///
     /// Those leases end into nothing. `get` says closed from now on. A second call returns what is leased then.
+    #[must_use = "these keys were not finished"]
     pub fn stop_now(&self) -> Leftovers<K> {
         let now = self.shared.now_if_timed();
+        let mut left = Leftovers::new();
         let mut state = self.shared.lock();
-        let left = state.core.stop(now);
+        state.core.stop(now, &mut left);
         self.shared.finish(state, now);
         left
     }
@@ -304,10 +325,12 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
         self.shared.lock().core.len(now)
     }
 
-    /// Whether no key is Ready.
+    /// Whether no key is Ready. O(1).
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        let now = self.shared.now_if_timed();
+        let state = self.shared.lock();
+        state.core.queued() == 0 && !state.core.has_due(now)
     }
 
     /// How many keys are in which state. O(1), plus the waits that are over; O(keys) while a leased key waits.
@@ -330,6 +353,11 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     pub fn check(&self) -> Result<(), String> {
         self.shared.lock().core.check()
     }
+}
+
+/// A refused key is handed back; a duplicate dies here.
+fn answer<K>(added: Option<Added>, key: Option<K>) -> Result<Added, Refused<K>> {
+    added.ok_or_else(|| Refused(key.expect("what is refused is not taken")))
 }
 
 impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for Queue<K, O, L, T> {

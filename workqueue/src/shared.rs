@@ -14,8 +14,7 @@
 //! A wake-up is a hint that any getter may use. Whoever changes anything calls [`State::settle`] before unlocking. It
 //! restores, for every state in which somebody waits:
 //! 1. as many getters are on their way as keys are Ready, or all of them are;
-//! 2. while nothing is Ready and a deadline is ahead, the timer is armed for it (if tasks wait) and a thread attends
-//!    to it (if threads sleep);
+//! 2. while a deadline is ahead, the timer is armed for it, and a thread attends to it (if threads sleep);
 //! 3. everybody is woken once the queue is closed.
 //!
 //! A getter that leaves, with or without a key, takes its hint back, so `settle` passes the hint on.
@@ -212,12 +211,16 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T
         loop {
             let armed = catch_unwind(AssertUnwindSafe(|| self.time.wake_at(at, &self.alarm)));
             let mut state = self.lock();
-            let alarm = &mut state.alarm;
             if let Err(panic) = armed {
-                *alarm = Alarm::default();
+                // Nobody's alarm is set, whoever asked for it: the next getter sees to it, in its own turn.
+                state.alarm = Alarm::default();
+                let mut effects = Effects::default();
+                state.hint_one(&mut effects);
                 drop(state);
+                self.perform(effects);
                 resume_unwind(panic);
             }
+            let alarm = &mut state.alarm;
             match alarm.armed {
                 Some(wanted) if alarm.again => at = wanted,
                 _ => {
@@ -258,7 +261,8 @@ impl<K, O: Order> State<K, O> {
             effects.signal_all = self.sleepers.asleep > 0;
         } else {
             let deadline = self.core.next_deadline();
-            let due = deadline.is_some_and(|at| now.is_some_and(|now| at <= now));
+            // Also after shutdown: what was due then is Ready, and nothing else will say so.
+            let due = self.core.has_due(now);
             let ready = self.core.queued() + usize::from(due);
             while self.getters.owed(ready) + self.sleepers.signalled < ready {
                 if !self.hint_one(&mut effects) {
@@ -292,9 +296,11 @@ impl<K, O: Order> State<K, O> {
         sleeps
     }
 
-    /// Somebody looks when `at` comes: the timer for tasks, one thread for threads.
+    /// Somebody looks when `at` comes: the timer, and one of the sleeping threads. A thread needs no timer; but its
+    /// clock may be one that is moved by hand, and then only the timer knows.
     fn attend(&mut self, at: Nanos, timer: bool, effects: &mut Effects) {
-        if timer && self.getters.waiting() > 0 && self.alarm.armed.is_none_or(|armed| at < armed) {
+        let waits = self.getters.waiting() > 0 || self.sleepers.asleep > 0;
+        if timer && waits && self.alarm.armed.is_none_or(|armed| at < armed) {
             self.alarm.armed = Some(at);
             if self.alarm.arming {
                 self.alarm.again = true;

@@ -29,8 +29,8 @@ impl<K> Slab<K> {
     /// # Panics
     /// At 2³²−1 keys.
     pub(crate) fn insert(&mut self, key: K, hash: u64) -> u32 {
-        self.live += 1;
         if self.free != NIL {
+            self.live += 1;
             let slot = self.free;
             let entry = &mut self.entries[slot as usize];
             let Place::Vacant { next } = entry.place else { unreachable!("invariant 1: {:?}", entry.place) };
@@ -42,6 +42,7 @@ impl<K> Slab<K> {
         }
         let slot = self.entries.len();
         assert!(slot < NIL as usize, "a queue holds at most 2^32 - 1 keys");
+        self.live += 1;
         self.entries.push(Entry {
             key: Some(key),
             hash,

@@ -58,6 +58,17 @@ impl<K, O: Order> Core<K, O> {
         self.is_open().then_some(at)
     }
 
+    /// Whether a key is Ready because its deadline has passed; while it is open, by `now`, if that is known.
+    #[inline]
+    pub(crate) fn has_due(&self, now: Option<Nanos>) -> bool {
+        let by = match self.phase {
+            Phase::Open => now,
+            Phase::ShutDown => Some(self.horizon),
+            Phase::Stopped => None,
+        };
+        self.deadlines.first().is_some_and(|(at, _)| by.is_some_and(|by| at <= by))
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         self.phase == Phase::Open
     }
@@ -117,34 +128,35 @@ impl<K, O: Order> Core<K, O> {
     }
 
     /// Everything in the queue, by key. O(n log n).
-    pub(crate) fn leftovers(&self, now: Option<Nanos>) -> Leftovers<K>
+    ///
+    /// `left` is the caller's, so that clones die outside every lock also when a later one panics.
+    pub(crate) fn leftovers(&self, now: Option<Nanos>, left: &mut Leftovers<K>)
     where
         K: Clone,
     {
         let (ready, waiting, leased) = self.slots(now);
-        Leftovers {
-            ready: self.clone_keys(ready),
-            waiting: self.clone_keys(waiting),
-            leased: self.clone_keys(leased),
-        }
+        self.clone_keys(ready, &mut left.ready);
+        self.clone_keys(waiting, &mut left.waiting);
+        self.clone_keys(leased, &mut left.leased);
     }
 
-    pub(super) fn clone_keys(&self, slots: Vec<u32>) -> Vec<K>
+    pub(super) fn clone_keys(&self, slots: Vec<u32>, keys: &mut Vec<K>)
     where
         K: Clone,
     {
-        slots.into_iter().filter_map(|slot| self.slab.get(slot).key.clone()).collect()
+        keys.extend(slots.into_iter().filter_map(|slot| self.slab.get(slot).key.clone()));
     }
 
     /// The slots that are Ready, in the order in which `get` would take them, that wait, and that are leased.
     pub(super) fn slots(&self, now: Option<Nanos>) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
-        let due = self.due_by(now.unwrap_or(self.seen));
+        let now = now.unwrap_or(self.seen);
+        let due = self.due_by(now);
         let at = |slot: &u32| self.slab.get(*slot).at;
         let mut waiting = self.deadlines.slots();
         let mut passed = waiting.drain(..waiting.partition_point(|slot| at(slot) <= due)).peekable();
         let mut ready = Vec::new();
         for slot in self.order.slots(&self.slab) {
-            while let Some(earlier) = passed.next_if(|other| at(other) <= at(&slot)) {
+            while let Some(earlier) = passed.next_if(|other| !self.precedes(slot, at(other), now)) {
                 ready.push(earlier);
             }
             ready.push(slot);

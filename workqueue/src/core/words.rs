@@ -58,3 +58,9 @@ pub struct Leftovers<K> {
     /// Keys held by a lease.
     pub leased: Vec<K>,
 }
+
+impl<K> Leftovers<K> {
+    pub(crate) fn new() -> Self {
+        Self { ready: Vec::new(), waiting: Vec::new(), leased: Vec::new() }
+    }
+}

@@ -8,6 +8,7 @@ mod corpus;
 mod driver;
 mod hostile;
 mod oracle;
+mod regressions;
 mod shutdown;
 mod support;
 mod surface;

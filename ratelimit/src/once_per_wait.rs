@@ -1,0 +1,106 @@
+//! PURE. Honest counting: a failure counts once per wait.
+//!
+//! # Invariants
+//! 1. `open[key]` is the end of the last wait that was counted for `key`; it is gone once the key is forgotten.
+//! 2. A wait that is not over is let go of only to make room, beyond 2²⁰ keys.
+//!
+//! and those of the state per key (`per_key.rs`).
+
+use std::fmt;
+use std::hash::Hash;
+use std::time::Duration;
+
+use crate::per_key::PerKey;
+use crate::{Nanos, Policy};
+
+/// Counts a failure once per wait: a key has at most one open backoff.
+///
+/// A failure opens a backoff: n failures, until D. A key that runs before D, because somebody added it, and fails again
+/// has not served its wait: it waits for the rest of it, and neither n nor D moves. Only a failure at or after D is the
+/// inner policy's again. So a storm of events cannot drive an exponent up (kubernetes#136853), and duplicates of one
+/// failure take one token from a shared bucket. A queue wraps its limiter in this.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{Exponential, Nanos, OncePerWait, Policy};
+/// use std::time::Duration;
+///
+/// let millis = Duration::from_millis;
+/// let mut policy = OncePerWait::new(Exponential::new(millis(100)..=millis(1_000)));
+/// let mut wait = |at| policy.failed(&"a", Nanos::ZERO + millis(at), 0).0;
+/// assert_eq!(wait(0), millis(100));
+/// assert_eq!(wait(30), millis(70)); // the same wait
+/// assert_eq!(wait(100), millis(200)); // it was served: the next one
+/// ```
+pub struct OncePerWait<K, P> {
+    policy: P,
+    open: PerKey<K, Nanos>,
+}
+
+impl<K, P> OncePerWait<K, P> {
+    /// Counts failures with `policy`, each wait once.
+    #[must_use]
+    pub fn new(policy: P) -> Self {
+        // Not by idleness: an open wait may be as long as it likes, and one that is over is let go of as such.
+        Self { policy, open: PerKey::new(Duration::MAX) }
+    }
+
+    /// The policy inside.
+    pub fn policy(&self) -> &P {
+        &self.policy
+    }
+
+    /// Walks the invariants.
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), String> {
+        self.open.check()
+    }
+}
+
+impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerWait<K, P> {
+    /// `None` where the failure took nothing, as its wait was open already.
+    type Taken = Option<P::Taken>;
+
+    fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
+        // Before the policy counts: if cloning the key panics, nothing is counted that could not be forgotten.
+        let until = self.open.touch(key, now);
+        if now < *until {
+            return (until.since(now), None);
+        }
+        let (delay, taken) = self.policy.failed(key, now, random);
+        *until = now + delay;
+        self.open.let_go_oldest(|until| *until <= now);
+        (delay, Some(taken))
+    }
+
+    fn forget(&mut self, key: &K) {
+        self.open.remove(key);
+        self.policy.forget(key);
+    }
+
+    fn requeues(&self, key: &K) -> u32 {
+        self.policy.requeues(key)
+    }
+
+    fn give_back(&mut self, taken: Self::Taken, now: Nanos) {
+        if let Some(taken) = taken {
+            self.policy.give_back(taken, now);
+        }
+    }
+
+    fn tracked(&self) -> usize {
+        self.open.len().max(self.policy.tracked())
+    }
+
+    fn take_dead(&mut self, dead: &mut Vec<K>) {
+        self.open.take_dead(dead);
+        self.policy.take_dead(dead);
+    }
+}
+
+impl<K, P: fmt::Debug> fmt::Debug for OncePerWait<K, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let open = self.open.len();
+        f.debug_struct("OncePerWait").field("policy", &self.policy).field("open", &open).finish()
+    }
+}

@@ -1,0 +1,328 @@
+//! One case for each fault that was found by breaking the queue, named after what went wrong.
+
+use std::future::Future;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+use flyball_ratelimit::{Clock, FastSlow, ManualClock, Nanos, Timer};
+use flyball_workqueue::{Queue, TryGetError};
+use testkit::hostile::{Mood, Point};
+use testkit::wakers::{Counting, poll_with};
+
+use crate::support::{backoff, block_on, ns, timed};
+
+/// A timer that has not fired yet, however late it is: tokio's rounds up to the next millisecond.
+#[derive(Clone, Default)]
+struct Late {
+    clock: ManualClock,
+    alarm: Arc<Mutex<Option<Waker>>>,
+    broken: Arc<AtomicBool>,
+}
+
+impl Late {
+    fn fire(&self) {
+        let alarm = self.alarm.lock().unwrap().take();
+        if let Some(waker) = alarm {
+            waker.wake();
+        }
+    }
+}
+
+impl Clock for Late {
+    fn now(&self) -> Nanos {
+        self.clock.now()
+    }
+}
+
+impl Timer for Late {
+    fn wake_at(&self, _: Nanos, waker: &Waker) {
+        assert!(!self.broken.load(Ordering::SeqCst), "a hostile timer panics");
+        *self.alarm.lock().unwrap() = Some(waker.clone());
+    }
+}
+
+/// What was due at shutdown is Ready; whoever waits has to be told, or the queue never closes.
+#[test]
+fn shutdown_tells_of_a_deadline_that_nobody_noticed() {
+    let late = Late::default();
+    let queue = Queue::builder().timer(late.clone()).build();
+    let (woken, waker) = Counting::waker();
+    let mut get = Box::pin(queue.get());
+    assert!(poll_with(get.as_mut(), &waker).is_pending());
+    queue.add_after("a", ns(2)).unwrap();
+    late.clock.advance(ns(5));
+    queue.shut_down();
+    assert!(woken.wakes() > 0, "a key is Ready and the only getter sleeps");
+    let Poll::Ready(Some(lease)) = poll_with(get.as_mut(), &waker) else { panic!("the key is Ready") };
+    lease.done();
+    assert!(block_on(queue.drain()).waiting.is_empty());
+}
+
+/// A getter that was woken by the timer and is dropped after the shutdown passes it on.
+#[test]
+fn a_getter_dropped_after_shutdown_passes_its_deadline_on() {
+    let (queue, clock) = timed();
+    let (_, waker) = Counting::waker();
+    let (other, others_waker) = Counting::waker();
+    let mut first = Box::pin(queue.get());
+    assert!(poll_with(first.as_mut(), &waker).is_pending());
+    let mut second = Box::pin(queue.get());
+    assert!(poll_with(second.as_mut(), &others_waker).is_pending());
+    queue.add_after("a", ns(1)).unwrap();
+    clock.advance(ns(1));
+    queue.shut_down();
+    drop(first);
+    assert!(other.wakes() > 0);
+    assert!(poll_with(second.as_mut(), &others_waker).is_ready());
+}
+
+/// A key that looks back at its queue when it dies.
+#[derive(Clone)]
+struct LooksBack {
+    id: u8,
+    queue: Arc<Mutex<Option<Box<dyn Fn() + Send + Sync>>>>,
+}
+
+impl Hash for LooksBack {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+impl PartialEq for LooksBack {
+    fn eq(&self, other: &Self) -> bool {
+        assert!(self.id != 99 && other.id != 99, "a hostile key panics in Eq");
+        self.id == other.id
+    }
+}
+
+impl Eq for LooksBack {}
+
+impl Drop for LooksBack {
+    fn drop(&mut self) {
+        if let Ok(Some(look)) = self.queue.try_lock().as_deref() {
+            look();
+        }
+    }
+}
+
+/// Keys die outside the limiter's lock and the queue's, also while a panic unwinds.
+#[test]
+fn a_key_may_look_back_when_it_dies() {
+    let clock = ManualClock::new();
+    let limiter = FastSlow::new(ns(0), ns(0), 1);
+    let queue = Queue::builder().timer(clock.timer()).limiter(limiter).build();
+    let looks = Arc::new(Mutex::new(None));
+    let key = |id| LooksBack { id, queue: looks.clone() };
+    let (looking, probe) = (queue.clone(), key(1));
+    *looks.lock().unwrap() = Some(Box::new(move || {
+        let _ = looking.requeues(&probe);
+        let _ = looking.len();
+    }) as Box<dyn Fn() + Send + Sync>);
+
+    queue.add(key(2)).unwrap();
+    queue.add(key(2)).unwrap();
+    queue.try_get().unwrap().retry();
+    queue.try_get().unwrap().succeed();
+    queue.add(key(3)).unwrap();
+    // All hashes are equal for `Eq` to be asked: 99 is compared with itself.
+    queue.add(key(99)).unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.add(key(99)))).is_err());
+    queue.check().unwrap();
+    let left = queue.stop_now();
+    assert_eq!(left.ready.len(), 2);
+    drop(left);
+    *looks.lock().unwrap() = None;
+}
+
+/// A sleeping thread that a signal woke and that panics then hands the signal on.
+#[test]
+fn a_thread_that_panics_in_get_passes_its_signal_on() {
+    for _ in 0..20 {
+        let mood = Mood::new();
+        let queue = Queue::new();
+        let getters: Vec<_> = (0..2)
+            .map(|_| {
+                let queue = queue.clone();
+                thread::spawn(move || match catch_unwind(AssertUnwindSafe(|| queue.blocking_get())) {
+                    Ok(lease) => lease.map(flyball_workqueue::Lease::done).is_some(),
+                    Err(_) => queue.blocking_get().map(flyball_workqueue::Lease::done).is_some(),
+                })
+            })
+            .collect();
+        mood.arm(Point::Clone, 1);
+        queue.add(mood.key(1)).unwrap();
+        // Ends only if somebody takes the key.
+        let left = queue.blocking_drain();
+        assert!(left.ready.is_empty());
+        let served =
+            getters.into_iter().map(|getter| getter.join().unwrap()).filter(|served| *served).count();
+        assert_eq!(served, 1);
+        drop(queue);
+    }
+}
+
+/// A clock that panics when told to.
+#[derive(Clone, Default)]
+struct Fragile(Late, Arc<AtomicBool>);
+
+impl Clock for Fragile {
+    fn now(&self) -> Nanos {
+        assert!(!self.1.load(Ordering::SeqCst), "a hostile clock panics");
+        self.0.clock.now()
+    }
+}
+
+impl Timer for Fragile {
+    fn wake_at(&self, at: Nanos, waker: &Waker) {
+        self.0.wake_at(at, waker);
+    }
+}
+
+/// Dropping a getter reads no clock: it may be what panics, and a second panic would abort.
+#[test]
+fn a_getter_is_dropped_without_the_clock() {
+    let fragile = Fragile::default();
+    let queue = Queue::builder().timer(fragile.clone()).build();
+    queue.add_after("later", ns(9)).unwrap();
+    let (_, waker) = Counting::waker();
+    let (other, others_waker) = Counting::waker();
+    let mut first = Box::pin(queue.get());
+    assert!(poll_with(first.as_mut(), &waker).is_pending());
+    let mut second = Box::pin(queue.get());
+    assert!(poll_with(second.as_mut(), &others_waker).is_pending());
+    fragile.0.clock.advance(ns(9));
+    fragile.0.fire();
+    fragile.1.store(true, Ordering::SeqCst);
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(poll_with(first.as_mut(), &waker)))).is_err());
+    drop(first);
+    fragile.1.store(false, Ordering::SeqCst);
+    fragile.0.fire();
+    assert!(other.wakes() > 0, "the hint went with the dropped getter");
+    assert!(poll_with(second.as_mut(), &others_waker).is_ready());
+}
+
+/// A timer that panics leaves somebody who will try again.
+#[test]
+fn a_timer_that_panics_strands_nobody() {
+    let late = Late::default();
+    let queue = Queue::builder().timer(late.clone()).build();
+    let (woken, waker) = Counting::waker();
+    let mut get = Box::pin(queue.get());
+    assert!(poll_with(get.as_mut(), &waker).is_pending());
+    late.broken.store(true, Ordering::SeqCst);
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.add_after("a", ns(1)))).is_err());
+    late.broken.store(false, Ordering::SeqCst);
+    assert!(woken.wakes() > 0, "no alarm is set and nobody knows");
+    assert!(poll_with(get.as_mut(), &waker).is_pending());
+    late.clock.advance(ns(1));
+    late.fire();
+    assert!(poll_with(get.as_mut(), &waker).is_ready());
+}
+
+/// A thread in a blocking `get` is woken by the timer, too: its clock may be one that is moved by hand.
+#[test]
+fn a_blocked_thread_hears_the_timer() {
+    let (queue, clock) = timed();
+    queue.add_after("a", Duration::from_secs(3600)).unwrap();
+    let other = queue.clone();
+    let getter = thread::spawn(move || *other.blocking_get().unwrap());
+    while clock.next_alarm().is_none() {
+        thread::yield_now();
+    }
+    clock.advance(Duration::from_secs(3600));
+    assert_eq!(getter.join().unwrap(), "a");
+}
+
+/// A clock that jumped forward and back does not make a Ready key wait until then.
+#[test]
+fn a_glitch_of_the_clock_starves_no_ready_key() {
+    let (queue, clock) = timed();
+    queue.add_after("keeps the clock in use", Duration::MAX).unwrap();
+    clock.set(Nanos::new(1_000_000));
+    queue.add("a").unwrap();
+    clock.set(Nanos::ZERO);
+    queue.add_after("b", ns(1)).unwrap();
+    clock.advance(ns(1));
+    assert_eq!(*queue.try_get().unwrap(), "a");
+}
+
+/// `stop_now` that cannot name what is leased stops nothing.
+#[test]
+fn a_stop_that_panics_stops_nothing() {
+    let mood = Mood::new();
+    let queue = Queue::new();
+    queue.add(mood.key(1)).unwrap();
+    let lease = queue.try_get().unwrap();
+    mood.arm(Point::Clone, 1);
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.stop_now())).is_err());
+    assert!(!queue.is_shutting_down());
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
+    lease.done();
+}
+
+/// A failure whose key could not be stored is forgotten by the next success.
+#[test]
+fn what_is_counted_can_be_forgotten() {
+    let mood = Mood::new();
+    let clock = ManualClock::new();
+    let limiter = FastSlow::new(ns(0), ns(0), 1);
+    let queue = Queue::builder().timer(clock.timer()).limiter(limiter).build();
+    queue.add(mood.key(1)).unwrap();
+    for nth in 1..4 {
+        let lease = queue.try_get().unwrap();
+        mood.arm(Point::Clone, nth);
+        let _ = catch_unwind(AssertUnwindSafe(|| lease.retry()));
+        mood.disarm(Point::Clone);
+        queue.try_get().unwrap().succeed();
+        assert_eq!(queue.requeues(&mood.key(1)), 0, "clone {nth} panicked");
+        queue.add(mood.key(1)).unwrap();
+    }
+}
+
+/// Many keys whose waits are over are let go of a few at a time, and are gone in the end.
+#[test]
+fn failures_are_swept_as_they_come() {
+    let (queue, clock) = backoff();
+    for _ in 0..3 {
+        queue.add("a").unwrap();
+        queue.try_get().unwrap().retry();
+        clock.advance(ns(1000));
+        queue.try_get().unwrap().succeed();
+    }
+    assert_eq!(queue.requeues(&"a"), 0);
+    queue.check().unwrap();
+}
+
+/// A queue that is never empty leaves the other tasks of a runtime their turn.
+#[cfg(feature = "tokio")]
+#[tokio::test]
+async fn get_spends_the_budget_of_its_task() {
+    let queue = Queue::new();
+    queue.add("always fails").unwrap();
+    let other = tokio::spawn(async {});
+    // Ends only if the other task gets its turn.
+    while !other.is_finished() {
+        queue.get().await.unwrap().retry();
+    }
+}
+
+/// Futures that are polled and then forgotten stop nobody but themselves, once somebody else is polled.
+#[test]
+fn a_forgotten_getter_is_overtaken() {
+    let (queue, clock) = timed();
+    queue.add_after("a", ns(1)).unwrap();
+    let (_, waker) = Counting::waker();
+    let mut forgotten = Box::pin(queue.get());
+    assert!(poll_with(forgotten.as_mut(), &waker).is_pending());
+    std::mem::forget(forgotten);
+    clock.advance(ns(1));
+    let mut live = Box::pin(queue.get());
+    assert!(matches!(live.as_mut().poll(&mut std::task::Context::from_waker(&waker)), Poll::Ready(Some(_))));
+}
