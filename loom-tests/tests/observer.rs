@@ -1,0 +1,78 @@
+//! Models of observers: functions that writers call, beside those who come and go.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flyball_informer_cache::{Change, Observer, Schema, Store, Version};
+use loom_tests::{Arc, Model, model, thread};
+
+/// A key and a version.
+type Object = (u8, u64);
+type Objects = Store<u8, Object>;
+
+/// What was told, added up: additions of version 1 and of version 2, initial or not, and the update between them. Not the model's atomics, so
+/// that counting adds no scheduling point; loom runs all threads on one.
+#[derive(Clone, Default)]
+struct Sum(Arc<AtomicU64>);
+
+const INITIAL_1: u64 = 1;
+const INITIAL_2: u64 = 1 << 8;
+const UPDATED: u64 = 1 << 16;
+const OTHER: u64 = 1 << 24;
+
+impl Sum {
+    fn of(store: &Objects) -> (Self, Observer<u8, Object>) {
+        let (sum, inside) = (Self::default(), store.clone());
+        let adding = sum.clone();
+        let observer = store.observe(move |change: &Change<u8, Object>| {
+            let what = match (change.is_initial(), change.object().1) {
+                (true, 1) => INITIAL_1,
+                (true, 2) => INITIAL_2,
+                // What is told can be read.
+                (false, 2) if inside.get(&1).is_some_and(|object| object.1 == 2) => UPDATED,
+                _ => OTHER,
+            };
+            // Ordering: Relaxed, the threads are joined before it is read.
+            adding.0.fetch_add(what, Ordering::Relaxed);
+        });
+        (sum, observer)
+    }
+
+    fn get(&self) -> u64 {
+        // Ordering: Relaxed, see above.
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+fn store() -> Objects {
+    let schema = Schema::new(|object: &Object| object.0, |object| Version::new(object.1));
+    let store = Store::builder(schema).seed(1).build().unwrap();
+    store.upsert((1, 1));
+    store
+}
+
+#[test]
+fn observe_vs_write() {
+    let claim = Model {
+        name: "observer::observe_vs_write",
+        threads: 2,
+        floor: 6,
+        catches: "a write that looks who observes in one critical section and publishes in another",
+    };
+    model(claim, || {
+        let store = store();
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || store.upsert((1, 2))
+        });
+        let (told, observer) = Sum::of(&store);
+        writer.join().unwrap();
+        let told = told.get();
+        assert!(
+            told == INITIAL_2 || told == INITIAL_1 + UPDATED,
+            "exactly once, one way or the other: {told:x}"
+        );
+        assert_eq!(observer.panics(), 0);
+        drop(observer);
+        store.check().unwrap();
+    });
+}
