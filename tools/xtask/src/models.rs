@@ -136,6 +136,8 @@ pub(crate) fn build(
         }
         Extent::Twin(model) => {
             command.args(["--test", &model.binary]);
+            // Built once for each twin, and a fault shows early: what counts is how long building takes.
+            command.env("CARGO_PROFILE_LOOM_OPT_LEVEL", "1").env("CARGO_PROFILE_LOOM_DEBUG", "0");
         }
     }
     command.env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", checker.cfg());
