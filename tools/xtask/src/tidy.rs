@@ -11,6 +11,7 @@ mod budget;
 mod evidence;
 mod habits;
 mod layers;
+mod links;
 mod orderings;
 mod paths;
 mod release;
@@ -36,6 +37,9 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         complaints.extend(paths::check(&name, &text));
         if name.ends_with(".md") || name.ends_with(".rs") {
             complaints.extend(habits::check_docs(&name, &text));
+        }
+        if name.ends_with(".md") {
+            complaints.extend(links::check(&name, &text, |path| workspace.root.join(path).exists()));
         }
         if !name.ends_with(".rs") {
             continue;
