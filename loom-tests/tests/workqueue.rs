@@ -402,7 +402,7 @@ fn two_threads_set_the_alarm() {
         assert!(poll_with(get.as_mut(), &waker).is_pending());
         let adders = [(1, SECOND), (2, 9 * SECOND)].map(|(key, delay)| {
             let queue = queue.clone();
-            thread::spawn(move || drop(queue.add_after(key, delay).unwrap()))
+            thread::spawn(move || queue.add_after(key, delay).unwrap())
         });
         for adder in adders {
             adder.join().unwrap();
@@ -451,7 +451,7 @@ fn clock_vs_add_after() {
         let queue = Queue::<u32>::builder().timer(clock.timer()).build();
         let other = queue.clone();
         let getter = thread::spawn(move || block_on(other.get()).unwrap().done());
-        let adder = thread::spawn(move || drop(queue.add_after(1, SECOND).unwrap()));
+        let adder = thread::spawn(move || queue.add_after(1, SECOND).unwrap());
         clock.advance(SECOND);
         adder.join().unwrap();
         clock.advance(SECOND);
