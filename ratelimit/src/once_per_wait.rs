@@ -18,7 +18,8 @@ use crate::{Nanos, Policy};
 /// A failure opens a backoff: n failures, until D. A key that runs before D, because somebody added it, and fails again
 /// has not served its wait: it waits for the rest of it, and neither n nor D moves. Only a failure at or after D is the
 /// inner policy's again. So a storm of events cannot drive an exponent up (kubernetes#136853), and duplicates of one
-/// failure take one token from a shared bucket. A queue wraps its limiter in this.
+/// failure take one token from a shared bucket. A queue wraps its limiter in this. It holds an entry for each open wait,
+/// and for some that are over until their turn to be swept comes; 2²⁰ at most.
 ///
 /// # Examples
 /// ```
@@ -69,7 +70,7 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerWait<K, P> {
         }
         let (delay, taken) = self.policy.failed(key, now, random);
         *until = now + delay;
-        self.open.let_go_oldest(|until| *until <= now);
+        self.open.let_go_in_turn(|until| *until <= now);
         (delay, Some(taken))
     }
 
@@ -82,6 +83,7 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerWait<K, P> {
         self.policy.requeues(key)
     }
 
+    /// The wait stays open: whoever gives back what it took does not run the key at its end, or runs it unbudgeted.
     fn give_back(&mut self, taken: Self::Taken, now: Nanos) {
         if let Some(taken) = taken {
             self.policy.give_back(taken, now);

@@ -151,13 +151,19 @@ impl<K, V> PerKey<K, V> {
         now.since(self.slots[slot as usize].touched) > self.idle
     }
 
-    /// Lets go of up to two of the keys idle longest whose value is over.
-    pub(crate) fn let_go_oldest(&mut self, over: impl Fn(&V) -> bool) {
+    /// Looks at two keys in turn, and lets go of those whose value is over. For maps whose keys do not expire by being
+    /// idle: each key's turn comes again, so one that stays hides none behind it.
+    pub(crate) fn let_go_in_turn(&mut self, over: impl Fn(&V) -> bool) {
         for _ in 0..2 {
-            if self.oldest == NONE || !over(&self.slots[self.oldest as usize].value) {
-                return;
+            let slot = self.oldest;
+            match self.slots.get(slot as usize) {
+                None => return,
+                Some(entry) if over(&entry.value) => self.let_go(slot),
+                Some(&Slot { touched, .. }) => {
+                    self.unlink(slot);
+                    self.link_newest(slot, touched);
+                }
             }
-            self.let_go(self.oldest);
         }
     }
 

@@ -7,6 +7,7 @@ mod corpus;
 mod hostile;
 mod jitter;
 mod limiter_driver;
+mod once_per_wait;
 mod oracle;
 mod real_quota;
 mod surface;

@@ -86,8 +86,10 @@ fn a_getter_dropped_after_shutdown_passes_its_deadline_on() {
 #[derive(Clone)]
 struct LooksBack {
     id: u8,
-    queue: Arc<Mutex<Option<Box<dyn Fn() + Send + Sync>>>>,
+    queue: Arc<Mutex<Option<Look>>>,
 }
+
+type Look = Box<dyn Fn() + Send + Sync>;
 
 impl Hash for LooksBack {
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -124,7 +126,7 @@ fn a_key_may_look_back_when_it_dies() {
     *looks.lock().unwrap() = Some(Box::new(move || {
         let _ = looking.requeues(&probe);
         let _ = looking.len();
-    }) as Box<dyn Fn() + Send + Sync>);
+    }) as Look);
 
     queue.add(key(2)).unwrap();
     queue.add(key(2)).unwrap();

@@ -1,0 +1,66 @@
+//! Honest counting: a wait counts once, and what is over is let go of.
+
+use std::time::Duration;
+
+use flyball_ratelimit::{Exponential, Nanos, OncePerWait, Policy, Quota, TokenBucket};
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn at(after: u64) -> Nanos {
+    Nanos::ZERO + millis(after)
+}
+
+#[test]
+fn a_storm_of_failures_counts_once_per_wait() {
+    let mut policy = OncePerWait::new(Exponential::new(millis(100)..=millis(10_000)));
+    for now in 0..100 {
+        assert_eq!(policy.failed(&"a", at(now), 0).0, millis(100 - now), "the rest of the first wait");
+        assert_eq!(policy.requeues(&"a"), 1);
+    }
+    assert_eq!(policy.failed(&"a", at(100), 0).0, millis(200), "served to the end: the next one");
+    assert_eq!(policy.requeues(&"a"), 2);
+    policy.forget(&"a");
+    assert_eq!((policy.requeues(&"a"), policy.tracked()), (0, 0));
+    assert_eq!(policy.failed(&"a", at(100), 0).0, millis(100));
+    policy.check().unwrap();
+}
+
+#[test]
+fn duplicates_of_one_failure_take_one_token() {
+    let bucket = TokenBucket::new(Quota::per_second(1.try_into().unwrap()));
+    let mut policy = OncePerWait::new(bucket);
+    let mut wait = |key, now| policy.failed(&key, at(now), 0).0;
+    assert_eq!(wait("a", 0), millis(0));
+    assert_eq!(wait("b", 0), millis(1_000));
+    assert_eq!([wait("b", 100), wait("b", 200), wait("b", 999)], [millis(900), millis(800), millis(1)]);
+    assert_eq!(wait("c", 999), millis(1_001), "b took one token, not four");
+}
+
+/// One long wait at the head must not keep those behind it from being let go of.
+#[test]
+fn an_open_wait_hides_nothing_behind_it() {
+    struct By;
+    impl Policy<u64> for By {
+        type Taken = ();
+        fn failed(&mut self, key: &u64, _: Nanos, _: u64) -> (Duration, ()) {
+            (if *key == 0 { Duration::MAX } else { millis(5) }, ())
+        }
+        fn forget(&mut self, _: &u64) {}
+        fn requeues(&self, _: &u64) -> u32 {
+            0
+        }
+        fn give_back(&mut self, (): (), _: Nanos) {}
+        fn tracked(&self) -> usize {
+            0
+        }
+    }
+    let mut policy = OncePerWait::new(By);
+    for key in 0..10_000 {
+        policy.failed(&key, at(key * 10), 0);
+        policy.check().unwrap();
+        assert!(policy.tracked() <= 4, "{} after {key} keys", policy.tracked());
+    }
+    assert!(policy.failed(&0, at(100_000), 0).0 > millis(1_000_000), "the long wait is still open");
+}
