@@ -6,7 +6,8 @@
 //! | `published` | the table, the lists of feeds and listeners, the waits for versions, `closed` | for one lookup, one commit in place, or one swap |
 //! | a feed's | that consumer's pending changes | for one step, or a small chunk of a relist |
 //!
-//! Order: `writing` before each of the others; never two of the others together. (`synced` has a lock of its own, the last in order.)
+//! Order: `writing` before each of the others; never two of the others together. (`synced` and the outcome of each wait have a
+//! lock of their own, the last in order.)
 //!
 //! A write goes like this, and the order is what makes it safe:
 //! 1. **Prepare**, no lock: run the owner's functions (key, version, index values, identity), which may panic or call back.
@@ -82,6 +83,10 @@ impl<K, V> Inner<K, V> {
 
     /// The store is at least at this version; nothing changed.
     pub(crate) fn advance(&self, version: Version) {
+        // Most stale events bring no news, and need not queue behind a writer to find that out.
+        if version <= self.published.read().table.version {
+            return;
+        }
         let mut wakers = Wakers::default();
         let writing = self.writing.lock();
         let (version, feeds) = {

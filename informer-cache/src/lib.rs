@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod caught;
 mod change;
 mod due;
 mod error;

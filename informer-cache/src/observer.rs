@@ -12,11 +12,10 @@
 //! Everything that is the user's runs without a lock and by itself: the function and its drop, the clone and the drop of a key, the identity. A
 //! panic in one of them is counted, and costs one call; the writer goes on.
 
-use std::any::Any;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
+use crate::caught::caught;
 use crate::due::Due;
 use crate::inner::Inner;
 use crate::pending::State;
@@ -160,17 +159,5 @@ pub(crate) fn tell<K: Clone, V>(listeners: &Listeners<K, V>, steps: &[Step<K, V>
         }
         // The clone of a key.
         let _ = caught(|| drop(change));
-    }
-}
-
-/// What foreign code returns; nothing if it panicked.
-fn caught<R>(foreign: impl FnOnce() -> R) -> Option<R> {
-    catch_unwind(AssertUnwindSafe(foreign)).map_err(forget).ok()
-}
-
-/// A payload is any value: dropping it may panic, and so may dropping what that panics with.
-fn forget(payload: Box<dyn Any + Send>) {
-    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        std::mem::forget(again);
     }
 }

@@ -5,8 +5,8 @@
 //!
 //! | state | page | list failed | watch opened | watch failed | event | watch broke | watch closed | deadline |
 //! |---|---|---|---|---|---|---|---|---|
-//! | Listing | last: publish → Opening; else stage, = | page ≥ 2 expired: once the full list; version unusable: once the most recent; else → Waiting (list) | | | | | | as failed |
-//! | Opening | | | → Watching | 429, refused → Waiting (watch); else → Waiting (list) | | | | as failed |
+//! | Listing | last: publish → Opening; one more: stage, =; one again → Waiting (list) | page ≥ 2 expired: once the full list; version unusable: once the most recent; else → Waiting (list) | | | | | | as failed |
+//! | Opening | | | → Watching | 429, refused → Waiting (watch); else, or nothing to resume from → Waiting (list) | | | | as failed |
 //! | Watching | | | | | apply, or ignore what is older | 429, refused, tolerated internal → Waiting (watch); else → Waiting (list) | → Opening; short and without news, or nothing to resume from → Waiting (list) | as closed |
 //! | Waiting | | | | | | | | → Listing or Opening, as planned |
 //! | Opening (streaming list) | | | → Streaming | 429, refused → Waiting (list); version unusable: once the most recent; else → Listing | | | | as failed |
@@ -33,6 +33,7 @@ mod listing;
 mod step;
 mod watching;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use flyball_ratelimit::Nanos;
@@ -106,6 +107,8 @@ struct Listing {
     /// The lowest version of the pages so far; a watch from there misses nothing. `None`: no page yet.
     oldest: Option<Version>,
     continuation: Option<String>,
+    /// Every continuation of this list so far.
+    asked_for: BTreeSet<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -49,7 +49,7 @@ pub enum InformerState {
     },
     /// It was shut down, or its run future was dropped. The store stays as it was published last.
     Stopped,
-    /// The source or a function of the user panicked. The store stays as it was published last.
+    /// The source or a function of the schema, an index or a key panicked; not a waker or an observer, whose panic ends with itself. The store stays as it was published last.
     Failed,
 }
 

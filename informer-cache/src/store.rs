@@ -125,7 +125,8 @@ where
         errors
     }
 
-    /// The objects there are, then everything that changes. O(1); waits for nobody but a commit, and nobody waits for it.
+    /// The objects there are, then everything that changes. O(subscriptions), whatever the objects; waits for nobody but a commit, and
+    /// nobody waits for it longer than for a commit.
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, V> {
         let (snapshot, feed) = self.inner.subscribe();
@@ -138,7 +139,9 @@ where
     /// deletions first, after the change can be seen here and after unlocking everything: `f` may use the store. It must be
     /// quick, as the writer waits for it. Changes come in the order of the writes of one thread; calls of several threads
     /// overlap, those with the initial objects, too. So it is for what can be told twice and in any order, as a queue of keys: what is bounded
-    /// by itself and must hear of every state there was. For a consumer of its own pace there is [`subscribe`](Self::subscribe).
+    /// by itself and must hear of every state there was. An `f` that writes is told that write within the call, and so is every other observer: those
+    /// that come after it in the list hear of the inner write before the outer one. Registering is O(observers), besides the
+    /// initial objects. For a consumer of its own pace there is [`subscribe`](Self::subscribe).
     ///
     /// It ends when the observer is dropped, or when the store is closed. As long as `f` holds the store, that is not by itself.
     ///
@@ -152,12 +155,13 @@ where
     /// seen.
     ///
     /// # Errors
-    /// When a relist takes the store *back*, to a version before this one, or when the store is closed.
+    /// When a relist takes the store *back*, to a version before this one, or when the store is closed, as it is when its last handle is
+    /// dropped: a wait does not keep it open.
     ///
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.
     pub fn wait_for(&self, version: Version) -> WaitFor<K, V> {
-        WaitFor::new(self.inner.clone(), version)
+        WaitFor::new(Arc::downgrade(&self.inner), version)
     }
 
     /// Waits until the first list is published. Any number may wait; all are woken.
@@ -211,7 +215,11 @@ where
     /// Stores an object, new or newer.
     ///
     /// Never goes back: the same object at the stored version or an older one is [stale](Outcome::Stale), unless one of the two has no
-    /// version. Another object under the key, by the schema's identity, replaces the stored one whatever the versions.
+    /// version. Another object under the key, by the schema's identity, replaces the stored one unless its version is older.
+    /// The store's version grows to that of the object, also when it is stale.
+    ///
+    /// A deleted object leaves nothing behind to compare with: an event of it that comes late adds it again. Events of different
+    /// objects may come in any order; those of one key must not cross its deletion, as they do not in one watch.
     ///
     /// # Panics
     /// Only as functions of the schema, an index or a key do; then nothing has changed.
@@ -226,7 +234,11 @@ where
                 recipe.share_labels(new, old);
             }
             let (mut step, outcome) = match (old, verdict) {
-                (Some(old), Some(Verdict::Unchanged)) => return Outcome::Stale { stored: old.version },
+                (Some(old), Some(Verdict::Unchanged)) => {
+                    // The source is this far all the same, and somebody may wait for that.
+                    self.bookmark(version);
+                    return Outcome::Stale { stored: old.version };
+                }
                 (Some(old), Some(Verdict::Updated)) => (Step::Updated { old, new }, Outcome::Updated),
                 (Some(old), Some(Verdict::Replaced)) => (Step::Replaced { old, new }, Outcome::Replaced),
                 (_, None) | (None, _) => (Step::Added { new }, Outcome::Added),
@@ -241,7 +253,7 @@ where
     /// Forgets the object of a key. `last` is its last state, if somebody knows it; otherwise the stored state is told, as one that may have
     /// missed something.
     ///
-    /// A `last` that is older than what is stored is [stale](Outcome::Stale). The store's version grows to that of `last`.
+    /// A `last` that is older than what is stored is [stale](Outcome::Stale). The store's version grows to that of `last` in any case.
     ///
     /// # Panics
     /// Only as functions of the schema or a key do; then nothing has changed.
@@ -260,6 +272,7 @@ where
                 return Outcome::Absent;
             };
             if !version.is_none() && version < old.version {
+                self.bookmark(version);
                 return Outcome::Stale { stored: old.version };
             }
             let last = match &last {
@@ -304,8 +317,12 @@ where
 
     fn judge_event(&self, old: &Record<K, V>, new: &Record<K, V>) -> Verdict {
         let verdict = judge(&self.inner.recipe.schema, old, new);
-        let newer = new.version.is_none() || new.version > old.version;
-        if verdict == Verdict::Updated && !newer { Verdict::Unchanged } else { verdict }
+        let stale = match verdict {
+            // Two objects may share a version, where one write of the source ended the one and began the other.
+            Verdict::Replaced => new.version < old.version,
+            Verdict::Unchanged | Verdict::Updated => new.version <= old.version,
+        };
+        if stale && !new.version.is_none() { Verdict::Unchanged } else { verdict }
     }
 }
 

@@ -28,7 +28,8 @@ use crate::{Change, Schema, Snapshot, Version};
 
 /// The objects of a store and everything that changes afterwards, merged per key.
 ///
-/// It begins with the objects of one snapshot, [initial](Change::is_initial); then follow changes, each key in its turn. Changes of one key
+/// It begins with the objects of one snapshot, [initial](Change::is_initial); then follow changes, each key in its turn: what happened to
+/// different objects may be told in another order than it happened. Changes of one key
 /// that were not yet told are merged, so a slow consumer costs memory for keys, never for events, and stalls nobody. Applied in
 /// order, the changes lead from nothing to the store's state: an addition is always of a key the consumer does not know, an
 /// update or deletion of one it does. When a change is received, the store shows that state or a newer one.
@@ -144,10 +145,12 @@ where
         Lag { snapshot, pending, seen, version }
     }
 
-    /// Whether every object of the first snapshot has been told.
+    /// Whether every object of the first snapshot has been told; stays so.
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
-        !self.initial && self.due.is_none() && self.ready.iter().all(Option::is_none)
+        !self.initial
+            && !matches!(self.due, Some(Due::Initial { .. }))
+            && !self.ready.iter().flatten().any(Change::is_initial)
     }
 
     /// Wishes to be told every object once more, as an update from itself to itself.

@@ -1,4 +1,5 @@
-//! SHELL. A wait for a version; what is shared is in the store, under its publication lock.
+//! SHELL. A wait for a version; what is shared is in the store, under its publication lock. How it ended is in the ticket, as the store may
+//! be gone by the time somebody looks.
 //!
 //! The look at the version and the registration are one critical section, and so are a publication and the collection of those it concerns:
 //! no wake-up falls in between.
@@ -8,22 +9,24 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::Weak;
 use std::task::{Context, Poll};
 
 use crate::inner::Inner;
+use crate::waiters::Ticket;
 use crate::{Version, WaitForError};
 
 /// Waits until a store is at a version; made by [`Store::wait_for`](crate::Store::wait_for).
 #[must_use = "futures do nothing unless polled"]
 pub struct WaitFor<K, V> {
-    inner: Arc<Inner<K, V>>,
+    /// Weak, so that a forgotten wait does not keep the store open.
+    inner: Weak<Inner<K, V>>,
     version: Version,
-    ticket: Option<u64>,
+    ticket: Option<Ticket>,
 }
 
 impl<K, V> WaitFor<K, V> {
-    pub(crate) fn new(inner: Arc<Inner<K, V>>, version: Version) -> Self {
+    pub(crate) fn new(inner: Weak<Inner<K, V>>, version: Version) -> Self {
         Self { inner, version, ticket: None }
     }
 }
@@ -34,9 +37,14 @@ impl<K, V> Future for WaitFor<K, V> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let waker = cx.waker().clone();
-        let mut published = this.inner.published.write();
+        let Some(inner) = this.inner.upgrade() else {
+            // Looked at after the store was gone, so an end that was recorded before is seen.
+            let ended = this.ticket.as_ref().and_then(Ticket::outcome);
+            return Poll::Ready(ended.unwrap_or(Err(WaitForError::Closed)));
+        };
+        let mut published = inner.published.write();
         let now = published.table.version;
-        let ended = this.ticket.and_then(|ticket| published.waiters.outcome(ticket));
+        let ended = this.ticket.as_ref().and_then(Ticket::outcome);
         let outcome = match ended {
             Some(outcome) => outcome,
             None if now >= this.version => Ok(now),
@@ -55,8 +63,8 @@ impl<K, V> Future for WaitFor<K, V> {
 
 impl<K, V> Drop for WaitFor<K, V> {
     fn drop(&mut self) {
-        let Some(ticket) = self.ticket else { return };
-        let waker = self.inner.published.write().waiters.forget(ticket, self.version);
+        let (Some(ticket), Some(inner)) = (&self.ticket, self.inner.upgrade()) else { return };
+        let waker = inner.published.write().waiters.forget(ticket, self.version);
         drop(waker);
     }
 }

@@ -4,9 +4,11 @@
 //! 1. A ticket is waiting or ended, not both.
 //! 2. Nobody waits for a version that was reached at the last [`reached`](Waiters::reached).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::task::Waker;
 
+use crate::sync::Mutex;
 use crate::wakers::Wakers;
 use crate::{Version, WaitForError};
 
@@ -15,52 +17,67 @@ use crate::{Version, WaitForError};
 pub(crate) struct Waiters {
     next: u64,
     /// By version first, so that those who are not concerned cost nothing.
-    waiting: BTreeMap<(Version, u64), Waker>,
-    /// What ended a wait whose future has not looked since.
-    ended: HashMap<u64, Result<Version, WaitForError>>,
+    waiting: BTreeMap<(Version, u64), (Waker, Ended)>,
+}
+
+/// One wait, as its future knows it.
+pub(crate) struct Ticket {
+    number: u64,
+    ended: Ended,
+}
+
+/// What ended a wait. Shared with its future, so that it outlives the store; set once, under the store's `published`, and this lock is
+/// the last in order.
+type Ended = Arc<Mutex<Option<Result<Version, WaitForError>>>>;
+
+impl Ticket {
+    /// What ended the wait.
+    pub(crate) fn outcome(&self) -> Option<Result<Version, WaitForError>> {
+        *self.ended.lock()
+    }
 }
 
 impl Waiters {
     /// Waits for a version, again if there is a ticket. Gives back the waker that is replaced.
-    pub(crate) fn wait(&mut self, ticket: &mut Option<u64>, version: Version, waker: Waker) -> Option<Waker> {
-        let ticket = *ticket.get_or_insert_with(|| {
+    pub(crate) fn wait(
+        &mut self,
+        ticket: &mut Option<Ticket>,
+        version: Version,
+        waker: Waker,
+    ) -> Option<Waker> {
+        let ticket = ticket.get_or_insert_with(|| {
             self.next += 1;
-            self.next
+            Ticket { number: self.next, ended: Ended::default() }
         });
-        self.waiting.insert((version, ticket), waker)
-    }
-
-    /// What ended a wait, once.
-    pub(crate) fn outcome(&mut self, ticket: u64) -> Option<Result<Version, WaitForError>> {
-        self.ended.remove(&ticket)
+        let replaced = self.waiting.insert((version, ticket.number), (waker, ticket.ended.clone()));
+        replaced.map(|(waker, _)| waker)
     }
 
     /// The store is at this version.
     pub(crate) fn reached(&mut self, version: Version, wakers: &mut Wakers) {
         while let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= version) {
-            let ((_, ticket), waker) = first.remove_entry();
-            self.ended.insert(ticket, Ok(version));
+            let (waker, ended) = first.remove();
+            *ended.lock() = Some(Ok(version));
             wakers.extend([waker]);
         }
     }
 
     /// What everybody waits for will not come.
     pub(crate) fn end_all(&mut self, error: WaitForError, wakers: &mut Wakers) {
-        for ((_, ticket), waker) in std::mem::take(&mut self.waiting) {
-            self.ended.insert(ticket, Err(error));
+        for (waker, ended) in std::mem::take(&mut self.waiting).into_values() {
+            *ended.lock() = Some(Err(error));
             wakers.extend([waker]);
         }
     }
 
     /// A wait is given up. Gives back its waker.
-    pub(crate) fn forget(&mut self, ticket: u64, version: Version) -> Option<Waker> {
-        self.ended.remove(&ticket);
-        self.waiting.remove(&(version, ticket))
+    pub(crate) fn forget(&mut self, ticket: &Ticket, version: Version) -> Option<Waker> {
+        self.waiting.remove(&(version, ticket.number)).map(|(waker, _)| waker)
     }
 
     /// Walks the invariants.
     pub(crate) fn check(&self, version: Version) -> Result<(), String> {
-        if self.waiting.keys().any(|(_, ticket)| self.ended.contains_key(ticket)) {
+        if self.waiting.values().any(|(_, ended)| ended.lock().is_some()) {
             return Err("waiters invariant 1: a wait that ended and goes on".into());
         }
         match self.waiting.keys().any(|(wanted, _)| *wanted <= version) {

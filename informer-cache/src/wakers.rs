@@ -1,22 +1,20 @@
 //! SHELL. What the holder of a lock collects and does after unlocking; it guards nothing itself.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
+
+use crate::caught::caught;
 
 /// Wakers to be woken once no lock is held.
 #[derive(Default)]
 pub(crate) struct Wakers(Vec<Waker>);
 
 impl Wakers {
-    /// Wakes all of them, even when some panic; then the first panic goes on.
+    /// Wakes all of them, even when some panic. Never panics: a waker is a consumer's, and whoever wakes it, often a
+    /// writer, has nothing to do with what is wrong there.
     pub(crate) fn wake(self) {
-        let mut first = None;
         for waker in self.0 {
-            let woken = catch_unwind(AssertUnwindSafe(|| waker.wake()));
-            first = first.or(woken.err());
-        }
-        if let Some(panic) = first {
-            resume_unwind(panic);
+            // Nobody to tell: the panic hook has said it.
+            let _ = caught(|| waker.wake());
         }
     }
 }

@@ -1,5 +1,7 @@
 //! PURE. The list side of a reflector: the version ladder, pages, and what follows a failed list.
 
+use std::collections::BTreeSet;
+
 use flyball_ratelimit::Nanos;
 
 use super::{Cause, Listing, Reflector, State, Then, Verdict};
@@ -9,7 +11,7 @@ use crate::{ListRequest, ListVersion, SourceErrorKind, Version};
 const DEFAULT_PAGE: u32 = 500;
 
 impl Reflector {
-    /// A page was listed.
+    /// A page was listed. One that leads back to a page of the same list fails the list. O(log pages).
     pub fn page(
         &mut self,
         version: Version,
@@ -24,8 +26,8 @@ impl Reflector {
             self.watch(now, random);
             return Verdict::Publish(oldest);
         };
-        if listing.continuation.as_ref() == Some(&next) {
-            // A page that names itself as the next one would never end.
+        if !listing.asked_for.insert(next.clone()) {
+            // Pages that lead back to one of them would never end.
             self.list_failed_by(Cause::Failed(SourceErrorKind::Other), now, random);
             return Verdict::Ignore;
         }
@@ -55,7 +57,13 @@ impl Reflector {
 
     fn begin_list(&mut self, asked: ListVersion, full: bool, now: Nanos) {
         self.deadline = now + self.config.request_timeout;
-        self.state = State::Listing(Listing { asked, full, oldest: None, continuation: None });
+        self.state = State::Listing(Listing {
+            asked,
+            full,
+            oldest: None,
+            continuation: None,
+            asked_for: BTreeSet::new(),
+        });
     }
 
     pub(super) fn list_request(&self, listing: &Listing) -> ListRequest {

@@ -30,6 +30,8 @@ impl Reflector {
             return self.stream_failed(Cause::Failed(kind), now, random);
         }
         let then = match kind {
+            // As when an open one breaks: a watch from any state would not tell what was deleted since the list.
+            _ if self.version == Version::ZERO => Then::List,
             SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::Refused => Then::Watch,
             _ => Then::List,
         };

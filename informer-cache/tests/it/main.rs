@@ -8,6 +8,7 @@ mod oracle;
 mod pending;
 mod reflector;
 mod reflector_driver;
+mod regressions;
 mod relist_driver;
 mod server;
 mod store_driver;

@@ -72,6 +72,7 @@ enum Token {
     Empty,
     Next,
     Same,
+    Back,
 }
 
 #[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +178,8 @@ struct Judge {
     full: bool,
     pages: Vec<u64>,
     token: Option<String>,
+    /// Every token of the running list so far.
+    tokens: Vec<String>,
     /// The running watch: from where, since when, for how long, any news, still telling what exists in no order.
     from: u64,
     opened: Nanos,
@@ -206,6 +209,7 @@ impl Judge {
             full: false,
             pages: Vec::new(),
             token: None,
+            tokens: Vec::new(),
             from: 0,
             opened: Nanos::ZERO,
             lasts: Duration::ZERO,
@@ -343,12 +347,13 @@ impl Judge {
                 let token = token_text(token, self.token.as_deref());
                 self.pages.push(small(version));
                 match token {
-                    Some(token) if !token.is_empty() && self.token.as_ref() == Some(&token) => {
+                    Some(token) if !token.is_empty() && self.tokens.contains(&token) => {
                         silent(self.list_failed(Kind::Other))
                     }
                     Some(token) if !token.is_empty() => {
                         self.paged |= self.asked == ListVersion::Any;
                         self.token = Some(token.clone());
+                        self.tokens.push(token.clone());
                         Some((Verdict::Stage, Want::Page { token }))
                     }
                     _ => {
@@ -369,7 +374,9 @@ impl Judge {
             (Step::Watch(request), Input::OpenFailed(kind)) if request.streaming_list => {
                 silent(self.stream_failed(kind))
             }
-            (Step::Watch(_), Input::OpenFailed(kind)) => silent(self.watch_lost(kind, kind.later())),
+            (Step::Watch(_), Input::OpenFailed(kind)) => {
+                silent(self.watch_lost(kind, self.known != 0 && kind.later()))
+            }
             (Step::Watch(request), Input::Deadline) if due && request.streaming_list => {
                 silent(self.stream_failed(Kind::Other))
             }
@@ -407,6 +414,7 @@ impl Judge {
                 assert_eq!(request, ListRequest { version: asked, limit, continuation: None });
                 assert_eq!(until, now + PAGE);
                 (self.asked, self.full, self.token, self.streaming) = (asked, full, None, false);
+                self.tokens.clear();
                 self.pages.clear();
                 assert!(!reflector.holds_half_list(), "a half list survives the start of another");
             }
@@ -466,6 +474,7 @@ fn token_text(token: Token, last: Option<&str>) -> Option<String> {
         Token::None => None,
         Token::Empty => Some(String::new()),
         Token::Next => Some(format!("{}+", last.unwrap_or_default())),
+        Token::Back => Some("+".to_owned()),
         Token::Same => Some(last.unwrap_or("first").to_owned()),
     }
 }

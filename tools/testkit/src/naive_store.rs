@@ -90,13 +90,15 @@ impl<K: Ord + Clone, V: Clone> NaiveStore<K, V> {
             self.put(new.clone());
             return (NaiveOutcome::Added, Some(NaiveStep::Added { key, new }));
         };
-        if !(self.rules.same)(&old, &new) {
+        let stored = (self.rules.version)(&old);
+        let another = !(self.rules.same)(&old, &new);
+        if version != 0 && (version < stored || (version == stored && !another)) {
+            self.bookmark(version);
+            return (NaiveOutcome::Stale(stored), None);
+        }
+        if another {
             self.put(new.clone());
             return (NaiveOutcome::Replaced, Some(NaiveStep::Replaced { key, old, new }));
-        }
-        let stored = (self.rules.version)(&old);
-        if version != 0 && version <= stored {
-            return (NaiveOutcome::Stale(stored), None);
         }
         self.put(new.clone());
         (NaiveOutcome::Updated, Some(NaiveStep::Updated { key, old, new }))
@@ -116,6 +118,7 @@ impl<K: Ord + Clone, V: Clone> NaiveStore<K, V> {
         };
         let stored = (self.rules.version)(&old);
         if version != 0 && version < stored {
+            self.bookmark(version);
             return (NaiveOutcome::Stale(stored), None);
         }
         self.version = self.version.max(version);
