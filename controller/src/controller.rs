@@ -135,7 +135,7 @@ where
     }
 
     /// How long finishing the queue may take at shutdown. Then running reconciles are dropped, where they await
-    /// something, and their keys are leftovers. No limit by default.
+    /// something, and their keys are leftovers; a panic while one is dropped is caught. No limit by default.
     pub fn shutdown_grace(mut self, limit: Duration) -> Self {
         self.config.grace = Some(limit);
         self

@@ -115,7 +115,8 @@ where
     }
 }
 
-/// A task has ended, or was aborted. It panics only where no guard can be: inside the queue.
+/// A task has ended, or was aborted. It panics only where no guard can be, inside the queue: a reconcile that is aborted
+/// is dropped under a guard, too.
 fn ended(task: Result<(), JoinError>) {
     if let Some(Ok(panic)) = task.err().map(JoinError::try_into_panic) {
         resume_unwind(panic);

@@ -1,11 +1,12 @@
 //! EDGE. One worker: takes a key, reconciles it, says how it went; until the queue is closed.
 //!
 //! Cancel safety: a worker dropped in the middle of a reconcile drops the reconcile first and its lease after it. The
-//! lease without an outcome is a failure to the queue, so the key comes back, to another worker.
+//! lease without an outcome is a failure to the queue, so the key comes back, to another worker. A reconcile that panics
+//! when it is dropped changes nothing about that.
 
 use std::error::Error;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -132,12 +133,10 @@ where
     R: Future<Output = Result<Action, E>>,
     E: Into<Box<dyn Error + Send + Sync>>,
 {
-    // An option, so that dropping the future of the user can be guarded as polling it is.
-    let mut running = pin!(None);
-    running.set(Some(guarded(start).map_err(Failure::Panic)?));
+    let mut running = Running(pin!(Some(guarded(start).map_err(Failure::Panic)?)));
     let done = poll_fn(|context| {
         let polled = guarded(|| {
-            let future = running.as_mut().as_pin_mut().expect("it is taken out after the last poll only");
+            let future = running.0.as_mut().as_pin_mut().expect("it is taken out after the last poll only");
             future.poll(context).map_err(|error| Failure::Error(error.into()))
         });
         polled.unwrap_or_else(|message| Err(Failure::Panic(message)).into())
@@ -146,6 +145,22 @@ where
         None => done.await,
         Some(limit) => timeout(limit, done).await.unwrap_or(Err(Failure::Timeout(limit))),
     };
-    guarded(|| running.set(None)).map_err(Failure::Panic)?;
+    running.end().map_err(Failure::Panic)?;
     outcome
+}
+
+/// The future of the user. An option, so that dropping it can be guarded as polling it is, wherever its worker ends.
+struct Running<'a, R>(Pin<&'a mut Option<R>>);
+
+impl<R> Running<'_, R> {
+    fn end(&mut self) -> Result<(), String> {
+        guarded(|| self.0.set(None))
+    }
+}
+
+impl<R> Drop for Running<'_, R> {
+    fn drop(&mut self) {
+        // Has something to do only when the worker is aborted. The panic is told to nobody: the key is a leftover.
+        let _ = self.end();
+    }
 }

@@ -9,7 +9,7 @@ use flyball_controller::{Action, Controller};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Log, SECOND, World, left, queue, settle, sorted};
+use crate::support::{Log, SECOND, World, left, panic_quietly, queue, settle, sorted};
 
 #[tokio::test(start_paused = true)]
 async fn events_stop_first_then_the_queue_is_finished_then_workers_are_joined() {
@@ -95,6 +95,32 @@ async fn after_the_grace_what_runs_is_dropped_and_told() {
     assert_eq!(sorted(report.leftovers.leased), [0, 1]);
     assert_eq!(sorted(report.leftovers.ready), [2, 3, 4]);
     assert_eq!(report.reconciles, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_the_grace_a_reconcile_that_panics_when_dropped_takes_no_report_away() {
+    struct Grenade;
+    impl Drop for Grenade {
+        fn drop(&mut self) {
+            panic_quietly("dropped");
+        }
+    }
+    let queue = queue();
+    for key in 0..3 {
+        queue.add(key).unwrap();
+    }
+    let report = Controller::new(queue)
+        .workers(2)
+        .shutdown_on(sleep(SECOND))
+        .shutdown_grace(SECOND)
+        .run(|_, _| async {
+            let _grenade = Grenade;
+            pending::<Result<Action, String>>().await
+        })
+        .await
+        .unwrap();
+    assert_eq!((sorted(report.leftovers.leased), report.leftovers.ready), (vec![0, 1], vec![2]));
+    assert_eq!((report.reconciles, report.panics), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
