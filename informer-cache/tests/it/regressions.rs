@@ -13,6 +13,8 @@ use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 /// A key, a version, and which of the objects of that name it is.
 type Named = (u8, u64, u8);
 
+type Write = fn(&Store<u8, Named>) -> Outcome;
+
 fn store() -> Store<u8, Named> {
     let schema = Schema::new(|object: &Named| object.0, |object| Version::new(object.1));
     Store::builder(schema.identity(|a, b| a.2 == b.2)).build().unwrap()
@@ -36,7 +38,7 @@ fn a_late_event_of_the_object_before_took_the_key_back() {
 #[test]
 fn a_stale_event_did_not_advance_the_store() {
     // A list whose version is lower than that of an object in it.
-    let stale: [fn(&Store<u8, Named>) -> Outcome; 4] = [
+    let stale: [Write; 4] = [
         |store| store.upsert((1, 7, 1)),
         |store| store.upsert((1, 7, 2)),
         |store| store.delete(&1, Some((1, 7, 1))),
