@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FAULTS", value_enum, default_value_t = Faults::None)]
     pub(crate) faults: Faults,
 
-    /// Seed of faults, failures and backoff
+    /// Seed of faults, failures and backoff; the timing of threads still varies, so a run is not replayed exactly
     #[arg(long, value_name = "S", default_value_t = 1, allow_negative_numbers = true)]
     pub(crate) seed: u64,
 

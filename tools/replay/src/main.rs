@@ -7,7 +7,8 @@
 //! | resource, replicas, endpoints, ledger, play | the informers and the two controllers of one pass |
 //! | report, progress, stop | what people see |
 //!
-//! Cancel safety: Ctrl-C sets a wish that everything looks at; nothing is dropped in the middle.
+//! Cancel safety: Ctrl-C sets a wish that everything looks at, so a pass ends in order. Only what cannot be told to end is
+//! left behind: a read that waits for a pipe, and a pass that takes longer than [`PATIENCE`].
 
 #![forbid(unsafe_code)]
 
@@ -32,9 +33,11 @@ mod trace;
 mod wire;
 
 use std::fs::File;
-use std::io::{Read, Write, stdout};
+use std::io::{self, ErrorKind, Read, Write, stderr, stdout};
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
@@ -55,17 +58,24 @@ const NOT_CONVERGED: u8 = 1;
 const BAD_INPUT: u8 = 2;
 const INTERRUPTED: u8 = 130;
 
+/// How long a pass may take to end in order after Ctrl-C.
+const PATIENCE: Duration = Duration::from_millis(700);
+
 fn main() -> ExitCode {
     let args = Args::parse();
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => return failed(NOT_CONVERGED, &format!("no runtime: {error}")),
     };
-    runtime.block_on(run(&args))
+    let status = runtime.block_on(run(&args));
+    // Waits for no thread: one may be reading a pipe that nobody writes to.
+    runtime.shutdown_background();
+    status
 }
 
 fn failed(status: u8, cause: &str) -> ExitCode {
-    eprintln!("replay: {cause}");
+    // Nobody is left to tell when stderr takes nothing; the status still does.
+    let _ = writeln!(stderr(), "replay: {cause}");
     ExitCode::from(status)
 }
 
@@ -84,33 +94,55 @@ async fn run(args: &Args) -> ExitCode {
         Ok(None) => return failed(INTERRUPTED, "interrupted while the trace was read"),
         Err(error) => return failed(BAD_INPUT, &format!("{error:#}")),
     };
-    let run = match repeat(&trace, args, &stop).await {
+    // Given back with the process: piece by piece it would hold up the end.
+    let trace = ManuallyDrop::new(trace);
+    let repeated = tokio::select! {
+        biased;
+        repeated = repeat(&trace, args, &stop) => repeated,
+        () = overdue(&stop) => return failed(INTERRUPTED, "interrupted; not everything ended in time"),
+    };
+    let run = match repeated {
         Ok(Ok(run)) => run,
         Ok(Err(interrupted)) => return failed(INTERRUPTED, &interrupted),
         Err(error) => return failed(NOT_CONVERGED, &format!("{error:#}")),
     };
-    tell(&run, args);
+    match tell(&run, args) {
+        // Whoever closed stdout does not want it.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            return failed(NOT_CONVERGED, &format!("stdout: {error}"));
+        }
+        _ => {}
+    }
     if let Some(fault) = run.missing_fault {
         return failed(NOT_CONVERGED, &format!("the fault `{fault}` was asked for and never fired"));
     }
     ExitCode::from(if run.figures.converged { 0 } else { NOT_CONVERGED })
 }
 
-/// Reads the trace on a thread of its own; `None` when it was told to stop.
+async fn overdue(stop: &Stop) {
+    stop.wished().await;
+    tokio::time::sleep(PATIENCE).await;
+}
+
+/// Reads the trace on a thread of its own; `None` when it was told to stop, and then the thread may still be reading.
 async fn read(args: &Args, stop: &Stop) -> anyhow::Result<Option<Trace>> {
-    let (path, scale, stop) = (args.trace.clone(), args.scale as usize, stop.clone());
+    let (path, scale, wish) = (args.trace.clone(), args.scale as usize, stop.clone());
     let reading = tokio::task::spawn_blocking(move || {
-        let stop = || stop.is_wished();
+        let stop = || wish.is_wished();
         let trace = match path.as_deref() {
             None => decode(RECORDED, stop).context(RECORDED_NAME),
             Some(path) => {
                 open(path).and_then(|file| decode(file, stop)).with_context(|| path.display().to_string())
             }
         };
-        trace.map(|trace| trace.map(|trace| trace.scaled(scale)))
+        trace.map(|trace| trace.and_then(|trace| trace.scaled(scale, stop)))
     });
-    // The decoder is not ours: should it panic on a broken file, that is a bad file, too.
-    reading.await.context("the trace cannot be decoded")?
+    tokio::select! {
+        biased;
+        () = stop.wished() => Ok(None),
+        // The decoder is not ours: should it panic on a broken file, that is a bad file, too.
+        read = reading => read.context("the trace cannot be decoded")?,
+    }
 }
 
 fn open(path: &Path) -> anyhow::Result<File> {
@@ -147,13 +179,15 @@ async fn repeat(trace: &Trace, args: &Args, stop: &Stop) -> anyhow::Result<Resul
     }
 }
 
-/// The summary or the JSON, last on stdout. Whoever closed stdout does not want it.
-fn tell(run: &Run, args: &Args) {
+/// The summary or the JSON, last on stdout.
+fn tell(run: &Run, args: &Args) -> io::Result<()> {
     let text = if args.json {
         serde_json::to_string(&run.figures).expect("numbers and booleans are JSON") + "\n"
     } else {
         let name = args.trace.as_ref().map_or(RECORDED_NAME.to_owned(), |path| path.display().to_string());
         run.summary(&name, args)
     };
-    let _ = stdout().lock().write_all(text.as_bytes());
+    let mut stdout = stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
 }

@@ -9,19 +9,21 @@ use crate::objects::{Key, Meta, Owner, Plain, Pod, ReplicaSet, Service};
 use crate::trace::{Expected, Record, Stream, Trace};
 
 impl Trace {
-    /// `copies` of everything that has a namespace; the copies change side by side.
+    /// `copies` of everything that has a namespace; the copies change side by side. Looks at `stop` before each batch of
+    /// copies and gives `None` when it says so.
     #[must_use]
-    pub(crate) fn scaled(self, copies: usize) -> Self {
+    pub(crate) fn scaled(self, copies: usize, stop: impl Fn() -> bool) -> Option<Self> {
         if copies == 1 {
-            return self;
+            return Some(self);
         }
+        let stop = &stop;
         let mut all: Vec<_> = (0..copies).map(|number| Copier::new(number, copies)).collect();
-        let pods = stream(&self.pods, &mut all);
-        let services = stream(&self.services, &mut all);
-        let nodes = stream(&self.nodes, &mut all);
-        let deployments = stream(&self.deployments, &mut all);
-        let replicasets = stream(&self.replicasets, &mut all);
-        let endpointslices = stream(&self.endpointslices, &mut all);
+        let pods = stream(&self.pods, &mut all, stop)?;
+        let services = stream(&self.services, &mut all, stop)?;
+        let nodes = stream(&self.nodes, &mut all, stop)?;
+        let deployments = stream(&self.deployments, &mut all, stop)?;
+        let replicasets = stream(&self.replicasets, &mut all, stop)?;
+        let endpointslices = stream(&self.endpointslices, &mut all, stop)?;
         let events = events(&pods)
             + events(&services)
             + events(&nodes)
@@ -30,25 +32,48 @@ impl Trace {
             + events(&endpointslices);
         let mut expected = Expected::default();
         for copier in &mut all {
+            if stop() {
+                return None;
+            }
             let replicasets = &self.expected.replicasets;
             expected.replicasets.extend(replicasets.iter().map(|(key, counts)| (copier.text(key), *counts)));
             let services = &self.expected.services;
             expected.services.extend(services.iter().map(|(key, set)| (copier.text(key), set.clone())));
         }
         let times = self.times.iter().flat_map(|&at| std::iter::repeat_n(at, copies)).collect();
-        Self { pods, services, nodes, deployments, replicasets, endpointslices, times, events, expected }
+        Some(Self {
+            pods,
+            services,
+            nodes,
+            deployments,
+            replicasets,
+            endpointslices,
+            times,
+            events,
+            expected,
+        })
     }
 }
 
-fn stream<V: Copied>(from: &Stream<V>, all: &mut [Copier]) -> Arc<Stream<V>> {
+fn stream<V: Copied>(
+    from: &Stream<V>,
+    all: &mut [Copier],
+    stop: impl Fn() -> bool,
+) -> Option<Arc<Stream<V>>> {
     let copies = all.len();
     let last = copies - 1;
     let mut list = Vec::with_capacity(from.list.len() * copies);
     let mut records = Vec::with_capacity(from.records.len() * copies);
     for copier in all.iter_mut() {
+        if stop() {
+            return None;
+        }
         list.extend(from.list.iter().filter_map(|object| object.copied(copier)).map(Arc::new));
     }
     for record in &from.records {
+        if stop() {
+            return None;
+        }
         for copier in all.iter_mut() {
             let event = match &record.event {
                 Event::Added(object) => object.copied(copier).map(|object| Event::Added(Arc::new(object))),
@@ -69,7 +94,7 @@ fn stream<V: Copied>(from: &Stream<V>, all: &mut [Copier]) -> Arc<Stream<V>> {
             }
         }
     }
-    Arc::new(Stream { list, version: all[last].version(from.version), records })
+    Some(Arc::new(Stream { list, version: all[last].version(from.version), records }))
 }
 
 fn events<V>(stream: &Stream<V>) -> usize {

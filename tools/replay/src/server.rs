@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use flyball_informer_cache::{
     Event, ListRequest, ListVersion, Page, Source, SourceError, SourceErrorKind, Version, Watch, WatchRequest,
 };
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::faults::Injector;
@@ -36,12 +37,22 @@ pub(crate) struct Recorded<V> {
     stream: Arc<Stream<V>>,
     /// How many records were compacted away: a watch from before them is told "gone".
     compacted: Arc<AtomicUsize>,
+    /// The list whose next page will be asked for.
+    listing: Mutex<Option<Listing<V>>>,
+}
+
+/// A list of which some pages were given out.
+#[derive(Debug)]
+struct Listing<V> {
+    /// After how many records it was made.
+    at: usize,
+    items: Vec<Arc<V>>,
 }
 
 impl<V: Object> Recorded<V> {
     pub(crate) fn new(cluster: &Arc<Cluster>, resource: usize, stream: &Arc<Stream<V>>) -> Self {
         let (cluster, stream) = (cluster.clone(), stream.clone());
-        Self { cluster, resource, stream, compacted: Arc::default() }
+        Self { cluster, resource, stream, compacted: Arc::default(), listing: Mutex::default() }
     }
 
     /// How many records have happened.
@@ -115,11 +126,19 @@ impl<V: Object> Source for Recorded<V> {
         } else if matches!(request.version, ListVersion::NotOlderThan(asked) if asked > version) {
             return Err(SourceErrorKind::TooLargeVersion.into());
         }
-        let state = self.stream.state_at(at);
+        // Taken for as long as we need it: a second reader makes its own, as does one whose list was replaced.
+        let kept = self.listing.lock().take_if(|listing| listing.at == at && request.continuation.is_some());
+        let listing = kept.unwrap_or_else(|| Listing {
+            at,
+            items: self.stream.state_at(at).into_values().cloned().collect(),
+        });
         let limit = request.limit.map_or(usize::MAX, |limit| limit as usize);
         let end = skip.saturating_add(limit);
-        let continuation = (end < state.len()).then(|| format!("{at}:{end}"));
-        let items = state.into_values().skip(skip).take(limit).cloned().collect();
+        let continuation = (end < listing.items.len()).then(|| format!("{at}:{end}"));
+        let items = listing.items.iter().skip(skip).take(limit).cloned().collect();
+        if continuation.is_some() {
+            *self.listing.lock() = Some(listing);
+        }
         Ok(Page { items, version, continuation })
     }
 

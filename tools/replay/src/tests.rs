@@ -1,16 +1,19 @@
 //! The comparison catches a lost event; whole passes converge, with faults of every kind.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use clap::Parser;
-use flyball_informer_cache::Event;
+use flyball_informer_cache::{Event, ListRequest, ListVersion, Source};
 use tokio::runtime::Builder;
 
 use crate::args::Args;
+use crate::faults::Injector;
+use crate::horizon::Horizon;
 use crate::objects::Pod;
 use crate::play::{Ended, play};
 use crate::progress::Progress;
 use crate::report::{Difference, Figures};
+use crate::server::{Cluster, Recorded};
 use crate::stop::Stop;
 use crate::trace::Trace;
 use crate::{RECORDED, decode};
@@ -87,7 +90,8 @@ fn each_fault_alone_fires_and_converges() {
 
 #[test]
 fn copies_are_as_the_original() {
-    let trace = recorded().scaled(3);
+    let trace = recorded().scaled(3, || false).expect("nobody stops it");
+    assert!(recorded().scaled(3, || true).is_none(), "copying ends when it is told to");
     assert_eq!((trace.events, trace.times.len()), (3 * 17_630, 3 * 17_635));
     assert_eq!((trace.expected.replicasets.len(), trace.expected.services.len()), (3 * 315, 3 * 236));
     assert_eq!((trace.pods.list.len(), trace.nodes.list.len()), (3 * 876, 100), "nodes have no namespace");
@@ -97,6 +101,35 @@ fn copies_are_as_the_original() {
     let (figures, differences) = pass(&trace, "--faults all", None);
     assert_eq!(differences, []);
     assert_eq!(figures.events, 3 * 17_630);
+}
+
+/// Pages of two readers at once are those of one long list, whichever of them has to be made again.
+#[test]
+fn the_pages_of_a_list_are_the_list() {
+    let args = Args::parse_from(["replay"]);
+    let faults = Injector::new(&args, 0);
+    let cluster = Arc::new(Cluster { horizon: Horizon::new(), faults, lose: None });
+    let pods = Recorded::new(&cluster, 0, &shared().pods);
+    let runtime = Builder::new_current_thread().build().unwrap();
+    let page = |limit, continuation| {
+        let request = ListRequest { version: ListVersion::MostRecent, limit, continuation };
+        runtime.block_on(pods.list(request)).unwrap()
+    };
+    let names = |items: &[Arc<Pod>]| items.iter().map(|pod| pod.meta.name.clone()).collect::<Vec<_>>();
+    let (before, early) = (page(None, None), page(Some(100), None));
+    cluster.horizon.move_to(5_000);
+    let (after, late) = (page(None, None), page(Some(100), None));
+    assert_ne!(names(&before.items), names(&after.items), "much has happened");
+    for (all, first) in [(before, early), (after, late)] {
+        let mut found = names(&first.items);
+        let mut next = first.continuation;
+        while let Some(token) = next {
+            let page = page(Some(100), Some(token));
+            found.extend(names(&page.items));
+            next = page.continuation;
+        }
+        assert_eq!(found, names(&all.items));
+    }
 }
 
 /// The seeded bug: one event is told to nobody. Whatever else is right, the comparison has to show it.
@@ -109,9 +142,8 @@ fn one_lost_event_shows_as_a_difference() {
     let decides = |at: usize| {
         let record = &records[at];
         let Event::Modified(pod) = &record.event else { return None };
-        let same = |event: &Event<_>| {
-            event.object().is_some_and(|other: &std::sync::Arc<Pod>| other.meta.uid == pod.meta.uid)
-        };
+        let same =
+            |event: &Event<_>| event.object().is_some_and(|other: &Arc<Pod>| other.meta.uid == pod.meta.uid);
         let before = records[..at].iter().rev().find(|record| same(&record.event))?;
         let last = !records[at + 1..].iter().any(|record| same(&record.event));
         (last && counts(pod) != counts(before.event.object()?)).then_some(record.place)

@@ -1,8 +1,8 @@
 //! PURE. The recorded cluster: six lists, what changed after them in the order it happened, and what was left.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,12 @@ use flyball_informer_cache::{Event, Version};
 
 use crate::objects::{Object, Plain, Pod, ReplicaSet, Service};
 use crate::wire::{Bookmark, Decoder, Line, List};
+
+/// The longest line there may be; a file that is no trace may have no end of a line at all.
+const LONGEST: usize = 64 << 20;
+
+/// The latest time there may be, in seconds: thirty years, which any `--speed` can be applied to.
+const LATEST: f64 = 1e9;
 
 /// A whole trace, decoded.
 ///
@@ -80,9 +86,10 @@ impl Trace {
                 return Ok(None);
             }
             buffer.clear();
-            let read = text.read_until(b'\n', &mut buffer);
+            let read = text.by_ref().take(LONGEST as u64 + 1).read_until(b'\n', &mut buffer);
             let taken = read.map_err(|error| error.to_string()).and_then(|bytes| match bytes {
                 0 => Ok(false),
+                bytes if bytes > LONGEST => Err(format!("line too long: more than {LONGEST} bytes")),
                 _ => reader.line(buffer.trim_ascii_end()).map(|()| true),
             });
             match taken {
@@ -137,7 +144,10 @@ enum Taken<'a> {
 impl Reader {
     fn line(&mut self, text: &[u8]) -> Result<(), String> {
         let line: Line<'_> = serde_json::from_slice(text).map_err(|error| explain(&error, 0))?;
-        let at = Duration::try_from_secs_f64(line.t).map_err(|_| format!("time {} is not a time", line.t))?;
+        if !(0.0..=LATEST).contains(&line.t) {
+            return Err(format!("time {} is not a time from 0 to {LATEST} seconds", line.t));
+        }
+        let at = Duration::from_secs_f64(line.t);
         // Where the object starts in the line: errors in it are told by column.
         let start = line.object.get().as_ptr().addr() - text.as_ptr().addr();
         let place = self.times.len();
@@ -194,10 +204,11 @@ impl Reader {
     }
 
     fn finish(mut self) -> Result<Trace, String> {
+        let compared = self.expected.replicasets.len() + self.expected.services.len();
         for (service, addresses) in &mut self.expected.services {
             *addresses = self.slices.remove(service).unwrap_or_default();
         }
-        Ok(Trace {
+        let trace = Trace {
             pods: self.pods.finish("pods")?,
             services: self.services.finish("services")?,
             nodes: self.nodes.finish("nodes")?,
@@ -207,7 +218,9 @@ impl Reader {
             times: self.times,
             events: self.events,
             expected: self.expected,
-        })
+        };
+        // Whoever checks nothing has not converged.
+        if compared == 0 { Err("the trace has nothing to compare".to_owned()) } else { Ok(trace) }
     }
 }
 
@@ -226,8 +239,10 @@ impl<V: Object> Reading<V> {
                 return Err(format!("a second LIST of {resource}"));
             }
             let (items, version) = list(json).map_err(explained)?;
-            let list = items.into_iter().map(|item| decode(item).map(Arc::new)).collect::<Result<_, _>>();
-            self.stream = Some(Stream { list: list.map_err(explained)?, version, records: Vec::new() });
+            let list = items.iter().map(|item| decode(item).map(Arc::new)).collect::<Result<Vec<_>, _>>();
+            let list = list.map_err(explained)?;
+            distinct(list.iter().map(|object| &*object.meta().name))?;
+            self.stream = Some(Stream { list, version, records: Vec::new() });
             return Ok(Taken::List);
         }
         if !matches!(kind, "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK" | "FINAL") {
@@ -242,6 +257,9 @@ impl<V: Object> Reading<V> {
             if version < stream.last() {
                 return Err(format!("FINAL of {resource} is older than what the watch told"));
             }
+            let list =
+                items.iter().map(|item| decode(item)).collect::<Result<Vec<_>, _>>().map_err(explained)?;
+            distinct(list.iter().map(|object| &*object.meta().name))?;
             self.finished = true;
             return Ok(Taken::Final(items));
         }
@@ -288,8 +306,18 @@ impl<V> Stream<V> {
 
 fn list(json: &str) -> serde_json::Result<(Vec<&str>, Version)> {
     let list: List<'_> = serde_json::from_str(json)?;
-    let items = list.items.unwrap_or_default();
-    Ok((items.into_iter().map(|item| item.get()).collect(), list.metadata.resource_version))
+    Ok((list.items.into_iter().map(|item| item.get()).collect(), list.metadata.resource_version))
+}
+
+/// Refuses a list that has two objects of one name.
+fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), String> {
+    let mut seen = HashSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(format!("two objects of the list are named {name:?}"));
+        }
+    }
+    Ok(())
 }
 
 /// The parser's words without its own line count (each line is parsed alone), with the column in the trace's line

@@ -29,8 +29,13 @@ pub(crate) struct Line<'a> {
 #[derive(Deserialize)]
 pub(crate) struct List<'a> {
     pub(crate) metadata: ListMeta,
-    #[serde(borrow)]
-    pub(crate) items: Option<Vec<&'a RawValue>>,
+    #[serde(borrow, deserialize_with = "items")]
+    pub(crate) items: Vec<&'a RawValue>,
+}
+
+/// A list without `items` is none; `null` is how an empty one may be written.
+fn items<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<&'de RawValue>, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
 }
 
 /// What lists and bookmarks have.
@@ -181,7 +186,7 @@ pub(crate) struct Decoder {
 impl Decoder {
     pub(crate) fn plain(&mut self, json: &str) -> serde_json::Result<Plain> {
         let wire: PlainWire<'_> = serde_json::from_str(json)?;
-        Ok(Plain { meta: self.meta(&wire.metadata) })
+        Ok(Plain { meta: self.meta(&wire.metadata)? })
     }
 
     pub(crate) fn pod(&mut self, json: &str) -> serde_json::Result<Pod> {
@@ -196,7 +201,7 @@ impl Decoder {
         });
         let ready = |condition: &Condition<'_>| condition.kind == "Ready" && condition.status == "True";
         Ok(Pod {
-            meta: self.meta(&wire.metadata),
+            meta: self.meta(&wire.metadata)?,
             labels: self.labels(wire.metadata.labels.as_ref()),
             owner,
             ready: wire.status.conditions.iter().flatten().any(ready),
@@ -208,14 +213,14 @@ impl Decoder {
     /// The ReplicaSet, and what its status says: replicas and ready replicas.
     pub(crate) fn replicaset(&mut self, json: &str) -> serde_json::Result<(ReplicaSet, (u32, u32))> {
         let wire: ReplicaSetWire<'_> = serde_json::from_str(json)?;
-        let meta = self.meta(&wire.metadata);
+        let meta = self.meta(&wire.metadata)?;
         let key = key(&mut self.replicasets, meta.name.clone());
         Ok((ReplicaSet { meta, key }, (wire.status.replicas, wire.status.ready_replicas)))
     }
 
     pub(crate) fn service(&mut self, json: &str) -> serde_json::Result<Service> {
         let wire: ServiceWire<'_> = serde_json::from_str(json)?;
-        let meta = self.meta(&wire.metadata);
+        let meta = self.meta(&wire.metadata)?;
         let key = key(&mut self.services, meta.name.clone());
         Ok(Service { meta, key, selector: self.labels(wire.spec.selector.as_ref()) })
     }
@@ -237,13 +242,16 @@ impl Decoder {
         )))
     }
 
-    fn meta(&mut self, wire: &MetaWire<'_>) -> Meta {
-        Meta {
+    fn meta(&mut self, wire: &MetaWire<'_>) -> serde_json::Result<Meta> {
+        if wire.name.is_empty() {
+            return Err(serde::de::Error::custom("metadata.name is empty"));
+        }
+        Ok(Meta {
             name: self.name(&wire.namespace, &wire.name),
             namespace: self.text(&wire.namespace),
             uid: self.text(&wire.uid),
             version: wire.resource_version,
-        }
+        })
     }
 
     fn name(&mut self, namespace: &str, name: &str) -> Arc<str> {

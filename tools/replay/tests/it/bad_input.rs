@@ -55,6 +55,58 @@ fn a_trace_with_a_bad_line_is_refused_by_line_and_cause() {
     refused("unknown-type", &changed(7, |line| line.replace("ADDED", "ADD")), 7, "unknown type \"ADD\"");
     refused("no-time", &changed(7, |line| line.replace("\"t\":1", "\"t\":-1")), 7, "time -1 is not a time");
     refused(
+        "late",
+        &changed(7, |line| line.replace("\"t\":1", "\"t\":1e10")),
+        7,
+        "time 10000000000 is not a time",
+    );
+    refused(
+        "too-late",
+        &changed(7, |line| line.replace("\"t\":1", "\"t\":1e999")),
+        7,
+        "bad JSON: number out of range",
+    );
+    refused(
+        "no-items",
+        &changed(1, |line| line.replace("items", "itemz")),
+        1,
+        "not a trace line: missing field `items`",
+    );
+    refused(
+        "no-final-items",
+        &changed(10, |line| line.replace("items", "itemz")),
+        10,
+        "not a trace line: missing field `items`",
+    );
+    refused(
+        "bad-final-item",
+        &changed(10, |line| line.replacen("uid", "xid", 1)),
+        10,
+        "not a trace line: missing field `uid`",
+    );
+    refused(
+        "no-name",
+        &changed(7, |line| line.replace("\"name\":\"p\"", "\"name\":\"\"")),
+        7,
+        "not a trace line: metadata.name is empty",
+    );
+    for line in [5, 14] {
+        let twice = |line: &str| {
+            let (before, items) = line.split_once("\"items\":[").expect("it is a list");
+            let item = items.strip_suffix("]}}").expect("it ends the line");
+            format!("{before}\"items\":[{item},{item}]}}}}")
+        };
+        let lines = changed(line, twice);
+        refused(&format!("twice-in-{line}"), &lines, line, "two objects of the list are named \"a/r\"");
+    }
+    let mut nothing = small();
+    for line in [11, 14] {
+        let (before, _) = nothing[line - 1].split_once("\"items\":").expect("it is a list");
+        nothing[line - 1] = format!("{before}\"items\":null}}}}");
+    }
+    refused("nothing", &nothing, 16, "the trace has nothing to compare");
+
+    refused(
         "no-version",
         &changed(7, |line| line.replace("\"11\"", "\"x\"")),
         7,
@@ -80,6 +132,14 @@ fn a_trace_with_a_bad_line_is_refused_by_line_and_cause() {
     refused("no-final-of-one", &without(14), 15, "the trace ends without a FINAL of replicasets");
     refused("only-a-list", &small()[..1], 2, "the trace ends without a FINAL of pods");
     refused("empty-line", &[], 1, "bad JSON: EOF");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_line_without_an_end_is_refused() {
+    let (status, stdout, stderr) = outcome(&["/dev/zero"]);
+    assert_eq!((status, &*stdout), (2, ""), "{stderr}");
+    assert!(stderr.contains("/dev/zero: line 1: line too long"), "{stderr}");
 }
 
 #[test]

@@ -12,7 +12,10 @@ use crate::support::{replay, small, written};
 /// Runs the program for a moment, interrupts it, and gives what it said on stderr.
 fn interrupted(args: &[&str]) -> String {
     let mut command = replay(args);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    // Stays open, with nothing in it.
+    let _stdin = child.stdin.take();
     // A channel that nobody writes to, as a limit of real time.
     let (_never, moment) = mpsc::channel::<()>();
     assert!(moment.recv_timeout(Duration::from_millis(400)).is_err());
@@ -52,4 +55,7 @@ fn ctrl_c_ends_a_run_in_order_within_a_second() {
     ];
     let busy = interrupted(&[&[&*path], &args[..]].concat());
     assert!(busy.contains("replay: interrupted after "), "{busy}");
+    // Where nothing looks at the wish: in a read of what nobody writes.
+    let reading = interrupted(&["/dev/stdin"]);
+    assert!(reading.contains("interrupted while the trace was read"), "{reading}");
 }

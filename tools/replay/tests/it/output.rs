@@ -1,6 +1,6 @@
 //! What a run prints.
 
-use crate::support::{outcome, small, written};
+use crate::support::{outcome, replay, small, written};
 
 /// The names in the order in which they stand, those of inner objects with a dot.
 fn names(json: &serde_json::Value, prefix: &str) -> Vec<String> {
@@ -100,4 +100,24 @@ fn a_trace_is_played_at_its_own_speed_when_asked_to() {
     let json: serde_json::Value = serde_json::from_str(&stdout).expect("it is JSON");
     let seconds = json["seconds"].as_f64().expect("it is a number");
     assert!(seconds >= 0.1, "0.2 s of trace at twice the speed took {seconds} s");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_result_that_cannot_be_printed_is_an_error_unless_nobody_wants_it() {
+    let path = written("printed.jsonl", &small());
+    let full = || std::fs::File::options().write(true).open("/dev/full").expect("linux has it");
+    for args in [&[&*path][..], &[&path, "--json"]] {
+        let output = replay(args).stdout(full()).output().expect("the program starts");
+        let stderr = String::from_utf8(output.stderr).expect("it prints text");
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.starts_with("replay: stdout: No space left on device"), "{stderr}");
+    }
+    let (reader, closed) = std::io::pipe().expect("there are pipes");
+    drop(reader);
+    let output = replay(&[&path]).stdout(closed).output().expect("the program starts");
+    assert_eq!((output.status.code(), &*output.stderr), (Some(0), &b""[..]));
+    // A cause that cannot be told is no panic.
+    let output = replay(&["/there/is/no/such/file"]).stderr(full()).output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(2));
 }
