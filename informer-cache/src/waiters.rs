@@ -1,4 +1,5 @@
-//! PURE. Who waits for which version of the store.
+//! SHELL. Who waits for which version of the store. The list is guarded by the store's `published`; how a wait ended, by a leaf
+//! lock of its ticket, so that it can be told after the store is gone.
 //!
 //! # Invariants
 //! 1. A ticket is waiting or ended, not both.

@@ -103,7 +103,8 @@ impl TokenBucket {
     /// It does not when the token's time has passed, when another is reserved for a later time (that one keeps its
     /// place, and the gap before it can be used by nobody), when it is due at [`Nanos::MAX`], which is never, or when
     /// the quota has been changed since. Else all is as if it had never been reserved. Golang's x/time/rate
-    /// has the same rule. The token must be one of this bucket.
+    /// has the same rule. The token must be one of this bucket. Due times are whole nanoseconds: at rates above one token a
+    /// nanosecond, a token given back within the nanosecond it is due in may let one more through in that nanosecond.
     pub fn give_back(&mut self, token: Token, now: Nanos) -> bool {
         // Invariant 4: with no later due time, this token and the last one could change places without anybody
         // noticing, so the last one can go.

@@ -112,10 +112,10 @@ impl NaiveQuota {
         self.tokens.max(1)
     }
 
-    /// Nanoseconds of the period.
+    /// Nanoseconds of the period: no more than one token a nanosecond, where giving back is exact.
     #[must_use]
     pub fn period(self) -> u64 {
-        self.period.finite().max(1)
+        self.period.finite().max(u64::from(self.tokens()))
     }
 
     /// Most at once.
