@@ -24,7 +24,8 @@ pub(crate) const NIL: u32 = u32::MAX;
 pub(crate) struct Entry<K> {
     /// `None` exactly when vacant.
     pub(crate) key: Option<K>,
-    /// The key's hash, computed once, by the add that created the entry. Ending a lease hashes nothing.
+    /// The key's hash, computed once, by the add that created the entry. Ending a lease does not hash it again; a
+    /// limiter that has failures to forget or to count does.
     pub(crate) hash: u64,
     /// Ready: since when. Waiting and leased-waiting: the deadline. Otherwise meaningless.
     pub(crate) at: Nanos,
