@@ -20,6 +20,7 @@ use std::time::Duration;
 /// assert_eq!(start + Duration::MAX, Nanos::MAX);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct Nanos(u64);
 
 impl Nanos {

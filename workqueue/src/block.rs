@@ -1,26 +1,36 @@
-//! SHELL. Waiting as a thread: for a key, or for the queue to run dry.
+//! SHELL. Waiting as a thread: for a key, for room, or for the queue to run dry.
 
 use std::time::Duration;
 
 use flyball_ratelimit::{Clock, Monotonic, Nanos, Policy};
 
-use crate::core::{Leftovers, Next};
-use crate::error::GetTimeoutError;
+use crate::core::{Added, Core, Leftovers, Next};
+use crate::error::{GetTimeoutError, Reason, Refused};
+use crate::getter::Stop;
 use crate::lease::Lease;
 use crate::order::Order;
-use crate::queue::Queue;
-use crate::shared::{Key, Shared};
+use crate::queue::{Queue, answer};
+use crate::shared::{Key, Shared, State};
+use crate::sync::MutexGuard;
 use crate::time::Time;
 
 impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
-    /// Waits for a key, at most until then on the machine's clock.
-    pub(crate) fn block(&self, until: Option<Nanos>) -> Result<Lease<K, T>, GetTimeoutError> {
+    /// Waits for a key, at most until then on the machine's clock, or until it is told to stop.
+    pub(crate) fn block(
+        &self,
+        until: Option<Nanos>,
+        stop: Option<&Stop>,
+    ) -> Result<Lease<K, T>, GetTimeoutError> {
         let shared = &self.shared;
         let _passing = PassesOn(shared);
         loop {
             let now = shared.now_if_timed();
             let left = until.map(|until| until.since(Monotonic.now()));
             let mut state = shared.lock();
+            if stop.is_some_and(Stop::is_set) {
+                shared.finish(state, now);
+                return Err(GetTimeoutError::Stopped);
+            }
             let deadline = match state.core.get(now) {
                 Next::Key(handle, key) => return Ok(self.lease(state, now, handle, key)),
                 Next::Closed => {
@@ -63,30 +73,63 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
         }
     }
 
-    /// Shuts down and waits, at most until then on the machine's clock, until nothing is Ready or leased.
+    /// Waits, at most until then on the machine's clock, until nothing is Ready or leased in a queue that is shut down.
     pub(crate) fn drain_until(&self, until: Option<Nanos>) -> Leftovers<K> {
-        self.shut_down();
         let mut left = Leftovers::new();
-        let mut state = self.shared.lock();
-        while !state.core.is_drained() {
-            let rest = until.map(|until| until.since(Monotonic.now()));
-            if rest == Some(Duration::ZERO) {
-                break;
-            }
-            state.blocked_drainers += 1;
-            state = match rest {
-                Some(limit) => self.shared.drained.wait_for(state, limit),
-                None => self.shared.drained.wait(state),
-            };
-            state.blocked_drainers -= 1;
-        }
-        state.core.leftovers(None, &mut left);
+        let (state, now) = self.block_until(until, |core, _| core.is_drained());
+        state.core.leftovers(now, &mut left);
         drop(state);
         left
     }
+
+    pub(crate) fn block_until_idle(&self, until: Nanos) -> bool {
+        let (state, now) = self.block_until(Some(until), Core::is_idle);
+        state.core.is_idle(now)
+    }
+
+    fn block_until(
+        &self,
+        until: Option<Nanos>,
+        come: impl Fn(&Core<K, O>, Option<Nanos>) -> bool,
+    ) -> (MutexGuard<'_, State<K, O>>, Option<Nanos>) {
+        loop {
+            let now = self.shared.now_if_timed();
+            let rest = until.map(|until| until.since(Monotonic.now()));
+            let mut state = self.shared.lock();
+            if come(&state.core, now) || rest == Some(Duration::ZERO) {
+                return (state, now);
+            }
+            state.others.blocked += 1;
+            state = match rest {
+                Some(limit) => self.shared.quiet.wait_for(state, limit),
+                None => self.shared.quiet.wait(state),
+            };
+            state.others.blocked -= 1;
+        }
+    }
+
+    /// Adds a key, waiting for room.
+    pub(crate) fn block_for_room(&self, key: K) -> Result<Added, Refused<K>> {
+        let shared = &self.shared;
+        let hash = shared.hash(&key);
+        let mut key = Some(key);
+        let _passing = PassesOn(shared);
+        loop {
+            let now = shared.now_if_timed();
+            let mut state = shared.lock();
+            let added = state.core.add(&mut key, hash, now);
+            if added != Err(Reason::Full) {
+                shared.finish(state, now);
+                return answer(added, key);
+            }
+            state.others.blocked_adders.asleep += 1;
+            state = shared.room.wait(state);
+            state.others.blocked_adders.wake_up(None);
+        }
+    }
 }
 
-/// A thread that a signal woke and whose clock, or `Clone` of a key, then panics has used the signal up: passes it on.
+/// A thread that a signal woke and whose clock, or a key, then panics has used the signal up: passes it on.
 struct PassesOn<'a, K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time>(&'a Shared<K, O, L, T>);
 
 impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Drop for PassesOn<'_, K, O, L, T> {

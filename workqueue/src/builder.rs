@@ -6,11 +6,13 @@ use std::marker::PhantomData;
 
 use flyball_ratelimit::{Clock, Policy, Timer};
 
+use crate::core::Rules;
+use crate::dead::DeadLetters;
 use crate::limiter::NoLimit;
 use crate::order::{Fifo, Order};
 use crate::queue::Queue;
-use crate::shared::{Key, Shared};
-use crate::time::{Blocking, NoDelay, Time, Timed};
+use crate::shared::{Key, Parts, Shared};
+use crate::time::{Blocking, Delays, NoDelay, Time, Timed};
 
 /// Makes a [`Queue`]: what it knows of time, and how failures are limited.
 ///
@@ -31,6 +33,8 @@ pub struct Builder<K, O = Fifo, L = NoLimit, T = NoDelay> {
     limiter: L,
     time: T,
     seed: u64,
+    rules: Rules,
+    dead: Option<DeadLetters<K>>,
     types: PhantomData<fn() -> (K, O)>,
 }
 
@@ -38,7 +42,8 @@ impl<K: Key> Builder<K> {
     pub(crate) fn new() -> Self {
         // The keys of std's hash maps are the one source of randomness that needs no dependency.
         let seed = std::collections::hash_map::RandomState::new().build_hasher().finish();
-        Self { limiter: NoLimit, time: NoDelay, seed, types: PhantomData }
+        let rules = Rules { strict: false, capacity: usize::MAX };
+        Self { limiter: NoLimit, time: NoDelay, seed, rules, dead: None, types: PhantomData }
     }
 }
 
@@ -62,7 +67,15 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Builder<K, O, L, 
 
     /// How long a failed key waits. Implies [`delays`](Self::delays) unless a clock or a timer is given.
     pub fn limiter<P: Policy<K> + Send + 'static>(self, policy: P) -> Builder<K, O, P, T::WithDelays> {
-        Builder { limiter: policy, time: self.time.with_delays(), seed: self.seed, types: PhantomData }
+        let Self { time, seed, rules, dead, types, .. } = self;
+        Builder { limiter: policy, time: time.with_delays(), seed, rules, dead, types }
+    }
+
+    /// How many distinct keys the queue holds, Ready, waiting and leased: an add of one more is refused, or waits with
+    /// [`add_when_room`](Queue::add_when_room). Nothing else is ever refused for room. At least 1; unbounded by default.
+    pub fn capacity(mut self, keys: usize) -> Self {
+        self.rules.capacity = keys.max(1);
+        self
     }
 
     /// Fixes the randomness that the limiter's jitter gets, so that a run replays.
@@ -73,11 +86,57 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Builder<K, O, L, 
 
     /// The queue.
     pub fn build(self) -> Queue<K, O, L, T> {
-        Queue { shared: Shared::new(self.limiter, self.time, self.seed) }
+        let Self { limiter: policy, time, seed, rules, dead, .. } = self;
+        Queue { shared: Shared::new(Parts { policy, time, seed, rules, dead }) }
     }
 
     fn with_time<U: Time>(self, time: U) -> Builder<K, O, L, U> {
-        Builder { limiter: self.limiter, time, seed: self.seed, types: PhantomData }
+        let Self { limiter, seed, rules, dead, types, .. } = self;
+        Builder { limiter, time, seed, rules, dead, types }
+    }
+}
+
+/// With a limiter.
+impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Delays> Builder<K, O, L, T> {
+    /// No add shortens a backoff: a key that failed runs at its end, however many events come meanwhile.
+    ///
+    /// Without it an add runs the key at once, and only failures count once per wait.
+    pub fn strict_backoff(mut self) -> Self {
+        self.rules.strict = true;
+        self
+    }
+
+    /// Gives a key up at its failure number `most`: it is not retried, its failures are forgotten, and `tell` is called
+    /// with the key and their number.
+    ///
+    /// `most` is at least 1, which allows no retry. Failures are counted by the limiter, and only by one that counts:
+    /// a bucket does not. A key that was added while it ran runs again all the same, with a clean slate.
+    ///
+    /// `tell` runs outside every lock, in the thread that ends the lease, after it has ended. If it panics, so does that.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{Exponential, ManualClock};
+    /// use flyball_workqueue::Queue;
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let backoff = Exponential::new(Duration::from_millis(1)..=Duration::from_secs(1));
+    /// let queue = Queue::builder()
+    ///     .clock(clock.clone())
+    ///     .limiter(backoff)
+    ///     .dead_letters(2, |key, failures| println!("gave {key} up after {failures} failures"))
+    ///     .build();
+    /// queue.add("a")?;
+    /// queue.try_get()?.retry();
+    /// clock.advance(Duration::from_millis(1));
+    /// queue.try_get()?.retry();
+    /// assert_eq!(queue.counts().waiting, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn dead_letters(mut self, most: u32, tell: impl Fn(&K, u32) + Send + Sync + 'static) -> Self {
+        self.dead = Some(DeadLetters::new(most.max(1), tell));
+        self
     }
 }
 

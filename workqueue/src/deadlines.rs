@@ -2,7 +2,7 @@
 
 use flyball_ratelimit::Nanos;
 
-use crate::entry::Place;
+use crate::entry::State;
 use crate::slab::Slab;
 
 /// Children of a node. Four halves the depth of a binary heap and keeps siblings in one cache line.
@@ -12,7 +12,7 @@ const ARITY: usize = 4;
 ///
 /// # Invariants
 /// 1. No node is before its parent, in the order of deadline, then turn.
-/// 2. The entry of the node at position p is `Waiting { position: p }`, with the node's deadline.
+/// 2. The entry of the node at position p is `Waiting`, has p as its first link, and the node's deadline.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     nodes: Vec<Node>,
@@ -39,14 +39,16 @@ impl Deadlines {
 
     pub(crate) fn push<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
         let position = self.nodes.len();
-        slab.get_mut(slot).at = at;
+        let entry = slab.get_mut(slot);
+        entry.at = at;
+        entry.state = State::Waiting;
         self.nodes.push(Node { at, turn, slot });
         self.sift_up(slab, position);
     }
 
-    /// Takes the node at `position` out; the place of its slot is then for the caller to set.
-    pub(crate) fn remove<K>(&mut self, slab: &mut Slab<K>, position: u32) {
-        let position = position as usize;
+    /// Takes the node of `slot` out; the state of the slot is then for the caller to set.
+    pub(crate) fn remove<K>(&mut self, slab: &mut Slab<K>, slot: u32) {
+        let position = Self::position(slab, slot);
         self.nodes.swap_remove(position);
         if position < self.nodes.len() {
             self.sift_down(slab, position);
@@ -54,17 +56,22 @@ impl Deadlines {
         }
     }
 
-    /// Moves the node at `position` to an earlier deadline.
-    pub(crate) fn advance<K>(&mut self, slab: &mut Slab<K>, position: u32, at: Nanos, turn: u32) {
-        let node = &mut self.nodes[position as usize];
-        node.at = at;
-        node.turn = turn;
-        slab.get_mut(node.slot).at = at;
-        self.sift_up(slab, position as usize);
+    /// Moves the node of `slot` to another deadline.
+    pub(crate) fn set<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
+        let position = Self::position(slab, slot);
+        slab.get_mut(slot).at = at;
+        self.nodes[position] = Node { at, turn, slot };
+        self.sift_down(slab, position);
+        self.sift_up(slab, Self::position(slab, slot));
     }
 
-    pub(crate) fn turn(&self, position: u32) -> u32 {
-        self.nodes[position as usize].turn
+    pub(crate) fn turn<K>(&self, slab: &Slab<K>, slot: u32) -> u32 {
+        self.nodes[Self::position(slab, slot)].turn
+    }
+
+    #[inline]
+    fn position<K>(slab: &Slab<K>, slot: u32) -> usize {
+        slab.get(slot).links[0] as usize
     }
 
     /// Gives every node a new turn; `turn_of` must keep their order.
@@ -127,7 +134,7 @@ impl Deadlines {
     #[inline]
     fn put<K>(&mut self, slab: &mut Slab<K>, position: usize, node: Node) {
         self.nodes[position] = node;
-        slab.get_mut(node.slot).place = Place::Waiting { position: position as u32 };
+        slab.get_mut(node.slot).links[0] = position as u32;
     }
 
     pub(crate) fn check<K>(&self, slab: &Slab<K>) -> Result<(), String> {
@@ -136,10 +143,10 @@ impl Deadlines {
                 return Err(format!("deadlines 1: position {position} is before its parent"));
             }
             let entry = slab.get(node.slot);
-            if entry.place != (Place::Waiting { position: position as u32 }) || entry.at != node.at {
+            if (entry.state, entry.links[0], entry.at) != (State::Waiting, position as u32, node.at) {
                 return Err(format!(
-                    "deadlines 2: slot {} is {:?}, not at {position}",
-                    node.slot, entry.place
+                    "deadlines 2: slot {} is {:?} at {}, not at {position}",
+                    node.slot, entry.state, entry.links[0]
                 ));
             }
         }

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use flyball_ratelimit::Policy;
+use flyball_ratelimit::{Nanos, Policy};
 
 use crate::core::Leftovers;
 use crate::limiter::NoLimit;
@@ -15,19 +15,21 @@ use crate::queue::Queue;
 use crate::shared::Key;
 use crate::time::{NoDelay, Time};
 
-/// The future of [`Queue::drain`].
+/// The future of [`Queue::drain`] and [`Queue::drain_waiting`].
 ///
 /// # Cancel safety
 /// Dropping it only stops waiting; the queue stays shut down.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Drain<K: Key, O: Order = Fifo, L: Policy<K> + Send + 'static = NoLimit, T: Time = NoDelay> {
     queue: Queue<K, O, L, T>,
+    /// By the queue's clock.
+    until: Option<Nanos>,
     ticket: Option<Ticket>,
 }
 
 impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Drain<K, O, L, T> {
-    pub(crate) fn new(queue: Queue<K, O, L, T>) -> Self {
-        Self { queue, ticket: None }
+    pub(crate) fn new(queue: Queue<K, O, L, T>, until: Option<Nanos>) -> Self {
+        Self { queue, until, ticket: None }
     }
 }
 
@@ -36,19 +38,24 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Future for Drain<
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        let shared = &this.queue.shared;
         // Cloned before locking: a waker's vtable is user code.
         let waker = context.waker().clone();
+        let now = this.until.map_or_else(|| shared.now_if_timed(), |_| Some(shared.now()));
         let mut left = Leftovers::new();
-        let mut state = this.queue.shared.lock();
-        let old = this.ticket.take().and_then(|own| state.drainers.leave(own));
-        if state.core.is_drained() {
-            state.core.leftovers(None, &mut left);
+        let mut state = shared.lock();
+        let old = this.ticket.take().and_then(|own| state.others.drainers.leave(own));
+        let over = this.until.is_some_and(|until| now.is_some_and(|now| until <= now));
+        if over || state.core.is_drained() {
+            state.core.leftovers(now, &mut left);
             drop(state);
             drop((old, waker));
             return Poll::Ready(left);
         }
-        this.ticket = Some(state.drainers.park(waker));
-        drop(state);
+        this.ticket = Some(state.others.drainers.park(waker));
+        state.others.drain_at = state.others.drain_at.into_iter().chain(this.until).min();
+        // Sets the alarm, if there is a limit.
+        shared.finish(state, now);
         drop(old);
         Poll::Pending
     }
@@ -57,7 +64,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Future for Drain<
 impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Drop for Drain<K, O, L, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            let old = self.queue.shared.lock().drainers.leave(ticket);
+            let old = self.queue.shared.lock().others.drainers.leave(ticket);
             drop(old);
         }
     }

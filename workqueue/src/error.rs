@@ -3,40 +3,74 @@
 use std::error::Error;
 use std::fmt;
 
-/// The queue is shut down and takes no keys; the key is handed back.
-pub struct Refused<K>(pub(crate) K);
+/// The key was not added; it is handed back.
+pub struct Refused<K> {
+    key: K,
+    reason: Reason,
+}
+
+/// Why a key was not added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The queue is shut down.
+    ShutDown,
+    /// The key is absent, and the queue holds as many as it may.
+    Full,
+    /// The key has failed too often, see [`dead_letters`](crate::Builder::dead_letters).
+    Exhausted,
+}
 
 impl<K> Refused<K> {
+    pub(crate) fn new(key: K, reason: Reason) -> Self {
+        Self { key, reason }
+    }
+
     /// The key that was not added.
     pub fn into_key(self) -> K {
-        self.0
+        self.key
     }
 
     /// The key that was not added.
     pub fn key(&self) -> &K {
-        &self.0
+        &self.key
+    }
+
+    /// Why.
+    pub fn reason(&self) -> Reason {
+        self.reason
     }
 }
 
 /// Needs nothing of the key.
 impl<K> fmt::Debug for Refused<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Refused(..)")
+        f.debug_struct("Refused").field("reason", &self.reason).finish_non_exhaustive()
     }
 }
 
 impl<K> fmt::Display for Refused<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the queue is shut down")
+        self.reason.fmt(f)
     }
 }
 
 impl<K> Error for Refused<K> {}
 
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ShutDown => "the queue is shut down",
+            Self::Full => "the queue is full",
+            Self::Exhausted => "the key has failed too often",
+        })
+    }
+}
+
 /// Why `try_get` gave no lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryGetError {
-    /// Nothing is Ready now.
+    /// Nothing is Ready now, or the queue is paused.
     Empty,
     /// The queue is shut down and nothing can become Ready.
     Closed,
@@ -55,11 +89,14 @@ impl Error for TryGetError {}
 
 /// Why `get_timeout` gave no lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GetTimeoutError {
     /// Nothing became Ready in time.
     TimedOut,
     /// The queue is shut down and nothing can become Ready.
     Closed,
+    /// This getter was stopped, see [`Getter::stop`](crate::Getter::stop).
+    Stopped,
 }
 
 impl fmt::Display for GetTimeoutError {
@@ -67,8 +104,21 @@ impl fmt::Display for GetTimeoutError {
         f.write_str(match self {
             Self::TimedOut => "no key became ready in time",
             Self::Closed => "the queue is closed",
+            Self::Stopped => "the getter was stopped",
         })
     }
 }
 
 impl Error for GetTimeoutError {}
+
+/// The key is not held by a lease that was detached; nothing was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotDetached;
+
+impl fmt::Display for NotDetached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no detached lease holds the key")
+    }
+}
+
+impl Error for NotDetached {}

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use flyball_ratelimit::Policy;
 
 use crate::core::Next;
+use crate::getter::Stop;
 use crate::lease::Lease;
 use crate::limiter::NoLimit;
 use crate::order::{Fifo, Order};
@@ -25,11 +27,16 @@ use crate::time::{AsyncGet, NoDelay};
 pub struct Get<'a, K: Key, O: Order = Fifo, L: Policy<K> + Send + 'static = NoLimit, T: AsyncGet = NoDelay> {
     queue: &'a Queue<K, O, L, T>,
     ticket: Option<Ticket>,
+    stop: Option<Arc<Stop>>,
 }
 
 impl<'a, K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Get<'a, K, O, L, T> {
-    pub(crate) fn new(queue: &'a Queue<K, O, L, T>) -> Self {
-        Self { queue, ticket: None }
+    pub(crate) fn new(queue: &'a Queue<K, O, L, T>, stop: Option<Arc<Stop>>) -> Self {
+        Self { queue, ticket: None, stop }
+    }
+
+    pub(crate) fn queue(&self) -> &'a Queue<K, O, L, T> {
+        self.queue
     }
 }
 
@@ -56,7 +63,10 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Get<'_, K, O,
         loop {
             let now = shared.now_if_timed();
             let mut state = shared.lock();
-            let next = state.core.get(now);
+            let next = match &this.stop {
+                Some(stop) if stop.is_set() => Next::Closed,
+                _ => state.core.get(now),
+            };
             if matches!(next, Next::Wait(_) | Next::Empty) {
                 if this.ticket.as_ref().is_some_and(|own| state.getters.waits_for(own, context.waker())) {
                     // Parked as before. Settled all the same: a deadline may have moved since.

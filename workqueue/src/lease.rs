@@ -53,6 +53,8 @@ pub struct Lease<K, T = NoDelay> {
 pub(crate) trait Leasing<K>: Send + Sync {
     fn end(&self, handle: Handle, key: &K, verdict: Verdict);
     fn requeues(&self, key: &K) -> u32;
+    fn age(&self, handle: Handle) -> Option<Duration>;
+    fn detach(&self, handle: Handle);
 }
 
 impl<K, O, L, T> Leasing<K> for Shared<K, O, L, T>
@@ -69,6 +71,15 @@ where
     fn requeues(&self, key: &K) -> u32 {
         self.limiter.requeues(key)
     }
+
+    fn age(&self, handle: Handle) -> Option<Duration> {
+        let now = self.now_if_timed()?;
+        self.lock().core.lease_age(handle, now)
+    }
+
+    fn detach(&self, handle: Handle) {
+        self.lock().core.detach(handle);
+    }
 }
 
 impl<K, T> Lease<K, T> {
@@ -84,6 +95,42 @@ impl<K, T> Lease<K, T> {
     /// Failures of this key that were counted and not forgotten: 0 on the first try, and without a limiter.
     pub fn failures(&self) -> u32 {
         self.queue.as_ref().map_or(0, |queue| queue.requeues(&self.key))
+    }
+
+    /// How long it has been held; `None` unless the queue [keeps ages](crate::Queue::keep_ages).
+    pub fn age(&self) -> Option<Duration> {
+        self.queue.as_ref().and_then(|queue| queue.age(self.handle))
+    }
+
+    /// Takes the guard off: the key stays leased until [`Queue::done`](crate::Queue::done) is called with it, or
+    /// [`Queue::attach`](crate::Queue::attach) makes it a lease again.
+    ///
+    /// For frameworks that know a key and nothing else. Nobody guards it now: who forgets it keeps its key from running
+    /// for ever, and [`next_overdue`](crate::Queue::next_overdue) tells.
+    ///
+    /// # Panics
+    /// When `Clone` of the key does; it is a failure then.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_workqueue::Queue;
+    /// let queue = Queue::new();
+    /// queue.add("a")?;
+    /// let key = queue.try_get()?.detach();
+    /// queue.done(&key)?;
+    /// assert!(queue.done(&key).is_err()); // never obeyed twice
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use = "the key is leased until `done` is called with it"]
+    pub fn detach(mut self) -> K
+    where
+        K: Clone,
+    {
+        let key = self.key.clone();
+        if let Some(queue) = self.queue.take() {
+            queue.detach(self.handle);
+        }
+        key
     }
 
     /// Ends the lease and says nothing about success: failures stay counted (client-go's `Done`).

@@ -1,38 +1,58 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod add_when_room;
 mod block;
 mod builder;
 mod core;
+mod dead;
 mod deadlines;
 mod drain;
 mod entry;
 mod error;
 mod get;
+mod get_many;
+mod getter;
+mod hash;
 mod lease;
 mod limiter;
+mod list;
+mod next_overdue;
 mod order;
 mod parked;
 mod queue;
 mod shared;
+mod side;
 mod slab;
 mod sleepers;
+#[cfg(feature = "stream")]
+mod stream;
 mod sync;
 mod time;
+mod wait;
+mod wait_idle;
 
 use flyball_ratelimit::{Exponential, Monotonic};
 
+pub use crate::add_when_room::AddWhenRoom;
 pub use crate::builder::Builder;
-pub use crate::core::{Added, Counts, KeyState, Leftovers};
+pub use crate::core::{Added, Ages, Counts, KeyState, Leftovers, Overdue};
 pub use crate::drain::Drain;
-pub use crate::error::{GetTimeoutError, Refused, TryGetError};
+pub use crate::error::{GetTimeoutError, NotDetached, Reason, Refused, TryGetError};
 pub use crate::get::Get;
+pub use crate::get_many::GetMany;
+pub use crate::getter::Getter;
 pub use crate::lease::Lease;
 pub use crate::limiter::NoLimit;
+pub use crate::next_overdue::NextOverdue;
 pub use crate::order::{Fifo, Order};
-pub use crate::queue::Queue;
+pub use crate::queue::{AddedMany, KeyRecord, Queue, Snapshot};
 pub use crate::shared::Key;
+#[cfg(feature = "stream")]
+pub use crate::stream::Leases;
 pub use crate::time::{AsyncGet, Blocking, Delays, NoDelay, Time, Timed};
+pub use crate::wait::DelayMode;
+pub use crate::wait_idle::WaitIdle;
 
 /// A queue with delays.
 pub type DelayingQueue<K, T = Blocking<Monotonic>> = Queue<K, Fifo, NoLimit, T>;

@@ -21,10 +21,13 @@ pub(crate) mod sealed {
         /// Links a slot in as the youngest.
         fn push<K>(&mut self, slab: &mut Slab<K>, slot: u32);
 
-        /// Unlinks a slot from wherever it is; its place is then for the caller to set.
+        /// Unlinks a slot from wherever it is; its state is then for the caller to set.
         fn unlink<K>(&mut self, slab: &mut Slab<K>, slot: u32);
 
         /// Every slot, in the order of hand-out, for inspection.
         fn slots<K>(&self, slab: &Slab<K>) -> Vec<u32>;
+
+        /// Names the first invariant that does not hold.
+        fn check<K>(&self, slab: &Slab<K>) -> Result<(), String>;
     }
 }

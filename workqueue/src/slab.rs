@@ -1,11 +1,11 @@
 //! PURE. Entries in one allocation, addressed by slot.
 
-use crate::entry::{Entry, NIL, Place};
+use crate::entry::{Entry, Flags, NIL, State};
 
 /// All entries, with the vacant ones in a free list.
 ///
 /// # Invariants
-/// 1. A slot is in the free list exactly when its place is `Vacant`.
+/// 1. A slot is in the free list exactly when it is `Vacant`.
 /// 2. `live` is the number of slots that are not vacant.
 #[derive(Debug)]
 pub struct Slab<K> {
@@ -24,20 +24,19 @@ impl<K> Slab<K> {
         self.live
     }
 
-    /// A slot for `key`, whose place the caller sets before anything else happens.
+    /// A slot for `key`, linked nowhere; its state is for the caller to set before anything else happens.
     ///
     /// # Panics
     /// At 2³²−1 keys.
-    pub(crate) fn insert(&mut self, key: K, hash: u64) -> u32 {
-        if self.free != NIL {
+    pub(crate) fn insert(&mut self, key: K, hash: u32) -> u32 {
+        let slot = self.free;
+        if slot != NIL {
             self.live += 1;
-            let slot = self.free;
             let entry = &mut self.entries[slot as usize];
-            let Place::Vacant { next } = entry.place else { unreachable!("invariant 1: {:?}", entry.place) };
-            self.free = next;
+            self.free = entry.links[0];
             entry.key = Some(key);
             entry.hash = hash;
-            entry.place = Place::Leased;
+            entry.state = State::Leased;
             return slot;
         }
         let slot = self.entries.len();
@@ -45,10 +44,12 @@ impl<K> Slab<K> {
         self.live += 1;
         self.entries.push(Entry {
             key: Some(key),
-            hash,
             at: flyball_ratelimit::Nanos::ZERO,
-            place: Place::Leased,
+            hash,
             generation: 0,
+            state: State::Leased,
+            flags: Flags::default(),
+            links: [NIL, NIL],
         });
         slot as u32
     }
@@ -57,7 +58,9 @@ impl<K> Slab<K> {
     pub(crate) fn remove(&mut self, slot: u32) -> Option<K> {
         let entry = &mut self.entries[slot as usize];
         let key = entry.key.take();
-        entry.place = Place::Vacant { next: self.free };
+        entry.state = State::Vacant;
+        entry.flags = Flags::default();
+        entry.links[0] = self.free;
         entry.generation = entry.generation.wrapping_add(1);
         self.free = slot;
         self.live -= 1;
@@ -77,24 +80,22 @@ impl<K> Slab<K> {
     /// The live entries with their slots. O(slots).
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Entry<K>)> {
         let slots = self.entries.iter().enumerate().map(|(slot, entry)| (slot as u32, entry));
-        slots.filter(|(_, entry)| !matches!(entry.place, Place::Vacant { .. }))
+        slots.filter(|(_, entry)| entry.state != State::Vacant)
     }
 
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut vacant = 0;
         let mut slot = self.free;
         while slot != NIL {
-            let Place::Vacant { next } = self.get(slot).place else {
-                return Err(format!("slab 1: slot {slot} is free but {:?}", self.get(slot).place));
-            };
-            if self.get(slot).key.is_some() {
-                return Err(format!("slab 1: free slot {slot} holds a key"));
+            let entry = self.get(slot);
+            if entry.state != State::Vacant || entry.key.is_some() {
+                return Err(format!("slab 1: slot {slot} is free but {:?}", entry.state));
             }
             vacant += 1;
             if vacant > self.entries.len() {
                 return Err("slab 1: the free list is a circle".into());
             }
-            slot = next;
+            slot = entry.links[0];
         }
         if self.iter().any(|(_, entry)| entry.key.is_none()) {
             return Err("slab 1: a live slot without a key".into());

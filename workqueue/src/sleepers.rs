@@ -1,8 +1,8 @@
-//! PURE. Threads that sleep in a blocking `get`, counted.
+//! PURE. Threads that sleep until there is something for one of them, counted.
 
 use flyball_ratelimit::Nanos;
 
-/// Threads asleep in a blocking `get`.
+/// Threads asleep in a blocking `get`, or a blocking `add`.
 #[derive(Default)]
 pub(crate) struct Sleepers {
     pub(crate) asleep: usize,
@@ -13,6 +13,13 @@ pub(crate) struct Sleepers {
 }
 
 impl Sleepers {
+    /// Counts a signal for one more thread; false if all of them have one.
+    pub(crate) fn signal(&mut self) -> bool {
+        let sleeps = self.signalled < self.asleep;
+        self.signalled += usize::from(sleeps);
+        sleeps
+    }
+
     /// A thread that slept is awake, whatever woke it.
     ///
     /// It takes one signal with it even if it woke for another reason; the thread that the signal really woke

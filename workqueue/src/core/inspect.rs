@@ -3,11 +3,13 @@
 use flyball_ratelimit::Nanos;
 
 use super::{Core, Leftovers, Phase};
-use crate::entry::Place;
+use crate::entry::{Flags, State};
+use crate::hash::spread;
 use crate::order::Order;
 
 /// The state of a key. A wait whose deadline has passed shows as what it has become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum KeyState {
     /// The queue does not know the key.
@@ -26,6 +28,7 @@ pub enum KeyState {
 
 /// How many keys are in which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Counts {
     /// Keys that can be handed out.
@@ -39,10 +42,22 @@ pub struct Counts {
 }
 
 impl<K, O: Order> Core<K, O> {
-    /// How many keys have a deadline; where there are none, no clock is needed.
+    /// Whether anything needs the time: a deadline, or an age.
     #[inline]
-    pub(crate) fn timed(&self) -> usize {
-        self.deadlines.len() + self.postponed
+    pub(crate) fn is_timed(&self) -> bool {
+        self.deadlines.len() + self.postponed.len() > 0 || self.ages.is_some()
+    }
+
+    /// How many getters have something to do.
+    #[inline]
+    pub(crate) fn wanted(&self, now: Option<Nanos>) -> usize {
+        if self.paused { 0 } else { self.queued() + usize::from(self.has_due(now)) }
+    }
+
+    /// How many absent keys there is room for.
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        self.rules.capacity.saturating_sub(self.slab.live())
     }
 
     /// Keys in the order, without those whose deadline has passed.
@@ -51,11 +66,21 @@ impl<K, O: Order> Core<K, O> {
         if self.phase == Phase::Stopped { 0 } else { self.order.count() }
     }
 
+    #[inline]
+    fn leased(&self) -> usize {
+        self.leases.len() + self.reported.len()
+    }
+
     /// The earliest deadline that will make a key Ready.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
         let (at, _) = self.deadlines.first()?;
-        self.is_open().then_some(at)
+        let served = match self.phase {
+            Phase::Open => true,
+            Phase::Serving => at <= self.horizon,
+            Phase::ShutDown | Phase::Stopped => false,
+        };
+        (served && !self.paused).then_some(at)
     }
 
     /// Whether a key is Ready because its deadline has passed; while it is open, by `now`, if that is known.
@@ -63,6 +88,7 @@ impl<K, O: Order> Core<K, O> {
     pub(crate) fn has_due(&self, now: Option<Nanos>) -> bool {
         let by = match self.phase {
             Phase::Open => now,
+            Phase::Serving => now.map(|now| now.min(self.horizon)),
             Phase::ShutDown => Some(self.horizon),
             Phase::Stopped => None,
         };
@@ -78,14 +104,27 @@ impl<K, O: Order> Core<K, O> {
     pub(crate) fn is_closed(&self) -> bool {
         match self.phase {
             Phase::Open => false,
-            Phase::ShutDown => self.dirty == 0 && self.next_slot(self.horizon).is_none(),
+            // A lease may end as a failure, and come back before the horizon.
+            Phase::Serving => self.leased() == 0 && self.next_slot_by(self.horizon).is_none(),
+            Phase::ShutDown => self.dirty == 0 && self.next_slot_by(self.horizon).is_none(),
             Phase::Stopped => true,
         }
     }
 
+    fn next_slot_by(&self, horizon: Nanos) -> Option<u32> {
+        self.order
+            .front()
+            .or_else(|| self.deadlines.first().filter(|(at, _)| *at <= horizon).map(|(_, slot)| slot))
+    }
+
     /// Shut down, and nothing is Ready or leased; or stopped, when nobody waits for the leases any more.
     pub(crate) fn is_drained(&self) -> bool {
-        self.phase == Phase::Stopped || (self.is_closed() && self.leased == 0)
+        self.phase == Phase::Stopped || (self.is_closed() && self.leased() == 0)
+    }
+
+    /// Nothing is Ready or leased, by `now`, if that is known.
+    pub(crate) fn is_idle(&self, now: Option<Nanos>) -> bool {
+        self.queued() == 0 && self.leased() == 0 && !self.has_due(Some(now.unwrap_or(self.seen)))
     }
 
     /// Keys that can be handed out at `now`. O(due waits).
@@ -93,37 +132,41 @@ impl<K, O: Order> Core<K, O> {
         self.queued() + self.deadlines.count_due(self.due_by(now.unwrap_or(self.seen)))
     }
 
-    /// O(due waits), and O(keys) while a lease waits.
+    /// O(due waits + leased keys that wait).
     pub(crate) fn counts(&self, now: Option<Nanos>) -> Counts {
         let ready = self.len(now);
         let due = self.due_by(now.unwrap_or(self.seen));
-        let passed = |place, at| matches!(place, Place::LeasedWaiting { .. }) && at <= due;
-        let dirty = match self.postponed {
-            0 => 0,
-            _ => self.slab.iter().filter(|(_, entry)| passed(entry.place, entry.at)).count(),
-        };
+        let dirty = self.postponed.iter().filter(|(_, own)| own.wait.at <= due).count();
         Counts {
             ready,
-            waiting: self.slab.live() - self.leased - ready,
-            leased: self.leased,
+            waiting: self.slab.live() - self.leased() - ready,
+            leased: self.leased(),
             dirty: self.dirty + dirty,
         }
     }
 
-    pub(crate) fn state(&self, key: &K, hash: u64, now: Option<Nanos>) -> KeyState
+    pub(crate) fn state(&self, key: &K, hash: u32, now: Option<Nanos>) -> KeyState
     where
         K: Eq,
     {
-        let Some(slot) = self.find(key, hash) else { return KeyState::Absent };
-        let entry = self.slab.get(slot);
-        let due = entry.at <= self.due_by(now.unwrap_or(self.seen));
-        match entry.place {
-            Place::Vacant { .. } => KeyState::Absent,
-            Place::Waiting { .. } if !due => KeyState::Waiting(entry.at),
-            Place::Waiting { .. } | Place::Ready { .. } => KeyState::Ready,
-            Place::Leased => KeyState::Leased,
-            Place::LeasedWaiting { .. } if !due => KeyState::LeasedWaiting(entry.at),
-            Place::LeasedWaiting { .. } | Place::LeasedDirty => KeyState::LeasedDirty,
+        self.find(key, hash).map_or(KeyState::Absent, |slot| self.state_of(slot, now.unwrap_or(self.seen)))
+    }
+
+    fn state_of(&self, slot: u32, now: Nanos) -> KeyState {
+        let due_by = self.due_by(now);
+        match self.slab.get(slot).state {
+            State::Vacant => KeyState::Absent,
+            State::Ready => KeyState::Ready,
+            State::Leased => KeyState::Leased,
+            State::LeasedDirty => KeyState::LeasedDirty,
+            State::Waiting => match self.slab.get(slot).at {
+                at if at <= due_by => KeyState::Ready,
+                at => KeyState::Waiting(at),
+            },
+            State::LeasedWaiting => match self.postponed_of(slot).wait.at {
+                at if at <= due_by => KeyState::LeasedDirty,
+                at => KeyState::LeasedWaiting(at),
+            },
         }
     }
 
@@ -138,6 +181,19 @@ impl<K, O: Order> Core<K, O> {
         self.clone_keys(ready, &mut left.ready);
         self.clone_keys(waiting, &mut left.waiting);
         self.clone_keys(leased, &mut left.leased);
+    }
+
+    /// Every key and its state: Ready ones in the order of hand-out, waiting ones by deadline, leased ones. As
+    /// [`leftovers`](Self::leftovers) otherwise.
+    pub(crate) fn snapshot(&self, now: Option<Nanos>, keys: &mut Vec<(K, KeyState)>)
+    where
+        K: Clone,
+    {
+        let (ready, waiting, leased) = self.slots(now);
+        let now = now.unwrap_or(self.seen);
+        for slot in ready.into_iter().chain(waiting).chain(leased) {
+            keys.extend(self.slab.get(slot).key.clone().map(|key| (key, self.state_of(slot, now))));
+        }
     }
 
     pub(super) fn clone_keys(&self, slots: Vec<u32>, keys: &mut Vec<K>)
@@ -166,45 +222,68 @@ impl<K, O: Order> Core<K, O> {
     }
 
     pub(super) fn leased_slots(&self) -> Vec<u32> {
-        self.slab.iter().filter(|(_, entry)| entry.place.is_leased()).map(|(slot, _)| slot).collect()
+        self.reported.iter(&self.slab).chain(self.leases.iter(&self.slab)).collect()
     }
 
     /// A deadline at or before this has passed.
     #[inline]
     pub(super) fn due_by(&self, now: Nanos) -> Nanos {
-        if self.phase == Phase::Open { now } else { self.horizon }
+        match self.phase {
+            Phase::Open => now,
+            Phase::Serving => now.min(self.horizon),
+            Phase::ShutDown | Phase::Stopped => self.horizon,
+        }
     }
 
     /// Walks everything and names the first invariant that does not hold. O(n).
     pub(crate) fn check(&self) -> Result<(), String> {
         self.slab.check()?;
         self.deadlines.check(&self.slab)?;
+        self.order.check(&self.slab)?;
+        self.leases.check(&self.slab)?;
+        self.reported.check(&self.slab)?;
         let ready = self.order.slots(&self.slab);
-        if ready.len() != self.order.count() {
-            return Err(format!("core 2: the order links {} of {} slots", ready.len(), self.order.count()));
+        let in_order = |slot: &u32| self.slab.get(*slot).state == State::Ready;
+        if ready.len() != self.order.count() || !ready.iter().all(in_order) {
+            return Err(format!("core 2: the order links {ready:?}, {} slots", self.order.count()));
         }
-        let (mut leased, mut dirty, mut postponed, mut linked) = (0, 0, 0, 0);
+        for (list, reported) in [(&self.leases, false), (&self.reported, true)] {
+            let belongs = |slot| {
+                let entry = self.slab.get(slot);
+                entry.state.is_leased() && entry.flags.has(Flags::REPORTED) == reported
+            };
+            if !list.iter(&self.slab).all(belongs) {
+                return Err(format!("core 2: a stranger among the leases (reported: {reported})"));
+            }
+        }
+        let (mut leased, mut dirty, mut postponed, mut limited) = (0, 0, 0, 0);
         for (slot, entry) in self.slab.iter() {
-            if self.keys.find(entry.hash, |&other| other == slot).is_none() {
+            if self.keys.find(spread(entry.hash), |&other| other == slot).is_none() {
                 return Err(format!("core 1: slot {slot} is not in the key table"));
             }
-            leased += usize::from(entry.place.is_leased());
-            match entry.place {
-                Place::LeasedDirty => dirty += 1,
-                Place::LeasedWaiting { .. } => postponed += 1,
-                Place::Ready { .. } => linked += 1,
-                _ => {}
+            leased += usize::from(entry.state.is_leased());
+            dirty += usize::from(entry.state == State::LeasedDirty);
+            if entry.state == State::LeasedWaiting {
+                postponed += usize::from(self.postponed.get(slot).is_some());
+            }
+            if entry.flags.has(Flags::LIMITED) || entry.flags.has(Flags::BACKOFF) {
+                if entry.state != State::Waiting {
+                    return Err(format!("core 4: slot {slot} is flagged, but {:?}", entry.state));
+                }
+                limited += usize::from(entry.flags.has(Flags::LIMITED) && self.limits.get(slot).is_some());
             }
         }
         if self.keys.len() != self.slab.live() {
             return Err(format!("core 1: {} keys in the table, {} live", self.keys.len(), self.slab.live()));
         }
-        if linked != ready.len() || linked + self.deadlines.len() + leased != self.slab.live() {
-            return Err(format!("core 2: {linked} ready, {} in order", ready.len()));
+        if ready.len() + self.deadlines.len() + leased != self.slab.live() || leased != self.leased() {
+            return Err(format!("core 2: {} ready, {leased} leased of {}", ready.len(), self.slab.live()));
         }
-        if (leased, dirty, postponed) != (self.leased, self.dirty, self.postponed) {
-            let counted = (self.leased, self.dirty, self.postponed);
-            return Err(format!("core 3: found {:?}, counted {counted:?}", (leased, dirty, postponed)));
+        if (dirty, postponed) != (self.dirty, self.postponed.len()) {
+            return Err(format!("core 3: {dirty} dirty and {postponed} postponed, counted {}", self.dirty));
+        }
+        if limited != self.limits.len() {
+            return Err(format!("core 4: {limited} limited waits, {} limits", self.limits.len()));
         }
         Ok(())
     }

@@ -1,11 +1,13 @@
-//! PURE. The steps that the operations are made of. `take` and `make_ready` are whole
-//! moves; `insert`, `unlink` and `remove` are halves, for the caller to complete.
+//! PURE. The steps that the operations are made of. `make_ready`, `wait` and `lease` link a slot that is linked
+//! nowhere; `unlink`, `forget_wait` and `remove` undo it.
 
 use flyball_ratelimit::Nanos;
 
-use super::Core;
-use crate::entry::Place;
+use super::{Core, Postponed};
+use crate::entry::{Flags, State};
+use crate::hash::spread;
 use crate::order::Order;
+use crate::wait::Wait;
 
 impl<K, O: Order> Core<K, O> {
     #[inline]
@@ -17,25 +19,30 @@ impl<K, O: Order> Core<K, O> {
     }
 
     #[inline]
-    pub(super) fn find(&self, key: &K, hash: u64) -> Option<u32>
+    pub(super) fn find(&self, key: &K, hash: u32) -> Option<u32>
     where
         K: Eq,
     {
         let slab = &self.slab;
-        self.keys.find(hash, |&slot| slab.get(slot).key.as_ref() == Some(key)).copied()
+        let is_key = |slot: &u32| {
+            let entry = slab.get(*slot);
+            entry.hash == hash && entry.key.as_ref() == Some(key)
+        };
+        self.keys.find(spread(hash), is_key).copied()
     }
 
-    pub(super) fn insert(&mut self, key: K, hash: u64) -> u32 {
+    #[inline]
+    pub(super) fn insert(&mut self, key: K, hash: u32) -> u32 {
         let slot = self.slab.insert(key, hash);
         let slab = &self.slab;
-        self.keys.insert_unique(hash, slot, |&slot| slab.get(slot).hash);
+        self.keys.insert_unique(spread(hash), slot, |&slot| spread(slab.get(slot).hash));
         slot
     }
 
     /// Vacates a slot that is linked nowhere.
     pub(super) fn remove(&mut self, slot: u32) -> Option<K> {
         let hash = self.slab.get(slot).hash;
-        if let Ok(found) = self.keys.find_entry(hash, |&other| other == slot) {
+        if let Ok(found) = self.keys.find_entry(spread(hash), |&other| other == slot) {
             found.remove();
         }
         self.slab.remove(slot)
@@ -43,58 +50,107 @@ impl<K, O: Order> Core<K, O> {
 
     #[inline]
     pub(super) fn make_ready(&mut self, slot: u32, now: Nanos) {
-        self.slab.get_mut(slot).at = now;
+        let entry = self.slab.get_mut(slot);
+        entry.state = State::Ready;
+        entry.at = now;
         self.order.push(&mut self.slab, slot);
     }
 
-    pub(super) fn wait(&mut self, slot: u32, at: Nanos) {
+    pub(super) fn wait(&mut self, slot: u32, wait: Wait) {
         let turn = self.next_turn();
-        self.deadlines.push(&mut self.slab, slot, at, turn);
+        self.wait_in_turn(slot, wait, turn);
     }
 
-    pub(super) fn postpone(&mut self, slot: u32, at: Nanos) {
-        let turn = self.next_turn();
+    pub(super) fn wait_in_turn(&mut self, slot: u32, wait: Wait, turn: u32) {
+        self.deadlines.push(&mut self.slab, slot, wait.at, turn);
+        self.note_wait(slot, wait);
+    }
+
+    /// Hands a slot out.
+    #[inline]
+    pub(super) fn lease(&mut self, slot: u32, now: Nanos) {
         let entry = self.slab.get_mut(slot);
-        entry.at = at;
-        entry.place = Place::LeasedWaiting { turn };
+        entry.state = State::Leased;
+        entry.at = now;
+        self.leases.push(&mut self.slab, slot);
     }
 
-    /// Removes a Ready or Waiting slot.
-    pub(super) fn take(&mut self, slot: u32) -> Option<K> {
-        self.unlink(slot);
-        self.remove(slot)
+    /// Has a lease wait once it ends.
+    pub(super) fn postpone_lease(&mut self, slot: u32, wait: Wait) {
+        let turn = self.next_turn();
+        self.slab.get_mut(slot).state = State::LeasedWaiting;
+        self.postponed.set(slot, Postponed { wait, turn });
+    }
+
+    /// Gives a slot that waits, leased or not, another wait. Its turn is new if the deadline is.
+    pub(super) fn set_wait(&mut self, slot: u32, wait: Wait) {
+        if self.slab.get(slot).state == State::LeasedWaiting {
+            let old = self.postponed_of(slot);
+            let turn = if old.wait.at == wait.at { old.turn } else { self.next_turn() };
+            self.postponed.set(slot, Postponed { wait, turn });
+            return;
+        }
+        if self.slab.get(slot).at != wait.at {
+            let turn = self.next_turn();
+            self.deadlines.set(&mut self.slab, slot, wait.at, turn);
+        }
+        self.note_wait(slot, wait);
     }
 
     #[inline]
+    fn note_wait(&mut self, slot: u32, wait: Wait) {
+        let flags = &mut self.slab.get_mut(slot).flags;
+        flags.set(Flags::BACKOFF, wait.backoff);
+        let limited = flags.has(Flags::LIMITED);
+        flags.set(Flags::LIMITED, wait.limit.is_some());
+        match wait.limit {
+            Some(limit) => self.limits.set(slot, limit),
+            None if limited => drop(self.limits.take(slot)),
+            None => {}
+        }
+    }
+
+    /// Takes a Ready or Waiting slot out of the order or the heap, and all that is known of its wait.
+    #[inline]
     pub(super) fn unlink(&mut self, slot: u32) {
-        match self.slab.get(slot).place {
-            Place::Waiting { position } => self.deadlines.remove(&mut self.slab, position),
+        let entry = self.slab.get_mut(slot);
+        match entry.state {
+            State::Waiting => {
+                entry.flags.set(Flags::BACKOFF, false);
+                if entry.flags.has(Flags::LIMITED) {
+                    entry.flags.set(Flags::LIMITED, false);
+                    self.limits.take(slot);
+                }
+                self.deadlines.remove(&mut self.slab, slot);
+            }
             _ => self.order.unlink(&mut self.slab, slot),
         }
     }
 
-    /// Leases whose wait is over at the moment of shutdown are dirty, so that the queue does not close before them.
-    pub(super) fn mark_due_leases(&mut self) {
-        for slot in self.leased_slots() {
-            let entry = self.slab.get_mut(slot);
-            if matches!(entry.place, Place::LeasedWaiting { .. }) && entry.at <= self.horizon {
-                entry.place = Place::LeasedDirty;
-                self.postponed -= 1;
-                self.dirty += 1;
-            }
+    /// Takes a leased slot out of its list.
+    #[inline]
+    pub(super) fn unlink_lease(&mut self, slot: u32) {
+        let flags = &mut self.slab.get_mut(slot).flags;
+        let reported = flags.has(Flags::REPORTED);
+        *flags = Flags::default();
+        let list = if reported { &mut self.reported } else { &mut self.leases };
+        list.unlink(&mut self.slab, slot);
+    }
+
+    pub(super) fn postponed_of(&self, slot: u32) -> Postponed {
+        match self.postponed.get(slot) {
+            Some(postponed) => postponed,
+            None => unreachable!("invariant 3: a leased slot that waits has a wait"),
         }
     }
 
-    pub(super) fn unmark_leases(&mut self) {
-        for slot in self.leased_slots() {
-            self.slab.get_mut(slot).place = Place::Leased;
-        }
-        self.dirty = 0;
-        self.postponed = 0;
+    pub(super) fn forget_wait(&mut self, slot: u32) {
+        self.postponed.take(slot);
     }
 
     /// Turns order equal deadlines. After 2³² of them they are dealt anew, once, in their order. O(n log n) then.
-    pub(super) fn next_turn(&mut self) -> u32 {
+    #[inline]
+    fn next_turn(&mut self) -> u32 {
         if self.turn == u32::MAX {
             self.renumber();
         }
@@ -102,21 +158,19 @@ impl<K, O: Order> Core<K, O> {
         self.turn
     }
 
-    pub(super) fn renumber(&mut self) {
-        let turn_of = |slot: u32| match self.slab.get(slot).place {
-            Place::Waiting { position } => Some(self.deadlines.turn(position)),
-            Place::LeasedWaiting { turn } => Some(turn),
-            _ => None,
-        };
+    #[cold]
+    fn renumber(&mut self) {
+        let waiting =
+            self.deadlines.slots().into_iter().map(|slot| (self.deadlines.turn(&self.slab, slot), slot));
         let mut turns: Vec<_> =
-            self.slab.iter().filter_map(|(slot, _)| Some((turn_of(slot)?, slot))).collect();
+            waiting.chain(self.postponed.iter().map(|(slot, own)| (own.turn, slot))).collect();
         turns.sort_unstable();
         let mut dealt = vec![0; turns.iter().map(|&(_, slot)| slot as usize + 1).max().unwrap_or(0)];
         for (turn, (_, slot)) in (1..).zip(&turns) {
             dealt[*slot as usize] = turn;
-            if let Place::LeasedWaiting { turn: kept } = &mut self.slab.get_mut(*slot).place {
-                *kept = turn;
-            }
+        }
+        for (slot, postponed) in self.postponed.values_mut() {
+            postponed.turn = dealt[slot as usize];
         }
         self.deadlines.renumber(|slot| dealt[slot as usize]);
         self.turn = turns.len() as u32;

@@ -2,12 +2,14 @@
 
 use flyball_ratelimit::Nanos;
 
+use crate::wait::Wait;
+
 /// What an add did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     /// The key was absent and is now queued, or waiting.
     New,
-    /// The key is queued, waiting or marked already, in a way that covers this add. Of two delays the earlier holds.
+    /// The key is queued, waiting or marked already, and the two are one now.
     Merged,
     /// The key was waiting for a deadline and is now Ready.
     Promoted,
@@ -19,7 +21,7 @@ pub enum Added {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handle {
     pub(super) slot: u32,
-    pub(super) generation: u32,
+    pub(super) generation: u16,
 }
 
 /// What a getter finds.
@@ -39,8 +41,8 @@ pub(crate) enum Next<K> {
 pub(crate) enum Outcome {
     /// Leaves the queue.
     Done,
-    /// Waits until then.
-    At(Nanos),
+    /// Comes back so.
+    At(Wait),
     /// Ready at the tail.
     Tail,
 }
@@ -49,6 +51,7 @@ pub(crate) enum Outcome {
 ///
 /// Ready keys stand in the order in which they would have been handed out, waiting ones by deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Leftovers<K> {
     /// Keys nobody took.

@@ -7,6 +7,7 @@ use flyball_ratelimit::{Nanos, Policy};
 
 use super::{Key, Shared};
 use crate::order::Order;
+use crate::parked::Parked;
 use crate::time::Time;
 
 /// Wakers to wake, threads to signal, a timer to set.
@@ -17,7 +18,10 @@ pub(crate) struct Effects {
     more: Vec<Waker>,
     pub(super) signals: usize,
     pub(super) signal_all: bool,
-    pub(super) drained: bool,
+    /// Adders to signal.
+    pub(super) room: usize,
+    /// The queue is drained or idle.
+    pub(super) quiet: bool,
     pub(super) arm: Option<Nanos>,
 }
 
@@ -29,9 +33,19 @@ impl Effects {
         }
     }
 
+    pub(super) fn wake_all(&mut self, parked: &mut Parked) {
+        while let Some(waker) = parked.take_one() {
+            self.wake(waker);
+        }
+    }
+
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_none() && self.signals == 0 && !self.signal_all && !self.drained && self.arm.is_none()
+        self.first.is_none()
+            && self.signals + self.room == 0
+            && !self.signal_all
+            && !self.quiet
+            && self.arm.is_none()
     }
 
     /// Does all of it even where a waker or the timer panics; the first panic is raised at the end.
@@ -47,8 +61,9 @@ impl Effects {
         } else {
             (0..self.signals).for_each(|_| shared.available.notify_one());
         }
-        if self.drained {
-            shared.drained.notify_all();
+        (0..self.room).for_each(|_| shared.room.notify_one());
+        if self.quiet {
+            shared.quiet.notify_all();
         }
         let mut panicked = None;
         for waker in self.first.into_iter().chain(self.more) {

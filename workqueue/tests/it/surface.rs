@@ -132,7 +132,7 @@ fn debug_needs_nothing_of_the_key() {
 fn sizes() {
     let word = size_of::<usize>();
     assert_eq!(size_of::<Queue<String>>(), word, "a handle is one pointer");
-    assert_eq!(size_of::<Refused<String>>(), size_of::<String>());
+    assert_eq!(size_of::<Refused<String>>(), size_of::<String>() + word, "a reason beside the key");
     assert_eq!(size_of::<TryGetError>(), 1);
     assert_eq!(size_of::<GetTimeoutError>(), 1);
     assert_eq!(size_of::<Added>(), 1);

@@ -1,0 +1,103 @@
+//! SHELL. Waiting for room, as a task.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use flyball_ratelimit::Policy;
+
+use crate::core::Added;
+use crate::error::{Reason, Refused};
+use crate::limiter::NoLimit;
+use crate::order::{Fifo, Order};
+use crate::parked::Ticket;
+use crate::queue::{Queue, answer};
+use crate::shared::Key;
+use crate::time::{NoDelay, Time};
+
+/// The future of [`Queue::add_when_room`].
+///
+/// # Cancel safety
+/// Dropping it adds nothing. If it had been woken for room, the wake-up is passed on.
+///
+/// # Panics
+/// When it is polled again after it has given its answer.
+#[must_use = "futures do nothing unless awaited"]
+pub struct AddWhenRoom<
+    'a,
+    K: Key,
+    O: Order = Fifo,
+    L: Policy<K> + Send + 'static = NoLimit,
+    T: Time = NoDelay,
+> {
+    queue: &'a Queue<K, O, L, T>,
+    /// `None` once it is in the queue, or handed back.
+    key: Option<K>,
+    hash: u32,
+    ticket: Option<Ticket>,
+}
+
+impl<'a, K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> AddWhenRoom<'a, K, O, L, T> {
+    pub(crate) fn new(queue: &'a Queue<K, O, L, T>, key: K) -> Self {
+        let hash = queue.shared.hash(&key);
+        Self { queue, key: Some(key), hash, ticket: None }
+    }
+}
+
+/// The key is never pinned.
+impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Unpin for AddWhenRoom<'_, K, O, L, T> {}
+
+impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Future for AddWhenRoom<'_, K, O, L, T> {
+    type Output = Result<Added, Refused<K>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let shared = &this.queue.shared;
+        assert!(this.key.is_some(), "polled after it was ready");
+        let mut waker = None;
+        loop {
+            let now = shared.now_if_timed();
+            let mut state = shared.lock();
+            let added = state.core.add(&mut this.key, this.hash, now);
+            if added == Err(Reason::Full) && waker.is_none() {
+                if this.ticket.as_ref().is_some_and(|own| state.others.adders.waits_for(own, context.waker()))
+                {
+                    return Poll::Pending;
+                }
+                // As in `Get`: the waker is cloned outside the lock, and room may come up meanwhile.
+                drop(state);
+                waker = Some(context.waker().clone());
+                continue;
+            }
+            let old = this.ticket.take().and_then(|own| state.others.adders.leave(own));
+            if let (Err(Reason::Full), Some(waker)) = (added, waker.take()) {
+                this.ticket = Some(state.others.adders.park(waker));
+                shared.finish(state, now);
+                drop(old);
+                return Poll::Pending;
+            }
+            shared.finish(state, now);
+            drop(old);
+            return Poll::Ready(answer(added, this.key.take()));
+        }
+    }
+}
+
+impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Drop for AddWhenRoom<'_, K, O, L, T> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let shared = &self.queue.shared;
+        let mut state = shared.lock();
+        let old = state.others.adders.leave(ticket);
+        // Passes the room on; without the clock, which may panic.
+        shared.finish(state, None);
+        drop(old);
+    }
+}
+
+impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for AddWhenRoom<'_, K, O, L, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AddWhenRoom").field("parked", &self.ticket.is_some()).finish_non_exhaustive()
+    }
+}

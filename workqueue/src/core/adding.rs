@@ -1,0 +1,189 @@
+//! PURE. What comes in: adds, delayed adds, and what takes them back.
+
+use flyball_ratelimit::Nanos;
+
+use super::{Added, Core, Phase};
+use crate::entry::{Flags, State};
+use crate::error::Reason;
+use crate::order::Order;
+use crate::wait::{Wait, Wish};
+
+impl<K, O: Order> Core<K, O> {
+    /// Makes the key Ready, or marks its lease.
+    ///
+    /// The key is taken only where it is new. Otherwise it stays with the caller, to die outside every lock, also when
+    /// its `Eq` panics.
+    pub(crate) fn add(&mut self, key: &mut Option<K>, hash: u32, now: Option<Nanos>) -> Result<Added, Reason>
+    where
+        K: Eq,
+    {
+        if self.phase != Phase::Open {
+            return Err(Reason::ShutDown);
+        }
+        let now = self.observe(now);
+        match key.as_ref().and_then(|key| self.find(key, hash)) {
+            Some(slot) => Ok(self.add_again(slot, now)),
+            None => {
+                let slot = self.admit(key, hash)?;
+                self.make_ready(slot, now);
+                Ok(Added::New)
+            }
+        }
+    }
+
+    fn add_again(&mut self, slot: u32, now: Nanos) -> Added {
+        match self.slab.get(slot).state {
+            State::Waiting | State::LeasedWaiting => {
+                let wait = self.wait_of(slot);
+                if wait.at <= now || self.holds(wait) {
+                    return Added::Merged;
+                }
+                self.end_wait(slot, now)
+            }
+            State::Leased => self.mark(slot),
+            State::Ready | State::LeasedDirty => Added::Merged,
+            State::Vacant => unreachable!("invariant 1: a vacant slot is not in the key table"),
+        }
+    }
+
+    /// Has the key wait; an existing wait and the wish become one. As [`add`](Self::add) otherwise.
+    pub(crate) fn add_delayed(
+        &mut self,
+        key: &mut Option<K>,
+        hash: u32,
+        wish: Wish,
+        now: Nanos,
+    ) -> Result<Added, Reason>
+    where
+        K: Eq,
+    {
+        if self.phase != Phase::Open {
+            return Err(Reason::ShutDown);
+        }
+        self.observe(Some(now));
+        let Some(slot) = key.as_ref().and_then(|key| self.find(key, hash)) else {
+            let slot = self.admit(key, hash)?;
+            match wish.alone() {
+                wait if wait.at > now => self.wait(slot, wait),
+                _ => self.make_ready(slot, now),
+            }
+            return Ok(Added::New);
+        };
+        Ok(match self.slab.get(slot).state {
+            State::Leased => {
+                let wait = wish.alone();
+                if wait.at <= now {
+                    return Ok(self.mark(slot));
+                }
+                self.postpone_lease(slot, wait);
+                Added::Marked
+            }
+            State::Waiting | State::LeasedWaiting => {
+                let old = self.wait_of(slot);
+                let new = old.after(wish, self.rules.strict);
+                if old.at > now && new.at <= now {
+                    return Ok(self.end_wait(slot, now));
+                }
+                if old.at > now && new != old {
+                    self.set_wait(slot, new);
+                }
+                Added::Merged
+            }
+            _ => Added::Merged,
+        })
+    }
+
+    /// Has a key that is to run, run no earlier than `at`; says whether there was one.
+    pub(crate) fn postpone(&mut self, key: &K, hash: u32, at: Nanos, now: Nanos) -> bool
+    where
+        K: Eq,
+    {
+        if self.phase != Phase::Open {
+            return false;
+        }
+        self.observe(Some(now));
+        let Some(slot) = self.find(key, hash) else { return false };
+        let state = self.slab.get(slot).state;
+        if state == State::Leased || at <= now {
+            return state != State::Leased;
+        }
+        match state {
+            State::Ready => {
+                self.unlink(slot);
+                self.wait(slot, Wait::fixed(at));
+            }
+            State::LeasedDirty => {
+                self.dirty -= 1;
+                self.postpone_lease(slot, Wait::fixed(at));
+            }
+            _ => {
+                let old = self.wait_of(slot);
+                let backoff = old.backoff && old.at > now;
+                self.set_wait(slot, Wait { at: old.at.max(at), limit: None, backoff });
+            }
+        }
+        true
+    }
+
+    /// Takes back what was asked for and has not begun; a lease goes on.
+    pub(crate) fn cancel(&mut self, key: &K, hash: u32) -> (bool, Option<K>)
+    where
+        K: Eq,
+    {
+        let Some(slot) = self.find(key, hash) else { return (false, None) };
+        match self.slab.get(slot).state {
+            State::Ready | State::Waiting => {
+                self.unlink(slot);
+                return (true, self.remove(slot));
+            }
+            State::LeasedDirty => self.dirty -= 1,
+            State::LeasedWaiting => self.forget_wait(slot),
+            State::Leased | State::Vacant => return (false, None),
+        }
+        self.slab.get_mut(slot).state = State::Leased;
+        (true, None)
+    }
+
+    /// A slot for an absent key, which is taken then.
+    fn admit(&mut self, key: &mut Option<K>, hash: u32) -> Result<u32, Reason> {
+        if self.slab.live() >= self.rules.capacity {
+            return Err(Reason::Full);
+        }
+        let Some(key) = key.take() else { unreachable!("the caller brings a key") };
+        Ok(self.insert(key, hash))
+    }
+
+    /// Whether no add may shorten this wait.
+    fn holds(&self, wait: Wait) -> bool {
+        self.rules.strict && wait.backoff
+    }
+
+    fn mark(&mut self, slot: u32) -> Added {
+        self.slab.get_mut(slot).state = State::LeasedDirty;
+        self.dirty += 1;
+        Added::Marked
+    }
+
+    /// An add comes before the deadline.
+    fn end_wait(&mut self, slot: u32, now: Nanos) -> Added {
+        if self.slab.get(slot).state == State::LeasedWaiting {
+            self.forget_wait(slot);
+            return self.mark(slot);
+        }
+        self.unlink(slot);
+        self.make_ready(slot, now);
+        Added::Promoted
+    }
+
+    /// The wait of a slot that waits, leased or not.
+    pub(super) fn wait_of(&self, slot: u32) -> Wait {
+        let entry = self.slab.get(slot);
+        match entry.state {
+            State::LeasedWaiting => self.postponed_of(slot).wait,
+            _ => {
+                let limit = entry.flags.has(Flags::LIMITED).then(|| self.limits.get(slot)).flatten();
+                Wait { at: entry.at, limit, backoff: entry.flags.has(Flags::BACKOFF) }
+            }
+        }
+    }
+}

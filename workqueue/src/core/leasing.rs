@@ -1,0 +1,159 @@
+//! PURE. What goes out, and how it comes back.
+
+use flyball_ratelimit::Nanos;
+
+use super::{Core, Handle, NEXT, Next, Outcome, Phase};
+use crate::entry::{Flags, State};
+use crate::order::Order;
+use crate::wait::Wait;
+
+impl<K, O: Order> Core<K, O> {
+    /// Hands out the key that has been Ready the longest, whether it was added so or its deadline passed.
+    ///
+    /// The key is cloned first: a panic of `Clone` changes nothing.
+    pub(crate) fn get(&mut self, now: Option<Nanos>) -> Next<K>
+    where
+        K: Clone,
+    {
+        let now = self.observe(now);
+        if self.paused {
+            return if self.is_closed() { Next::Closed } else { Next::Empty };
+        }
+        let Some(slot) = self.next_slot(now) else { return self.nothing() };
+        let entry = self.slab.get(slot);
+        let Some(key) = entry.key.clone() else { unreachable!("invariant 1: a linked slot holds a key") };
+        let generation = entry.generation;
+        self.unlink(slot);
+        self.lease(slot, now);
+        Next::Key(Handle { slot, generation }, key)
+    }
+
+    /// Of the two heads, the one that became Ready earlier. A deadline goes before an add of the same instant: it
+    /// was set before. A key that seems to be Ready since a moment to come (the clock jumped back) goes first, or
+    /// deadlines would starve it until then.
+    #[inline]
+    pub(super) fn next_slot(&self, now: Nanos) -> Option<u32> {
+        if self.phase == Phase::Stopped {
+            return None;
+        }
+        let front = self.order.front();
+        match self.deadlines.first() {
+            Some((at, slot)) if at <= self.due_by(now) => match front {
+                Some(front) if self.precedes(front, at, now) => Some(front),
+                _ => Some(slot),
+            },
+            _ => front,
+        }
+    }
+
+    /// Whether the Ready slot `front` goes before a key whose deadline `at` has passed.
+    #[inline]
+    pub(super) fn precedes(&self, front: u32, at: Nanos, now: Nanos) -> bool {
+        let since = self.slab.get(front).at;
+        since < at || since > now
+    }
+
+    fn nothing(&self) -> Next<K> {
+        match (self.is_closed(), self.next_deadline()) {
+            (true, _) => Next::Closed,
+            (false, Some(at)) => Next::Wait(at),
+            (false, None) => Next::Empty,
+        }
+    }
+
+    /// Ends a lease. A key that leaves the queue is returned, for the caller to drop outside every lock.
+    ///
+    /// A stale handle ends nothing.
+    pub(crate) fn end(&mut self, handle: Handle, outcome: Outcome, now: Option<Nanos>) -> Option<K> {
+        let now = self.observe(now);
+        let Handle { slot, generation } = handle;
+        let entry = self.slab.get(slot);
+        let state = entry.state;
+        if entry.generation != generation || !state.is_leased() {
+            return None;
+        }
+        self.unlink_lease(slot);
+        if self.phase == Phase::Stopped {
+            return self.remove(slot);
+        }
+        let outcome = self.outcome(outcome, now);
+        match state {
+            State::LeasedDirty => {
+                self.dirty -= 1;
+                self.end_dirty(slot, outcome, now);
+            }
+            State::LeasedWaiting => {
+                let postponed = self.postponed_of(slot);
+                self.forget_wait(slot);
+                match outcome {
+                    _ if postponed.wait.at <= self.due_by(now) => self.end_dirty(slot, outcome, now),
+                    Outcome::Tail => self.make_ready(slot, now),
+                    Outcome::Done => self.wait_in_turn(slot, postponed.wait, postponed.turn),
+                    Outcome::At(wait) => match postponed.wait.after_lease(wait, self.rules.strict) {
+                        wait if wait.at == postponed.wait.at => self.wait_in_turn(slot, wait, postponed.turn),
+                        wait => self.wait(slot, wait),
+                    },
+                }
+            }
+            _ => match outcome {
+                Outcome::Done => return self.remove(slot),
+                Outcome::At(wait) => self.wait(slot, wait),
+                Outcome::Tail => self.make_ready(slot, now),
+            },
+        }
+        None
+    }
+
+    /// A key that was added meanwhile is Ready again, whatever the outcome; but a strict backoff holds.
+    fn end_dirty(&mut self, slot: u32, outcome: Outcome, now: Nanos) {
+        match outcome {
+            Outcome::At(wait) if self.rules.strict && wait.backoff => self.wait(slot, wait),
+            _ => self.make_ready(slot, now),
+        }
+    }
+
+    /// A wait that is over at once is none. After shutdown what comes back is a leftover: it must not keep the queue
+    /// from closing, also where it would come back at once, or the clock jumped back. What is served until the horizon
+    /// may come back before it.
+    fn outcome(&self, outcome: Outcome, now: Nanos) -> Outcome {
+        let wait = match outcome {
+            Outcome::Done => return outcome,
+            Outcome::At(wait) => wait,
+            Outcome::Tail => Wait::fixed(now),
+        };
+        let served = match self.phase {
+            Phase::Open => true,
+            Phase::Serving => wait.at <= self.horizon,
+            Phase::ShutDown | Phase::Stopped => false,
+        };
+        match served {
+            true if wait.at <= now => Outcome::Tail,
+            true => outcome,
+            false => Outcome::At(Wait { at: wait.at.max(now).max(self.horizon + NEXT), ..wait }),
+        }
+    }
+
+    /// Leaves a lease without its guard: from now on it ends by its key.
+    pub(crate) fn detach(&mut self, handle: Handle) {
+        let entry = self.slab.get_mut(handle.slot);
+        if entry.generation == handle.generation && entry.state.is_leased() {
+            entry.flags.set(Flags::DETACHED, true);
+        }
+    }
+
+    /// Gives a lease without a guard one again.
+    pub(crate) fn attach(&mut self, key: &K, hash: u32) -> Option<(Handle, K)>
+    where
+        K: Clone + Eq,
+    {
+        let slot = self.find(key, hash)?;
+        let entry = self.slab.get(slot);
+        let (state, generation) = (entry.state, entry.generation);
+        if !state.is_leased() || !entry.flags.has(Flags::DETACHED) {
+            return None;
+        }
+        let key = entry.key.clone()?;
+        self.slab.get_mut(slot).flags.set(Flags::DETACHED, false);
+        Some((Handle { slot, generation }, key))
+    }
+}

@@ -1,0 +1,122 @@
+//! SHELL. Someone who takes keys, and can be told to stop.
+//!
+//! | what | guarded by |
+//! |---|---|
+//! | whether it was stopped | an atomic, read under the queue's lock; set before that lock is taken to wake who waits |
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_ratelimit::{Clock, Monotonic, Policy};
+
+use crate::error::GetTimeoutError;
+use crate::get::Get;
+use crate::lease::Lease;
+use crate::limiter::NoLimit;
+use crate::order::{Fifo, Order};
+use crate::queue::Queue;
+use crate::shared::{Effects, Key};
+use crate::sync::{AtomicUsize, Ordering};
+use crate::time::{AsyncGet, NoDelay, Time};
+
+/// Takes keys until it is stopped, or the queue is closed; stopping one leaves the queue and the others alone.
+///
+/// Clones are handles to the same getter: give one to the worker, and keep one to [`stop`](Self::stop) it.
+///
+/// # Examples
+/// ```
+/// # use flyball_workqueue::Queue;
+/// let queue = Queue::<&str>::new();
+/// let getter = queue.getter();
+/// let worker = std::thread::spawn({
+///     let getter = getter.clone();
+///     move || while let Some(lease) = getter.blocking_get() { lease.done(); }
+/// });
+/// getter.stop(); // say, this replica is no longer the leader
+/// worker.join().unwrap();
+/// assert!(!queue.is_shutting_down());
+/// ```
+pub struct Getter<K, O = Fifo, L = NoLimit, T = NoDelay> {
+    queue: Queue<K, O, L, T>,
+    stop: Arc<Stop>,
+}
+
+/// Whether a getter was stopped.
+pub(crate) struct Stop(AtomicUsize);
+
+impl Stop {
+    /// Called under the queue's lock.
+    pub(crate) fn is_set(&self) -> bool {
+        // Ordering: Relaxed. Who sets it takes the lock afterwards: a getter that holds the lock before does not see it,
+        // but is parked or asleep when that one wakes them all; one that holds it after sees it through the lock.
+        self.0.load(Ordering::Relaxed) != 0
+    }
+}
+
+impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Getter<K, O, L, T> {
+    pub(crate) fn new(queue: Queue<K, O, L, T>) -> Self {
+        Self { queue, stop: Arc::new(Stop(AtomicUsize::new(0))) }
+    }
+
+    /// [`Queue::get`]; `None` also once this getter is stopped.
+    ///
+    /// # Cancel safety
+    /// As `Queue::get`.
+    pub fn get(&self) -> Get<'_, K, O, L, T>
+    where
+        T: AsyncGet,
+    {
+        Get::new(&self.queue, Some(self.stop.clone()))
+    }
+
+    /// [`Queue::blocking_get`]; `None` also once this getter is stopped.
+    #[must_use = "a lease that is dropped without an outcome counts as a failure"]
+    pub fn blocking_get(&self) -> Option<Lease<K, T>> {
+        self.queue.block(None, Some(&self.stop)).ok()
+    }
+
+    /// [`Queue::get_timeout`].
+    ///
+    /// # Errors
+    /// [`GetTimeoutError::Stopped`] also once this getter is stopped.
+    pub fn get_timeout(&self, limit: Duration) -> Result<Lease<K, T>, GetTimeoutError> {
+        self.queue.block(Some(Monotonic.now() + limit), Some(&self.stop))
+    }
+
+    /// Stops it: those who wait in it return, and it takes no key any more. Leases it gave go on. Idempotent.
+    ///
+    /// O(getters of the queue that wait): all of them look up.
+    pub fn stop(&self) {
+        // Ordering: Relaxed, see `is_set`.
+        self.stop.0.store(1, Ordering::Relaxed);
+        let mut effects = Effects::default();
+        self.queue.shared.lock().wake_getters(&mut effects);
+        self.queue.shared.perform(effects);
+    }
+
+    /// Whether it was stopped.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        // Ordering: Relaxed. Nothing follows from it.
+        self.stop.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// The queue.
+    #[must_use]
+    pub fn queue(&self) -> &Queue<K, O, L, T> {
+        &self.queue
+    }
+}
+
+impl<K, O, L, T> Clone for Getter<K, O, L, T> {
+    fn clone(&self) -> Self {
+        Self { queue: self.queue.clone(), stop: self.stop.clone() }
+    }
+}
+
+impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for Getter<K, O, L, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Getter").field("queue", &self.queue).field("stopped", &self.is_stopped()).finish()
+    }
+}
