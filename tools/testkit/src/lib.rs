@@ -12,5 +12,6 @@ pub mod naive_queue;
 pub mod naive_store;
 pub mod op;
 pub mod random;
+pub mod reference;
 pub mod store_op;
 pub mod wakers;

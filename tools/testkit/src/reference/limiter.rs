@@ -1,0 +1,120 @@
+//! Limiters of failures, with switches.
+
+use super::failures::Failures;
+use super::{Answer, LimiterConfig, LimiterLine, Rule, Rules};
+
+/// Answers a script for limiters. Its time stands still.
+#[derive(Clone, Debug)]
+pub struct ReferenceLimiter {
+    rules: Rules,
+    limiter: Limiter,
+}
+
+impl ReferenceLimiter {
+    /// The limiter that controllers use, until a line says otherwise.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        Self { rules, limiter: Limiter::default_backoff(rules) }
+    }
+
+    /// The answer to a line; `None` stands for one that is not valid.
+    pub fn answer(&mut self, line: Option<&LimiterLine>) -> Answer {
+        match line {
+            None => Answer::Error,
+            Some(LimiterLine::Config(config)) => match Limiter::new(config, self.rules) {
+                None => Answer::Error,
+                Some(limiter) => {
+                    self.limiter = limiter;
+                    Answer::Done
+                }
+            },
+            Some(LimiterLine::When(key)) => Answer::Wait(self.limiter.when(key, 0)),
+            Some(LimiterLine::Forget(key)) => {
+                self.limiter.forget(key);
+                Answer::Done
+            }
+            Some(LimiterLine::Requeues(key)) => Answer::Number(self.limiter.requeues(key)),
+        }
+    }
+}
+
+/// A limiter; waits are nanoseconds.
+#[derive(Clone, Debug)]
+pub(super) enum Limiter {
+    Exponential { base: u64, max: u64, whole: bool, failures: Failures },
+    FastSlow { fast: u64, slow: u64, attempts: u64, failures: Failures },
+    MaxOf(Vec<Self>),
+}
+
+impl Limiter {
+    pub(super) fn default_backoff(rules: Rules) -> Self {
+        Self::exponential(5_000_000, 1_000_000_000_000, rules)
+    }
+
+    fn exponential(base: u64, max: u64, rules: Rules) -> Self {
+        Self::Exponential {
+            base,
+            max,
+            whole: rules.has(Rule::WholeNanoseconds),
+            failures: Failures::new(max, rules),
+        }
+    }
+
+    /// `None` where it is refused.
+    pub(super) fn new(config: &LimiterConfig, rules: Rules) -> Option<Self> {
+        let strict = rules.has(Rule::InvalidLimiterRefused);
+        match config {
+            LimiterConfig::Exponential { base_ms, max_ms } => {
+                let valid = *base_ms > 0 && base_ms <= max_ms;
+                (valid || !strict).then(|| Self::exponential(base_ms * 1_000_000, max_ms * 1_000_000, rules))
+            }
+            LimiterConfig::FastSlow { fast_ms, slow_ms, fast: attempts } => {
+                let (fast, slow) = (fast_ms * 1_000_000, slow_ms * 1_000_000);
+                let failures = Failures::new(fast.max(slow), rules);
+                Some(Self::FastSlow { fast, slow, attempts: u64::from(*attempts), failures })
+            }
+            LimiterConfig::MaxOf(of) if of.is_empty() && strict => None,
+            LimiterConfig::MaxOf(of) => {
+                Some(Self::MaxOf(of.iter().map(|config| Self::new(config, rules)).collect::<Option<_>>()?))
+            }
+        }
+    }
+
+    /// Counts a failure and says how long it waits.
+    pub(super) fn when(&mut self, key: &str, now: u64) -> u64 {
+        match self {
+            Self::Exponential { base, max, whole: true, failures } => {
+                let doubled = u128::from(*base) << failures.count(key, now).min(64);
+                u64::try_from(doubled).unwrap_or(u64::MAX).min(*max)
+            }
+            // No base of whole milliseconds doubles to 2⁶³ itself, where client-go's conversion overflows.
+            Self::Exponential { base, max, failures, .. } => {
+                let doubled = *base as f64 * 2f64.powi(failures.count(key, now) as i32);
+                if doubled > i64::MAX as f64 { *max } else { (doubled as u64).min(*max) }
+            }
+            Self::FastSlow { fast, slow, attempts, failures } => {
+                if failures.count(key, now) < *attempts {
+                    *fast
+                } else {
+                    *slow
+                }
+            }
+            // Every one counts, whichever is the longest.
+            Self::MaxOf(of) => of.iter_mut().map(|limiter| limiter.when(key, now)).max().unwrap_or(0),
+        }
+    }
+
+    pub(super) fn forget(&mut self, key: &str) {
+        match self {
+            Self::Exponential { failures, .. } | Self::FastSlow { failures, .. } => failures.forget(key),
+            Self::MaxOf(of) => of.iter_mut().for_each(|limiter| limiter.forget(key)),
+        }
+    }
+
+    pub(super) fn requeues(&self, key: &str) -> u64 {
+        match self {
+            Self::Exponential { failures, .. } | Self::FastSlow { failures, .. } => failures.of(key),
+            Self::MaxOf(of) => of.iter().map(|limiter| limiter.requeues(key)).max().unwrap_or(0),
+        }
+    }
+}

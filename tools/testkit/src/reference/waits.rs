@@ -1,0 +1,107 @@
+//! Keys that wait, as client-go keeps them: a binary heap by deadline.
+//!
+//! Which of several equal deadlines leaves a heap first follows from how exactly it sifts, so that is part of the
+//! reference: that of Go's `container/heap`, on an array, children of i at 2i+1 and 2i+2, the left one if they are equal.
+
+/// Which key, until when. A key waits once.
+#[derive(Clone, Debug)]
+struct Wait {
+    key: String,
+    until: u64,
+    /// Grows with every deadline that is set.
+    turn: u64,
+}
+
+/// All waits.
+#[derive(Clone, Debug)]
+pub(super) struct Waits {
+    heap: Vec<Wait>,
+    turn: u64,
+    /// Equal deadlines in the order in which they were set, or as the heap has them.
+    in_turn: bool,
+}
+
+impl Waits {
+    pub(super) fn new(in_turn: bool) -> Self {
+        Self { heap: Vec::new(), turn: 0, in_turn }
+    }
+
+    /// The earliest deadline of a key holds.
+    pub(super) fn add(&mut self, key: &str, until: u64) {
+        self.turn += 1;
+        let turn = self.turn;
+        match self.position(key) {
+            None => {
+                self.heap.push(Wait { key: key.to_owned(), until, turn });
+                self.rise(self.heap.len() - 1);
+            }
+            Some(at) if until < self.heap[at].until => {
+                (self.heap[at].until, self.heap[at].turn) = (until, turn);
+                self.settle(at);
+            }
+            Some(_) => {}
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &str) {
+        if let Some(at) = self.position(key) {
+            self.take(at);
+        }
+    }
+
+    /// The key whose wait ends first, and by `now`.
+    pub(super) fn pop(&mut self, now: u64) -> Option<String> {
+        let due = self.heap.first().is_some_and(|first| first.until <= now);
+        due.then(|| self.take(0).key)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.heap.clear();
+    }
+
+    fn position(&self, key: &str) -> Option<usize> {
+        self.heap.iter().position(|wait| wait.key == key)
+    }
+
+    fn before(&self, one: usize, other: usize) -> bool {
+        let (one, other) = (&self.heap[one], &self.heap[other]);
+        one.until < other.until || self.in_turn && one.until == other.until && one.turn < other.turn
+    }
+
+    /// The last one fills the hole.
+    fn take(&mut self, at: usize) -> Wait {
+        let taken = self.heap.swap_remove(at);
+        if at < self.heap.len() {
+            self.settle(at);
+        }
+        taken
+    }
+
+    fn settle(&mut self, at: usize) {
+        if self.sink(at) == at {
+            self.rise(at);
+        }
+    }
+
+    fn rise(&mut self, mut at: usize) {
+        while at > 0 && self.before(at, (at - 1) / 2) {
+            self.heap.swap(at, (at - 1) / 2);
+            at = (at - 1) / 2;
+        }
+    }
+
+    fn sink(&mut self, mut at: usize) -> usize {
+        loop {
+            let (left, right) = (2 * at + 1, 2 * at + 2);
+            if left >= self.heap.len() {
+                return at;
+            }
+            let child = if right < self.heap.len() && self.before(right, left) { right } else { left };
+            if !self.before(child, at) {
+                return at;
+            }
+            self.heap.swap(at, child);
+            at = child;
+        }
+    }
+}
