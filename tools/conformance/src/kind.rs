@@ -1,0 +1,92 @@
+//! PURE. Two kinds of scripts, and who answers them.
+
+#[cfg(test)]
+use testkit::reference::Rule;
+use testkit::reference::{Answer, LimiterLine, QueueLine, ReferenceLimiter, ReferenceQueue, Rules};
+
+use crate::limiter::FlyballLimiter;
+use crate::queue::FlyballQueue;
+use crate::text::{Parsed, answer_text, limiter_line, queue_line};
+
+/// What a script is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Queue,
+    Limiter,
+}
+
+/// Answers the lines of one script, in order.
+pub(crate) trait Answering {
+    fn answer(&mut self, line: &str) -> String;
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 2] = [Self::Queue, Self::Limiter];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Limiter => "limiter",
+        }
+    }
+
+    /// The rules that a script of this kind can show.
+    #[cfg(test)]
+    pub(crate) fn rules(self) -> Vec<Rule> {
+        let limiter = [Rule::InvalidLimiterRefused, Rule::WholeNanoseconds];
+        match self {
+            // A wait that is long enough to be rounded is too long to be waited for.
+            Self::Queue => Rule::ALL.into_iter().filter(|rule| *rule != Rule::WholeNanoseconds).collect(),
+            Self::Limiter => limiter.to_vec(),
+        }
+    }
+
+    /// The shipped code.
+    pub(crate) fn flyball(self) -> Box<dyn Answering> {
+        match self {
+            Self::Queue => {
+                let mut queue = FlyballQueue::new();
+                Box::new(Text(queue_line, move |line: Option<&QueueLine>| queue.answer(line)))
+            }
+            Self::Limiter => {
+                let mut limiter = FlyballLimiter::new();
+                Box::new(Text(limiter_line, move |line: Option<&LimiterLine>| limiter.answer(line)))
+            }
+        }
+    }
+
+    /// The reference.
+    pub(crate) fn reference(self, rules: Rules) -> Box<dyn Answering> {
+        match self {
+            Self::Queue => {
+                let mut queue = ReferenceQueue::new(rules);
+                Box::new(Text(queue_line, move |line: Option<&QueueLine>| queue.answer(line)))
+            }
+            Self::Limiter => {
+                let mut limiter = ReferenceLimiter::new(rules);
+                Box::new(Text(limiter_line, move |line: Option<&LimiterLine>| limiter.answer(line)))
+            }
+        }
+    }
+}
+
+/// All answers to a script.
+pub(crate) fn play(mut answering: Box<dyn Answering>, script: &[String]) -> Vec<String> {
+    script.iter().map(|line| answering.answer(line)).collect()
+}
+
+/// How a line is read, and who answers it.
+struct Text<P, A>(P, A);
+
+impl<L, P, A> Answering for Text<P, A>
+where
+    P: Fn(&str) -> Parsed<L>,
+    A: FnMut(Option<&L>) -> Answer,
+{
+    fn answer(&mut self, line: &str) -> String {
+        match self.0(line) {
+            Ok(line) => answer_text(&self.1(Some(&line)), "this config is refused"),
+            Err(error) => answer_text(&self.1(None), &error),
+        }
+    }
+}

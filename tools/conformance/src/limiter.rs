@@ -1,0 +1,44 @@
+//! EDGE. The shipped limiters, as a script drives them.
+
+use flyball_ratelimit::{Limiter, ManualClock};
+use testkit::reference::{Answer, LimiterConfig, LimiterLine};
+
+use crate::policy::AnyPolicy;
+
+/// A limiter on a clock that stands still.
+pub(crate) struct FlyballLimiter(Limiter<String, AnyPolicy, ManualClock>);
+
+impl FlyballLimiter {
+    /// The backoff that controllers use, until a line says otherwise.
+    pub(crate) fn new() -> Self {
+        let default = LimiterConfig::Exponential { base_ms: 5, max_ms: 1_000_000 };
+        Self::with(&default).expect("5 ms to 1000 s is a range")
+    }
+
+    fn with(config: &LimiterConfig) -> Option<Self> {
+        Some(Self(Limiter::with_clock(AnyPolicy::new(config)?, ManualClock::new())))
+    }
+
+    /// The answer to a line; `None` stands for one that is not valid.
+    pub(crate) fn answer(&mut self, line: Option<&LimiterLine>) -> Answer {
+        match line {
+            None => Answer::Error,
+            Some(LimiterLine::Config(config)) => match Self::with(config) {
+                None => Answer::Error,
+                Some(limiter) => {
+                    *self = limiter;
+                    Answer::Done
+                }
+            },
+            Some(LimiterLine::When(key)) => {
+                let wait = self.0.when(key).as_nanos();
+                Answer::Wait(u64::try_from(wait).unwrap_or(u64::MAX))
+            }
+            Some(LimiterLine::Forget(key)) => {
+                self.0.forget(key);
+                Answer::Done
+            }
+            Some(LimiterLine::Requeues(key)) => Answer::Number(self.0.requeues(key).into()),
+        }
+    }
+}

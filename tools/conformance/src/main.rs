@@ -1,0 +1,76 @@
+//! EDGE. `conformance`: answers scripts, one line for each line, in virtual time and one thread.
+//!
+//! | file | |
+//! |---|---|
+//! | args, text | how it is called; lines and answers as JSON |
+//! | kind, queue, limiter, policy | who answers: flyball, or the reference under given rules |
+//! | generate, examples, committed | scripts by seed, those of the page of differences, those with client-go's answers |
+//! | parity, client_go, shrink | new scripts through all of them |
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod client_go;
+mod committed;
+mod examples;
+mod generate;
+mod kind;
+mod limiter;
+mod parity;
+mod policy;
+mod queue;
+mod shrink;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::io::{BufRead, BufWriter, ErrorKind, Write, stdin, stdout};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+
+use crate::args::{Arguments, Job};
+use crate::kind::Kind;
+
+fn main() -> ExitCode {
+    let ended = match Arguments::parse().job {
+        Job::Queue(options) => answer(Kind::Queue, options.many),
+        Job::Limiter(options) => answer(Kind::Limiter, options.many),
+        Job::Store(_) => {
+            eprintln!("error: the store has no scripts yet; there are `queue` and `limiter`");
+            return ExitCode::from(2);
+        }
+        Job::Parity(options) => parity::run(&options),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Each line is answered before the next is read, so a script may be typed.
+fn answer(kind: Kind, many: bool) -> Result<()> {
+    let mut out = BufWriter::new(stdout().lock());
+    let mut script = kind.flyball();
+    for line in stdin().lock().split(b'\n') {
+        // What is no text is answered like any other line.
+        let line = line?;
+        let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(&line));
+        let written = if many && line.is_empty() {
+            script = kind.flyball();
+            writeln!(out)
+        } else {
+            writeln!(out, "{}", script.answer(&line))
+        };
+        match written.and_then(|()| out.flush()) {
+            // Nobody wants the rest.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            written => written?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! EDGE. `conformance parity`: new scripts through flyball, client-go and the reference.
+
+use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use anyhow::{Result, bail};
+use flyball_ratelimit::{Clock, Monotonic};
+use testkit::reference::Rules;
+
+use crate::args::Parity;
+use crate::client_go::ClientGo;
+use crate::committed::Committed;
+use crate::examples;
+use crate::generate;
+use crate::kind::{Kind, play};
+use crate::shrink::shrink;
+use crate::text::comparable;
+
+/// Scripts that are answered together.
+const BATCH: u64 = 2000;
+
+pub(crate) fn run(options: &Parity) -> Result<()> {
+    let client_go = ClientGo::new(&options.client_go);
+    let mut differing = 0;
+    for kind in Kind::ALL {
+        differing += compare(kind, options, &client_go)?;
+    }
+    match differing {
+        0 => Ok(()),
+        n => bail!("{n} times the answers differ, with seed {}", options.seed),
+    }
+}
+
+/// How many scripts of this kind differ, over both equalities.
+fn compare(kind: Kind, options: &Parity, client_go: &ClientGo) -> Result<usize> {
+    let start = Monotonic.now();
+    let sides = [Side::Flyball, Side::ClientGo(client_go)];
+    let mut found = [const { Vec::new() }; 2];
+    let (mut count, mut lines) = (0, 0);
+    let mut recorded = Committed { scripts: Vec::new(), answers: Vec::new() };
+    for scripts in batches(kind, options) {
+        count += scripts.len();
+        lines += scripts.iter().map(Vec::len).sum::<usize>();
+        for (side, found) in sides.iter().zip(&mut found) {
+            let answers = side.answers(kind, &scripts)?;
+            let answered = scripts.iter().zip(&answers);
+            let differing = answered.filter(|(script, answers)| side.differs(kind, script, answers));
+            found.extend(differing.map(|(script, _)| script.clone()));
+            if options.record.is_some() && matches!(side, Side::ClientGo(_)) {
+                recorded.answers.extend(answers);
+            }
+        }
+        if options.record.is_some() {
+            recorded.scripts.extend(scripts);
+        }
+    }
+    let seconds = Monotonic.now().since(start).as_secs_f64();
+    println!("{}: {count} scripts, {lines} lines, {seconds:.1} s", kind.name());
+    for (side, found) in sides.iter().zip(&found) {
+        println!("  {}: {} differ", side.claim(), found.len());
+        if let Some(script) = found.iter().min_by_key(|script| script.len()) {
+            println!("{}", side.explain(kind, script.clone())?);
+        }
+    }
+    let differing = found.iter().map(Vec::len).sum();
+    if let (0, Some(folder)) = (differing, &options.record) {
+        recorded.write(folder, kind)?;
+    }
+    Ok(differing)
+}
+
+/// The scripts of the page of differences, then new ones.
+fn batches(kind: Kind, options: &Parity) -> impl Iterator<Item = Vec<Vec<String>>> {
+    let Parity { scripts, seed, .. } = *options;
+    let new = (0..scripts).step_by(BATCH as usize).map(move |from| {
+        let numbers = from..scripts.min(from + BATCH);
+        numbers.map(|number| generate::script(kind, seed, number)).collect()
+    });
+    std::iter::once(examples::scripts(kind)).chain(new)
+}
+
+/// Who is compared with the reference.
+enum Side<'a> {
+    Flyball,
+    ClientGo(&'a ClientGo),
+}
+
+impl Side<'_> {
+    fn claim(&self) -> &'static str {
+        match self {
+            Self::Flyball => "flyball = the reference with all rules",
+            Self::ClientGo(_) => "client-go = the reference with none",
+        }
+    }
+
+    fn rules(&self) -> Rules {
+        match self {
+            Self::Flyball => Rules::ALL,
+            Self::ClientGo(_) => Rules::NONE,
+        }
+    }
+
+    fn answers(&self, kind: Kind, scripts: &[Vec<String>]) -> Result<Vec<Vec<String>>> {
+        match self {
+            Self::Flyball => Ok(scripts.iter().map(|script| flyball(kind, script)).collect()),
+            Self::ClientGo(client_go) => client_go.answers(kind, scripts),
+        }
+    }
+
+    fn differs(&self, kind: Kind, script: &[String], answers: &[String]) -> bool {
+        differs(answers, &play(kind.reference(self.rules()), script))
+    }
+
+    /// The smallest script that differs as this one does, with both answers.
+    fn explain(&self, kind: Kind, script: Vec<String>) -> Result<String> {
+        let script = shrink(script, |candidates| {
+            let answers = self.answers(kind, candidates)?;
+            Ok(candidates
+                .iter()
+                .zip(&answers)
+                .position(|(script, answers)| self.differs(kind, script, answers)))
+        })?;
+        let answers = self.answers(kind, std::slice::from_ref(&script))?.concat();
+        let reference = play(kind.reference(self.rules()), &script);
+        let mut text = String::from("  the smallest script: line, answer, the reference's\n");
+        for (at, line) in script.iter().enumerate() {
+            let (answer, reference) = (answers.get(at).map_or("", String::as_str), &reference[at]);
+            writeln!(text, "    {line}  {answer}  {reference}")?;
+        }
+        Ok(text)
+    }
+}
+
+/// A panic of ours is an answer that nobody expects; the lines after it have none.
+fn flyball(kind: Kind, script: &[String]) -> Vec<String> {
+    let mut answers = Vec::new();
+    let played = catch_unwind(AssertUnwindSafe(|| {
+        let mut flyball = kind.flyball();
+        answers.extend(script.iter().map(|line| flyball.answer(line)));
+    }));
+    if played.is_err() {
+        answers.push("it panicked".to_owned());
+    }
+    answers
+}
+
+/// Whether two answer a script differently.
+pub(crate) fn differs(one: &[String], other: &[String]) -> bool {
+    one.len() != other.len()
+        || one.iter().zip(other).any(|(one, other)| one != other && comparable(one) != comparable(other))
+}

@@ -1,0 +1,72 @@
+//! PURE. A policy that is chosen when a script says so.
+
+use std::time::Duration;
+
+use flyball_ratelimit::{Exponential, FastSlow, MaxOf, Nanos, Policy};
+use testkit::reference::LimiterConfig;
+
+/// One of the shipped policies.
+pub(crate) enum AnyPolicy {
+    Exponential(Exponential<String>),
+    FastSlow(FastSlow<String>),
+    MaxOf(Box<MaxOf<Self, Self>>),
+}
+
+impl AnyPolicy {
+    /// `None` where no such policy can be built.
+    pub(crate) fn new(config: &LimiterConfig) -> Option<Self> {
+        let millis = Duration::from_millis;
+        match config {
+            LimiterConfig::Exponential { base_ms, max_ms } => {
+                Exponential::try_new(millis(*base_ms)..=millis(*max_ms)).ok().map(Self::Exponential)
+            }
+            LimiterConfig::FastSlow { fast_ms, slow_ms, fast } => {
+                Some(Self::FastSlow(FastSlow::new(millis(*fast_ms), millis(*slow_ms), *fast)))
+            }
+            LimiterConfig::MaxOf(of) => {
+                let (last, others) = of.split_last()?;
+                others.iter().rev().try_fold(Self::new(last)?, |rest, config| {
+                    Some(Self::MaxOf(Box::new(MaxOf::new(Self::new(config)?, rest))))
+                })
+            }
+        }
+    }
+}
+
+impl Policy<String> for AnyPolicy {
+    type Taken = ();
+
+    fn failed(&mut self, key: &String, now: Nanos, random: u64) -> (Duration, ()) {
+        match self {
+            Self::Exponential(policy) => policy.failed(key, now, random),
+            Self::FastSlow(policy) => policy.failed(key, now, random),
+            Self::MaxOf(policy) => (policy.failed(key, now, random).0, ()),
+        }
+    }
+
+    fn forget(&mut self, key: &String) {
+        match self {
+            Self::Exponential(policy) => policy.forget(key),
+            Self::FastSlow(policy) => policy.forget(key),
+            Self::MaxOf(policy) => policy.forget(key),
+        }
+    }
+
+    fn requeues(&self, key: &String) -> u32 {
+        match self {
+            Self::Exponential(policy) => policy.requeues(key),
+            Self::FastSlow(policy) => policy.requeues(key),
+            Self::MaxOf(policy) => policy.requeues(key),
+        }
+    }
+
+    fn give_back(&mut self, (): (), _: Nanos) {}
+
+    fn tracked(&self) -> usize {
+        match self {
+            Self::Exponential(policy) => policy.tracked(),
+            Self::FastSlow(policy) => policy.tracked(),
+            Self::MaxOf(policy) => policy.tracked(),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! EDGE. The shipped queue, as a script drives it.
+
+use std::time::Duration;
+
+use flyball_ratelimit::{Exponential, ManualClock};
+use flyball_workqueue::{Blocking, Fifo, Lease, Queue, TryGetError};
+use testkit::reference::{Answer, QueueLine};
+
+/// A queue on a clock of its own.
+///
+/// A script knows keys and nothing else, so leases are detached: the queue alone decides what a `done` may end.
+///
+/// client-go tells a queue of a failure beside the `Done`, not by it. So a script's `done` is [`Lease::done`], which says
+/// nothing about success, and `add_rate_limited` and `forget` are the queue's own: a key that is added so while it is
+/// leased comes back when its lease has ended and its time has come.
+pub(crate) struct FlyballQueue {
+    clock: ManualClock,
+    queue: Queue<String, Fifo, Exponential<String>, Blocking<ManualClock>>,
+    started: bool,
+}
+
+impl FlyballQueue {
+    /// With the backoff that controllers use, unless the first line says otherwise.
+    pub(crate) fn new() -> Self {
+        let clock = ManualClock::new();
+        let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
+        let queue = Queue::builder().clock(clock.clone()).limiter(backoff).build();
+        Self { clock, queue, started: false }
+    }
+
+    /// The answer to a line; `None` stands for one that is not valid.
+    pub(crate) fn answer(&mut self, line: Option<&QueueLine>) -> Answer {
+        let first = !self.started;
+        self.started = true;
+        let Some(line) = line else { return Answer::Error };
+        match line {
+            QueueLine::Config { base_ms, max_ms } if first => return self.configure(*base_ms, *max_ms),
+            QueueLine::Config { .. } => return Answer::Error,
+            // What is refused, after shutdown or of a key that nobody holds, is not told, as client-go does not.
+            QueueLine::Add(key) => drop(self.queue.add(key.clone())),
+            QueueLine::AddAfter(key, ms) => {
+                drop(self.queue.add_after(key.clone(), Duration::from_millis(*ms)));
+            }
+            QueueLine::AddRateLimited(key) => drop(self.queue.add_rate_limited(key.clone())),
+            QueueLine::Get => return self.get(),
+            QueueLine::Done(key) => drop(self.queue.done(key)),
+            QueueLine::Forget(key) => self.queue.forget(key),
+            QueueLine::Requeues(key) => return Answer::Number(self.queue.requeues(key).into()),
+            QueueLine::Len => return Answer::Number(self.queue.len() as u64),
+            QueueLine::Advance(ms) => self.clock.advance(Duration::from_millis(*ms)),
+            QueueLine::Shutdown => self.queue.shut_down(),
+            QueueLine::ShuttingDown => return Answer::Flag(self.queue.is_shutting_down()),
+        }
+        Answer::Done
+    }
+
+    fn configure(&mut self, base_ms: u64, max_ms: u64) -> Answer {
+        let waits = Duration::from_millis(base_ms)..=Duration::from_millis(max_ms);
+        match Exponential::try_new(waits) {
+            Err(_) => Answer::Error,
+            Ok(backoff) => {
+                self.queue = Queue::builder().clock(self.clock.clone()).limiter(backoff).build();
+                Answer::Done
+            }
+        }
+    }
+
+    fn get(&mut self) -> Answer {
+        match self.queue.try_get() {
+            Ok(lease) => Answer::Key(Lease::detach(lease)),
+            Err(TryGetError::Empty) => Answer::Empty,
+            Err(TryGetError::Closed) => Answer::Shutdown,
+        }
+    }
+}
