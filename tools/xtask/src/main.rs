@@ -9,6 +9,7 @@ mod features;
 mod fuzz;
 mod loom;
 mod models;
+mod parity;
 mod process;
 mod shuttle;
 mod tidy;
@@ -35,6 +36,8 @@ enum Job {
     Twins(twins::Options),
     /// Runs the fuzz targets for a while.
     Fuzz(fuzz::Options),
+    /// New scripts through flyball, client-go and the reference with one switch per difference.
+    Parity(parity::Options),
     /// Each published crate with no features, each feature alone and all; its dependencies within their budget.
     Features(features::Options),
     /// The rules of the house that a compiler does not know.
@@ -58,6 +61,7 @@ fn run(job: Job) -> Result<()> {
         Job::Shuttle(options) => shuttle::run(&workspace, &options),
         Job::Twins(options) => twins::run(&workspace, &options),
         Job::Fuzz(options) => fuzz::run(&workspace, &options),
+        Job::Parity(options) => parity::run(&workspace, &options),
         Job::Features(options) => features::run(&workspace, &options),
         Job::Tidy => tidy::run(&workspace),
     }
