@@ -73,6 +73,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Future for AddWhe
             let old = this.ticket.take().and_then(|own| state.others.adders.leave(own));
             if let (Err(Reason::Full), Some(waker)) = (added, waker.take()) {
                 this.ticket = Some(state.others.adders.park(waker));
+                state.others.any = true;
                 shared.finish(state, now);
                 drop(old);
                 return Poll::Pending;

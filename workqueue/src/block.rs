@@ -56,8 +56,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
             if let Some((at, _)) = deadline {
                 *attended = Some(at);
             }
-            let effects = shared.settle(&mut state, now);
-            if !effects.is_empty() {
+            if let Some(effects) = shared.settle(&mut state, now).filter(|effects| !effects.is_empty()) {
                 // Never sleeps with a duty: undo, do it, look again.
                 state.sleepers.wake_up(deadline.map(|(at, _)| at));
                 drop(state);
@@ -99,6 +98,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
             if come(&state.core, now) || rest == Some(Duration::ZERO) {
                 return (state, now);
             }
+            state.others.any = true;
             state.others.blocked += 1;
             state = match rest {
                 Some(limit) => self.shared.quiet.wait_for(state, limit),
@@ -122,6 +122,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
                 shared.finish(state, now);
                 return answer(added, key);
             }
+            state.others.any = true;
             state.others.blocked_adders.asleep += 1;
             state = shared.room.wait(state);
             state.others.blocked_adders.wake_up(None);

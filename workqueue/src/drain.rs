@@ -53,6 +53,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Future for Drain<
             return Poll::Ready(left);
         }
         this.ticket = Some(state.others.drainers.park(waker));
+        state.others.any = true;
         state.others.drain_at = state.others.drain_at.into_iter().chain(this.until).min();
         // Sets the alarm, if there is a limit.
         shared.finish(state, now);

@@ -67,6 +67,8 @@ impl fmt::Display for Reason {
     }
 }
 
+impl Error for Reason {}
+
 /// Why `try_get` gave no lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryGetError {

@@ -91,7 +91,8 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
     }
 
     /// Nothing fails: then a success pays one load, not a lock and a hash.
-    fn is_empty(&self) -> bool {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
         // Ordering: Relaxed, see `failed`.
         self.tracked.load(Ordering::Relaxed) == 0
     }

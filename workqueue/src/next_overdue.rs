@@ -68,6 +68,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Delays + AsyncGet> Futu
                     _ => at,
                 };
                 this.ticket = Some(others.watchers.park(waker));
+                others.any = true;
                 shared.finish(state, Some(now));
                 drop(old);
                 return Poll::Pending;

@@ -13,7 +13,8 @@
 //! # No lost wake-up
 //! A wake-up is a hint that any getter may use. Whoever changes anything calls [`Shared::settle`] before unlocking. It
 //! restores, for every state in which somebody waits (`shared/state.rs`):
-//! 1. as many getters are on their way as keys are Ready, or all of them are, and as many adders as there is room;
+//! 1. as many tasks are on their way as keys are Ready, or all of them are, and then one thread, which sends the next
+//!    when it has looked; as many adders are as there is room;
 //! 2. while a deadline is ahead, the timer is armed for it, and a thread attends to it (if threads sleep);
 //! 3. everybody is woken once what they wait for has come: closed, drained, idle, a lease to watch.
 //!
@@ -113,26 +114,41 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T
     /// The time, where a key has a deadline or ages are kept; nothing, and no clock read, otherwise.
     #[inline]
     pub(crate) fn now_if_timed(&self) -> Option<Nanos> {
+        self.is_timed().then(|| self.time.now())
+    }
+
+    #[inline]
+    fn is_timed(&self) -> bool {
         // Ordering: Relaxed. A deadline missed here was set by a concurrent call and lies ahead of the time that the
         // core has seen, so to take it for not yet due is right; who sleeps on it looks again (`Wait`).
-        (T::DELAYS && self.timed.load(Ordering::Relaxed) > 0).then(|| self.time.now())
+        T::DELAYS && self.timed.load(Ordering::Relaxed) > 0
     }
 
     /// The end of every change: says who is to be woken, unlocks, and wakes them.
     #[inline]
     pub(crate) fn finish(&self, mut state: MutexGuard<'_, State<K, O>>, now: Option<Nanos>) {
-        let effects = self.settle(&mut state, now);
-        drop(state);
-        self.perform(effects);
+        self.note_timed(&state);
+        // Nothing is built, moved, tested and dropped where nobody waits, as in a queue whose workers are all busy.
+        if state.needs_settling() {
+            let effects = state.settle(now, T::TIMER);
+            drop(state);
+            self.perform(effects);
+        }
+    }
+
+    /// The first half of [`finish`](Self::finish), for who has something to do between unlocking and waking.
+    #[inline]
+    pub(crate) fn settle(&self, state: &mut State<K, O>, now: Option<Nanos>) -> Option<Effects> {
+        self.note_timed(state);
+        state.needs_settling().then(|| state.settle(now, T::TIMER))
     }
 
     #[inline]
-    pub(crate) fn settle(&self, state: &mut State<K, O>, now: Option<Nanos>) -> Effects {
+    fn note_timed(&self, state: &State<K, O>) {
         if T::DELAYS {
             // Ordering: Relaxed, see `now_if_timed`.
             self.timed.store(state.core.is_timed().into(), Ordering::Relaxed);
         }
-        if state.nobody_waits() { Effects::default() } else { state.settle(now, T::TIMER) }
     }
 
     pub(crate) fn perform(&self, effects: Effects) {
@@ -142,7 +158,22 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T
     }
 
     /// Ends a lease. Whatever user code does, the lease ends: if it panics, the key is Ready again.
+    #[inline]
     pub(crate) fn end(&self, handle: Handle, key: &K, verdict: Verdict) {
+        let done = matches!(verdict, Verdict::Done)
+            || matches!(verdict, Verdict::Succeed) && self.limiter.is_empty();
+        if done && !self.is_timed() {
+            // No user code at all, and nothing to decide.
+            let mut state = self.lock();
+            let gone = state.core.end(handle, Outcome::Done, None);
+            self.finish(state, None);
+            drop(gone);
+        } else {
+            self.end_by(handle, key, verdict);
+        }
+    }
+
+    fn end_by(&self, handle: Handle, key: &K, verdict: Verdict) {
         let decided = catch_unwind(AssertUnwindSafe(|| self.decide(key, verdict)));
         let (ruling, mut panic) = match decided {
             Ok(ruling) => (ruling, None),

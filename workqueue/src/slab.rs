@@ -28,6 +28,7 @@ impl<K> Slab<K> {
     ///
     /// # Panics
     /// At 2³²−1 keys.
+    #[inline]
     pub(crate) fn insert(&mut self, key: K, hash: u32) -> u32 {
         let slot = self.free;
         if slot != NIL {
@@ -55,6 +56,7 @@ impl<K> Slab<K> {
     }
 
     /// Vacates a slot that is linked nowhere any more; the key is for the caller to drop, outside every lock.
+    #[inline]
     pub(crate) fn remove(&mut self, slot: u32) -> Option<K> {
         let entry = &mut self.entries[slot as usize];
         let key = entry.key.take();

@@ -20,6 +20,12 @@ impl Sleepers {
         sleeps
     }
 
+    /// Whether threads sleep, and none of them is on its way.
+    #[inline]
+    pub(crate) fn all_asleep(&self) -> bool {
+        self.asleep > 0 && self.signalled == 0
+    }
+
     /// A thread that slept is awake, whatever woke it.
     ///
     /// It takes one signal with it even if it woke for another reason; the thread that the signal really woke

@@ -47,6 +47,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Future for WaitId
             return Poll::Ready(());
         }
         this.ticket = Some(state.others.idlers.park(waker));
+        state.others.any = true;
         drop(state);
         drop(old);
         Poll::Pending

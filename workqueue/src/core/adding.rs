@@ -31,6 +31,25 @@ impl<K, O: Order> Core<K, O> {
         }
     }
 
+    /// As [`add`](Self::add), by a reference: an absent key is cloned, first of all.
+    pub(crate) fn add_ref(&mut self, key: &K, hash: u32, now: Option<Nanos>) -> Result<Added, Reason>
+    where
+        K: Clone + Eq,
+    {
+        if self.phase != Phase::Open {
+            return Err(Reason::ShutDown);
+        }
+        let now = self.observe(now);
+        match self.find(key, hash) {
+            Some(slot) => Ok(self.add_again(slot, now)),
+            None => {
+                let slot = self.admit(&mut Some(key.clone()), hash)?;
+                self.make_ready(slot, now);
+                Ok(Added::New)
+            }
+        }
+    }
+
     fn add_again(&mut self, slot: u32, now: Nanos) -> Added {
         match self.slab.get(slot).state {
             State::Waiting | State::LeasedWaiting => {
@@ -154,7 +173,7 @@ impl<K, O: Order> Core<K, O> {
     }
 
     /// Whether no add may shorten this wait.
-    fn holds(&self, wait: Wait) -> bool {
+    pub(super) fn holds(&self, wait: Wait) -> bool {
         self.rules.strict && wait.backoff
     }
 

@@ -42,10 +42,11 @@ pub struct Counts {
 }
 
 impl<K, O: Order> Core<K, O> {
-    /// Whether anything needs the time: a deadline, or an age.
+    /// Whether anything needs the time: a deadline, an age, or the end of serving what waits.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
-        self.deadlines.len() + self.postponed.len() > 0 || self.ages.is_some()
+        let waits = self.deadlines.len() + self.postponed.len() > 0;
+        waits | self.ages.is_some() | (self.phase == Phase::Serving)
     }
 
     /// How many getters have something to do.

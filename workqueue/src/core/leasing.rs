@@ -11,19 +11,20 @@ impl<K, O: Order> Core<K, O> {
     /// Hands out the key that has been Ready the longest, whether it was added so or its deadline passed.
     ///
     /// The key is cloned first: a panic of `Clone` changes nothing.
+    #[inline]
     pub(crate) fn get(&mut self, now: Option<Nanos>) -> Next<K>
     where
         K: Clone,
     {
         let now = self.observe(now);
-        if self.paused {
-            return if self.is_closed() { Next::Closed } else { Next::Empty };
-        }
-        let Some(slot) = self.next_slot(now) else { return self.nothing() };
+        let Some(slot) = self.next_slot(now).filter(|_| !self.paused) else { return self.nothing() };
         let entry = self.slab.get(slot);
         let Some(key) = entry.key.clone() else { unreachable!("invariant 1: a linked slot holds a key") };
         let generation = entry.generation;
-        self.unlink(slot);
+        match entry.state {
+            State::Ready => self.order.unlink(&mut self.slab, slot),
+            _ => self.unlink(slot),
+        }
         self.lease(slot, now);
         Next::Key(Handle { slot, generation }, key)
     }
@@ -53,6 +54,7 @@ impl<K, O: Order> Core<K, O> {
         since < at || since > now
     }
 
+    #[cold]
     fn nothing(&self) -> Next<K> {
         match (self.is_closed(), self.next_deadline()) {
             (true, _) => Next::Closed,
@@ -64,6 +66,7 @@ impl<K, O: Order> Core<K, O> {
     /// Ends a lease. A key that leaves the queue is returned, for the caller to drop outside every lock.
     ///
     /// A stale handle ends nothing.
+    #[inline]
     pub(crate) fn end(&mut self, handle: Handle, outcome: Outcome, now: Option<Nanos>) -> Option<K> {
         let now = self.observe(now);
         let Handle { slot, generation } = handle;
@@ -73,9 +76,15 @@ impl<K, O: Order> Core<K, O> {
             return None;
         }
         self.unlink_lease(slot);
-        if self.phase == Phase::Stopped {
+        if self.phase == Phase::Stopped || (state, outcome) == (State::Leased, Outcome::Done) {
             return self.remove(slot);
         }
+        self.come_back(slot, state, outcome, now);
+        None
+    }
+
+    /// What becomes of a lease that has ended, of a key that stays.
+    fn come_back(&mut self, slot: u32, state: State, outcome: Outcome, now: Nanos) {
         let outcome = self.outcome(outcome, now);
         match state {
             State::LeasedDirty => {
@@ -87,8 +96,8 @@ impl<K, O: Order> Core<K, O> {
                 self.forget_wait(slot);
                 match outcome {
                     _ if postponed.wait.at <= self.due_by(now) => self.end_dirty(slot, outcome, now),
-                    Outcome::Tail => self.make_ready(slot, now),
-                    Outcome::Done => self.wait_in_turn(slot, postponed.wait, postponed.turn),
+                    Outcome::Tail if !self.holds(postponed.wait) => self.make_ready(slot, now),
+                    Outcome::Tail | Outcome::Done => self.wait_in_turn(slot, postponed.wait, postponed.turn),
                     Outcome::At(wait) => match postponed.wait.after_lease(wait, self.rules.strict) {
                         wait if wait.at == postponed.wait.at => self.wait_in_turn(slot, wait, postponed.turn),
                         wait => self.wait(slot, wait),
@@ -96,12 +105,11 @@ impl<K, O: Order> Core<K, O> {
                 }
             }
             _ => match outcome {
-                Outcome::Done => return self.remove(slot),
                 Outcome::At(wait) => self.wait(slot, wait),
                 Outcome::Tail => self.make_ready(slot, now),
+                Outcome::Done => unreachable!("a key that is done and not wanted leaves"),
             },
         }
-        None
     }
 
     /// A key that was added meanwhile is Ready again, whatever the outcome; but a strict backoff holds.

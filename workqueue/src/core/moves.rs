@@ -40,6 +40,7 @@ impl<K, O: Order> Core<K, O> {
     }
 
     /// Vacates a slot that is linked nowhere.
+    #[inline]
     pub(super) fn remove(&mut self, slot: u32) -> Option<K> {
         let hash = self.slab.get(slot).hash;
         if let Ok(found) = self.keys.find_entry(spread(hash), |&other| other == slot) {
@@ -131,10 +132,11 @@ impl<K, O: Order> Core<K, O> {
     #[inline]
     pub(super) fn unlink_lease(&mut self, slot: u32) {
         let flags = &mut self.slab.get_mut(slot).flags;
-        let reported = flags.has(Flags::REPORTED);
-        *flags = Flags::default();
-        let list = if reported { &mut self.reported } else { &mut self.leases };
-        list.unlink(&mut self.slab, slot);
+        if std::mem::take(flags).has(Flags::REPORTED) {
+            self.reported.unlink(&mut self.slab, slot);
+        } else {
+            self.leases.unlink(&mut self.slab, slot);
+        }
     }
 
     pub(super) fn postponed_of(&self, slot: u32) -> Postponed {

@@ -37,6 +37,23 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
         answer(added, key)
     }
 
+    /// [`add`](Self::add) for who has a key only to look at: it is cloned if it is absent. So a duplicate costs neither
+    /// an allocation nor a count.
+    ///
+    /// # Errors
+    /// Why it was not added; as `add`.
+    ///
+    /// # Panics
+    /// As `add`, and when `Clone` of the key does; nothing is changed then.
+    pub fn add_ref(&self, key: &K) -> Result<Added, Reason> {
+        let hash = self.shared.hash(key);
+        let now = self.shared.now_if_timed();
+        let mut state = self.shared.lock();
+        let added = state.core.add_ref(key, hash, now);
+        self.shared.finish(state, now);
+        added
+    }
+
     /// [`add`](Self::add), by the name that says it beside [`add_when_room`](Self::add_when_room): it never waits.
     ///
     /// # Errors

@@ -74,6 +74,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     ///
     /// # Errors
     /// [`TryGetError::Empty`] if none is, [`TryGetError::Closed`] if none will be.
+    #[inline]
     pub fn try_get(&self) -> Result<Lease<K, T>, TryGetError> {
         let now = self.shared.now_if_timed();
         let mut state = self.shared.lock();
@@ -117,7 +118,9 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
         drop(state);
         let lease = |(handle, key)| Lease::new(key, handle, self.shared.clone());
         let leases: Vec<_> = taken.into_iter().map(lease).collect();
-        self.shared.perform(effects);
+        if let Some(effects) = effects {
+            self.shared.perform(effects);
+        }
         match panicked {
             Some(panic) if leases.is_empty() => resume_unwind(panic),
             _ if leases.is_empty() => Err(end),
@@ -140,7 +143,9 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
         let effects = self.shared.settle(&mut state, now);
         drop(state);
         let lease = Lease::new(key, handle, self.shared.clone());
-        self.shared.perform(effects);
+        if let Some(effects) = effects {
+            self.shared.perform(effects);
+        }
         lease
     }
 
@@ -149,8 +154,13 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     /// # Panics
     /// When `Clone` of the key or the clock does; nothing is handed out then.
     #[must_use = "a lease that is dropped without an outcome counts as a failure"]
+    #[inline]
     pub fn blocking_get(&self) -> Option<Lease<K, T>> {
-        self.block(None, None).ok()
+        match self.try_get() {
+            Ok(lease) => Some(lease),
+            Err(TryGetError::Closed) => None,
+            Err(TryGetError::Empty) => self.block(None, None).ok(),
+        }
     }
 
     /// Waits for a key at most so long, blocking the thread. The limit is real time, whatever the queue's clock.

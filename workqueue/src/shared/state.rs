@@ -20,6 +20,8 @@ pub(crate) struct State<K, O> {
 
 /// Who waits for something other than a key.
 pub(crate) struct Others {
+    /// Whether anybody does: set by who comes, taken back by `settle` once nobody is left.
+    pub(crate) any: bool,
     /// For room.
     pub(crate) adders: Parked,
     pub(crate) blocked_adders: Sleepers,
@@ -47,7 +49,6 @@ pub(super) struct Alarm {
 }
 
 impl Others {
-    #[inline]
     fn nobody_waits(&self) -> bool {
         self.adders.waiting()
             + self.blocked_adders.asleep
@@ -62,6 +63,7 @@ impl Others {
 impl<K, O: Order> State<K, O> {
     pub(super) fn new(core: Core<K, O>) -> Self {
         let others = Others {
+            any: false,
             adders: Parked::new(),
             blocked_adders: Sleepers::default(),
             drainers: Parked::new(),
@@ -75,9 +77,12 @@ impl<K, O: Order> State<K, O> {
         Self { core, getters, sleepers: Sleepers::default(), others, alarm: Alarm::default() }
     }
 
+    /// Whether `settle` might have something to do.
+    ///
+    /// Not while a thread is on its way and nobody else waits: it will look, and settle, itself.
     #[inline]
-    pub(super) fn nobody_waits(&self) -> bool {
-        self.getters.waiting() == 0 && self.sleepers.asleep == 0 && self.others.nobody_waits()
+    pub(super) fn needs_settling(&self) -> bool {
+        (self.getters.waiting() > 0) | self.others.any | self.sleepers.all_asleep()
     }
 
     /// Restores the three rules of `shared.rs`; changes nothing but who is awake.
@@ -90,6 +95,9 @@ impl<K, O: Order> State<K, O> {
             // Also after shutdown: what was due then is Ready, and nothing else will say so.
             let wanted = self.core.wanted(now);
             while self.getters.owed(wanted) + self.sleepers.signalled < wanted {
+                if self.sleepers.signalled > 0 && self.getters.waiting() == 0 {
+                    break;
+                }
                 if !self.hint_one(&mut effects) {
                     break;
                 }
@@ -101,8 +109,9 @@ impl<K, O: Order> State<K, O> {
                 self.attend(at, &mut effects);
             }
         }
-        if !self.others.nobody_waits() {
+        if self.others.any {
             self.settle_others(now, &mut alarm, &mut effects);
+            self.others.any = !self.others.nobody_waits();
         }
         if timer {
             self.aim(alarm, &mut effects);
