@@ -13,6 +13,7 @@ impl<K, O: Order> Core<K, O> {
     ///
     /// The key is taken only where it is new. Otherwise it stays with the caller, to die outside every lock, also when
     /// its `Eq` panics.
+    #[inline]
     pub(crate) fn add(&mut self, key: &mut Option<K>, hash: u32, now: Option<Nanos>) -> Result<Added, Reason>
     where
         K: Eq,
@@ -32,6 +33,7 @@ impl<K, O: Order> Core<K, O> {
     }
 
     /// As [`add`](Self::add), by a reference: an absent key is cloned, first of all.
+    #[inline]
     pub(crate) fn add_ref(&mut self, key: &K, hash: u32, now: Option<Nanos>) -> Result<Added, Reason>
     where
         K: Clone + Eq,
@@ -50,6 +52,7 @@ impl<K, O: Order> Core<K, O> {
         }
     }
 
+    #[inline]
     fn add_again(&mut self, slot: u32, now: Nanos) -> Added {
         match self.slab.get(slot).state {
             State::Waiting | State::LeasedWaiting => {
@@ -164,6 +167,7 @@ impl<K, O: Order> Core<K, O> {
     }
 
     /// A slot for an absent key, which is taken then.
+    #[inline]
     fn admit(&mut self, key: &mut Option<K>, hash: u32) -> Result<u32, Reason> {
         if self.slab.live() >= self.rules.capacity {
             return Err(Reason::Full);
@@ -177,6 +181,7 @@ impl<K, O: Order> Core<K, O> {
         self.rules.strict && wait.backoff
     }
 
+    #[inline]
     fn mark(&mut self, slot: u32) -> Added {
         self.slab.get_mut(slot).state = State::LeasedDirty;
         self.dirty += 1;
