@@ -3,70 +3,74 @@
 use flyball_ratelimit::Nanos;
 
 use crate::entry::State;
+use crate::siblings::{Node, Siblings};
 use crate::slab::Slab;
 
-/// Children of a node. Four halves the depth of a binary heap and keeps siblings in one cache line.
-const ARITY: usize = 4;
+/// Children of a node.
+const ARITY: usize = Siblings::COUNT;
+/// The lane of the root.
+const ROOT: usize = ARITY - 1;
 
-/// A 4-ary heap of deadlines whose entries know their position, so that a key leaves the middle in O(log n).
+/// An 8-ary heap of deadlines whose entries know their position, so that a key leaves the middle in O(log n).
+///
+/// The children of position p are family p + 1; family 0 has the root alone, in its last lane. Chosen by measurement:
+/// `docs/decisions/0014-deadlines-structure.md`.
 ///
 /// # Invariants
 /// 1. No node is before its parent, in the order of deadline, then turn.
 /// 2. The entry of the node at position p is `Waiting`, has p as its first link, and the node's deadline.
+/// 3. The first `len` positions are taken, the lanes beside them vacant; the last family is not all vacant, unless it
+///    is the root's.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
-    nodes: Vec<Node>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Node {
-    at: Nanos,
-    /// Equal deadlines keep the order in which they were set.
-    turn: u32,
-    slot: u32,
+    families: Vec<Siblings>,
+    len: usize,
 }
 
 impl Deadlines {
     pub(crate) fn len(&self) -> usize {
-        self.nodes.len()
+        self.len
     }
 
     /// The earliest deadline and its slot.
     #[inline]
     pub(crate) fn first(&self) -> Option<(Nanos, u32)> {
-        self.nodes.first().map(|node| (node.at, node.slot))
+        if self.len == 0 {
+            return None;
+        }
+        let root = self.get(0);
+        Some((root.at, root.slot))
     }
 
     pub(crate) fn push<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
-        let position = self.nodes.len();
         let entry = slab.get_mut(slot);
         entry.at = at;
         entry.state = State::Waiting;
-        self.nodes.push(Node { at, turn, slot });
-        self.sift_up(slab, position);
+        let position = self.len;
+        if place(position).0 == self.families.len() {
+            self.families.push(Siblings::VACANT);
+        }
+        self.len += 1;
+        self.sift_up(slab, position, Node { at, turn, slot });
     }
 
     /// Takes the node of `slot` out; the state of the slot is then for the caller to set.
     pub(crate) fn remove<K>(&mut self, slab: &mut Slab<K>, slot: u32) {
         let position = Self::position(slab, slot);
-        self.nodes.swap_remove(position);
-        if position < self.nodes.len() {
-            self.sift_down(slab, position);
-            self.sift_up(slab, position);
+        let last = self.pop();
+        if position < self.len {
+            self.sift(slab, position, last);
         }
     }
 
     /// Moves the node of `slot` to another deadline.
     pub(crate) fn set<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
-        let position = Self::position(slab, slot);
         slab.get_mut(slot).at = at;
-        self.nodes[position] = Node { at, turn, slot };
-        self.sift_down(slab, position);
-        self.sift_up(slab, Self::position(slab, slot));
+        self.sift(slab, Self::position(slab, slot), Node { at, turn, slot });
     }
 
     pub(crate) fn turn<K>(&self, slab: &Slab<K>, slot: u32) -> u32 {
-        self.nodes[Self::position(slab, slot)].turn
+        self.get(Self::position(slab, slot)).turn
     }
 
     #[inline]
@@ -76,8 +80,8 @@ impl Deadlines {
 
     /// Gives every node a new turn; `turn_of` must keep their order.
     pub(crate) fn renumber(&mut self, turn_of: impl Fn(u32) -> u32) {
-        for node in &mut self.nodes {
-            node.turn = turn_of(node.slot);
+        for family in &mut self.families {
+            family.renumber(&turn_of);
         }
     }
 
@@ -88,58 +92,86 @@ impl Deadlines {
 
     /// Every slot, earliest first. O(n log n).
     pub(crate) fn slots(&self) -> Vec<u32> {
-        let mut nodes = self.nodes.clone();
+        let mut nodes: Vec<Node> = self.families.iter().flat_map(Siblings::nodes).collect();
         nodes.sort_unstable();
         nodes.into_iter().map(|node| node.slot).collect()
     }
 
     fn count_due_below(&self, position: usize, now: Nanos) -> usize {
-        match self.nodes.get(position) {
-            Some(node) if node.at <= now => {
-                let children = position * ARITY + 1..=position * ARITY + ARITY;
-                1 + children.map(|child| self.count_due_below(child, now)).sum::<usize>()
-            }
-            _ => 0,
+        if position >= self.len || self.get(position).at > now {
+            return 0;
+        }
+        let children = position * ARITY + 1..=position * ARITY + ARITY;
+        1 + children.map(|child| self.count_due_below(child, now)).sum::<usize>()
+    }
+
+    /// Puts `node` at `position`, or where it belongs above or below.
+    #[inline]
+    fn sift<K>(&mut self, slab: &mut Slab<K>, position: usize, node: Node) {
+        if position > 0 && node < self.get((position - 1) / ARITY) {
+            self.sift_up(slab, position, node);
+        } else {
+            self.sift_down(slab, position, node);
         }
     }
 
-    fn sift_up<K>(&mut self, slab: &mut Slab<K>, mut position: usize) {
-        let node = self.nodes[position];
+    fn sift_up<K>(&mut self, slab: &mut Slab<K>, mut position: usize, node: Node) {
         while position > 0 {
             let parent = (position - 1) / ARITY;
-            if self.nodes[parent] <= node {
+            let above = self.get(parent);
+            if above <= node {
                 break;
             }
-            self.put(slab, position, self.nodes[parent]);
+            self.put(slab, position, above);
             position = parent;
         }
         self.put(slab, position, node);
     }
 
-    fn sift_down<K>(&mut self, slab: &mut Slab<K>, mut position: usize) {
-        let node = self.nodes[position];
-        loop {
-            let first = position * ARITY + 1;
-            let last = (first + ARITY).min(self.nodes.len());
-            let Some(least) = (first..last).min_by_key(|&child| self.nodes[child]) else { break };
-            if node <= self.nodes[least] {
+    fn sift_down<K>(&mut self, slab: &mut Slab<K>, mut position: usize, node: Node) {
+        while let Some(children) = self.families.get(position + 1) {
+            let (lane, least) = children.least();
+            if node <= least {
                 break;
             }
-            self.put(slab, position, self.nodes[least]);
-            position = least;
+            self.put(slab, position, least);
+            position = position * ARITY + 1 + lane;
         }
         self.put(slab, position, node);
     }
 
+    fn pop(&mut self) -> Node {
+        self.len -= 1;
+        let (family, lane) = place(self.len);
+        let node = self.families[family].vacate(lane);
+        if lane == 0 {
+            self.families.pop();
+        }
+        node
+    }
+
+    #[inline]
+    fn get(&self, position: usize) -> Node {
+        let (family, lane) = place(position);
+        self.families[family].get(lane)
+    }
+
     #[inline]
     fn put<K>(&mut self, slab: &mut Slab<K>, position: usize, node: Node) {
-        self.nodes[position] = node;
+        let (family, lane) = place(position);
+        self.families[family].set(lane, node);
         slab.get_mut(node.slot).links[0] = position as u32;
     }
 
     pub(crate) fn check<K>(&self, slab: &Slab<K>) -> Result<(), String> {
-        for (position, node) in self.nodes.iter().enumerate() {
-            if position > 0 && self.nodes[(position - 1) / ARITY] > *node {
+        let taken = self.families.iter().flat_map(Siblings::nodes).count();
+        let families = if self.len == 0 { self.families.len().min(1) } else { place(self.len - 1).0 + 1 };
+        if (taken, self.families.len()) != (self.len, families) {
+            return Err(format!("deadlines 3: {taken} of {} in {} families", self.len, self.families.len()));
+        }
+        for position in 0..self.len {
+            let node = self.get(position);
+            if position > 0 && self.get((position - 1) / ARITY) > node {
                 return Err(format!("deadlines 1: position {position} is before its parent"));
             }
             let entry = slab.get(node.slot);
@@ -152,4 +184,10 @@ impl Deadlines {
         }
         Ok(())
     }
+}
+
+/// The family and lane of a position.
+#[inline]
+fn place(position: usize) -> (usize, usize) {
+    ((position + ROOT) / ARITY, (position + ROOT) % ARITY)
 }

@@ -22,6 +22,7 @@ mod order;
 mod parked;
 mod queue;
 mod shared;
+mod siblings;
 mod side;
 mod slab;
 mod sleepers;
