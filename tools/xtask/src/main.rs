@@ -10,6 +10,7 @@ mod fuzz;
 mod loom;
 mod models;
 mod parity;
+mod peers;
 mod process;
 mod shuttle;
 mod tidy;
@@ -40,6 +41,8 @@ enum Job {
     Parity(parity::Options),
     /// Each published crate with no features, each feature alone and all; its dependencies within their budget.
     Features(features::Options),
+    /// Ours beside everybody else's, measured in turn; every row at its target.
+    Peers(peers::Options),
     /// The rules of the house that a compiler does not know.
     Tidy,
 }
@@ -63,6 +66,7 @@ fn run(job: Job) -> Result<()> {
         Job::Fuzz(options) => fuzz::run(&workspace, &options),
         Job::Parity(options) => parity::run(&workspace, &options),
         Job::Features(options) => features::run(&workspace, &options),
+        Job::Peers(options) => peers::run(&workspace, &options),
         Job::Tidy => tidy::run(&workspace),
     }
 }

@@ -1,0 +1,70 @@
+// Command peers-go runs one measurement on client-go's work queue or on controller-runtime's priority queue, and
+// prints its figures as one JSON object. The Rust program beside it runs the same measurements on everybody else, by
+// the same names, flags, keys and draws; `cargo xtask peers` runs both in turn.
+//
+// Keys are strings of 30 bytes, made before the clock starts, as are the random draws.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"sort"
+)
+
+// Figures are what a run found, by name.
+type Figures map[string]float64
+
+// Options are the flags, the same for every run; each run uses those it has a need for.
+type Options struct {
+	Who     string
+	Keys    int
+	Adds    int
+	Sides   int
+	Percent int
+	Rate    int
+	Seconds int
+}
+
+var runs = map[string]func(Options) Figures{
+	"cycle":         cycle,
+	"add-duplicate": addDuplicate,
+	"fill-drain":    fillDrain,
+	"mixed":         mixed,
+	"contended":     contended,
+	"latency":       latency,
+	"bytes":         bytes,
+	"allocations":   allocations,
+	"delay-add":     delayAdd,
+	"delay-bytes":   delayBytes,
+	"lateness":      lateness,
+	"handover":      handover,
+	"idle":          idle,
+}
+
+func main() {
+	if len(os.Args) < 2 || runs[os.Args[1]] == nil {
+		names := make([]string, 0, len(runs))
+		for name := range runs {
+			names = append(names, name)
+		}
+		sort.Strings(names)
+		fmt.Fprintln(os.Stderr, "usage: peers-go RUN [flags], RUN one of", names)
+		os.Exit(2)
+	}
+	var options Options
+	flags := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
+	flags.StringVar(&options.Who, "who", "client-go", "client-go or controller-runtime")
+	flags.IntVar(&options.Keys, "keys", 1000, "distinct keys")
+	flags.IntVar(&options.Adds, "adds", 1_000_000, "adds in total")
+	flags.IntVar(&options.Sides, "sides", 1, "producers, and as many consumers")
+	flags.IntVar(&options.Percent, "percent", 0, "share of adds of keys that are queued already")
+	flags.IntVar(&options.Rate, "rate", 50_000, "adds a second")
+	flags.IntVar(&options.Seconds, "seconds", 10, "how long to look")
+	_ = flags.Parse(os.Args[2:])
+	if err := json.NewEncoder(os.Stdout).Encode(runs[os.Args[1]](options)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

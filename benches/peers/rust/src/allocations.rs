@@ -1,0 +1,37 @@
+//! What a queue takes from the heap.
+
+use crate::Figures;
+use crate::heap::growth;
+use crate::keys::keys;
+use crate::options::Options;
+use crate::peer::Peer;
+
+/// Live heap of a queue that holds the keys, beyond the keys.
+pub(crate) fn bytes<P: Peer>(options: &Options) -> Figures {
+    let keys = keys(options.keys);
+    let (queue, bytes, _) = growth(|| {
+        let queue = P::new();
+        keys.iter().for_each(|key| queue.add(key.clone()));
+        queue
+    });
+    drop(queue);
+    [("bytes", bytes as f64 / keys.len() as f64)].into()
+}
+
+/// Of the steady cycle, per key.
+pub(crate) fn allocations<P: Peer>(options: &Options) -> Figures {
+    const ROUNDS: usize = 1000;
+    let (queue, keys) = (P::new(), keys(options.keys));
+    let rounds = || {
+        for _ in 0..ROUNDS {
+            keys.iter().for_each(|key| queue.add(key.clone()));
+            for _ in 0..keys.len() {
+                let held = queue.get().expect("open");
+                queue.done(held);
+            }
+        }
+    };
+    rounds();
+    let ((), _, allocations) = growth(rounds);
+    [("allocations", allocations as f64 / (ROUNDS * keys.len()) as f64)].into()
+}

@@ -1,0 +1,166 @@
+//! Draws what `cargo xtask peers --scaling` has measured: `plots TABLE FOLDER`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::path::Path;
+use std::{env, fs};
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+type Failure = Box<dyn Error>;
+
+/// One line of the table.
+struct Point {
+    plot: String,
+    party: String,
+    x: f64,
+    figure: String,
+    median: f64,
+}
+
+/// One picture.
+struct Plot {
+    file: &'static str,
+    title: &'static str,
+    across: &'static str,
+    up: &'static str,
+}
+
+/// Where a party's line goes; positions across are numbered, and named by `labels`.
+struct Lines {
+    labels: Vec<String>,
+    of: BTreeMap<String, Vec<(f64, f64)>>,
+}
+
+const COLOURS: [(&str, RGBColor); 4] = [
+    ("ours", RGBColor(0, 102, 204)),
+    ("client-go", RGBColor(204, 85, 0)),
+    ("controller-runtime", RGBColor(128, 64, 160)),
+    ("naive", RGBColor(110, 110, 110)),
+];
+const WIDTH: u32 = 800;
+/// Of the strip with the names.
+const LEGEND: u32 = 170;
+/// The rate of adds whose percentiles are drawn.
+const RATE: f64 = 50_000.0;
+
+fn main() -> Result<(), Failure> {
+    let words: Vec<String> = env::args().collect();
+    let [_, table, folder] = words.as_slice() else { return Err("usage: plots TABLE FOLDER".into()) };
+    let points = fs::read_to_string(table)?.lines().skip(1).map(point).collect::<Result<Vec<_>, _>>()?;
+    let plots = [
+        Plot { file: "keys", title: "add, get and done, one thread", across: "keys queued", up: "ns a key" },
+        Plot {
+            file: "threads",
+            title: "producers and as many consumers, 10 000 keys",
+            across: "producers",
+            up: "ns an add",
+        },
+        Plot {
+            file: "duplicates",
+            title: "adds of keys that are queued already",
+            across: "duplicates, %",
+            up: "ns an add",
+        },
+        Plot {
+            file: "latency",
+            title: "from add to getter, 4 getters, 50 000 adds a second",
+            across: "percentile",
+            up: "µs",
+        },
+    ];
+    for plot in plots {
+        let all = points.iter().filter(|point| point.plot == plot.file);
+        let lines = match plot.file {
+            "latency" => percentiles(all.filter(|point| point.x == RATE)),
+            _ => growth(all.filter(|point| point.figure == "ns")),
+        };
+        draw(&plot, &lines, Path::new(folder))?;
+    }
+    Ok(())
+}
+
+fn point(line: &str) -> Result<Point, Failure> {
+    let cells: Vec<&str> = line.split(',').collect();
+    let [plot, party, x, figure, median, _, _] = cells.as_slice() else {
+        return Err(format!("not a line of the table: {line}").into());
+    };
+    let (plot, party, figure) = (plot.to_string(), party.to_string(), figure.to_string());
+    Ok(Point { plot, party, x: x.parse()?, figure, median: median.parse()? })
+}
+
+/// Sizes at equal distances: they grow by factors.
+fn growth<'a>(points: impl Iterator<Item = &'a Point>) -> Lines {
+    let points: Vec<&Point> = points.collect();
+    let sizes: BTreeSet<u64> = points.iter().map(|point| point.x as u64).collect();
+    let mut of: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for point in &points {
+        let at = sizes.iter().position(|size| *size == point.x as u64).unwrap_or(0);
+        of.entry(point.party.clone()).or_default().push((at as f64, point.median));
+    }
+    Lines { labels: sizes.into_iter().map(short).collect(), of }
+}
+
+fn percentiles<'a>(points: impl Iterator<Item = &'a Point>) -> Lines {
+    const FIGURES: [&str; 5] = ["p50", "p90", "p99", "p999", "max"];
+    let mut of: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for point in points {
+        let at = FIGURES.iter().position(|figure| *figure == point.figure).unwrap_or(0);
+        of.entry(point.party.clone()).or_default().push((at as f64, point.median));
+    }
+    Lines { labels: FIGURES.map(str::to_owned).into(), of }
+}
+
+fn short(size: u64) -> String {
+    match size {
+        1_000_000.. => format!("{}M", size / 1_000_000),
+        1_000.. => format!("{}k", size / 1_000),
+        _ => size.to_string(),
+    }
+}
+
+/// Upwards by factors too, so that a straight gap is a constant ratio.
+fn draw(plot: &Plot, lines: &Lines, folder: &Path) -> Result<(), Failure> {
+    let file = folder.join(format!("queue-{}.svg", plot.file));
+    let area: DrawingArea<SVGBackend<'_>, Shift> = SVGBackend::new(&file, (WIDTH, 420)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let figures = || lines.of.values().flatten().map(|(_, median)| *median);
+    let least = figures().fold(f64::INFINITY, f64::min) / 1.5;
+    let most = figures().fold(0.0, f64::max) * 1.5;
+    let last = lines.labels.len() as f64 - 1.0;
+    let mut chart = ChartBuilder::on(&area)
+        .caption(plot.title, ("sans-serif", 18))
+        .margin(12)
+        .margin_right(LEGEND)
+        .x_label_area_size(42)
+        .y_label_area_size(64)
+        .build_cartesian_2d(-0.2..last + 0.2, (least..most).log_scale())?;
+    chart
+        .configure_mesh()
+        .light_line_style(WHITE)
+        .x_desc(plot.across)
+        .y_desc(plot.up)
+        .x_labels(lines.labels.len())
+        .y_labels(6)
+        .x_label_formatter(&|at| label(&lines.labels, *at))
+        .y_label_formatter(&|value| if *value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") })
+        .draw()?;
+    let present = COLOURS.iter().filter_map(|(party, colour)| Some((*party, *colour, lines.of.get(*party)?)));
+    for ((party, colour, line), row) in present.zip(0..) {
+        let style = colour.stroke_width(2);
+        chart.draw_series(LineSeries::new(line.iter().copied(), style).point_size(3))?;
+        // Beside the plot, where no line runs.
+        let (x, y) = (WIDTH as i32 - LEGEND as i32 + 10, 60 + 20 * row);
+        area.draw(&PathElement::new([(x, y), (x + 16, y)], style))?;
+        area.draw(&Text::new(party, (x + 22, y - 7), ("sans-serif", 13)))?;
+    }
+    area.present()?;
+    Ok(())
+}
+
+/// Only whole positions have a name.
+fn label(labels: &[String], at: f64) -> String {
+    let whole = (at - at.round()).abs() < 1e-6 && at >= 0.0;
+    labels.get(at.round() as usize).filter(|_| whole).cloned().unwrap_or_default()
+}

@@ -1,0 +1,57 @@
+//! Producers and consumers at once.
+//!
+//! N producers add keys drawn at random from the set, each its share of the adds; N consumers get and end them. The
+//! clock runs from the moment all are released to the moment the last key has ended, and is divided by the adds. So
+//! the figure holds everything an add sets off; and as adds of a queued key merge, a queue whose consumers come
+//! late has less to hand out. How many keys were handed out an add is therefore reported beside it.
+//!
+//! Each side is a thread here and a goroutine there: what an adopter would use. A goroutine waits in user space.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::Instant;
+
+use crate::Figures;
+use crate::clock::ns;
+use crate::draws::Draws;
+use crate::keys::keys;
+use crate::options::Options;
+use crate::peer::Peer;
+
+pub(crate) fn contended<P: Peer>(options: &Options) -> Figures {
+    let (queue, keys) = (P::new(), keys(options.keys));
+    let share = options.adds / options.sides;
+    let drawn: Vec<Vec<u32>> =
+        (0..options.sides).map(|side| Draws::choices(side as u64, share, keys.len())).collect();
+    let begin = Barrier::new(2 * options.sides + 1);
+    let (queue, keys, begin) = (&queue, &keys, &begin);
+    let (handed_out, time) = thread::scope(|scope| {
+        let consumer = || {
+            let mut count = 0_usize;
+            begin.wait();
+            while let Some(held) = queue.get() {
+                queue.done(held);
+                count += 1;
+            }
+            count
+        };
+        let producer = |drawn: &[u32]| {
+            begin.wait();
+            for &index in drawn {
+                queue.add(keys[index as usize].clone());
+            }
+        };
+        let consumers: Vec<_> = (0..options.sides).map(|_| scope.spawn(consumer)).collect();
+        let producers: Vec<_> = drawn.iter().map(|drawn| scope.spawn(move || producer(drawn))).collect();
+        begin.wait();
+        let start = Instant::now();
+        producers.into_iter().for_each(|producer| producer.join().expect("a producer"));
+        queue.shut_down();
+        let handed_out: usize = consumers.into_iter().map(|one| one.join().expect("a consumer")).sum();
+        (handed_out, start.elapsed())
+    });
+    let adds = share * options.sides;
+    let mut figures = ns(time, adds);
+    figures.insert("handed-out", handed_out as f64 / adds as f64);
+    figures
+}

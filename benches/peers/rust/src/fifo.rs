@@ -1,0 +1,85 @@
+//! One thread: adds, duplicates, fill and drain.
+
+use crate::Figures;
+use crate::clock::{measured, ns, per_op};
+use crate::draws::Draws;
+use crate::keys::{Key, keys};
+use crate::options::Options;
+use crate::peer::Peer;
+
+/// A function of its own, as `drain` is, so that callgrind can be told to count in here alone.
+#[inline(never)]
+fn add_all<P: Peer>(queue: &P, keys: &[Key]) {
+    for key in keys {
+        queue.add(key.clone());
+    }
+}
+
+/// Gets and ends `count` keys.
+#[inline(never)]
+fn drain<P: Peer>(queue: &P, count: usize) {
+    for _ in 0..count {
+        let held = queue.get().expect("open");
+        queue.done(held);
+    }
+}
+
+/// Repeats a round until `adds` are made, after a tenth of that to warm up.
+fn rounds(options: &Options, adds: usize, round: impl Fn()) -> Figures {
+    let rounds = (options.adds / adds).max(1);
+    (0..(rounds / 10).max(1)).for_each(|_| round());
+    let ((), time) = measured(|| (0..rounds).for_each(|_| round()));
+    ns(time, rounds * adds)
+}
+
+/// All keys in, all keys out, again and again.
+pub(crate) fn cycle<P: Peer>(options: &Options) -> Figures {
+    let (queue, keys) = (P::new(), keys(options.keys));
+    rounds(options, keys.len(), || {
+        add_all(&queue, &keys);
+        drain(&queue, keys.len());
+    })
+}
+
+/// Adds of keys that are queued already.
+pub(crate) fn add_duplicate<P: Peer>(options: &Options) -> Figures {
+    let (queue, keys) = (P::new(), keys(options.keys));
+    let figures = rounds(options, keys.len(), || add_all(&queue, &keys));
+    // Nothing is left, or a duplicate was queued.
+    drain(&queue, keys.len());
+    queue.shut_down();
+    assert!(queue.get().is_none());
+    figures
+}
+
+/// Distinct keys into a new queue, and out of it.
+pub(crate) fn fill_drain<P: Peer>(options: &Options) -> Figures {
+    let keys = keys(options.keys);
+    let queue = P::new();
+    let ((), fill) = measured(|| add_all(&queue, &keys));
+    let ((), drained) = measured(|| drain(&queue, keys.len()));
+    let ops = keys.len();
+    [("fill", per_op(fill, ops)), ("drain", per_op(drained, ops)), ("ops", ops as f64)].into()
+}
+
+/// Keys in, a share of the adds being of keys that are queued already, then all out; per add.
+pub(crate) fn mixed<P: Peer>(options: &Options) -> Figures {
+    let keys = keys(options.keys);
+    let (mut draws, mut adds, mut fresh) = (Draws(1), Vec::new(), 0);
+    while fresh < keys.len() {
+        if fresh > 0 && draws.next(100) < options.percent {
+            adds.push(keys[draws.next(fresh)].clone());
+        } else {
+            adds.push(keys[fresh].clone());
+            fresh += 1;
+        }
+    }
+    let queue = P::new();
+    let rounds = (options.adds / adds.len()).max(1);
+    let round = || {
+        add_all(&queue, &adds);
+        drain(&queue, keys.len());
+    };
+    let ((), time) = measured(|| (0..rounds).for_each(|_| round()));
+    ns(time, rounds * adds.len())
+}

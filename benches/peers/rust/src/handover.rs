@@ -1,0 +1,92 @@
+//! One worker waits; a thread adds one key at a time once it does. Time from add to receipt.
+//!
+//! The adder is a thread of its own, so the worker's runtime really sleeps and has to be woken.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flyball_workqueue::Queue;
+use futures::StreamExt;
+use kube_runtime::scheduler::{ScheduleRequest, scheduler};
+use tokio::runtime::Builder;
+
+use crate::Figures;
+use crate::clock::percentiles;
+use crate::draws::Draws;
+use crate::keys::{Key, keys};
+use crate::options::{Options, Who};
+
+type Receipts = mpsc::Sender<Instant>;
+
+pub(crate) fn handover(options: &Options, who: Who) -> Figures {
+    let (sender, receipts) = mpsc::channel();
+    let (add, worker): (Box<dyn Fn(Key)>, _) = match who {
+        Who::Kube => {
+            let (requests, queued) = futures::channel::mpsc::unbounded();
+            let add = move |message| {
+                let run_at = tokio::time::Instant::now();
+                requests.unbounded_send(ScheduleRequest { message, run_at }).expect("it listens");
+            };
+            let worker = thread::spawn(move || {
+                let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+                runtime.block_on(async {
+                    let mut scheduled = scheduler(queued);
+                    while scheduled.next().await.is_some() {
+                        sender.send(Instant::now()).expect("it listens");
+                    }
+                });
+            });
+            (Box::new(add), worker)
+        }
+        _ => {
+            let queue = Queue::new();
+            let worker = worker(who, queue.clone(), sender);
+            let add = move |key| {
+                queue.add(key).expect("open");
+            };
+            (Box::new(add), worker)
+        }
+    };
+    let mut draws = Draws(4);
+    let mut taken = Vec::with_capacity(options.keys);
+    for key in keys(options.keys) {
+        // Long enough for the other to park, and at no fixed phase of a timer's ticks.
+        thread::sleep(Duration::from_nanos(200_000 + draws.next(1_000_000) as u64));
+        let start = Instant::now();
+        add(key);
+        taken.push(receipts.recv().expect("a receipt").duration_since(start));
+    }
+    // The process ends with its worker: kube's scheduler cannot be told to.
+    drop(worker);
+    percentiles(taken)
+}
+
+fn worker(who: Who, queue: Queue<Key>, receipts: Receipts) -> thread::JoinHandle<()> {
+    let serve = async move |queue: Queue<Key>, receipts: Receipts| {
+        while let Some(lease) = queue.get().await {
+            let now = Instant::now();
+            lease.done();
+            receipts.send(now).expect("it listens");
+        }
+    };
+    thread::spawn(move || match who {
+        Who::OursBlocking => {
+            while let Some(lease) = queue.blocking_get() {
+                let now = Instant::now();
+                lease.done();
+                receipts.send(now).expect("it listens");
+            }
+        }
+        Who::OursMultiThread => {
+            let runtime = Builder::new_multi_thread().enable_time().build().expect("a runtime");
+            // A task: `block_on` itself runs on the caller's thread.
+            runtime.block_on(runtime.spawn(serve(queue, receipts))).expect("it ends");
+        }
+        _ => Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime")
+            .block_on(serve(queue, receipts)),
+    })
+}

@@ -1,0 +1,51 @@
+//! Counts the heap: live bytes and allocations.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+/// The system's allocator; counts while it is asked to, and otherwise costs one load.
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+static ON: AtomicBool = AtomicBool::new(false);
+static BYTES: AtomicI64 = AtomicI64::new(0);
+static ALLOCATIONS: AtomicI64 = AtomicI64::new(0);
+
+/// Live bytes and allocations that `work` has added.
+pub(crate) fn growth<R>(work: impl FnOnce() -> R) -> (R, i64, i64) {
+    let (bytes, allocations) = (BYTES.load(Ordering::Relaxed), ALLOCATIONS.load(Ordering::Relaxed));
+    ON.store(true, Ordering::Relaxed);
+    let result = work();
+    ON.store(false, Ordering::Relaxed);
+    (result, BYTES.load(Ordering::Relaxed) - bytes, ALLOCATIONS.load(Ordering::Relaxed) - allocations)
+}
+
+fn count(bytes: i64, allocations: i64) {
+    if ON.load(Ordering::Relaxed) {
+        BYTES.fetch_add(bytes, Ordering::Relaxed);
+        ALLOCATIONS.fetch_add(allocations, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every call goes to the system's allocator as it came; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64, 1);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as i64), 0);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size as i64 - layout.size() as i64, 1);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}

@@ -1,0 +1,38 @@
+//! Runs one measurement on flyball's queue or on what else there is in Rust, and prints its figures as one JSON object.
+//!
+//! The Go program beside it runs the same measurements on client-go and controller-runtime, by the same names, flags,
+//! keys and draws; `cargo xtask peers` runs both in turn. Keys are `Arc<str>` of 30 bytes, made before the clock
+//! starts, as are the random draws; where a key is added, the clone of its `Arc` is part of the add.
+
+#![allow(clippy::disallowed_methods, reason = "a measurement is made on the machine's clock")]
+
+mod allocations;
+mod clock;
+mod contended;
+mod delay;
+mod delaying;
+mod draws;
+mod fifo;
+mod handover;
+mod heap;
+mod idle;
+mod keys;
+mod latency;
+mod lateness;
+mod options;
+mod peer;
+mod system;
+
+use std::collections::BTreeMap;
+
+use clap::Parser;
+
+use crate::options::Options;
+
+/// What a run found, by name.
+type Figures = BTreeMap<&'static str, f64>;
+
+fn main() {
+    let options = Options::parse();
+    println!("{}", serde_json::json!(options.run()));
+}

@@ -1,0 +1,107 @@
+//! The command line: which run, on whom, how large.
+
+use std::process::exit;
+
+use benches::naive_port::NaivePort;
+use clap::{Parser, ValueEnum};
+use flyball_workqueue::Queue;
+
+use crate::delaying::{ByKey, Ours};
+use crate::keys::Key;
+use crate::{Figures, allocations, contended, delay, fifo, handover, idle, latency, lateness};
+
+/// Runs one measurement and prints its figures as one JSON object.
+#[derive(Debug, Parser)]
+pub(crate) struct Options {
+    run: Run,
+    /// Whom to measure.
+    #[arg(long, default_value = "ours")]
+    who: Who,
+    /// Distinct keys.
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) keys: usize,
+    /// Adds in total.
+    #[arg(long, default_value_t = 1_000_000)]
+    pub(crate) adds: usize,
+    /// Producers, and as many consumers.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) sides: usize,
+    /// Share of adds of keys that are queued already.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) percent: usize,
+    /// Adds a second.
+    #[arg(long, default_value_t = 50_000)]
+    pub(crate) rate: usize,
+    /// How long to look.
+    #[arg(long, default_value_t = 10)]
+    pub(crate) seconds: u64,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Run {
+    Cycle,
+    AddDuplicate,
+    FillDrain,
+    Mixed,
+    Contended,
+    Latency,
+    Bytes,
+    Allocations,
+    DelayAdd,
+    DelayBytes,
+    Lateness,
+    Handover,
+    Idle,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Who {
+    /// flyball's queue; where it waits as a task, on a runtime of one thread.
+    Ours,
+    /// The same, on a runtime of several threads.
+    OursMultiThread,
+    /// The same, waiting as a thread, without a runtime.
+    OursBlocking,
+    /// client-go's queue in plain Rust, ported in an afternoon.
+    Naive,
+    /// tokio-util's `DelayQueue` with a map by key.
+    DelayQueue,
+    /// kube-runtime's scheduler.
+    Kube,
+}
+
+impl Options {
+    pub(crate) fn run(&self) -> Figures {
+        match (self.run, self.who) {
+            (Run::Cycle, Who::Ours) => fifo::cycle::<Queue<Key>>(self),
+            (Run::Cycle, Who::Naive) => fifo::cycle::<NaivePort<Key>>(self),
+            (Run::AddDuplicate, Who::Ours) => fifo::add_duplicate::<Queue<Key>>(self),
+            (Run::AddDuplicate, Who::Naive) => fifo::add_duplicate::<NaivePort<Key>>(self),
+            (Run::FillDrain, Who::Ours) => fifo::fill_drain::<Queue<Key>>(self),
+            (Run::FillDrain, Who::Naive) => fifo::fill_drain::<NaivePort<Key>>(self),
+            (Run::Mixed, Who::Ours) => fifo::mixed::<Queue<Key>>(self),
+            (Run::Mixed, Who::Naive) => fifo::mixed::<NaivePort<Key>>(self),
+            (Run::Contended, Who::Ours) => contended::contended::<Queue<Key>>(self),
+            (Run::Contended, Who::Naive) => contended::contended::<NaivePort<Key>>(self),
+            (Run::Latency, Who::Ours) => latency::latency::<Queue<Key>>(self),
+            (Run::Latency, Who::Naive) => latency::latency::<NaivePort<Key>>(self),
+            (Run::Bytes, Who::Ours) => allocations::bytes::<Queue<Key>>(self),
+            (Run::Bytes, Who::Naive) => allocations::bytes::<NaivePort<Key>>(self),
+            (Run::Allocations, Who::Ours) => allocations::allocations::<Queue<Key>>(self),
+            (Run::Allocations, Who::Naive) => allocations::allocations::<NaivePort<Key>>(self),
+            (Run::DelayAdd, Who::Ours) => delay::add::<Ours>(self),
+            (Run::DelayAdd, Who::DelayQueue) => delay::add::<ByKey>(self),
+            (Run::DelayBytes, Who::Ours) => delay::bytes::<Ours>(self),
+            (Run::DelayBytes, Who::DelayQueue) => delay::bytes::<ByKey>(self),
+            (Run::Lateness, who) if who != Who::Naive => lateness::lateness(self, who),
+            (Run::Handover, who) if !matches!(who, Who::Naive | Who::DelayQueue) => {
+                handover::handover(self, who)
+            }
+            (Run::Idle, Who::Ours) => idle::idle(self),
+            (run, who) => {
+                eprintln!("error: {who:?} has no {run:?}");
+                exit(2);
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! `cargo xtask peers`: ours beside everybody else's, measured in turn in one invocation.
+//!
+//! What counts is the ratio: the machine is the same for all, and whatever else it does hits all alike. Each figure is
+//! the median of several processes, and the processes take turns.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+
+use crate::process;
+use crate::workspace::Workspace;
+
+mod instructions;
+mod parties;
+mod report;
+mod scaling;
+mod table;
+
+use parties::{Party, Programs};
+use report::{Sample, Verdict};
+use table::Measurement;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// What to compare; everything there is when left out.
+    groups: Vec<Group>,
+    /// One JSON object a row.
+    #[arg(long)]
+    json: bool,
+    /// A table for `benches/RESULTS.md`.
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    /// Processes a figure.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: usize,
+    /// Only rows whose name contains this.
+    #[arg(long, value_name = "NAME")]
+    row: Option<String>,
+    /// Instead: how cost grows with keys, threads and duplicates, as a table and plots in `benches/results`.
+    #[arg(long)]
+    scaling: bool,
+    /// Instead: instructions an operation, counted by callgrind.
+    #[arg(long, conflicts_with = "scaling")]
+    instructions: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Group {
+    /// Adding and getting.
+    Queue,
+    /// Keys that wait, getters that wait, queues at rest.
+    Delay,
+}
+
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    ensure!(options.rounds > 0, "a median needs at least one round");
+    let programs = Programs::build(workspace, !options.instructions)?;
+    eprintln!("{}", surroundings(workspace));
+    if options.instructions {
+        return instructions::run(workspace, &programs);
+    }
+    if options.scaling {
+        return scaling::run(workspace, &programs);
+    }
+    let wanted =
+        |measurement: &&Measurement| options.groups.is_empty() || options.groups.contains(&measurement.group);
+    let named = |name: &str| options.row.as_ref().is_none_or(|part| name.contains(part.as_str()));
+    let mut complaints = Vec::new();
+    let mut rows = 0;
+    if options.markdown {
+        println!("{}\n\n{}", surroundings(workspace), report::HEAD);
+    }
+    for measurement in table::MEASUREMENTS.iter().filter(wanted) {
+        if !measurement.rows.iter().any(|row| named(row.work)) {
+            continue;
+        }
+        let samples = measure(&programs, measurement, options.rounds);
+        for verdict in measurement.rows.iter().filter(|row| named(row.work)).flat_map(|row| {
+            measurement.peers.iter().map(|peer| Verdict::new(measurement, row, *peer, &samples))
+        }) {
+            match verdict {
+                Ok(verdict) => {
+                    println!("{}", options.show(&verdict));
+                    complaints.extend(verdict.complaint());
+                    rows += 1;
+                }
+                Err(error) => complaints.push(format!("{error:#}")),
+            }
+        }
+    }
+    ensure!(rows > 0 || !complaints.is_empty(), "no row is called so");
+    process::verdict(&complaints)
+}
+
+impl Options {
+    fn show(&self, verdict: &Verdict) -> String {
+        match (self.json, self.markdown) {
+            (true, _) => verdict.json(),
+            (_, true) => verdict.markdown(),
+            _ => verdict.line(),
+        }
+    }
+}
+
+/// Runs everybody in turn, as often as asked. A run that fails leaves a gap, which is a missing row.
+fn measure(programs: &Programs, measurement: &Measurement, rounds: usize) -> BTreeMap<Party, Vec<Sample>> {
+    let parties = measurement.ours.iter().chain(measurement.peers);
+    let mut samples: BTreeMap<Party, Vec<Sample>> = parties.map(|party| (*party, Vec::new())).collect();
+    for _ in 0..measurement.most_rounds.min(rounds) {
+        for (party, samples) in &mut samples {
+            match programs.run(*party, measurement.run) {
+                Ok(sample) => samples.push(sample),
+                Err(error) => eprintln!("warning: {error:#}"),
+            }
+        }
+    }
+    samples
+}
+
+/// What a figure has to stand with: commit, machine, tools.
+fn surroundings(workspace: &Workspace) -> String {
+    let said = |program: &str, words: &[&str]| {
+        let mut command = Command::new(program);
+        let output = command.current_dir(&workspace.root).args(words).output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let or_unknown = |said: Option<String>| said.unwrap_or_else(|| "?".to_owned());
+    let changed = said("git", &["status", "--porcelain", "--untracked-files=no"]);
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let load = std::fs::read_to_string("/proc/loadavg").context("no load");
+    format!(
+        "commit {}{}; {cores} cores, load {}; {}; {}",
+        or_unknown(said("git", &["rev-parse", "--short", "HEAD"])),
+        if changed.is_none_or(|files| files.is_empty()) { "" } else { " and changes" },
+        load.as_deref().map_or("?", |load| load.split(' ').next().unwrap_or("?")),
+        or_unknown(said("rustc", &["--version"])),
+        or_unknown(said("go", &["version"])),
+    )
+}

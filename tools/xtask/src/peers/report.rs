@@ -1,0 +1,253 @@
+//! Medians, ratios and what is said of them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use super::parties::Party;
+use super::table::{Measurement, Row, Target};
+
+/// What one process found, by name.
+pub(super) type Sample = BTreeMap<String, f64>;
+
+/// A figure in the middle of its spread.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Figure {
+    pub(super) median: f64,
+    pub(super) least: f64,
+    pub(super) most: f64,
+    runs: usize,
+}
+
+impl Figure {
+    pub(super) fn of(samples: &[Sample], name: &str) -> Option<Self> {
+        let mut all: Vec<f64> = samples.iter().filter_map(|sample| sample.get(name).copied()).collect();
+        all.sort_by(f64::total_cmp);
+        let (&least, &most) = (all.first()?, all.last()?);
+        let middle = all.len() / 2;
+        let median = match all.len() % 2 {
+            1 => all[middle],
+            _ => (all[middle - 1] + all[middle]) / 2.0,
+        };
+        Some(Self { median, least, most, runs: all.len() })
+    }
+}
+
+/// The first lines of the table of [`Verdict::markdown`].
+pub(super) const HEAD: &str = "\
+| work | unit | ours | peer | theirs | ratio | target | |
+|---|---|---|---|---|---|---|---|";
+
+/// One row beside one peer.
+#[derive(Debug)]
+pub(super) struct Verdict {
+    work: &'static str,
+    unit: &'static str,
+    peer: Party,
+    target: Target,
+    ours: Figure,
+    theirs: Figure,
+    /// Other ways to use ours.
+    variants: Vec<(Party, f64)>,
+    /// Keys handed out an add, ours and theirs, where a run says so: see `contended.rs` of the programs.
+    handed_out: Option<(f64, f64)>,
+}
+
+impl Verdict {
+    pub(super) fn new(
+        measurement: &Measurement,
+        row: &Row,
+        peer: Party,
+        samples: &BTreeMap<Party, Vec<Sample>>,
+    ) -> Result<Self> {
+        let figure = |party: Party, name: &str| Figure::of(&samples[&party], name);
+        let needed = |party: Party| {
+            figure(party, row.figure).with_context(|| format!("{}: no figure of {}", row.work, party.name()))
+        };
+        let (own, others) = measurement.ours.split_first().context("ours is measured")?;
+        let mut variants = Vec::new();
+        for party in others {
+            variants.push((*party, needed(*party)?.median));
+        }
+        let handed_out = |party| figure(party, "handed-out").map(|figure| figure.median);
+        Ok(Self {
+            work: row.work,
+            unit: row.unit,
+            peer,
+            target: row.target(peer),
+            ours: needed(*own)?,
+            theirs: needed(peer)?,
+            variants,
+            handed_out: handed_out(*own).zip(handed_out(peer)),
+        })
+    }
+
+    /// Ours to theirs. Nothing is nothing, whatever theirs is.
+    fn ratio(&self) -> f64 {
+        if self.ours.median == 0.0 { 0.0 } else { self.ours.median / self.theirs.median }
+    }
+
+    fn met(&self) -> bool {
+        match self.target {
+            Target::Ratio(most) => self.ratio() <= most,
+            Target::Ours(most) => self.ours.median <= most,
+        }
+    }
+
+    pub(super) fn complaint(&self) -> Option<String> {
+        let Self { work, unit, peer, .. } = self;
+        let asked = match self.target {
+            Target::Ratio(most) => format!("at most {most:.3} of theirs"),
+            Target::Ours(most) => format!("at most {most} {unit}"),
+        };
+        let (ours, ratio) = (self.ours.median, self.ratio());
+        (!self.met()).then(|| {
+            format!("{work} beside {}: {ours:.1} {unit}, ratio {ratio:.2}; asked {asked}", peer.name())
+        })
+    }
+
+    pub(super) fn json(&self) -> String {
+        let (target, of) = match self.target {
+            Target::Ratio(most) => (most, "ratio"),
+            Target::Ours(most) => (most, "ours"),
+        };
+        let mut row = json!({
+            "work": self.work,
+            "unit": self.unit,
+            "ours": self.ours.median,
+            "peer": self.peer.name(),
+            "theirs": self.theirs.median,
+            "ratio": self.ratio(),
+            "target": target,
+            "target_of": of,
+            "met": self.met(),
+            "runs": self.ours.runs.min(self.theirs.runs),
+            "ours_spread": [self.ours.least, self.ours.most],
+            "theirs_spread": [self.theirs.least, self.theirs.most],
+        });
+        for (party, median) in &self.variants {
+            row["variants"][party.name()] = json!(median);
+        }
+        if let Some((ours, theirs)) = self.handed_out {
+            row["handed_out"] = json!([ours, theirs]);
+        }
+        row.to_string()
+    }
+
+    pub(super) fn markdown(&self) -> String {
+        let figure = |Figure { median, least, most, .. }: &Figure| match least == most {
+            true => short(*median),
+            false => format!("{} ({}–{})", short(*median), short(*least), short(*most)),
+        };
+        let target = match self.target {
+            Target::Ratio(most) => format!("ratio ≤ {most:.2}"),
+            Target::Ours(most) => format!("ours ≤ {most}"),
+        };
+        let mut note = if self.met() { "" } else { "**missed**" }.to_owned();
+        for (party, median) in &self.variants {
+            note += &format!(" {} {};", party.name(), short(*median));
+        }
+        if let Some((ours, theirs)) = self.handed_out {
+            note += &format!(" handed out an add: {ours:.3}, {theirs:.3}");
+        }
+        format!(
+            "| `{}` | {} | {} | {} | {} | {:.2} | {target} | {} |",
+            self.work,
+            self.unit,
+            figure(&self.ours),
+            self.peer.name(),
+            figure(&self.theirs),
+            self.ratio(),
+            note.trim().trim_end_matches(';'),
+        )
+    }
+
+    pub(super) fn line(&self) -> String {
+        let Self { work, unit, ours, theirs, .. } = self;
+        let spread = |figure: &Figure| format!("({:.1}..{:.1})", figure.least, figure.most);
+        let target = match self.target {
+            Target::Ratio(most) => format!("ratio <= {most:.3}"),
+            Target::Ours(most) => format!("ours <= {most}"),
+        };
+        let end = if self.met() { "ok" } else { "MISSED" };
+        let mut line = format!(
+            "{work:24} {unit:17} ours {:>9.2} {:20} {:18} {:>9.2} {:20} ratio {:>6.3}  {target:15} {end}",
+            ours.median,
+            spread(ours),
+            self.peer.name(),
+            theirs.median,
+            spread(theirs),
+            self.ratio(),
+        );
+        for (party, median) in &self.variants {
+            line += &format!("; {} {median:.1}", party.name());
+        }
+        if let Some((ours, theirs)) = self.handed_out {
+            line += &format!("; handed out {ours:.3} and {theirs:.3} an add");
+        }
+        line
+    }
+}
+
+/// Three digits say what a measurement knows.
+fn short(value: f64) -> String {
+    match value.abs() {
+        100.0.. => format!("{value:.0}"),
+        10.0.. => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::MEASUREMENTS;
+    use super::*;
+
+    fn samples(name: &str, values: &[f64]) -> Vec<Sample> {
+        values.iter().map(|value| Sample::from([(name.to_owned(), *value)])).collect()
+    }
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        let figure = Figure::of(&samples("ns", &[9.0, 1.0, 3.0]), "ns").unwrap();
+        assert_eq!((figure.median, figure.least, figure.most), (3.0, 1.0, 9.0));
+        assert_eq!(Figure::of(&samples("ns", &[4.0, 1.0, 2.0, 9.0]), "ns").unwrap().median, 3.0);
+        assert_eq!(Figure::of(&samples("ns", &[1.0]), "other"), None);
+    }
+
+    fn cycle(ours: &[f64], theirs: &[f64]) -> Result<Verdict> {
+        let measurement = &MEASUREMENTS[0];
+        let mut all: BTreeMap<Party, Vec<Sample>> = BTreeMap::new();
+        all.insert(Party::Ours, samples("ns", ours));
+        all.insert(Party::ClientGo, samples("ns", theirs));
+        Verdict::new(measurement, &measurement.rows[0], Party::ClientGo, &all)
+    }
+
+    #[test]
+    fn a_target_is_met_or_missed() {
+        let met = cycle(&[50.0], &[150.0]).unwrap();
+        assert!(met.complaint().is_none() && met.ratio() == 50.0 / 150.0);
+        assert!(cycle(&[51.0], &[150.0]).unwrap().complaint().is_some());
+    }
+
+    #[test]
+    fn a_missing_figure_is_an_error() {
+        assert!(cycle(&[50.0], &[]).is_err());
+        assert!(cycle(&[], &[50.0]).is_err());
+    }
+
+    #[test]
+    fn nothing_beside_nothing_is_no_loss() {
+        let verdict = cycle(&[0.0], &[0.0]).unwrap();
+        assert_eq!((verdict.ratio(), verdict.met()), (0.0, true));
+    }
+
+    #[test]
+    fn a_row_has_the_agreed_fields() {
+        let row: serde_json::Value = serde_json::from_str(&cycle(&[50.0], &[150.0]).unwrap().json()).unwrap();
+        for field in ["work", "unit", "ours", "peer", "theirs", "ratio", "target"] {
+            assert!(!row[field].is_null(), "{field}");
+        }
+    }
+}
