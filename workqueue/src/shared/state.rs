@@ -29,8 +29,12 @@ pub(crate) struct Others {
     /// The earliest moment at which a parked drainer gives up.
     pub(crate) drain_at: Option<Nanos>,
     pub(crate) idlers: Parked,
-    /// Threads that wait for the queue to be drained or idle.
-    pub(crate) blocked: usize,
+    /// Threads that wait for the queue to be drained, or idle.
+    pub(crate) blocked_drainers: usize,
+    pub(crate) blocked_idlers: usize,
+    /// Those threads were signalled, and none of them has begun to wait since. Without this, a getter that may not sleep
+    /// with a duty would signal them again and again until they have run.
+    pub(crate) told: bool,
     /// For a lease to be overdue.
     pub(crate) watchers: Parked,
     /// The earliest moment at which a parked watcher has something to see; `None` while it waits for a lease.
@@ -54,7 +58,8 @@ impl Others {
             + self.blocked_adders.asleep
             + self.drainers.waiting()
             + self.idlers.waiting()
-            + self.blocked
+            + self.blocked_drainers
+            + self.blocked_idlers
             + self.watchers.waiting()
             == 0
     }
@@ -69,7 +74,9 @@ impl<K, O: Order> State<K, O> {
             drainers: Parked::new(),
             drain_at: None,
             idlers: Parked::new(),
-            blocked: 0,
+            blocked_drainers: 0,
+            blocked_idlers: 0,
+            told: false,
             watchers: Parked::new(),
             watch_at: None,
         };
@@ -139,7 +146,9 @@ impl<K, O: Order> State<K, O> {
         if idle {
             effects.wake_all(&mut others.idlers);
         }
-        effects.quiet = others.blocked > 0 && (drained || idle);
+        let come = (drained && others.blocked_drainers > 0) || (idle && others.blocked_idlers > 0);
+        effects.quiet = come && !others.told;
+        others.told |= come;
         if drained || (others.watch_at.is_none() && core.has_unreported()) {
             effects.wake_all(&mut others.watchers);
             others.watch_at = None;
