@@ -126,21 +126,26 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T
 
     /// The end of every change: says who is to be woken, unlocks, and wakes them.
     #[inline]
-    pub(crate) fn finish(&self, mut state: MutexGuard<'_, State<K, O>>, now: Option<Nanos>) {
+    pub(crate) fn finish(&self, state: MutexGuard<'_, State<K, O>>, now: Option<Nanos>) {
         self.note_timed(&state);
         // Nothing is built, moved, tested and dropped where nobody waits, as in a queue whose workers are all busy.
         if state.needs_settling() {
-            let effects = state.settle(now, T::TIMER);
-            drop(state);
-            self.perform(effects);
+            self.finish_and_wake(state, now);
         }
+    }
+
+    #[inline(never)]
+    fn finish_and_wake(&self, mut state: MutexGuard<'_, State<K, O>>, now: Option<Nanos>) {
+        let effects = state.settle(now, T::TIMER);
+        drop(state);
+        self.perform(effects);
     }
 
     /// The first half of [`finish`](Self::finish), for who has something to do between unlocking and waking.
     #[inline]
     pub(crate) fn settle(&self, state: &mut State<K, O>, now: Option<Nanos>) -> Option<Effects> {
         self.note_timed(state);
-        state.needs_settling().then(|| state.settle(now, T::TIMER))
+        if state.needs_settling() { Some(state.settle(now, T::TIMER)) } else { None }
     }
 
     #[inline]
