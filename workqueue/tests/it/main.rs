@@ -2,16 +2,27 @@
 
 #![allow(clippy::disallowed_types, reason = "a test's own locks are std's: no model runs here")]
 
+mod ages;
 mod backoff;
+mod bounded;
 mod cancel;
 mod corpus;
+mod dead;
+mod defects;
+mod delayed;
+mod detached;
 mod driver;
+mod dropped;
+mod getters;
 mod hostile;
+mod idle;
 mod oracle;
 mod regressions;
 mod shutdown;
+mod snapshot;
 mod support;
 mod surface;
+mod task;
 mod threads;
 mod time;
 mod upstream;

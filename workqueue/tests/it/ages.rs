@@ -1,0 +1,329 @@
+//! How long things last, and who is told of a lease that lasts too long.
+
+use std::time::Duration;
+
+use flyball_ratelimit::{Clock, Nanos};
+use flyball_workqueue::{KeyState, Overdue};
+
+use crate::support::{TimedQueue, backoff, ns, timed};
+use crate::task::{Task, keys, now_or_never};
+
+fn ages(queue: &TimedQueue) -> (Option<u64>, Option<u64>) {
+    let ages = queue.ages().expect("ages are kept");
+    let nanos = |age: Option<Duration>| age.map(|age| age.as_nanos() as u64);
+    (nanos(ages.ready), nanos(ages.leased))
+}
+
+fn overdue(key: &'static str, age: u64) -> Option<(&'static str, Duration)> {
+    Some((key, ns(age)))
+}
+
+fn told(overdue: Option<Overdue<&'static str>>) -> Option<(&'static str, Duration)> {
+    overdue.map(|overdue| (overdue.key, overdue.age))
+}
+
+#[test]
+fn ages_are_kept_on_request() {
+    let (queue, clock) = timed();
+    queue.add_many(["leased", "ready"]);
+    let lease = queue.try_get().unwrap();
+    clock.advance(ns(100));
+    assert!(queue.ages().is_none() && lease.age().is_none());
+    queue.keep_ages();
+    assert_eq!((ages(&queue), lease.age()), ((Some(0), Some(0)), Some(Duration::ZERO)), "from now on");
+    clock.advance(ns(5));
+    queue.keep_ages();
+    assert_eq!((ages(&queue), lease.age()), ((Some(5), Some(5)), Some(ns(5))), "idempotent");
+    lease.done();
+    assert_eq!(ages(&queue), (Some(5), None));
+    queue.try_get().unwrap().done();
+    assert_eq!(ages(&queue), (None, None));
+}
+
+/// The oldest of each, and only keys that could be handed out.
+#[test]
+fn the_oldest_counts() {
+    let (queue, clock) = timed();
+    queue.keep_ages();
+    queue.add_after("waits", ns(30)).unwrap();
+    clock.advance(ns(10));
+    assert_eq!(ages(&queue), (None, None), "a wait is no age");
+    queue.add("at 10").unwrap();
+    clock.advance(ns(10));
+    queue.add("at 20").unwrap();
+    queue.add("at 10").unwrap();
+    clock.advance(ns(15));
+    assert_eq!(ages(&queue), (Some(25), None), "a merged add makes nothing younger");
+    let first = queue.try_get().unwrap();
+    assert_eq!(ages(&queue), (Some(15), Some(0)));
+    clock.advance(ns(2));
+    let second = queue.try_get().unwrap();
+    assert_eq!((*first, *second), ("at 10", "at 20"));
+    assert_eq!(ages(&queue), (Some(7), Some(2)), "due since 30, noticed or not");
+    first.done();
+    assert_eq!((ages(&queue), second.age()), ((Some(7), Some(0)), Some(ns(0))));
+}
+
+/// A marked key is Ready from the end of its lease, a promoted one from its add.
+#[test]
+fn ready_since_when() {
+    let (queue, clock) = timed();
+    queue.keep_ages();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    clock.advance(ns(10));
+    queue.add("a").unwrap();
+    queue.add_after("b", ns(100)).unwrap();
+    clock.advance(ns(10));
+    lease.done();
+    assert_eq!(ages(&queue), (Some(0), None));
+    clock.advance(ns(10));
+    queue.add("b").unwrap();
+    queue.cancel(&"a");
+    clock.advance(ns(1));
+    assert_eq!(ages(&queue), (Some(1), None));
+    queue.postpone(&"b", ns(50));
+    assert_eq!(ages(&queue), (None, None));
+}
+
+/// A clock that is set back makes nothing older than nothing.
+#[test]
+fn a_clock_that_jumps_back() {
+    let (queue, clock) = timed();
+    clock.set(Nanos::new(100));
+    queue.keep_ages();
+    queue.add_many(["a", "b"]);
+    let lease = queue.try_get().unwrap();
+    clock.set(Nanos::new(50));
+    assert_eq!((ages(&queue), lease.age()), ((Some(0), Some(0)), Some(Duration::ZERO)));
+}
+
+// ---- overdue leases --------------------------------------------------------------------------------------------
+
+#[test]
+fn overdue_oldest_first_and_once_each() {
+    let (queue, clock) = timed();
+    queue.keep_ages();
+    queue.add_many(["a", "b", "c"]);
+    let mut leases = Vec::new();
+    for _ in 0..3 {
+        leases.push(queue.try_get().unwrap());
+        clock.advance(ns(10));
+    }
+    let next = || now_or_never(queue.next_overdue(ns(20))).map(told);
+    assert_eq!(next(), Some(overdue("a", 30)));
+    assert_eq!(next(), Some(overdue("b", 20)));
+    assert_eq!(next(), None, "the third is 10 old");
+    clock.advance(ns(10));
+    assert_eq!(next(), Some(overdue("c", 20)));
+    clock.advance(ns(1_000));
+    assert_eq!(next(), None, "once each");
+    assert_eq!(queue.ages().unwrap().leased, Some(ns(1_040)), "an age it has all the same");
+    // Another lease of the same key is another lease.
+    leases.drain(..).for_each(flyball_workqueue::Lease::done);
+    queue.add("a").unwrap();
+    let _lease = queue.try_get().unwrap();
+    clock.advance(ns(20));
+    assert_eq!(next(), Some(overdue("a", 20)));
+    queue.check().unwrap();
+}
+
+/// Nothing polls: the alarm is the moment in which the oldest lease is overdue.
+#[test]
+fn overdue_waits_for_the_moment() {
+    let (queue, clock) = timed();
+    let mut watcher = Task::waiting(queue.next_overdue(ns(50)));
+    assert_eq!(clock.next_alarm(), None, "nothing is leased");
+    queue.add_many(["a", "b"]);
+    clock.advance(ns(7));
+    let a = queue.try_get().unwrap();
+    assert!(watcher.knows(), "there is a lease to wait for");
+    assert!(watcher.poll().is_pending());
+    assert_eq!(clock.next_alarm(), Some(Nanos::new(57)));
+    clock.advance(ns(10));
+    let b = queue.try_get().unwrap();
+    a.done();
+    clock.set(Nanos::new(57));
+    assert!(watcher.poll().is_pending(), "that one ended in time");
+    assert_eq!(clock.next_alarm(), Some(Nanos::new(67)));
+    clock.set(Nanos::new(67));
+    assert!(watcher.knows());
+    assert_eq!(told(watcher.finish()), overdue("b", 50));
+    b.done();
+}
+
+/// Leases from before count from the first look.
+#[test]
+fn overdue_counts_from_the_first_look() {
+    let (queue, clock) = timed();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    clock.advance(ns(1_000));
+    let mut watcher = Task::waiting(queue.next_overdue(ns(50)));
+    assert_eq!(lease.age(), Some(Duration::ZERO), "ages are kept from now on");
+    clock.advance(ns(50));
+    assert_eq!(told(watcher.finish()), overdue("a", 50));
+}
+
+/// A bound of nothing: every lease, as soon as there is one.
+#[test]
+fn overdue_at_once() {
+    let (queue, _clock) = timed();
+    queue.add_many(["a", "b"]);
+    let _a = queue.try_get().unwrap();
+    let mut watcher = Task::new(queue.next_overdue(Duration::ZERO));
+    assert_eq!(told(watcher.finish()), overdue("a", 0));
+    let mut watcher = Task::waiting(queue.next_overdue(Duration::ZERO));
+    let _b = queue.try_get().unwrap();
+    assert!(watcher.knows());
+    assert_eq!(told(watcher.finish()), overdue("b", 0));
+    assert!(now_or_never(queue.next_overdue(Duration::MAX)).is_none());
+}
+
+/// Drained, there is nobody left to be overdue; until then there may be.
+#[test]
+fn overdue_ends_with_the_queue() {
+    let (queue, clock) = timed();
+    queue.add_many(["a", "b"]);
+    let a = queue.try_get().unwrap();
+    let mut watchers: Vec<_> =
+        [10, 10, 1_000].map(|bound| Task::waiting(queue.next_overdue(ns(bound)))).into();
+    queue.shut_down();
+    assert!(watchers.iter_mut().all(|watcher| watcher.poll().is_pending()), "a is at work, and b is to come");
+    a.done();
+    let b = queue.try_get().unwrap();
+    clock.advance(ns(10));
+    let told_of_b = watchers.iter_mut().filter_map(|watcher| match watcher.poll() {
+        std::task::Poll::Ready(overdue) => told(overdue),
+        std::task::Poll::Pending => None,
+    });
+    assert_eq!(told_of_b.collect::<Vec<_>>(), [overdue("b", 10).unwrap()], "one of them, once");
+    let mut last = Task::waiting(queue.next_overdue(ns(5)));
+    b.done();
+    assert!(last.knows());
+    assert_eq!(last.finish(), None);
+    assert_eq!(now_or_never(queue.next_overdue(ns(1))), Some(None));
+}
+
+#[test]
+fn overdue_ends_with_a_stop() {
+    let (queue, _clock) = timed();
+    queue.add("a").unwrap();
+    let _a = queue.try_get().unwrap();
+    let mut watcher = Task::waiting(queue.next_overdue(ns(50)));
+    drop(queue.stop_now());
+    assert!(watcher.knows());
+    assert_eq!(watcher.finish(), None);
+}
+
+/// Several watchers with bounds of their own: each moment wakes those whom it concerns, and each lease is told once.
+#[test]
+fn watchers_with_different_bounds() {
+    let (queue, clock) = timed();
+    queue.keep_ages();
+    queue.add_many(["a", "b"]);
+    let _leases = queue.try_get_many(2).unwrap();
+    let mut slow = Task::waiting(queue.next_overdue(ns(90)));
+    let mut quick = Task::waiting(queue.next_overdue(ns(30)));
+    assert_eq!(clock.next_alarm(), Some(Nanos::new(30)));
+    clock.set(Nanos::new(30));
+    assert_eq!(told(quick.finish()), overdue("a", 30));
+    assert!(slow.poll().is_pending());
+    assert_eq!(clock.next_alarm(), Some(Nanos::new(90)));
+    clock.set(Nanos::new(90));
+    assert!(slow.knows());
+    assert_eq!(told(slow.finish()), overdue("b", 90));
+}
+
+/// One alarm for all: getters' deadlines and watchers' moments, whichever is first.
+#[test]
+fn the_alarm_is_shared_with_getters() {
+    for (deadline, bound) in [(20, 50), (50, 20), (30, 30)] {
+        for watcher_first in [true, false] {
+            let (queue, clock) = timed();
+            queue.keep_ages();
+            queue.add("stuck").unwrap();
+            let _stuck = queue.try_get().unwrap();
+            queue.add_after("late", ns(deadline)).unwrap();
+            let (mut getter, mut watcher);
+            if watcher_first {
+                watcher = Task::waiting(queue.next_overdue(ns(bound)));
+                getter = Task::waiting(queue.get());
+            } else {
+                getter = Task::waiting(queue.get());
+                watcher = Task::waiting(queue.next_overdue(ns(bound)));
+            }
+            let (mut lease, mut seen) = (None, None);
+            while lease.is_none() || seen.is_none() {
+                let alarm = clock.next_alarm().expect("somebody waits for a moment");
+                assert!(alarm <= Nanos::new(deadline.max(bound)));
+                clock.set(alarm);
+                let now = clock.now().get();
+                if lease.is_none() && getter.knows() {
+                    if let std::task::Poll::Ready(got) = getter.poll() {
+                        assert_eq!(now, deadline);
+                        lease = got;
+                    }
+                }
+                if seen.is_none() && watcher.knows() {
+                    if let std::task::Poll::Ready(got) = watcher.poll() {
+                        assert_eq!((now, told(got.clone())), (bound, overdue("stuck", bound)));
+                        seen = got;
+                    }
+                }
+            }
+            assert_eq!(*lease.unwrap(), "late");
+        }
+    }
+}
+
+/// A watcher that is dropped, before or after its moment, keeps nothing from the next.
+#[test]
+fn a_dropped_watcher_reports_nothing() {
+    for dropped_at in [0, 49, 50, 60] {
+        let (queue, clock) = timed();
+        queue.keep_ages();
+        queue.add("a").unwrap();
+        let _a = queue.try_get().unwrap();
+        let watcher = Task::waiting(queue.next_overdue(ns(50)));
+        clock.set(Nanos::new(dropped_at));
+        drop(watcher);
+        let mut next = Task::new(queue.next_overdue(ns(50)));
+        if dropped_at < 50 {
+            assert!(next.poll().is_pending());
+            assert_eq!(clock.next_alarm(), Some(Nanos::new(50)));
+            clock.set(Nanos::new(50));
+            assert!(next.knows());
+        }
+        assert_eq!(told(next.finish()), overdue("a", dropped_at.max(50)));
+    }
+}
+
+/// Being told changes nothing for the lease: all its ends are as ever, and a drain still names it.
+#[test]
+fn a_reported_lease_goes_on() {
+    let (queue, clock) = backoff();
+    queue.add_many(["a", "b", "c", "d"]);
+    let mut leases = queue.try_get_many(4).unwrap();
+    assert!(now_or_never(queue.next_overdue(ns(9))).is_none());
+    clock.advance(ns(9));
+    for key in ["a", "b", "c", "d"] {
+        assert_eq!(told(now_or_never(queue.next_overdue(ns(9))).unwrap()), overdue(key, 9));
+        queue.check().unwrap();
+    }
+    assert_eq!(keys(&leases), ["a", "b", "c", "d"]);
+    queue.add("a").unwrap();
+    queue.add_after("b", ns(5)).unwrap();
+    let d = leases.pop().unwrap().detach();
+    let c = leases.pop().unwrap();
+    c.retry();
+    leases.into_iter().for_each(flyball_workqueue::Lease::done);
+    queue.check().unwrap();
+    assert_eq!(queue.state(&"a"), KeyState::Ready);
+    assert_eq!(queue.state(&"b"), KeyState::Waiting(Nanos::new(14)));
+    assert_eq!(queue.state(&"c"), KeyState::Waiting(Nanos::new(19)));
+    let left = queue.drain_timeout(Duration::ZERO);
+    assert_eq!((left.ready, left.waiting, left.leased), (vec!["a"], vec!["b", "c"], vec!["d"]));
+    queue.done(&d).unwrap();
+    queue.check().unwrap();
+}

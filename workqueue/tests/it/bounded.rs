@@ -1,0 +1,368 @@
+//! Room: a capacity, who is refused for it, who waits for it; and many adds at once.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use flyball_ratelimit::{Exponential, ManualClock};
+use flyball_workqueue::{Added, AddedMany, Counts, KeyState, Queue, Reason};
+
+use crate::support::{TimedQueue, block_on, ns, timed};
+use crate::task::{Task, deadline, now_or_never, serve};
+
+fn bounded(keys: usize) -> (TimedQueue, ManualClock) {
+    let clock = ManualClock::new();
+    (Queue::builder().timer(clock.timer()).capacity(keys).build(), clock)
+}
+
+fn live(counts: Counts) -> usize {
+    counts.ready + counts.waiting + counts.leased
+}
+
+// ---- capacity --------------------------------------------------------------------------------------------------
+
+/// Ready, waiting and leased keys count, whatever else is true of them.
+#[test]
+fn every_state_takes_room() {
+    let (queue, clock) = bounded(5);
+    for key in ["leased", "dirty", "leased and waits"] {
+        queue.add(key).unwrap();
+    }
+    let leases: Vec<_> = std::iter::from_fn(|| queue.try_get().ok()).collect();
+    queue.add("dirty").unwrap();
+    queue.add_after("leased and waits", ns(9)).unwrap();
+    queue.add("ready").unwrap();
+    queue.add_after("waits", ns(9)).unwrap();
+    for _ in 0..2 {
+        let refused = queue.add("sixth").unwrap_err();
+        assert_eq!((refused.reason(), refused.into_key()), (Reason::Full, "sixth"));
+        assert_eq!(queue.add_after("sixth", ns(3)).unwrap_err().reason(), Reason::Full);
+        assert_eq!(queue.state(&"sixth"), KeyState::Absent);
+        clock.advance(ns(9));
+    }
+    queue.check().unwrap();
+    drop(leases);
+}
+
+/// Only an absent key needs room: every other add, and every end of a lease, is as ever.
+#[test]
+fn a_full_queue_works_on() {
+    let (queue, clock) = bounded(3);
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    queue.add_after("b", ns(10)).unwrap();
+    queue.add("c").unwrap();
+    assert_eq!(queue.add("a").unwrap(), Added::Marked);
+    assert_eq!(queue.add_after("b", ns(5)).unwrap(), Added::Merged);
+    assert_eq!(queue.add("b").unwrap(), Added::Promoted);
+    assert_eq!(queue.add("c").unwrap(), Added::Merged);
+    assert!(queue.postpone(&"c", ns(7)));
+    lease.retry();
+    queue.try_get().unwrap().requeue_after(ns(3));
+    assert_eq!(live(queue.counts()), 3);
+    clock.advance(ns(7));
+    assert_eq!(serve(&queue), 3, "nothing was dropped for room");
+    queue.check().unwrap();
+}
+
+/// Whatever makes a key leave makes room.
+#[test]
+fn room_comes_back() {
+    type Leave = fn(&TimedQueue);
+    let ways: [Leave; 5] = [
+        |queue| queue.try_get().unwrap().done(),
+        |queue| queue.try_get().unwrap().succeed(),
+        |queue| assert!(queue.cancel(&"a")),
+        |queue| {
+            queue.postpone(&"a", ns(5));
+            assert!(queue.cancel(&"a"));
+        },
+        |queue| {
+            let key = queue.try_get().unwrap().detach();
+            queue.done(&key).unwrap();
+        },
+    ];
+    for leave in ways {
+        let (queue, _clock) = bounded(1);
+        queue.add("a").unwrap();
+        assert!(queue.add("b").is_err());
+        leave(&queue);
+        assert_eq!(queue.add("b").unwrap(), Added::New);
+    }
+}
+
+#[test]
+fn a_capacity_of_nothing_is_one() {
+    let (queue, _clock) = bounded(0);
+    queue.add("a").unwrap();
+    assert_eq!(queue.add("b").unwrap_err().reason(), Reason::Full);
+}
+
+#[test]
+fn shut_down_comes_before_full() {
+    let (queue, _clock) = bounded(1);
+    queue.add("a").unwrap();
+    queue.shut_down();
+    assert_eq!(queue.add("b").unwrap_err().reason(), Reason::ShutDown);
+    assert_eq!(queue.add_after("b", ns(1)).unwrap_err().reason(), Reason::ShutDown);
+    assert!(queue.add_many(["b"]).refused.iter().all(|refused| refused.reason() == Reason::ShutDown));
+    assert_eq!(block_on(queue.add_when_room("b")).unwrap_err().reason(), Reason::ShutDown);
+    assert_eq!(queue.blocking_add("b").unwrap_err().reason(), Reason::ShutDown);
+}
+
+/// A failure of a key that finds no room is a failure all the same.
+#[test]
+fn a_refused_limited_add_has_counted() {
+    let limiter = Exponential::new(ns(10)..=ns(100));
+    let queue = Queue::builder().clock(ManualClock::new()).limiter(limiter).capacity(1).build();
+    queue.add("a").unwrap();
+    assert_eq!(queue.add_rate_limited("b").unwrap_err().reason(), Reason::Full);
+    assert_eq!((queue.requeues(&"b"), queue.state(&"b")), (1, KeyState::Absent));
+    queue.add_rate_limited("a").unwrap();
+}
+
+#[test]
+fn try_add_is_add() {
+    let (queue, _clock) = bounded(2);
+    assert_eq!(queue.try_add("a").unwrap(), Added::New);
+    assert_eq!(queue.try_add("a").unwrap(), Added::Merged);
+    queue.add_after("b", ns(5)).unwrap();
+    assert_eq!(queue.try_add("b").unwrap(), Added::Promoted);
+    assert_eq!(queue.try_add("c").unwrap_err().reason(), Reason::Full);
+    let _leases = (queue.try_get().unwrap(), queue.try_get().unwrap());
+    assert_eq!(queue.try_add("a").unwrap(), Added::Marked);
+    queue.shut_down();
+    assert_eq!(queue.try_add("a").unwrap_err().reason(), Reason::ShutDown);
+}
+
+// ---- many at once ----------------------------------------------------------------------------------------------
+
+fn told<K: Copy>(many: &AddedMany<K>) -> ([usize; 4], Vec<(K, Reason)>) {
+    let refused = many.refused.iter().map(|refused| (*refused.key(), refused.reason())).collect();
+    ([many.new, many.merged, many.promoted, many.marked], refused)
+}
+
+/// The same as one after the other, and the same order.
+#[test]
+fn add_many_says_what_became_of_each() {
+    let (queue, _clock) = bounded(6);
+    queue.add("leased").unwrap();
+    let lease = queue.try_get().unwrap();
+    queue.add_after("waits", ns(9)).unwrap();
+    queue.add("ready").unwrap();
+    let many = queue.add_many(["x", "leased", "waits", "ready", "x", "leased", "y", "z", "w", "x", "v"]);
+    assert_eq!(told(&many), ([3, 4, 1, 1], vec![("w", Reason::Full), ("v", Reason::Full)]));
+    lease.done();
+    let leases: Vec<_> = std::iter::from_fn(|| queue.try_get().ok()).collect();
+    assert_eq!(crate::task::keys(&leases), ["ready", "x", "waits", "y", "z", "leased"]);
+    queue.check().unwrap();
+}
+
+#[test]
+fn add_many_of_nothing_and_to_nobody() {
+    let (queue, _clock) = timed();
+    assert_eq!(told(&queue.add_many([])), ([0; 4], vec![]));
+    queue.shut_down();
+    let refused = vec![("a", Reason::ShutDown), ("b", Reason::ShutDown), ("a", Reason::ShutDown)];
+    assert_eq!(told(&queue.add_many(["a", "b", "a"])), ([0; 4], refused));
+}
+
+/// As many getters are woken as there are keys for.
+#[test]
+fn add_many_wakes_as_many_getters() {
+    let queue = Queue::new();
+    let mut getters: Vec<_> = (0..5).map(|_| Task::waiting(queue.get())).collect();
+    queue.add_many([1, 2, 3, 2, 1]);
+    assert_eq!(getters.iter().filter(|getter| getter.knows()).count(), 3);
+    let leases: Vec<_> =
+        getters.iter_mut().filter(|getter| getter.knows()).map(|getter| getter.finish().unwrap()).collect();
+    assert_eq!(crate::task::keys(&leases), [1, 2, 3]);
+}
+
+/// The keys come from another queue, or the same one: the iterator runs before anything is locked.
+#[test]
+fn add_many_from_the_queue_itself() {
+    let queue = Queue::new();
+    queue.add(0).unwrap();
+    let mut next = 0;
+    let many = queue.add_many(std::iter::from_fn(|| {
+        queue.try_get().ok().map(|lease| {
+            lease.done();
+            next += 1;
+            next
+        })
+    }));
+    assert_eq!((many.new, queue.len()), (1, 1));
+}
+
+// ---- waiting for room ------------------------------------------------------------------------------------------
+
+#[test]
+fn where_there_is_room_nobody_waits() {
+    let (queue, _clock) = bounded(2);
+    assert_eq!(now_or_never(queue.add_when_room("a")).unwrap().unwrap(), Added::New);
+    assert_eq!(queue.blocking_add("b").unwrap(), Added::New);
+    assert_eq!(now_or_never(queue.add_when_room("a")).unwrap().unwrap(), Added::Merged, "full, but present");
+    assert_eq!(queue.blocking_add("b").unwrap(), Added::Merged);
+    let unbounded = Queue::new();
+    for key in 0..1_000 {
+        assert!(now_or_never(unbounded.add_when_room(key)).is_some());
+    }
+}
+
+/// First come, first served, as many as there is room for.
+#[test]
+fn room_is_offered_in_turn() {
+    let (queue, _clock) = bounded(2);
+    queue.add_many(["a", "b"]);
+    let mut adders: Vec<_> = ["c", "d", "e"].map(|key| Task::waiting(queue.add_when_room(key))).into();
+    assert_eq!(queue.counts().ready, 2, "a future that waits has added nothing");
+    let (a, b) = (queue.try_get().unwrap(), queue.try_get().unwrap());
+    assert!(adders.iter().all(|adder| !adder.knows()), "a lease takes room");
+    a.done();
+    assert_eq!(adders.iter().map(Task::knows).collect::<Vec<_>>(), [true, false, false]);
+    b.done();
+    assert_eq!(adders.iter().map(Task::knows).collect::<Vec<_>>(), [true, true, false]);
+    assert_eq!(adders.remove(1).finish().unwrap(), Added::New);
+    assert_eq!(adders.remove(0).finish().unwrap(), Added::New);
+    assert!(adders[0].poll().is_pending());
+    assert_eq!(*queue.try_get().unwrap(), "d");
+    queue.check().unwrap();
+}
+
+/// Room that somebody else took is waited for again; and who waits for it comes before nobody.
+#[test]
+fn a_robbed_adder_waits_on() {
+    let (queue, _clock) = bounded(1);
+    queue.add("a").unwrap();
+    let mut adder = Task::waiting(queue.add_when_room("b"));
+    for _ in 0..3 {
+        queue.try_get().unwrap().done();
+        assert!(adder.knows());
+        queue.add("a").unwrap();
+        assert!(adder.poll().is_pending());
+    }
+    queue.try_get().unwrap().done();
+    assert!(adder.knows());
+    assert_eq!(adder.finish().unwrap(), Added::New);
+}
+
+/// Somebody else added the very key: then it needs no room.
+#[test]
+fn an_adder_whose_key_came_meanwhile() {
+    let (queue, _clock) = bounded(2);
+    queue.add_many(["a", "b"]);
+    let mut adder = Task::waiting(queue.add_when_room("c"));
+    queue.try_get().unwrap().done();
+    assert_eq!(queue.add("c").unwrap(), Added::New);
+    assert!(adder.knows());
+    assert_eq!(adder.finish().unwrap(), Added::Merged);
+    queue.check().unwrap();
+}
+
+/// An end is an answer for everybody who waits for room.
+#[test]
+fn an_end_refuses_who_waits_for_room() {
+    let ends: [fn(&TimedQueue); 4] = [
+        |queue| queue.shut_down(),
+        |queue| drop(queue.drain()),
+        |queue| drop(queue.drain_waiting(ns(100))),
+        |queue| drop(queue.stop_now()),
+    ];
+    for end in ends {
+        let (queue, _clock) = bounded(1);
+        queue.add("a").unwrap();
+        let mut adders = ["b", "c"].map(|key| Task::waiting(queue.add_when_room(key)));
+        let blocked = thread::scope(|scope| {
+            let blocked = scope.spawn(|| queue.blocking_add("d"));
+            end(&queue);
+            blocked.join().unwrap()
+        });
+        assert_eq!(blocked.unwrap_err().reason(), Reason::ShutDown);
+        for (adder, key) in adders.iter_mut().zip(["b", "c"]) {
+            assert!(adder.knows());
+            let refused = adder.finish().unwrap_err();
+            assert_eq!((refused.reason(), refused.into_key()), (Reason::ShutDown, key));
+        }
+    }
+}
+
+/// Room comes up through deadlines' keys, too: whoever serves them makes it.
+#[test]
+fn a_blocked_adder_gets_its_room() {
+    for _ in 0..50 {
+        let (queue, clock) = bounded(1);
+        queue.add_after("a", ns(5)).unwrap();
+        thread::scope(|scope| {
+            let blocked = scope.spawn(|| queue.blocking_add("b"));
+            clock.advance(ns(5));
+            queue.blocking_get().unwrap().done();
+            assert_eq!(blocked.join().unwrap().unwrap(), Added::New);
+        });
+        assert_eq!(queue.state(&"b"), KeyState::Ready);
+    }
+}
+
+/// One key given up after too many failures makes room as any other.
+#[test]
+fn a_dead_letter_makes_room() {
+    let queue = Queue::builder()
+        .timer(ManualClock::new().timer())
+        .limiter(Exponential::new(ns(10)..=ns(100)))
+        .capacity(1)
+        .dead_letters(1, |_, _| {})
+        .build();
+    queue.add("a").unwrap();
+    let mut adder = Task::waiting(queue.add_when_room("b"));
+    queue.try_get().unwrap().retry();
+    assert!(adder.knows());
+    adder.finish().unwrap();
+    assert!(queue.cancel(&"b"));
+    queue.add_after("a", ns(10)).unwrap();
+    assert_eq!(deadline(&queue, "a"), 10);
+}
+
+/// Producers of all kinds beside workers: each key once, and never more of them than there is room for.
+#[test]
+fn producers_wait_and_workers_make_room() {
+    const EACH: u32 = 1_000;
+    const ROOM: usize = 3;
+    let queue: Queue<u32> = Queue::builder().capacity(ROOM).build();
+    let (served, most) = (Mutex::new(BTreeSet::new()), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let producers: Vec<_> = (0..3)
+            .map(|producer| {
+                let queue = &queue;
+                scope.spawn(move || {
+                    for number in 0..EACH {
+                        let key = producer * EACH + number;
+                        let added = match producer {
+                            0 => queue.blocking_add(key),
+                            1 => block_on(queue.add_when_room(key)),
+                            _ if number % 2 == 0 => queue.blocking_add(key),
+                            _ => block_on(queue.add_when_room(key)),
+                        };
+                        assert_eq!(added.unwrap(), Added::New);
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(lease) = queue.blocking_get() {
+                    most.fetch_max(live(queue.counts()), Ordering::SeqCst);
+                    assert!(served.lock().unwrap().insert(*lease), "twice");
+                    lease.done();
+                }
+            });
+        }
+        for producer in producers {
+            producer.join().unwrap();
+        }
+        queue.shut_down();
+    });
+    assert_eq!(served.lock().unwrap().len(), 3 * EACH as usize);
+    assert!((1..=ROOM).contains(&most.load(Ordering::SeqCst)), "{most:?}");
+    queue.check().unwrap();
+}

@@ -1,0 +1,328 @@
+//! Keys that failed too often: given up once, told of once, and nothing else is lost.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use flyball_ratelimit::{Exponential, FastSlow, ManualClock, Nanos, Policy};
+use flyball_workqueue::{Added, KeyState, Queue, Reason, TryGetError};
+
+use crate::support::{BackoffQueue, ns};
+use crate::task::{Task, deadline, lists, serve};
+
+type Told = Arc<Mutex<Vec<(&'static str, u32)>>>;
+
+fn panics<T>(act: impl FnOnce() -> T) -> bool {
+    catch_unwind(AssertUnwindSafe(act)).is_err()
+}
+
+/// Backoff of 10 ns, 20 ns, …; gives up at the failure number `most`, and writes it down.
+fn mortal(most: u32, strict: bool) -> (BackoffQueue, ManualClock, Told) {
+    let (clock, told) = (ManualClock::new(), Told::default());
+    let tell = told.clone();
+    let queue = Queue::builder()
+        .timer(clock.timer())
+        .limiter(Exponential::new(ns(10)..=ns(1_000)))
+        .dead_letters(most, move |key, failures| tell.lock().unwrap().push((*key, failures)));
+    let queue = if strict { queue.strict_backoff() } else { queue };
+    (queue.build(), clock, told)
+}
+
+fn take(told: &Told) -> Vec<(&'static str, u32)> {
+    std::mem::take(&mut told.lock().unwrap())
+}
+
+#[test]
+fn the_last_failure_is_not_retried() {
+    for dropped in [false, true] {
+        let (queue, clock, told) = mortal(3, false);
+        queue.add("a").unwrap();
+        for until in [10, 30] {
+            queue.try_get().unwrap().retry();
+            assert_eq!((deadline(&queue, "a"), take(&told)), (until, vec![]));
+            clock.set(Nanos::new(until));
+        }
+        let lease = queue.try_get().unwrap();
+        if dropped {
+            drop(lease)
+        } else {
+            lease.retry()
+        }
+        assert_eq!(take(&told), [("a", 3)]);
+        assert_eq!((queue.state(&"a"), queue.requeues(&"a")), (KeyState::Absent, 0));
+        queue.add("a").unwrap();
+        queue.try_get().unwrap().retry();
+        assert_eq!(queue.requeues(&"a"), 1, "a new life");
+        queue.check().unwrap();
+    }
+}
+
+/// At least one, which allows no retry.
+#[test]
+fn a_limit_of_nothing_is_one() {
+    for most in [0, 1] {
+        let (queue, _clock, told) = mortal(most, false);
+        queue.add_many(["a", "b"]);
+        queue.try_get().unwrap().retry();
+        assert_eq!((take(&told), queue.state(&"a")), (vec![("a", 1)], KeyState::Absent));
+        queue.try_get().unwrap().done();
+        assert_eq!(take(&told), [], "done is no failure");
+    }
+}
+
+/// A success in between, or `forget`: the count begins anew.
+#[test]
+fn a_success_saves() {
+    let ends: [fn(&BackoffQueue); 3] = [
+        |queue| queue.try_get().unwrap().succeed(),
+        |queue| queue.try_get().unwrap().requeue_after(Duration::ZERO),
+        |queue| {
+            queue.forget(&"a");
+            queue.try_get().unwrap().done();
+        },
+    ];
+    for end in ends {
+        let (queue, clock, told) = mortal(2, false);
+        for _ in 0..5 {
+            queue.add("a").unwrap();
+            queue.try_get().unwrap().retry();
+            clock.advance(ns(10));
+            end(&queue);
+        }
+        assert_eq!(take(&told), []);
+    }
+}
+
+/// A failure within the open backoff is the same failure: however many come, none is one too many.
+#[test]
+fn failures_within_a_backoff_do_not_kill() {
+    let (queue, clock, told) = mortal(2, false);
+    for _ in 0..50 {
+        queue.add("a").unwrap();
+        queue.try_get().unwrap().retry();
+        queue.add_rate_limited("a").unwrap();
+    }
+    assert_eq!((take(&told), queue.requeues(&"a")), (vec![], 1));
+    clock.set(Nanos::new(10));
+    queue.try_get().unwrap().retry();
+    assert_eq!(take(&told), [("a", 2)]);
+}
+
+/// A key that was added while it ran runs again, with a clean slate; also where backoff is strict.
+#[test]
+fn a_marked_key_runs_again() {
+    for strict in [false, true] {
+        let (queue, _clock, told) = mortal(1, strict);
+        queue.add("a").unwrap();
+        let lease = queue.try_get().unwrap();
+        queue.add("a").unwrap();
+        lease.retry();
+        assert_eq!(take(&told), [("a", 1)]);
+        assert_eq!((queue.state(&"a"), queue.requeues(&"a")), (KeyState::Ready, 0));
+        let lease = queue.try_get().unwrap();
+        queue.add_after("a", ns(5)).unwrap();
+        lease.retry();
+        assert_eq!(take(&told), [("a", 1)]);
+        assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::new(5)), "and a wait stays as it was");
+    }
+}
+
+/// Outside a lease: the key is handed back, and where it was it stays.
+#[test]
+fn a_limited_add_that_is_one_too_many() {
+    type Before = fn(&BackoffQueue);
+    let states: [(Before, KeyState); 4] = [
+        (|_| {}, KeyState::Absent),
+        (|queue| drop(queue.add("a")), KeyState::Ready),
+        (|queue| drop(queue.add_after("a", ns(50))), KeyState::Waiting(Nanos::new(60))),
+        (
+            |queue| {
+                drop(queue.add("a"));
+                let _ = queue.try_get().unwrap().detach();
+                drop(queue.add_after("a", ns(50)));
+            },
+            KeyState::LeasedWaiting(Nanos::new(60)),
+        ),
+    ];
+    for strict in [false, true] {
+        for (before, state) in states {
+            let (queue, clock, told) = mortal(2, strict);
+            assert_eq!(queue.add_rate_limited("a").unwrap(), Added::New);
+            clock.set(Nanos::new(10));
+            queue.try_get().unwrap().done();
+            before(&queue);
+            let refused = queue.add_rate_limited("a").unwrap_err();
+            assert_eq!(
+                (refused.reason(), refused.to_string().as_str()),
+                (Reason::Exhausted, "the key has failed too often")
+            );
+            assert_eq!(refused.into_key(), "a");
+            assert_eq!((take(&told), queue.requeues(&"a")), (vec![("a", 2)], 0));
+            assert_eq!(queue.state(&"a"), state);
+            queue.check().unwrap();
+        }
+    }
+}
+
+/// Room or not: the failure is what is said.
+#[test]
+fn exhausted_comes_before_full() {
+    let told = Told::default();
+    let tell = told.clone();
+    let queue = Queue::builder()
+        .clock(ManualClock::new())
+        .limiter(Exponential::new(ns(10)..=ns(100)))
+        .capacity(1)
+        .dead_letters(1, move |key, failures| tell.lock().unwrap().push((*key, failures)))
+        .build();
+    queue.add("a").unwrap();
+    assert_eq!(queue.add_rate_limited("b").unwrap_err().reason(), Reason::Exhausted);
+    assert_eq!(take(&told), [("b", 1)]);
+    queue.shut_down();
+    assert_eq!(queue.add_rate_limited("b").unwrap_err().reason(), Reason::ShutDown);
+    assert_eq!(take(&told), [], "a refused add counts nothing");
+}
+
+/// After the end a dead key is no leftover; after a stop it is still told of.
+#[test]
+fn the_end_and_the_dead() {
+    for stop in [false, true] {
+        let (queue, _clock, told) = mortal(1, false);
+        queue.add("a").unwrap();
+        let lease = queue.try_get().unwrap();
+        if stop {
+            assert_eq!(lists(queue.stop_now()).2, ["a"]);
+        } else {
+            queue.shut_down();
+        }
+        lease.retry();
+        assert_eq!(take(&told), [("a", 1)]);
+        assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
+        assert_eq!(lists(queue.stop_now()), (vec![], vec![], vec![]));
+        queue.check().unwrap();
+    }
+}
+
+/// A limiter that does not count gives nobody up.
+#[test]
+fn a_limiter_that_does_not_count() {
+    struct Always;
+    impl Policy<&'static str> for Always {
+        type Taken = ();
+        fn failed(&mut self, _: &&'static str, _: Nanos, _: u64) -> (Duration, ()) {
+            (ns(1), ())
+        }
+        fn forget(&mut self, _: &&'static str) {}
+        fn requeues(&self, _: &&'static str) -> u32 {
+            0
+        }
+        fn give_back(&mut self, (): (), _: Nanos) {}
+        fn tracked(&self) -> usize {
+            0
+        }
+    }
+    let clock = ManualClock::new();
+    let queue = Queue::builder()
+        .timer(clock.timer())
+        .limiter(Always)
+        .dead_letters(1, |_, _| panic!("nobody counts"))
+        .build();
+    queue.add("a").unwrap();
+    for _ in 0..20 {
+        queue.try_get().unwrap().retry();
+        clock.advance(ns(1));
+    }
+    assert_eq!(serve(&queue), 1);
+}
+
+/// The hook is called when all is done: it may use the queue as it likes, and what it does comes after.
+#[test]
+fn the_hook_calls_back() {
+    let home: Arc<Mutex<Option<BackoffQueue>>> = Arc::default();
+    let (clock, graveyard) = (ManualClock::new(), Queue::new());
+    let (at_home, dead) = (home.clone(), graveyard.clone());
+    let queue = Queue::builder()
+        .timer(clock.timer())
+        .limiter(Exponential::new(ns(10)..=ns(100)))
+        .capacity(1)
+        .dead_letters(1, move |key: &&'static str, failures| {
+            let queue = at_home.lock().unwrap().clone().unwrap();
+            assert_eq!((queue.state(key), queue.requeues(key), failures), (KeyState::Absent, 0, 1));
+            queue.check().unwrap();
+            queue.add("from the hook").unwrap();
+            assert!(queue.postpone(&"from the hook", ns(5)) && queue.cancel(&"from the hook"));
+            queue.forget(key);
+            drop(queue.snapshot());
+            dead.add(*key).unwrap();
+        })
+        .build();
+    *home.lock().unwrap() = Some(queue.clone());
+    queue.add("a").unwrap();
+    queue.try_get().unwrap().retry();
+    assert_eq!(queue.add_rate_limited("b").unwrap_err().reason(), Reason::Exhausted);
+    queue.add("c").unwrap();
+    drop(queue.try_get().unwrap());
+    let leases: Vec<_> = std::iter::from_fn(|| graveyard.try_get().ok()).collect();
+    assert_eq!(crate::task::keys(&leases), ["a", "b", "c"]);
+    // The hook holds a handle to the queue that holds the hook.
+    home.lock().unwrap().take();
+}
+
+/// A hook that panics: the lease has ended, everybody was told, and the next one is called again.
+#[test]
+fn the_hook_panics() {
+    let clock = ManualClock::new();
+    let queue = Queue::builder()
+        .timer(clock.timer())
+        .limiter(Exponential::new(ns(10)..=ns(100)))
+        .capacity(2)
+        .dead_letters(1, |_, _| panic!("a hostile hook panics"))
+        .build();
+    queue.add_many(["a", "b"]);
+    let lease = queue.try_get().unwrap();
+    let mut adder = Task::waiting(queue.add_when_room("c"));
+    assert!(panics(|| lease.retry()));
+    assert_eq!((queue.state(&"a"), queue.requeues(&"a")), (KeyState::Absent, 0));
+    assert!(adder.knows());
+    adder.finish().unwrap();
+    let lease = queue.try_get().unwrap();
+    assert!(panics(|| drop(lease)), "also as the lease is dropped");
+    assert!(panics(|| queue.add_rate_limited("d")));
+    assert_eq!(queue.state(&"d"), KeyState::Absent);
+    // While a worker unwinds already, the process goes on.
+    let lease = queue.try_get().unwrap();
+    assert!(panics(move || {
+        let _lease = lease;
+        panic!("the worker panics");
+    }));
+    assert_eq!(queue.counts(), Default::default());
+    queue.check().unwrap();
+}
+
+/// The same key dies in two threads at once, now and then: told once for each failure that was one too many.
+#[test]
+fn each_death_is_told_once() {
+    let told = Arc::new(Mutex::new(0));
+    let tell = told.clone();
+    let queue = Queue::builder()
+        .limiter(FastSlow::new(Duration::ZERO, Duration::ZERO, 1))
+        .dead_letters(1, move |_: &u32, failures| {
+            assert_eq!(failures, 1);
+            *tell.lock().unwrap() += 1;
+        })
+        .build();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while let Some(lease) = queue.blocking_get() {
+                    lease.retry();
+                }
+            });
+        }
+        for key in 0..2_000 {
+            queue.add(key).unwrap();
+        }
+        drop(queue.blocking_drain());
+    });
+    assert_eq!(*told.lock().unwrap(), 2_000);
+}

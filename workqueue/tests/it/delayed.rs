@@ -1,0 +1,567 @@
+//! Delayed adds: every row of the table in `src/wait.rs`, what strict backoff makes of them, and `postpone`.
+
+use std::time::Duration;
+
+use flyball_ratelimit::{FastSlow, ManualClock, Nanos};
+use flyball_workqueue::{Added, DelayMode, KeyState, Queue};
+
+use crate::support::{TimedQueue, backoff, ns, timed};
+use crate::task::{Task, deadline, serve, strict};
+
+const NEVER: Duration = Duration::MAX;
+
+fn latest(longest: u64) -> DelayMode {
+    DelayMode::Latest { longest: ns(longest) }
+}
+
+/// A wait, as it can be told from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    Fixed(u64),
+    /// Deadline and limit.
+    Debounced(u64, u64),
+}
+use Wait::{Debounced, Fixed};
+
+/// Finds out what kind of wait it is, which it uses up: only a fixed one becomes earlier by a debounced add, and a
+/// debounced one goes to its limit.
+fn probe(queue: &TimedQueue, key: &'static str) -> Wait {
+    let debounce = DelayMode::Latest { longest: NEVER };
+    let at = deadline(queue, key);
+    queue.add_delayed(key, ns(1), debounce).unwrap();
+    if deadline(queue, key) != at {
+        return Fixed(at);
+    }
+    queue.add_delayed(key, NEVER, debounce).unwrap();
+    Debounced(at, deadline(queue, key))
+}
+
+/// At 100; `old` is the wait of "a" before, and whether a lease holds it.
+fn at_100(old: Option<Wait>, leased: bool) -> (TimedQueue, ManualClock) {
+    let (queue, clock) = timed();
+    clock.set(Nanos::new(100));
+    if leased {
+        queue.add("a").unwrap();
+        let _ = queue.try_get().unwrap().detach();
+    }
+    match old {
+        None => {}
+        Some(Fixed(at)) => drop(queue.add_after("a", ns(at - 100))),
+        Some(Debounced(at, limit)) => drop(queue.add_delayed("a", ns(at - 100), latest(limit - 100))),
+    }
+    (queue, clock)
+}
+
+#[test]
+fn every_row_of_the_table() {
+    let (early, same, late) = (ns(30), ns(50), ns(80));
+    let debounced = Some(Debounced(150, 200));
+    let rows = [
+        (None, DelayMode::Earliest, early, Fixed(130)),
+        (Some(Fixed(150)), DelayMode::Earliest, early, Fixed(130)),
+        (Some(Fixed(150)), DelayMode::Earliest, same, Fixed(150)),
+        (Some(Fixed(150)), DelayMode::Earliest, late, Fixed(150)),
+        (debounced, DelayMode::Earliest, early, Debounced(130, 130)),
+        (debounced, DelayMode::Earliest, same, Debounced(150, 150)),
+        (debounced, DelayMode::Earliest, late, Debounced(150, 180)),
+        (debounced, DelayMode::Earliest, NEVER, Debounced(150, 200)),
+        (None, latest(60), early, Debounced(130, 160)),
+        (None, latest(60), late, Debounced(160, 160)),
+        (Some(Fixed(150)), latest(60), early, Debounced(130, 150)),
+        (Some(Fixed(150)), latest(60), late, Debounced(150, 150)),
+        (Some(Fixed(150)), latest(20), ns(10), Debounced(110, 120)),
+        (Some(Fixed(150)), latest(20), late, Debounced(120, 120)),
+        (debounced, latest(60), early, Debounced(150, 160)),
+        (debounced, latest(60), ns(55), Debounced(155, 160)),
+        (debounced, latest(60), late, Debounced(160, 160)),
+        (debounced, latest(20), ns(10), Debounced(120, 120)),
+        (debounced, latest(500), late, Debounced(180, 200)),
+        (debounced, latest(500), NEVER, Debounced(200, 200)),
+        (None, DelayMode::Replace, late, Fixed(180)),
+        (Some(Fixed(150)), DelayMode::Replace, early, Fixed(130)),
+        (Some(Fixed(150)), DelayMode::Replace, late, Fixed(180)),
+        (debounced, DelayMode::Replace, early, Fixed(130)),
+        (debounced, DelayMode::Replace, late, Fixed(180)),
+    ];
+    for leased in [false, true] {
+        for (old, mode, delay, new) in rows {
+            let (queue, _clock) = at_100(old, leased);
+            let added = queue.add_delayed("a", delay, mode).unwrap();
+            let row = format!("{old:?}, leased: {leased}, {mode:?} after {delay:?}");
+            let expected = match (old, leased) {
+                (None, false) => Added::New,
+                (None, true) => Added::Marked,
+                (Some(_), _) => Added::Merged,
+            };
+            assert_eq!(added, expected, "{row}");
+            assert_eq!(matches!(queue.state(&"a"), KeyState::LeasedWaiting(_)), leased, "{row}");
+            queue.check().unwrap();
+            assert_eq!(probe(&queue, "a"), new, "{row}");
+            if leased {
+                queue.done(&"a").unwrap();
+                assert!(matches!(queue.state(&"a"), KeyState::Waiting(_)), "{row}");
+            }
+            queue.check().unwrap();
+        }
+    }
+}
+
+/// A deadline that is now is no wait: the key is Ready, or its lease marked, as by `add`.
+#[test]
+fn a_deadline_that_is_now_is_an_add() {
+    let ways = [
+        (Duration::ZERO, DelayMode::Earliest),
+        (Duration::ZERO, DelayMode::Replace),
+        (Duration::ZERO, latest(0)),
+        (ns(70), latest(0)),
+    ];
+    for (delay, mode) in ways {
+        for old in [None, Some(Fixed(150)), Some(Debounced(150, 200))] {
+            for leased in [false, true] {
+                let (queue, clock) = at_100(old, leased);
+                let added = queue.add_delayed("a", delay, mode).unwrap();
+                let (expected, state) = match (old, leased) {
+                    (_, true) => (Added::Marked, KeyState::LeasedDirty),
+                    (None, false) => (Added::New, KeyState::Ready),
+                    (Some(_), false) => (Added::Promoted, KeyState::Ready),
+                };
+                let row = format!("{old:?}, leased: {leased}, {mode:?} after {delay:?}");
+                assert_eq!((added, queue.state(&"a")), (expected, state), "{row}");
+                clock.advance(ns(1_000));
+                assert_eq!(serve(&queue), usize::from(!leased), "{row}: once");
+                queue.check().unwrap();
+            }
+        }
+    }
+}
+
+/// A debounced wait does not become due by a delay of nothing: that is for a fixed one.
+#[test]
+fn a_debounced_add_of_nothing_does_not_end_a_debounce() {
+    let (queue, _clock) = at_100(Some(Debounced(150, 200)), false);
+    assert_eq!(queue.add_delayed("a", Duration::ZERO, latest(500)).unwrap(), Added::Merged);
+    assert_eq!(probe(&queue, "a"), Debounced(150, 200));
+}
+
+/// No mode moves what is Ready, or due, or marked.
+#[test]
+fn what_is_ready_stays_ready() {
+    for mode in [DelayMode::Earliest, DelayMode::Replace, latest(80)] {
+        for due in [false, true] {
+            for leased in [false, true] {
+                let (queue, clock) = at_100(due.then_some(Fixed(110)), leased);
+                if due {
+                    clock.advance(ns(10));
+                } else {
+                    queue.add("a").unwrap();
+                }
+                let state = if leased { KeyState::LeasedDirty } else { KeyState::Ready };
+                assert_eq!(queue.state(&"a"), state);
+                assert_eq!(queue.add_delayed("a", ns(50), mode).unwrap(), Added::Merged, "{mode:?}");
+                assert_eq!(queue.state(&"a"), state, "{mode:?}");
+                queue.check().unwrap();
+            }
+        }
+    }
+}
+
+/// Among equal deadlines, a key loses its place exactly when its deadline changes.
+#[test]
+fn the_turn_is_renewed_with_the_deadline() {
+    type Change = fn(&TimedQueue);
+    let changes: [(Change, bool); 8] = [
+        (|queue| drop(queue.add_after("a", ns(50))), true),
+        (|queue| drop(queue.add_after("a", ns(60))), true),
+        (|queue| drop(queue.add_delayed("a", ns(50), DelayMode::Replace)), true),
+        (|queue| drop(queue.add_delayed("a", ns(50), latest(500))), true),
+        (|queue| assert!(queue.postpone(&"a", ns(20))), true),
+        (
+            |queue| {
+                drop(queue.add_delayed("a", ns(60), DelayMode::Replace));
+                drop(queue.add_delayed("a", ns(50), DelayMode::Replace));
+            },
+            false,
+        ),
+        (
+            |queue| {
+                drop(queue.add_after("a", ns(40)));
+                assert!(queue.postpone(&"a", ns(50)));
+            },
+            false,
+        ),
+        (
+            |queue| {
+                drop(queue.add("a"));
+                assert!(queue.postpone(&"a", ns(50)));
+            },
+            false,
+        ),
+    ];
+    for (number, (change, keeps)) in changes.into_iter().enumerate() {
+        for leased in [false, true] {
+            let (queue, clock) = at_100(Some(Fixed(150)), leased);
+            queue.add_after("b", ns(50)).unwrap();
+            change(&queue);
+            assert_eq!(deadline(&queue, "a"), 150, "change {number}");
+            if leased {
+                queue.done(&"a").unwrap();
+            }
+            clock.advance(ns(50));
+            let first = if keeps { "a" } else { "b" };
+            assert_eq!(*queue.try_get().unwrap(), first, "change {number}, leased: {leased}");
+        }
+    }
+}
+
+/// A lease that ends with a deadline of its own meets a wait as an add of mode earliest would.
+#[test]
+fn a_lease_ends_into_a_wait() {
+    for (old, after, new) in [
+        (None, 50, Fixed(150)),
+        (Some(Fixed(150)), 30, Fixed(130)),
+        (Some(Fixed(150)), 80, Fixed(150)),
+        (Some(Debounced(150, 200)), 30, Debounced(130, 130)),
+        (Some(Debounced(150, 200)), 80, Debounced(150, 180)),
+    ] {
+        let (queue, _clock) = at_100(old, true);
+        queue.attach(&"a").unwrap().requeue_after(ns(after));
+        queue.check().unwrap();
+        assert_eq!(probe(&queue, "a"), new, "{old:?} after {after}");
+    }
+    let (queue, _clock) = at_100(Some(Debounced(150, 200)), true);
+    queue.done(&"a").unwrap();
+    assert_eq!(probe(&queue, "a"), Debounced(150, 200), "done leaves it as it is");
+}
+
+/// An add that moves a deadline moves the alarm with it, both ways.
+#[test]
+fn a_replaced_deadline_moves_the_getter() {
+    let (queue, clock) = timed();
+    queue.add_after("a", ns(50)).unwrap();
+    let mut getter = Task::waiting(queue.get());
+    queue.add_delayed("a", ns(90), DelayMode::Replace).unwrap();
+    clock.set(Nanos::new(50));
+    assert!(!getter.knows() || getter.poll().is_pending(), "too early");
+    clock.set(Nanos::new(90));
+    assert!(getter.knows());
+    assert_eq!(*getter.finish().unwrap(), "a");
+}
+
+// ---- strict backoff --------------------------------------------------------------------------------------------
+
+/// Failed once at 0: it waits until 100.
+fn failed() -> (crate::support::BackoffQueue, ManualClock) {
+    let (queue, clock) = strict();
+    queue.add("a").unwrap();
+    queue.try_get().unwrap().retry();
+    assert_eq!(deadline(&queue, "a"), 100);
+    (queue, clock)
+}
+
+#[test]
+fn strict_no_add_shortens_a_backoff() {
+    let (queue, clock) = failed();
+    clock.advance(ns(40));
+    for round in 0..3 {
+        assert_eq!(queue.add("a").unwrap(), Added::Merged);
+        for mode in [DelayMode::Earliest, DelayMode::Replace, latest(0), latest(30)] {
+            for delay in [0, 1, 59] {
+                assert_eq!(queue.add_delayed("a", ns(delay), mode).unwrap(), Added::Merged);
+                assert_eq!(deadline(&queue, "a"), 100, "{mode:?} after {delay}, round {round}");
+            }
+        }
+        assert_eq!(queue.add_many(["a"]).merged, 1);
+        assert_eq!(queue.add_rate_limited("a").unwrap(), Added::Merged);
+        assert_eq!((deadline(&queue, "a"), queue.requeues(&"a")), (100, 1));
+    }
+    assert!(queue.try_get().is_err());
+    clock.set(Nanos::new(100));
+    let lease = queue.try_get().unwrap();
+    assert_eq!(lease.failures(), 1);
+    lease.succeed();
+    assert_eq!(queue.counts(), Default::default(), "all of those adds were this run");
+}
+
+/// Without it an add runs the key at once.
+#[test]
+fn not_strict_an_add_ends_a_backoff() {
+    let (queue, _clock) = backoff();
+    queue.add("a").unwrap();
+    queue.try_get().unwrap().retry();
+    assert_eq!(queue.add("a").unwrap(), Added::Promoted);
+    assert_eq!(*queue.try_get().unwrap(), "a");
+}
+
+/// A later deadline applies, and is a backoff still.
+#[test]
+fn strict_a_backoff_may_become_longer() {
+    let longer: [fn(&crate::support::BackoffQueue); 2] = [
+        |queue| drop(queue.add_delayed("a", ns(300), DelayMode::Replace)),
+        |queue| assert!(queue.postpone(&"a", ns(300))),
+    ];
+    for longer in longer {
+        let (queue, clock) = failed();
+        longer(&queue);
+        assert_eq!(deadline(&queue, "a"), 300);
+        assert_eq!(queue.add("a").unwrap(), Added::Merged);
+        assert_eq!(queue.add_delayed("a", ns(299), DelayMode::Replace).unwrap(), Added::Merged);
+        assert_eq!(deadline(&queue, "a"), 300);
+        clock.set(Nanos::new(300));
+        queue.try_get().unwrap().succeed();
+    }
+}
+
+/// A wait that is no backoff is as short as ever.
+#[test]
+fn strict_other_waits_are_shortened() {
+    let (queue, _clock) = strict();
+    queue.add_after("a", ns(100)).unwrap();
+    queue.add_after("a", ns(50)).unwrap();
+    assert_eq!(deadline(&queue, "a"), 50);
+    assert_eq!(queue.add("a").unwrap(), Added::Promoted);
+    queue.try_get().unwrap().requeue_after(ns(70));
+    assert_eq!(queue.add("a").unwrap(), Added::Promoted, "what a success asked for is no backoff");
+}
+
+#[test]
+fn strict_a_backoff_can_be_cancelled() {
+    let (queue, _clock) = failed();
+    assert!(queue.cancel(&"a"));
+    assert_eq!(queue.state(&"a"), KeyState::Absent);
+    assert_eq!(queue.add("a").unwrap(), Added::New, "a new life, and its failures with it");
+    assert_eq!((queue.state(&"a"), queue.requeues(&"a")), (KeyState::Ready, 1));
+}
+
+/// A failure waits for its backoff even where the key was added meanwhile; a success does not.
+#[test]
+fn strict_a_mark_waits_for_the_backoff() {
+    for fails in [true, false] {
+        let (queue, clock) = strict();
+        queue.add("a").unwrap();
+        let lease = queue.try_get().unwrap();
+        queue.add("a").unwrap();
+        if fails {
+            drop(lease);
+            assert_eq!(deadline(&queue, "a"), 100);
+            clock.set(Nanos::new(100));
+        } else {
+            lease.requeue_after(ns(70));
+        }
+        queue.try_get().unwrap().done();
+        clock.advance(ns(1_000));
+        assert!(queue.try_get().is_err(), "the mark was served by that run");
+        queue.check().unwrap();
+    }
+}
+
+/// A failure waits for its backoff even where an add would have come sooner.
+#[test]
+fn strict_a_wait_under_a_lease_meets_the_backoff() {
+    for after in [30, 100, 500] {
+        let (queue, _clock) = strict();
+        queue.add("a").unwrap();
+        let lease = queue.try_get().unwrap();
+        queue.add_after("a", ns(after)).unwrap();
+        lease.retry();
+        assert_eq!(deadline(&queue, "a"), 100, "after {after}");
+        assert_eq!(queue.add("a").unwrap(), Added::Merged, "it is a backoff");
+    }
+}
+
+/// A backoff that began under a lease: adds do not mark the lease, and its end does not make it shorter.
+#[test]
+fn strict_a_backoff_under_a_lease() {
+    type End =
+        fn(flyball_workqueue::Lease<&'static str, flyball_workqueue::Timed<flyball_ratelimit::ManualTimer>>);
+    let ends: [End; 4] = [
+        |lease| lease.done(),
+        |lease| lease.requeue_after(ns(30)),
+        |lease| lease.requeue_after(ns(900)),
+        drop,
+    ];
+    for end in ends {
+        let (queue, clock) = strict();
+        queue.add("a").unwrap();
+        let lease = queue.try_get().unwrap();
+        assert_eq!(queue.add_rate_limited("a").unwrap(), Added::Marked);
+        assert_eq!(queue.add("a").unwrap(), Added::Merged);
+        assert_eq!(queue.state(&"a"), KeyState::LeasedWaiting(Nanos::new(100)));
+        end(lease);
+        assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::new(100)));
+        assert_eq!(queue.add("a").unwrap(), Added::Merged);
+        clock.set(Nanos::new(100));
+        queue.try_get().unwrap().done();
+        queue.check().unwrap();
+    }
+}
+
+/// Of two backoffs the later holds.
+#[test]
+fn strict_the_later_of_two_backoffs() {
+    let (queue, clock) = failed();
+    clock.set(Nanos::new(100));
+    let lease = queue.try_get().unwrap();
+    queue.add_rate_limited("a").unwrap();
+    assert_eq!(deadline(&queue, "a"), 300, "the second failure");
+    queue.forget(&"a");
+    lease.retry();
+    assert_eq!((deadline(&queue, "a"), queue.requeues(&"a")), (300, 1));
+}
+
+/// `add_rate_limited` in strict mode: the backoff holds for whoever waits for less.
+#[test]
+fn strict_a_limited_add_makes_a_wait_a_backoff() {
+    for (after, until) in [(30, 100), (100, 100), (500, 100)] {
+        let (queue, _clock) = strict();
+        queue.add_after("a", ns(after)).unwrap();
+        assert_eq!(queue.add_rate_limited("a").unwrap(), Added::Merged);
+        assert_eq!(deadline(&queue, "a"), until, "after {after}");
+        assert_eq!(queue.add("a").unwrap(), Added::Merged, "after {after}: it is a backoff");
+        assert_eq!(deadline(&queue, "a"), until);
+    }
+}
+
+/// A backoff that is over is no backoff.
+#[test]
+fn strict_a_backoff_ends() {
+    let (queue, clock) = failed();
+    clock.set(Nanos::new(100));
+    assert_eq!(queue.add("a").unwrap(), Added::Merged, "it is Ready");
+    assert!(queue.postpone(&"a", ns(50)));
+    assert_eq!(queue.add("a").unwrap(), Added::Promoted, "this wait is none");
+    queue.check().unwrap();
+}
+
+/// No backoff at all: what fails is Ready at once, marked or not.
+#[test]
+fn strict_a_backoff_of_nothing() {
+    for marked in [false, true] {
+        let clock = ManualClock::new();
+        let limiter = FastSlow::new(Duration::ZERO, Duration::ZERO, 1);
+        let queue = Queue::builder().timer(clock.timer()).limiter(limiter).strict_backoff().build();
+        queue.add("a").unwrap();
+        queue.add("b").unwrap();
+        let lease = queue.try_get().unwrap();
+        if marked {
+            queue.add("a").unwrap();
+        }
+        lease.retry();
+        assert_eq!(queue.state(&"a"), KeyState::Ready);
+        assert_eq!(*queue.try_get().unwrap(), "b", "at the tail");
+        queue.check().unwrap();
+    }
+}
+
+// ---- postpone --------------------------------------------------------------------------------------------------
+
+#[test]
+fn postpone_needs_something_to_postpone() {
+    let (queue, _clock) = at_100(None, false);
+    assert!(!queue.postpone(&"a", ns(50)), "absent");
+    let (queue, _clock) = at_100(None, true);
+    assert!(!queue.postpone(&"a", ns(50)), "leased");
+    assert_eq!(queue.state(&"a"), KeyState::Leased);
+    assert!(!queue.postpone(&"b", Duration::ZERO));
+}
+
+#[test]
+fn postpone_makes_a_wait_longer_and_fixes_it() {
+    for leased in [false, true] {
+        for (old, by, new) in [
+            (Fixed(150), 80, 180),
+            (Fixed(150), 30, 150),
+            (Fixed(150), 50, 150),
+            (Debounced(150, 200), 80, 180),
+            (Debounced(150, 200), 30, 150),
+            (Debounced(150, 200), 500, 600),
+        ] {
+            let (queue, _clock) = at_100(Some(old), leased);
+            assert!(queue.postpone(&"a", ns(by)));
+            queue.check().unwrap();
+            assert_eq!(probe(&queue, "a"), Fixed(new), "{old:?} by {by}, leased: {leased}");
+        }
+    }
+}
+
+/// The only way back for a key that is Ready, noticed or not.
+#[test]
+fn postpone_takes_back_what_is_ready() {
+    for due in [false, true] {
+        let (queue, clock) = at_100(due.then_some(Debounced(110, 115)), false);
+        clock.advance(ns(20));
+        queue.add("a").unwrap();
+        queue.add("b").unwrap();
+        assert!(queue.postpone(&"a", ns(30)));
+        assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::new(150)));
+        assert_eq!((queue.len(), *queue.try_get().unwrap()), (1, "b"));
+        assert_eq!(probe(&queue, "a"), Fixed(150), "due: {due}");
+    }
+}
+
+/// A mark on a lease becomes a wait.
+#[test]
+fn postpone_takes_back_a_mark() {
+    for due in [false, true] {
+        let (queue, clock) = at_100(due.then_some(Fixed(110)), true);
+        clock.advance(ns(20));
+        queue.add("a").unwrap();
+        assert_eq!(queue.state(&"a"), KeyState::LeasedDirty);
+        assert!(queue.postpone(&"a", ns(30)));
+        assert_eq!(queue.state(&"a"), KeyState::LeasedWaiting(Nanos::new(150)));
+        assert_eq!(queue.counts().dirty, 0);
+        queue.done(&"a").unwrap();
+        assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::new(150)));
+        queue.check().unwrap();
+    }
+}
+
+/// A delay of nothing changes nothing, not even the limit of a debounce.
+#[test]
+fn postpone_by_nothing() {
+    let (queue, _clock) = at_100(Some(Debounced(150, 200)), false);
+    assert!(queue.postpone(&"a", Duration::ZERO));
+    assert_eq!(probe(&queue, "a"), Debounced(150, 200));
+    for leased in [false, true] {
+        let (queue, _clock) = at_100(None, leased);
+        queue.add("a").unwrap();
+        let before = queue.state(&"a");
+        assert!(queue.postpone(&"a", Duration::ZERO));
+        assert_eq!(queue.state(&"a"), before);
+    }
+}
+
+#[test]
+fn postpone_for_ever() {
+    let (queue, clock) = timed();
+    queue.add("a").unwrap();
+    assert!(queue.postpone(&"a", NEVER));
+    clock.set(Nanos::new(u64::MAX / 2));
+    assert!(queue.is_empty());
+    assert_eq!(queue.add("a").unwrap(), Added::Promoted, "an add is an add");
+}
+
+#[test]
+fn postpone_after_shutdown_does_nothing() {
+    let (queue, _clock) = timed();
+    queue.add("ready").unwrap();
+    queue.add_after("waits", ns(9)).unwrap();
+    queue.shut_down();
+    assert!(!queue.postpone(&"ready", ns(50)) && !queue.postpone(&"waits", ns(50)));
+    assert_eq!(queue.state(&"waits"), KeyState::Waiting(Nanos::new(9)));
+    assert_eq!(*queue.try_get().unwrap(), "ready");
+}
+
+/// A getter that was woken for a key that is postponed then sleeps on, until its new time.
+#[test]
+fn postpone_under_the_eyes_of_a_getter() {
+    let (queue, clock) = timed();
+    let mut getter = Task::waiting(queue.get());
+    queue.add("a").unwrap();
+    assert!(getter.knows());
+    assert!(queue.postpone(&"a", ns(50)));
+    assert!(getter.poll().is_pending());
+    assert_eq!(clock.next_alarm(), Some(Nanos::new(50)));
+    clock.set(Nanos::new(50));
+    assert!(getter.knows());
+    assert_eq!(*getter.finish().unwrap(), "a");
+}

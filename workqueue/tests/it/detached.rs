@@ -1,0 +1,207 @@
+//! Leases without a guard: they end by their key, once, and nothing else does.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use flyball_ratelimit::Nanos;
+use flyball_workqueue::{Added, KeyState, NotDetached, Queue, TryGetError};
+use testkit::hostile::{Mood, Point};
+
+use crate::support::{backoff, ns, timed};
+use crate::task::{Task, lists, serve};
+
+#[test]
+fn a_detached_key_is_leased_until_done() {
+    let queue = Queue::new();
+    queue.add("a").unwrap();
+    let key = queue.try_get().unwrap().detach();
+    assert_eq!((key, queue.state(&"a")), ("a", KeyState::Leased));
+    assert_eq!(queue.add("a").unwrap(), Added::Marked);
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty, "it is never out twice");
+    let mut getter = Task::waiting(queue.get());
+    queue.done(&key).unwrap();
+    assert!(getter.knows());
+    getter.finish().unwrap().done();
+    assert_eq!(queue.state(&"a"), KeyState::Absent);
+    queue.check().unwrap();
+}
+
+/// Anything but a detached lease: an error, and nothing happens.
+#[test]
+fn done_ends_only_what_is_detached() {
+    let (queue, _clock) = timed();
+    assert_eq!(queue.done(&"absent"), Err(NotDetached));
+    queue.add("ready").unwrap();
+    queue.add_after("waits", ns(5)).unwrap();
+    let lease = queue.try_get().unwrap();
+    queue.add("ready too").unwrap();
+    let before = queue.snapshot();
+    for key in ["ready", "ready too", "waits"] {
+        assert_eq!(queue.done(&key), Err(NotDetached), "{key}");
+        assert!(queue.attach(&key).is_err(), "{key}");
+    }
+    assert_eq!(queue.snapshot(), before);
+    assert_eq!(*lease, "ready");
+    lease.done();
+    assert_eq!(NotDetached.to_string(), "no detached lease holds the key");
+}
+
+/// A key that came anew after its lease ended is not ended by a stale `done`, whatever state it is in.
+#[test]
+fn a_stale_done_ends_nothing() {
+    let (queue, _clock) = timed();
+    queue.add("a").unwrap();
+    let key = queue.try_get().unwrap().detach();
+    queue.done(&key).unwrap();
+    assert_eq!(queue.done(&key), Err(NotDetached), "absent");
+    queue.add(key).unwrap();
+    assert_eq!(queue.done(&key), Err(NotDetached), "Ready");
+    let lease = queue.try_get().unwrap();
+    assert_eq!(queue.done(&key), Err(NotDetached), "leased anew, and guarded");
+    assert_eq!(queue.state(&key), KeyState::Leased);
+    queue.add(key).unwrap();
+    lease.retry();
+    let again = queue.try_get().unwrap();
+    assert_eq!(queue.done(&key), Err(NotDetached), "and once more");
+    let again = again.detach();
+    queue.done(&again).unwrap();
+    assert_eq!(queue.state(&key), KeyState::Absent);
+    queue.check().unwrap();
+}
+
+/// The same through a marked lease: `done` makes the key Ready, and a second `done` takes nothing away from it.
+#[test]
+fn a_second_done_does_not_take_the_next_run() {
+    let queue = Queue::new();
+    queue.add("a").unwrap();
+    let key = queue.try_get().unwrap().detach();
+    queue.add("a").unwrap();
+    queue.done(&key).unwrap();
+    assert_eq!(queue.done(&key), Err(NotDetached));
+    assert_eq!(serve(&queue), 1);
+}
+
+/// Attached, it is a lease as any other, with all its ends.
+#[test]
+fn an_attached_lease_has_every_end() {
+    for end in 0..5 {
+        let (queue, _clock) = backoff();
+        queue.add("a").unwrap();
+        let key = queue.try_get().unwrap().detach();
+        let lease = queue.attach(&key).unwrap();
+        assert!(queue.attach(&key).is_err() && queue.done(&key).is_err(), "it has its guard again");
+        let (state, failures) = match end {
+            0 => {
+                lease.done();
+                (KeyState::Absent, 0)
+            }
+            1 => {
+                lease.succeed();
+                (KeyState::Absent, 0)
+            }
+            2 => {
+                lease.requeue_after(ns(7));
+                (KeyState::Waiting(Nanos::new(7)), 0)
+            }
+            3 => {
+                lease.retry();
+                (KeyState::Waiting(Nanos::new(10)), 1)
+            }
+            _ => {
+                drop(lease);
+                (KeyState::Waiting(Nanos::new(10)), 1)
+            }
+        };
+        assert_eq!((queue.state(&"a"), queue.requeues(&"a")), (state, failures));
+        queue.check().unwrap();
+    }
+}
+
+/// Detached and attached any number of times, it is one lease.
+#[test]
+fn a_lease_changes_hands() {
+    let queue = Queue::new();
+    queue.add("a").unwrap();
+    let mut lease = queue.try_get().unwrap();
+    for _ in 0..5 {
+        let key = lease.detach();
+        assert_eq!(queue.counts().leased, 1);
+        lease = queue.attach(&key).unwrap();
+    }
+    lease.done();
+    assert_eq!(queue.counts(), Default::default());
+}
+
+/// `done` says neither success nor failure.
+#[test]
+fn done_keeps_failures_and_waits() {
+    let (queue, _clock) = backoff();
+    queue.add_rate_limited("a").unwrap();
+    queue.add("a").unwrap();
+    let key = queue.try_get().unwrap().detach();
+    queue.add_after("a", ns(5)).unwrap();
+    queue.done(&key).unwrap();
+    assert_eq!((queue.state(&"a"), queue.requeues(&"a")), (KeyState::Waiting(Nanos::new(5)), 1));
+}
+
+/// A drain waits for it; a stop does not, and it ends into nothing.
+#[test]
+fn the_end_and_a_detached_lease() {
+    for stop in [false, true] {
+        let queue = Queue::new();
+        queue.add("a").unwrap();
+        let key = queue.try_get().unwrap().detach();
+        let mut drain = Task::waiting(queue.drain());
+        if stop {
+            assert_eq!(lists(queue.stop_now()), (vec![], vec![], vec!["a"]));
+            assert!(drain.knows());
+            assert_eq!(lists(drain.finish()).2, ["a"]);
+            queue.done(&key).unwrap();
+        } else {
+            queue.done(&key).unwrap();
+            assert!(drain.knows());
+            assert_eq!(lists(drain.finish()), (vec![], vec![], vec![]));
+        }
+        assert_eq!((queue.done(&key), queue.state(&"a")), (Err(NotDetached), KeyState::Absent));
+        queue.check().unwrap();
+    }
+}
+
+/// A key that cannot be cloned is not detached: the lease ends as a failure, and the key is not lost.
+#[test]
+fn a_detach_that_panics_is_a_failure() {
+    let mood = Mood::new();
+    let queue = Queue::new();
+    queue.add(mood.key(1)).unwrap();
+    let lease = queue.try_get().unwrap();
+    mood.arm(Point::Clone, 1);
+    assert!(catch_unwind(AssertUnwindSafe(|| lease.detach())).is_err());
+    assert_eq!(queue.counts().ready, 1);
+    let key = queue.try_get().unwrap().detach();
+    mood.arm(Point::Clone, 1);
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.attach(&key))).is_err());
+    mood.arm(Point::Clone, 1);
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.done(&key))).is_err());
+    queue.check().unwrap();
+    queue.done(&key).unwrap();
+    assert_eq!(queue.counts(), Default::default());
+    drop((key, queue));
+    assert_eq!(mood.live(), 0);
+}
+
+/// Who detaches and forgets keeps the key from running, and nothing else; the queue says where it is.
+#[test]
+fn a_forgotten_key_is_in_sight() {
+    let (queue, clock) = timed();
+    queue.keep_ages();
+    queue.add_many(["a", "b"]);
+    let _ = queue.try_get().unwrap().detach();
+    queue.try_get().unwrap().done();
+    clock.advance(ns(50));
+    assert_eq!(queue.ages().unwrap().leased, Some(ns(50)));
+    let mut overdue = Task::new(queue.next_overdue(ns(50)));
+    assert_eq!(overdue.finish().unwrap().key, "a");
+    let lease = queue.attach(&"a").unwrap();
+    assert_eq!(lease.age(), Some(ns(50)), "the same lease");
+    lease.done();
+    queue.check().unwrap();
+}

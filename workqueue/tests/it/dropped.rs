@@ -1,0 +1,529 @@
+//! Every future of the queue dropped, or forgotten, at every poll: nothing is lost, and who is left is told.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use flyball_ratelimit::{Clock, ManualClock, ManualTimer, Nanos};
+use flyball_workqueue::{
+    Added, Fifo, Getter, KeyState, Lease, Leftovers, NoLimit, Overdue, Queue, Refused, Timed, TryGetError,
+};
+use testkit::random::cases;
+
+use crate::support::{TimedQueue, ns, timed};
+use crate::task::{Task, lists, now_or_never};
+
+/// How far a future gets before it is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Unpolled,
+    Parked,
+    Woken,
+    /// Woken, and gone to sleep again, as what it was woken for was taken by somebody else.
+    Robbed,
+}
+
+const STAGES: [At; 4] = [At::Unpolled, At::Parked, At::Woken, At::Robbed];
+
+/// Getters of all kinds: the one behind takes the key.
+#[test]
+fn getters_at_every_stage() {
+    for at in STAGES {
+        for kind in 0..4 {
+            let (queue, _clock) = timed();
+            let getter = queue.getter();
+            let mut first = match kind {
+                0 => Task::new(async { queue.get().await.is_some() }),
+                1 => Task::new(async { !queue.get_many(9).await.is_empty() }),
+                2 => Task::new(async { getter.get().await.is_some() }),
+                _ => Task::new(streamed(&queue)),
+            };
+            if at != At::Unpolled {
+                assert!(first.poll().is_pending());
+            }
+            let mut second = Task::waiting(queue.get_many(9));
+            if at == At::Robbed {
+                queue.add("gone").unwrap();
+                assert!(first.knows());
+                queue.try_get().unwrap().done();
+                assert!(first.poll().is_pending());
+            }
+            if at == At::Woken {
+                queue.add("a").unwrap();
+                assert!(first.knows() && !second.knows(), "{at:?} {kind}");
+            }
+            drop(first);
+            queue.add("a").unwrap();
+            queue.check().unwrap();
+            assert!(second.knows(), "{at:?} {kind}");
+            assert_eq!(*second.finish()[0], "a");
+        }
+    }
+}
+
+#[cfg(feature = "stream")]
+async fn streamed(queue: &TimedQueue) -> bool {
+    use futures_core::Stream;
+    let mut stream = std::pin::pin!(queue.stream());
+    std::future::poll_fn(|context| stream.as_mut().poll_next(context)).await.is_some()
+}
+
+#[cfg(not(feature = "stream"))]
+async fn streamed(queue: &TimedQueue) -> bool {
+    queue.get().await.is_some()
+}
+
+#[test]
+fn adders_at_every_stage() {
+    for at in STAGES {
+        let queue = Queue::builder().capacity(1).build();
+        queue.add("full").unwrap();
+        let mut first = Task::new(queue.add_when_room("first"));
+        if at != At::Unpolled {
+            assert!(first.poll().is_pending());
+        }
+        let mut second = Task::waiting(queue.add_when_room("second"));
+        if matches!(at, At::Woken | At::Robbed) {
+            queue.try_get().unwrap().done();
+            assert!(first.knows() && !second.knows());
+        }
+        if at == At::Robbed {
+            queue.add("robber").unwrap();
+            assert!(first.poll().is_pending());
+        }
+        drop(first);
+        if at != At::Woken {
+            assert!(!second.knows());
+            queue.try_get().unwrap().done();
+        }
+        assert!(second.knows(), "{at:?}");
+        assert_eq!(second.finish().unwrap(), Added::New);
+        assert_eq!(queue.state(&"first"), KeyState::Absent, "dropped, it adds nothing");
+        queue.check().unwrap();
+    }
+}
+
+/// Those that only wait for the queue's state, at every stage: dropping one changes nothing for the other.
+#[test]
+fn onlookers_at_every_stage() {
+    type Onlooker = for<'a> fn(&'a TimedQueue) -> Task<'a, ()>;
+    let kinds: [(Onlooker, &str); 4] = [
+        (|queue| Task::new(queue.wait_idle()), "wait_idle"),
+        (|queue| Task::new(async move { drop(queue.drain().await) }), "drain"),
+        (|queue| Task::new(async move { drop(queue.drain_waiting(ns(50)).await) }), "drain_waiting"),
+        (
+            |queue| Task::new(async move { assert!(queue.next_overdue(ns(10)).await.is_some()) }),
+            "next_overdue",
+        ),
+    ];
+    for (onlooker, name) in kinds {
+        for at in [At::Unpolled, At::Parked, At::Woken] {
+            let (queue, clock) = timed();
+            queue.keep_ages();
+            queue.add("a").unwrap();
+            let lease = queue.try_get().unwrap();
+            let mut first = onlooker(&queue);
+            if at != At::Unpolled {
+                assert!(first.poll().is_pending(), "{name}");
+            }
+            let mut second = onlooker(&queue);
+            assert!(second.poll().is_pending(), "{name}");
+            if at != At::Woken {
+                drop(first);
+                first = Task::new(std::future::ready(()));
+            }
+            if name == "next_overdue" {
+                clock.advance(ns(10));
+            } else {
+                lease.done();
+            }
+            assert_eq!(first.knows(), at == At::Woken, "{name}");
+            drop(first);
+            assert!(second.knows(), "{name} {at:?}");
+            second.finish();
+            queue.check().unwrap();
+        }
+    }
+}
+
+/// Dropped or not, a drain has shut the queue down, and says so to everybody.
+#[test]
+fn a_dropped_drain_has_shut_down() {
+    for waiting in [false, true] {
+        for polls in 0..2 {
+            let (queue, clock) = timed();
+            queue.add_after("soon", ns(5)).unwrap();
+            queue.add("a").unwrap();
+            let mut drain = Task::new(if waiting { queue.drain_waiting(ns(20)) } else { queue.drain() });
+            for _ in 0..polls {
+                assert!(drain.poll().is_pending());
+            }
+            drop(drain);
+            assert!(queue.is_shutting_down());
+            queue.try_get().unwrap().done();
+            clock.advance(ns(5));
+            let (left, served) =
+                (queue.try_get().ok().map(|lease| lease.detach()), waiting.then_some("soon"));
+            assert_eq!(left, served, "what the call promised, it promised");
+            if let Some(key) = left {
+                queue.done(&key).unwrap();
+            }
+            let left = now_or_never(queue.drain()).expect("nothing is at work");
+            assert_eq!(lists(left).1, if waiting { vec![] } else { vec!["soon"] });
+        }
+    }
+}
+
+/// A future that was polled and is then forgotten keeps one wake-up from the others at most.
+#[test]
+fn forgotten_futures() {
+    let clock = ManualClock::new();
+    let queue: TimedQueue = Queue::builder().timer(clock.timer()).capacity(2).build();
+    queue.keep_ages();
+    Task::waiting(queue.get_many(3)).forget();
+    Task::waiting(queue.next_overdue(ns(10))).forget();
+    queue.add_many(["a", "b"]);
+    Task::waiting(queue.add_when_room("c")).forget();
+    let leases = queue.try_get_many(9).unwrap();
+    Task::waiting(queue.wait_idle()).forget();
+    let (mut idle, mut overdue) =
+        (Task::waiting(queue.wait_idle()), Task::waiting(queue.next_overdue(ns(10))));
+    clock.advance(ns(10));
+    assert!(overdue.knows() && overdue.is_ready());
+    let mut getter = Task::waiting(queue.get());
+    let (mut adder, mut other) =
+        (Task::waiting(queue.add_when_room("d")), Task::waiting(queue.add_when_room("e")));
+    leases.into_iter().for_each(Lease::done);
+    assert!(idle.knows() && idle.is_ready());
+    // Room for two, and one of three who wait was forgotten.
+    assert!(adder.knows() && !other.knows());
+    adder.finish().unwrap();
+    assert!(getter.knows());
+    getter.finish().unwrap().done();
+    assert!(other.knows(), "another key has left, and nothing more is owed to the forgotten one");
+    other.finish().unwrap();
+    Task::waiting(queue.drain()).forget();
+    let mut drain = Task::waiting(queue.drain());
+    queue.try_get().unwrap().done();
+    assert!(drain.knows());
+    drain.finish();
+    queue.check().unwrap();
+}
+
+/// An answer is given once: who asks an adder again has a bug, and is told so.
+#[test]
+fn an_adder_answers_once() {
+    let queue = Queue::new();
+    let mut adder = Box::pin(queue.add_when_room("a"));
+    assert!(testkit::wakers::poll_once(adder.as_mut()).is_ready());
+    let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _ = testkit::wakers::poll_once(adder.as_mut());
+    }));
+    let message = again.unwrap_err();
+    assert_eq!(message.downcast_ref::<&str>(), Some(&"polled after it was ready"));
+    queue.check().unwrap();
+}
+
+// ---- a crowd ---------------------------------------------------------------------------------------------------
+
+type TimedOf = Timed<ManualTimer>;
+
+const KEYS: u64 = 6;
+const ROOM: usize = 4;
+
+/// A lease, since when it is held, and whether somebody was told that it is overdue.
+struct Held {
+    lease: Lease<u64, TimedOf>,
+    since: Nanos,
+    reported: bool,
+}
+
+/// Everybody who may wait for one queue, at once.
+struct Crowd<'a> {
+    queue: &'a TimedQueue<u64>,
+    clock: &'a ManualClock,
+    stoppable: &'a Getter<u64, Fifo, NoLimit, TimedOf>,
+    getters: Vec<Task<'a, Vec<Lease<u64, TimedOf>>>>,
+    adders: Vec<Task<'a, Result<Added, Refused<u64>>>>,
+    idlers: Vec<Task<'a, ()>>,
+    drainers: Vec<(Option<Nanos>, Task<'a, Leftovers<u64>>)>,
+    watchers: Vec<(Duration, Task<'a, Option<Overdue<u64>>>)>,
+    held: Vec<Held>,
+    stopped: bool,
+    /// How often somebody had something to know.
+    known: [usize; 5],
+}
+
+impl Crowd<'_> {
+    fn step(&mut self, act: u8, choice: u8) {
+        let (queue, choice) = (self.queue, u64::from(choice));
+        let key = choice % KEYS;
+        match act % 32 {
+            0..=2 => drop(queue.add(key)),
+            3 => drop(queue.add_many([key, (key + 1) % KEYS])),
+            4 | 5 => drop(queue.add_after(key, ns(1 + choice % 9))),
+            6 => drop(queue.postpone(&key, ns(choice % 9))),
+            7 => drop(queue.cancel(&key)),
+            8 => self.getters.push(Task::new(async move { queue.get().await.into_iter().collect() })),
+            9 => self.getters.push(Task::new(queue.get_many(2))),
+            10 => {
+                let getter = self.stoppable;
+                self.getters.push(Task::new(async move { getter.get().await.into_iter().collect() }));
+            }
+            11 | 12 => self.adders.push(Task::new(queue.add_when_room(key))),
+            13 => self.idlers.push(Task::new(queue.wait_idle())),
+            14 => {
+                let bound = ns(choice % 12);
+                self.watchers.push((bound, Task::new(queue.next_overdue(bound))));
+            }
+            15..=17 => self.poll_getter(choice as usize),
+            18 => self.poll_adder(choice as usize),
+            19 => self.poll_onlooker(choice as usize),
+            20 | 21 => self.drop_one(choice as usize),
+            22..=24 => self.end_lease(choice),
+            25 => {
+                if let Ok(leases) = queue.try_get_many(1) {
+                    self.hold(leases);
+                }
+            }
+            26 | 27 => self.clock.advance(ns(choice % 5)),
+            28 => {
+                if choice % 2 == 0 {
+                    queue.pause();
+                } else {
+                    queue.resume();
+                }
+            }
+            29 if choice < 40 => self.stoppable.stop(),
+            30 if choice < 40 => self.drainers.push((None, Task::new(queue.drain()))),
+            30 if choice < 80 => {
+                let limit = ns(choice % 16);
+                let until = self.clock.now() + limit;
+                self.drainers.push((Some(until), Task::new(queue.drain_waiting(limit))));
+            }
+            31 if choice < 10 => queue.shut_down(),
+            31 if choice < 16 => {
+                drop(queue.stop_now());
+                self.stopped = true;
+            }
+            _ => {}
+        }
+    }
+
+    fn hold(&mut self, leases: Vec<Lease<u64, TimedOf>>) {
+        let since = self.clock.now();
+        for lease in leases {
+            assert!(self.held.iter().all(|held| *held.lease != *lease), "{} is out twice", *lease);
+            self.held.push(Held { lease, since, reported: false });
+        }
+    }
+
+    fn poll_getter(&mut self, choice: usize) {
+        let Some(index) = choice.checked_rem(self.getters.len()) else { return };
+        if let Poll::Ready(leases) = self.getters[index].poll() {
+            drop(self.getters.swap_remove(index));
+            self.hold(leases);
+        }
+    }
+
+    fn poll_adder(&mut self, choice: usize) {
+        let Some(index) = choice.checked_rem(self.adders.len()) else { return };
+        if self.adders[index].is_ready() {
+            drop(self.adders.swap_remove(index));
+        }
+    }
+
+    fn poll_onlooker(&mut self, choice: usize) {
+        let (idlers, drainers, watchers) = (self.idlers.len(), self.drainers.len(), self.watchers.len());
+        let Some(index) = choice.checked_rem(idlers + drainers + watchers) else { return };
+        if index < idlers {
+            if self.idlers[index].is_ready() {
+                drop(self.idlers.swap_remove(index));
+            }
+        } else if index < idlers + drainers {
+            if self.drainers[index - idlers].1.is_ready() {
+                drop(self.drainers.swap_remove(index - idlers));
+            }
+        } else {
+            self.poll_watcher(index - idlers - drainers);
+        }
+    }
+
+    fn poll_watcher(&mut self, index: usize) {
+        let Poll::Ready(overdue) = self.watchers[index].1.poll() else { return };
+        let (bound, _) = self.watchers.swap_remove(index);
+        let Some(Overdue { key, age, .. }) = overdue else {
+            assert!(self.stopped || self.held.is_empty(), "{} leases are held", self.held.len());
+            return;
+        };
+        let now = self.clock.now();
+        let oldest = self.held.iter().filter(|held| !held.reported).map(|held| held.since).min();
+        let held = self.held.iter_mut().find(|held| *held.lease == key).expect("it is held");
+        assert!(!held.reported, "{key} is told of twice");
+        assert!(age == now.since(held.since) && age >= bound, "{key} at {age:?}, bound {bound:?}");
+        assert_eq!(Some(held.since), oldest, "the oldest first");
+        held.reported = true;
+    }
+
+    fn drop_one(&mut self, choice: usize) {
+        match choice % 5 {
+            0 if !self.getters.is_empty() => drop(self.getters.swap_remove(choice / 5 % self.getters.len())),
+            1 if !self.adders.is_empty() => drop(self.adders.swap_remove(choice / 5 % self.adders.len())),
+            2 if !self.idlers.is_empty() => drop(self.idlers.swap_remove(choice / 5 % self.idlers.len())),
+            3 if !self.drainers.is_empty() => {
+                drop(self.drainers.swap_remove(choice / 5 % self.drainers.len()))
+            }
+            4 if !self.watchers.is_empty() => {
+                drop(self.watchers.swap_remove(choice / 5 % self.watchers.len()))
+            }
+            _ => {}
+        }
+    }
+
+    fn end_lease(&mut self, choice: u64) {
+        let Some(index) = (choice as usize).checked_rem(self.held.len()) else { return };
+        let lease = self.held.remove(index).lease;
+        match choice / 8 % 5 {
+            0 | 1 => lease.done(),
+            2 => lease.requeue_after(ns(choice % 6)),
+            3 => lease.retry(),
+            _ => {
+                let key = lease.detach();
+                self.queue.done(&key).unwrap();
+            }
+        }
+    }
+
+    /// Whoever waits, and has something to know, was told; whoever has a moment to wait for has an alarm.
+    fn assert_told(&mut self) {
+        let (queue, now) = (self.queue, self.clock.now());
+        queue.check().unwrap();
+        let counts = queue.counts();
+        let closed = counts.ready == 0 && queue.try_get().err() == Some(TryGetError::Closed);
+        let idle = counts.ready + counts.leased == 0;
+        let drained = closed && (self.stopped || counts.leased == 0);
+        let alarm = self.clock.next_alarm();
+        assert!(alarm.is_none_or(|alarm| alarm > now), "an alarm of the past");
+        let rings_by = |moment: Nanos| alarm.is_some_and(|alarm| alarm <= moment);
+
+        let getters = self.getters.iter().filter(|task| task.waits()).count();
+        let on_their_way = self.getters.iter().filter(|task| task.knows()).count();
+        if closed {
+            assert_eq!(on_their_way, getters, "closed, and a getter sleeps");
+            self.known[0] += getters;
+        } else if getters > on_their_way && !queue.is_paused() {
+            assert!(counts.ready == 0 || on_their_way > 0, "a key is Ready, and everybody sleeps");
+            self.known[0] += counts.ready;
+            let soonest = (0..KEYS).filter_map(|key| match queue.state(&key) {
+                KeyState::Waiting(at) => Some(at),
+                _ => None,
+            });
+            // After a shutdown what waits may never come; a drain that serves it has an alarm of its own.
+            if let Some(soonest) = soonest.min().filter(|_| on_their_way == 0 && !queue.is_shutting_down()) {
+                assert!(rings_by(soonest), "a key waits, a getter sleeps, and no alarm is set");
+            }
+        }
+
+        let adders = self.adders.iter().filter(|task| task.waits()).count();
+        let let_in = self.adders.iter().filter(|task| task.knows()).count();
+        let room = ROOM.saturating_sub(counts.ready + counts.waiting + counts.leased);
+        let expected = if queue.is_shutting_down() { adders } else { room.min(adders) };
+        assert!(let_in >= expected, "{adders} adders wait, {let_in} of {expected} know");
+        self.known[1] += expected;
+
+        if idle {
+            assert!(self.idlers.iter().all(|task| !task.waits() || task.knows()), "idle, and nobody says so");
+            self.known[2] += self.idlers.len();
+        }
+        for (until, _) in self.drainers.iter().filter(|(_, task)| task.waits() && !task.knows()) {
+            assert!(!drained, "drained, and nobody says so");
+            assert!(
+                until.is_none_or(|until| rings_by(until) || on_their_way > 0),
+                "a drain without an alarm"
+            );
+        }
+        self.known[3] += usize::from(drained) * self.drainers.len();
+        let oldest = self.held.iter().filter(|held| !held.reported).map(|held| held.since).min();
+        let watch = on_their_way + self.watchers.iter().filter(|(_, task)| task.knows()).count();
+        for (bound, _) in self.watchers.iter().filter(|(_, task)| task.waits() && !task.knows()) {
+            assert!(!drained, "drained, and a watcher waits");
+            // Who was woken, getter or watcher, sets the alarm for the others.
+            if let Some(oldest) = oldest.filter(|_| watch == 0) {
+                assert!(
+                    rings_by(oldest + *bound),
+                    "a lease from {oldest:?}, bound {bound:?}, alarm {alarm:?}"
+                );
+            }
+        }
+        self.known[4] += self.watchers.iter().filter(|(_, task)| task.knows()).count();
+    }
+
+    /// From here on only those who were told poll, and the clock moves by its alarms: what they wait for comes.
+    fn settle(&mut self) {
+        self.queue.resume();
+        loop {
+            if let Some(index) = self.getters.iter().position(Task::knows) {
+                self.poll_getter(index);
+                while let Some(held) = self.held.pop() {
+                    held.lease.done();
+                }
+            } else if let Some(index) = self.adders.iter().position(Task::knows) {
+                self.poll_adder(index);
+            } else if let Some(index) = self.idlers.iter().position(Task::knows) {
+                self.poll_onlooker(index);
+            } else if let Some(index) = self.drainers.iter().position(|(_, task)| task.knows()) {
+                self.poll_onlooker(self.idlers.len() + index);
+            } else if let Some(index) = self.watchers.iter().position(|(_, task)| task.knows()) {
+                self.poll_watcher(index);
+            } else if let Some(alarm) = self.clock.next_alarm() {
+                self.clock.set(alarm);
+            } else {
+                break;
+            }
+            self.assert_told();
+        }
+    }
+}
+
+/// Random lives of everybody who may wait for a queue, made, polled and dropped at any moment.
+#[test]
+fn a_crowd_dropped_at_any_poll() {
+    let known = std::cell::Cell::new([0; 5]);
+    cases("a_crowd_dropped_at_any_poll", 6_000, 240, |bytes| {
+        let clock = ManualClock::new();
+        let queue: TimedQueue<u64> = Queue::builder().timer(clock.timer()).capacity(ROOM).build();
+        queue.keep_ages();
+        let stoppable = queue.getter();
+        let mut crowd = Crowd {
+            queue: &queue,
+            clock: &clock,
+            stoppable: &stoppable,
+            getters: Vec::new(),
+            adders: Vec::new(),
+            idlers: Vec::new(),
+            drainers: Vec::new(),
+            watchers: Vec::new(),
+            held: Vec::new(),
+            stopped: false,
+            known: [0; 5],
+        };
+        for pair in bytes.chunks_exact(2) {
+            crowd.step(pair[0], pair[1]);
+            crowd.assert_told();
+        }
+        while let Some(held) = crowd.held.pop() {
+            held.lease.done();
+        }
+        crowd.settle();
+        let counts = queue.counts();
+        let getters = crowd.getters.iter().any(Task::waits);
+        assert!(!getters || queue.is_shutting_down() || counts.ready + counts.waiting == 0, "{counts:?}");
+        let mut total = known.get();
+        total.iter_mut().zip(crowd.known).for_each(|(total, own)| *total += own);
+        known.set(total);
+    });
+    let known = known.get();
+    assert!(
+        known.iter().all(|times| *times > 500) || std::env::var_os("FLYBALL_CASES").is_some(),
+        "{known:?}"
+    );
+}

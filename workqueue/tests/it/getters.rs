@@ -1,0 +1,458 @@
+//! Who takes keys: paused queues, getters that are stopped, batches, streams.
+
+use std::thread;
+use std::time::Duration;
+
+use flyball_workqueue::{GetTimeoutError, KeyState, Queue, TryGetError};
+
+use crate::support::{TimedQueue, block_on, ns, timed};
+use crate::task::{Task, keys, lists, now_or_never};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+// ---- pause -----------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_paused_queue_hands_out_nothing() {
+    let (queue, clock) = timed();
+    queue.add("ready").unwrap();
+    queue.add_after("waits", ns(5)).unwrap();
+    queue.pause();
+    queue.pause();
+    assert!(queue.is_paused());
+    clock.advance(ns(5));
+    assert_eq!(queue.counts().ready, 2, "deadlines pass, and everything can be seen");
+    assert_eq!(queue.add("ready").unwrap(), flyball_workqueue::Added::Merged);
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
+    assert_eq!(queue.try_get_many(9).unwrap_err(), TryGetError::Empty);
+    assert_eq!(queue.get_timeout(Duration::ZERO).unwrap_err(), GetTimeoutError::TimedOut);
+    assert!(now_or_never(queue.get()).is_none());
+    queue.resume();
+    queue.resume();
+    assert!(!queue.is_paused());
+    assert_eq!(keys(&queue.try_get_many(9).unwrap()), ["ready", "waits"]);
+}
+
+/// Nobody is woken for a key that is not handed out, and no alarm is set; `resume` makes up for it.
+#[test]
+fn resume_wakes_who_is_wanted() {
+    let (queue, clock) = timed();
+    let mut getters: Vec<_> = (0..3).map(|_| Task::waiting(queue.get())).collect();
+    queue.pause();
+    queue.add_many(["a", "b"]);
+    queue.add_after("c", ns(10)).unwrap();
+    queue.add_after("d", ns(20)).unwrap();
+    clock.advance(ns(10));
+    assert!(getters.iter().all(|getter| getter.wakes() == 0));
+    assert_eq!(clock.next_alarm(), None);
+    queue.resume();
+    let mut leases = Vec::new();
+    while let Some(knows) = getters.iter().position(Task::knows) {
+        leases.push(getters.remove(knows).finish().unwrap());
+    }
+    assert_eq!(keys(&leases), ["a", "b", "c"]);
+    let mut last = Task::waiting(queue.get());
+    clock.advance(ns(10));
+    assert!(last.knows());
+    assert_eq!(*last.finish().unwrap(), "d");
+}
+
+/// A getter that was woken just before the pause waits on, and comes after it.
+#[test]
+fn a_pause_overtakes_a_wake_up() {
+    let queue = Queue::new();
+    let mut getter = Task::waiting(queue.get());
+    queue.add("a").unwrap();
+    assert!(getter.knows());
+    queue.pause();
+    assert!(getter.poll().is_pending());
+    queue.resume();
+    assert!(getter.knows());
+    assert_eq!(*getter.finish().unwrap(), "a");
+}
+
+/// Leases go on, and end as ever.
+#[test]
+fn a_pause_stops_no_lease() {
+    let (queue, _clock) = timed();
+    queue.add_many(["a", "b", "c"]);
+    let leases = queue.try_get_many(3).unwrap();
+    queue.pause();
+    queue.add("a").unwrap();
+    for (lease, end) in leases.into_iter().zip(0..) {
+        match end {
+            0 => lease.done(),
+            1 => lease.retry(),
+            _ => lease.requeue_after(ns(5)),
+        }
+    }
+    assert_eq!((queue.state(&"a"), queue.state(&"b")), (KeyState::Ready, KeyState::Ready));
+    assert!(queue.try_get().is_err());
+    assert!(queue.cancel(&"a"));
+}
+
+/// What is Ready in a paused queue that is shut down is still to come: it is not closed. An empty one is.
+#[test]
+fn a_paused_queue_says_closed_as_ever() {
+    let queue = Queue::new();
+    queue.add("a").unwrap();
+    queue.pause();
+    queue.shut_down();
+    let mut getter = Task::waiting(queue.get());
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
+    assert!(queue.is_paused(), "a plain shutdown does not resume");
+    queue.resume();
+    assert!(getter.knows());
+    getter.finish().unwrap().done();
+    queue.pause();
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
+    assert!(queue.blocking_get().is_none());
+    assert!(block_on(queue.get_many(3)).is_empty());
+}
+
+#[test]
+fn a_drain_resumes() {
+    let drains: [fn(&TimedQueue); 4] = [
+        |queue| drop(queue.drain()),
+        |queue| drop(queue.drain_timeout(Duration::ZERO)),
+        |queue| drop(queue.drain_waiting(ns(9))),
+        |queue| drop(queue.drain_waiting_timeout(Duration::ZERO)),
+    ];
+    for drain in drains {
+        for round in 0..2 {
+            let (queue, _clock) = timed();
+            queue.add("a").unwrap();
+            let mut getter = Task::waiting(async {
+                queue.pause();
+                queue.get().await
+            });
+            if round > 0 {
+                queue.shut_down();
+            }
+            drain(&queue);
+            assert!(!queue.is_paused());
+            assert!(getter.knows());
+            assert_eq!(*getter.finish().unwrap(), "a");
+        }
+    }
+}
+
+#[test]
+fn a_pause_does_not_concern_a_stop() {
+    let (queue, _clock) = timed();
+    queue.add("a").unwrap();
+    queue.pause();
+    let mut getter = Task::waiting(queue.get());
+    assert_eq!(lists(queue.stop_now()), (vec!["a"], vec![], vec![]));
+    assert!(queue.is_paused() && getter.knows());
+    assert!(getter.finish().is_none());
+}
+
+/// Threads, too: they sleep through the pause and come after it.
+#[test]
+fn a_paused_thread_sleeps() {
+    for _ in 0..50 {
+        let queue = Queue::new();
+        queue.pause();
+        queue.add("a").unwrap();
+        thread::scope(|scope| {
+            let getter = scope.spawn(|| queue.blocking_get().map(|lease| *lease));
+            queue.resume();
+            assert_eq!(getter.join().unwrap(), Some("a"));
+        });
+    }
+}
+
+// ---- getters that are stopped ----------------------------------------------------------------------------------
+
+/// A stopped getter takes nothing, though keys are Ready; the queue and the others go on.
+#[test]
+fn a_stopped_getter_takes_nothing() {
+    let (queue, _clock) = timed();
+    queue.add_many(["a", "b"]);
+    let (getter, other) = (queue.getter(), queue.getter());
+    assert_eq!(*getter.blocking_get().unwrap(), "a", "and drops it: a retry");
+    assert!(!getter.is_stopped());
+    getter.stop();
+    getter.stop();
+    assert!(getter.is_stopped() && getter.clone().is_stopped() && !other.is_stopped());
+    assert!(now_or_never(getter.get()).unwrap().is_none());
+    assert!(getter.blocking_get().is_none());
+    assert_eq!(getter.get_timeout(HOUR).unwrap_err(), GetTimeoutError::Stopped);
+    assert_eq!(queue.len(), 2);
+    assert_eq!(*other.get_timeout(HOUR).unwrap(), "b");
+    assert_eq!(*now_or_never(other.get()).unwrap().unwrap(), "a");
+    assert!(!getter.queue().is_shutting_down());
+    queue.check().unwrap();
+}
+
+/// Whoever waits in it, as a task or as a thread, returns; nobody else does.
+#[test]
+fn stop_releases_who_waits_in_it() {
+    for _ in 0..30 {
+        let (queue, clock) = timed();
+        queue.add_after("late", ns(10)).unwrap();
+        let (getter, other) = (queue.getter(), queue.getter());
+        let mut stopped: Vec<_> = (0..2).map(|_| Task::waiting(getter.get())).collect();
+        let mut waits = Task::waiting(other.get());
+        let mut plain = Task::waiting(queue.get());
+        thread::scope(|scope| {
+            let blocked = scope.spawn(|| getter.blocking_get().is_none());
+            let timed = scope.spawn(|| getter.get_timeout(HOUR).map(|lease| *lease));
+            getter.clone().stop();
+            assert!(blocked.join().unwrap());
+            assert_eq!(timed.join().unwrap(), Err(GetTimeoutError::Stopped));
+        });
+        for task in &mut stopped {
+            assert!(task.knows());
+            assert!(task.finish().is_none());
+        }
+        assert!(waits.poll().is_pending() && plain.poll().is_pending());
+        clock.advance(ns(10));
+        let woken =
+            [&mut waits, &mut plain].into_iter().find(|task| task.knows()).expect("the alarm is theirs now");
+        assert_eq!(*woken.finish().unwrap(), "late");
+        queue.check().unwrap();
+    }
+}
+
+/// A wake-up for a key that went to a getter that is stopped then goes to the next.
+#[test]
+fn a_stopped_getter_hands_on() {
+    for dropped in [false, true] {
+        let queue = Queue::new();
+        let getter = queue.getter();
+        let mut stopped = Task::waiting(getter.get());
+        let mut other = Task::waiting(queue.get());
+        queue.add("a").unwrap();
+        assert!(stopped.knows() && !other.knows());
+        getter.stop();
+        if dropped {
+            drop(stopped);
+        } else {
+            assert!(stopped.finish().is_none());
+        }
+        assert!(other.knows());
+        assert_eq!(*other.finish().unwrap(), "a");
+    }
+}
+
+/// A lease that it gave goes on.
+#[test]
+fn stop_ends_no_lease() {
+    let queue = Queue::new();
+    queue.add("a").unwrap();
+    let getter = queue.getter();
+    let lease = getter.blocking_get().unwrap();
+    getter.stop();
+    assert_eq!(queue.state(&"a"), KeyState::Leased);
+    lease.done();
+    assert_eq!(queue.state(&"a"), KeyState::Absent);
+}
+
+/// The end of the queue is an end for it, too.
+#[test]
+fn a_getter_hears_of_the_end() {
+    let queue: Queue<u32> = Queue::new();
+    let getter = queue.getter();
+    let mut waits = Task::waiting(getter.get());
+    queue.shut_down();
+    assert!(waits.knows() && waits.finish().is_none());
+    assert!(getter.blocking_get().is_none() && !getter.is_stopped());
+    assert_eq!(getter.get_timeout(HOUR).unwrap_err(), GetTimeoutError::Closed);
+    assert_eq!(getter.get_timeout(Duration::ZERO).unwrap_err().to_string(), "the queue is closed");
+    getter.stop();
+    assert_eq!(getter.get_timeout(HOUR).unwrap_err().to_string(), "the getter was stopped");
+}
+
+/// A pool grows and shrinks: workers that are stopped one by one leave nothing undone.
+#[test]
+fn workers_are_stopped_one_by_one() {
+    let queue: Queue<u32> = Queue::new();
+    let getters: Vec<_> = (0..4).map(|_| queue.getter()).collect();
+    thread::scope(|scope| {
+        let workers: Vec<_> = getters
+            .iter()
+            .enumerate()
+            .map(|(number, getter)| {
+                scope.spawn(move || {
+                    let mut served = 0;
+                    while let Some(lease) =
+                        if number % 2 == 0 { getter.blocking_get() } else { block_on(getter.get()) }
+                    {
+                        served += 1;
+                        lease.done();
+                    }
+                    served
+                })
+            })
+            .collect();
+        for key in 0..4_000 {
+            if key % 1_000 == 999 && key < 3_000 {
+                getters[key as usize / 1_000].stop();
+            }
+            queue.add(key).unwrap();
+        }
+        assert_eq!(lists(block_on(queue.drain())), (vec![], vec![], vec![]));
+        let served: u32 = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
+        assert_eq!(served, 4_000);
+    });
+}
+
+// ---- batches ---------------------------------------------------------------------------------------------------
+
+#[test]
+fn a_batch_is_that_many_gets() {
+    let (queue, clock) = timed();
+    assert_eq!(queue.try_get_many(3).unwrap_err(), TryGetError::Empty);
+    queue.add_after("due", ns(3)).unwrap();
+    queue.add_many(["a", "b", "c"]);
+    clock.advance(ns(5));
+    queue.add("d").unwrap();
+    let first = queue.try_get_many(2).unwrap();
+    assert_eq!(keys(&first), ["a", "b"]);
+    let rest = queue.try_get_many(usize::MAX).unwrap();
+    assert_eq!(keys(&rest), ["c", "due", "d"]);
+    assert_eq!(queue.counts().leased, 5);
+    drop(rest);
+    assert_eq!(keys(&queue.try_get_many(0).unwrap()), ["c"], "at least one");
+    first.into_iter().for_each(flyball_workqueue::Lease::done);
+    queue.shut_down();
+    assert_eq!(keys(&queue.blocking_get_many(9)), ["due", "d", "c"]);
+    queue.check().unwrap();
+}
+
+/// Each of them waits for the first, and takes what is there.
+#[test]
+fn a_batch_waits_for_its_first() {
+    let queue = Queue::new();
+    let mut batch = Task::waiting(queue.get_many(3));
+    queue.add_many([1, 2, 3, 4]);
+    assert!(batch.knows());
+    assert_eq!(keys(&batch.finish()), [1, 2, 3]);
+    assert_eq!(keys(&queue.blocking_get_many(3)).len(), 3);
+    assert_eq!(keys(&block_on(queue.get_many(0))).len(), 1);
+    thread::scope(|scope| {
+        drop(queue.stop_now());
+        let blocked = scope.spawn(|| queue.blocking_get_many(2).len());
+        assert_eq!(blocked.join().unwrap(), 0);
+    });
+    assert!(block_on(queue.get_many(2)).is_empty());
+    assert_eq!(queue.try_get_many(2).unwrap_err(), TryGetError::Closed);
+}
+
+/// A batch takes keys that others were woken for; the next keys still find them.
+#[test]
+fn a_batch_robs_nobody_of_the_next_key() {
+    let queue = Queue::new();
+    let mut getters: Vec<_> = (0..3).map(|_| Task::waiting(queue.get())).collect();
+    queue.add_many([1, 2, 3]);
+    let batch = queue.try_get_many(9).unwrap();
+    assert_eq!(batch.len(), 3);
+    for getter in &mut getters {
+        assert!(getter.poll().is_pending());
+    }
+    queue.add(4).unwrap();
+    assert_eq!(getters.iter().filter(|getter| getter.knows()).count(), 1);
+    batch.into_iter().for_each(flyball_workqueue::Lease::retry);
+    assert!(getters.iter().all(Task::knows), "four keys, three getters");
+}
+
+/// Threads that take batches: every key once.
+#[test]
+fn batches_on_threads() {
+    let queue: Queue<u32> = Queue::new();
+    thread::scope(|scope| {
+        let workers: Vec<_> = (1..=4)
+            .map(|most| {
+                let queue = &queue;
+                scope.spawn(move || {
+                    let mut served = 0;
+                    loop {
+                        let batch = if most % 2 == 0 {
+                            queue.blocking_get_many(most)
+                        } else {
+                            block_on(queue.get_many(most))
+                        };
+                        assert!(batch.len() <= most);
+                        if batch.is_empty() {
+                            return served;
+                        }
+                        served += batch.len();
+                        batch.into_iter().for_each(flyball_workqueue::Lease::done);
+                    }
+                })
+            })
+            .collect();
+        for first in (0..4_000).step_by(5) {
+            queue.add_many(first..first + 5);
+        }
+        drop(block_on(queue.drain()));
+        assert_eq!(workers.into_iter().map(|worker| worker.join().unwrap()).sum::<usize>(), 4_000);
+    });
+}
+
+// ---- streams ---------------------------------------------------------------------------------------------------
+
+#[cfg(feature = "stream")]
+mod stream {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use flyball_ratelimit::Nanos;
+    use futures_core::Stream;
+
+    use super::*;
+
+    /// The next item, as a future.
+    async fn next<S: Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
+        std::future::poll_fn(|context: &mut Context<'_>| Pin::new(&mut *stream).poll_next(context)).await
+    }
+
+    #[test]
+    fn a_stream_is_one_get_after_the_other() {
+        let (queue, clock) = timed();
+        queue.add_many(["a", "b"]);
+        queue.add_after("c", ns(5)).unwrap();
+        let mut leases = queue.stream();
+        assert!(format!("{leases:?}").starts_with("Leases"));
+        block_on(next(&mut leases)).unwrap().done();
+        let b = block_on(next(&mut leases)).unwrap();
+        let mut third = Task::waiting(next(&mut leases));
+        assert_eq!(clock.next_alarm(), Some(Nanos::new(5)));
+        clock.advance(ns(5));
+        assert!(third.knows());
+        third.finish().unwrap().done();
+        drop(third);
+        b.retry();
+        let b = block_on(next(&mut leases)).unwrap();
+        queue.shut_down();
+        b.retry();
+        assert!(block_on(next(&mut leases)).is_none(), "what is retried after the end is a leftover");
+        assert!(block_on(next(&mut leases)).is_none(), "and again");
+    }
+
+    /// A stream that was woken and is dropped takes no key along.
+    #[test]
+    fn a_dropped_stream_hands_on() {
+        for polls in 0..3 {
+            let queue = Queue::new();
+            let mut leases = Box::pin(queue.stream());
+            let mut stream =
+                Task::new(std::future::poll_fn(move |context| leases.as_mut().poll_next(context)));
+            if polls > 0 {
+                assert!(stream.poll().is_pending());
+            }
+            let mut other = Task::waiting(queue.get());
+            queue.add("a").unwrap();
+            if polls > 1 {
+                let Poll::Ready(Some(lease)) = stream.poll() else { panic!("it was woken") };
+                assert!(!other.knows());
+                drop(lease);
+            }
+            drop(stream);
+            assert!(other.knows());
+            assert_eq!(*other.finish().unwrap(), "a");
+        }
+    }
+}

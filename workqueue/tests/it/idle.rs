@@ -1,0 +1,416 @@
+//! Waiting for the queue to be idle, and for it to serve what waits before it ends.
+
+use std::thread;
+use std::time::Duration;
+
+use flyball_ratelimit::{Clock, ManualClock, Nanos};
+use flyball_workqueue::{KeyState, Lease, Queue, Reason, TryGetError};
+
+use crate::support::{TimedQueue, backoff, block_on, ns, timed};
+use crate::task::{Task, lists, now_or_never, serve};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+// ---- idle ------------------------------------------------------------------------------------------------------
+
+/// Nothing Ready, nothing leased; what waits does not matter, until its time has come.
+#[test]
+fn what_idle_is() {
+    let (queue, clock) = timed();
+    let idle = || {
+        let task = now_or_never(queue.wait_idle()).is_some();
+        assert_eq!(queue.wait_idle_timeout(Duration::ZERO), task);
+        task
+    };
+    assert!(idle());
+    queue.add_after("a", ns(5)).unwrap();
+    assert!(idle());
+    clock.advance(ns(5));
+    assert!(!idle(), "due, noticed or not");
+    let lease = queue.try_get().unwrap();
+    assert!(!idle());
+    lease.requeue_after(ns(5));
+    assert!(idle());
+    queue.pause();
+    queue.add("a").unwrap();
+    assert!(!idle(), "Ready, though paused");
+    queue.resume();
+    let key = queue.try_get().unwrap().detach();
+    assert!(!idle());
+    queue.done(&key).unwrap();
+    assert!(idle());
+    queue.shut_down();
+    assert!(idle());
+}
+
+/// Whatever makes it idle tells everybody who waits for it, as a task or a thread.
+#[test]
+fn everybody_hears_that_it_is_idle() {
+    type Ends =
+        fn(&TimedQueue, Lease<&'static str, flyball_workqueue::Timed<flyball_ratelimit::ManualTimer>>);
+    let ways: [Ends; 6] = [
+        |_, lease| lease.done(),
+        |_, lease| lease.requeue_after(ns(9)),
+        |queue, lease| {
+            lease.retry();
+            assert!(queue.cancel(&"a"));
+        },
+        |queue, lease| {
+            queue.add("a").unwrap();
+            lease.done();
+            assert!(queue.postpone(&"a", ns(9)));
+        },
+        |queue, lease| {
+            queue.shut_down();
+            drop(lease);
+        },
+        |queue, lease| {
+            lease.retry();
+            drop(queue.stop_now());
+        },
+    ];
+    for ends in ways {
+        let (queue, _clock) = timed();
+        queue.add("a").unwrap();
+        let lease = queue.try_get().unwrap();
+        let mut waiting = [Task::waiting(queue.wait_idle()), Task::waiting(queue.wait_idle())];
+        thread::scope(|scope| {
+            let blocked = scope.spawn(|| queue.wait_idle_timeout(HOUR));
+            ends(&queue, lease);
+            assert!(blocked.join().unwrap());
+        });
+        for task in &mut waiting {
+            assert!(task.knows());
+            task.finish();
+        }
+        queue.check().unwrap();
+    }
+}
+
+/// It says that the queue was idle; who comes late finds it at work, and waits on.
+#[test]
+fn idle_and_at_work_again() {
+    let queue = Queue::new();
+    queue.add("a").unwrap();
+    let mut idle = Task::waiting(queue.wait_idle());
+    queue.try_get().unwrap().done();
+    assert!(idle.knows());
+    queue.add("a").unwrap();
+    assert!(idle.poll().is_pending());
+    assert!(!idle.knows());
+    queue.try_get().unwrap().done();
+    assert!(idle.knows() && idle.is_ready());
+    assert_eq!(queue.add("a").unwrap(), flyball_workqueue::Added::New, "the queue goes on");
+}
+
+/// A worker pool that is let run dry.
+#[test]
+fn a_pool_runs_dry() {
+    for _ in 0..20 {
+        let queue: Queue<u32> = Queue::new();
+        thread::scope(|scope| {
+            for worker in 0..3 {
+                let queue = &queue;
+                scope.spawn(move || {
+                    while let Some(lease) =
+                        if worker == 0 { queue.blocking_get() } else { block_on(queue.get()) }
+                    {
+                        if *lease % 10 != 0 {
+                            queue.add(*lease - 1).unwrap();
+                        }
+                        lease.done();
+                    }
+                });
+            }
+            queue.add_many([9, 19, 29]);
+            if let Some(late) = [block_on(queue.wait_idle())].first() {
+                let () = *late;
+            }
+            assert_eq!(queue.counts(), Default::default());
+            queue.add(9).unwrap();
+            assert!(queue.wait_idle_timeout(HOUR));
+            queue.shut_down();
+        });
+    }
+}
+
+// ---- serving what waits ----------------------------------------------------------------------------------------
+
+/// What waits is served in its time, up to the limit; what is later is left over.
+#[test]
+fn waits_are_served_until_the_limit() {
+    let (queue, clock) = timed();
+    queue.add("ready").unwrap();
+    for (key, after) in [("at 10", 10), ("at 50", 50), ("at 51", 51)] {
+        queue.add_after(key, ns(after)).unwrap();
+    }
+    let mut drain = Task::waiting(queue.drain_waiting(ns(50)));
+    assert!(queue.is_shutting_down());
+    assert_eq!(queue.add("ready").unwrap_err().reason(), Reason::ShutDown);
+    let mut getter = Task::new(queue.get());
+    assert_eq!(*getter.finish().unwrap(), "ready");
+    // That lease was dropped, a retry at once: it is served, too.
+    queue.try_get().unwrap().done();
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty, "there is more to come");
+    let mut getters = [Task::waiting(queue.get()), Task::waiting(queue.get())];
+    for key in ["at 10", "at 50"] {
+        let alarm = clock.next_alarm().unwrap();
+        clock.set(alarm);
+        let woken = getters.iter_mut().find(|getter| getter.knows()).unwrap();
+        let lease = woken.finish().unwrap();
+        assert_eq!((*lease, clock.now().get()), (key, if key == "at 10" { 10 } else { 50 }));
+        lease.done();
+        *woken = Task::new(queue.get());
+        if key == "at 10" {
+            assert!(woken.poll().is_pending());
+        }
+    }
+    for mut getter in getters {
+        assert!(getter.finish().is_none(), "nothing is to come any more");
+    }
+    assert!(drain.knows());
+    assert_eq!(lists(drain.finish()), (vec![], vec!["at 51"], vec![]));
+    queue.check().unwrap();
+}
+
+/// It is over as soon as nothing can come any more, without waiting for the limit.
+#[test]
+fn serving_ends_early() {
+    let (queue, _clock) = timed();
+    queue.add_after("late", ns(100)).unwrap();
+    assert_eq!(lists(now_or_never(queue.drain_waiting(ns(50))).unwrap()), (vec![], vec!["late"], vec![]));
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
+    let (queue, _clock) = timed();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    let mut drain = Task::waiting(queue.drain_waiting(ns(50)));
+    let mut getter = Task::waiting(queue.get());
+    lease.done();
+    assert!(drain.knows() && drain.is_ready());
+    assert!(getter.knows() && getter.finish().is_none());
+}
+
+/// While something is leased it may come back: failures and requeues within the limit are served.
+#[test]
+fn what_comes_back_in_time_is_served() {
+    let (queue, clock) = backoff();
+    queue.add_many(["retry", "soon", "late", "at once"]);
+    let leases = queue.try_get_many(4).unwrap();
+    let mut drain = Task::waiting(queue.drain_waiting(ns(50)));
+    for lease in leases {
+        match *lease {
+            "retry" => lease.retry(),
+            "soon" => lease.requeue_after(ns(50)),
+            "late" => lease.requeue_after(ns(51)),
+            _ => lease.requeue_after(Duration::ZERO),
+        }
+    }
+    let at_once = queue.try_get().unwrap();
+    assert_eq!(*at_once, "at once");
+    at_once.done();
+    clock.set(Nanos::new(10));
+    let retry = queue.try_get().unwrap();
+    assert_eq!((*retry, retry.failures()), ("retry", 1));
+    retry.retry();
+    assert_eq!(queue.state(&"retry"), KeyState::Waiting(Nanos::new(30)));
+    clock.set(Nanos::new(30));
+    queue.try_get().unwrap().retry();
+    assert_eq!(queue.state(&"retry"), KeyState::Waiting(Nanos::new(70)), "too late");
+    clock.set(Nanos::new(50));
+    assert!(drain.knows());
+    let soon = queue.try_get().unwrap();
+    soon.succeed();
+    assert_eq!(lists(drain.finish()), (vec![], vec!["late", "retry"], vec![]));
+    queue.check().unwrap();
+}
+
+/// The limit is the end of the waiting, whatever is left: and all of it is named.
+#[test]
+fn the_limit_names_what_is_left() {
+    let (queue, clock) = timed();
+    queue.add_many(["leased", "dirty", "ready"]);
+    let leases = queue.try_get_many(2).unwrap();
+    queue.add("dirty").unwrap();
+    queue.add_after("due", ns(50)).unwrap();
+    queue.add_after("late", ns(70)).unwrap();
+    let mut drain = Task::waiting(queue.drain_waiting(ns(50)));
+    assert_eq!(clock.next_alarm(), Some(Nanos::new(50)), "for the drain itself");
+    clock.set(Nanos::new(49));
+    assert!(drain.poll().is_pending());
+    clock.set(Nanos::new(50));
+    assert!(drain.knows());
+    assert_eq!(lists(drain.finish()), (vec!["ready", "due"], vec!["late"], vec!["dirty", "leased"]));
+    // Giving up on waiting gives up no key.
+    assert_eq!(*queue.try_get().unwrap(), "ready");
+    drop(leases);
+    queue.check().unwrap();
+}
+
+#[test]
+fn a_limit_of_nothing() {
+    let (queue, _clock) = timed();
+    queue.add("ready").unwrap();
+    queue.add_after("waits", ns(1)).unwrap();
+    let left = now_or_never(queue.drain_waiting(Duration::ZERO)).expect("it does not wait");
+    assert_eq!(lists(left), (vec!["ready"], vec!["waits"], vec![]));
+    let left = queue.drain_waiting_timeout(Duration::ZERO);
+    assert_eq!(lists(left), (vec!["ready"], vec!["waits"], vec![]));
+}
+
+/// No limit: everything that waits is served, but what waits for ever.
+#[test]
+fn without_a_limit_all_is_served() {
+    let (queue, clock) = timed();
+    queue.add_after("never", Duration::MAX).unwrap();
+    queue.add_after("in a century", HOUR * 24 * 365 * 100).unwrap();
+    let mut drain = Task::waiting(queue.drain_waiting(Duration::MAX));
+    clock.advance(HOUR * 24 * 365 * 100);
+    queue.try_get().unwrap().done();
+    assert!(drain.knows());
+    assert_eq!(lists(drain.finish()), (vec![], vec!["never"], vec![]));
+}
+
+/// The first call decides until when waits are served; each waits for its own limit.
+#[test]
+fn several_limits() {
+    let (queue, clock) = timed();
+    queue.add_after("at 20", ns(20)).unwrap();
+    queue.add_after("at 40", ns(40)).unwrap();
+    queue.add_after("at 60", ns(60)).unwrap();
+    let mut first = Task::waiting(queue.drain_waiting(ns(50)));
+    let mut short = Task::waiting(queue.drain_waiting(ns(30)));
+    let mut long = Task::waiting(queue.drain_waiting(ns(100)));
+    clock.set(Nanos::new(20));
+    queue.try_get().unwrap().done();
+    clock.set(Nanos::new(30));
+    assert!(short.knows());
+    assert_eq!(lists(short.finish()), (vec![], vec!["at 40", "at 60"], vec![]));
+    clock.set(Nanos::new(40));
+    queue.try_get().unwrap().done();
+    for drain in [&mut first, &mut long] {
+        assert!(drain.knows());
+        assert_eq!(lists(drain.finish()), (vec![], vec!["at 60"], vec![]));
+    }
+}
+
+/// Any plain end cuts the serving short: what was due stays Ready, what was to come is left over.
+#[test]
+fn a_plain_end_cuts_the_serving() {
+    let cuts: [fn(&TimedQueue); 3] = [
+        |queue| queue.shut_down(),
+        |queue| drop(queue.drain()),
+        |queue| drop(queue.drain_timeout(Duration::ZERO)),
+    ];
+    for cut in cuts {
+        let (queue, clock) = timed();
+        queue.add_many(["marked", "waits longer"]);
+        let leases = queue.try_get_many(2).unwrap();
+        queue.add_after("due", ns(5)).unwrap();
+        queue.add_after("marked", ns(10)).unwrap();
+        queue.add_after("waits longer", ns(30)).unwrap();
+        queue.add_after("late", ns(30)).unwrap();
+        let mut drain = Task::waiting(queue.drain_waiting(ns(50)));
+        clock.set(Nanos::new(10));
+        cut(&queue);
+        clock.set(Nanos::new(40));
+        assert_eq!(*queue.try_get().unwrap(), "due");
+        assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty, "the marked one comes back");
+        leases.into_iter().for_each(Lease::done);
+        let marked = queue.try_get().unwrap();
+        assert_eq!((*marked, queue.try_get().unwrap_err()), ("marked", TryGetError::Closed));
+        marked.done();
+        assert!(drain.knows());
+        let (ready, mut waiting, leased) = lists(drain.finish());
+        waiting.sort_unstable();
+        assert_eq!((ready, waiting, leased), (vec![], vec!["due", "late", "waits longer"], vec![]));
+        queue.check().unwrap();
+    }
+}
+
+#[test]
+fn a_stop_ends_the_serving() {
+    let (queue, _clock) = timed();
+    queue.add_after("late", ns(30)).unwrap();
+    let mut drain = Task::waiting(queue.drain_waiting(ns(50)));
+    let mut getter = Task::waiting(queue.get());
+    assert_eq!(lists(queue.stop_now()), (vec![], vec!["late"], vec![]));
+    assert!(drain.knows() && getter.knows());
+    assert_eq!(lists(drain.finish()), (vec![], vec![], vec![]));
+    assert!(getter.finish().is_none());
+}
+
+/// A queue that is shut down already serves nothing more; the call waits for what is at work, at most so long.
+#[test]
+fn after_a_shutdown_nothing_more_is_served() {
+    let (queue, clock) = timed();
+    queue.add("a").unwrap();
+    queue.add_after("waits", ns(10)).unwrap();
+    let lease = queue.try_get().unwrap();
+    queue.shut_down();
+    let mut drain = Task::waiting(queue.drain_waiting(ns(50)));
+    clock.set(Nanos::new(20));
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
+    assert!(drain.poll().is_pending());
+    clock.set(Nanos::new(50));
+    assert!(drain.knows());
+    assert_eq!(lists(drain.finish()), (vec![], vec!["waits"], vec!["a"]));
+    lease.done();
+}
+
+/// Marks are refused, and cancels are not: what a serving drain waits for can be taken back.
+#[test]
+fn a_cancel_ends_the_serving() {
+    let (queue, _clock) = timed();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    queue.add_after("b", ns(20)).unwrap();
+    let mut drain = Task::waiting(queue.drain_waiting(ns(50)));
+    assert_eq!(queue.add("a").unwrap_err().reason(), Reason::ShutDown);
+    lease.done();
+    assert!(!drain.knows());
+    assert!(queue.cancel(&"b"));
+    assert!(drain.knows());
+    assert_eq!(lists(drain.finish()), (vec![], vec![], vec![]));
+}
+
+/// On threads and the machine's clock: the wait is served, the drain ends with it.
+#[test]
+fn a_blocking_drain_serves_what_waits() {
+    let queue = Queue::builder().delays().build();
+    queue.add_after("soon", Duration::from_millis(1)).unwrap();
+    queue.add_after("tomorrow", HOUR * 24).unwrap();
+    thread::scope(|scope| {
+        let worker = scope
+            .spawn(|| std::iter::from_fn(|| queue.blocking_get()).map(Lease::done).fold(0, |n, ()| n + 1));
+        assert_eq!(lists(queue.drain_waiting_timeout(HOUR)), (vec![], vec!["tomorrow"], vec![]));
+        assert_eq!(worker.join().unwrap(), 1);
+    });
+}
+
+/// The drains of a million years of virtual time, at every length: what comes out and what is left is all there was.
+#[test]
+fn served_or_left_over() {
+    for limit in 0..60 {
+        let clock = ManualClock::new();
+        let queue: TimedQueue<u64> = Queue::builder().timer(clock.timer()).build();
+        for key in 0..50 {
+            queue.add_after(key, ns(key)).unwrap();
+        }
+        let mut drain = Task::new(queue.drain_waiting(ns(limit)));
+        let mut served = 0;
+        let left = loop {
+            if let std::task::Poll::Ready(left) = drain.poll() {
+                break left;
+            }
+            served += serve(&queue);
+            if !drain.knows() {
+                clock.advance(ns(1));
+            }
+        };
+        // In the moment of the limit the drain gives up before the last key is served.
+        let ready = left.ready.len();
+        assert_eq!(served + ready + left.waiting.len(), 50, "limit {limit}");
+        assert!(ready <= 1 && left.waiting.iter().all(|key| *key > limit));
+        assert_eq!(left.waiting.len(), 50_usize.saturating_sub(limit as usize + 1));
+    }
+}

@@ -1,0 +1,144 @@
+//! Everything in a queue at one moment, as data.
+
+use flyball_ratelimit::Nanos;
+use flyball_workqueue::{KeyRecord, KeyState, Queue, Snapshot};
+
+use crate::support::{BackoffQueue, backoff, ns};
+
+fn rows(snapshot: &Snapshot<&'static str>) -> Vec<(&'static str, KeyState, u32)> {
+    snapshot.keys.iter().map(|KeyRecord { key, state, failures, .. }| (*key, *state, *failures)).collect()
+}
+
+/// A key in every state, at 25; nobody has looked since 0.
+fn every_state() -> BackoffQueue {
+    let (queue, clock) = backoff();
+    queue.add_many(["leased", "dirty", "leased, waits", "leased, due"]);
+    let leases = queue.try_get_many(4).unwrap();
+    for lease in leases {
+        let _ = lease.detach();
+    }
+    queue.add("dirty").unwrap();
+    queue.add_after("leased, waits", ns(50)).unwrap();
+    queue.add_after("leased, due", ns(20)).unwrap();
+    queue.add_after("late", ns(90)).unwrap();
+    queue.add_after("soon", ns(40)).unwrap();
+    queue.add_rate_limited("due, failed").unwrap();
+    queue.add("ready").unwrap();
+    clock.advance(ns(25));
+    queue
+}
+
+/// Ready keys in the order of hand-out, due or not; waiting ones by deadline; leased ones.
+#[test]
+fn a_snapshot_shows_everything_in_order() {
+    let queue = every_state();
+    queue.add("last").unwrap();
+    let snapshot = queue.snapshot();
+    let (ready, rest) = rows(&snapshot).into_iter().partition::<Vec<_>, _>(|row| row.1 == KeyState::Ready);
+    assert_eq!(
+        ready,
+        [("ready", KeyState::Ready, 0), ("due, failed", KeyState::Ready, 1), ("last", KeyState::Ready, 0)]
+    );
+    let waiting = |at| KeyState::Waiting(Nanos::new(at));
+    assert_eq!(rest[..2], [("soon", waiting(40), 0), ("late", waiting(90), 0)]);
+    let mut leased = rest[2..].to_vec();
+    leased.sort_unstable_by_key(|row| row.0);
+    assert_eq!(
+        leased,
+        [
+            ("dirty", KeyState::LeasedDirty, 0),
+            ("leased", KeyState::Leased, 0),
+            ("leased, due", KeyState::LeasedDirty, 0),
+            ("leased, waits", KeyState::LeasedWaiting(Nanos::new(50)), 0),
+        ]
+    );
+    assert!(!snapshot.paused && !snapshot.shut_down);
+    let order: Vec<_> = std::iter::from_fn(|| queue.try_get().ok().map(|lease| lease.detach())).collect();
+    assert_eq!(order, ["ready", "due, failed", "last"], "as they come out");
+}
+
+/// It is a copy: looking changes nothing, and what comes later does not change it.
+#[test]
+fn a_snapshot_is_a_copy() {
+    let queue = every_state();
+    let before = queue.snapshot();
+    assert_eq!(queue.snapshot(), before);
+    queue.check().unwrap();
+    drop(queue.stop_now());
+    assert_eq!(before.keys.len(), 8);
+    assert!(queue.snapshot().keys.iter().all(|record| record.state == KeyState::Leased));
+}
+
+#[test]
+fn a_snapshot_says_what_the_queue_is_at() {
+    let queue: Queue<u32> = Queue::new();
+    let flags = || {
+        let snapshot = queue.snapshot();
+        assert!(snapshot.keys.is_empty());
+        (snapshot.paused, snapshot.shut_down)
+    };
+    assert_eq!(flags(), (false, false));
+    queue.pause();
+    assert_eq!(flags(), (true, false));
+    queue.shut_down();
+    assert_eq!(flags(), (true, true));
+    queue.resume();
+    assert_eq!(flags(), (false, true));
+}
+
+/// What is written down can be read again.
+#[cfg(feature = "serde")]
+mod serde {
+    use flyball_workqueue::{Counts, Leftovers};
+
+    use super::*;
+
+    fn copy<T: ::serde::Serialize + ::serde::de::DeserializeOwned>(value: &T) -> T {
+        serde_json::from_str(&serde_json::to_string(value).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn data_round_trips() {
+        let queue = every_state();
+        queue.pause();
+        let snapshot = queue.snapshot();
+        let text = serde_json::to_string(&snapshot).unwrap();
+        let read: Snapshot<String> = serde_json::from_str(&text).unwrap();
+        assert_eq!((read.paused, read.shut_down), (true, false));
+        assert_eq!(serde_json::to_string(&read).unwrap(), text);
+        for (record, own) in read.keys.iter().zip(&snapshot.keys) {
+            assert_eq!(
+                (record.key.as_str(), record.state, record.failures),
+                (own.key, own.state, own.failures)
+            );
+        }
+        let counts: Counts = queue.counts();
+        assert_eq!(copy(&counts), counts);
+        let left = queue.stop_now();
+        let text = serde_json::to_string(&left).unwrap();
+        let read: Leftovers<String> = serde_json::from_str(&text).unwrap();
+        assert_eq!((read.ready.len(), read.waiting.len(), read.leased.len()), (2, 2, 4));
+        assert_eq!(
+            (read.ready, read.waiting),
+            (vec!["ready".into(), "due, failed".into()], vec!["soon".into(), "late".into()])
+        );
+    }
+
+    /// The names are part of the surface: who stores a snapshot reads it with the next version.
+    #[test]
+    fn the_names_in_the_data() {
+        let (queue, _clock) = backoff();
+        queue.add_rate_limited("a").unwrap();
+        let text = serde_json::to_string(&queue.snapshot()).unwrap();
+        assert_eq!(
+            text,
+            r#"{"keys":[{"key":"a","state":{"Waiting":10},"failures":1}],"paused":false,"shut_down":false}"#
+        );
+        let text = serde_json::to_string(&queue.counts()).unwrap();
+        assert_eq!(text, r#"{"ready":0,"waiting":1,"leased":0,"dirty":0}"#);
+        assert_eq!(
+            serde_json::to_string(&queue.stop_now()).unwrap(),
+            r#"{"ready":[],"waiting":["a"],"leased":[]}"#
+        );
+    }
+}
