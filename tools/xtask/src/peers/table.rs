@@ -33,24 +33,31 @@ pub(super) struct Row {
     pub(super) unit: &'static str,
     /// What the programs call the figure.
     pub(super) figure: &'static str,
-    /// By peer; whoever is not named must not be better than we are.
-    pub(super) targets: &'static [(Party, Target)],
+    /// Whoever it is compared with, unless named in `beside`.
+    target: Target,
+    beside: &'static [(Party, Target)],
 }
 
 impl Row {
     pub(super) fn target(&self, peer: Party) -> Target {
-        let own = self.targets.iter().find(|(party, _)| *party == peer);
-        own.map_or(Target::Ratio(1.0), |(_, target)| *target)
+        let own = self.beside.iter().find(|(party, _)| *party == peer);
+        own.map_or(self.target, |(_, target)| *target)
     }
 }
 
-const fn row(
+/// Nobody must be better than we are, and some by far not.
+const fn ratio(
     work: &'static str,
     unit: &'static str,
     figure: &'static str,
-    targets: &'static [(Party, Target)],
+    beside: &'static [(Party, Target)],
 ) -> Row {
-    Row { work, unit, figure, targets }
+    Row { work, unit, figure, target: Target::Ratio(1.0), beside }
+}
+
+/// A target of our own, whatever the others do.
+const fn absolute(work: &'static str, unit: &'static str, figure: &'static str, most: f64) -> Row {
+    Row { work, unit, figure, target: Target::Ours(most), beside: &[] }
 }
 
 const fn measurement(
@@ -72,14 +79,14 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         &["cycle", "--keys=1000", "--adds=2000000"],
         &[Ours],
         FIFO,
-        &[row("queue-cycle", "ns", "ns", &[(ClientGo, THIRD)])],
+        &[ratio("queue-cycle", "ns", "ns", &[(ClientGo, THIRD)])],
     ),
     measurement(
         Queue,
         &["add-duplicate", "--keys=1000", "--adds=5000000"],
         &[Ours],
         FIFO,
-        &[row("queue-add-duplicate", "ns", "ns", &[])],
+        &[ratio("queue-add-duplicate", "ns", "ns", &[])],
     ),
     measurement(
         Queue,
@@ -87,8 +94,8 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         &[Ours],
         FIFO,
         &[
-            row("queue-fill-1m", "ns", "fill", &[(ClientGo, Target::Ratio(0.25))]),
-            row("queue-drain-1m", "ns", "drain", &[(ClientGo, Target::Ratio(0.25))]),
+            ratio("queue-fill-1m", "ns", "fill", &[(ClientGo, Target::Ratio(0.25))]),
+            ratio("queue-drain-1m", "ns", "drain", &[(ClientGo, Target::Ratio(0.25))]),
         ],
     ),
     measurement(
@@ -96,76 +103,63 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         &["contended", "--sides=4", "--keys=100000", "--adds=2000000"],
         &[Ours],
         &[ClientGo, Naive],
-        &[row("queue-contended-4x4", "ns", "ns", &[(ClientGo, Target::Ratio(0.5))])],
+        &[ratio("queue-contended-4x4", "ns", "ns", &[(ClientGo, Target::Ratio(0.5))])],
     ),
     measurement(
         Queue,
         &["contended", "--sides=8", "--keys=1000000", "--adds=2000000"],
         &[Ours],
         &[ClientGo, Naive],
-        &[row("queue-contended-8x8", "ns", "ns", &[])],
+        &[ratio("queue-contended-8x8", "ns", "ns", &[])],
     ),
     measurement(
         Queue,
         &["contended", "--sides=8", "--keys=100", "--adds=5000000"],
         &[Ours],
         &[ClientGo, Naive],
-        &[row("queue-contended-8x8-hot", "ns", "ns", &[])],
+        &[ratio("queue-contended-8x8-hot", "ns", "ns", &[])],
     ),
     measurement(
         Queue,
         &["bytes", "--keys=1000000"],
         &[Ours],
         FIFO,
-        &[row("queue-bytes", "bytes/key", "bytes", &[(ClientGo, Target::Ours(40.0))])],
+        &[absolute("queue-bytes", "bytes/key", "bytes", 40.0)],
     ),
     measurement(
         Queue,
         &["allocations", "--keys=1000"],
         &[Ours],
         FIFO,
-        &[row("queue-allocations", "allocations/cycle", "allocations", &[(ClientGo, Target::Ours(0.0))])],
+        &[absolute("queue-allocations", "allocations/cycle", "allocations", 0.0)],
     ),
     measurement(
         Delay,
         &["delay-add", "--keys=1000000"],
         &[Ours],
         &[ClientGo, DelayQueue],
-        &[row("delay-add-1m", "ns", "ns", &[(ClientGo, Target::Ratio(1.0 / 6.0))])],
+        &[ratio("delay-add-1m", "ns", "ns", &[(ClientGo, Target::Ratio(1.0 / 6.0))])],
     ),
     measurement(
         Delay,
         &["delay-bytes", "--keys=1000000"],
         &[Ours],
         &[ClientGo, DelayQueue],
-        &[row(
-            "delay-bytes",
-            "bytes/key",
-            "bytes",
-            &[(ClientGo, Target::Ours(56.0)), (DelayQueue, Target::Ours(56.0))],
-        )],
+        &[absolute("delay-bytes", "bytes/key", "bytes", 56.0)],
     ),
     measurement(
         Delay,
         &["lateness", "--keys=100000"],
         &[OursBlocking, Ours, OursMultiThread],
         &[ClientGo, DelayQueue, Kube],
-        &[row(
-            "delay-lateness-p99",
-            "us",
-            "p99",
-            &[(ClientGo, Target::Ours(1200.0)), (DelayQueue, Target::Ours(1200.0))],
-        )],
+        &[absolute("delay-lateness-p99", "us", "p99", 1200.0)],
     ),
     measurement(
         Delay,
         &["handover", "--keys=2000"],
         &[Ours, OursMultiThread, OursBlocking],
         &[Kube, ClientGo],
-        &[
-            row("handover-p50", "us", "p50", &[(Kube, Target::Ours(20.0))]),
-            row("handover-p99", "us", "p99", &[(Kube, Target::Ours(50.0))]),
-        ],
+        &[absolute("handover-p50", "us", "p50", 20.0), absolute("handover-p99", "us", "p99", 50.0)],
     ),
     Measurement {
         group: Delay,
@@ -174,12 +168,10 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         ours: &[Ours],
         peers: &[ClientGo, ControllerRuntime],
         rows: &[
-            row("idle-10k-queues", "cpu ms/s", "cpu", IDLE),
-            row("idle-10k-queues", "tasks", "tasks", IDLE),
-            row("idle-10k-queues", "threads", "threads", IDLE),
+            absolute("idle-10k-queues", "cpu ms/s", "cpu", 0.0),
+            absolute("idle-10k-queues", "tasks", "tasks", 0.0),
+            absolute("idle-10k-queues", "threads", "threads", 0.0),
         ],
         most_rounds: 3,
     },
 ];
-
-const IDLE: &[(Party, Target)] = &[(ClientGo, Target::Ours(0.0)), (ControllerRuntime, Target::Ours(0.0))];
