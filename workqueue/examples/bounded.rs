@@ -1,0 +1,39 @@
+//! A queue of at most 8 keys: the producer waits for the workers instead of filling the memory.
+//!
+//! `cargo run -p flyball-workqueue --example bounded`
+
+use std::thread;
+
+use flyball_workqueue::{Lease, Queue};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let queue = Queue::<u32>::builder().capacity(8).build();
+    let workers: Vec<_> = (0..2)
+        .map(|_| {
+            let queue = queue.clone();
+            thread::spawn(move || {
+                let mut done = 0;
+                loop {
+                    let batch = queue.blocking_get_many(4); // one request for all of them
+                    if batch.is_empty() {
+                        return done;
+                    }
+                    done += batch.len();
+                    batch.into_iter().for_each(Lease::done);
+                }
+            })
+        })
+        .collect();
+
+    let mut most = 0;
+    for key in 0..1000 {
+        queue.blocking_add(key)?; // on a task: add_when_room(key).await
+        let counts = queue.counts();
+        most = most.max(counts.ready + counts.leased);
+    }
+    let left = queue.blocking_drain();
+    assert!(left.ready.is_empty() && left.leased.is_empty() && most <= 8);
+    let done: usize = workers.into_iter().map(|worker| worker.join().expect("no worker panics")).sum();
+    println!("{done} keys, at most {most} at a time");
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! Events in bursts become one run per burst, and no event is held back for longer than a quarter of a second.
+//!
+//! `cargo run -p flyball-workqueue --example debounce`. The clock is moved by hand, so it takes no time.
+
+use std::time::Duration;
+
+use flyball_ratelimit::{Clock, ManualClock};
+use flyball_workqueue::{DelayMode, Queue};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let millis = Duration::from_millis;
+    let clock = ManualClock::new();
+    let queue = Queue::<&str>::builder().clock(clock.clone()).build();
+    let debounce = DelayMode::Latest { longest: millis(250) };
+
+    let mut runs = 0;
+    for millisecond in 0..2000 {
+        // A burst of an event every 20 ms for 100 ms, and a long one, of 500 ms.
+        let in_burst = millisecond < 100 || (1000..1500).contains(&millisecond);
+        if in_burst && millisecond % 20 == 0 {
+            queue.add_delayed("config.toml", millis(50), debounce)?;
+        }
+        if let Ok(lease) = queue.try_get() {
+            println!("{:>4} ms: {}", clock.now().get() / 1_000_000, *lease);
+            lease.done();
+            runs += 1;
+        }
+        clock.advance(millis(1));
+    }
+    assert_eq!(runs, 3, "one for the short burst, two for the long one");
+    Ok(())
+}
