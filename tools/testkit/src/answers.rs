@@ -29,12 +29,14 @@ pub enum Seen {
 }
 
 impl Seen {
-    /// Itself while time counts. Once a queue is shut down no deadline passes, and which one shows is nobody's concern.
+    /// Itself as far as time counts: which deadline shows that never passes, as the queue ends before, is nobody's
+    /// concern.
     #[must_use]
-    pub fn timely(self, open: bool) -> Self {
+    pub fn timely(self, last: Option<Time>) -> Self {
+        let never = |until: Time| last.is_none_or(|last| last < until);
         match self {
-            Self::Waiting(_) if !open => Self::Waiting(0),
-            Self::LeasedWaiting(_) if !open => Self::LeasedWaiting(0),
+            Self::Waiting(until) if never(until) => Self::Waiting(Time::MAX),
+            Self::LeasedWaiting(until) if never(until) => Self::LeasedWaiting(Time::MAX),
             seen => seen,
         }
     }
@@ -53,9 +55,35 @@ pub enum Outcome {
     Marked,
 }
 
-/// Shut down: the add did nothing.
+/// Why an add did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused;
+pub enum Refused {
+    /// No more adds.
+    ShutDown,
+    /// The key is new, and there is no room.
+    Full,
+    /// It failed too often.
+    Exhausted,
+}
+
+/// What several adds did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Many<K> {
+    /// How often each of them.
+    pub new: usize,
+    /// See [`Outcome::Merged`].
+    pub merged: usize,
+    /// See [`Outcome::Promoted`].
+    pub promoted: usize,
+    /// See [`Outcome::Marked`].
+    pub marked: usize,
+    /// In order.
+    pub refused: Vec<(K, Refused)>,
+}
+
+/// Nobody holds the key by its name alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotDetached;
 
 /// Why nothing was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,4 +133,46 @@ pub struct Left<K> {
     pub late: Vec<K>,
     /// Leased keys, sorted.
     pub leased: Vec<K>,
+}
+
+/// The whole queue at a glance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glance<K> {
+    /// Every key that is not absent, with its failures, sorted.
+    pub keys: Vec<(K, Seen, u32)>,
+    /// Nothing is handed out.
+    pub paused: bool,
+    /// No longer open.
+    pub shut_down: bool,
+}
+
+impl<K> Glance<K> {
+    /// See [`Seen::timely`].
+    #[must_use]
+    pub fn timely(mut self, last: Option<Time>) -> Self {
+        for (_, seen, _) in &mut self.keys {
+            *seen = seen.timely(last);
+        }
+        self
+    }
+}
+
+/// The oldest ages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OldestAges {
+    /// Of a key that is Ready.
+    pub ready: Option<Time>,
+    /// Of a key that is leased.
+    pub leased: Option<Time>,
+}
+
+/// What somebody finds who looks for leases that are held too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overdue<K> {
+    /// This one, so long.
+    Lease(K, Time),
+    /// None now.
+    NotYet,
+    /// None, and there will be none.
+    Never,
 }

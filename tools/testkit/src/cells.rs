@@ -8,15 +8,52 @@ use crate::answers::Ending;
 pub enum Was {
     Absent,
     Waiting,
+    /// A wait that may be put off, up to its cap.
+    Debounced,
+    /// A wait that no add shortens.
+    Backoff,
     Ready,
     Leased,
     LeasedDirty,
     LeasedWaiting,
+    LeasedDebounced,
+    LeasedBackoff,
 }
 
 impl Was {
-    const ALL: [Self; 6] =
-        [Self::Absent, Self::Waiting, Self::Ready, Self::Leased, Self::LeasedDirty, Self::LeasedWaiting];
+    const ALL: [Self; 10] = [
+        Self::Absent,
+        Self::Waiting,
+        Self::Debounced,
+        Self::Backoff,
+        Self::Ready,
+        Self::Leased,
+        Self::LeasedDirty,
+        Self::LeasedWaiting,
+        Self::LeasedDebounced,
+        Self::LeasedBackoff,
+    ];
+
+    /// Without what an operation does not look at.
+    fn coarse(self) -> Self {
+        match self {
+            Self::Debounced | Self::Backoff => Self::Waiting,
+            Self::LeasedDebounced | Self::LeasedBackoff => Self::LeasedWaiting,
+            other => other,
+        }
+    }
+
+    fn waits(self) -> bool {
+        matches!(self, Self::Waiting | Self::Debounced | Self::Backoff) || self.waits_leased()
+    }
+
+    fn waits_leased(self) -> bool {
+        matches!(self, Self::LeasedWaiting | Self::LeasedDebounced | Self::LeasedBackoff)
+    }
+
+    fn is_leased(self) -> bool {
+        matches!(self, Self::Leased | Self::LeasedDirty) || self.waits_leased()
+    }
 }
 
 /// The columns; the end of a lease is one column per outcome.
@@ -24,39 +61,111 @@ impl Was {
 #[allow(missing_docs)]
 pub enum Doing {
     Add,
-    DelayedAdd,
+    Earliest,
+    Latest,
+    Replace,
+    /// An add after a failure.
+    Limited,
+    /// An add after a failure too many.
+    LimitedExhausted,
+    Full,
+    Postpone,
     Get,
     Done,
     Succeed,
     RequeueAfter,
     Retry,
     Dropped,
+    /// A lease that ends by a failure too many.
+    Exhausted,
+    /// A lease that fails where there is no limiter.
+    Tail,
+    /// As `Retry` and `Dropped`, while a queue that was shut down still serves.
+    FailedServing,
     Cancel,
     Deadline,
+    /// As `Deadline`, while a queue that was shut down still serves.
+    DeadlineServing,
+    Detach,
+    DoneKey,
+    Attach,
+    /// `done` or `attach` of a key that nobody detached.
+    NotDetached,
 }
 
 impl Doing {
-    const ALL: [Self; 10] = [
+    const COUNT: usize = 24;
+
+    const ALL: [Self; Self::COUNT] = [
         Self::Add,
-        Self::DelayedAdd,
+        Self::Earliest,
+        Self::Latest,
+        Self::Replace,
+        Self::Limited,
+        Self::LimitedExhausted,
+        Self::Full,
+        Self::Postpone,
         Self::Get,
         Self::Done,
         Self::Succeed,
         Self::RequeueAfter,
         Self::Retry,
         Self::Dropped,
+        Self::Exhausted,
+        Self::Tail,
+        Self::FailedServing,
         Self::Cancel,
         Self::Deadline,
+        Self::DeadlineServing,
+        Self::Detach,
+        Self::DoneKey,
+        Self::Attach,
+        Self::NotDetached,
     ];
+
+    /// To these all waits are the same.
+    fn is_coarse(self) -> bool {
+        matches!(
+            self,
+            Self::LimitedExhausted
+                | Self::Exhausted
+                | Self::Tail
+                | Self::FailedServing
+                | Self::DeadlineServing
+                | Self::Detach
+                | Self::DoneKey
+                | Self::Attach
+                | Self::NotDetached
+        )
+    }
 
     /// Blank cells of the table cannot happen.
     fn is_blank(self, was: Was) -> bool {
-        let leased = matches!(was, Was::Leased | Was::LeasedDirty | Was::LeasedWaiting);
         match self {
-            Self::Add | Self::DelayedAdd | Self::Cancel => false,
+            _ if self.is_coarse() && was != was.coarse() => true,
+            Self::Add
+            | Self::Earliest
+            | Self::Latest
+            | Self::Replace
+            | Self::Limited
+            | Self::LimitedExhausted
+            | Self::Postpone
+            | Self::Cancel
+            | Self::NotDetached => false,
+            Self::Full => was != Was::Absent,
             Self::Get => was == Was::Absent,
-            Self::Done | Self::Succeed | Self::RequeueAfter | Self::Retry | Self::Dropped => !leased,
-            Self::Deadline => !matches!(was, Was::Waiting | Was::LeasedWaiting),
+            Self::Done
+            | Self::Succeed
+            | Self::RequeueAfter
+            | Self::Retry
+            | Self::Dropped
+            | Self::Exhausted
+            | Self::Tail
+            | Self::FailedServing
+            | Self::Detach
+            | Self::DoneKey
+            | Self::Attach => !was.is_leased(),
+            Self::Deadline | Self::DeadlineServing => !was.waits(),
         }
     }
 }
@@ -75,7 +184,7 @@ impl From<Ending> for Doing {
 
 /// A counter for every cell.
 #[derive(Clone, Debug, Default)]
-pub struct Cells([[u64; 10]; 6]);
+pub struct Cells([[u64; Doing::COUNT]; Was::ALL.len()]);
 
 impl Cells {
     /// Counts one.
@@ -83,6 +192,7 @@ impl Cells {
     /// # Panics
     /// In a blank cell.
     pub fn hit(&mut self, was: Was, doing: Doing) {
+        let was = if doing.is_coarse() { was.coarse() } else { was };
         assert!(!doing.is_blank(was), "{doing:?} on a key that is {was:?} cannot happen");
         self.0[was as usize][doing as usize] += 1;
     }

@@ -4,6 +4,7 @@
 
 pub mod answers;
 pub mod cells;
+pub mod deadline_op;
 pub mod hostile;
 pub mod naive_backoff;
 pub mod naive_feed;
@@ -11,6 +12,7 @@ pub mod naive_limiter;
 pub mod naive_queue;
 pub mod naive_store;
 pub mod op;
+pub mod queue_op;
 pub mod random;
 pub mod reference;
 pub mod store_op;

@@ -26,6 +26,15 @@ impl NaiveExponential {
     }
 }
 
+/// What became of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// When to come back.
+    pub until: Time,
+    /// Not the same failure as before.
+    pub counted: bool,
+}
+
 /// The one open backoff of a key: failures so far, and until when failing again counts as the same failure.
 #[derive(Clone, Copy, Debug)]
 struct Backoff {
@@ -47,21 +56,18 @@ impl<K: Copy + PartialEq> NaiveBackoffs<K> {
         Self { limiter, open: Vec::new() }
     }
 
-    /// A failure: one that comes before the open backoff is over is the same failure. Says when to come back;
-    /// nothing without a limiter.
-    pub fn fail(&mut self, key: K, now: Time) -> Option<Time> {
+    /// A failure: one that comes before the open backoff is over is the same failure. Nothing without a limiter.
+    pub fn fail(&mut self, key: K, now: Time) -> Option<Failed> {
         let limiter = self.limiter?;
         let open = self.open.iter().find(|(of, _)| *of == key).map(|(_, backoff)| *backoff);
-        let backoff = match open {
-            Some(open) if now < open.until => open,
-            _ => {
-                let before = open.map_or(0, |open| open.failures);
-                Backoff { failures: before.saturating_add(1), until: later(now, limiter.delay(before)) }
-            }
-        };
+        if let Some(open) = open.filter(|open| now < open.until) {
+            return Some(Failed { until: open.until, counted: false });
+        }
+        let before = open.map_or(0, |open| open.failures);
+        let until = later(now, limiter.delay(before));
         self.forget(key);
-        self.open.push((key, backoff));
-        Some(backoff.until)
+        self.open.push((key, Backoff { failures: before.saturating_add(1), until }));
+        Some(Failed { until, counted: true })
     }
 
     /// Failures counted and not forgotten.

@@ -1,4 +1,4 @@
-//! Operations as data: what a random test, a fuzz target and a model check do to a primitive.
+//! What the operations on a queue are about: few keys, delays that meet, small steps of time.
 
 use std::time::Duration;
 
@@ -68,97 +68,23 @@ impl<'a> Arbitrary<'a> for Step {
     }
 }
 
-/// One step of a random life of a queue. A lease is named by its index, modulo the leases held.
-#[derive(Clone, Debug)]
-pub enum QueueOp {
-    /// Plain add.
-    Add(SmallKey),
-    /// Delayed add.
-    AddAfter(SmallKey, Delay),
-    /// Counts a failure and adds after the backoff.
-    AddLimited(SmallKey),
-    /// Takes a key if one is ready.
-    TryGet,
-    /// Polls an async getter once and drops it: takes exactly what `TryGet` would.
-    PollGet,
-    /// Ends a lease: nothing to say.
-    Done(u8),
-    /// Ends a lease: failures forgotten.
-    Succeed(u8),
-    /// Ends a lease: failures forgotten, comes back.
-    RequeueAfter(u8, Delay),
-    /// Ends a lease: a failure.
-    Retry(u8),
-    /// Ends a lease without a word: a failure.
-    DropLease(u8),
-    /// Takes a key out of the queue.
-    Cancel(SmallKey),
-    /// Forgets failures.
-    Forget(SmallKey),
-    /// Time passes.
-    Advance(Step),
-    /// No more adds.
-    ShutDown,
-    /// Polls a drain once and drops it.
-    Drain,
-    /// Hands back what is left.
-    StopNow,
+/// What becomes of a wait that is there already, with the longest wait where it can be put off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The earlier of both.
+    Earliest,
+    /// The later of both, within the longest wait.
+    Latest(Delay),
+    /// The new one.
+    Replace,
 }
 
-/// Weights by the first byte: ends are rare, or most sequences would be about closed queues.
-impl<'a> Arbitrary<'a> for QueueOp {
+impl<'a> Arbitrary<'a> for Mode {
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
-        Ok(match u8::arbitrary(u)? {
-            0..=41 => Self::Add(u.arbitrary()?),
-            42..=79 => Self::AddAfter(u.arbitrary()?, u.arbitrary()?),
-            80..=89 => Self::AddLimited(u.arbitrary()?),
-            90..=119 => Self::TryGet,
-            120..=134 => Self::PollGet,
-            135..=144 => Self::Done(u.arbitrary()?),
-            145..=154 => Self::Succeed(u.arbitrary()?),
-            155..=166 => Self::RequeueAfter(u.arbitrary()?, u.arbitrary()?),
-            167..=182 => Self::Retry(u.arbitrary()?),
-            183..=194 => Self::DropLease(u.arbitrary()?),
-            195..=208 => Self::Cancel(u.arbitrary()?),
-            209..=213 => Self::Forget(u.arbitrary()?),
-            214..=252 => Self::Advance(u.arbitrary()?),
-            253 => Self::ShutDown,
-            254 => Self::Drain,
-            255 => Self::StopNow,
-        })
-    }
-}
-
-/// One step of a life that is all about time: many keys, delays, and leases that come back.
-#[derive(Clone, Debug)]
-pub enum DeadlineOp {
-    /// Delayed add of one of 64 keys.
-    AddAfter(u8, Delay),
-    /// Plain add of one of 64 keys.
-    Add(u8),
-    /// Takes a key if one is due.
-    TryGet,
-    /// Ends the oldest lease, to come back.
-    RequeueAfter(Delay),
-    /// Ends the oldest lease as a failure.
-    Retry,
-    /// Takes a key out of the queue.
-    Cancel(u8),
-    /// Time passes.
-    Advance(Step),
-}
-
-impl<'a> Arbitrary<'a> for DeadlineOp {
-    fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
-        let key = |u: &mut Unstructured<'a>| Ok(u8::arbitrary(u)? % 64);
-        Ok(match u8::arbitrary(u)? {
-            0..=99 => Self::AddAfter(key(u)?, u.arbitrary()?),
-            100..=119 => Self::Add(key(u)?),
-            120..=174 => Self::TryGet,
-            175..=189 => Self::RequeueAfter(u.arbitrary()?),
-            190..=204 => Self::Retry,
-            205..=219 => Self::Cancel(key(u)?),
-            220..=255 => Self::Advance(u.arbitrary()?),
+        Ok(match u8::arbitrary(u)? % 8 {
+            0 => Self::Earliest,
+            1..=4 => Self::Latest(u.arbitrary()?),
+            _ => Self::Replace,
         })
     }
 }

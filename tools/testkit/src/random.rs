@@ -70,7 +70,7 @@ pub fn cases(name: &str, cases: u64, max_len: usize, case: impl Fn(&[u8])) {
     }
 }
 
-/// Cuts the tail, then single bytes, as long as the case still fails.
+/// Cuts the tail, then a few bytes anywhere, as long as the case still fails.
 fn shrink(mut bytes: Vec<u8>, case: &impl Fn(&[u8])) -> Vec<u8> {
     let fails = |bytes: &[u8]| catch_unwind(AssertUnwindSafe(|| case(bytes))).is_err();
     let mut step = bytes.len() / 2;
@@ -80,14 +80,21 @@ fn shrink(mut bytes: Vec<u8>, case: &impl Fn(&[u8])) -> Vec<u8> {
         }
         step /= 2;
     }
-    let mut at = 0;
-    while at < bytes.len() {
-        let mut shorter = bytes.clone();
-        shorter.remove(at);
-        if fails(&shorter) {
-            bytes = shorter;
-        } else {
-            at += 1;
+    // An operation is some bytes long, and what goes may make room for more to go.
+    let mut before = usize::MAX;
+    while bytes.len() < before {
+        before = bytes.len();
+        for few in (1..=4).rev() {
+            let mut at = 0;
+            while at + few <= bytes.len() {
+                let mut shorter = bytes.clone();
+                shorter.drain(at..at + few);
+                if fails(&shorter) {
+                    bytes = shorter;
+                } else {
+                    at += 1;
+                }
+            }
         }
     }
     bytes

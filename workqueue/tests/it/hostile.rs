@@ -13,11 +13,11 @@ use flyball_workqueue::{Fifo, KeyState, Lease, NoLimit, Queue, Timed};
 use testkit::answers::{Ending, Seen, Tally};
 use testkit::hostile::{HostileKey, Mood, Point};
 use testkit::naive_backoff::NaiveExponential;
-use testkit::naive_queue::NaiveQueue;
+use testkit::naive_queue::{NaiveQueue, NaiveSetup};
 use testkit::random::Random;
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
-use crate::driver::{seen, tally};
+use crate::said::{seen, tally};
 use crate::support::{backoff, ns, timed};
 
 /// Panics in the nth call from now, once.
@@ -139,7 +139,10 @@ impl World {
         let timer = HostileTimer { timer: manual.timer(), clock: clock.clone(), alarm: alarm.clone() };
         let limiter = HostilePolicy { backoff: Exponential::new(BASE..=CAP), fuse: policy.clone() };
         let queue = Queue::builder().timer(timer).limiter(limiter).seed(1).build();
-        let mut model = NaiveQueue::new(Some(NaiveExponential { base: BASE, cap: CAP }));
+        let mut model = NaiveQueue::new(NaiveSetup {
+            limiter: Some(NaiveExponential { base: BASE, cap: CAP }),
+            ..NaiveSetup::default()
+        });
         let mut leases: Vec<HostileLease> = Vec::new();
         for leased in [3, 4, 5] {
             queue.add(mood.key(leased)).unwrap();
@@ -240,13 +243,13 @@ impl World {
     }
 
     fn view(&self) -> (Vec<Seen>, Tally, usize) {
-        let states = (0..KEYS).map(|key| seen(self.queue.state(&self.mood.key(key))).timely(false));
+        let states = (0..KEYS).map(|key| seen(self.queue.state(&self.mood.key(key))).timely(None));
         (states.collect(), tally(self.queue.counts()), self.queue.len())
     }
 }
 
 fn model_view(model: &mut NaiveQueue<u32>, now: u64) -> (Vec<Seen>, Tally, usize) {
-    let states = (0..KEYS).map(|key| model.seen(key, now).timely(false)).collect();
+    let states = (0..KEYS).map(|key| model.seen(key, now).timely(None)).collect();
     (states, model.tally(now), model.len(now))
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_types, reason = "a test's own locks are std's: no model runs here")]
 
 mod ages;
+mod at;
 mod backoff;
 mod bounded;
 mod cancel;
@@ -16,8 +17,10 @@ mod dropped;
 mod getters;
 mod hostile;
 mod idle;
+mod life;
 mod oracle;
 mod regressions;
+mod said;
 mod shutdown;
 mod snapshot;
 mod support;

@@ -1,6 +1,7 @@
 //! The queue against the slow obvious one: same operations, same answers, every invariant after every step.
 
 use std::cell::RefCell;
+use std::thread;
 
 use testkit::cells::Cells;
 use testkit::random::cases;
@@ -8,38 +9,36 @@ use testkit::random::cases;
 use crate::driver;
 
 /// Food for about two hundred operations.
-const MAX_LEN: usize = 450;
+const MAX_LEN: usize = 520;
 
-/// Runs `case` on random bytes and requires that every cell of the state table was entered a thousand times.
-fn every_cell(name: &str, sequences: u64, case: fn(&[u8]) -> Cells) {
+/// Runs `case` on random bytes; which cells of the state table that entered, and how often.
+fn lives(name: &str, count: u64, case: fn(&[u8]) -> Cells) -> Cells {
     let total = RefCell::new(Cells::default());
-    cases(name, sequences, MAX_LEN, |bytes| {
-        let cells = case(bytes);
-        total.borrow_mut().merge(&cells);
+    cases(name, count, MAX_LEN, |bytes| total.borrow_mut().merge(&case(bytes)));
+    total.into_inner()
+}
+
+/// A hundred thousand lives, and every cell of the state table a thousand times.
+#[test]
+fn every_cell() {
+    let total = thread::scope(|scope| {
+        let kinds = [
+            scope.spawn(|| lives("with_backoff", 8_000, driver::limited)),
+            scope.spawn(|| lives("held_with_backoff", 52_000, driver::limited_held)),
+            scope.spawn(|| lives("without_backoff", 7_000, driver::unlimited)),
+            scope.spawn(|| lives("held_without_backoff", 20_000, driver::unlimited_held)),
+            scope.spawn(|| lives("without_time", 13_000, driver::timeless)),
+        ];
+        let mut total = Cells::default();
+        let ended = kinds.map(thread::ScopedJoinHandle::join);
+        for cells in ended {
+            total.merge(&cells.expect("a difference, told above"));
+        }
+        total
     });
-    let rare = total.borrow().below(1_000);
+    let rare = total.below(1_000);
     // A shorter run on request, a replayed failure say, cannot reach the floor.
-    assert!(
-        rare.is_empty() || std::env::var_os("FLYBALL_CASES").is_some(),
-        "{name}: too rarely seen: {rare:?}"
-    );
-}
-
-#[test]
-fn with_backoff() {
-    every_cell("with_backoff", 50_000, driver::limited);
-}
-
-#[test]
-fn without_backoff() {
-    every_cell("without_backoff", 30_000, driver::unlimited);
-}
-
-#[test]
-fn without_time() {
-    cases("without_time", 20_000, MAX_LEN, |bytes| {
-        driver::timeless(bytes);
-    });
+    assert!(rare.is_empty() || std::env::var_os("FLYBALL_CASES").is_some(), "too rarely seen: {rare:?}");
 }
 
 #[test]

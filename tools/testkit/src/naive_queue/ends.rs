@@ -1,15 +1,16 @@
 //! Shut down, drain, stop now.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use super::{Life, NaiveQueue, State};
-use crate::answers::{Left, Time};
+use crate::answers::{Left, Time, later};
 
 impl<K: Copy + Ord + Debug> NaiveQueue<K> {
-    /// No more adds; what is due by now still comes out.
+    /// No more adds; what is due by now still comes out, and no more than that.
     pub fn shut_down(&mut self, now: Time) {
         self.pass_deadlines(now);
-        if self.life == Life::Open {
+        if matches!(self.life, Life::Open | Life::Serving { .. }) {
             self.life = Life::ShutDown;
         }
     }
@@ -17,9 +18,20 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
     /// Shuts down; the leftovers once nothing is Ready or Leased, or once the queue was stopped.
     pub fn drain(&mut self, now: Time) -> Option<Left<K>> {
         self.shut_down(now);
-        let tally = self.tally(now);
-        let over = self.life == Life::Stopped || (tally.ready == 0 && tally.leased == 0);
-        over.then(|| self.left())
+        self.resume();
+        self.is_drained(now).then(|| self.left())
+    }
+
+    /// No more adds; what is due by the horizon still comes out. The first call decides on the horizon, and a queue that
+    /// was shut down serves nothing; each call gets the leftovers once that is done, or once its own time is over.
+    pub fn drain_waiting(&mut self, limit: Duration, now: Time) -> Option<Left<K>> {
+        self.pass_deadlines(now);
+        self.resume();
+        let until = later(now, limit);
+        if self.life == Life::Open {
+            self.life = Life::Serving { horizon: until };
+        }
+        (self.is_drained(now) || until <= now).then(|| self.left())
     }
 
     /// Takes out everything that is not leased, and what leased keys were to do next.
@@ -27,10 +39,24 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
         self.shut_down(now);
         self.life = Life::Stopped;
         let left = self.left();
-        self.records.retain(|(_, state)| !matches!(state, State::Ready { .. } | State::Waiting { .. }));
+        self.records.retain(|(_, state)| !matches!(state, State::Ready { .. } | State::Waiting(_)));
         for (_, state) in &mut self.records {
             *state = State::Leased;
         }
         left
+    }
+
+    /// Nobody will ever do more: nothing is Ready, nothing is leased, and nothing comes before the horizon.
+    pub(super) fn is_drained(&mut self, now: Time) -> bool {
+        // For ever is never, whatever the horizon.
+        let coming = |state: &State, horizon: Time| matches!(state, State::Waiting(wait) if wait.until <= horizon.min(Time::MAX - 1));
+        match self.life {
+            Life::Open => false,
+            Life::Serving { horizon } => {
+                self.is_idle(now) && !self.records.iter().any(|(_, state)| coming(state, horizon))
+            }
+            Life::ShutDown => self.is_idle(now),
+            Life::Stopped => true,
+        }
     }
 }

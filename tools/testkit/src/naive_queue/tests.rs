@@ -1,6 +1,20 @@
 //! The oracle by hand: scenarios worked out on paper.
 
-use super::*;
+use std::time::Duration;
+
+use super::{NaiveQueue, NaiveSetup};
+use crate::answers::{Ending, Nothing, Outcome, Refused, Seen, Tally, Time, later};
+use crate::naive_backoff::NaiveExponential;
+
+mod ages;
+mod attempts;
+mod capacity;
+mod detached;
+mod modes;
+mod pause;
+mod postpone;
+mod serving;
+mod strict;
 
 const LIMITER: NaiveExponential =
     NaiveExponential { base: Duration::from_nanos(10), cap: Duration::from_nanos(50) };
@@ -10,11 +24,23 @@ fn ns(nanos: u64) -> Duration {
 }
 
 fn limited() -> NaiveQueue<char> {
-    NaiveQueue::new(Some(LIMITER))
+    NaiveQueue::new(with_limiter())
+}
+
+fn with_limiter() -> NaiveSetup {
+    NaiveSetup { limiter: Some(LIMITER), ..NaiveSetup::default() }
+}
+
+/// A queue with one leased key, `a`.
+fn leased(setup: NaiveSetup) -> NaiveQueue<char> {
+    let mut queue = NaiveQueue::new(setup);
+    queue.add('a', 0).unwrap();
+    queue.try_get(0).unwrap();
+    queue
 }
 
 fn plain() -> NaiveQueue<char> {
-    NaiveQueue::new(None)
+    NaiveQueue::new(NaiveSetup::default())
 }
 
 #[test]
@@ -160,8 +186,8 @@ fn shut_down_hands_out_what_was_due_and_freezes_the_rest() {
     queue.add_after('a', ns(5), 0).unwrap();
     queue.add_after('b', ns(6), 0).unwrap();
     queue.shut_down(5);
-    assert_eq!(queue.add('l', 5), Err(Refused));
-    assert_eq!(queue.add_after('n', ns(0), 5), Err(Refused));
+    assert_eq!(queue.add('l', 5), Err(Refused::ShutDown));
+    assert_eq!(queue.add_after('n', ns(0), 5), Err(Refused::ShutDown));
     assert_eq!(queue.try_get(99), Ok('a'));
     assert_eq!(queue.try_get(99), Err(Nothing::Empty), "d comes back");
     queue.end('a', Ending::Retry, 99);

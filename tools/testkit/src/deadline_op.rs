@@ -1,0 +1,45 @@
+//! What is done to a queue with many waits.
+
+use arbitrary::{Arbitrary, Unstructured};
+
+use crate::op::{Delay, Mode, Step};
+
+/// One step of a life that is all about time: many keys, delays, and leases that come back.
+#[derive(Clone, Debug)]
+pub enum DeadlineOp {
+    /// Delayed add of one of 64 keys.
+    AddAfter(u8, Delay),
+    /// Delayed add of one of 64 keys, in a mode.
+    AddDelayed(u8, Delay, Mode),
+    /// Plain add of one of 64 keys.
+    Add(u8),
+    /// Takes a key if one is due.
+    TryGet,
+    /// Not before the delay is over.
+    Postpone(u8, Delay),
+    /// Ends the oldest lease, to come back.
+    RequeueAfter(Delay),
+    /// Ends the oldest lease as a failure.
+    Retry,
+    /// Takes a key out of the queue.
+    Cancel(u8),
+    /// Time passes.
+    Advance(Step),
+}
+
+impl<'a> Arbitrary<'a> for DeadlineOp {
+    fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
+        let key = |u: &mut Unstructured<'a>| Ok(u8::arbitrary(u)? % 64);
+        Ok(match u8::arbitrary(u)? {
+            0..=59 => Self::AddAfter(key(u)?, u.arbitrary()?),
+            60..=99 => Self::AddDelayed(key(u)?, u.arbitrary()?, u.arbitrary()?),
+            100..=119 => Self::Add(key(u)?),
+            120..=159 => Self::TryGet,
+            160..=174 => Self::Postpone(key(u)?, u.arbitrary()?),
+            175..=189 => Self::RequeueAfter(u.arbitrary()?),
+            190..=204 => Self::Retry,
+            205..=219 => Self::Cancel(key(u)?),
+            220..=255 => Self::Advance(u.arbitrary()?),
+        })
+    }
+}

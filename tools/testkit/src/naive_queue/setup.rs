@@ -1,0 +1,16 @@
+//! What a naive queue is built with.
+
+use crate::naive_backoff::NaiveExponential;
+
+/// Nothing, unless said.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NaiveSetup {
+    /// Backoff of failures.
+    pub limiter: Option<NaiveExponential>,
+    /// No add shortens a backoff.
+    pub strict: bool,
+    /// How many keys there may be.
+    pub capacity: Option<usize>,
+    /// With so many failures a key is given up.
+    pub dead_letters: Option<u32>,
+}

@@ -1,0 +1,155 @@
+//! What a random test and a fuzz target do to a queue.
+
+use std::time::Duration;
+
+use arbitrary::{Arbitrary, Unstructured};
+
+use crate::op::{Delay, Mode, SmallKey, Step};
+
+/// One step of a random life of a queue. A lease is named by its index, modulo the leases held.
+#[derive(Clone, Debug)]
+pub enum QueueOp {
+    /// Plain add.
+    Add(SmallKey),
+    /// Several adds under one lock.
+    AddMany(Vec<SmallKey>),
+    /// Polls an add that waits for room once and drops it.
+    AddWhenRoom(SmallKey),
+    /// Delayed add.
+    AddAfter(SmallKey, Delay),
+    /// Delayed add in a mode.
+    AddDelayed(SmallKey, Delay, Mode),
+    /// Not before the delay is over.
+    Postpone(SmallKey, Delay),
+    /// Counts a failure and adds after the backoff.
+    AddLimited(SmallKey),
+    /// Takes a key if one is ready.
+    TryGet,
+    /// Takes up to so many keys.
+    GetMany(usize),
+    /// Polls an async getter once and drops it: takes exactly what `TryGet` would.
+    PollGet,
+    /// Polls an async getter of several once and drops it.
+    PollGetMany(usize),
+    /// Polls the getter of a handle that was stopped, or not.
+    PollHandle(bool),
+    /// Ends a lease: nothing to say.
+    Done(u8),
+    /// Ends a lease: failures forgotten.
+    Succeed(u8),
+    /// Ends a lease: failures forgotten, comes back.
+    RequeueAfter(u8, Delay),
+    /// Ends a lease: a failure.
+    Retry(u8),
+    /// Ends a lease without a word: a failure.
+    DropLease(u8),
+    /// Makes a lease a bare key.
+    Detach(u8),
+    /// Ends a detached lease.
+    DoneKey(SmallKey),
+    /// Makes a detached lease a lease again.
+    Attach(SmallKey),
+    /// Takes a key out of the queue.
+    Cancel(SmallKey),
+    /// Forgets failures.
+    Forget(SmallKey),
+    /// Hands out nothing for a while.
+    Pause,
+    /// Hands out again.
+    Resume,
+    /// Looks at everything.
+    Snapshot,
+    /// Polls a wait for rest once and drops it.
+    WaitIdle,
+    /// Polls a wait for a lease that is held too long once and drops it.
+    PollOverdue(Delay),
+    /// Time passes.
+    Advance(Step),
+    /// No more adds.
+    ShutDown,
+    /// Polls a drain once and drops it.
+    Drain,
+    /// Polls a drain that serves waits once and drops it.
+    DrainWaiting(Delay),
+    /// Hands back what is left.
+    StopNow,
+}
+
+/// Weights by the first byte: ends are rare, or most sequences would be about closed queues.
+impl<'a> Arbitrary<'a> for QueueOp {
+    fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
+        Ok(match u8::arbitrary(u)? {
+            0..=27 => Self::Add(u.arbitrary()?),
+            28..=32 => Self::AddMany(few(u)?),
+            33..=35 => Self::AddWhenRoom(u.arbitrary()?),
+            36..=40 => Self::Resume,
+            41 => Self::Pause,
+            42..=54 => Self::AddAfter(u.arbitrary()?, u.arbitrary()?),
+            55..=69 => Self::AddDelayed(u.arbitrary()?, u.arbitrary()?, u.arbitrary()?),
+            70..=79 => Self::Postpone(u.arbitrary()?, u.arbitrary()?),
+            80..=89 => Self::AddLimited(u.arbitrary()?),
+            90..=115 => Self::TryGet,
+            116..=119 => Self::GetMany(usize::from(u8::arbitrary(u)? % 4) + 1),
+            120..=128 => Self::PollGet,
+            129 => Self::PollOverdue(u.arbitrary()?),
+            130..=131 => Self::PollGetMany(usize::from(u8::arbitrary(u)? % 4) + 1),
+            132..=134 => Self::PollHandle(u.arbitrary()?),
+            135..=142 => Self::Done(u.arbitrary()?),
+            143..=144 => Self::WaitIdle,
+            145..=153 => Self::Succeed(u.arbitrary()?),
+            154 => Self::Snapshot,
+            155..=166 => Self::RequeueAfter(u.arbitrary()?, u.arbitrary()?),
+            167..=182 => Self::Retry(u.arbitrary()?),
+            183..=189 => Self::DropLease(u.arbitrary()?),
+            190..=194 => Self::Detach(u.arbitrary()?),
+            195..=202 => Self::Cancel(u.arbitrary()?),
+            203..=208 => Self::DoneKey(u.arbitrary()?),
+            209..=211 => Self::Forget(u.arbitrary()?),
+            212..=213 => Self::Attach(u.arbitrary()?),
+            214..=251 => Self::Advance(u.arbitrary()?),
+            252 => Self::DrainWaiting(u.arbitrary()?),
+            253 => Self::ShutDown,
+            254 => Self::Drain,
+            255 => Self::StopNow,
+        })
+    }
+}
+
+/// One step of a life in which leases are held for long while much is asked of their keys: of two keys, that operations
+/// meet more often.
+#[derive(Clone, Debug)]
+pub struct HeldOp(pub QueueOp);
+
+impl<'a> Arbitrary<'a> for HeldOp {
+    fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
+        let key = |u: &mut Unstructured<'a>| Ok(SmallKey(u8::arbitrary(u)? % 2));
+        Ok(Self(match u8::arbitrary(u)? {
+            0..=14 => QueueOp::Add(key(u)?),
+            15..=21 => QueueOp::AddAfter(key(u)?, u.arbitrary()?),
+            22..=55 => QueueOp::AddDelayed(key(u)?, u.arbitrary()?, u.arbitrary()?),
+            56..=66 => QueueOp::Postpone(key(u)?, u.arbitrary()?),
+            67..=102 => QueueOp::AddLimited(key(u)?),
+            103..=142 => QueueOp::TryGet,
+            143..=151 => QueueOp::Done(u.arbitrary()?),
+            152..=160 => QueueOp::Succeed(u.arbitrary()?),
+            161..=169 => QueueOp::RequeueAfter(u.arbitrary()?, u.arbitrary()?),
+            170..=183 => QueueOp::Retry(u.arbitrary()?),
+            184..=196 => QueueOp::DropLease(u.arbitrary()?),
+            197..=201 => QueueOp::Detach(u.arbitrary()?),
+            202..=206 => QueueOp::DoneKey(key(u)?),
+            207..=215 => QueueOp::Attach(key(u)?),
+            216..=224 => QueueOp::Cancel(key(u)?),
+            225..=227 => QueueOp::Forget(key(u)?),
+            228..=251 => QueueOp::Advance(u.arbitrary()?),
+            252 => QueueOp::PollOverdue(u.arbitrary()?),
+            // Long enough for much to happen meanwhile.
+            253..=255 => QueueOp::DrainWaiting(Delay(Duration::from_nanos(u8::arbitrary(u)?.into()))),
+        }))
+    }
+}
+
+/// None to three keys, perhaps the same.
+fn few(u: &mut Unstructured<'_>) -> arbitrary::Result<Vec<SmallKey>> {
+    let count = u8::arbitrary(u)? % 4;
+    (0..count).map(|_| u.arbitrary()).collect()
+}

@@ -1,0 +1,131 @@
+//! What a queue says, in the words of its model.
+
+use std::fmt::{Debug, Display};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use flyball_workqueue::{
+    Added, AddedMany, Ages, Counts, KeyState, Leftovers, Reason, Refused, Snapshot, TryGetError,
+};
+use testkit::answers::{self, Glance, Left, Many, Nothing, OldestAges, Outcome, Seen, Tally, Time};
+use testkit::wakers::poll_once;
+
+/// What a future says at once; then it is dropped.
+pub(crate) fn poll<F: Future>(future: F) -> Option<F::Output> {
+    match poll_once(pin!(future)) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+/// What an async getter took when it was polled once.
+pub(crate) fn taken<L>(polled: Option<Vec<L>>) -> Result<Vec<L>, TryGetError> {
+    match polled {
+        None => Err(TryGetError::Empty),
+        Some(leases) if leases.is_empty() => Err(TryGetError::Closed),
+        Some(leases) => Ok(leases),
+    }
+}
+
+pub(crate) fn nothing(why: TryGetError) -> Nothing {
+    match why {
+        TryGetError::Empty => Nothing::Empty,
+        TryGetError::Closed => Nothing::Closed,
+    }
+}
+
+pub(crate) fn added<K>(answer: Result<Added, Refused<K>>) -> Result<Outcome, answers::Refused> {
+    match answer {
+        Ok(Added::New) => Ok(Outcome::New),
+        Ok(Added::Merged) => Ok(Outcome::Merged),
+        Ok(Added::Promoted) => Ok(Outcome::Promoted),
+        Ok(Added::Marked) => Ok(Outcome::Marked),
+        Err(refused) => Err(reason(refused.reason())),
+    }
+}
+
+pub(crate) fn added_many<K>(many: AddedMany<K>) -> Many<K> {
+    let refused = many.refused.into_iter().map(|refused| {
+        let why = reason(refused.reason());
+        (refused.into_key(), why)
+    });
+    Many {
+        new: many.new,
+        merged: many.merged,
+        promoted: many.promoted,
+        marked: many.marked,
+        refused: refused.collect(),
+    }
+}
+
+fn reason(reason: Reason) -> answers::Refused {
+    match reason {
+        Reason::ShutDown => answers::Refused::ShutDown,
+        Reason::Full => answers::Refused::Full,
+        Reason::Exhausted => answers::Refused::Exhausted,
+        other => panic!("a reason the table does not know: {other:?}"),
+    }
+}
+
+pub(crate) fn seen(state: KeyState) -> Seen {
+    match state {
+        KeyState::Absent => Seen::Absent,
+        KeyState::Waiting(until) => Seen::Waiting(until.get()),
+        KeyState::Ready => Seen::Ready,
+        KeyState::Leased => Seen::Leased,
+        KeyState::LeasedDirty => Seen::LeasedDirty,
+        KeyState::LeasedWaiting(until) => Seen::LeasedWaiting(until.get()),
+        other => panic!("a state the table does not know: {other:?}"),
+    }
+}
+
+pub(crate) fn tally(counts: Counts) -> Tally {
+    Tally { ready: counts.ready, waiting: counts.waiting, leased: counts.leased, dirty: counts.dirty }
+}
+
+pub(crate) fn nanos(duration: Duration) -> Time {
+    answers::later(0, duration)
+}
+
+pub(crate) fn oldest(ages: Ages) -> OldestAges {
+    OldestAges { ready: ages.ready.map(nanos), leased: ages.leased.map(nanos) }
+}
+
+/// A snapshot, sorted by key.
+pub(crate) fn glance<K: Copy + Ord>(snapshot: &Snapshot<K>) -> Glance<K> {
+    let keys = snapshot.keys.iter().map(|record| (record.key, seen(record.state), record.failures));
+    let mut keys: Vec<_> = keys.collect();
+    keys.sort_unstable_by_key(|(key, ..)| *key);
+    Glance { keys, paused: snapshot.paused, shut_down: snapshot.shut_down }
+}
+
+/// The keys of a snapshot that are Ready, and those that wait, as they stand there.
+pub(crate) fn in_order<K: Copy>(snapshot: &Snapshot<K>) -> (Vec<K>, Vec<K>) {
+    let (mut ready, mut waiting) = (Vec::new(), Vec::new());
+    for record in &snapshot.keys {
+        match record.state {
+            KeyState::Ready => ready.push(record.key),
+            KeyState::Waiting(_) => waiting.push(record.key),
+            _ => {}
+        }
+    }
+    (ready, waiting)
+}
+
+/// The same leftovers: leased keys and those that came back late are in no promised order.
+pub(crate) fn same<K: Copy + Ord + Debug>(
+    left: Option<Leftovers<K>>,
+    model: Option<Left<K>>,
+    at: &impl Display,
+) {
+    assert_eq!(left.is_some(), model.is_some(), "{at}");
+    let Some((left, model)) = left.zip(model) else { return };
+    let (mut leased, mut late) = (left.leased, left.waiting.clone());
+    leased.sort_unstable();
+    late.retain(|key| !model.waiting.contains(key));
+    late.sort_unstable();
+    let mut waiting = left.waiting;
+    waiting.retain(|key| model.waiting.contains(key));
+    assert_eq!(Left { ready: left.ready, waiting, late, leased }, model, "{at}");
+}
