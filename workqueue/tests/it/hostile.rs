@@ -1,5 +1,8 @@
 //! User code that panics, re-enters, or lies about the time: the queue stays whole, and no key is lost.
 
+mod callbacks;
+mod operations;
+
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};

@@ -19,6 +19,7 @@ mod hostile;
 mod idle;
 mod life;
 mod oracle;
+mod properties;
 mod regressions;
 mod said;
 mod shutdown;

@@ -8,8 +8,9 @@ use std::mem::size_of;
 
 use flyball_ratelimit::{Exponential, ManualTimer, Monotonic};
 use flyball_workqueue::{
-    Added, Blocking, Builder, Counts, DelayingQueue, Drain, Fifo, Get, GetTimeoutError, KeyState, Lease,
-    Leftovers, NoLimit, Queue, RateLimitingQueue, Refused, Timed, TryGetError,
+    AddWhenRoom, Added, AddedMany, Ages, Blocking, Builder, Counts, DelayMode, DelayingQueue, Drain, Fifo,
+    Get, GetMany, GetTimeoutError, Getter, KeyState, Lease, Leftovers, NextOverdue, NoLimit, NotDetached,
+    Overdue, Queue, RateLimitingQueue, Reason, Refused, Snapshot, Timed, TryGetError, WaitIdle,
 };
 
 type Limit = Exponential<&'static str>;
@@ -53,6 +54,38 @@ fn auto_traits() {
     send::<Builder<u32, Fifo, Limit, Blocking<Monotonic>>>();
     send::<Leftovers<u32>>();
     sync::<Leftovers<u32>>();
+}
+
+/// The other futures, a getter, and everything that is only data.
+#[test]
+fn auto_traits_of_the_rest() {
+    type Time = Timed<ManualTimer>;
+    fn future<F: Send + Sync + Unpin + Debug>() {}
+    future::<GetMany<'static, u32>>();
+    future::<GetMany<'static, &'static str, Fifo, Limit, Time>>();
+    future::<AddWhenRoom<'static, u32>>();
+    future::<AddWhenRoom<'static, &'static str, Fifo, Limit, Time>>();
+    future::<WaitIdle<'static, u32>>();
+    future::<WaitIdle<'static, &'static str, Fifo, Limit, Time>>();
+    future::<NextOverdue<'static, u32, Fifo, NoLimit, Time>>();
+    future::<NextOverdue<'static, &'static str, Fifo, Limit, Time>>();
+    #[cfg(feature = "stream")]
+    future::<flyball_workqueue::Leases<'static, u32>>();
+    send::<AddWhenRoom<'static, SendOnly>>();
+    send::<GetMany<'static, SendOnly>>();
+    send::<WaitIdle<'static, SendOnly>>();
+    send::<Getter<SendOnly>>();
+    sync::<Getter<SendOnly>>();
+    fixed::<Getter<u32>>();
+    fn data<T: Send + Sync + Unpin + Debug>() {}
+    data::<AddedMany<u32>>();
+    data::<Snapshot<u32>>();
+    data::<Overdue<u32>>();
+    data::<Ages>();
+    data::<DelayMode>();
+    data::<Reason>();
+    data::<NotDetached>();
+    assert_eq!(DelayMode::default(), DelayMode::Earliest);
 }
 
 /// Keys need not be `Sync`, nor `Debug`, nor `Ord`.
@@ -107,6 +140,15 @@ fn errors() {
     assert!(refused.source().is_none());
     let boxed: Box<dyn Error + Send + Sync> = Box::new(refused);
     assert!(boxed.is::<Refused<&'static str>>());
+    error::<NotDetached>();
+    let full = Queue::builder().capacity(1).build();
+    full.add("a").unwrap();
+    let refused = full.add("b").unwrap_err();
+    assert_eq!(
+        (refused.to_string(), Reason::Full.to_string()),
+        ("the queue is full".into(), "the queue is full".into())
+    );
+    assert_eq!(Reason::Exhausted.to_string(), "the key has failed too often");
 }
 
 #[test]
@@ -121,6 +163,8 @@ fn debug_needs_nothing_of_the_key() {
     shows::<Added>();
     shows::<KeyState>();
     shows::<Counts>();
+    shows::<Getter<SendOnly>>();
+    shows::<AddWhenRoom<'static, SendOnly>>();
     fn speaks<T: Display>() {}
     speaks::<Refused<Mute>>();
     let queue = Queue::new();
@@ -134,6 +178,9 @@ fn sizes() {
     assert_eq!(size_of::<Queue<String>>(), word, "a handle is one pointer");
     assert_eq!(size_of::<Refused<String>>(), size_of::<String>() + word, "a reason beside the key");
     assert_eq!(size_of::<TryGetError>(), 1);
+    assert_eq!((size_of::<Reason>(), size_of::<NotDetached>()), (1, 0));
+    assert_eq!(size_of::<Getter<String>>(), 2 * word, "the queue, and whether it was stopped");
+    assert!(size_of::<GetMany<'static, String>>() <= size_of::<Get<'static, String>>() + word);
     assert_eq!(size_of::<GetTimeoutError>(), 1);
     assert_eq!(size_of::<Added>(), 1);
     assert_eq!(size_of::<Result<Added, Refused<Box<u8>>>>(), 2 * word);

@@ -1,0 +1,306 @@
+//! User code that calls back into the queue it is called by, from every place there is: nothing of it runs under a
+//! lock, or these would never end.
+
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{RawWaker, RawWakerVTable, Waker};
+
+use flyball_ratelimit::{Clock, ManualClock, ManualTimer, Nanos, Timer};
+use flyball_workqueue::{DelayMode, Fifo, Lease, NoLimit, Queue, Timed};
+use testkit::wakers::poll_with;
+
+use crate::support::{TimedQueue, ns};
+use crate::task::now_or_never;
+
+/// Uses the queue, all over, and leaves it as it was.
+fn use_it(queue: &TimedQueue) {
+    queue.check().unwrap();
+    if !queue.is_shutting_down() {
+        let guest = "guest";
+        queue.add_many([guest, guest]);
+        // Refused where the queue is full.
+        let _ = queue.add_delayed(guest, ns(5), DelayMode::Replace);
+        queue.postpone(&guest, ns(5));
+        queue.cancel(&guest);
+        if let Ok(leases) = queue.try_get_many(1) {
+            leases.into_iter().for_each(Lease::retry);
+        }
+    }
+    let _ = (queue.counts(), queue.snapshot(), queue.ages(), queue.done(&"nobody"));
+    let _ = (now_or_never(queue.wait_idle()), queue.getter().stop());
+    queue.check().unwrap();
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Clone,
+    Wake,
+    Drop,
+}
+
+/// A waker that uses its queue in each of its calls.
+struct Meddler {
+    queue: TimedQueue,
+    calls: [AtomicUsize; 3],
+}
+
+impl Meddler {
+    fn new(queue: &TimedQueue) -> Arc<Self> {
+        Arc::new(Self { queue: queue.clone(), calls: Default::default() })
+    }
+
+    fn called(&self, call: Call) {
+        self.calls[call as usize].fetch_add(1, Ordering::SeqCst);
+        use_it(&self.queue);
+    }
+
+    fn calls(&self, call: Call) -> usize {
+        self.calls[call as usize].load(Ordering::SeqCst)
+    }
+
+    fn waker(self: &Arc<Self>) -> Waker {
+        // SAFETY: the table below keeps one count of the `Arc` per waker, and all of `Meddler` is `Send` and `Sync`.
+        unsafe { Waker::from_raw(raw(self.clone())) }
+    }
+}
+
+fn raw(meddler: Arc<Meddler>) -> RawWaker {
+    static TABLE: RawWakerVTable = RawWakerVTable::new(
+        |data| {
+            let meddler = borrow(data);
+            meddler.called(Call::Clone);
+            raw(meddler)
+        },
+        |data| {
+            let meddler = own(data);
+            meddler.called(Call::Wake);
+        },
+        |data| borrow(data).called(Call::Wake),
+        |data| own(data).called(Call::Drop),
+    );
+    RawWaker::new(Arc::into_raw(meddler).cast(), &TABLE)
+}
+
+/// The count that the waker of `data` holds.
+fn own(data: *const ()) -> Arc<Meddler> {
+    // SAFETY: `data` comes from `raw`, and the waker that held the count is gone.
+    unsafe { Arc::from_raw(data.cast()) }
+}
+
+/// A count beside the one that the waker of `data` holds.
+fn borrow(data: *const ()) -> Arc<Meddler> {
+    // SAFETY: `data` comes from `raw`, and the waker, which is borrowed, holds a count.
+    unsafe { Arc::increment_strong_count(data.cast::<Meddler>()) };
+    own(data)
+}
+
+type Setup = fn(&TimedQueue, &ManualClock);
+
+/// One future of each kind, parked; then what wakes it, then its end: the waker meddles at each step.
+fn meddle<T>(
+    future: impl for<'a> Fn(&'a TimedQueue) -> std::pin::Pin<Box<dyn Future<Output = T> + 'a>>,
+    setup: Setup,
+    wakes: Setup,
+) {
+    for dropped in [false, true] {
+        let clock = ManualClock::new();
+        let queue: TimedQueue = Queue::builder().timer(clock.timer()).capacity(2).build();
+        setup(&queue, &clock);
+        let (first, second) = (Meddler::new(&queue), Meddler::new(&queue));
+        let mut task = future(&queue);
+        assert!(poll_with(task.as_mut(), &first.waker()).is_pending());
+        assert!(poll_with(task.as_mut(), &second.waker()).is_pending());
+        assert!(first.calls(Call::Clone) >= 1 && second.calls(Call::Clone) >= 1);
+        // Its own handle, and the queue's.
+        assert!(first.calls(Call::Drop) + first.calls(Call::Wake) >= 2);
+        wakes(&queue, &clock);
+        assert!(second.calls(Call::Wake) >= 1);
+        if !dropped {
+            let _ = poll_with(task.as_mut(), &second.waker());
+        }
+        drop(task);
+        queue.check().unwrap();
+        drop(queue.stop_now());
+    }
+}
+
+fn nothing(_: &TimedQueue, _: &ManualClock) {}
+
+fn leased(queue: &TimedQueue, _: &ManualClock) {
+    queue.keep_ages();
+    queue.add("stuck").unwrap();
+    let _ = queue.try_get().unwrap().detach();
+}
+
+fn done(queue: &TimedQueue, _: &ManualClock) {
+    queue.done(&"stuck").unwrap();
+}
+
+#[test]
+fn wakers_of_getters_meddle() {
+    let add: Setup = |queue, _| drop(queue.add("a"));
+    meddle(|queue| Box::pin(queue.get()), nothing, add);
+    meddle(|queue| Box::pin(queue.get_many(2)), nothing, add);
+    meddle(|queue| Box::pin(queue.get()), nothing, |queue, _| drop(queue.add_many(["a", "b"])));
+    meddle(|queue| Box::pin(queue.get()), nothing, |queue, _| queue.getter().stop());
+    meddle(
+        |queue| Box::pin(queue.get()),
+        |queue, _| queue.pause(),
+        |queue, _| {
+            queue.add("a").unwrap();
+            queue.resume();
+        },
+    );
+    let wait: Setup = |queue, _| drop(queue.add_after("a", ns(10)));
+    meddle(|queue| Box::pin(queue.get()), wait, |_, clock| clock.advance(ns(10)));
+    meddle(|queue| Box::pin(queue.get()), wait, |queue, _| queue.shut_down());
+    meddle(|queue| Box::pin(queue.get()), wait, |queue, _| drop(queue.stop_now()));
+}
+
+#[test]
+fn wakers_of_everybody_else_meddle() {
+    let full: Setup = |queue, clock| {
+        leased(queue, clock);
+        queue.add_after("other", ns(50)).unwrap();
+    };
+    meddle(|queue| Box::pin(queue.add_when_room("late")), full, done);
+    meddle(|queue| Box::pin(queue.add_when_room("late")), full, |queue, _| queue.shut_down());
+    meddle(|queue| Box::pin(queue.wait_idle()), leased, done);
+    meddle(|queue| Box::pin(queue.drain()), leased, done);
+    meddle(|queue| Box::pin(queue.drain_waiting(ns(10))), leased, |_, clock| clock.advance(ns(10)));
+    meddle(|queue| Box::pin(queue.next_overdue(ns(10))), leased, |_, clock| clock.advance(ns(10)));
+    meddle(|queue| Box::pin(queue.next_overdue(ns(10))), leased, |queue, _| drop(queue.stop_now()));
+}
+
+// ---- timers and clocks -----------------------------------------------------------------------------------------
+
+type Home = Arc<OnceLock<Queue<&'static str, Fifo, NoLimit, Timed<Curious>>>>;
+
+/// A timer whose alarm looks at its queue, and adds to it.
+struct Curious {
+    timer: ManualTimer,
+    home: Home,
+    alarms: Arc<AtomicUsize>,
+}
+
+impl Clock for Curious {
+    fn now(&self) -> Nanos {
+        self.timer.now()
+    }
+}
+
+impl Timer for Curious {
+    fn wake_at(&self, at: Nanos, waker: &Waker) {
+        if let Some(queue) = self.home.get() {
+            // Once: an earlier deadline in each alarm would never come to an end.
+            if self.alarms.fetch_add(1, Ordering::SeqCst) == 0 {
+                queue.add_after("from the alarm", ns(3)).unwrap();
+            }
+            let _ = (queue.counts(), queue.snapshot());
+            queue.check().unwrap();
+        }
+        self.timer.wake_at(at, waker);
+    }
+}
+
+#[test]
+fn a_timer_calls_back() {
+    let (clock, home, alarms) = (ManualClock::new(), Home::default(), Arc::new(AtomicUsize::new(0)));
+    let timer = Curious { timer: clock.timer(), home: home.clone(), alarms: alarms.clone() };
+    let queue = Queue::builder().timer(timer).build();
+    home.set(queue.clone()).ok().unwrap();
+    let mut getter = crate::task::Task::waiting(queue.get());
+    queue.add_after("a", ns(10)).unwrap();
+    assert_eq!(clock.next_alarm(), Some(Nanos::new(3)), "the alarm's own deadline is earlier");
+    clock.advance(ns(3));
+    assert!(getter.knows());
+    assert_eq!(*getter.finish().unwrap(), "from the alarm");
+    drop(getter);
+    let mut watcher = crate::task::Task::new(queue.next_overdue(ns(2)));
+    assert!(watcher.poll().is_pending());
+    assert!(alarms.load(Ordering::SeqCst) >= 2);
+    drop((watcher, queue.stop_now()));
+}
+
+// ---- keys ------------------------------------------------------------------------------------------------------
+
+type Visit = Box<dyn Fn() + Send + Sync>;
+
+/// A key that visits its queue when it dies.
+#[derive(Clone)]
+struct Visitor(u32, Arc<Mutex<Option<Visit>>>);
+
+impl Hash for Visitor {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for Visitor {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Visitor {}
+
+impl Drop for Visitor {
+    fn drop(&mut self) {
+        // Not while it visits already: the visit makes keys of its own.
+        if let Ok(Some(visit)) = self.1.try_lock().as_deref() {
+            visit();
+        }
+    }
+}
+
+/// Every operation that lets a key go, here in its own thread of thought: no key dies under the lock.
+#[test]
+fn keys_visit_their_queue_when_they_die() {
+    let clock = ManualClock::new();
+    let queue = Queue::builder()
+        .timer(clock.timer())
+        .limiter(flyball_ratelimit::Exponential::new(ns(10)..=ns(100)))
+        .capacity(4)
+        .dead_letters(2, |_: &Visitor, _| {})
+        .build();
+    let visit = Arc::new(Mutex::new(None));
+    let visits = Arc::new(AtomicUsize::new(0));
+    let key = |id| Visitor(id, visit.clone());
+    let (home, count) = (queue.clone(), visits.clone());
+    let stranger = Arc::new(Mutex::new(None));
+    let probe = Visitor(99, stranger);
+    *visit.lock().unwrap() = Some(Box::new(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+        let _ = (home.counts(), home.state(&probe), home.requeues(&probe), home.ages());
+        home.check().unwrap();
+    }) as Visit);
+
+    queue.keep_ages();
+    let many = queue.add_many([1, 2, 1, 3, 4, 5, 2].map(key));
+    assert_eq!((many.new, many.merged, many.refused.len()), (4, 2, 1));
+    drop(many);
+    assert!(queue.add_delayed(key(1), ns(5), DelayMode::Replace).is_ok());
+    assert!(queue.add_rate_limited(key(1)).is_ok() && queue.add_rate_limited(key(9)).is_err());
+    assert!(queue.postpone(&key(1), ns(5)));
+    assert!(queue.cancel(&key(1)));
+    queue.try_get_many(2).unwrap().into_iter().for_each(Lease::retry);
+    let detached = queue.try_get().unwrap().detach();
+    queue.done(&detached).unwrap();
+    drop(queue.attach(&detached));
+    clock.advance(ns(10));
+    queue.try_get_many(2).unwrap().into_iter().for_each(Lease::retry);
+    assert_eq!(queue.counts(), Default::default(), "two died of it");
+    queue.add_many([1, 2, 3, 4].map(key));
+    assert!(now_or_never(queue.add_when_room(key(5))).is_none());
+    assert_eq!(queue.blocking_add(key(4)).ok(), Some(flyball_workqueue::Added::Merged));
+    drop(queue.snapshot());
+    let _lease = queue.try_get().unwrap();
+    drop(now_or_never(queue.next_overdue(ns(0))).unwrap());
+    drop(queue.drain_timeout(std::time::Duration::ZERO));
+    drop(now_or_never(queue.drain_waiting(ns(0))));
+    drop(queue.stop_now());
+    assert!(visits.load(Ordering::SeqCst) > 20, "{visits:?}");
+    // The visit holds a handle to the queue that holds the keys.
+    *visit.lock().unwrap() = None;
+}

@@ -1,0 +1,302 @@
+//! What holds of every schedule of delayed adds, in virtual time: never early, never late, one lease at a time, nothing
+//! lost, and nobody waits longer than what was asked for.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::task::Poll;
+use std::time::Duration;
+
+use flyball_ratelimit::{Clock, ManualClock, ManualTimer, Nanos};
+use flyball_workqueue::{DelayMode, KeyState, Lease, Queue, Timed};
+use testkit::random::{Random, cases};
+
+use crate::support::{TimedQueue, ns};
+use crate::task::Task;
+
+/// What was asked for one key and is still to be served.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// The earliest and the latest moment at which it may become Ready.
+    earliest: u64,
+    latest: u64,
+}
+
+/// One key: what is asked, and whether it is at work.
+#[derive(Default)]
+struct Life {
+    asked: Option<Asked>,
+    lease: Option<Lease<u64, Timed<ManualTimer>>>,
+    /// When its last lease ended.
+    freed: u64,
+}
+
+/// A queue with one getter that takes whatever it is woken for, at once.
+struct Schedule<'a> {
+    queue: &'a TimedQueue<u64>,
+    clock: &'a ManualClock,
+    getter: Task<'a, Option<Lease<u64, Timed<ManualTimer>>>>,
+    lives: BTreeMap<u64, Life>,
+    served: usize,
+    at_their_limit: usize,
+}
+
+const KEYS: u64 = 5;
+
+impl<'a> Schedule<'a> {
+    fn new(queue: &'a TimedQueue<u64>, clock: &'a ManualClock) -> Self {
+        let lives = (0..KEYS).map(|key| (key, Life::default())).collect();
+        Self { queue, clock, getter: Task::waiting(queue.get()), lives, served: 0, at_their_limit: 0 }
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.now().get()
+    }
+
+    fn asked(&mut self, key: u64) -> &mut Option<Asked> {
+        &mut self.lives.get_mut(&key).expect("all keys have a life").asked
+    }
+
+    fn add(&mut self, key: u64, delay: u64, mode: DelayMode) {
+        // What is Ready already is moved by none of them.
+        let ready = matches!(self.queue.state(&key), KeyState::Ready | KeyState::LeasedDirty);
+        self.queue.add_delayed(key, ns(delay), mode).unwrap();
+        let at = self.now() + delay;
+        let most = match mode {
+            DelayMode::Latest { longest } => self.now() + longest.as_nanos() as u64,
+            _ => at,
+        };
+        let own = Asked { earliest: at.min(most), latest: most };
+        *self.asked(key) = Some(match (*self.asked(key), mode) {
+            (Some(asked), _) if ready => asked,
+            (Some(asked), DelayMode::Earliest | DelayMode::Latest { .. }) => {
+                Asked { earliest: asked.earliest.min(own.earliest), latest: asked.latest.min(own.latest) }
+            }
+            _ => own,
+        });
+        self.look(key);
+    }
+
+    fn add_now(&mut self, key: u64) {
+        self.queue.add(key).unwrap();
+        let now = self.now();
+        let asked = self.asked(key);
+        let earliest = asked.map_or(now, |asked| asked.earliest.min(now));
+        *asked = Some(Asked { earliest, latest: asked.map_or(now, |asked| asked.latest.min(now)) });
+        self.look(key);
+    }
+
+    fn postpone(&mut self, key: u64, delay: u64) {
+        let now = self.now();
+        let pending = self.asked(key).is_some();
+        assert_eq!(self.queue.postpone(&key, ns(delay)), pending, "key {key} at {now}");
+        if delay > 0 && pending {
+            // Not before then, and then for certain: a wait that is longer is the one thing that may be added.
+            let state = self.queue.state(&key);
+            let (KeyState::Waiting(at) | KeyState::LeasedWaiting(at)) = state else { panic!("{state:?}") };
+            let asked = self.asked(key);
+            let longest = asked.map_or(0, |asked| asked.latest).max(now + delay);
+            assert!((now + delay..=longest).contains(&at.get()), "{at:?}, {asked:?}");
+            *asked = Some(Asked { earliest: at.get(), latest: at.get() });
+        }
+    }
+
+    fn cancel(&mut self, key: u64) {
+        let pending = self.asked(key).take().is_some();
+        assert_eq!(self.queue.cancel(&key), pending);
+    }
+
+    /// What the queue says of a key lies within what was asked.
+    fn look(&mut self, key: u64) {
+        let (state, now) = (self.queue.state(&key), self.now());
+        let life = &self.lives[&key];
+        match (state, life.asked) {
+            (KeyState::Absent | KeyState::Leased, None) => {}
+            (KeyState::Waiting(at) | KeyState::LeasedWaiting(at), Some(asked)) => {
+                assert!((asked.earliest..=asked.latest).contains(&at.get()), "{key}: {at:?}, {asked:?}");
+                assert!(at.get() > now);
+            }
+            (KeyState::Ready | KeyState::LeasedDirty, Some(asked)) => {
+                assert!(asked.earliest <= now, "{asked:?}")
+            }
+            (state, asked) => panic!("{key}: {state:?}, {asked:?}"),
+        }
+    }
+
+    fn end(&mut self, choice: u64) {
+        let held: Vec<_> =
+            self.lives.iter().filter(|(_, life)| life.lease.is_some()).map(|(key, _)| *key).collect();
+        let Some(index) = choice.checked_rem(held.len() as u64) else { return };
+        let (key, now) = (held[index as usize], self.now());
+        let life = self.lives.get_mut(&key).expect("it is held");
+        let lease = life.lease.take().expect("it is held");
+        life.freed = now;
+        let soonest = |asked: Option<Asked>, at: u64| Asked {
+            earliest: asked.map_or(at, |asked| asked.earliest.min(at)),
+            latest: asked.map_or(at, |asked| asked.latest.min(at)),
+        };
+        match choice / 8 % 4 {
+            0 => {
+                // A mark is served at once, whatever the outcome.
+                let marked = self.queue.state(&key) == KeyState::LeasedDirty;
+                let after = choice % 17;
+                if !marked {
+                    life.asked = Some(soonest(life.asked, now + after));
+                }
+                lease.requeue_after(ns(after));
+            }
+            1 => {
+                life.asked = Some(soonest(life.asked, now));
+                lease.retry();
+            }
+            _ => lease.done(),
+        }
+    }
+
+    /// Takes what there is, where the getter was woken; then it waits again.
+    fn take(&mut self) {
+        let mut looks = self.getter.knows();
+        while looks {
+            looks = match self.getter.poll() {
+                Poll::Ready(lease) => {
+                    self.serve(lease.expect("the queue is open"));
+                    self.getter = Task::new(self.queue.get());
+                    true
+                }
+                Poll::Pending => self.getter.knows(),
+            };
+        }
+    }
+
+    fn serve(&mut self, lease: Lease<u64, Timed<ManualTimer>>) {
+        let (key, now) = (*lease, self.now());
+        let life = self.lives.get_mut(&key).expect("all keys have a life");
+        assert!(life.lease.is_none(), "{key} is out twice");
+        let asked = life.asked.take().unwrap_or_else(|| panic!("{key} comes at {now}, and nobody asked"));
+        assert!(
+            asked.earliest.max(life.freed) <= now,
+            "{key} is early: {now}, {asked:?}, free at {}",
+            life.freed
+        );
+        assert!(
+            now <= asked.latest.max(life.freed),
+            "{key} is late: {now}, {asked:?}, free at {}",
+            life.freed
+        );
+        self.at_their_limit += usize::from(now == asked.latest && asked.earliest < asked.latest);
+        life.lease = Some(lease);
+        self.served += 1;
+    }
+
+    /// Time passes, alarm by alarm.
+    fn advance(&mut self, by: u64) {
+        let until = Nanos::new(self.now() + by);
+        while let Some(alarm) = self.clock.next_alarm().filter(|alarm| *alarm <= until) {
+            self.clock.set(alarm);
+            self.take();
+        }
+        self.clock.set(until);
+        self.take();
+    }
+}
+
+#[test]
+fn delayed_adds_keep_their_word() {
+    let (served, at_their_limit) = (Cell::new(0), Cell::new(0));
+    cases("delayed_adds_keep_their_word", 4_000, 300, |bytes| {
+        let clock = ManualClock::new();
+        let queue: TimedQueue<u64> = Queue::builder().timer(clock.timer()).build();
+        let mut schedule = Schedule::new(&queue, &clock);
+        for step in bytes.chunks_exact(3) {
+            let [act, key, choice] = [step[0], step[1], step[2]].map(u64::from);
+            let key = key % KEYS;
+            match act % 16 {
+                0..=2 => schedule.add(key, choice % 20, DelayMode::Earliest),
+                3..=6 => {
+                    let longest = ns(choice / 16 * 3);
+                    schedule.add(key, choice % 16, DelayMode::Latest { longest });
+                }
+                7 | 8 => schedule.add(key, choice % 20, DelayMode::Replace),
+                9 => schedule.add_now(key),
+                10 => schedule.postpone(key, choice % 12),
+                11 => schedule.cancel(key),
+                12 | 13 => schedule.end(choice),
+                _ => schedule.advance(choice % 12),
+            }
+            schedule.take();
+            queue.check().unwrap();
+        }
+        // Everything comes out, at the latest when its key is free.
+        for round in 0..100 {
+            (0..KEYS).for_each(|_| schedule.end(16));
+            schedule.take();
+            schedule.advance(50);
+            if schedule.lives.values().all(|life| life.asked.is_none() && life.lease.is_none()) {
+                break;
+            }
+            assert!(round < 99, "something does not come");
+        }
+        assert_eq!(queue.counts(), Default::default());
+        served.set(served.get() + schedule.served);
+        at_their_limit.set(at_their_limit.get() + schedule.at_their_limit);
+    });
+    let few = served.get() < 20_000 || at_their_limit.get() < 500;
+    assert!(!few || std::env::var_os("FLYBALL_CASES").is_some(), "{} {}", served.get(), at_their_limit.get());
+}
+
+/// A debounce that is fed for ever runs exactly as often as its limit says, whatever its delay and its rhythm.
+#[test]
+fn a_debounce_fed_for_ever() {
+    let mut random = Random::new(17);
+    for _ in 0..300 {
+        let clock = ManualClock::new();
+        let queue: TimedQueue<u64> = Queue::builder().timer(clock.timer()).build();
+        let (delay, longest) = (2 + random.below(30), 2 + random.below(100));
+        let rhythm = 1 + random.below(delay - 1);
+        let mut first = None;
+        for _ in 0..400 {
+            let now = clock.now().get();
+            queue.add_delayed(7, ns(delay), DelayMode::Latest { longest: ns(longest) }).unwrap();
+            let due = *first.get_or_insert(now) + longest;
+            let next = now + rhythm;
+            if due <= next {
+                clock.set(Nanos::new(due - 1));
+                assert!(queue.is_empty(), "due at {due}");
+                clock.set(Nanos::new(due));
+                queue.try_get().expect("it is due").done();
+                first = None;
+            }
+            clock.set(Nanos::new(next));
+        }
+    }
+}
+
+/// A million keys that wait, half of them cancelled: the others come by their deadlines, equal ones in order.
+#[test]
+fn a_million_waits() {
+    const COUNT: u64 = 1_000_000;
+    let clock = ManualClock::new();
+    let queue: TimedQueue<u64> = Queue::builder().timer(clock.timer()).build();
+    // Deadlines in no order: an odd factor permutes them.
+    let delay = |key: u64| 1 + key.wrapping_mul(0x9E37_79B9) % 65_536;
+    for key in 0..COUNT {
+        queue.add_after(key, ns(delay(key))).unwrap();
+    }
+    for key in (0..COUNT).step_by(2) {
+        assert!(queue.cancel(&key));
+    }
+    assert_eq!(queue.counts().waiting as u64, COUNT / 2);
+    clock.advance(Duration::from_nanos(65_536));
+    let mut last = (0, 0);
+    let mut taken = 0;
+    while let Ok(leases) = queue.try_get_many(1_000) {
+        for lease in leases {
+            let this = (delay(*lease), *lease);
+            assert!(last < this && *lease % 2 == 1, "{last:?} before {this:?}");
+            last = this;
+            taken += 1;
+            lease.done();
+        }
+    }
+    assert_eq!(taken, COUNT / 2);
+    assert_eq!(queue.counts(), Default::default());
+}
