@@ -135,14 +135,14 @@ fn draw(plot: &Plot, lines: &Lines, folder: &Path) -> Result<(), Failure> {
         .margin_right(LEGEND)
         .x_label_area_size(42)
         .y_label_area_size(64)
-        .build_cartesian_2d(-0.2..last + 0.2, (least..most).log_scale())?;
+        .build_cartesian_2d(-0.2..last + 0.2, (least..most).log_scale().base(2.0))?;
     chart
         .configure_mesh()
         .light_line_style(WHITE)
         .x_desc(plot.across)
         .y_desc(plot.up)
         .x_labels(lines.labels.len())
-        .y_labels(6)
+        .y_labels(10)
         .x_label_formatter(&|at| label(&lines.labels, *at))
         .y_label_formatter(&|value| if *value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") })
         .draw()?;
