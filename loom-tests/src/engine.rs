@@ -1,11 +1,11 @@
 //! The three ways to run a body, one per build.
 
 #[cfg(not(any(flyball_loom, flyball_shuttle)))]
-pub(crate) use native::run;
+pub(crate) use native::{once, run};
 #[cfg(flyball_loom)]
-pub(crate) use under_loom::run;
+pub(crate) use under_loom::{once, run};
 #[cfg(flyball_shuttle)]
-pub(crate) use under_shuttle::run;
+pub(crate) use under_shuttle::{once, run};
 
 /// What an exhaustive exploration did.
 #[derive(Debug)]
@@ -22,14 +22,30 @@ pub(crate) struct Explored {
     pub(crate) floors_apply: bool,
 }
 
+impl Explored {
+    /// Both explorations as one.
+    pub(crate) fn and(self, other: &Self) -> Self {
+        Self {
+            interleavings: self.interleavings + other.interleavings,
+            threads: self.threads.max(other.threads),
+            seconds: self.seconds + other.seconds,
+            ..self
+        }
+    }
+}
+
 #[cfg(not(any(flyball_loom, flyball_shuttle)))]
 mod native {
     use super::Explored;
     use crate::Model;
 
-    pub(crate) fn run(_: &Model, body: impl Fn() + Send + Sync + 'static) -> Option<Explored> {
+    pub(crate) fn run(_: &Model, _: usize, body: impl Fn() + Send + Sync + 'static) -> Option<Explored> {
         body();
         None
+    }
+
+    pub(crate) fn once(body: impl Fn() + Send + Sync + 'static) {
+        body();
     }
 }
 
@@ -48,7 +64,7 @@ mod under_loom {
     /// Scheduling points of one interleaving unless `LOOM_MAX_BRANCHES` says otherwise.
     const BRANCHES: usize = 10_000;
 
-    pub(crate) fn run(_: &Model, body: impl Fn() + Send + Sync + 'static) -> Option<Explored> {
+    pub(crate) fn run(_: &Model, _: usize, body: impl Fn() + Send + Sync + 'static) -> Option<Explored> {
         let mut builder = loom::model::Builder::new();
         if env::var_os("LOOM_MAX_BRANCHES").is_none() {
             builder.max_branches = BRANCHES;
@@ -84,6 +100,12 @@ mod under_loom {
         })
     }
 
+    pub(crate) fn once(body: impl Fn() + Send + Sync + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.max_branches = BRANCHES;
+        builder.check(body);
+    }
+
     #[cfg(test)]
     mod tests {
         use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -94,7 +116,7 @@ mod under_loom {
 
         #[test]
         fn interleavings_and_threads_are_counted() {
-            let explored = run(&MODEL, || {
+            let explored = run(&MODEL, 1, || {
                 let shared = Arc::new(AtomicUsize::new(0));
                 let theirs = shared.clone();
                 let other = thread::spawn(move || theirs.fetch_add(1, Ordering::SeqCst));
@@ -110,7 +132,7 @@ mod under_loom {
         #[test]
         #[should_panic(expected = "lost update")]
         fn a_lost_update_is_found() {
-            run(&MODEL, || {
+            run(&MODEL, 1, || {
                 let shared = Arc::new(AtomicUsize::new(0));
                 let theirs = shared.clone();
                 let other =
@@ -124,7 +146,7 @@ mod under_loom {
         #[test]
         #[expect(clippy::disallowed_types, reason = "the point: a lock that loom does not see")]
         fn what_loom_cannot_see_is_one_interleaving() {
-            let explored = run(&MODEL, || {
+            let explored = run(&MODEL, 1, || {
                 let other = thread::spawn(|| std::sync::Mutex::new(1).into_inner());
                 assert!(other.join().unwrap().is_ok());
             });
@@ -151,11 +173,17 @@ mod under_shuttle {
     /// Shuttle's default is 32 KiB, too small for an unoptimised build.
     const STACK: usize = 256 * 1024;
 
-    pub(crate) fn run(model: &Model, body: impl Fn() + Send + Sync + 'static) -> Option<Explored> {
+    pub(crate) fn run(
+        model: &Model,
+        bodies: usize,
+        body: impl Fn() + Send + Sync + 'static,
+    ) -> Option<Explored> {
         let iterations = match env::var("FLYBALL_SHUTTLE_ITERATIONS") {
             Ok(text) => text.parse().expect("FLYBALL_SHUTTLE_ITERATIONS must be a whole number"),
             Err(_) => ITERATIONS,
         };
+        // The model's schedules, not each body's.
+        let iterations = iterations.div_ceil(bodies);
         let mut config = shuttle::Config::new();
         config.stack_size = STACK;
         let body = Arc::new(body);
@@ -166,5 +194,11 @@ mod under_shuttle {
             Runner::new(PctScheduler::new(DEPTH, iterations), config).run(move || body());
         }
         None
+    }
+
+    pub(crate) fn once(body: impl Fn() + Send + Sync + 'static) {
+        let mut config = shuttle::Config::new();
+        config.stack_size = STACK;
+        Runner::new(RandomScheduler::new(1), config).run(body);
     }
 }

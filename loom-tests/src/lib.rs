@@ -20,5 +20,5 @@ pub mod wakers;
 
 pub use std::sync::Arc;
 
-pub use crate::runner::{Model, model};
+pub use crate::runner::{Model, model, models, once};
 pub use crate::wakers::block_on;

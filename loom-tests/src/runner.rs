@@ -45,8 +45,32 @@ pub struct Model {
 /// ```
 #[track_caller]
 pub fn model(model: Model, body: impl Fn() + Send + Sync + 'static) {
-    let failing = Named(model.name);
-    if let Some(explored) = engine::run(&model, body) {
+    models(model, [(String::new(), body)]);
+}
+
+/// [`model`] with many small bodies in place of one: each is explored by itself and to its end.
+///
+/// The model's interleavings are the sum, its threads those of the body with the most. A body's name is said when it
+/// fails.
+///
+/// # Panics
+/// As `model`.
+#[track_caller]
+pub fn models<B: Fn() + Send + Sync + 'static>(model: Model, bodies: impl IntoIterator<Item = (String, B)>) {
+    let mut failing = Named(model.name, String::new());
+    let bodies: Vec<_> = bodies.into_iter().collect();
+    let many = bodies.len();
+    let mut sum: Option<Explored> = None;
+    for (name, body) in bodies {
+        failing.1 = name;
+        let explored = engine::run(&model, many, body);
+        sum = match (sum, explored) {
+            (Some(sum), Some(explored)) => Some(sum.and(&explored)),
+            (sum, explored) => sum.or(explored),
+        };
+    }
+    failing.1.clear();
+    if let Some(explored) = sum {
         if let Err(why) = judge(&model, &explored) {
             panic!("{why}");
         }
@@ -55,11 +79,20 @@ pub fn model(model: Model, body: impl Fn() + Send + Sync + 'static) {
     std::mem::forget(failing);
 }
 
-/// Names the model when its exploration unwinds: a failing interleaving does not say whose it is.
-struct Named(&'static str);
+/// Runs `body` once, where locks and atomics of the model work, and explores nothing: for what a model compares with.
+pub fn once(body: impl Fn() + Send + Sync + 'static) {
+    engine::once(body);
+}
+
+/// Names the model, and the body of several, when its exploration unwinds: a failing interleaving does not say whose
+/// it is.
+struct Named(&'static str, String);
 
 impl Drop for Named {
     fn drop(&mut self) {
+        if !self.1.is_empty() {
+            eprintln!("in the body {}", self.1);
+        }
         eprintln!("model {} failed", self.0);
     }
 }

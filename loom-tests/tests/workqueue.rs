@@ -226,7 +226,7 @@ fn shut_down_vs_dirty_lease_end() {
         name: "workqueue::shut_down_vs_dirty_lease_end",
         threads: 3,
         floor: 92,
-        catches: "a thread that unlocks between looking and sleeping, when a marked key comes again after shutdown",
+        catches: "a lease's end that decides before it locks that no thread waits for the marked key, which comes after shutdown",
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
@@ -250,7 +250,7 @@ fn shut_down_vs_clock() {
     let claim = Model {
         name: "workqueue::shut_down_vs_clock",
         threads: 3,
-        floor: 5900,
+        floor: 24000,
         catches: "a key that was due at shutdown and of which nobody is told, as its alarm has not fired",
     };
     model(claim, || {
@@ -295,7 +295,7 @@ fn blocking_drain_vs_lease_end() {
     let claim = Model {
         name: "workqueue::blocking_drain_vs_lease_end",
         threads: 3,
-        floor: 625,
+        floor: 1200,
         catches: "a drainer that unlocks between looking and sleeping",
     };
     model(claim, || {

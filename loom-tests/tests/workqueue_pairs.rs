@@ -1,0 +1,299 @@
+//! Every pair of public operations of the work queue, from every state in which it makes a difference.
+//!
+//! The two run at once. What they come to, and what becomes of the queue until its end, must be what they come to one
+//! after the other, in some order of their steps: so nothing is lost, doubled or forgotten. Tasks are polled only when
+//! they are woken.
+
+#[path = "workqueue_ops/explore.rs"]
+mod explore;
+#[path = "workqueue_ops/op.rs"]
+mod op;
+#[path = "workqueue_ops/scene.rs"]
+mod scene;
+#[path = "workqueue_ops/task.rs"]
+mod task;
+
+use loom_tests::{Model, models};
+
+use crate::explore::Case;
+use crate::op::Op::{self, *};
+use crate::scene::Start;
+use crate::task::For;
+
+/// Every pair of an operation of `group` with itself, and with those that come after it.
+fn check(model: Model, group: &[Op]) {
+    let mut pairs = Vec::new();
+    for &first in group {
+        let from = op::ALL.iter().position(|&op| op == first).expect("ALL has them all");
+        for &second in &op::ALL[from..] {
+            let ops = vec![first, second];
+            pairs.extend(starts(&ops).iter().map(|&start| Case { start, ops: ops.clone() }));
+        }
+    }
+    models(model, pairs.into_iter().map(Case::body));
+}
+
+fn starts(ops: &[Op]) -> &'static [Start] {
+    use Start::*;
+    match ops.iter().find(|op| op.blocks()).map(|op| op.waits_for()) {
+        None => &[Ready, Leased, Full, Soon, Waiting, Paused, Ending],
+        // With threads that block, the end of the queue is explored, too: no more than what they wait for.
+        Some(For::Key) => &[Ready, Leased, Soon, Paused],
+        Some(For::Room) => &[Full],
+        Some(For::Drained) => &[Ready, Leased, Soon],
+        _ => &[Ready, Leased],
+    }
+}
+
+#[test]
+fn pairs_inspect() {
+    let claim = Model {
+        name: "workqueue::pairs_inspect",
+        threads: 2,
+        floor: 35000,
+        catches: "a snapshot that reads the keys in one critical section and the rest in another",
+    };
+    check(claim, &[Snapshot, Counts, Len, State, Ages, KeepAges, Requeues, Forget]);
+}
+
+#[test]
+fn pairs_next_overdue() {
+    let claim = Model {
+        name: "workqueue::pairs_next_overdue",
+        threads: 2,
+        floor: 13000,
+        catches: "a watcher that finds no lease in one critical section and parks in another",
+    };
+    check(claim, &[NextOverdue]);
+}
+
+#[test]
+fn pairs_wait_idle() {
+    let claim = Model {
+        name: "workqueue::pairs_wait_idle",
+        threads: 3,
+        floor: 50000,
+        catches: "a task that looks whether the queue is idle in one critical section and parks in another",
+    };
+    check(claim, &[WaitIdle, BlockingWaitIdle]);
+}
+
+#[test]
+fn pairs_add_when_room() {
+    let claim = Model {
+        name: "workqueue::pairs_add_when_room",
+        threads: 2,
+        floor: 4900,
+        catches: "an adder that looks for room in one critical section and parks in another",
+    };
+    check(claim, &[AddWhenRoom]);
+}
+
+#[test]
+fn pairs_blocking_add() {
+    let claim = Model {
+        name: "workqueue::pairs_blocking_add",
+        threads: 3,
+        floor: 41000,
+        catches: "an adder that unlocks between looking for room and sleeping",
+    };
+    check(claim, &[BlockingAdd]);
+}
+
+#[test]
+fn pairs_shut_down() {
+    let claim = Model {
+        name: "workqueue::pairs_shut_down",
+        threads: 2,
+        floor: 4300,
+        catches: "a shutdown that decides before it locks that nobody waits",
+    };
+    check(claim, &[ShutDown]);
+}
+
+#[test]
+fn pairs_get() {
+    let claim = Model {
+        name: "workqueue::pairs_get",
+        threads: 2,
+        floor: 22000,
+        catches: "a task that parks on a queue it has not looked at since it unlocked",
+    };
+    check(claim, &[Get, GetMany]);
+}
+
+#[test]
+fn pairs_blocking_get() {
+    let claim = Model {
+        name: "workqueue::pairs_blocking_get",
+        threads: 3,
+        floor: 290000,
+        catches: "a thread that unlocks between looking and sleeping",
+    };
+    check(claim, &[BlockingGet, BlockingGetMany]);
+}
+
+#[test]
+fn pairs_getter() {
+    let claim = Model {
+        name: "workqueue::pairs_getter",
+        threads: 3,
+        floor: 120000,
+        catches: "a getter that looks before it locks whether it was stopped",
+    };
+    check(claim, &[GetterGet, GetterBlockingGet, GetterStop]);
+}
+
+#[test]
+fn pairs_drain() {
+    let claim = Model {
+        name: "workqueue::pairs_drain",
+        threads: 3,
+        floor: 140000,
+        catches: "a drainer that looks in one critical section and parks in another",
+    };
+    check(claim, &[Drain, BlockingDrain]);
+}
+
+#[test]
+fn pairs_drain_waiting() {
+    let claim = Model {
+        name: "workqueue::pairs_drain_waiting",
+        threads: 3,
+        floor: 64000,
+        catches: "a drainer that serves, looks in one critical section and parks in another",
+    };
+    check(claim, &[DrainWaiting, BlockingDrainWaiting]);
+}
+
+#[test]
+fn pairs_pause_resume() {
+    let claim = Model {
+        name: "workqueue::pairs_pause_resume",
+        threads: 2,
+        floor: 4200,
+        catches: "a pause that undoes what it saw, not what there is",
+    };
+    check(claim, &[Pause, Resume]);
+}
+
+#[test]
+fn pairs_clock() {
+    let claim = Model {
+        name: "workqueue::pairs_clock",
+        threads: 2,
+        floor: 1000,
+        catches: "an alarm that is not set because its time has come meanwhile, and so never fires",
+    };
+    check(claim, &[Advance]);
+}
+
+#[test]
+fn pairs_detach() {
+    let claim = Model {
+        name: "workqueue::pairs_detach",
+        threads: 2,
+        floor: 8300,
+        catches: "a lease that is found in one critical section and attached in another",
+    };
+    check(claim, &[Detach, DoneByKey, Attach]);
+}
+
+#[test]
+fn pairs_add_delayed() {
+    let claim = Model {
+        name: "workqueue::pairs_add_delayed",
+        threads: 2,
+        floor: 5000,
+        catches: "a delayed add that says what it saw, not what it did",
+    };
+    check(claim, &[AddEarliest, AddLatest, AddReplace]);
+}
+
+#[test]
+fn pairs_add_rate_limited() {
+    let claim = Model {
+        name: "workqueue::pairs_add_rate_limited",
+        threads: 2,
+        floor: 3000,
+        catches: "a failure's add that says what it saw, not what it did",
+    };
+    check(claim, &[AddRateLimited]);
+}
+
+#[test]
+fn pairs_postpone() {
+    let claim = Model {
+        name: "workqueue::pairs_postpone",
+        threads: 2,
+        floor: 1100,
+        catches: "a postponing that says what it saw, not what it did",
+    };
+    check(claim, &[Postpone]);
+}
+
+#[test]
+fn pairs_add_many() {
+    let claim = Model {
+        name: "workqueue::pairs_add_many",
+        threads: 2,
+        floor: 1100,
+        catches: "an add of many that says what it saw, not what it did",
+    };
+    check(claim, &[AddMany]);
+}
+
+#[test]
+fn pairs_add() {
+    let claim = Model {
+        name: "workqueue::pairs_add",
+        threads: 2,
+        floor: 1000,
+        catches: "an add that says what it saw, not what it did",
+    };
+    check(claim, &[Add]);
+}
+
+#[test]
+fn pairs_lease_end() {
+    let claim = Model {
+        name: "workqueue::pairs_lease_end",
+        threads: 2,
+        floor: 6100,
+        catches: "a lease's end that looks in one critical section whether the queue is stopped and ends in another",
+    };
+    check(claim, &[Done, Succeed, Retry, RequeueAfter, DropLease]);
+}
+
+#[test]
+fn pairs_cancel() {
+    let claim = Model {
+        name: "workqueue::pairs_cancel",
+        threads: 2,
+        floor: 360,
+        catches: "a cancel that says what it saw, not what it did",
+    };
+    check(claim, &[Cancel]);
+}
+
+#[test]
+fn pairs_try_get() {
+    let claim = Model {
+        name: "workqueue::pairs_try_get",
+        threads: 2,
+        floor: 310,
+        catches: "a get that looks at the key in one critical section and takes it in another",
+    };
+    check(claim, &[TryGet, TryGetMany]);
+}
+
+#[test]
+fn pairs_stop_now() {
+    let claim = Model {
+        name: "workqueue::pairs_stop_now",
+        threads: 2,
+        floor: 92,
+        catches: "a stop that lists the keys in one critical section and takes them in another",
+    };
+    check(claim, &[StopNow]);
+}

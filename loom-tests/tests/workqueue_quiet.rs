@@ -1,0 +1,289 @@
+//! Models of waiting for the queue to be drained or idle, and for an overdue lease.
+
+use std::time::Duration;
+
+use flyball_ratelimit::{FastSlow, ManualClock};
+use flyball_workqueue::Queue;
+use loom_tests::wakers::{Counting, poll_with};
+use loom_tests::{Model, block_on, model, thread};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Of real time, which must not pass.
+const NEVER: Duration = Duration::from_secs(3600);
+
+// === drained and idle ===
+
+#[test]
+fn wait_idle_vs_lease_end() {
+    let claim = Model {
+        name: "workqueue::wait_idle_vs_lease_end",
+        threads: 2,
+        floor: 30,
+        catches: "a task that looks whether the queue is idle in one critical section and parks in another",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        let worker = thread::spawn(move || lease.done());
+        block_on(queue.wait_idle());
+        worker.join().unwrap();
+        assert!(queue.snapshot().keys.is_empty());
+    });
+}
+
+#[test]
+fn blocking_wait_idle_vs_lease_end() {
+    let claim = Model {
+        name: "workqueue::blocking_wait_idle_vs_lease_end",
+        threads: 3,
+        floor: 440,
+        catches: "a thread that unlocks between looking whether the queue is idle and sleeping",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        let other = queue.clone();
+        let worker = thread::spawn(move || lease.done());
+        let second = thread::spawn(move || assert!(other.wait_idle_timeout(NEVER)));
+        assert!(queue.wait_idle_timeout(NEVER));
+        worker.join().unwrap();
+        second.join().unwrap();
+    });
+}
+
+#[test]
+fn idler_vs_blocking_getter() {
+    let claim = Model {
+        name: "workqueue::idler_vs_blocking_getter",
+        threads: 3,
+        floor: 170,
+        catches: "a lease's end that decides before it locks that no thread waits for the queue to be idle",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        let (getter, idler) = (queue.clone(), queue.clone());
+        let getter = thread::spawn(move || getter.blocking_get().unwrap().done());
+        let idler = thread::spawn(move || assert!(idler.wait_idle_timeout(NEVER)));
+        lease.done();
+        idler.join().unwrap();
+        queue.add(2).unwrap();
+        getter.join().unwrap();
+    });
+}
+
+#[test]
+fn cancel_vs_wait_idle() {
+    let claim = Model {
+        name: "workqueue::cancel_vs_wait_idle",
+        threads: 2,
+        floor: 12,
+        catches: "a cancel that decides before it locks that nobody waits for the queue to be idle",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        queue.add(1).unwrap();
+        let other = queue.clone();
+        let idler = thread::spawn(move || block_on(other.wait_idle()));
+        assert!(queue.cancel(&1));
+        idler.join().unwrap();
+    });
+}
+
+#[test]
+fn drain_waiting_vs_retry() {
+    let claim = Model {
+        name: "workqueue::drain_waiting_vs_retry",
+        threads: 3,
+        floor: 4200,
+        catches: "a retry that decides before it locks that no task waits, and sets no alarm",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let limiter = FastSlow::new(SECOND, SECOND, 3);
+        let queue = Queue::<u32>::builder().limiter(limiter).timer(clock.timer()).seed(0).build();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        let (waker, mut drain) = (Counting::waker().1, Box::pin(queue.drain_waiting(2 * SECOND)));
+        assert!(poll_with(drain.as_mut(), &waker).is_pending());
+        let getter = thread::spawn(move || {
+            block_on(queue.get()).expect("closed before the retry").done();
+            assert!(block_on(queue.get()).is_none());
+        });
+        let failing = thread::spawn(move || lease.retry());
+        failing.join().unwrap();
+        clock.advance(SECOND);
+        getter.join().unwrap();
+        let left = block_on(drain);
+        assert!(left.ready.is_empty() && left.waiting.is_empty() && left.leased.is_empty(), "{left:?}");
+    });
+}
+
+#[test]
+fn drain_waiting_vs_its_end() {
+    let claim = Model {
+        name: "workqueue::drain_waiting_vs_its_end",
+        threads: 2,
+        floor: 180,
+        catches: "a drainer whose alarm is not set because its time has come meanwhile, and so never fires",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let queue = Queue::<u32>::builder().timer(clock.timer()).build();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        let drain = queue.drain_waiting(SECOND);
+        let mover = thread::spawn(move || clock.advance(SECOND));
+        assert_eq!(block_on(drain).leased, [1]);
+        mover.join().unwrap();
+        lease.done();
+    });
+}
+
+#[test]
+fn drain_waiting_vs_timer_and_getter() {
+    let claim = Model {
+        name: "workqueue::drain_waiting_vs_timer_and_getter",
+        threads: 2,
+        floor: 2800,
+        catches: "a wait within the horizon whose alarm is not set because its time has come meanwhile",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let queue = Queue::<u32>::builder().timer(clock.timer()).build();
+        queue.add_after(1, SECOND).unwrap();
+        let other = queue.clone();
+        let getter = thread::spawn(move || {
+            block_on(other.get()).expect("closed before the wait was over").done();
+            assert!(block_on(other.get()).is_none());
+        });
+        let (waker, mut drain) = (Counting::waker().1, Box::pin(queue.drain_waiting(2 * SECOND)));
+        drop(poll_with(drain.as_mut(), &waker));
+        clock.advance(SECOND);
+        getter.join().unwrap();
+        let left = block_on(drain);
+        assert!(left.waiting.is_empty(), "{left:?}");
+    });
+}
+
+// === overdue leases ===
+
+#[test]
+fn watcher_vs_get() {
+    let claim = Model {
+        name: "workqueue::watcher_vs_get",
+        threads: 2,
+        floor: 170,
+        catches: "a watcher that finds no lease in one critical section and parks in another",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let queue = Queue::<u32>::builder().timer(clock.timer()).build();
+        queue.add(1).unwrap();
+        let other = queue.clone();
+        let getter = thread::spawn(move || other.try_get().unwrap());
+        assert_eq!(block_on(queue.next_overdue(Duration::ZERO)).unwrap().key, 1);
+        getter.join().unwrap().done();
+    });
+}
+
+#[test]
+fn watcher_vs_clock() {
+    let claim = Model {
+        name: "workqueue::watcher_vs_clock",
+        threads: 2,
+        floor: 52,
+        catches: "a watcher whose alarm is not set because its time has come meanwhile, and so never fires",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let queue = Queue::<u32>::builder().timer(clock.timer()).build();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        queue.keep_ages();
+        let watcher = thread::spawn(move || {
+            let overdue = block_on(queue.next_overdue(SECOND)).unwrap();
+            assert_eq!((overdue.key, overdue.age), (1, SECOND));
+        });
+        clock.advance(SECOND);
+        watcher.join().unwrap();
+        lease.done();
+    });
+}
+
+#[test]
+fn watcher_vs_get_and_clock() {
+    let claim = Model {
+        name: "workqueue::watcher_vs_get_and_clock",
+        threads: 3,
+        floor: 12000,
+        catches: "a get that decides before it locks that nobody watches",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let queue = Queue::<u32>::builder().timer(clock.timer()).build();
+        queue.keep_ages();
+        queue.add(1).unwrap();
+        let (watcher, getter) = (queue.clone(), queue.clone());
+        let watcher = thread::spawn(move || block_on(watcher.next_overdue(SECOND)).unwrap().key);
+        let getter = thread::spawn(move || getter.try_get().unwrap());
+        clock.advance(SECOND);
+        let lease = getter.join().unwrap();
+        clock.advance(SECOND);
+        assert_eq!(watcher.join().unwrap(), 1);
+        lease.done();
+    });
+}
+
+#[test]
+fn watcher_vs_drained() {
+    let claim = Model {
+        name: "workqueue::watcher_vs_drained",
+        threads: 3,
+        floor: 22000,
+        catches: "a lease's end that decides before it locks that nobody watches",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let queue = Queue::<u32>::builder().timer(clock.timer()).build();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        queue.keep_ages();
+        let other = queue.clone();
+        let watcher = thread::spawn(move || assert_eq!(block_on(other.next_overdue(SECOND)), None));
+        let worker = thread::spawn(move || lease.done());
+        queue.shut_down();
+        worker.join().unwrap();
+        watcher.join().unwrap();
+    });
+}
+
+#[test]
+fn watcher_and_getter_share_the_alarm() {
+    let claim = Model {
+        name: "workqueue::watcher_and_getter_share_the_alarm",
+        threads: 3,
+        floor: 34000,
+        catches: "the later of two alarms that is lost when the earlier one fires beside it",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let queue = Queue::<u32>::builder().timer(clock.timer()).build();
+        queue.add(2).unwrap();
+        let lease = queue.try_get().unwrap();
+        queue.keep_ages();
+        queue.add_after(1, SECOND).unwrap();
+        let (watcher, getter) = (queue.clone(), queue);
+        let watcher =
+            thread::spawn(move || assert_eq!(block_on(watcher.next_overdue(2 * SECOND)).unwrap().key, 2));
+        let getter = thread::spawn(move || block_on(getter.get()).unwrap().done());
+        clock.advance(SECOND);
+        getter.join().unwrap();
+        clock.advance(SECOND);
+        watcher.join().unwrap();
+        lease.done();
+    });
+}

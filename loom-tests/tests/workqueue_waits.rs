@@ -1,0 +1,313 @@
+//! Models of waiting for room, for a pause to end, and as a getter that is stopped; of batches, and of leases without a
+//! guard.
+
+use std::pin::pin;
+
+use flyball_workqueue::{NotDetached, Queue, Reason};
+use loom_tests::wakers::{Counting, poll_with};
+use loom_tests::{Model, block_on, model, thread};
+
+// === room ===
+
+#[test]
+fn add_when_room_vs_lease_end() {
+    let claim = Model {
+        name: "workqueue::add_when_room_vs_lease_end",
+        threads: 2,
+        floor: 11,
+        catches: "a lease's end that decides before it locks that nobody waits for room",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::builder().capacity(1).build();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        let other = queue.clone();
+        let adder = thread::spawn(move || block_on(other.add_when_room(2)).unwrap());
+        lease.done();
+        adder.join().unwrap();
+        assert_eq!(*queue.try_get().unwrap(), 2);
+    });
+}
+
+#[test]
+fn parking_adder_vs_lease_end() {
+    let claim = Model {
+        name: "workqueue::parking_adder_vs_lease_end",
+        threads: 2,
+        floor: 36,
+        catches: "an adder that looks for room in one critical section and parks in another",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::builder().capacity(1).build();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        let worker = thread::spawn(move || lease.done());
+        block_on(queue.add_when_room(2)).unwrap();
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn cancelled_adder_passes_room_on() {
+    let claim = Model {
+        name: "workqueue::cancelled_adder_passes_room_on",
+        threads: 3,
+        floor: 760,
+        catches: "an adder that looks in one critical section whether it was woken and leaves in another",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::builder().capacity(1).build();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        let (cancelled, other) = (queue.clone(), queue.clone());
+        let cancelled = thread::spawn(move || {
+            let (_, waker) = Counting::waker();
+            let mut add = pin!(cancelled.add_when_room(2));
+            drop(poll_with(add.as_mut(), &waker));
+        });
+        let adder = thread::spawn(move || block_on(other.add_when_room(3)).unwrap());
+        lease.done();
+        cancelled.join().unwrap();
+        // If it did add its key before it was dropped, that is the other's room.
+        queue.cancel(&2);
+        adder.join().unwrap();
+    });
+}
+
+#[test]
+fn blocking_add_vs_done() {
+    let claim = Model {
+        name: "workqueue::blocking_add_vs_done",
+        threads: 2,
+        floor: 3,
+        catches: "an adder that unlocks between looking for room and sleeping",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::builder().capacity(1).build();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        let other = queue.clone();
+        let adder = thread::spawn(move || other.blocking_add(2).unwrap());
+        lease.done();
+        adder.join().unwrap();
+        assert_eq!(queue.len(), 1);
+    });
+}
+
+#[test]
+fn two_blocking_adders_vs_done() {
+    let claim = Model {
+        name: "workqueue::two_blocking_adders_vs_done",
+        threads: 3,
+        floor: 260,
+        catches: "a lease's end that decides before it locks that no thread waits for room",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::builder().capacity(2).build();
+        queue.add_many([1, 2]);
+        let leases = queue.try_get_many(2).unwrap();
+        let adders = [3, 4].map(|key| {
+            let queue = queue.clone();
+            thread::spawn(move || queue.blocking_add(key).unwrap())
+        });
+        for lease in leases {
+            lease.done();
+        }
+        for adder in adders {
+            adder.join().unwrap();
+        }
+        assert_eq!(queue.len(), 2);
+    });
+}
+
+#[test]
+fn adders_vs_shut_down() {
+    let claim = Model {
+        name: "workqueue::adders_vs_shut_down",
+        threads: 3,
+        floor: 450,
+        catches: "a shutdown that decides before it locks that nobody waits for room",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::builder().capacity(1).build();
+        queue.add(1).unwrap();
+        let (task, sleeper) = (queue.clone(), queue.clone());
+        let refused = |added: Result<_, flyball_workqueue::Refused<u32>>| {
+            assert_eq!(added.unwrap_err().reason(), Reason::ShutDown);
+        };
+        let task = thread::spawn(move || refused(block_on(task.add_when_room(2))));
+        let sleeper = thread::spawn(move || refused(sleeper.blocking_add(3)));
+        queue.shut_down();
+        task.join().unwrap();
+        sleeper.join().unwrap();
+    });
+}
+
+#[test]
+fn cancel_vs_adder() {
+    let claim = Model {
+        name: "workqueue::cancel_vs_adder",
+        threads: 2,
+        floor: 11,
+        catches: "a cancel that decides before it locks that nobody waits for room",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::builder().capacity(1).build();
+        queue.add(1).unwrap();
+        let other = queue.clone();
+        let adder = thread::spawn(move || block_on(other.add_when_room(2)).unwrap());
+        assert!(queue.cancel(&1));
+        adder.join().unwrap();
+    });
+}
+
+// === getters ===
+
+#[test]
+fn resume_vs_getters() {
+    let claim = Model {
+        name: "workqueue::resume_vs_getters",
+        threads: 3,
+        floor: 740,
+        catches: "a resume that decides before it locks that nobody waits",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        queue.pause();
+        queue.add_many([1, 2]);
+        let (task, sleeper) = (queue.clone(), queue.clone());
+        let task = thread::spawn(move || block_on(task.get()).unwrap().done());
+        let sleeper = thread::spawn(move || sleeper.blocking_get().unwrap().done());
+        queue.resume();
+        task.join().unwrap();
+        sleeper.join().unwrap();
+    });
+}
+
+#[test]
+fn stop_vs_async_getter() {
+    let claim = Model {
+        name: "workqueue::stop_vs_async_getter",
+        threads: 2,
+        floor: 45,
+        catches: "a getter that looks before it locks whether it was stopped",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        let getter = queue.getter();
+        let other = getter.clone();
+        let task = thread::spawn(move || assert!(block_on(other.get()).is_none()));
+        getter.stop();
+        task.join().unwrap();
+        queue.add(1).unwrap();
+        assert!(queue.try_get().is_ok(), "the queue goes on");
+    });
+}
+
+#[test]
+fn stop_vs_blocking_getter() {
+    let claim = Model {
+        name: "workqueue::stop_vs_blocking_getter",
+        threads: 2,
+        floor: 13,
+        catches: "a thread that looks before it locks whether it was stopped",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        let getter = queue.getter();
+        let other = getter.clone();
+        let sleeper = thread::spawn(move || assert!(other.blocking_get().is_none()));
+        getter.stop();
+        sleeper.join().unwrap();
+    });
+}
+
+#[test]
+fn stopped_getter_passes_hint() {
+    let claim = Model {
+        name: "workqueue::stopped_getter_passes_hint",
+        threads: 3,
+        floor: 730,
+        catches: "a getter that is stopped after it was signalled and keeps the signal to itself",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        let getter = queue.getter();
+        let (stopped, other) = (getter.clone(), queue.clone());
+        let stopped = thread::spawn(move || drop(stopped.blocking_get()));
+        let sleeper = thread::spawn(move || other.blocking_get().unwrap().done());
+        queue.add(1).unwrap();
+        getter.stop();
+        stopped.join().unwrap();
+        sleeper.join().unwrap();
+    });
+}
+
+#[test]
+fn add_many_vs_two_getters() {
+    let claim = Model {
+        name: "workqueue::add_many_vs_two_getters",
+        threads: 3,
+        floor: 740,
+        catches: "an add of many that decides before it locks that nobody waits",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        let (task, sleeper) = (queue.clone(), queue.clone());
+        let task = thread::spawn(move || block_on(task.get()).unwrap().done());
+        let sleeper = thread::spawn(move || sleeper.blocking_get().unwrap().done());
+        assert_eq!(queue.add_many([1, 2]).new, 2);
+        task.join().unwrap();
+        sleeper.join().unwrap();
+        assert_eq!(queue.counts().leased, 0);
+    });
+}
+
+#[test]
+fn get_many_vs_add() {
+    let claim = Model {
+        name: "workqueue::get_many_vs_add",
+        threads: 2,
+        floor: 30,
+        catches: "a batch that parks on a queue it has not looked at since it unlocked",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        let other = queue.clone();
+        let batch = thread::spawn(move || {
+            let leases = block_on(other.get_many(2));
+            assert!(!leases.is_empty());
+            leases.iter().map(|lease| **lease).collect::<Vec<_>>()
+        });
+        queue.add(1).unwrap();
+        queue.add(2).unwrap();
+        assert_eq!(batch.join().unwrap()[0], 1, "first in, first out");
+        assert_eq!(queue.len(), 2, "each lease was a failure, so both keys are Ready again");
+    });
+}
+
+// === leases without a guard ===
+
+#[test]
+fn done_by_key_twice() {
+    let claim = Model {
+        name: "workqueue::done_by_key_twice",
+        threads: 3,
+        floor: 28,
+        catches: "a lease that is found in one critical section and attached in another",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        queue.add(1).unwrap();
+        let key = queue.try_get().unwrap().detach();
+        let enders = [(); 2].map(|()| {
+            let queue = queue.clone();
+            thread::spawn(move || queue.done(&key))
+        });
+        let mut ends = enders.map(|ender| ender.join().unwrap());
+        ends.sort_by_key(Result::is_err);
+        assert_eq!(ends, [Ok(()), Err(NotDetached)], "one lease, ended twice or never");
+        queue.check().unwrap();
+        assert!(queue.is_empty());
+    });
+}
