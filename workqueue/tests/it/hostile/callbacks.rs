@@ -1,7 +1,8 @@
 //! User code that calls back into the queue it is called by, from every place there is: nothing of it runs under a
-//! lock, or these would never end.
+//! lock, or these would never end. And wakers that panic instead.
 
 use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{RawWaker, RawWakerVTable, Waker};
@@ -10,8 +11,9 @@ use flyball_ratelimit::{Clock, ManualClock, ManualTimer, Nanos, Timer};
 use flyball_workqueue::{DelayMode, Fifo, Lease, NoLimit, Queue, Timed};
 use testkit::wakers::poll_with;
 
+use super::Fuse;
 use crate::support::{TimedQueue, ns};
-use crate::task::now_or_never;
+use crate::task::{Task, now_or_never};
 
 /// Uses the queue, all over, and leaves it as it was.
 fn use_it(queue: &TimedQueue) {
@@ -39,20 +41,25 @@ enum Call {
     Drop,
 }
 
-/// A waker that uses its queue in each of its calls.
+/// A waker that uses its queue in each of its calls, or panics in one of them.
+#[derive(Default)]
 struct Meddler {
-    queue: TimedQueue,
+    queue: Option<TimedQueue>,
+    fuse: Fuse,
     calls: [AtomicUsize; 3],
 }
 
 impl Meddler {
     fn new(queue: &TimedQueue) -> Arc<Self> {
-        Arc::new(Self { queue: queue.clone(), calls: Default::default() })
+        Arc::new(Self { queue: Some(queue.clone()), ..Self::default() })
     }
 
     fn called(&self, call: Call) {
         self.calls[call as usize].fetch_add(1, Ordering::SeqCst);
-        use_it(&self.queue);
+        self.fuse.burn("waker");
+        if let Some(queue) = &self.queue {
+            use_it(queue);
+        }
     }
 
     fn calls(&self, call: Call) -> usize {
@@ -173,6 +180,86 @@ fn wakers_of_everybody_else_meddle() {
     meddle(|queue| Box::pin(queue.next_overdue(ns(10))), leased, |queue, _| drop(queue.stop_now()));
 }
 
+/// A hostile task and a bystander of the same kind; the hostile waker panics in its call number `nth`, at every one it
+/// gets. What happens happens all the same, and the bystander is told.
+fn panics_beside_a_bystander<T>(
+    name: &str,
+    future: impl for<'a> Fn(&'a TimedQueue) -> std::pin::Pin<Box<dyn Future<Output = T> + 'a>>,
+    setup: Setup,
+    wakes: Setup,
+) -> [usize; 3] {
+    let mut panics = [0; 3];
+    for nth in 1.. {
+        let clock = ManualClock::new();
+        let queue: TimedQueue = Queue::builder().timer(clock.timer()).capacity(2).build();
+        setup(&queue, &clock);
+        let hostile = Arc::new(Meddler::default());
+        hostile.fuse.arm(nth);
+        let mut task = future(&queue);
+        let mut panicked = false;
+        let mut guarded = |act: &mut dyn FnMut()| {
+            let before = [Call::Clone, Call::Wake, Call::Drop].map(|call| hostile.calls(call));
+            if catch_unwind(AssertUnwindSafe(act)).is_err() {
+                panicked = true;
+                let calls = [Call::Clone, Call::Wake, Call::Drop].map(|call| hostile.calls(call));
+                (0..3).for_each(|call| panics[call] += usize::from(calls[call] > before[call]));
+            }
+            queue.check().unwrap();
+        };
+        for _ in 0..2 {
+            guarded(&mut || drop(poll_with(task.as_mut(), &hostile.waker())));
+        }
+        // The hostile one is first in line.
+        let mut bystander = Task::waiting(future(&queue));
+        guarded(&mut || wakes(&queue, &clock));
+        let mut task = Some(task);
+        guarded(&mut || drop(task.take()));
+        hostile.fuse.disarm();
+        assert!(bystander.knows(), "{name}, call {nth}: nobody told the bystander");
+        assert!(bystander.is_ready(), "{name}, call {nth}");
+        drop(queue.stop_now());
+        queue.check().unwrap();
+        if !panicked {
+            break;
+        }
+    }
+    panics
+}
+
+#[test]
+fn wakers_panic_in_every_call() {
+    let full: Setup = |queue, clock| {
+        leased(queue, clock);
+        queue.add_after("other", ns(50)).unwrap();
+    };
+    let add: Setup = |queue, _| drop(queue.add("a"));
+    let ring: Setup = |_, clock| clock.advance(ns(10));
+    let stop: Setup = |queue, _| drop(queue.stop_now());
+    let wait: Setup = |queue, _| drop(queue.add_after("a", ns(10)));
+    let mut total = [0; 3];
+    let mut count = |panics: [usize; 3]| {
+        assert!(panics.iter().sum::<usize>() >= 3, "{panics:?}");
+        (0..3).for_each(|call| total[call] += panics[call]);
+    };
+    count(panics_beside_a_bystander("get", |queue| Box::pin(queue.get()), nothing, add));
+    count(panics_beside_a_bystander("get, due", |queue| Box::pin(queue.get()), wait, ring));
+    count(panics_beside_a_bystander("get, stop", |queue| Box::pin(queue.get()), wait, stop));
+    count(panics_beside_a_bystander("get_many", |queue| Box::pin(queue.get_many(2)), nothing, add));
+    count(panics_beside_a_bystander("add", |queue| Box::pin(queue.add_when_room("b")), full, done));
+    count(panics_beside_a_bystander("add, stop", |queue| Box::pin(queue.add_when_room("b")), full, stop));
+    count(panics_beside_a_bystander("idle", |queue| Box::pin(queue.wait_idle()), leased, done));
+    count(panics_beside_a_bystander("drain", |queue| Box::pin(queue.drain()), leased, done));
+    count(panics_beside_a_bystander("serving", |queue| Box::pin(queue.drain_waiting(ns(10))), leased, ring));
+    count(panics_beside_a_bystander("overdue", |queue| Box::pin(queue.next_overdue(ns(10))), leased, ring));
+    count(panics_beside_a_bystander(
+        "overdue, stop",
+        |queue| Box::pin(queue.next_overdue(ns(10))),
+        leased,
+        stop,
+    ));
+    assert!(total.iter().all(|panics| *panics >= 10), "{total:?}");
+}
+
 // ---- timers and clocks -----------------------------------------------------------------------------------------
 
 type Home = Arc<OnceLock<Queue<&'static str, Fifo, NoLimit, Timed<Curious>>>>;
@@ -210,14 +297,14 @@ fn a_timer_calls_back() {
     let timer = Curious { timer: clock.timer(), home: home.clone(), alarms: alarms.clone() };
     let queue = Queue::builder().timer(timer).build();
     home.set(queue.clone()).ok().unwrap();
-    let mut getter = crate::task::Task::waiting(queue.get());
+    let mut getter = Task::waiting(queue.get());
     queue.add_after("a", ns(10)).unwrap();
     assert_eq!(clock.next_alarm(), Some(Nanos::new(3)), "the alarm's own deadline is earlier");
     clock.advance(ns(3));
     assert!(getter.knows());
     assert_eq!(*getter.finish().unwrap(), "from the alarm");
     drop(getter);
-    let mut watcher = crate::task::Task::new(queue.next_overdue(ns(2)));
+    let mut watcher = Task::new(queue.next_overdue(ns(2)));
     assert!(watcher.poll().is_pending());
     assert!(alarms.load(Ordering::SeqCst) >= 2);
     drop((watcher, queue.stop_now()));
