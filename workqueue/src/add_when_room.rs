@@ -19,7 +19,8 @@ use crate::time::{NoDelay, Time};
 /// The future of [`Queue::add_when_room`].
 ///
 /// # Cancel safety
-/// Dropping it adds nothing. If it had been woken for room, the wake-up is passed on.
+/// Dropping it adds nothing, and drops the key. If it had been woken for room, the wake-up is passed on. So drop it, or
+/// poll it again when it is woken: one that is kept and never polled keeps at most one wake-up from the others.
 ///
 /// # Panics
 /// When it is polled again after it has given its answer.

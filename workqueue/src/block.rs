@@ -82,8 +82,8 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
         left
     }
 
-    pub(crate) fn block_until_idle(&self, until: Nanos) -> bool {
-        let (state, now) = self.block_until(Some(until), Core::is_idle, |others| &mut others.blocked_idlers);
+    pub(crate) fn block_until_idle(&self, until: Option<Nanos>) -> bool {
+        let (state, now) = self.block_until(until, Core::is_idle, |others| &mut others.blocked_idlers);
         state.core.is_idle(now)
     }
 

@@ -1,4 +1,4 @@
-//! SHELL. Making a queue; what cannot work together cannot be written down.
+//! SHELL. Making a queue; what cannot work together cannot be built.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
@@ -54,6 +54,9 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Builder<K, O, L, 
     }
 
     /// Delays on this clock, for blocking getters; no runtime.
+    ///
+    /// A thread that sleeps until a deadline sleeps real time. Where the clock is moved by hand and threads wait, give the
+    /// queue its timer instead, as in `.timer(clock.timer())`: that wakes them.
     pub fn clock<C: Clock>(self, clock: C) -> Builder<K, O, L, Blocking<C>> {
         self.with_time(Blocking(clock))
     }
@@ -96,7 +99,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Builder<K, O, L, 
     }
 }
 
-/// With a limiter.
+/// For queues with a limiter. Without one no failure is counted and none has a backoff, so these change nothing.
 impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Delays> Builder<K, O, L, T> {
     /// No add shortens a backoff: a key that failed runs at its end, however many events come meanwhile.
     ///

@@ -85,9 +85,12 @@ impl Deadlines {
         }
     }
 
-    /// How many deadlines are at or before `now`. O(that many).
-    pub(crate) fn count_due(&self, now: Nanos) -> usize {
-        self.count_due_below(0, now)
+    /// How many deadlines are at or before `now`, as far as `most`, and the first after it, if they are not more than
+    /// that. O(the former).
+    pub(crate) fn survey(&self, now: Nanos, most: usize) -> (usize, Option<Nanos>) {
+        let mut found = (0, None);
+        self.survey_below(0, now, most, &mut found);
+        found
     }
 
     /// Every slot, earliest first. O(n log n).
@@ -97,12 +100,19 @@ impl Deadlines {
         nodes.into_iter().map(|node| node.slot).collect()
     }
 
-    fn count_due_below(&self, position: usize, now: Nanos) -> usize {
-        if position >= self.len || self.get(position).at > now {
-            return 0;
+    fn survey_below(&self, position: usize, now: Nanos, most: usize, found: &mut (usize, Option<Nanos>)) {
+        if position >= self.len || found.0 > most {
+            return;
         }
-        let children = position * ARITY + 1..=position * ARITY + ARITY;
-        1 + children.map(|child| self.count_due_below(child, now)).sum::<usize>()
+        let at = self.get(position).at;
+        if at > now {
+            found.1 = found.1.into_iter().chain([at]).min();
+            return;
+        }
+        found.0 += 1;
+        for child in position * ARITY + 1..=position * ARITY + ARITY {
+            self.survey_below(child, now, most, found);
+        }
     }
 
     /// Puts `node` at `position`, or where it belongs above or below.

@@ -42,9 +42,11 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Future for Drain<
         // Cloned before locking: a waker's vtable is user code.
         let waker = context.waker().clone();
         let now = this.until.map_or_else(|| shared.now_if_timed(), |_| Some(shared.now()));
+        // Declared before the guard, to die after it, also when a key's `Clone` panics.
         let mut left = Leftovers::new();
+        let old;
         let mut state = shared.lock();
-        let old = this.ticket.take().and_then(|own| state.others.drainers.leave(own));
+        old = this.ticket.take().and_then(|own| state.others.drainers.leave(own));
         let over = this.until.is_some_and(|until| now.is_some_and(|now| until <= now));
         if over || state.core.is_drained() {
             state.core.leftovers(now, &mut left);

@@ -24,7 +24,7 @@ pub(crate) const NIL: u32 = u32::MAX;
 
 /// The one place where a key lives, from its first add to the end of its last lease.
 ///
-/// 24 bytes beside the key. What only few keys have (a wait while leased, a limit of a debounced wait) lives in side
+/// 24 bytes beside the key (up to 8 more for one without a spare value, such as an integer). What only few keys have (a wait while leased, a limit of a debounced wait) lives in side
 /// tables of the core: in here it would cost every key 16 bytes.
 #[derive(Debug)]
 pub(crate) struct Entry<K> {

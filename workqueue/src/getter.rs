@@ -12,11 +12,14 @@ use flyball_ratelimit::{Clock, Monotonic, Policy};
 
 use crate::error::GetTimeoutError;
 use crate::get::Get;
+use crate::get_many::GetMany;
 use crate::lease::Lease;
 use crate::limiter::NoLimit;
 use crate::order::{Fifo, Order};
 use crate::queue::Queue;
 use crate::shared::{Effects, Key};
+#[cfg(feature = "stream")]
+use crate::stream::Leases;
 use crate::sync::{AtomicUsize, Ordering};
 use crate::time::{AsyncGet, NoDelay, Time};
 
@@ -68,6 +71,31 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Getter<K, O, L, T
         T: AsyncGet,
     {
         Get::new(&self.queue, Some(self.stop.clone()))
+    }
+
+    /// [`Queue::get_many`]; nothing also once this getter is stopped.
+    ///
+    /// # Cancel safety
+    /// As `Queue::get_many`.
+    pub fn get_many(&self, most: usize) -> GetMany<'_, K, O, L, T>
+    where
+        T: AsyncGet,
+    {
+        GetMany::new(self.get(), most)
+    }
+
+    /// [`Queue::blocking_get_many`]; nothing also once this getter is stopped.
+    pub fn blocking_get_many(&self, most: usize) -> Vec<Lease<K, T>> {
+        self.blocking_get().map_or_else(Vec::new, |first| self.queue.more(first, most))
+    }
+
+    /// [`Queue::stream`]; it ends also once this getter is stopped.
+    #[cfg(feature = "stream")]
+    pub fn stream(&self) -> Leases<'_, K, O, L, T>
+    where
+        T: AsyncGet,
+    {
+        Leases::new(self.get())
     }
 
     /// [`Queue::blocking_get`]; `None` also once this getter is stopped.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -162,6 +163,11 @@ impl<K, T> Lease<K, T> {
         self.end(Verdict::Retry);
     }
 
+    /// Ends a lease that nobody has seen.
+    pub(crate) fn give_back(self) {
+        self.end(Verdict::Untouched);
+    }
+
     fn end(mut self, verdict: Verdict) {
         if let Some(queue) = self.queue.take() {
             queue.end(self.handle, &self.key, verdict);
@@ -177,6 +183,10 @@ impl<K, T> Drop for Lease<K, T> {
         }
     }
 }
+
+/// What it shares with the queue is whole after a panic; the key is as safe as it is by itself.
+impl<K: UnwindSafe, T> UnwindSafe for Lease<K, T> {}
+impl<K: RefUnwindSafe, T> RefUnwindSafe for Lease<K, T> {}
 
 impl<K, T> Deref for Lease<K, T> {
     type Target = K;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -74,7 +75,8 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Delays + AsyncGet> Futu
                 return Poll::Pending;
             }
         };
-        shared.finish(state, Some(now));
+        // A report is made once: it has to reach the caller, whoever's waker panics.
+        let _panic = catch_unwind(AssertUnwindSafe(|| shared.finish(state, Some(now))));
         drop((old, waker));
         Poll::Ready(found)
     }

@@ -6,6 +6,7 @@ mod getting;
 mod looking;
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use flyball_ratelimit::Policy;
@@ -68,6 +69,10 @@ impl<K, O, L, T> Clone for Queue<K, O, L, T> {
         Self { shared: self.shared.clone() }
     }
 }
+
+/// A panic in a key, a waker or a clock leaves a queue whole.
+impl<K, O, L, T> UnwindSafe for Queue<K, O, L, T> {}
+impl<K, O, L, T> RefUnwindSafe for Queue<K, O, L, T> {}
 
 impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for Queue<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

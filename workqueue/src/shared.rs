@@ -186,10 +186,16 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T
         };
         let mut state = self.lock();
         let gone = state.core.end(handle, ruling.outcome, ruling.now);
-        self.finish(state, ruling.now);
-        drop(gone);
+        let mut also = |result: std::thread::Result<()>| {
+            if let Err(other) = result {
+                panic.get_or_insert(other);
+            }
+        };
+        also(catch_unwind(AssertUnwindSafe(|| self.finish(state, ruling.now))));
+        also(catch_unwind(AssertUnwindSafe(|| drop(gone))));
+        // Whoever's waker panicked: a key that is given up is told of.
         if let (Some(failures), Some(dead)) = (ruling.died_after, &self.dead) {
-            panic = catch_unwind(AssertUnwindSafe(|| dead.tell(key, failures))).err();
+            also(catch_unwind(AssertUnwindSafe(|| dead.tell(key, failures))));
         }
         match panic {
             // A second panic while one unwinds would abort the process.
@@ -221,7 +227,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T
                     }
                 }
             }
-            Verdict::Retry => (Outcome::Tail, self.now_if_timed()),
+            Verdict::Retry | Verdict::Untouched => (Outcome::Tail, self.now_if_timed()),
         };
         Ruling { outcome, now, died_after: None }
     }
@@ -239,13 +245,9 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T
         Failed::Until(until)
     }
 
-    /// The timer fired, on time or early: who waits for time looks again, and arms it anew if need be.
-    ///
-    /// Not from here: tokio's timer wakes at once and makes no progress when the budget of the running task is used
-    /// up, so arming it again before that task has yielded would spin.
+    /// The timer fired, on time or early.
     fn ring(&self) {
-        let mut effects = Effects::default();
-        self.lock().ring(&mut effects);
+        let effects = self.lock().ring();
         self.perform(effects);
     }
 
@@ -255,10 +257,10 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T
             let armed = catch_unwind(AssertUnwindSafe(|| self.time.wake_at(at, &self.alarm)));
             let mut state = self.lock();
             if let Err(panic) = armed {
-                // Nobody's alarm is set, whoever asked for it: who waits sees to it, in its own turn.
-                let mut effects = Effects::default();
+                // Nobody's alarm is set, whoever asked for it: who waits for time sees to it, in its own turn. Not by
+                // settling, which would call the timer again.
                 state.alarm = Alarm::default();
-                state.ring(&mut effects);
+                let effects = state.wake_for_time();
                 drop(state);
                 self.perform(effects);
                 resume_unwind(panic);
@@ -283,6 +285,8 @@ pub(crate) enum Verdict {
     Succeed,
     After(Duration),
     Retry,
+    /// It never began.
+    Untouched,
 }
 
 /// What a lease's end comes to.

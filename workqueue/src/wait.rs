@@ -8,7 +8,8 @@
 //! | latest, at most c | min(t, c), limit c | min(t, c′), limit c′ = min(t₀, c) | min(max(t₀, t), c′), limit c′ = min(c₀, c) |
 //! | replace | t | t | t |
 //!
-//! So nobody who asked for a deadline, fixed or as a limit, is served after it, unless it is replaced.
+//! So nobody who asked for a deadline, fixed or as a limit, is served after it, unless it is replaced, or a strict
+//! backoff holds the key.
 
 use std::time::Duration;
 

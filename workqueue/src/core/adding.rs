@@ -45,7 +45,9 @@ impl<K, O: Order> Core<K, O> {
         match self.find(key, hash) {
             Some(slot) => Ok(self.add_again(slot, now)),
             None => {
-                let slot = self.admit(&mut Some(key.clone()), hash)?;
+                // Before the clone, which would die in here, under the lock.
+                self.has_room()?;
+                let slot = self.insert(key.clone(), hash);
                 self.make_ready(slot, now);
                 Ok(Added::New)
             }
@@ -169,11 +171,14 @@ impl<K, O: Order> Core<K, O> {
     /// A slot for an absent key, which is taken then.
     #[inline]
     fn admit(&mut self, key: &mut Option<K>, hash: u32) -> Result<u32, Reason> {
-        if self.slab.live() >= self.rules.capacity {
-            return Err(Reason::Full);
-        }
+        self.has_room()?;
         let Some(key) = key.take() else { unreachable!("the caller brings a key") };
         Ok(self.insert(key, hash))
+    }
+
+    #[inline]
+    fn has_room(&self) -> Result<(), Reason> {
+        if self.slab.live() < self.rules.capacity { Ok(()) } else { Err(Reason::Full) }
     }
 
     /// Whether no add may shorten this wait.

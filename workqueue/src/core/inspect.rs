@@ -49,10 +49,29 @@ impl<K, O: Order> Core<K, O> {
         waits | self.ages.is_some() | (self.phase == Phase::Serving)
     }
 
-    /// How many getters have something to do.
+    /// How many keys can be handed out, as far as `most`, and when there will be one more; while the queue is open, by
+    /// `now`, if that is known.
+    ///
+    /// Of the deadlines that have passed only so many are looked at as there is somebody to tell.
     #[inline]
-    pub(crate) fn wanted(&self, now: Option<Nanos>) -> usize {
-        if self.paused { 0 } else { self.queued() + usize::from(self.has_due(now)) }
+    pub(crate) fn outlook(&self, now: Option<Nanos>, most: usize) -> (usize, Option<Nanos>) {
+        let ready = self.queued();
+        if self.paused || self.deadlines.len() == 0 || self.phase == Phase::Stopped {
+            return (if self.paused { 0 } else { ready }, None);
+        }
+        let by = match self.phase {
+            Phase::ShutDown => self.horizon,
+            _ => now.map_or(Nanos::ZERO, |now| self.due_by(now)),
+        };
+        let (due, next) = match self.deadlines.first() {
+            Some((at, _)) if at > by => (0, Some(at)),
+            _ => self.deadlines.survey(by, most.saturating_sub(ready)),
+        };
+        let served = match self.phase {
+            Phase::Open => Nanos::MAX,
+            _ => self.horizon,
+        };
+        (ready + due, next.filter(|at| *at <= served))
     }
 
     /// How many absent keys there is room for.
@@ -130,7 +149,7 @@ impl<K, O: Order> Core<K, O> {
 
     /// Keys that can be handed out at `now`. O(due waits).
     pub(crate) fn len(&self, now: Option<Nanos>) -> usize {
-        self.queued() + self.deadlines.count_due(self.due_by(now.unwrap_or(self.seen)))
+        self.queued() + self.deadlines.survey(self.due_by(now.unwrap_or(self.seen)), usize::MAX).0
     }
 
     /// O(due waits + leased keys that wait).

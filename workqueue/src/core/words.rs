@@ -66,4 +66,10 @@ impl<K> Leftovers<K> {
     pub(crate) fn new() -> Self {
         Self { ready: Vec::new(), waiting: Vec::new(), leased: Vec::new() }
     }
+
+    /// Whether everything was finished.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.waiting.is_empty() && self.leased.is_empty()
+    }
 }

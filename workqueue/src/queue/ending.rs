@@ -1,5 +1,6 @@
 //! SHELL. How a queue pauses and ends.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use flyball_ratelimit::{Clock, Monotonic, Nanos, Policy};
@@ -84,13 +85,17 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     /// Stops at once: everything Ready or waiting is taken out and returned, with the keys that are still leased.
     ///
     /// Those leases end into nothing. `get` says closed from now on. A second call returns what is leased then.
+    ///
+    /// # Panics
+    /// When `Clone` of a leased key or the clock does; nothing is stopped then. A waker that panics does not: what was
+    /// taken out has to reach the caller.
     #[must_use = "these keys were not finished"]
     pub fn stop_now(&self) -> Leftovers<K> {
         let now = self.shared.now_if_timed();
         let mut left = Leftovers::new();
         let mut state = self.shared.lock();
         state.core.stop(now, &mut left);
-        self.shared.finish(state, now);
+        let _panic = catch_unwind(AssertUnwindSafe(|| self.shared.finish(state, now)));
         left
     }
 
@@ -110,9 +115,14 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
         WaitIdle::new(self)
     }
 
+    /// [`wait_idle`](Self::wait_idle), blocking the thread.
+    pub fn blocking_wait_idle(&self) {
+        self.block_until_idle(None);
+    }
+
     /// [`wait_idle`](Self::wait_idle), blocking the thread at most so long, in real time; says whether it was idle.
     pub fn wait_idle_timeout(&self, limit: Duration) -> bool {
-        self.block_until_idle(Monotonic.now() + limit)
+        self.block_until_idle(Some(Monotonic.now() + limit))
     }
 }
 

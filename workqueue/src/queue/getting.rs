@@ -13,7 +13,7 @@ use crate::get_many::GetMany;
 use crate::getter::Getter;
 use crate::lease::Lease;
 use crate::order::Order;
-use crate::shared::{Key, State};
+use crate::shared::{Effects, Key, State};
 #[cfg(feature = "stream")]
 use crate::stream::Leases;
 use crate::sync::MutexGuard;
@@ -118,9 +118,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
         drop(state);
         let lease = |(handle, key)| Lease::new(key, handle, self.shared.clone());
         let leases: Vec<_> = taken.into_iter().map(lease).collect();
-        if let Some(effects) = effects {
-            self.shared.perform(effects);
-        }
+        let leases = self.wake_for(leases, effects);
         match panicked {
             Some(panic) if leases.is_empty() => resume_unwind(panic),
             _ if leases.is_empty() => Err(end),
@@ -143,10 +141,28 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
         let effects = self.shared.settle(&mut state, now);
         drop(state);
         let lease = Lease::new(key, handle, self.shared.clone());
-        if let Some(effects) = effects {
-            self.shared.perform(effects);
+        match effects {
+            None => lease,
+            Some(_) => {
+                let [lease] = self.wake_for([lease], effects);
+                lease
+            }
         }
-        lease
+    }
+
+    /// Wakes others. If a waker panics, what was taken goes back uncounted, as nobody has seen it.
+    fn wake_for<C>(&self, taken: C, effects: Option<Effects>) -> C
+    where
+        C: IntoIterator<Item = Lease<K, T>>,
+    {
+        let Some(effects) = effects else { return taken };
+        match catch_unwind(AssertUnwindSafe(|| self.shared.perform(effects))) {
+            Ok(()) => taken,
+            Err(panic) => {
+                taken.into_iter().for_each(Lease::give_back);
+                resume_unwind(panic);
+            }
+        }
     }
 
     /// Waits for a key, blocking the thread; `None` once the queue is closed. Needs no runtime, also with delays.
@@ -186,7 +202,9 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     pub(crate) fn more(&self, first: Lease<K, T>, most: usize) -> Vec<Lease<K, T>> {
         let mut leases = vec![first];
         if most > 1 {
-            leases.extend(self.try_get_many(most - 1).into_iter().flatten());
+            // What panics is left for the next call: the first key is none the worse for it.
+            let others = catch_unwind(AssertUnwindSafe(|| self.try_get_many(most - 1)));
+            leases.extend(others.into_iter().flatten().flatten());
         }
         leases
     }

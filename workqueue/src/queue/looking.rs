@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
+use flyball_ratelimit::{Nanos, Policy};
 
 use super::Queue;
 use crate::core::{Ages, Counts, KeyState};
@@ -69,6 +69,15 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
 }
 
 impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, L, T> {
+    /// The time by the queue's clock: what a [`KeyState::Waiting`] counts on.
+    ///
+    /// # Panics
+    /// When the clock does.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.shared.now()
+    }
+
     /// Keeps ages from now on: the queue reads its clock at each add and get. What is there counts from now. Idempotent.
     pub fn keep_ages(&self) {
         let now = self.shared.now();

@@ -99,8 +99,9 @@ impl<K, O: Order> State<K, O> {
         if self.core.is_closed() {
             self.wake_getters(&mut effects);
         } else {
+            let getters = self.getters.hinted() + self.getters.waiting() + self.sleepers.asleep;
             // Also after shutdown: what was due then is Ready, and nothing else will say so.
-            let wanted = self.core.wanted(now);
+            let (wanted, next) = self.core.outlook(now, getters);
             while self.getters.owed(wanted) + self.sleepers.signalled < wanted {
                 if self.sleepers.signalled > 0 && self.getters.waiting() == 0 {
                     break;
@@ -109,9 +110,9 @@ impl<K, O: Order> State<K, O> {
                     break;
                 }
             }
-            let due = self.core.has_due(now);
-            let waits = self.getters.waiting() > 0 || self.sleepers.asleep > 0;
-            alarm = self.core.next_deadline().filter(|_| !due && waits);
+            // For who still waits, the deadline after those that somebody is on his way for. Not left to them: one that
+            // was woken and is never polled may hold back the key it was woken for, and nothing else.
+            alarm = next.filter(|_| self.getters.waiting() > 0 || self.sleepers.asleep > 0);
             if let Some(at) = alarm {
                 self.attend(at, &mut effects);
             }
@@ -124,6 +125,16 @@ impl<K, O: Order> State<K, O> {
             self.aim(alarm, &mut effects);
         }
         effects
+    }
+
+    /// The alarm rang. Its moment stands in for the time, which is not read here: the timer may ring early, and who is
+    /// woken then looks at the clock, and waits again.
+    ///
+    /// Settling may set the alarm anew, for a later moment: a timer that rings at once and always gets through all of
+    /// those, and stops.
+    pub(super) fn ring(&mut self) -> Effects {
+        let rang = self.alarm.armed.take();
+        self.settle(rang, true)
     }
 
     fn settle_others(&mut self, now: Option<Nanos>, alarm: &mut Option<Nanos>, effects: &mut Effects) {
@@ -149,32 +160,33 @@ impl<K, O: Order> State<K, O> {
         let come = (drained && others.blocked_drainers > 0) || (idle && others.blocked_idlers > 0);
         effects.quiet = come && !others.told;
         others.told |= come;
-        if drained || (others.watch_at.is_none() && core.has_unreported()) {
+        let come = |at: Option<Nanos>| at.is_some_and(|at| now.is_some_and(|now| at <= now));
+        let unaimed = others.watch_at.is_none() && core.has_unreported();
+        if drained || unaimed || come(others.watch_at) {
             effects.wake_all(&mut others.watchers);
             others.watch_at = None;
+        }
+        if come(others.drain_at) {
+            effects.wake_all(&mut others.drainers);
+            others.drain_at = None;
         }
         let watch = others.watch_at.filter(|_| others.watchers.waiting() > 0);
         let drain = others.drain_at.filter(|_| others.drainers.waiting() > 0);
         *alarm = alarm.iter().copied().chain(watch).chain(drain).min();
     }
 
-    /// The alarm rang, or could not be set: who waits for time looks again.
-    ///
-    /// A getter that was woken settles when it has looked, and that sets the alarm for the others, too. So they are
-    /// woken only if it rang for them, or if there is no getter to do it.
-    pub(super) fn ring(&mut self, effects: &mut Effects) {
-        let rang = self.alarm.armed.take();
-        let hinted = self.core.next_deadline().is_some() && self.hint_one(effects);
-        let others = &mut self.others;
-        let concerns = |at: Option<Nanos>| !hinted || rang.is_none() || at <= rang;
-        if others.watch_at.is_some() && concerns(others.watch_at) {
-            effects.wake_all(&mut others.watchers);
-            others.watch_at = None;
+    /// One of each who waits for time looks again.
+    pub(super) fn wake_for_time(&mut self) -> Effects {
+        let mut effects = Effects::default();
+        if self.core.next_deadline().is_some() {
+            self.hint_one(&mut effects);
         }
-        if others.drain_at.is_some() && concerns(others.drain_at) {
-            effects.wake_all(&mut others.drainers);
-            others.drain_at = None;
+        effects.wake_all(&mut self.others.watchers);
+        self.others.watch_at = None;
+        if self.others.drain_at.take().is_some() {
+            effects.wake_all(&mut self.others.drainers);
         }
+        effects
     }
 
     /// Everybody who waits for a key looks again.

@@ -5,15 +5,15 @@ use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, FastSlow, ManualClock, Nanos, Timer};
-use flyball_workqueue::{Queue, TryGetError};
+use flyball_ratelimit::{Clock, Exponential, FastSlow, ManualClock, Nanos, Timer};
+use flyball_workqueue::{Added, Queue, Reason, TryGetError};
 use testkit::hostile::{Mood, Point};
-use testkit::wakers::{Counting, poll_with};
+use testkit::wakers::{Counting, Panicking, poll_with};
 
 use crate::support::{backoff, block_on, ns, timed};
 
@@ -327,4 +327,101 @@ fn a_forgotten_getter_is_overtaken() {
     clock.advance(ns(1));
     let mut live = Box::pin(queue.get());
     assert!(matches!(live.as_mut().poll(&mut std::task::Context::from_waker(&waker)), Poll::Ready(Some(_))));
+}
+
+/// A getter that was woken and is never polled again holds back one key, and no deadline, drain or watcher of others.
+#[test]
+fn a_getter_that_is_kept_does_not_stop_the_alarm() {
+    let clock = ManualClock::new();
+    let queue = Queue::<u32>::builder().timer(clock.timer()).build();
+    let (mut kept, mut other) = (Box::pin(queue.get()), Box::pin(queue.get()));
+    let (first, first_waker) = Counting::waker();
+    let (second, second_waker) = Counting::waker();
+    assert!(poll_with(kept.as_mut(), &first_waker).is_pending());
+    assert!(poll_with(other.as_mut(), &second_waker).is_pending());
+    for key in 1..=3 {
+        queue.add_after(key, Duration::from_nanos(10 * u64::from(key))).unwrap();
+    }
+    clock.advance(Duration::from_nanos(10));
+    assert_eq!((first.wakes(), second.wakes()), (1, 0));
+    clock.advance(Duration::from_nanos(10));
+    assert_eq!((first.wakes(), second.wakes()), (1, 1), "the second deadline wakes the second getter");
+
+    let (drained, drain_waker) = Counting::waker();
+    let mut drain = Box::pin(queue.drain_waiting(Duration::from_nanos(50)));
+    assert!(poll_with(drain.as_mut(), &drain_waker).is_pending());
+    clock.advance(Duration::from_nanos(50));
+    assert_eq!(drained.wakes(), 1, "a drain keeps its limit");
+    assert!(poll_with(drain.as_mut(), &drain_waker).is_ready());
+}
+
+/// A refused key that was only looked at is not cloned, or its clone would die under the lock.
+#[test]
+fn a_full_queue_clones_nothing() {
+    #[derive(PartialEq, Eq, Hash)]
+    struct Unclonable(u32);
+    impl Clone for Unclonable {
+        fn clone(&self) -> Self {
+            panic!("cloned")
+        }
+    }
+    let queue = Queue::builder().capacity(1).build();
+    queue.add(Unclonable(1)).unwrap();
+    assert_eq!(queue.add_ref(&Unclonable(1)), Ok(Added::Merged));
+    assert_eq!(queue.add_ref(&Unclonable(2)), Err(Reason::Full));
+}
+
+/// Somebody else's waker panics while a key is handed out: the key goes back, and no failure is counted.
+#[test]
+fn a_foreign_waker_costs_no_failure() {
+    let clock = ManualClock::new();
+    let backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(9));
+    let queue = Queue::builder().timer(clock.timer()).limiter(backoff).build();
+    let mut other = Box::pin(queue.get());
+    queue.pause();
+    assert!(poll_with(other.as_mut(), &Waker::from(Arc::new(Panicking))).is_pending());
+    queue.add(1).unwrap();
+    queue.add(2).unwrap();
+    // Resuming wakes the hostile task; its panic is the resumer's.
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.resume())).is_err());
+    let mut third = Box::pin(queue.get());
+    assert!(poll_with(third.as_mut(), &Waker::noop().clone()).is_ready());
+    assert_eq!(
+        (queue.requeues(&1), queue.requeues(&2)),
+        (1, 0),
+        "only the lease that was dropped here counts"
+    );
+}
+
+/// A key that is given up is told of, also where the end of its lease wakes a task whose waker panics.
+#[test]
+fn a_dead_letter_is_told_of_whoever_panics() {
+    let told = Arc::new(AtomicU32::new(0));
+    let clock = ManualClock::new();
+    let queue = Queue::builder()
+        .timer(clock.timer())
+        .limiter(Exponential::new(Duration::from_secs(1)..=Duration::from_secs(9)))
+        .dead_letters(1, {
+            let told = told.clone();
+            move |_: &u32, failures| {
+                told.fetch_add(failures, Ordering::Relaxed);
+            }
+        })
+        .build();
+    queue.add(1).unwrap();
+    let lease = queue.try_get().unwrap();
+    let mut idle = Box::pin(queue.wait_idle());
+    assert!(poll_with(idle.as_mut(), &Waker::from(Arc::new(Panicking))).is_pending());
+    assert!(catch_unwind(AssertUnwindSafe(|| lease.retry())).is_err());
+    assert_eq!(told.load(Ordering::Relaxed), 1);
+}
+
+/// What `stop_now` takes out reaches the caller, and a batch survives a second key whose `Clone` panics.
+#[test]
+fn what_is_taken_out_reaches_the_caller() {
+    let queue = Queue::<u32>::new();
+    queue.add(1).unwrap();
+    let mut idle = Box::pin(queue.wait_idle());
+    assert!(poll_with(idle.as_mut(), &Waker::from(Arc::new(Panicking))).is_pending());
+    assert_eq!(queue.stop_now().ready, [1]);
 }

@@ -257,7 +257,8 @@ fn wakers_panic_in_every_call() {
         leased,
         stop,
     ));
-    assert!(total.iter().all(|panics| *panics >= 10), "{total:?}");
+    // `stop_now` keeps the panics of wakers to itself.
+    assert!(total.iter().all(|panics| *panics >= 8), "{total:?}");
 }
 
 // ---- timers and clocks -----------------------------------------------------------------------------------------
