@@ -209,6 +209,41 @@ fn forgotten_futures() {
     queue.check().unwrap();
 }
 
+/// A getter that was woken by the alarm and is not polled may keep the key it was woken for from the others, and nothing
+/// else: whoever waits for a later moment is told in it.
+#[test]
+fn a_stalled_getter_keeps_one_key_from_the_others() {
+    for order in 0..2 {
+        let (queue, clock) = timed();
+        queue.keep_ages();
+        queue.add("stuck").unwrap();
+        let _ = queue.try_get().unwrap().detach();
+        queue.add_after("first", ns(20)).unwrap();
+        queue.add_after("second", ns(30)).unwrap();
+        let stalled = Task::waiting(queue.get());
+        let mut watcher = Task::waiting(queue.next_overdue(ns(50)));
+        let mut getter = Task::waiting(queue.get());
+        if order == 1 {
+            queue.add_after("earlier", ns(10)).unwrap();
+            clock.set(Nanos::new(10));
+            assert!(stalled.knows() && !getter.knows());
+        }
+        clock.set(Nanos::new(20));
+        assert!(stalled.knows());
+        clock.set(Nanos::new(30));
+        assert!(getter.knows(), "two keys are due, and one getter stalls");
+        getter.finish().unwrap().done();
+        clock.set(Nanos::new(50));
+        assert!(watcher.knows(), "a stalled task is what it looks for");
+        assert_eq!(watcher.finish().map(|overdue| overdue.key), Some("stuck"));
+        let mut drain = Task::waiting(queue.drain_waiting(ns(40)));
+        clock.set(Nanos::new(90));
+        assert!(drain.knows());
+        assert_eq!(lists(drain.finish()).2, ["stuck"]);
+        queue.check().unwrap();
+    }
+}
+
 /// An answer is given once: who asks an adder again has a bug, and is told so.
 #[test]
 fn an_adder_answers_once() {
@@ -443,10 +478,10 @@ impl Crowd<'_> {
         }
         self.known[3] += usize::from(drained) * self.drainers.len();
         let oldest = self.held.iter().filter(|held| !held.reported).map(|held| held.since).min();
-        let watch = on_their_way + self.watchers.iter().filter(|(_, task)| task.knows()).count();
+        let watch = self.watchers.iter().filter(|(_, task)| task.knows()).count();
         for (bound, _) in self.watchers.iter().filter(|(_, task)| task.waits() && !task.knows()) {
             assert!(!drained, "drained, and a watcher waits");
-            // Who was woken, getter or watcher, sets the alarm for the others.
+            // A watcher that was woken sets the alarm for the others.
             if let Some(oldest) = oldest.filter(|_| watch == 0) {
                 assert!(
                     rings_by(oldest + *bound),
