@@ -182,7 +182,7 @@ fn pairs_clock() {
     let claim = Model {
         name: "workqueue::pairs_clock",
         threads: 2,
-        floor: 1000,
+        floor: 1200,
         catches: "an alarm that is not set because its time has come meanwhile, and so never fires",
     };
     check(claim, &[Advance]);

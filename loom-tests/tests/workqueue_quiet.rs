@@ -98,7 +98,7 @@ fn drain_waiting_vs_retry() {
     let claim = Model {
         name: "workqueue::drain_waiting_vs_retry",
         threads: 3,
-        floor: 4200,
+        floor: 6800,
         catches: "a retry that decides before it locks that no task waits, and sets no alarm",
     };
     model(claim, || {
@@ -148,7 +148,7 @@ fn drain_waiting_vs_timer_and_getter() {
     let claim = Model {
         name: "workqueue::drain_waiting_vs_timer_and_getter",
         threads: 2,
-        floor: 2800,
+        floor: 3900,
         catches: "a wait within the horizon whose alarm is not set because its time has come meanwhile",
     };
     model(claim, || {
@@ -266,7 +266,7 @@ fn watcher_and_getter_share_the_alarm() {
     let claim = Model {
         name: "workqueue::watcher_and_getter_share_the_alarm",
         threads: 3,
-        floor: 34000,
+        floor: 33000,
         catches: "the later of two alarms that is lost when the earlier one fires beside it",
     };
     model(claim, || {
