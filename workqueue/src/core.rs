@@ -52,6 +52,8 @@ pub(crate) struct Rules {
     pub(crate) strict: bool,
     /// Distinct keys it holds at most.
     pub(crate) capacity: usize,
+    /// Distinct keys it has memory for from the start.
+    pub(crate) reserve: usize,
 }
 
 /// The state machine behind a queue.
@@ -102,8 +104,8 @@ enum Phase {
 impl<K, O: Order> Core<K, O> {
     pub(crate) fn new(rules: Rules) -> Self {
         Self {
-            slab: Slab::new(),
-            keys: HashTable::new(),
+            slab: Slab::with_capacity(rules.reserve),
+            keys: HashTable::with_capacity(rules.reserve),
             order: O::default(),
             deadlines: Deadlines::default(),
             leases: List::default(),
@@ -131,7 +133,7 @@ mod tests {
     /// Equal deadlines keep their order across the point where turns are dealt anew.
     #[test]
     fn turns_survive_their_overflow() {
-        let mut core = Core::<u32, Fifo>::new(Rules { strict: false, capacity: usize::MAX });
+        let mut core = Core::<u32, Fifo>::new(Rules { strict: false, capacity: usize::MAX, reserve: 0 });
         core.turn = u32::MAX - 5;
         for key in 0..20 {
             let wish = Wish::Earliest(Nanos::new(9));

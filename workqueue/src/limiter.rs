@@ -39,6 +39,14 @@ impl<K: ?Sized> Policy<K> for NoLimit {
     }
 }
 
+/// What comes of a failure.
+pub(crate) enum Failed {
+    /// The key may run again then.
+    Until(Nanos),
+    /// It was one too many: the failures are forgotten, and the hook is still to be told.
+    Died { failures: u32 },
+}
+
 pub(crate) struct Limiter<K, L> {
     inner: Mutex<Inner<K, L>>,
     tracked: AtomicUsize,
@@ -60,8 +68,9 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         TypeId::of::<L>() != TypeId::of::<NoLimit>()
     }
 
-    /// When `key`, which failed at `now`, may run again.
-    pub(crate) fn failed(&self, key: &K, now: Nanos) -> Nanos {
+    /// Counts a failure of `key`. One that makes `most` of them is the last, and all are forgotten: in one step, or two
+    /// who fail at once would both be the last.
+    pub(crate) fn failed(&self, key: &K, now: Nanos, most: Option<u32>) -> Failed {
         // Declared before the guard: keys die after it, also when the policy panics.
         let mut dead = Vec::new();
         let mut inner = self.inner.lock();
@@ -70,8 +79,18 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         // follow one another through the queue's lock. Before the policy runs: what it counts, it may count and panic.
         self.tracked.store(1, Ordering::Relaxed);
         let (delay, _) = inner.policy.failed(key, now, random);
+        // Before the policy is called again, which drops what nobody has taken.
         inner.policy.take_dead(&mut dead);
-        now + delay
+        let mut failed = Failed::Until(now + delay);
+        if let Some(most) = most {
+            let failures = inner.policy.requeues(key);
+            if failures >= most {
+                inner.policy.forget(key);
+                inner.policy.take_dead(&mut dead);
+                failed = Failed::Died { failures };
+            }
+        }
+        failed
     }
 
     pub(crate) fn forget(&self, key: &K) {

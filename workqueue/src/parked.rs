@@ -47,12 +47,6 @@ impl Parked {
         self.waiting
     }
 
-    /// Tasks that were woken and have not come back.
-    #[inline]
-    pub(crate) fn hinted(&self) -> usize {
-        self.owed
-    }
-
     /// Of the tasks that were woken and have not come back, how many will find something, if there is so much.
     ///
     /// A task that was woken and is never polled again must not count for ever: as soon as somebody else has taken

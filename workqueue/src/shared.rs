@@ -38,7 +38,7 @@ pub(crate) use state::{Others, State};
 use crate::core::{Core, Handle, Outcome, Rules};
 use crate::dead::DeadLetters;
 use crate::hash::fold;
-use crate::limiter::Limiter;
+use crate::limiter::{Failed, Limiter};
 use crate::order::Order;
 use crate::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
 use crate::time::Time;
@@ -232,17 +232,9 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T
         Ruling { outcome, now, died_after: None }
     }
 
-    /// Counts a failure of `key`, and forgets all of them if it was the last that is allowed.
+    /// Counts a failure of `key`.
     pub(crate) fn fail(&self, key: &K, now: Nanos) -> Failed {
-        let until = self.limiter.failed(key, now);
-        if let Some(dead) = &self.dead {
-            let failures = self.limiter.requeues(key);
-            if failures >= dead.most() {
-                self.limiter.forget(key);
-                return Failed::Died { failures };
-            }
-        }
-        Failed::Until(until)
+        self.limiter.failed(key, now, self.dead.as_ref().map(DeadLetters::most))
     }
 
     /// The timer fired, on time or early.
@@ -295,15 +287,6 @@ struct Ruling {
     now: Option<Nanos>,
     /// So many failures were one too many.
     died_after: Option<u32>,
-}
-
-/// What comes of a failure.
-pub(crate) enum Failed {
-    Until(Nanos),
-    /// It was one too many: the failures are forgotten, and the hook is still to be told.
-    Died {
-        failures: u32,
-    },
 }
 
 /// The waker that the timer gets.

@@ -49,10 +49,8 @@ impl<K, O: Order> Core<K, O> {
         waits | self.ages.is_some() | (self.phase == Phase::Serving)
     }
 
-    /// How many keys can be handed out, as far as `most`, and when there will be one more; while the queue is open, by
-    /// `now`, if that is known.
-    ///
-    /// Of the deadlines that have passed only so many are looked at as there is somebody to tell.
+    /// How many keys can be handed out, and when there will be one more; while the queue is open, by `now`, if that is
+    /// known. Of the deadlines that have passed no more than `most` are looked at, and one.
     #[inline]
     pub(crate) fn outlook(&self, now: Option<Nanos>, most: usize) -> (usize, Option<Nanos>) {
         let ready = self.queued();
@@ -65,7 +63,7 @@ impl<K, O: Order> Core<K, O> {
         };
         let (due, next) = match self.deadlines.first() {
             Some((at, _)) if at > by => (0, Some(at)),
-            _ => self.deadlines.survey(by, most.saturating_sub(ready)),
+            _ => self.deadlines.survey(by, most),
         };
         let served = match self.phase {
             Phase::Open => Nanos::MAX,

@@ -9,8 +9,9 @@ use super::Queue;
 use crate::add_when_room::AddWhenRoom;
 use crate::core::Added;
 use crate::error::{Reason, Refused};
+use crate::limiter::Failed;
 use crate::order::Order;
-use crate::shared::{Failed, Key};
+use crate::shared::Key;
 use crate::time::{Delays, Time};
 use crate::wait::{DelayMode, Wish};
 

@@ -42,7 +42,8 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     /// Refuses adds and marks from now on, and hands out the backlog; then `get` says closed.
     ///
     /// The backlog is what is Ready now, and leased keys that were marked before. What waits for a later deadline,
-    /// and what is retried from now on, is left over: see [`drain`](Self::drain). Idempotent; does not wait.
+    /// and what is retried from now on, is left over: see [`drain`](Self::drain). Idempotent; does not wait. O(leased
+    /// keys that wait).
     pub fn shut_down(&self) {
         let now = self.shared.now_if_timed();
         let mut state = self.shared.lock();

@@ -41,6 +41,10 @@ pub(crate) struct Others {
     pub(crate) watch_at: Option<Nanos>,
 }
 
+/// So many deadlines that have passed are looked at in one step: as many getters are sent for them at once, and send the
+/// others when they have looked. All of them in each step would cost the square of their number.
+const LOOKAHEAD: usize = 64;
+
 /// The queue's one alarm.
 #[derive(Default)]
 pub(super) struct Alarm {
@@ -99,9 +103,8 @@ impl<K, O: Order> State<K, O> {
         if self.core.is_closed() {
             self.wake_getters(&mut effects);
         } else {
-            let getters = self.getters.hinted() + self.getters.waiting() + self.sleepers.asleep;
             // Also after shutdown: what was due then is Ready, and nothing else will say so.
-            let (wanted, next) = self.core.outlook(now, getters);
+            let (wanted, next) = self.core.outlook(now, if self.waits() { LOOKAHEAD } else { 0 });
             while self.getters.owed(wanted) + self.sleepers.signalled < wanted {
                 if self.sleepers.signalled > 0 && self.getters.waiting() == 0 {
                     break;
@@ -112,7 +115,7 @@ impl<K, O: Order> State<K, O> {
             }
             // For who still waits, the deadline after those that somebody is on his way for. Not left to them: one that
             // was woken and is never polled may hold back the key it was woken for, and nothing else.
-            alarm = next.filter(|_| self.getters.waiting() > 0 || self.sleepers.asleep > 0);
+            alarm = next.filter(|_| self.waits());
             if let Some(at) = alarm {
                 self.attend(at, &mut effects);
             }
@@ -135,6 +138,11 @@ impl<K, O: Order> State<K, O> {
     pub(super) fn ring(&mut self) -> Effects {
         let rang = self.alarm.armed.take();
         self.settle(rang, true)
+    }
+
+    /// Whether anybody waits for a key who is not on his way.
+    fn waits(&self) -> bool {
+        self.getters.waiting() > 0 || self.sleepers.asleep > 0
     }
 
     fn settle_others(&mut self, now: Option<Nanos>, alarm: &mut Option<Nanos>, effects: &mut Effects) {

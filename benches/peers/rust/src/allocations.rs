@@ -2,20 +2,22 @@
 
 use crate::Figures;
 use crate::heap::growth;
-use crate::keys::keys;
+use crate::keys::{Key, keys};
 use crate::options::Options;
 use crate::peer::Peer;
 
-/// Live heap of a queue that holds the keys, beyond the keys.
+/// Live heap of a queue that holds the keys, beyond the keys: beyond their
+/// text, made before, and beyond pointer and length once.
 pub(crate) fn bytes<P: Peer>(options: &Options) -> Figures {
     let keys = keys(options.keys);
     let (queue, bytes, _) = growth(|| {
         let queue = P::new();
-        keys.iter().for_each(|key| queue.add(key.clone()));
+        keys.iter().for_each(|key| queue.add(key));
         queue
     });
     drop(queue);
-    [("bytes", bytes as f64 / keys.len() as f64)].into()
+    let beside = bytes as f64 / keys.len() as f64 - size_of::<Key>() as f64;
+    [("bytes", beside)].into()
 }
 
 /// Of the steady cycle, per key.
@@ -24,7 +26,7 @@ pub(crate) fn allocations<P: Peer>(options: &Options) -> Figures {
     let (queue, keys) = (P::new(), keys(options.keys));
     let rounds = || {
         for _ in 0..ROUNDS {
-            keys.iter().for_each(|key| queue.add(key.clone()));
+            keys.iter().for_each(|key| queue.add(key));
             for _ in 0..keys.len() {
                 let held = queue.get().expect("open");
                 queue.done(held);

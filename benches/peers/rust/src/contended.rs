@@ -39,7 +39,7 @@ pub(crate) fn contended<P: Peer>(options: &Options) -> Figures {
             begin.wait();
             let start = Instant::now();
             for &index in drawn {
-                queue.add(keys[index as usize].clone());
+                queue.add(&keys[index as usize]);
             }
             start
         };

@@ -11,7 +11,7 @@ use crate::peer::Peer;
 #[inline(never)]
 fn add_all<P: Peer>(queue: &P, keys: &[Key]) {
     for key in keys {
-        queue.add(key.clone());
+        queue.add(key);
     }
 }
 

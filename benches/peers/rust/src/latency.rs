@@ -37,7 +37,7 @@ pub(crate) fn latency<P: Peer>(options: &Options) -> Figures {
             while Instant::now() < due {
                 thread::yield_now();
             }
-            queue.add(key.clone());
+            queue.add(key);
         }
         queue.shut_down();
         consumers.into_iter().flat_map(|one| one.join().expect("a consumer")).collect::<Vec<_>>()

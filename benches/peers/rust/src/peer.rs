@@ -11,7 +11,8 @@ pub(crate) trait Peer: Send + Sync {
     type Held;
 
     fn new() -> Self;
-    fn add(&self, key: Key);
+    /// By reference, as Go passes strings: who needs a key of his own clones it.
+    fn add(&self, key: &Key);
     /// Waits as a thread; `None` once shut down and empty.
     fn get(&self) -> Option<Self::Held>;
     fn key(held: &Self::Held) -> &Key;
@@ -26,8 +27,8 @@ impl Peer for Queue<Key> {
         Self::new()
     }
 
-    fn add(&self, key: Key) {
-        self.add(key).expect("open");
+    fn add(&self, key: &Key) {
+        self.add_ref(key).expect("open");
     }
 
     fn get(&self) -> Option<Lease<Key>> {
@@ -54,8 +55,8 @@ impl Peer for NaivePort<Key> {
         Self::new()
     }
 
-    fn add(&self, key: Key) {
-        self.add(key);
+    fn add(&self, key: &Key) {
+        self.add(key.clone());
     }
 
     fn get(&self) -> Option<Key> {
