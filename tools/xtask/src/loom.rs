@@ -26,6 +26,9 @@ pub(crate) struct Options {
     /// Leave the must-fail twins out.
     #[arg(long)]
     no_twins: bool,
+    /// Start no twin after so many seconds of twins. Which are left out, and is said, differs from commit to commit.
+    #[arg(long, value_name = "SECONDS", conflicts_with = "no_twins")]
+    twin_seconds: Option<u64>,
     /// Bound on preemptions; floors are recorded at 3, which is the default.
     #[arg(long, value_name = "N", conflicts_with = "unbounded")]
     preemptions: Option<u8>,
@@ -69,7 +72,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
 
     let mut rows = explore(workspace, options, &models, &binaries)?;
-    let tree = if options.no_twins { None } else { Some(Tree::open(workspace)?) };
+    let mut twins = if options.no_twins { BTreeMap::new() } else { twins(workspace, options, &models)? };
+    let caught = twins.len();
     if !options.json {
         println!("{}", header(options));
     }
@@ -81,18 +85,45 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
                 continue;
             }
         };
-        if let Some(tree) = &tree {
-            row.twin = Some(model.twin());
-            let outcome = tree.caught(model)?;
+        row.twin = (!options.no_twins).then(|| model.twin());
+        if let Some(outcome) = twins.remove(&model.name) {
             row.twin_caught = Some(outcome.is_ok());
             complaints.extend(outcome.err().map(|why| format!("{}: {why}", model.twin())));
         }
         println!("{}", if options.json { serde_json::to_string(&row)? } else { row.line() });
     }
     process::verdict(&complaints)?;
-    let twins = if options.no_twins { "" } else { ", every twin caught" };
+    let twins = match caught {
+        0 => String::new(),
+        all if all == models.len() => ", every twin caught".to_owned(),
+        some => format!(", {some} twins caught, {} left out for want of time", models.len() - some),
+    };
     eprintln!("{} models completed{twins}", models.len());
     Ok(())
+}
+
+/// Whether each twin is caught, as far as time allows.
+///
+/// It begins with another one at each commit, so that what is left out today has its turn tomorrow.
+fn twins(
+    workspace: &Workspace,
+    options: &Options,
+    models: &[Declared],
+) -> Result<BTreeMap<String, Result<(), String>>> {
+    let tree = Tree::open(workspace)?;
+    let first = workspace.commit().map_or(0, |commit| commit as usize % models.len());
+    #[expect(clippy::disallowed_methods, reason = "a tool's own patience, nothing that is tested")]
+    let start = std::time::Instant::now();
+    let mut outcomes = BTreeMap::new();
+    for model in models.iter().cycle().skip(first).take(models.len()) {
+        if options.twin_seconds.is_some_and(|limit| start.elapsed().as_secs() >= limit) {
+            break;
+        }
+        let outcome = tree.caught(model)?;
+        eprintln!("{} {}", model.twin(), if outcome.is_ok() { "caught" } else { "NOT CAUGHT" });
+        outcomes.insert(model.name.clone(), outcome);
+    }
+    Ok(outcomes)
 }
 
 /// The runner's own tests: it counts what loom explores, and sees a fault.
@@ -218,6 +249,7 @@ impl Row {
         let twin = match self.twin_caught {
             Some(true) => "caught  ",
             Some(false) => "MISSED  ",
+            None if self.twin.is_some() => "        ",
             None => "",
         };
         let Self { name, threads, interleavings, floor, seconds, catches, .. } = self;

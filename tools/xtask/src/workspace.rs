@@ -77,6 +77,15 @@ impl Workspace {
         Ok(files)
     }
 
+    /// The first digits of the commit, as a number; none outside a repository.
+    pub(crate) fn commit(&self) -> Option<u32> {
+        let mut command = Command::new("git");
+        command.current_dir(&self.root).args(["rev-parse", "HEAD"]);
+        let output = command.output().ok().filter(|output| output.status.success())?;
+        let digits = String::from_utf8(output.stdout).ok()?;
+        u32::from_str_radix(digits.get(..8)?, 16).ok()
+    }
+
     /// Reads a file of the tree.
     pub(crate) fn read(&self, path: impl AsRef<Path>) -> Result<String> {
         let path = path.as_ref();
