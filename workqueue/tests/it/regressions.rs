@@ -425,3 +425,41 @@ fn what_is_taken_out_reaches_the_caller() {
     assert!(poll_with(idle.as_mut(), &Waker::from(Arc::new(Panicking))).is_pending());
     assert_eq!(queue.stop_now().ready, [1]);
 }
+
+/// A report of an overdue lease is made once: it reaches the caller, also where somebody else's waker panics.
+#[test]
+fn a_report_reaches_the_caller_whoever_panics() {
+    let timer = Late::default();
+    let queue = Queue::<u32>::builder().timer(timer.clone()).build();
+    queue.keep_ages();
+    queue.add(1).unwrap();
+    let _lease = queue.try_get().unwrap();
+    let mut other = Box::pin(queue.get());
+    assert!(poll_with(other.as_mut(), &Waker::from(Arc::new(Panicking))).is_pending());
+    queue.add_after(2, Duration::from_nanos(10)).unwrap();
+    // The timer has not rung: who looks for overdue leases is the first to see that a key is due, and wakes the other.
+    timer.clock.advance(Duration::from_nanos(10));
+    let report = block_on(queue.next_overdue(Duration::from_nanos(5))).unwrap();
+    assert_eq!((report.key, report.age), (1, Duration::from_nanos(10)));
+}
+
+/// The second key of a batch panics when it is cloned: the first is handed out, and nothing is counted against it.
+#[test]
+fn a_batch_survives_its_second_key() {
+    #[derive(PartialEq, Eq, Hash, Debug)]
+    struct Second(u32);
+    impl Clone for Second {
+        fn clone(&self) -> Self {
+            assert_eq!(self.0, 1, "the second key");
+            Self(self.0)
+        }
+    }
+    let backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(9));
+    let queue = Queue::builder().limiter(backoff).build();
+    queue.add_many([Second(1), Second(2)]);
+    let batch = queue.blocking_get_many(2);
+    assert_eq!(batch.iter().map(|lease| lease.key().0).collect::<Vec<_>>(), [1]);
+    assert_eq!(queue.requeues(&Second(1)), 0);
+    batch.into_iter().for_each(flyball_workqueue::Lease::done);
+    assert_eq!(queue.len(), 1, "the second is left for the next call");
+}
