@@ -1,5 +1,5 @@
-// Command peers-go runs one measurement on client-go's work queue or on controller-runtime's priority queue, and
-// prints its figures as one JSON object. The Rust program beside it runs the same measurements on everybody else, by
+// Command peers-go runs one measurement on client-go's work queue and limiters, on controller-runtime's priority queue or
+// on x/time/rate, and prints its figures as one JSON object. The Rust program beside it runs the same measurements on everybody else, by
 // the same names, flags, keys and draws; `cargo xtask peers` runs both in turn.
 //
 // Keys are strings of 30 bytes, made before the clock starts, as are the random draws.
@@ -28,19 +28,22 @@ type Options struct {
 }
 
 var runs = map[string]func(Options) Figures{
-	"cycle":         cycle,
-	"add-duplicate": addDuplicate,
-	"fill-drain":    fillDrain,
-	"mixed":         mixed,
-	"contended":     contended,
-	"latency":       latency,
-	"bytes":         bytes,
-	"allocations":   allocations,
-	"delay-add":     delayAdd,
-	"delay-bytes":   delayBytes,
-	"lateness":      lateness,
-	"handover":      handover,
-	"idle":          idle,
+	"cycle":          cycle,
+	"cycle-priority": cyclePriority,
+	"add-duplicate":  addDuplicate,
+	"fill-drain":     fillDrain,
+	"mixed":          mixed,
+	"contended":      contended,
+	"latency":        latency,
+	"bytes":          bytes,
+	"allocations":    allocations,
+	"delay-add":      delayAdd,
+	"delay-bytes":    delayBytes,
+	"lateness":       lateness,
+	"handover":       handover,
+	"idle":           idle,
+	"limit-default":  limitDefault,
+	"limit-bucket":   limitBucket,
 }
 
 func main() {
@@ -55,9 +58,9 @@ func main() {
 	}
 	var options Options
 	flags := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
-	flags.StringVar(&options.Who, "who", "client-go", "client-go or controller-runtime")
+	flags.StringVar(&options.Who, "who", "client-go", "client-go, controller-runtime or time-rate")
 	flags.IntVar(&options.Keys, "keys", 1000, "distinct keys")
-	flags.IntVar(&options.Adds, "adds", 1_000_000, "adds in total")
+	flags.IntVar(&options.Adds, "adds", 1_000_000, "adds, failures or checks in total")
 	flags.IntVar(&options.Sides, "sides", 1, "producers, and as many consumers")
 	flags.IntVar(&options.Percent, "percent", 0, "share of adds of keys that are queued already")
 	flags.IntVar(&options.Rate, "rate", 50_000, "adds a second")

@@ -58,6 +58,30 @@ func cycle(options Options) Figures {
 	return Figures{"ns": perOp(start, rounds*len(all))}
 }
 
+// cyclePriority: cycle, each key at one of three priorities; what a controller's own queue is for.
+func cyclePriority(options Options) Figures {
+	queue, all := priorityqueue.New[string](""), keys(options.Keys)
+	levels, priorities := []int{-100, 0, 10}, make([]*int, len(all))
+	for i, level := range choices(5, len(all), len(levels)) {
+		priorities[i] = &levels[level]
+	}
+	round := func() {
+		for i, key := range all {
+			queue.AddWithOpts(priorityqueue.AddOpts{Priority: priorities[i]}, key)
+		}
+		drain(queue, len(all))
+	}
+	rounds := max(options.Adds/len(all), 1)
+	for range max(rounds/10, 1) {
+		round()
+	}
+	start := time.Now()
+	for range rounds {
+		round()
+	}
+	return Figures{"ns": perOp(start, rounds*len(all))}
+}
+
 // addDuplicate: adds of keys that are queued already. Len has controller-runtime empty its buffer of adds.
 func addDuplicate(options Options) Figures {
 	queue, all := newQueue(options.Who), keys(options.Keys)

@@ -52,6 +52,8 @@ enum Group {
     Queue,
     /// Keys that wait, getters that wait, queues at rest.
     Delay,
+    /// Failures, tokens, and who waits for them.
+    Limit,
 }
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Runs one measurement on flyball's queue or on what else there is in Rust, and prints its figures as one JSON object.
+//! Runs one measurement on flyball's primitives or on what else there is in Rust, and prints its figures as one JSON object.
 //!
 //! The Go program beside it runs the same measurements on client-go and controller-runtime, by the same names, flags,
 //! keys and draws; `cargo xtask peers` runs both in turn. Keys are `Arc<str>` of 30 bytes, made before the clock
@@ -19,9 +19,11 @@ mod idle;
 mod keys;
 mod latency;
 mod lateness;
+mod limit;
 mod options;
 mod peer;
 mod system;
+mod waiters;
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,9 @@ use flyball_workqueue::Queue;
 
 use crate::delaying::{ByKey, Ours};
 use crate::keys::Key;
-use crate::{Figures, allocations, contended, delay, fifo, handover, idle, latency, lateness};
+use crate::{
+    Figures, allocations, contended, delay, fifo, handover, idle, latency, lateness, limit, waiters,
+};
 
 /// Runs one measurement and prints its figures as one JSON object.
 #[derive(Debug, Parser)]
@@ -17,10 +19,10 @@ pub(crate) struct Options {
     /// Whom to measure.
     #[arg(long, default_value = "ours")]
     who: Who,
-    /// Distinct keys.
+    /// Distinct keys, or waiters.
     #[arg(long, default_value_t = 1000)]
     pub(crate) keys: usize,
-    /// Adds in total.
+    /// Adds, failures or checks in total.
     #[arg(long, default_value_t = 1_000_000)]
     pub(crate) adds: usize,
     /// Producers, and as many consumers.
@@ -52,6 +54,10 @@ enum Run {
     Lateness,
     Handover,
     Idle,
+    LimitDefault,
+    LimitBucket,
+    LimitKeyed,
+    LimitWaiters,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -62,12 +68,18 @@ pub(crate) enum Who {
     OursMultiThread,
     /// The same, waiting as a thread, without a runtime.
     OursBlocking,
-    /// client-go's queue in plain Rust, ported in an afternoon.
+    /// The pure state machine, for who has a lock or an owner of his own.
+    OursPure,
+    /// client-go's queue and limiters in plain Rust, ported in an afternoon.
     Naive,
     /// tokio-util's `DelayQueue` with a map by key.
     DelayQueue,
     /// kube-runtime's scheduler.
     Kube,
+    Governor,
+    /// Keyed, with the hasher that ours has.
+    GovernorFoldhash,
+    LeakyBucket,
 }
 
 impl Options {
@@ -93,11 +105,21 @@ impl Options {
             (Run::DelayAdd, Who::DelayQueue) => delay::add::<ByKey>(self),
             (Run::DelayBytes, Who::Ours) => delay::bytes::<Ours>(self),
             (Run::DelayBytes, Who::DelayQueue) => delay::bytes::<ByKey>(self),
-            (Run::Lateness, who) if who != Who::Naive => lateness::lateness(self, who),
-            (Run::Handover, who) if !matches!(who, Who::Naive | Who::DelayQueue) => {
+            (
+                Run::Lateness,
+                who @ (Who::Ours | Who::OursMultiThread | Who::OursBlocking | Who::DelayQueue | Who::Kube),
+            ) => lateness::lateness(self, who),
+            (Run::Handover, who @ (Who::Ours | Who::OursMultiThread | Who::OursBlocking | Who::Kube)) => {
                 handover::handover(self, who)
             }
             (Run::Idle, Who::Ours) => idle::idle(self),
+            (Run::LimitDefault, who @ (Who::Ours | Who::Naive)) => limit::default(self, who),
+            (
+                Run::LimitBucket,
+                who @ (Who::Ours | Who::OursPure | Who::Naive | Who::Governor | Who::LeakyBucket),
+            ) => limit::bucket(self, who),
+            (Run::LimitKeyed, who @ (Who::Governor | Who::GovernorFoldhash)) => limit::keyed(self, who),
+            (Run::LimitWaiters, who @ (Who::Governor | Who::LeakyBucket)) => waiters::waiters(self, who),
             (run, who) => {
                 eprintln!("error: {who:?} has no {run:?}");
                 exit(2);

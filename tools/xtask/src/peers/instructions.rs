@@ -10,7 +10,7 @@ use crate::process;
 use crate::workspace::Workspace;
 
 /// A row's name, the run, how many operations it counts, and the function within which is counted.
-const COUNTED: [(&str, &[&str], f64, &str); 4] = [
+const COUNTED: [(&str, &[&str], f64, &str); 6] = [
     ("queue-cycle", &["cycle", "--keys=1000", "--adds=200000"], 200_000.0, "*clock::measured*"),
     (
         "queue-add-duplicate",
@@ -20,6 +20,8 @@ const COUNTED: [(&str, &[&str], f64, &str); 4] = [
     ),
     ("queue-fill", &["fill-drain", "--keys=100000"], 100_000.0, "*fifo::add_all*"),
     ("queue-drain", &["fill-drain", "--keys=100000"], 100_000.0, "*fifo::drain*"),
+    ("limit-default", &["limit-default", "--keys=1000", "--adds=200000"], 200_000.0, "*clock::measured*"),
+    ("limit-bucket", &["limit-bucket", "--adds=200000"], 200_000.0, "*clock::measured*"),
 ];
 
 pub(super) fn run(workspace: &Workspace, programs: &Programs) -> Result<()> {

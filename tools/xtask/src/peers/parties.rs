@@ -23,6 +23,9 @@ pub(super) enum Party {
     Kube,
     ClientGo,
     ControllerRuntime,
+    TimeRate,
+    Governor,
+    LeakyBucket,
 }
 
 impl Party {
@@ -37,11 +40,14 @@ impl Party {
             Self::Kube => "kube",
             Self::ClientGo => "client-go",
             Self::ControllerRuntime => "controller-runtime",
+            Self::TimeRate => "time-rate",
+            Self::Governor => "governor",
+            Self::LeakyBucket => "leaky-bucket",
         }
     }
 
     fn in_go(self) -> bool {
-        matches!(self, Self::ClientGo | Self::ControllerRuntime)
+        matches!(self, Self::ClientGo | Self::ControllerRuntime | Self::TimeRate)
     }
 }
 

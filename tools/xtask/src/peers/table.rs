@@ -1,8 +1,9 @@
 //! The rows, their targets, and the runs that give their figures.
 
-use super::Group::{self, Delay, Queue};
+use super::Group::{self, Delay, Limit, Queue};
 use super::parties::Party::{
-    self, ClientGo, ControllerRuntime, DelayQueue, Kube, Naive, Ours, OursBlocking, OursMultiThread,
+    self, ClientGo, ControllerRuntime, DelayQueue, Governor, Kube, LeakyBucket, Naive, Ours, OursBlocking,
+    OursMultiThread, TimeRate,
 };
 
 /// What is asked of a row.
@@ -174,4 +175,18 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         ],
         most_rounds: 3,
     },
+    measurement(
+        Limit,
+        &["limit-default", "--keys=10000", "--adds=5000000"],
+        &[Ours],
+        &[ClientGo, Naive],
+        &[ratio("limit-default", "ns", "ns", &[(ClientGo, Target::Ratio(0.25))])],
+    ),
+    measurement(
+        Limit,
+        &["limit-bucket", "--adds=20000000"],
+        &[Ours],
+        &[Governor, LeakyBucket, TimeRate],
+        &[ratio("limit-bucket", "ns", "ns", &[])],
+    ),
 ];

@@ -1,0 +1,169 @@
+//! One thread asks: how long does a key wait that failed, and is there a token.
+//!
+//! Whoever lets himself be told the time is told: half a token comes between two checks, so after the burst every other
+//! check is refused, and what is compared is arithmetic and not clocks.
+
+use std::cell::Cell;
+use std::hint::black_box;
+use std::num::NonZeroU32;
+use std::rc::Rc;
+use std::time::Duration;
+
+use benches::naive_limiter::{NaiveBucket, NaiveDefault};
+use flyball_ratelimit::{Limiter, Nanos, Quota, TokenBucket, controller_default};
+use governor::clock::Clock;
+use governor::{Quota as Allowed, RateLimiter};
+
+use crate::Figures;
+use crate::clock::{measured, ns};
+use crate::keys::{Key, keys};
+use crate::options::{Options, Who};
+
+/// Of a bucket: a token a microsecond.
+const RATE: NonZeroU32 = NonZeroU32::new(1_000_000).unwrap();
+const BURST: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
+const STEP: u64 = 500;
+
+/// Of each of many: a token a millisecond.
+const KEY_RATE: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
+const KEY_BURST: NonZeroU32 = NonZeroU32::new(10).unwrap();
+
+/// A clock that hands over what it was set to.
+#[derive(Clone, Default)]
+struct Stored(Rc<Cell<u64>>);
+
+impl Clock for Stored {
+    type Instant = governor::nanos::Nanos;
+
+    fn now(&self) -> Self::Instant {
+        self.0.get().into()
+    }
+}
+
+/// Failures, key after key, again and again; none is forgotten.
+pub(crate) fn default(options: &Options, who: Who) -> Figures {
+    match who {
+        Who::Naive => {
+            let limiter = NaiveDefault::new();
+            failures(options, |key| limiter.when(key))
+        }
+        _ => {
+            let limiter = Limiter::new(controller_default());
+            failures(options, |key| limiter.when(key))
+        }
+    }
+}
+
+fn failures(options: &Options, when: impl Fn(&Key) -> Duration) -> Figures {
+    let keys = keys(options.keys);
+    let round = || {
+        for key in &keys {
+            black_box(when(key));
+        }
+    };
+    let rounds = (options.adds / keys.len()).max(1);
+    (0..(rounds / 10).max(1)).for_each(|_| round());
+    let ((), time) = measured(|| (0..rounds).for_each(|_| round()));
+    ns(time, rounds * keys.len())
+}
+
+/// Is there a token, asked of one bucket.
+pub(crate) fn bucket(options: &Options, who: Who) -> Figures {
+    match who {
+        Who::Governor => {
+            let clock = Stored::default();
+            let quota = Allowed::per_second(RATE).allow_burst(BURST);
+            let bucket = RateLimiter::direct_with_clock(quota, clock.clone());
+            checks(options, |now| {
+                clock.0.set(now);
+                bucket.check().is_ok()
+            })
+        }
+        Who::Naive => {
+            let mut bucket = NaiveBucket::new(f64::from(RATE.get()), f64::from(BURST.get()));
+            checks(options, |now| bucket.try_acquire(now as f64 / 1e9))
+        }
+        // It reads a clock, and knows whole milliseconds: it is asked as fast as it answers, and counts what it grants.
+        Who::LeakyBucket => {
+            let bucket = leaky_bucket::RateLimiter::builder()
+                .max(BURST.get() as usize)
+                .initial(BURST.get() as usize)
+                .interval(Duration::from_millis(1))
+                .refill(BURST.get() as usize)
+                .build();
+            timed(options, |_| bucket.try_acquire(1)).0
+        }
+        _ => {
+            let mut bucket = TokenBucket::new(Quota::per_second(RATE).burst(BURST));
+            checks(options, |now| bucket.try_acquire(Nanos::new(now)).is_ok())
+        }
+    }
+}
+
+fn checks(options: &Options, check: impl FnMut(u64) -> bool) -> Figures {
+    let (figures, granted) = timed(options, check);
+    let due = options.adds / 2 + BURST.get() as usize;
+    assert!(granted.abs_diff(due) <= 1, "{granted} were granted, not {due}");
+    figures
+}
+
+fn timed(options: &Options, mut check: impl FnMut(u64) -> bool) -> (Figures, usize) {
+    let mut now = 0;
+    let (granted, time) = measured(|| {
+        let mut granted = 0;
+        for _ in 0..options.adds {
+            now += STEP;
+            granted += usize::from(black_box(check(black_box(now))));
+        }
+        granted
+    });
+    (ns(time, options.adds), granted)
+}
+
+/// The same, asked of a bucket for each key, key after key.
+pub(crate) fn keyed(options: &Options, who: Who) -> Figures {
+    let keys = keys(options.keys);
+    let clock = Stored::default();
+    let allowed = Allowed::per_second(KEY_RATE).allow_burst(KEY_BURST);
+    match who {
+        Who::Governor => {
+            let buckets = RateLimiter::dashmap_with_clock(allowed, clock.clone());
+            checks_of(&keys, options, |key, now| {
+                clock.0.set(now);
+                buckets.check_key(key).is_ok()
+            })
+        }
+        // Its own hasher is std's; ours is this one.
+        _ => {
+            let hasher = foldhash::fast::RandomState::default();
+            let buckets = RateLimiter::dashmap_with_clock_and_hasher(allowed, clock.clone(), hasher);
+            checks_of(&keys, options, |key, now| {
+                clock.0.set(now);
+                buckets.check_key(key).is_ok()
+            })
+        }
+    }
+}
+
+fn checks_of(keys: &[Key], options: &Options, mut check: impl FnMut(&Key, u64) -> bool) -> Figures {
+    // Half a token of a key comes between two checks of it.
+    let step = 1_000_000_000 / u64::from(KEY_RATE.get()) / 2 / keys.len() as u64;
+    let (mut now, rounds) = (0, (options.adds / keys.len()).max(1));
+    let mut round = || {
+        let mut granted = 0;
+        for key in keys {
+            now += step;
+            granted += usize::from(black_box(check(key, black_box(now))));
+        }
+        granted
+    };
+    // Past the burst, so that the figures are of the steady state.
+    let warm_up = 4 * KEY_BURST.get();
+    for _ in 0..warm_up {
+        round();
+    }
+    let (granted, time) = measured(|| (0..rounds).map(|_| round()).sum::<usize>());
+    let due = rounds * keys.len() / 2;
+    assert!(granted.abs_diff(due) <= keys.len(), "{granted} were granted, not {due}");
+    ns(time, rounds * keys.len())
+}

@@ -1,0 +1,68 @@
+//! Many tasks wait for a token each: how often they are polled, and how many are overtaken by who came later.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::num::NonZeroU32;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use governor::{Quota as Allowed, RateLimiter};
+use tokio::runtime::Builder;
+use tokio::task::LocalSet;
+
+use crate::Figures;
+use crate::options::{Options, Who};
+
+const RATE: NonZeroU32 = NonZeroU32::new(50).unwrap();
+
+/// As many waiters as keys; real time, as governor's waits know no other.
+pub(crate) fn waiters(options: &Options, who: Who) -> Figures {
+    let one = NonZeroU32::MIN;
+    match who {
+        Who::Governor => {
+            let bucket = Rc::new(RateLimiter::direct(Allowed::per_second(RATE).allow_burst(one)));
+            counted(options.keys, || {
+                let bucket = bucket.clone();
+                async move { bucket.until_ready().await }
+            })
+        }
+        _ => {
+            let period = Duration::from_secs(1) / RATE.get();
+            let bucket =
+                leaky_bucket::RateLimiter::builder().max(1).initial(1).interval(period).refill(1).build();
+            let bucket = Rc::new(bucket);
+            counted(options.keys, || {
+                let bucket = bucket.clone();
+                async move { bucket.acquire_one().await }
+            })
+        }
+    }
+}
+
+fn counted<F: Future + 'static>(waiters: usize, wait: impl Fn() -> F) -> Figures {
+    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let (polls, order) = (Rc::new(Cell::new(0_usize)), Rc::new(RefCell::new(Vec::new())));
+    let local = LocalSet::new();
+    let all: Vec<_> = (0..waiters)
+        .map(|waiter| {
+            let (wait, polls, order) = (wait(), polls.clone(), order.clone());
+            local.spawn_local(async move {
+                let mut wait = pin!(wait);
+                poll_fn(|context| {
+                    polls.set(polls.get() + 1);
+                    wait.as_mut().poll(context)
+                })
+                .await;
+                order.borrow_mut().push(waiter);
+            })
+        })
+        .collect();
+    local.block_on(&runtime, async {
+        for one in all {
+            one.await.expect("a waiter");
+        }
+    });
+    let overtaken = order.borrow().windows(2).filter(|pair| pair[0] > pair[1]).count();
+    [("polls", polls.get() as f64), ("overtaken", overtaken as f64)].into()
+}
