@@ -24,6 +24,7 @@ mod regressions;
 mod said;
 mod shutdown;
 mod snapshot;
+mod starvation;
 mod support;
 mod surface;
 mod task;
