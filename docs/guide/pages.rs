@@ -8,6 +8,18 @@ pub mod readme {}
 #[doc = include_str!("src/queue.md")]
 pub mod queue {}
 
+/// A thread pool without a runtime.
+#[doc = include_str!("src/threads.md")]
+pub mod threads {}
+
+/// Workers on tokio.
+#[doc = include_str!("src/tokio.md")]
+pub mod tokio {}
+
+/// Your queue or ours.
+#[doc = include_str!("src/swap.md")]
+pub mod swap {}
+
 /// The limiter alone.
 #[doc = include_str!("src/limiter.md")]
 pub mod limiter {}

@@ -28,6 +28,7 @@ mod slab;
 mod sleepers;
 #[cfg(feature = "stream")]
 mod stream;
+mod swap;
 mod sync;
 mod time;
 mod wait;
@@ -51,6 +52,7 @@ pub use crate::queue::{AddedMany, KeyRecord, Queue, Snapshot};
 pub use crate::shared::Key;
 #[cfg(feature = "stream")]
 pub use crate::stream::Leases;
+pub use crate::swap::{AddKeys, BlockingTakeKeys, DelayKeys, EndKeys, TakeKeys};
 pub use crate::time::{AsyncGet, Blocking, Delays, NoDelay, Time, Timed};
 pub use crate::wait::DelayMode;
 pub use crate::wait_idle::WaitIdle;

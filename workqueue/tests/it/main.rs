@@ -27,6 +27,7 @@ mod snapshot;
 mod starvation;
 mod support;
 mod surface;
+mod swap;
 mod task;
 mod threads;
 mod time;

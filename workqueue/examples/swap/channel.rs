@@ -1,0 +1,68 @@
+//! What one has in tokio without a queue: a channel, and a sleeping task for each delay. It neither merges keys nor keeps
+//! one from running twice at once; the worker does not care.
+
+use std::time::Duration;
+
+use flyball_workqueue::{AddKeys, DelayKeys, EndKeys, TakeKeys};
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+
+/// `None` is the end, passed on from worker to worker.
+pub(crate) struct Channel {
+    sender: UnboundedSender<Option<u32>>,
+    receiver: Mutex<UnboundedReceiver<Option<u32>>>,
+}
+
+impl Channel {
+    pub(crate) fn new() -> Self {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        Self { sender, receiver: Mutex::new(receiver) }
+    }
+
+    pub(crate) fn close(&self) {
+        let _ = self.sender.send(None);
+    }
+}
+
+impl AddKeys<u32> for Channel {
+    fn add(&self, key: u32) -> Result<(), u32> {
+        self.sender.send(Some(key)).map_err(|_| key)
+    }
+}
+
+impl DelayKeys<u32> for Channel {
+    fn add_after(&self, key: u32, delay: Duration) -> Result<(), u32> {
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            let _ = sender.send(Some(key));
+        });
+        Ok(())
+    }
+}
+
+impl EndKeys for Channel {
+    type Key = u32;
+    type Held = u32;
+
+    fn key<'held>(&self, held: &'held u32) -> &'held u32 {
+        held
+    }
+
+    fn succeed(&self, _: u32) {}
+
+    fn retry(&self, key: u32) {
+        let _ = self.add(key);
+    }
+}
+
+impl TakeKeys for Channel {
+    async fn take(&self) -> Option<u32> {
+        // Both are cancel-safe.
+        let key = self.receiver.lock().await.recv().await.flatten();
+        if key.is_none() {
+            self.close();
+        }
+        key
+    }
+}

@@ -1,0 +1,148 @@
+//! A worker and an event handler, written once, over three queues: ours, one in client-go's shape, a tokio channel.
+//! And ours in a framework that wants a queue in client-go's shape.
+//!
+//! `cargo run -p flyball-workqueue --features tokio --example swap`
+
+mod channel;
+mod client_go;
+mod framework;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use flyball_ratelimit::{Exponential, TokioTimer};
+use flyball_workqueue::{BlockingTakeKeys, DelayKeys, EndKeys, Queue, TakeKeys};
+
+type Failed = Box<dyn std::error::Error>;
+const MILLI: Duration = Duration::from_millis(1);
+
+/// What this program works on: each key fails once, comes back once more a little later, and then is done.
+#[derive(Default)]
+struct Job {
+    runs: [AtomicU32; 8],
+    done: AtomicU32,
+}
+
+impl Job {
+    /// Whether the key is to come back, or has failed.
+    fn run(&self, key: u32) -> Result<Option<Duration>, Failed> {
+        match self.runs[key as usize].fetch_add(1, Ordering::Relaxed) {
+            0 => Err("connection reset".into()),
+            1 => Ok(Some(MILLI)),
+            _ => {
+                self.done.fetch_add(1, Ordering::Relaxed);
+                Ok(None)
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.done.load(Ordering::Relaxed) == 8
+    }
+
+    fn check(&self) {
+        let runs: Vec<_> = self.runs.iter().map(|runs| runs.load(Ordering::Relaxed)).collect();
+        assert_eq!(runs, [3; 8], "each key failed once, came back once, and was done");
+    }
+}
+
+/// The event handler, for any queue.
+fn on_events(queue: &dyn DelayKeys<u32>) {
+    for key in 0..8 {
+        queue.add(key).expect("the queue is open");
+    }
+}
+
+/// The worker, for any queue that threads can wait for.
+fn work<Q>(queue: &Q, job: &Job, close: impl Fn())
+where
+    Q: BlockingTakeKeys<Key = u32> + DelayKeys<u32>,
+{
+    while let Some(held) = queue.blocking_take() {
+        finish(queue, held, job);
+        if job.is_done() {
+            close();
+        }
+    }
+}
+
+/// The worker, for any queue that tasks can wait for.
+async fn work_on_task<Q>(queue: Arc<Q>, job: Arc<Job>, close: impl Fn(&Q))
+where
+    Q: TakeKeys<Key = u32> + DelayKeys<u32>,
+{
+    while let Some(held) = queue.take().await {
+        finish(&*queue, held, &job);
+        if job.is_done() {
+            close(&queue);
+        }
+    }
+}
+
+/// What both have in common.
+fn finish<Q>(queue: &Q, held: Q::Held, job: &Job)
+where
+    Q: EndKeys<Key = u32> + DelayKeys<u32>,
+{
+    let key = *queue.key(&held);
+    match job.run(key) {
+        Ok(again) => {
+            // While it is held: it comes back when both the delay and the work are over.
+            if let Some(delay) = again {
+                queue.add_after(key, delay).expect("the queue is open");
+            }
+            queue.succeed(held);
+        }
+        Err(_) => queue.retry(held),
+    }
+}
+
+fn on_threads<Q>(queue: &Q, close: impl Fn() + Sync)
+where
+    Q: BlockingTakeKeys<Key = u32> + DelayKeys<u32> + Sync,
+{
+    let job = Job::default();
+    on_events(queue);
+    thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(|| work(queue, &job, &close)))));
+    job.check();
+}
+
+async fn on_tasks<Q>(queue: Q, close: impl Fn(&Q) + Copy + Send + 'static)
+where
+    Q: TakeKeys<Key = u32, Held: Send> + DelayKeys<u32> + Send + Sync + 'static,
+{
+    let (queue, job) = (Arc::new(queue), Arc::new(Job::default()));
+    on_events(&*queue);
+    // The worker is generic and spawned all the same: the future of `take` is `Send`.
+    let workers = [(); 4].map(|()| tokio::spawn(work_on_task(queue.clone(), job.clone(), close)));
+    for worker in workers {
+        worker.await.expect("workers do not panic");
+    }
+    job.check();
+}
+
+#[tokio::main]
+async fn main() {
+    let backoff = || Exponential::new(MILLI..=1000 * MILLI);
+
+    let ours = Queue::builder().limiter(backoff()).build();
+    on_threads(&ours, || ours.shut_down());
+    println!("ours, on threads");
+
+    let theirs = client_go::RateLimiting::default();
+    on_threads(&theirs, || theirs.shut_down());
+    println!("a queue in client-go's shape, on threads");
+
+    on_tasks(Queue::builder().timer(TokioTimer::current()).limiter(backoff()).build(), Queue::shut_down)
+        .await;
+    println!("ours, on tasks");
+
+    on_tasks(channel::Channel::new(), channel::Channel::close).await;
+    println!("a channel, on tasks");
+
+    let ours = Queue::builder().limiter(backoff()).build();
+    framework::run(&ours);
+    println!("ours, in a framework of client-go's shape");
+}

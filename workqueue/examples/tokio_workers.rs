@@ -1,0 +1,71 @@
+//! Workers as tokio tasks: work with a time limit, a second look later, and an end in order.
+//!
+//! `cargo run -p flyball-workqueue --features tokio --example tokio_workers`
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use flyball_ratelimit::{Exponential, TokioTimer};
+use flyball_workqueue::Queue;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let millis = Duration::from_millis;
+    let backoff = Exponential::new(millis(1)..=millis(1000));
+    // The timer is the queue's own: deadlines and retries need neither a task nor a thread of theirs.
+    let queue = Queue::builder().timer(TokioTimer::current()).limiter(backoff).build();
+    let (finished, mut results) = mpsc::unbounded_channel();
+    let hung = Arc::new(AtomicUsize::new(0));
+
+    let mut workers = JoinSet::new();
+    for _ in 0..4 {
+        let (queue, finished, hung) = (queue.clone(), finished.clone(), hung.clone());
+        workers.spawn(async move {
+            while let Some(lease) = queue.get().await {
+                let key: &str = *lease;
+                // The lease goes into the work. Should that take too long, its future is dropped, and the lease with
+                // it, which is a failure: the key comes back.
+                let work = async {
+                    if key == "hangs at first" && lease.failures() == 0 {
+                        hung.fetch_add(1, Ordering::Relaxed);
+                        sleep(millis(60_000)).await;
+                    }
+                    finished.send((key, lease.failures())).expect("main listens");
+                    match key {
+                        "again" => lease.requeue_after(millis(5)),
+                        _ => lease.succeed(),
+                    }
+                };
+                let _ = timeout(millis(20), work).await;
+            }
+        });
+    }
+
+    for key in ["quick", "hangs at first", "again"] {
+        queue.add(key)?;
+    }
+    let (mut looks, mut seen) = (0, Vec::new());
+    while looks < 3 || seen.len() < 2 {
+        match results.recv().await.expect("workers run") {
+            ("again", _) => looks += 1,
+            other => seen.push(other),
+        }
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, [("hangs at first", 1), ("quick", 0)]);
+    assert_eq!(hung.load(Ordering::Relaxed), 1);
+
+    // No more adds, and what is at work is finished. The third look was not the last: it is left over, by name.
+    let left = queue.drain().await;
+    assert!(left.ready.is_empty() && left.leased.is_empty());
+    println!("left over: {:?}", left.waiting);
+    assert_eq!(left.waiting, ["again"]);
+    while let Some(ended) = workers.join_next().await {
+        ended?; // `get` says closed, so every worker has ended
+    }
+    Ok(())
+}

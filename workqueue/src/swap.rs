@@ -1,0 +1,156 @@
+//! EDGE. What a queue looks like from outside: small traits, one for an ability.
+//!
+//! Cancel safety: as the queue behind them says; for ours, [`TakeKeys::take`] is [`Queue::get`].
+
+use std::future::Future;
+use std::time::Duration;
+
+use flyball_ratelimit::Policy;
+
+use crate::error::Refused;
+use crate::lease::Lease;
+use crate::order::Order;
+use crate::queue::Queue;
+use crate::shared::Key;
+use crate::time::{AsyncGet, Delays, Time};
+
+/// Where keys are added: what an event handler needs of a queue.
+///
+/// Every [`Queue`] is one. As `dyn AddKeys<K>` it hides order, limiter and time, so that one handler feeds queues of
+/// several types.
+///
+/// # Examples
+/// ```
+/// use flyball_workqueue::{AddKeys, Queue};
+///
+/// let (plain, delaying) = (Queue::new(), Queue::builder().delays().build());
+/// let queues: [&dyn AddKeys<&str>; 2] = [&plain, &delaying];
+/// for queue in queues {
+///     queue.add("a")?;
+/// }
+/// assert_eq!((plain.len(), delaying.len()), (1, 1));
+/// # Ok::<(), &str>(())
+/// ```
+pub trait AddKeys<K> {
+    /// Has a key run, once more if it runs already. Never waits.
+    ///
+    /// # Errors
+    /// The key, if the queue does not take it: it is shut down, or full.
+    fn add(&self, key: K) -> Result<(), K>;
+}
+
+/// Where keys are added for later.
+///
+/// Every [`Queue`] with delays is one.
+pub trait DelayKeys<K>: AddKeys<K> {
+    /// Has a key run no earlier than after `delay`, unless it is added meanwhile; the earliest of several times holds.
+    ///
+    /// A worker may call it for the key that it holds: the key comes back then, after that.
+    ///
+    /// # Errors
+    /// As [`add`](AddKeys::add).
+    fn add_after(&self, key: K, delay: Duration) -> Result<(), K>;
+}
+
+/// How work on a key ends: what a worker needs of a queue, besides [`TakeKeys`] or [`BlockingTakeKeys`].
+///
+/// Every [`Queue`] is one, and hands out its [`Lease`]. A queue in client-go's shape hands out the bare key and has
+/// three lines here: `succeed` is `forget` and `done`, `retry` is `add_rate_limited` and `done`. What is held and then
+/// dropped is for the queue to say: a lease is a failure then, and comes back; a bare key never runs again.
+pub trait EndKeys {
+    /// What is queued.
+    type Key;
+
+    /// What is handed out: a lease, or the bare key.
+    type Held;
+
+    /// The key that is held.
+    fn key<'held>(&self, held: &'held Self::Held) -> &'held Self::Key;
+
+    /// The work is done, and the failures of the key are forgotten.
+    fn succeed(&self, held: Self::Held);
+
+    /// The work failed: the key comes back, when the queue thinks fit.
+    fn retry(&self, held: Self::Held);
+}
+
+/// Where threads take keys.
+///
+/// Every [`Queue`] is one. There is a `dyn BlockingTakeKeys<Key = K, Held = H>`.
+///
+/// # Examples
+/// A worker for any such queue:
+/// ```
+/// use flyball_workqueue::{BlockingTakeKeys, Queue};
+///
+/// fn work<Q: BlockingTakeKeys>(queue: &Q, run: impl Fn(&Q::Key) -> bool) {
+///     while let Some(held) = queue.blocking_take() {
+///         if run(queue.key(&held)) { queue.succeed(held) } else { queue.retry(held) }
+///     }
+/// }
+///
+/// let queue = Queue::new();
+/// queue.add("a")?;
+/// queue.shut_down();
+/// work(&queue, |key| *key == "a");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait BlockingTakeKeys: EndKeys {
+    /// Waits for a key, blocking the thread; `None` once there will be none.
+    fn blocking_take(&self) -> Option<Self::Held>;
+}
+
+/// Where tasks take keys.
+///
+/// Every [`Queue`] whose keys can be awaited is one. The future is `Send`, so that a generic worker can be spawned
+/// on any runtime.
+pub trait TakeKeys: EndKeys {
+    /// Waits for a key; `None` once there will be none.
+    ///
+    /// # Cancel safety
+    /// Dropping the future must take no key.
+    fn take(&self) -> impl Future<Output = Option<Self::Held>> + Send;
+}
+
+// === impl Queue ===
+
+impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> AddKeys<K> for Queue<K, O, L, T> {
+    fn add(&self, key: K) -> Result<(), K> {
+        Queue::add(self, key).map(drop).map_err(Refused::into_key)
+    }
+}
+
+impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Delays> DelayKeys<K> for Queue<K, O, L, T> {
+    fn add_after(&self, key: K, delay: Duration) -> Result<(), K> {
+        Queue::add_after(self, key, delay).map(drop).map_err(Refused::into_key)
+    }
+}
+
+impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> EndKeys for Queue<K, O, L, T> {
+    type Key = K;
+    type Held = Lease<K, T>;
+
+    fn key<'held>(&self, held: &'held Lease<K, T>) -> &'held K {
+        held.key()
+    }
+
+    fn succeed(&self, held: Lease<K, T>) {
+        held.succeed();
+    }
+
+    fn retry(&self, held: Lease<K, T>) {
+        held.retry();
+    }
+}
+
+impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> BlockingTakeKeys for Queue<K, O, L, T> {
+    fn blocking_take(&self) -> Option<Lease<K, T>> {
+        self.blocking_get()
+    }
+}
+
+impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> TakeKeys for Queue<K, O, L, T> {
+    fn take(&self) -> impl Future<Output = Option<Lease<K, T>>> + Send {
+        self.get()
+    }
+}
