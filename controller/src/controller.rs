@@ -47,7 +47,7 @@ use crate::{Action, Context, Failure, Report, RunError};
 /// # }
 /// ```
 #[must_use = "a controller does nothing until it is run"]
-pub struct Controller<K, O = Fifo, L = NoLimit, T = flyball_workqueue::NoDelay> {
+pub struct Controller<K, O: Order<K> = Fifo, L = NoLimit, T = flyball_workqueue::NoDelay> {
     pub(crate) queue: Queue<K, O, L, T>,
     pub(crate) config: Config<K>,
     pub(crate) events: Vec<Events<K, O, L, T>>,
@@ -57,7 +57,7 @@ pub struct Controller<K, O = Fifo, L = NoLimit, T = flyball_workqueue::NoDelay> 
 impl<K, O, L, T> Controller<K, O, L, T>
 where
     K: Key,
-    O: Order,
+    O: Order<K>,
     L: Policy<K> + Send + 'static,
     T: AsyncGet + Delays,
 {
@@ -187,7 +187,7 @@ where
     }
 }
 
-impl<K, O, L, T> fmt::Debug for Controller<K, O, L, T> {
+impl<K, O: Order<K>, L, T> fmt::Debug for Controller<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Controller")
             .field("config", &self.config)

@@ -19,7 +19,7 @@ use crate::report::Tally;
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// One informer, its types out of sight.
-pub(crate) struct Events<K, O, L, T> {
+pub(crate) struct Events<K, O: Order<K>, L, T> {
     pub(crate) synced: BoxFuture<Result<(), Stopped>>,
     /// Done when every change has become keys.
     pub(crate) stopped: BoxFuture<()>,
@@ -33,7 +33,7 @@ pub(crate) type Observing = Box<dyn Send>;
 impl<K, O, L, T> Events<K, O, L, T>
 where
     K: Key,
-    O: Order,
+    O: Order<K>,
     L: Policy<K> + Send + 'static,
     T: Time,
 {

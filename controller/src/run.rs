@@ -25,7 +25,7 @@ pub(crate) async fn run<K, O, L, T, F, R, E>(
 ) -> Result<Report<K>, RunError>
 where
     K: Key,
-    O: Order,
+    O: Order<K>,
     L: Policy<K> + Send + 'static,
     T: AsyncGet + Delays,
     F: Fn(K, Context) -> R + Send + Sync + 'static,
@@ -100,7 +100,7 @@ where
 async fn finish<K, O, L, T>(queue: &Queue<K, O, L, T>, grace: Option<Duration>, workers: bool) -> Leftovers<K>
 where
     K: Key,
-    O: Order,
+    O: Order<K>,
     L: Policy<K> + Send + 'static,
     T: AsyncGet + Delays,
 {

@@ -22,7 +22,7 @@ use crate::sync::{AtomicBool, Ordering};
 use crate::{Action, Context, Failure};
 
 /// What all workers of a controller share.
-pub(crate) struct Shop<K, O, L, T, F> {
+pub(crate) struct Shop<K, O: Order<K>, L, T, F> {
     pub(crate) queue: Queue<K, O, L, T>,
     pub(crate) reconcile: F,
     pub(crate) config: Config<K>,
@@ -35,7 +35,7 @@ pub(crate) struct Shop<K, O, L, T, F> {
 impl<K, O, L, T, F> Shop<K, O, L, T, F>
 where
     K: Key,
-    O: Order,
+    O: Order<K>,
     L: Policy<K> + Send + 'static,
     T: AsyncGet + Delays,
 {

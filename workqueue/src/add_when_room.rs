@@ -7,9 +7,10 @@ use std::task::{Context, Poll};
 
 use flyball_ratelimit::Policy;
 
-use crate::core::Added;
+use crate::core::{Added, Newcomer};
 use crate::error::{Reason, Refused};
 use crate::limiter::NoLimit;
+use crate::order::sealed::Tag;
 use crate::order::{Fifo, Order};
 use crate::parked::Ticket;
 use crate::queue::{Queue, answer};
@@ -28,39 +29,37 @@ use crate::time::{NoDelay, Time};
 pub struct AddWhenRoom<
     'a,
     K: Key,
-    O: Order = Fifo,
+    O: Order<K> = Fifo,
     L: Policy<K> + Send + 'static = NoLimit,
     T: Time = NoDelay,
 > {
     queue: &'a Queue<K, O, L, T>,
-    /// `None` once it is in the queue, or handed back.
-    key: Option<K>,
-    hash: u32,
+    /// Its key is gone once it is in the queue, or handed back.
+    new: Newcomer<K, Tag<O::Links>>,
     ticket: Option<Ticket>,
 }
 
-impl<'a, K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> AddWhenRoom<'a, K, O, L, T> {
-    pub(crate) fn new(queue: &'a Queue<K, O, L, T>, key: K) -> Self {
-        let hash = queue.shared.hash(&key);
-        Self { queue, key: Some(key), hash, ticket: None }
+impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> AddWhenRoom<'a, K, O, L, T> {
+    pub(crate) fn new(queue: &'a Queue<K, O, L, T>, key: K, tag: Tag<O::Links>) -> Self {
+        Self { queue, new: queue.shared.newcomer(key, tag), ticket: None }
     }
 }
 
 /// The key is never pinned.
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Unpin for AddWhenRoom<'_, K, O, L, T> {}
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Unpin for AddWhenRoom<'_, K, O, L, T> {}
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Future for AddWhenRoom<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Future for AddWhenRoom<'_, K, O, L, T> {
     type Output = Result<Added, Refused<K>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let shared = &this.queue.shared;
-        assert!(this.key.is_some(), "polled after it was ready");
+        assert!(this.new.key.is_some(), "polled after it was ready");
         let mut waker = None;
         loop {
             let now = shared.now_if_timed();
             let mut state = shared.lock();
-            let added = state.core.add(&mut this.key, this.hash, now);
+            let added = state.core.add(&mut this.new, now);
             if added == Err(Reason::Full) && waker.is_none() {
                 if this.ticket.as_ref().is_some_and(|own| state.others.adders.waits_for(own, context.waker()))
                 {
@@ -81,12 +80,12 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Future for AddWhe
             }
             shared.finish(state, now);
             drop(old);
-            return Poll::Ready(answer(added, this.key.take()));
+            return Poll::Ready(answer(added, this.new.key.take()));
         }
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Drop for AddWhenRoom<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drop for AddWhenRoom<'_, K, O, L, T> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         let shared = &self.queue.shared;
@@ -98,7 +97,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Drop for AddWhenR
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for AddWhenRoom<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for AddWhenRoom<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AddWhenRoom").field("parked", &self.ticket.is_some()).finish_non_exhaustive()
     }

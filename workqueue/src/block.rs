@@ -9,12 +9,13 @@ use crate::error::{GetTimeoutError, Reason, Refused};
 use crate::getter::Stop;
 use crate::lease::Lease;
 use crate::order::Order;
+use crate::order::sealed::Tag;
 use crate::queue::{Queue, answer};
 use crate::shared::{Key, Others, Shared, State};
 use crate::sync::MutexGuard;
 use crate::time::Time;
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
     /// Waits for a key, at most until then on the machine's clock, or until it is told to stop.
     pub(crate) fn block(
         &self,
@@ -75,8 +76,8 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     /// Waits, at most until then on the machine's clock, until nothing is Ready or leased in a queue that is shut down.
     pub(crate) fn drain_until(&self, until: Option<Nanos>) -> Leftovers<K> {
         let mut left = Leftovers::new();
-        let drained = |core: &Core<K, O>, _| core.is_drained();
-        let (state, now) = self.block_until(until, drained, |others| &mut others.blocked_drainers);
+        let drained = |core: &Core<K, O::Links>, _| core.is_drained();
+        let (mut state, now) = self.block_until(until, drained, |others| &mut others.blocked_drainers);
         state.core.leftovers(now, &mut left);
         drop(state);
         left
@@ -91,9 +92,9 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     fn block_until(
         &self,
         until: Option<Nanos>,
-        come: impl Fn(&Core<K, O>, Option<Nanos>) -> bool,
+        come: impl Fn(&Core<K, O::Links>, Option<Nanos>) -> bool,
         count: impl Fn(&mut Others) -> &mut usize,
-    ) -> (MutexGuard<'_, State<K, O>>, Option<Nanos>) {
+    ) -> (MutexGuard<'_, State<K, O::Links>>, Option<Nanos>) {
         loop {
             let now = self.shared.now_if_timed();
             let rest = until.map(|until| until.since(Monotonic.now()));
@@ -113,18 +114,17 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     }
 
     /// Adds a key, waiting for room.
-    pub(crate) fn block_for_room(&self, key: K) -> Result<Added, Refused<K>> {
+    pub(crate) fn block_for_room(&self, key: K, tag: Tag<O::Links>) -> Result<Added, Refused<K>> {
         let shared = &self.shared;
-        let hash = shared.hash(&key);
-        let mut key = Some(key);
+        let mut new = shared.newcomer(key, tag);
         let _passing = PassesOn(shared);
         loop {
             let now = shared.now_if_timed();
             let mut state = shared.lock();
-            let added = state.core.add(&mut key, hash, now);
+            let added = state.core.add(&mut new, now);
             if added != Err(Reason::Full) {
                 shared.finish(state, now);
-                return answer(added, key);
+                return answer(added, new.key);
             }
             state.others.any = true;
             state.others.blocked_adders.asleep += 1;
@@ -135,9 +135,9 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
 }
 
 /// A thread that a signal woke and whose clock, or a key, then panics has used the signal up: passes it on.
-struct PassesOn<'a, K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time>(&'a Shared<K, O, L, T>);
+struct PassesOn<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time>(&'a Shared<K, O, L, T>);
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Drop for PassesOn<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drop for PassesOn<'_, K, O, L, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // Without the clock, which may be what panics: a deadline that has passed rings at once.

@@ -35,7 +35,8 @@ pub struct Builder<K, O = Fifo, L = NoLimit, T = NoDelay> {
     seed: u64,
     rules: Rules,
     dead: Option<DeadLetters<K>>,
-    types: PhantomData<fn() -> (K, O)>,
+    order: O,
+    keys: PhantomData<fn() -> K>,
 }
 
 impl<K: Key> Builder<K> {
@@ -43,11 +44,11 @@ impl<K: Key> Builder<K> {
         // The keys of std's hash maps are the one source of randomness that needs no dependency.
         let seed = std::collections::hash_map::RandomState::new().build_hasher().finish();
         let rules = Rules { strict: false, capacity: usize::MAX, reserve: 0 };
-        Self { limiter: NoLimit, time: NoDelay, seed, rules, dead: None, types: PhantomData }
+        Self { limiter: NoLimit, time: NoDelay, seed, rules, dead: None, order: Fifo, keys: PhantomData }
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Builder<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Builder<K, O, L, T> {
     /// Delays on the machine's monotonic clock, for blocking getters; no runtime. Replaces a clock or timer given before.
     pub fn delays(self) -> Builder<K, O, L, Blocking> {
         self.with_time(Blocking::default())
@@ -70,8 +71,15 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Builder<K, O, L, 
 
     /// How long a failed key waits. Implies [`delays`](Self::delays) unless a clock or a timer is given.
     pub fn limiter<P: Policy<K> + Send + 'static>(self, policy: P) -> Builder<K, O, P, T::WithDelays> {
-        let Self { time, seed, rules, dead, types, .. } = self;
-        Builder { limiter: policy, time: time.with_delays(), seed, rules, dead, types }
+        let Self { time, seed, rules, dead, order, keys, .. } = self;
+        Builder { limiter: policy, time: time.with_delays(), seed, rules, dead, order, keys }
+    }
+
+    /// In which order Ready keys are handed out: [`Fifo`], unless it is [`Priority`](crate::Priority) or
+    /// [`Fair`](crate::Fair).
+    pub fn order<P: Order<K>>(self, order: P) -> Builder<K, P, L, T> {
+        let Self { limiter, time, seed, rules, dead, keys, .. } = self;
+        Builder { limiter, time, seed, rules, dead, order, keys }
     }
 
     /// Memory for so many keys from the start. Without it memory grows by doubling, under the queue's lock: the add that
@@ -96,18 +104,18 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Builder<K, O, L, 
 
     /// The queue.
     pub fn build(self) -> Queue<K, O, L, T> {
-        let Self { limiter: policy, time, seed, rules, dead, .. } = self;
-        Queue { shared: Shared::new(Parts { policy, time, seed, rules, dead }) }
+        let Self { limiter: policy, time, seed, rules, dead, order, .. } = self;
+        Queue { shared: Shared::new(Parts { order, policy, time, seed, rules, dead }) }
     }
 
     fn with_time<U: Time>(self, time: U) -> Builder<K, O, L, U> {
-        let Self { limiter, seed, rules, dead, types, .. } = self;
-        Builder { limiter, time, seed, rules, dead, types }
+        let Self { limiter, seed, rules, dead, order, keys, .. } = self;
+        Builder { limiter, time, seed, rules, dead, order, keys }
     }
 }
 
 /// For queues with a limiter. Without one no failure is counted and none has a backoff, so these change nothing.
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Delays> Builder<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Builder<K, O, L, T> {
     /// No add shortens a backoff: a key that failed runs at its end, however many events come meanwhile.
     ///
     /// Without it an add runs the key at once, and only failures count once per wait.

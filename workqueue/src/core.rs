@@ -11,6 +11,7 @@
 //! 3. `dirty` counts the leased slots that are dirty; `postponed` holds the waits of those that wait, and no others.
 //! 4. A wait has a limit in `limits` exactly when its slot is flagged so; only slots with a wait are.
 //! 5. No slot becomes dirty by an add once the queue is shut down.
+//! 6. The order has admitted every live slot, and no other; it began those that are leased, and no other.
 //!
 //! Hence a key is handed out to one lease at a time (only `Ready` and due `Waiting` slots are, and handing out makes
 //! them `Leased`), and none is lost (a slot is vacated only by `end`, `cancel` and `stop`, which say so).
@@ -21,13 +22,14 @@ mod ending;
 mod inspect;
 mod leasing;
 mod moves;
+mod ordered;
 mod words;
 
 pub(crate) use ages::NextOverdue;
 pub use ages::{Ages, Overdue};
 pub use inspect::{Counts, KeyState};
 pub use words::{Added, Leftovers};
-pub(crate) use words::{Handle, Next, Outcome};
+pub(crate) use words::{Handle, Newcomer, Next, Outcome};
 
 use std::time::Duration;
 
@@ -36,7 +38,7 @@ use hashbrown::HashTable;
 
 use crate::deadlines::Deadlines;
 use crate::list::List;
-use crate::order::Order;
+use crate::order::Links;
 use crate::side::Side;
 use crate::slab::Slab;
 use crate::wait::Wait;
@@ -101,12 +103,12 @@ enum Phase {
     Stopped,
 }
 
-impl<K, O: Order> Core<K, O> {
-    pub(crate) fn new(rules: Rules) -> Self {
+impl<K, O: Links> Core<K, O> {
+    pub(crate) fn new(rules: Rules, order: O) -> Self {
         Self {
             slab: Slab::with_capacity(rules.reserve),
             keys: HashTable::with_capacity(rules.reserve),
-            order: O::default(),
+            order,
             deadlines: Deadlines::default(),
             leases: List::default(),
             reported: List::default(),
@@ -127,17 +129,23 @@ impl<K, O: Order> Core<K, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::Fifo;
+    use crate::order::fifo::Line;
     use crate::wait::Wish;
 
     /// Equal deadlines keep their order across the point where turns are dealt anew.
     #[test]
     fn turns_survive_their_overflow() {
-        let mut core = Core::<u32, Fifo>::new(Rules { strict: false, capacity: usize::MAX, reserve: 0 });
+        let mut core = Core::<u32, Line>::new(
+            Rules { strict: false, capacity: usize::MAX, reserve: 0 },
+            Line::default(),
+        );
         core.turn = u32::MAX - 5;
         for key in 0..20 {
             let wish = Wish::Earliest(Nanos::new(9));
-            assert_eq!(core.add_delayed(&mut Some(key), key, wish, Nanos::ZERO), Ok(Added::New));
+            assert_eq!(
+                core.add_delayed(&mut Newcomer { key: Some(key), hash: key, tag: () }, wish, Nanos::ZERO),
+                Ok(Added::New)
+            );
             core.check().unwrap();
         }
         assert!(core.turn < 100, "the turns were dealt anew");

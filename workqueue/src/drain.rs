@@ -20,20 +20,20 @@ use crate::time::{NoDelay, Time};
 /// # Cancel safety
 /// Dropping it only stops waiting; the queue stays shut down.
 #[must_use = "futures do nothing unless awaited"]
-pub struct Drain<K: Key, O: Order = Fifo, L: Policy<K> + Send + 'static = NoLimit, T: Time = NoDelay> {
+pub struct Drain<K: Key, O: Order<K> = Fifo, L: Policy<K> + Send + 'static = NoLimit, T: Time = NoDelay> {
     queue: Queue<K, O, L, T>,
     /// By the queue's clock.
     until: Option<Nanos>,
     ticket: Option<Ticket>,
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Drain<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drain<K, O, L, T> {
     pub(crate) fn new(queue: Queue<K, O, L, T>, until: Option<Nanos>) -> Self {
         Self { queue, until, ticket: None }
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Future for Drain<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Future for Drain<K, O, L, T> {
     type Output = Leftovers<K>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -64,7 +64,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Future for Drain<
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Drop for Drain<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drop for Drain<K, O, L, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let old = self.queue.shared.lock().others.drainers.leave(ticket);
@@ -73,7 +73,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Drop for Drain<K,
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for Drain<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for Drain<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Drain").field("queue", &self.queue).finish_non_exhaustive()
     }

@@ -24,13 +24,14 @@ use crate::time::{AsyncGet, NoDelay};
 /// Dropping it takes no key. If it had been woken for one, the wake-up is passed on to another getter. So drop it, or
 /// poll it again when it is woken: one that is kept and never polled keeps at most one wake-up from the others.
 #[must_use = "futures do nothing unless awaited"]
-pub struct Get<'a, K: Key, O: Order = Fifo, L: Policy<K> + Send + 'static = NoLimit, T: AsyncGet = NoDelay> {
+pub struct Get<'a, K: Key, O: Order<K> = Fifo, L: Policy<K> + Send + 'static = NoLimit, T: AsyncGet = NoDelay>
+{
     queue: &'a Queue<K, O, L, T>,
     ticket: Option<Ticket>,
     stop: Option<Arc<Stop>>,
 }
 
-impl<'a, K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Get<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Get<'a, K, O, L, T> {
     pub(crate) fn new(queue: &'a Queue<K, O, L, T>, stop: Option<Arc<Stop>>) -> Self {
         Self { queue, ticket: None, stop }
     }
@@ -40,7 +41,7 @@ impl<'a, K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Get<'a, K
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Future for Get<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Future for Get<'_, K, O, L, T> {
     type Output = Option<Lease<K, T>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -55,7 +56,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Future for Ge
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Get<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Get<'_, K, O, L, T> {
     fn poll_key(&mut self, context: &mut Context<'_>) -> Poll<Option<Lease<K, T>>> {
         let this = self;
         let shared = &this.queue.shared;
@@ -96,7 +97,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Get<'_, K, O,
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Drop for Get<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Drop for Get<'_, K, O, L, T> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         let shared = &self.queue.shared;
@@ -110,7 +111,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Drop for Get<
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> fmt::Debug for Get<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> fmt::Debug for Get<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Get").field("parked", &self.ticket.is_some()).finish_non_exhaustive()
     }

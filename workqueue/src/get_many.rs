@@ -22,7 +22,7 @@ use crate::time::{AsyncGet, NoDelay};
 pub struct GetMany<
     'a,
     K: Key,
-    O: Order = Fifo,
+    O: Order<K> = Fifo,
     L: Policy<K> + Send + 'static = NoLimit,
     T: AsyncGet = NoDelay,
 > {
@@ -30,13 +30,13 @@ pub struct GetMany<
     most: usize,
 }
 
-impl<'a, K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> GetMany<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> GetMany<'a, K, O, L, T> {
     pub(crate) fn new(first: Get<'a, K, O, L, T>, most: usize) -> Self {
         Self { first, most }
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Future for GetMany<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Future for GetMany<'_, K, O, L, T> {
     type Output = Vec<Lease<K, T>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -46,7 +46,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Future for Ge
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> fmt::Debug for GetMany<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> fmt::Debug for GetMany<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GetMany").field("first", &self.first).field("most", &self.most).finish()
     }

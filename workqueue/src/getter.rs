@@ -40,7 +40,7 @@ use crate::time::{AsyncGet, NoDelay, Time};
 /// worker.join().unwrap();
 /// assert!(!queue.is_shutting_down());
 /// ```
-pub struct Getter<K, O = Fifo, L = NoLimit, T = NoDelay> {
+pub struct Getter<K, O: Order<K> = Fifo, L = NoLimit, T = NoDelay> {
     queue: Queue<K, O, L, T>,
     stop: Arc<Stop>,
 }
@@ -57,7 +57,7 @@ impl Stop {
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Getter<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Getter<K, O, L, T> {
     pub(crate) fn new(queue: Queue<K, O, L, T>) -> Self {
         Self { queue, stop: Arc::new(Stop(AtomicUsize::new(0))) }
     }
@@ -137,13 +137,13 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Getter<K, O, L, T
     }
 }
 
-impl<K, O, L, T> Clone for Getter<K, O, L, T> {
+impl<K, O: Order<K>, L, T> Clone for Getter<K, O, L, T> {
     fn clone(&self) -> Self {
         Self { queue: self.queue.clone(), stop: self.stop.clone() }
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for Getter<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for Getter<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Getter").field("queue", &self.queue).field("stopped", &self.is_stopped()).finish()
     }

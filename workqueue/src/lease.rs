@@ -61,7 +61,7 @@ pub(crate) trait Leasing<K>: Send + Sync {
 impl<K, O, L, T> Leasing<K> for Shared<K, O, L, T>
 where
     K: Key,
-    O: Order,
+    O: Order<K>,
     L: Policy<K> + Send + 'static,
     T: Time,
 {

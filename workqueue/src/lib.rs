@@ -47,8 +47,8 @@ pub use crate::getter::Getter;
 pub use crate::lease::Lease;
 pub use crate::limiter::NoLimit;
 pub use crate::next_overdue::NextOverdue;
-pub use crate::order::{Fifo, Order};
-pub use crate::queue::{AddedMany, KeyRecord, Queue, Snapshot};
+pub use crate::order::{Fair, Fifo, GroupCounts, GroupDepths, LevelDepth, Order, Priority};
+pub use crate::queue::{AddedMany, At, KeyRecord, Queue, Snapshot};
 pub use crate::shared::Key;
 #[cfg(feature = "stream")]
 pub use crate::stream::Leases;

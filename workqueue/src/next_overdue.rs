@@ -25,7 +25,7 @@ use crate::time::{AsyncGet, Delays, Time};
 pub struct NextOverdue<
     'a,
     K: Key,
-    O: Order = Fifo,
+    O: Order<K> = Fifo,
     L: Policy<K> + Send + 'static = NoLimit,
     T: Time = crate::Blocking,
 > {
@@ -34,13 +34,13 @@ pub struct NextOverdue<
     ticket: Option<Ticket>,
 }
 
-impl<'a, K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> NextOverdue<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> NextOverdue<'a, K, O, L, T> {
     pub(crate) fn new(queue: &'a Queue<K, O, L, T>, bound: Duration) -> Self {
         Self { queue, bound, ticket: None }
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Delays + AsyncGet> Future
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays + AsyncGet> Future
     for NextOverdue<'_, K, O, L, T>
 {
     type Output = Option<Overdue<K>>;
@@ -82,7 +82,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Delays + AsyncGet> Futu
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Drop for NextOverdue<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drop for NextOverdue<'_, K, O, L, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let old = self.queue.shared.lock().others.watchers.leave(ticket);
@@ -91,7 +91,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Drop for NextOver
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for NextOverdue<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for NextOverdue<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NextOverdue").field("bound", &self.bound).finish_non_exhaustive()
     }

@@ -1,9 +1,12 @@
 //! SHELL. The queue itself. What it does is in the files below, by what it is for.
 
 mod adding;
+mod at;
 mod ending;
+mod entering;
 mod getting;
 mod looking;
+mod ordered;
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -12,7 +15,8 @@ use std::sync::Arc;
 use flyball_ratelimit::Policy;
 
 pub use adding::AddedMany;
-pub(crate) use adding::answer;
+pub use at::At;
+pub(crate) use entering::answer;
 pub use looking::{KeyRecord, Snapshot};
 
 use crate::builder::Builder;
@@ -41,7 +45,7 @@ use crate::time::{NoDelay, Time};
 /// assert!(queue.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Queue<K, O = Fifo, L = NoLimit, T = NoDelay> {
+pub struct Queue<K, O: Order<K> = Fifo, L = NoLimit, T = NoDelay> {
     pub(crate) shared: Arc<Shared<K, O, L, T>>,
 }
 
@@ -64,17 +68,17 @@ impl<K: Key> Default for Queue<K> {
     }
 }
 
-impl<K, O, L, T> Clone for Queue<K, O, L, T> {
+impl<K, O: Order<K>, L, T> Clone for Queue<K, O, L, T> {
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone() }
     }
 }
 
 /// A panic in a key, a waker or a clock leaves a queue whole.
-impl<K, O, L, T> UnwindSafe for Queue<K, O, L, T> {}
-impl<K, O, L, T> RefUnwindSafe for Queue<K, O, L, T> {}
+impl<K, O: Order<K>, L, T> UnwindSafe for Queue<K, O, L, T> {}
+impl<K, O: Order<K>, L, T> RefUnwindSafe for Queue<K, O, L, T> {}
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for Queue<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("counts", &self.counts()).finish_non_exhaustive()
     }

@@ -35,11 +35,12 @@ use foldhash::fast::RandomState;
 pub(crate) use effects::Effects;
 pub(crate) use state::{Others, State};
 
-use crate::core::{Core, Handle, Outcome, Rules};
+use crate::core::{Core, Handle, Newcomer, Outcome, Rules};
 use crate::dead::DeadLetters;
 use crate::hash::fold;
 use crate::limiter::{Failed, Limiter};
 use crate::order::Order;
+use crate::order::sealed::Tag;
 use crate::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
 use crate::time::Time;
 use crate::wait::Wait;
@@ -53,8 +54,8 @@ pub trait Key: Clone + Eq + Hash + Send + 'static {}
 
 impl<K: Clone + Eq + Hash + Send + 'static> Key for K {}
 
-pub(crate) struct Shared<K, O, L, T> {
-    state: Mutex<State<K, O>>,
+pub(crate) struct Shared<K, O: Order<K>, L, T> {
+    state: Mutex<State<K, O::Links>>,
     /// Getters that block.
     pub(crate) available: Condvar,
     /// Adders that block.
@@ -66,12 +67,15 @@ pub(crate) struct Shared<K, O, L, T> {
     pub(crate) dead: Option<DeadLetters<K>>,
     time: T,
     hasher: RandomState,
+    /// Says what an add brings.
+    order: O,
     /// Wakes this queue; handed to the timer.
     alarm: Waker,
 }
 
 /// What a queue is made of.
-pub(crate) struct Parts<K, L, T> {
+pub(crate) struct Parts<K, O, L, T> {
+    pub(crate) order: O,
     pub(crate) policy: L,
     pub(crate) time: T,
     pub(crate) seed: u64,
@@ -79,11 +83,11 @@ pub(crate) struct Parts<K, L, T> {
     pub(crate) dead: Option<DeadLetters<K>>,
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T> {
-    pub(crate) fn new(parts: Parts<K, L, T>) -> Arc<Self> {
-        let Parts { policy, time, seed, rules, dead } = parts;
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T> {
+    pub(crate) fn new(parts: Parts<K, O, L, T>) -> Arc<Self> {
+        let Parts { order, policy, time, seed, rules, dead } = parts;
         Arc::new_cyclic(|this: &Weak<Self>| Self {
-            state: Mutex::new(State::new(Core::new(rules))),
+            state: Mutex::new(State::new(Core::new(rules, order.links()))),
             available: Condvar::new(),
             room: Condvar::new(),
             quiet: Condvar::new(),
@@ -92,19 +96,32 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T
             dead,
             time,
             hasher: RandomState::default(),
+            order,
             // Weak: an alarm set for next year must not keep the queue alive.
             alarm: Waker::from(Arc::new(Ring(this.clone()))),
         })
     }
 
     #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State<K, O>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State<K, O::Links>> {
         self.state.lock()
     }
 
     #[inline]
     pub(crate) fn hash(&self, key: &K) -> u32 {
         fold(self.hasher.hash_one(key))
+    }
+
+    /// What an add of `key` brings.
+    #[inline]
+    pub(crate) fn tag(&self, key: &K) -> Tag<O::Links> {
+        self.order.tag(key)
+    }
+
+    #[inline]
+    pub(crate) fn newcomer(&self, key: K, tag: Tag<O::Links>) -> Newcomer<K, Tag<O::Links>> {
+        let hash = self.hash(&key);
+        Newcomer { key: Some(key), hash, tag }
     }
 
     pub(crate) fn now(&self) -> Nanos {
@@ -126,7 +143,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T
 
     /// The end of every change: says who is to be woken, unlocks, and wakes them.
     #[inline]
-    pub(crate) fn finish(&self, state: MutexGuard<'_, State<K, O>>, now: Option<Nanos>) {
+    pub(crate) fn finish(&self, state: MutexGuard<'_, State<K, O::Links>>, now: Option<Nanos>) {
         self.note_timed(&state);
         // Nothing is built, moved, tested and dropped where nobody waits, as in a queue whose workers are all busy.
         if state.needs_settling() {
@@ -135,7 +152,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T
     }
 
     #[inline(never)]
-    fn finish_and_wake(&self, mut state: MutexGuard<'_, State<K, O>>, now: Option<Nanos>) {
+    fn finish_and_wake(&self, mut state: MutexGuard<'_, State<K, O::Links>>, now: Option<Nanos>) {
         let effects = state.settle(now, T::TIMER);
         drop(state);
         self.perform(effects);
@@ -143,13 +160,13 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T
 
     /// The first half of [`finish`](Self::finish), for who has something to do between unlocking and waking.
     #[inline]
-    pub(crate) fn settle(&self, state: &mut State<K, O>, now: Option<Nanos>) -> Option<Effects> {
+    pub(crate) fn settle(&self, state: &mut State<K, O::Links>, now: Option<Nanos>) -> Option<Effects> {
         self.note_timed(state);
         if state.needs_settling() { Some(state.settle(now, T::TIMER)) } else { None }
     }
 
     #[inline]
-    fn note_timed(&self, state: &State<K, O>) {
+    fn note_timed(&self, state: &State<K, O::Links>) {
         if T::DELAYS {
             // Ordering: Relaxed, see `now_if_timed`.
             self.timed.store(state.core.is_timed().into(), Ordering::Relaxed);
@@ -290,9 +307,9 @@ struct Ruling {
 }
 
 /// The waker that the timer gets.
-struct Ring<K, O, L, T>(Weak<Shared<K, O, L, T>>);
+struct Ring<K, O: Order<K>, L, T>(Weak<Shared<K, O, L, T>>);
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Wake for Ring<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Wake for Ring<K, O, L, T> {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }

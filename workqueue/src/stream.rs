@@ -22,18 +22,23 @@ use crate::time::{AsyncGet, NoDelay};
 /// # Cancel safety
 /// Dropping it takes no key. If it had been woken for one, the wake-up is passed on to another getter.
 #[must_use = "streams do nothing unless polled"]
-pub struct Leases<'a, K: Key, O: Order = Fifo, L: Policy<K> + Send + 'static = NoLimit, T: AsyncGet = NoDelay>
-{
+pub struct Leases<
+    'a,
+    K: Key,
+    O: Order<K> = Fifo,
+    L: Policy<K> + Send + 'static = NoLimit,
+    T: AsyncGet = NoDelay,
+> {
     get: Get<'a, K, O, L, T>,
 }
 
-impl<'a, K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Leases<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Leases<'a, K, O, L, T> {
     pub(crate) fn new(get: Get<'a, K, O, L, T>) -> Self {
         Self { get }
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Stream for Leases<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Stream for Leases<'_, K, O, L, T> {
     type Item = Lease<K, T>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -42,7 +47,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> Stream for Le
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> fmt::Debug for Leases<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> fmt::Debug for Leases<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leases").field("get", &self.get).finish()
     }

@@ -19,18 +19,24 @@ use crate::time::{NoDelay, Time};
 /// # Cancel safety
 /// Dropping it only stops waiting.
 #[must_use = "futures do nothing unless awaited"]
-pub struct WaitIdle<'a, K: Key, O: Order = Fifo, L: Policy<K> + Send + 'static = NoLimit, T: Time = NoDelay> {
+pub struct WaitIdle<
+    'a,
+    K: Key,
+    O: Order<K> = Fifo,
+    L: Policy<K> + Send + 'static = NoLimit,
+    T: Time = NoDelay,
+> {
     queue: &'a Queue<K, O, L, T>,
     ticket: Option<Ticket>,
 }
 
-impl<'a, K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> WaitIdle<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> WaitIdle<'a, K, O, L, T> {
     pub(crate) fn new(queue: &'a Queue<K, O, L, T>) -> Self {
         Self { queue, ticket: None }
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Future for WaitIdle<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Future for WaitIdle<'_, K, O, L, T> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -54,7 +60,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Future for WaitId
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Drop for WaitIdle<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drop for WaitIdle<'_, K, O, L, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let old = self.queue.shared.lock().others.idlers.leave(ticket);
@@ -63,7 +69,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Drop for WaitIdle
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for WaitIdle<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for WaitIdle<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WaitIdle").field("parked", &self.ticket.is_some()).finish_non_exhaustive()
     }

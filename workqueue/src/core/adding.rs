@@ -2,19 +2,18 @@
 
 use flyball_ratelimit::Nanos;
 
-use super::{Added, Core, Phase};
+use super::{Added, Core, Newcomer, Phase};
 use crate::entry::{Flags, State};
 use crate::error::Reason;
-use crate::order::Order;
+use crate::order::Links;
 use crate::wait::{Wait, Wish};
 
-impl<K, O: Order> Core<K, O> {
+impl<K, O: Links> Core<K, O> {
     /// Makes the key Ready, or marks its lease.
     ///
-    /// The key is taken only where it is new. Otherwise it stays with the caller, to die outside every lock, also when
-    /// its `Eq` panics.
+    /// The key is taken only where it is new.
     #[inline]
-    pub(crate) fn add(&mut self, key: &mut Option<K>, hash: u32, now: Option<Nanos>) -> Result<Added, Reason>
+    pub(crate) fn add(&mut self, new: &mut Newcomer<K, O::Tag>, now: Option<Nanos>) -> Result<Added, Reason>
     where
         K: Eq,
     {
@@ -22,10 +21,10 @@ impl<K, O: Order> Core<K, O> {
             return Err(Reason::ShutDown);
         }
         let now = self.observe(now);
-        match key.as_ref().and_then(|key| self.find(key, hash)) {
-            Some(slot) => Ok(self.add_again(slot, now)),
+        match new.key.as_ref().and_then(|key| self.find(key, new.hash)) {
+            Some(slot) => Ok(self.add_again(slot, &new.tag, now)),
             None => {
-                let slot = self.admit(key, hash)?;
+                let slot = self.admit(new)?;
                 self.make_ready(slot, now);
                 Ok(Added::New)
             }
@@ -34,7 +33,13 @@ impl<K, O: Order> Core<K, O> {
 
     /// As [`add`](Self::add), by a reference: an absent key is cloned, first of all.
     #[inline]
-    pub(crate) fn add_ref(&mut self, key: &K, hash: u32, now: Option<Nanos>) -> Result<Added, Reason>
+    pub(crate) fn add_ref(
+        &mut self,
+        key: &K,
+        hash: u32,
+        tag: &mut O::Tag,
+        now: Option<Nanos>,
+    ) -> Result<Added, Reason>
     where
         K: Clone + Eq,
     {
@@ -43,11 +48,12 @@ impl<K, O: Order> Core<K, O> {
         }
         let now = self.observe(now);
         match self.find(key, hash) {
-            Some(slot) => Ok(self.add_again(slot, now)),
+            Some(slot) => Ok(self.add_again(slot, tag, now)),
             None => {
                 // Before the clone, which would die in here, under the lock.
                 self.has_room()?;
-                let slot = self.insert(key.clone(), hash);
+                let (key, class) = (key.clone(), self.order.class(tag));
+                let slot = self.insert(key, hash, class);
                 self.make_ready(slot, now);
                 Ok(Added::New)
             }
@@ -55,8 +61,10 @@ impl<K, O: Order> Core<K, O> {
     }
 
     #[inline]
-    fn add_again(&mut self, slot: u32, now: Nanos) -> Added {
-        match self.slab.get(slot).state {
+    fn add_again(&mut self, slot: u32, tag: &O::Tag, now: Nanos) -> Added {
+        let state = self.slab.get(slot).state;
+        self.order.merge(&mut self.slab, slot, state.is_leased(), tag);
+        match state {
             State::Waiting | State::LeasedWaiting => {
                 let wait = self.wait_of(slot);
                 if wait.at <= now || self.holds(wait) {
@@ -73,8 +81,7 @@ impl<K, O: Order> Core<K, O> {
     /// Has the key wait; an existing wait and the wish become one. As [`add`](Self::add) otherwise.
     pub(crate) fn add_delayed(
         &mut self,
-        key: &mut Option<K>,
-        hash: u32,
+        new: &mut Newcomer<K, O::Tag>,
         wish: Wish,
         now: Nanos,
     ) -> Result<Added, Reason>
@@ -85,15 +92,17 @@ impl<K, O: Order> Core<K, O> {
             return Err(Reason::ShutDown);
         }
         self.observe(Some(now));
-        let Some(slot) = key.as_ref().and_then(|key| self.find(key, hash)) else {
-            let slot = self.admit(key, hash)?;
+        let Some(slot) = new.key.as_ref().and_then(|key| self.find(key, new.hash)) else {
+            let slot = self.admit(new)?;
             match wish.alone() {
                 wait if wait.at > now => self.wait(slot, wait),
                 _ => self.make_ready(slot, now),
             }
             return Ok(Added::New);
         };
-        Ok(match self.slab.get(slot).state {
+        let state = self.slab.get(slot).state;
+        self.order.merge(&mut self.slab, slot, state.is_leased(), &new.tag);
+        Ok(match state {
             State::Leased => {
                 let wait = wish.alone();
                 if wait.at <= now {
@@ -165,15 +174,17 @@ impl<K, O: Order> Core<K, O> {
             State::Leased | State::Vacant => return (false, None),
         }
         self.slab.get_mut(slot).state = State::Leased;
+        self.order.unmark(slot);
         (true, None)
     }
 
     /// A slot for an absent key, which is taken then.
     #[inline]
-    fn admit(&mut self, key: &mut Option<K>, hash: u32) -> Result<u32, Reason> {
+    fn admit(&mut self, new: &mut Newcomer<K, O::Tag>) -> Result<u32, Reason> {
         self.has_room()?;
-        let Some(key) = key.take() else { unreachable!("the caller brings a key") };
-        Ok(self.insert(key, hash))
+        let class = self.order.class(&mut new.tag);
+        let Some(key) = new.key.take() else { unreachable!("the caller brings a key") };
+        Ok(self.insert(key, new.hash, class))
     }
 
     #[inline]

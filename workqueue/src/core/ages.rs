@@ -6,7 +6,7 @@ use flyball_ratelimit::Nanos;
 
 use super::{Core, Handle};
 use crate::entry::Flags;
-use crate::order::Order;
+use crate::order::Links;
 
 /// How long the oldest key has been Ready, and the oldest lease been held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(crate) enum NextOverdue<K> {
     Drained,
 }
 
-impl<K, O: Order> Core<K, O> {
+impl<K, O: Links> Core<K, O> {
     /// The clock is read at each add and get from now on. What is there counts from now.
     pub(crate) fn keep_ages(&mut self, now: Nanos) {
         self.ages.get_or_insert(now);
@@ -50,7 +50,7 @@ impl<K, O: Order> Core<K, O> {
         let age = |since: Nanos| now.since(since.max(kept));
         let at = |slot| self.slab.get(slot).at;
         let due = self.deadlines.first().filter(|(at, _)| *at <= self.due_by(now)).map(|(at, _)| at);
-        let ready = self.order.front().map(at).into_iter().chain(due).min();
+        let ready = self.order.heads().map(at).chain(due).min();
         let leased = self.leases.front().into_iter().chain(self.reported.front()).map(at).min();
         Some(Ages { ready: ready.map(age), leased: leased.map(age) })
     }

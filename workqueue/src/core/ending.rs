@@ -6,9 +6,9 @@ use flyball_ratelimit::Nanos;
 
 use super::{Core, LAST, Leftovers, Phase};
 use crate::entry::State;
-use crate::order::Order;
+use crate::order::Links;
 
-impl<K, O: Order> Core<K, O> {
+impl<K, O: Links> Core<K, O> {
     /// Whether anything is handed out.
     pub(crate) fn pause(&mut self, paused: bool) {
         self.paused = paused;
@@ -71,6 +71,7 @@ impl<K, O: Order> Core<K, O> {
                 self.forget_wait(slot);
             }
             self.slab.get_mut(slot).state = State::Leased;
+            self.order.unmark(slot);
         }
         self.dirty = 0;
     }

@@ -5,7 +5,7 @@ use flyball_ratelimit::Nanos;
 use super::{Core, Leftovers, Phase};
 use crate::entry::{Flags, State};
 use crate::hash::spread;
-use crate::order::Order;
+use crate::order::Links;
 
 /// The state of a key. A wait whose deadline has passed shows as what it has become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Counts {
     pub dirty: usize,
 }
 
-impl<K, O: Order> Core<K, O> {
+impl<K, O: Links> Core<K, O> {
     /// Whether anything needs the time: a deadline, an age, or the end of serving what waits.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
@@ -53,7 +53,7 @@ impl<K, O: Order> Core<K, O> {
     /// known. Of the deadlines that have passed no more than `most` are looked at, and one.
     #[inline]
     pub(crate) fn outlook(&self, now: Option<Nanos>, most: usize) -> (usize, Option<Nanos>) {
-        let ready = self.queued();
+        let ready = if self.phase == Phase::Stopped { 0 } else { self.order.available() };
         if self.paused || self.deadlines.len() == 0 || self.phase == Phase::Stopped {
             return (if self.paused { 0 } else { ready }, None);
         }
@@ -123,16 +123,15 @@ impl<K, O: Order> Core<K, O> {
         match self.phase {
             Phase::Open => false,
             // A lease may end as a failure, and come back before the horizon.
-            Phase::Serving => self.leased() == 0 && self.next_slot_by(self.horizon).is_none(),
-            Phase::ShutDown => self.dirty == 0 && self.next_slot_by(self.horizon).is_none(),
+            Phase::Serving => self.leased() == 0 && self.is_empty_by(self.horizon),
+            Phase::ShutDown => self.dirty == 0 && self.is_empty_by(self.horizon),
             Phase::Stopped => true,
         }
     }
 
-    fn next_slot_by(&self, horizon: Nanos) -> Option<u32> {
-        self.order
-            .front()
-            .or_else(|| self.deadlines.first().filter(|(at, _)| *at <= horizon).map(|(_, slot)| slot))
+    /// Nothing is Ready, nor will be by then.
+    fn is_empty_by(&self, horizon: Nanos) -> bool {
+        self.order.count() == 0 && self.deadlines.first().is_none_or(|(at, _)| at > horizon)
     }
 
     /// Shut down, and nothing is Ready or leased; or stopped, when nobody waits for the leases any more.
@@ -191,7 +190,7 @@ impl<K, O: Order> Core<K, O> {
     /// Everything in the queue, by key. O(n log n).
     ///
     /// `left` is the caller's, so that clones die outside every lock also when a later one panics.
-    pub(crate) fn leftovers(&self, now: Option<Nanos>, left: &mut Leftovers<K>)
+    pub(crate) fn leftovers(&mut self, now: Option<Nanos>, left: &mut Leftovers<K>)
     where
         K: Clone,
     {
@@ -203,7 +202,7 @@ impl<K, O: Order> Core<K, O> {
 
     /// Every key and its state: Ready ones in the order of hand-out, waiting ones by deadline, leased ones. As
     /// [`leftovers`](Self::leftovers) otherwise.
-    pub(crate) fn snapshot(&self, now: Option<Nanos>, keys: &mut Vec<(K, KeyState)>)
+    pub(crate) fn snapshot(&mut self, now: Option<Nanos>, keys: &mut Vec<(K, KeyState)>)
     where
         K: Clone,
     {
@@ -222,7 +221,8 @@ impl<K, O: Order> Core<K, O> {
     }
 
     /// The slots that are Ready, in the order in which `get` would take them, that wait, and that are leased.
-    pub(super) fn slots(&self, now: Option<Nanos>) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
+    pub(super) fn slots(&mut self, now: Option<Nanos>) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
+        self.gather_all(now);
         let now = now.unwrap_or(self.seen);
         let due = self.due_by(now);
         let at = |slot: &u32| self.slab.get(*slot).at;

@@ -4,10 +4,10 @@ use flyball_ratelimit::Nanos;
 
 use super::{Core, Handle, NEXT, Next, Outcome, Phase};
 use crate::entry::{Flags, State};
-use crate::order::Order;
+use crate::order::Links;
 use crate::wait::Wait;
 
-impl<K, O: Order> Core<K, O> {
+impl<K, O: Links> Core<K, O> {
     /// Hands out the key that has been Ready the longest, whether it was added so or its deadline passed.
     ///
     /// The key is cloned first: a panic of `Clone` changes nothing.
@@ -36,6 +36,9 @@ impl<K, O: Order> Core<K, O> {
     pub(super) fn next_slot(&self, now: Nanos) -> Option<u32> {
         if self.phase == Phase::Stopped {
             return None;
+        }
+        if O::GATHERS {
+            return self.order.front();
         }
         let front = self.order.front();
         match self.deadlines.first() {
@@ -76,6 +79,7 @@ impl<K, O: Order> Core<K, O> {
             return None;
         }
         self.unlink_lease(slot);
+        self.order.end(slot, outcome != Outcome::Done);
         if self.phase == Phase::Stopped || (state, outcome) == (State::Leased, Outcome::Done) {
             return self.remove(slot);
         }

@@ -17,6 +17,16 @@ pub enum Added {
     Marked,
 }
 
+/// A key that is to come in, with all that is found out about it before the lock, as that runs user code.
+#[derive(Debug)]
+pub(crate) struct Newcomer<K, T> {
+    /// `None` once it is in. A duplicate stays here, to die outside every lock, also when its `Eq` panics.
+    pub(crate) key: Option<K>,
+    pub(crate) hash: u32,
+    /// What the order makes of it.
+    pub(crate) tag: T,
+}
+
 /// Which lease of which key: the slot, and its generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handle {

@@ -1,21 +1,19 @@
 //! SHELL. What comes into a queue, and what takes it back.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use flyball_ratelimit::{Nanos, Policy};
+use flyball_ratelimit::Policy;
 
 use super::Queue;
 use crate::add_when_room::AddWhenRoom;
 use crate::core::Added;
 use crate::error::{Reason, Refused};
-use crate::limiter::Failed;
 use crate::order::Order;
 use crate::shared::Key;
 use crate::time::{Delays, Time};
-use crate::wait::{DelayMode, Wish};
+use crate::wait::DelayMode;
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
     /// Makes a key Ready, or has it come once more when its lease ends. Never waits.
     ///
     /// A key that waits for a deadline is Ready now, and the wait is gone; with
@@ -28,14 +26,8 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     /// When `Hash` or `Eq` of the key, or the clock does; nothing is changed then. When a waker or the timer does;
     /// the key is added then.
     pub fn add(&self, key: K) -> Result<Added, Refused<K>> {
-        let hash = self.shared.hash(&key);
-        let now = self.shared.now_if_timed();
-        // Declared before the guard, so that the key dies after it.
-        let mut key = Some(key);
-        let mut state = self.shared.lock();
-        let added = state.core.add(&mut key, hash, now);
-        self.shared.finish(state, now);
-        answer(added, key)
+        let tag = self.shared.tag(&key);
+        self.add_tagged(key, tag)
     }
 
     /// [`add`](Self::add) for who has a key only to look at: it is cloned if it is absent. So a duplicate costs neither
@@ -47,12 +39,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     /// # Panics
     /// As `add`, and when `Clone` of the key does; nothing is changed then.
     pub fn add_ref(&self, key: &K) -> Result<Added, Reason> {
-        let hash = self.shared.hash(key);
-        let now = self.shared.now_if_timed();
-        let mut state = self.shared.lock();
-        let added = state.core.add_ref(key, hash, now);
-        self.shared.finish(state, now);
-        added
+        self.add_ref_tagged(key, self.shared.tag(key))
     }
 
     /// [`add`](Self::add), by the name that says it beside [`add_when_room`](Self::add_when_room): it never waits.
@@ -91,7 +78,8 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     /// # }
     /// ```
     pub fn add_when_room(&self, key: K) -> AddWhenRoom<'_, K, O, L, T> {
-        AddWhenRoom::new(self, key)
+        let tag = self.shared.tag(&key);
+        AddWhenRoom::new(self, key, tag)
     }
 
     /// [`add_when_room`](Self::add_when_room), blocking the thread.
@@ -102,7 +90,8 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     /// # Panics
     /// As [`add`](Self::add).
     pub fn blocking_add(&self, key: K) -> Result<Added, Refused<K>> {
-        self.block_for_room(key)
+        let tag = self.shared.tag(&key);
+        self.block_for_room(key, tag)
     }
 
     /// Adds many keys under one lock, in their order. The iterator runs before.
@@ -121,36 +110,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     /// assert_eq!(*added.refused[0].key(), "c");
     /// ```
     pub fn add_many(&self, keys: impl IntoIterator<Item = K>) -> AddedMany<K> {
-        let mut keys: Vec<_> = keys
-            .into_iter()
-            .map(|key| {
-                let hash = self.shared.hash(&key);
-                (Some(key), hash, Ok(Added::New))
-            })
-            .collect();
-        let now = self.shared.now_if_timed();
-        let mut state = self.shared.lock();
-        let adding = catch_unwind(AssertUnwindSafe(|| {
-            for (key, hash, added) in &mut keys {
-                *added = state.core.add(key, *hash, now);
-            }
-        }));
-        // Also where `Eq` panicked: keys before that are Ready, and somebody has to be woken for them.
-        self.shared.finish(state, now);
-        if let Err(panic) = adding {
-            resume_unwind(panic);
-        }
-        let mut many = AddedMany { new: 0, merged: 0, promoted: 0, marked: 0, refused: Vec::new() };
-        for (key, _, added) in keys {
-            match answer(added, key) {
-                Ok(Added::New) => many.new += 1,
-                Ok(Added::Merged) => many.merged += 1,
-                Ok(Added::Promoted) => many.promoted += 1,
-                Ok(Added::Marked) => many.marked += 1,
-                Err(refused) => many.refused.push(refused),
-            }
-        }
-        many
+        self.add_many_tagged(keys, |key| self.shared.tag(key))
     }
 
     /// Takes back what was asked for and has not begun: a Ready or waiting key leaves, a mark on a lease is erased.
@@ -177,7 +137,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, L, T> {
     /// Has a key become Ready after `delay`; zero is [`add`](Self::add). The earliest of several deadlines holds.
     ///
     /// Any duration is allowed; more than 584 years is for ever. A key that is Ready stays so. O(log n) in the
@@ -221,14 +181,8 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, L, 
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn add_delayed(&self, key: K, delay: Duration, mode: DelayMode) -> Result<Added, Refused<K>> {
-        let now = self.shared.now();
-        let at = now + delay;
-        let wish = match mode {
-            DelayMode::Earliest => Wish::Earliest(at),
-            DelayMode::Latest { longest } => Wish::Latest { at, limit: now + longest },
-            DelayMode::Replace => Wish::Replace(at),
-        };
-        self.add_wish(key, wish, now)
+        let tag = self.shared.tag(&key);
+        self.add_delayed_tagged(key, tag, delay, mode)
     }
 
     /// Counts a failure of `key` and adds it after the delay that the limiter gives (client-go's `AddRateLimited`).
@@ -244,19 +198,8 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, L, 
     /// When `Hash`, `Eq` or `Clone` of the key, the limiter's policy or the clock does; nothing is added then. When a
     /// waker, the timer or the hook for dead letters does.
     pub fn add_rate_limited(&self, key: K) -> Result<Added, Refused<K>> {
-        if self.is_shutting_down() {
-            return Err(Refused::new(key, Reason::ShutDown));
-        }
-        let now = self.shared.now();
-        match self.shared.fail(&key, now) {
-            Failed::Until(until) => self.add_wish(key, Wish::Backoff(until), now),
-            Failed::Died { failures } => {
-                if let Some(dead) = &self.shared.dead {
-                    dead.tell(&key, failures);
-                }
-                Err(Refused::new(key, Reason::Exhausted))
-            }
-        }
+        let tag = self.shared.tag(&key);
+        self.add_rate_limited_tagged(key, tag)
     }
 
     /// Has a key that is to run, run no earlier than after `delay`: the only way back for one that is Ready.
@@ -274,15 +217,6 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, L, 
         self.shared.finish(state, Some(now));
         postponed
     }
-
-    fn add_wish(&self, key: K, wish: Wish, now: Nanos) -> Result<Added, Refused<K>> {
-        let hash = self.shared.hash(&key);
-        let mut key = Some(key);
-        let mut state = self.shared.lock();
-        let added = state.core.add_delayed(&mut key, hash, wish, now);
-        self.shared.finish(state, Some(now));
-        answer(added, key)
-    }
 }
 
 /// What [`Queue::add_many`] did: how many keys fared how, see [`Added`].
@@ -299,9 +233,4 @@ pub struct AddedMany<K> {
     pub marked: usize,
     /// Keys that were not added, in their order.
     pub refused: Vec<Refused<K>>,
-}
-
-/// A refused key is handed back; a duplicate dies here.
-pub(crate) fn answer<K>(added: Result<Added, Reason>, key: Option<K>) -> Result<Added, Refused<K>> {
-    added.map_err(|reason| Refused::new(key.expect("what is refused is not taken"), reason))
 }

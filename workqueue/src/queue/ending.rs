@@ -13,7 +13,7 @@ use crate::shared::Key;
 use crate::time::{AsyncGet, Delays, Time};
 use crate::wait_idle::WaitIdle;
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
     /// Hands out nothing until [`resume`](Self::resume), though keys are Ready: getters wait. Idempotent.
     ///
     /// Everything else goes on: adds, deadlines, leases, and what a shutdown says. A drain resumes.
@@ -127,7 +127,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, L, T> {
     /// Refuses adds and marks from now on, and serves what waits, too, until `limit` has passed: waits, retries and
     /// requeues whose deadline is not later. Then waits as [`drain`](Self::drain) does, at most until then; what is
     /// Ready, waiting or leased at the end is left over.

@@ -19,7 +19,7 @@ use crate::stream::Leases;
 use crate::sync::MutexGuard;
 use crate::time::{AsyncGet, Time};
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
     /// Waits for a key, as a task on any executor; `None` once the queue is closed.
     ///
     /// Closed means: shut down, nothing Ready, and nothing that can become Ready. Dropping handles closes nothing.
@@ -133,7 +133,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     #[inline]
     pub(crate) fn lease(
         &self,
-        mut state: MutexGuard<'_, State<K, O>>,
+        mut state: MutexGuard<'_, State<K, O::Links>>,
         now: Option<Nanos>,
         handle: Handle,
         key: K,

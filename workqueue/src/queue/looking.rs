@@ -11,7 +11,7 @@ use crate::order::Order;
 use crate::shared::Key;
 use crate::time::{AsyncGet, Delays, Time};
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
     /// Keys that are Ready, noticed or not. O(1), plus the waits that are over.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -50,7 +50,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     pub fn snapshot(&self) -> Snapshot<K> {
         let now = self.shared.now_if_timed();
         let mut keys = Vec::new();
-        let state = self.shared.lock();
+        let mut state = self.shared.lock();
         state.core.snapshot(now, &mut keys);
         let (paused, shut_down) = (state.core.is_paused(), !state.core.is_open());
         drop(state);
@@ -68,7 +68,7 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T>
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, L, T> {
     /// The time by the queue's clock: what a [`KeyState::Waiting`] counts on.
     ///
     /// # Panics

@@ -52,7 +52,7 @@ impl Effects {
     pub(super) fn perform<K, O, L, T>(self, shared: &Shared<K, O, L, T>)
     where
         K: Key,
-        O: Order,
+        O: Order<K>,
         L: Policy<K> + Send + 'static,
         T: Time,
     {

@@ -4,7 +4,7 @@ use flyball_ratelimit::Nanos;
 
 use super::Effects;
 use crate::core::Core;
-use crate::order::Order;
+use crate::order::Links;
 use crate::parked::Parked;
 use crate::sleepers::Sleepers;
 
@@ -69,7 +69,7 @@ impl Others {
     }
 }
 
-impl<K, O: Order> State<K, O> {
+impl<K, O: Links> State<K, O> {
     pub(super) fn new(core: Core<K, O>) -> Self {
         let others = Others {
             any: false,

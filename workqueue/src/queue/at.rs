@@ -1,0 +1,144 @@
+//! SHELL. Adds with a priority.
+
+use std::fmt;
+use std::time::Duration;
+
+use flyball_ratelimit::Policy;
+
+use super::{AddedMany, Queue};
+use crate::add_when_room::AddWhenRoom;
+use crate::core::Added;
+use crate::error::{Reason, Refused};
+use crate::limiter::NoLimit;
+use crate::order::Priority;
+use crate::shared::Key;
+use crate::time::{Delays, NoDelay, Time};
+use crate::wait::DelayMode;
+
+/// The adds of a queue, with a priority: see [`Queue::at`]. Each is as the one of the same name there.
+pub struct At<'a, K, L = NoLimit, T = NoDelay> {
+    queue: &'a Queue<K, Priority, L, T>,
+    priority: i8,
+}
+
+impl<K: Key, L: Policy<K> + Send + 'static, T: Time> Queue<K, Priority, L, T> {
+    /// Adds with this priority, from −128 to 127, higher is more urgent; the queue itself adds with 0.
+    ///
+    /// Adds of one key merge to the highest priority. One that raises a Ready key sends it to the end of the line of its
+    /// new priority, unless it is better off where it is.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{Added, Priority, Queue};
+    ///
+    /// let queue = Queue::builder().order(Priority::new()).build();
+    /// queue.at(-100).add("a")?;
+    /// assert_eq!(queue.at(5).add("a")?, Added::Merged);
+    /// assert_eq!(queue.priority(&"a"), Some(5));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn at(&self, priority: i8) -> At<'_, K, L, T> {
+        At { queue: self, priority }
+    }
+}
+
+impl<'a, K: Key, L: Policy<K> + Send + 'static, T: Time> At<'a, K, L, T> {
+    /// [`Queue::add`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    #[inline]
+    pub fn add(&self, key: K) -> Result<Added, Refused<K>> {
+        self.queue.add_tagged(key, self.priority)
+    }
+
+    /// [`Queue::add_ref`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    #[inline]
+    pub fn add_ref(&self, key: &K) -> Result<Added, Reason> {
+        self.queue.add_ref_tagged(key, self.priority)
+    }
+
+    /// [`Queue::add_many`].
+    ///
+    /// # Panics
+    /// As there.
+    pub fn add_many(&self, keys: impl IntoIterator<Item = K>) -> AddedMany<K> {
+        self.queue.add_many_tagged(keys, |_| self.priority)
+    }
+
+    /// [`Queue::add_when_room`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub fn add_when_room(&self, key: K) -> AddWhenRoom<'a, K, Priority, L, T> {
+        AddWhenRoom::new(self.queue, key, self.priority)
+    }
+
+    /// [`Queue::blocking_add`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn blocking_add(&self, key: K) -> Result<Added, Refused<K>> {
+        self.queue.block_for_room(key, self.priority)
+    }
+}
+
+impl<K: Key, L: Policy<K> + Send + 'static, T: Delays> At<'_, K, L, T> {
+    /// [`Queue::add_after`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn add_after(&self, key: K, delay: Duration) -> Result<Added, Refused<K>> {
+        self.add_delayed(key, delay, DelayMode::Earliest)
+    }
+
+    /// [`Queue::add_delayed`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn add_delayed(&self, key: K, delay: Duration, mode: DelayMode) -> Result<Added, Refused<K>> {
+        self.queue.add_delayed_tagged(key, self.priority, delay, mode)
+    }
+
+    /// [`Queue::add_rate_limited`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn add_rate_limited(&self, key: K) -> Result<Added, Refused<K>> {
+        self.queue.add_rate_limited_tagged(key, self.priority)
+    }
+}
+
+impl<K, L, T> fmt::Debug for At<'_, K, L, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("At").field("priority", &self.priority).finish_non_exhaustive()
+    }
+}
