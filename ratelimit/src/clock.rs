@@ -39,6 +39,7 @@ pub struct Monotonic;
 impl Clock for Monotonic {
     // The one place where the machine's clock is read.
     #[allow(clippy::disallowed_methods)]
+    #[inline]
     fn now(&self) -> Nanos {
         static ORIGIN: OnceLock<Instant> = OnceLock::new();
         let now = Instant::now();

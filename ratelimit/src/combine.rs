@@ -14,7 +14,8 @@ use crate::{Nanos, Policy};
 /// The longest wait of two policies; nested, of any number.
 ///
 /// Both count each failure, whichever dominates. So a token of a bucket is spent even if the key has to wait
-/// for longer, and the keys that waited elsewhere may come in larger bursts than the bucket's.
+/// for longer, and the keys that waited elsewhere may come in larger bursts than the bucket's. That is client-go's
+/// rule; [`Paced`](crate::Paced) takes the token for when the longer wait ends.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! PURE. Waits that double with every failure of a key.
+//! PURE. Waits that grow with every failure of a key.
 //!
 //! # Invariants
 //! 1. 0 < base ≤ cap.
@@ -36,11 +36,24 @@ use crate::{InvalidBackoff, Jitter, Nanos, Policy};
 /// assert_eq!(backoff.requeues(&"a"), 0);
 /// ```
 pub struct Exponential<K> {
+    curve: Curve,
+    failures: PerKey<K, Failures>,
+}
+
+/// How waits follow from failures.
+#[derive(Clone, Copy)]
+struct Curve {
     base: u64,
     cap: u64,
     immediate_first: bool,
     jitter: Jitter,
-    failures: PerKey<K, u32>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Failures {
+    count: u32,
+    /// The wait they led to last; only decorrelated jitter looks at it.
+    last_wait: u64,
 }
 
 // === impl Exponential ===
@@ -70,22 +83,45 @@ impl<K> Exponential<K> {
         }
         let (base, cap) = (saturating_nanos(base), saturating_nanos(cap));
         let failures = PerKey::new(Duration::from_nanos(cap));
-        Ok(Self { base, cap, immediate_first: false, jitter: Jitter::None, failures })
+        Ok(Self { curve: Curve { base, cap, immediate_first: false, jitter: Jitter::None }, failures })
     }
 
     /// The first failure does not wait at all; the second waits the base, and so on.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{Exponential, Nanos, Policy};
+    /// use std::time::Duration;
+    ///
+    /// let secs = Duration::from_secs;
+    /// let mut backoff = Exponential::new(secs(1)..=secs(300)).immediate_first();
+    /// let waits = [(); 11].map(|()| backoff.failed(&"a", Nanos::ZERO, 0).0.as_secs());
+    /// assert_eq!(waits, [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
+    /// ```
     #[must_use]
     pub fn immediate_first(self) -> Self {
-        Self { immediate_first: true, ..self }
+        Self { curve: Curve { immediate_first: true, ..self.curve }, ..self }
     }
 
     /// Spreads the waits, so that keys which failed together do not come back together.
     ///
-    /// The doubling stops at the cap, and the spread only shortens: no wait is above the cap, and keys that have been
-    /// failing for long stay apart, too.
+    /// What is spread is the range up to the cap: no wait is above it, and keys that have been failing for long stay
+    /// apart, too.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{Exponential, Jitter, Nanos, Policy};
+    /// use std::time::Duration;
+    ///
+    /// let (base, cap) = (Duration::from_millis(5), Duration::from_secs(1_000));
+    /// let mut backoff = Exponential::new(base..=cap).jitter(Jitter::Decorrelated);
+    /// let random = 1 << 63; // a shell draws it; here, always the middle
+    /// assert_eq!(backoff.failed(&"a", Nanos::ZERO, random).0, Duration::from_millis(10)); // of 5 to 15
+    /// assert_eq!(backoff.failed(&"a", Nanos::ZERO, random).0, Duration::from_micros(17_500)); // of 5 to 30
+    /// ```
     #[must_use]
     pub fn jitter(self, jitter: Jitter) -> Self {
-        Self { jitter, ..self }
+        Self { curve: Curve { jitter, ..self.curve }, ..self }
     }
 
     /// How long the failures of a key are kept after its wait has ended: the longer of the cap and ten minutes, unless
@@ -98,7 +134,7 @@ impl<K> Exponential<K> {
         Self { failures: self.failures.forget_after(rest), ..self }
     }
 
-    /// The most keys it keeps failures of: 2²⁰ unless set here, each about 50 bytes besides the key itself.
+    /// The most keys it keeps failures of: 2²⁰ unless set here, each about 55 bytes besides the key itself.
     ///
     /// A new key beyond that takes the place of the one whose last failure is longest ago, which then starts anew when
     /// it fails again. So choose more than can be failing at the same time.
@@ -107,21 +143,24 @@ impl<K> Exponential<K> {
         Self { failures: self.failures.max_keys(most), ..self }
     }
 
-    /// The wait after `before` earlier failures.
-    fn wait(&self, before: u32, random: u64) -> u64 {
-        let Some(doublings) = before.checked_sub(u32::from(self.immediate_first)) else { return 0 };
-        // Invariant 2: a shift that would lose a bit is beyond every cap.
-        let doubled = if doublings <= self.base.leading_zeros() { self.base << doublings } else { u64::MAX };
-        self.jitter.spread(doubled.min(self.cap), random)
-    }
-
     /// Walks the invariants.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
-        if self.base == 0 || self.base > self.cap {
-            return Err(format!("invariant 1: base {}, cap {}", self.base, self.cap));
+        let Curve { base, cap, .. } = self.curve;
+        if base == 0 || base > cap {
+            return Err(format!("invariant 1: base {base}, cap {cap}"));
         }
         self.failures.check()
+    }
+}
+
+impl Curve {
+    /// The wait after those failures.
+    fn wait(&self, before: Failures, random: u64) -> u64 {
+        let Some(doublings) = before.count.checked_sub(u32::from(self.immediate_first)) else { return 0 };
+        // Invariant 2: a shift that would lose a bit is beyond every cap.
+        let doubled = if doublings <= self.base.leading_zeros() { self.base << doublings } else { u64::MAX };
+        self.jitter.wait(doubled.min(self.cap), before.last_wait, self.base, self.cap, random)
     }
 }
 
@@ -130,9 +169,9 @@ impl<K: Hash + Eq + Clone> Policy<K> for Exponential<K> {
 
     fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, ()) {
         let failures = self.failures.touch(key, now);
-        let before = *failures;
-        *failures = before.saturating_add(1);
-        (Duration::from_nanos(self.wait(before, random)), ())
+        let last_wait = self.curve.wait(*failures, random);
+        *failures = Failures { count: failures.count.saturating_add(1), last_wait };
+        (Duration::from_nanos(last_wait), ())
     }
 
     fn forget(&mut self, key: &K) {
@@ -140,7 +179,7 @@ impl<K: Hash + Eq + Clone> Policy<K> for Exponential<K> {
     }
 
     fn requeues(&self, key: &K) -> u32 {
-        self.failures.get(key).copied().unwrap_or(0)
+        self.failures.get(key).map_or(0, |failures| failures.count)
     }
 
     fn give_back(&mut self, (): (), _: Nanos) {}
@@ -156,10 +195,11 @@ impl<K: Hash + Eq + Clone> Policy<K> for Exponential<K> {
 
 impl<K> fmt::Debug for Exponential<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Curve { base, cap, immediate_first, jitter } = self.curve;
         f.debug_struct("Exponential")
-            .field("waits", &(Duration::from_nanos(self.base)..=Duration::from_nanos(self.cap)))
-            .field("immediate_first", &self.immediate_first)
-            .field("jitter", &self.jitter)
+            .field("waits", &(Duration::from_nanos(base)..=Duration::from_nanos(cap)))
+            .field("immediate_first", &immediate_first)
+            .field("jitter", &jitter)
             .field("tracked", &self.failures.len())
             .finish_non_exhaustive()
     }

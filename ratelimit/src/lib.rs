@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bucket;
+mod calendar;
 mod clock;
 mod combine;
 mod controller_default;
@@ -13,6 +14,7 @@ mod limiter;
 mod manual;
 mod nanos;
 mod once_per_wait;
+mod paced;
 mod per_key;
 mod policy;
 mod quota;
@@ -24,6 +26,7 @@ mod timer;
 mod tokio_timer;
 
 pub use crate::bucket::{Token, TokenBucket};
+pub use crate::calendar::Booking;
 pub use crate::clock::{Clock, ManualClock, Monotonic};
 pub use crate::combine::{Capped, MaxOf};
 pub use crate::controller_default::{ControllerDefault, controller_default, controller_default_capped};
@@ -35,6 +38,7 @@ pub use crate::limiter::Limiter;
 pub use crate::manual::ManualTimer;
 pub use crate::nanos::Nanos;
 pub use crate::once_per_wait::OncePerWait;
+pub use crate::paced::Paced;
 pub use crate::policy::Policy;
 pub use crate::quota::Quota;
 pub use crate::reservation::Reservation;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::random::SplitMix64;
 use crate::reservation::Reservation;
 use crate::sync::Mutex;
-use crate::{Clock, MaxOf, Monotonic, Policy, Quota, TokenBucket};
+use crate::{Clock, MaxOf, Monotonic, Nanos, Policy, Quota, TokenBucket};
 
 /// How long a key that failed has to wait: a [`Policy`] to share between threads.
 ///
@@ -103,6 +103,35 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
     /// How many keys it holds state for.
     pub fn tracked(&self) -> usize {
         self.state.lock().policy.tracked()
+    }
+
+    /// Changes the policy while it is in use, such as the quota of a bucket, wherever it is nested.
+    ///
+    /// `change` gets the policy and the time, and runs under the lock: it must be short and must not use this limiter
+    /// (that is a deadlock). Waits that have been told stay as they are.
+    ///
+    /// # Panics
+    /// When `change` does. The policy is then as `change` left it, and the limiter goes on with it.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{Limiter, Quota, controller_default_capped};
+    /// use std::num::NonZeroU32;
+    /// use std::time::Duration;
+    ///
+    /// let limiter = Limiter::<&str, _>::new(controller_default_capped(Duration::from_secs(60)));
+    /// let fifty = Quota::per_second(NonZeroU32::new(50).unwrap());
+    /// limiter.update(|capped, now| capped.inner_mut().parts_mut().1.set_quota(fifty, now));
+    /// ```
+    pub fn update<R>(&self, change: impl FnOnce(&mut P, Nanos) -> R) -> R {
+        let now = self.clock.now();
+        let mut dead = Vec::new();
+        let mut state = self.state.lock();
+        let changed = change(&mut state.policy, now);
+        state.policy.take_dead(&mut dead);
+        drop(state);
+        drop(dead);
+        changed
     }
 
     /// Takes the limiter apart.

@@ -51,6 +51,11 @@ impl<K, P> OncePerWait<K, P> {
         &self.policy
     }
 
+    /// The policy inside, to change its settings.
+    pub fn policy_mut(&mut self) -> &mut P {
+        &mut self.policy
+    }
+
     /// Walks the invariants.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {

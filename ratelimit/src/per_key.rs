@@ -23,6 +23,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::Nanos;
+use crate::nanos::saturating_nanos;
 
 /// Values by key: those touched last stay.
 pub(crate) struct PerKey<K, V> {
@@ -34,7 +35,8 @@ pub(crate) struct PerKey<K, V> {
     newest: u32,
     most: NonZeroU32,
     longest_wait: Duration,
-    idle: Duration,
+    /// How long a key may be idle, in nanoseconds: a key is looked at twice in each call.
+    idle: u64,
     /// Keys let go of, until the shell takes them or the next operation that lets go drops them.
     dead: Vec<K>,
 }
@@ -60,14 +62,14 @@ impl<K, V> PerKey<K, V> {
             newest: NONE,
             most: DEFAULT_MAX_KEYS,
             longest_wait,
-            idle: longest_wait.saturating_add(rest),
+            idle: saturating_nanos(longest_wait.saturating_add(rest)),
             dead: Vec::new(),
         }
     }
 
     /// Sets the rest.
     pub(crate) fn forget_after(self, rest: Duration) -> Self {
-        Self { idle: self.longest_wait.saturating_add(rest), ..self }
+        Self { idle: saturating_nanos(self.longest_wait.saturating_add(rest)), ..self }
     }
 
     /// Sets the most keys it holds.
@@ -84,8 +86,12 @@ impl<K, V> PerKey<K, V> {
     }
 
     /// Hands over the keys let go of.
+    #[inline]
     pub(crate) fn take_dead(&mut self, dead: &mut Vec<K>) {
-        dead.append(&mut self.dead);
+        // Nearly always nothing.
+        if !self.dead.is_empty() {
+            dead.append(&mut self.dead);
+        }
     }
 }
 
@@ -148,7 +154,7 @@ impl<K: Hash + Eq + Clone, V: Default> PerKey<K, V> {
 
 impl<K, V> PerKey<K, V> {
     fn expired(&self, slot: u32, now: Nanos) -> bool {
-        now.since(self.slots[slot as usize].touched) > self.idle
+        now.get().saturating_sub(self.slots[slot as usize].touched.get()) > self.idle
     }
 
     /// Looks at two keys in turn, and lets go of those whose value is over. For maps whose keys do not expire by being
@@ -261,8 +267,8 @@ impl<K, V> PerKey<K, V> {
         if count > self.most.get() as usize {
             return Err(format!("invariant 3: {count} slots, at most {}", self.most));
         }
-        if self.idle < self.longest_wait {
-            return Err(format!("invariant 4: kept for {:?}, waits of {:?}", self.idle, self.longest_wait));
+        if self.idle < saturating_nanos(self.longest_wait) {
+            return Err(format!("invariant 4: kept for {} ns, waits of {:?}", self.idle, self.longest_wait));
         }
         Ok(())
     }

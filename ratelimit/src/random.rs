@@ -11,6 +11,7 @@ impl SplitMix64 {
     }
 
     /// The next number, uniform over `u64`.
+    #[inline]
     pub(crate) const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;

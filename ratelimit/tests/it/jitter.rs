@@ -28,20 +28,66 @@ fn the_ends_of_the_range_are_reached() {
         assert_eq!(first_wait(wait, Jitter::Full, u64::MAX), wait);
         assert_eq!(first_wait(wait, Jitter::Equal, 0), Duration::from_nanos(wait.as_nanos() as u64 / 2));
         assert_eq!(first_wait(wait, Jitter::Equal, u64::MAX), wait);
+        assert_eq!(first_wait(wait, Jitter::Decorrelated, 0), wait);
+        let thrice = (wait.as_nanos() as u64).saturating_mul(3);
+        assert_eq!(first_wait(wait, Jitter::Decorrelated, u64::MAX), Duration::from_nanos(thrice));
     }
+}
+
+#[test]
+fn a_decorrelated_wait_is_from_the_base_to_three_times_the_last() {
+    let (base, cap) = (Duration::from_millis(5), Duration::from_secs(1_000));
+    let mut random = Random::new(11);
+    let mut backoff = Exponential::new(base..=cap).jitter(Jitter::Decorrelated);
+    for key in 0..1_000 {
+        let mut last = base;
+        for failures in 0..100 {
+            let most = (last * 3).min(cap);
+            let wait = backoff.failed(&key, Nanos::ZERO, random.next()).0;
+            assert!((base..=most).contains(&wait), "{wait:?} after {failures} and {last:?}");
+            last = wait;
+        }
+        backoff.forget(&key);
+        assert!(backoff.failed(&key, Nanos::ZERO, u64::MAX).0 == base * 3, "forgotten, with its last wait");
+    }
+}
+
+#[test]
+fn decorrelated_waits_grow_by_a_tenth_a_failure() {
+    // The logarithm of three times a uniform number is ln 3 - 1 on average, with a standard deviation of 1.
+    let mut random = Random::new(12);
+    let mut backoff =
+        Exponential::new(Duration::from_nanos(1 << 20)..=Duration::MAX).jitter(Jitter::Decorrelated);
+    let (keys, failures) = (4_000, 60);
+    let mut sum = 0.0;
+    for key in 0..keys {
+        let waits = [(); 60].map(|()| backoff.failed(&key, Nanos::ZERO, random.next()).0.as_secs_f64());
+        // The first thirty push off from the base.
+        sum += (waits[failures - 1] / waits[29]).ln() / 30.0;
+    }
+    let growth = (sum / f64::from(keys)).exp();
+    assert!((1.05..1.25).contains(&growth), "{growth}");
 }
 
 #[test]
 fn waits_are_spread_evenly() {
     const DRAWS: usize = 100_000;
     for wait in &LENGTHS[1..] {
-        for (jitter, from) in [(Jitter::Full, 0.0), (Jitter::Equal, 0.5)] {
+        // Decorrelated, to where time ends.
+        let thrice = (wait.as_nanos() * 3).min(u64::MAX.into()) as f64 / wait.as_nanos() as f64;
+        let kinds =
+            [(Jitter::Full, 0.0..1.0), (Jitter::Equal, 0.5..1.0), (Jitter::Decorrelated, 1.0..thrice)];
+        for (jitter, range) in kinds {
+            if range.is_empty() {
+                continue;
+            }
             let mut random = Random::new(7);
             let mut tenths = [0; 10];
             for _ in 0..DRAWS {
                 let share = first_wait(*wait, jitter, random.next()).as_secs_f64() / wait.as_secs_f64();
-                assert!((from - 0.001..=1.0).contains(&share), "{jitter:?} of {wait:?}: {share}");
-                let tenth = (share - from) / (1.0 - from) * 10.0;
+                let near = range.start - 0.001..=range.end + 1e-9;
+                assert!(near.contains(&share), "{jitter:?} of {wait:?}: {share}");
+                let tenth = (share - range.start) / (range.end - range.start) * 10.0;
                 tenths[(tenth as usize).min(9)] += 1;
             }
             // Six standard deviations of 10 000 ± 95, and what a wait of 1001 ns cannot divide evenly.
@@ -53,12 +99,12 @@ fn waits_are_spread_evenly() {
 #[test]
 fn long_failing_keys_stay_apart_and_below_the_cap() {
     let cap = Duration::from_secs(1_000);
-    for jitter in [Jitter::Full, Jitter::Equal] {
+    for jitter in [Jitter::Full, Jitter::Equal, Jitter::Decorrelated] {
         let mut random = Random::new(1);
         let mut backoff = Exponential::new(Duration::from_millis(5)..=cap).jitter(jitter);
-        let mut waits: Vec<_> = (0..40).map(|_| backoff.failed(&1, Nanos::ZERO, random.next()).0).collect();
+        let mut waits: Vec<_> = (0..420).map(|_| backoff.failed(&1, Nanos::ZERO, random.next()).0).collect();
         assert!(waits.iter().all(|wait| *wait <= cap));
-        let mut late = waits.split_off(20);
+        let mut late = waits.split_off(400);
         late.sort_unstable();
         late.dedup();
         assert_eq!(late.len(), 20, "{jitter:?}: no two waits alike, though all would be above the cap");
@@ -67,7 +113,7 @@ fn long_failing_keys_stay_apart_and_below_the_cap() {
 
 #[test]
 fn an_immediate_first_retry_stays_immediate() {
-    for jitter in [Jitter::None, Jitter::Full, Jitter::Equal] {
+    for jitter in [Jitter::None, Jitter::Full, Jitter::Equal, Jitter::Decorrelated] {
         let second = Duration::from_secs(1);
         let mut backoff = Exponential::new(second..=second).immediate_first().jitter(jitter);
         assert_eq!(backoff.failed(&1, Nanos::ZERO, u64::MAX).0, Duration::ZERO);

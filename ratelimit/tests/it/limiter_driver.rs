@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_ratelimit::{
-    Capped, Clock, Exponential, FastSlow, Jitter, Limiter, ManualClock, MaxOf, Nanos, Policy, Reservation,
-    TokenBucket,
+    Capped, Clock, Exponential, FastSlow, Jitter, Limiter, ManualClock, MaxOf, Nanos, Paced, Policy, Quota,
+    Reservation, TokenBucket,
 };
 use testkit::naive_limiter::{Key, LimiterOp, LimiterSetup, NaiveJitter, NaiveLimiter, Shape};
 use testkit::random::Random;
@@ -18,10 +18,15 @@ pub(crate) fn run(bytes: &[u8]) {
     let mut food = Unstructured::new(bytes);
     let Ok(setup) = LimiterSetup::arbitrary(&mut food) else { return };
     match setup.shape {
-        Shape::Exponential => drive(&setup, exponential(&setup), Exponential::check, food),
-        Shape::FastSlow => drive(&setup, fast_slow(&setup), FastSlow::check, food),
-        Shape::Bucket => drive(&setup, bucket(&setup), TokenBucket::check, food),
-        Shape::Default => drive(&setup, default(&setup), check_default, food),
+        Shape::Exponential => drive(&setup, exponential(&setup), Exponential::check, |_, _, _| {}, food),
+        Shape::FastSlow => drive(&setup, fast_slow(&setup), FastSlow::check, |_, _, _| {}, food),
+        Shape::Bucket => drive(&setup, bucket(&setup), TokenBucket::check, TokenBucket::set_quota, food),
+        Shape::Default => {
+            let set = |default: &mut MaxOf<_, TokenBucket>, quota, now| {
+                default.parts_mut().1.set_quota(quota, now);
+            };
+            drive(&setup, default(&setup), check_default, set, food);
+        }
         Shape::Everything => {
             let all = MaxOf::new(fast_slow(&setup), default(&setup));
             let capped = Capped::new(all, Duration::from_nanos(setup.cap.nanos()));
@@ -32,6 +37,17 @@ pub(crate) fn run(bytes: &[u8]) {
                     let (fast_slow, default) = capped.inner().parts();
                     fast_slow.check().and_then(|()| check_default(default))
                 },
+                |capped, quota, now| capped.inner_mut().parts_mut().1.parts_mut().1.set_quota(quota, now),
+                food,
+            );
+        }
+        Shape::Paced => {
+            let paced = Paced::new(exponential(&setup), quota(setup.quota));
+            drive(
+                &setup,
+                paced,
+                |paced| paced.check().and_then(|()| paced.inner().check()),
+                Paced::set_quota,
                 food,
             );
         }
@@ -42,6 +58,7 @@ fn drive<P: Policy<Key>>(
     setup: &LimiterSetup,
     policy: P,
     check: impl Fn(&P) -> Result<(), String>,
+    set_quota: impl Fn(&mut P, Quota, Nanos),
     mut food: Unstructured<'_>,
 ) {
     let clock = ManualClock::new();
@@ -52,10 +69,11 @@ fn drive<P: Policy<Key>>(
         naive: setup.naive(),
         random: Random::new(setup.seed),
         held: Vec::new(),
+        jumped: false,
     };
     for _ in 0..200 {
         let Ok(op) = LimiterOp::arbitrary(&mut food) else { break };
-        run.step(op);
+        run.step(op, &set_quota);
         limiter.inspect(&check).unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
         for key in [Key::A, Key::B, Key::C, Key::D] {
             assert_eq!(limiter.requeues(&key), run.naive.requeues(key), "failures of {key:?} after {op:?}");
@@ -64,6 +82,10 @@ fn drive<P: Policy<Key>>(
         if food.is_empty() {
             break;
         }
+    }
+    // A time that comes again may hold as much again.
+    if !run.jumped {
+        assert_eq!(run.naive.within_rate(), Ok(()), "more than burst + rate x time");
     }
 }
 
@@ -74,10 +96,11 @@ struct Run<'a, P: Policy<Key>> {
     /// The same stream as the limiter draws from.
     random: Random,
     held: Vec<(Reservation<'a, Key, P, ManualClock>, Vec<usize>)>,
+    jumped: bool,
 }
 
 impl<P: Policy<Key>> Run<'_, P> {
-    fn step(&mut self, op: LimiterOp) {
+    fn step(&mut self, op: LimiterOp, set_quota: impl Fn(&mut P, Quota, Nanos)) {
         let now = self.clock.now().get();
         match op {
             LimiterOp::When(key) => {
@@ -103,11 +126,16 @@ impl<P: Policy<Key>> Run<'_, P> {
                 self.limiter.forget(&key);
                 self.naive.forget(key);
             }
+            LimiterOp::SetQuota(new) => {
+                self.limiter.update(|policy, now| set_quota(policy, quota(new), now));
+                self.naive.set_quota(new, now);
+            }
             LimiterOp::Advance(span) => self.clock.advance(Duration::from_nanos(span.nanos())),
             LimiterOp::JumpBack(span) => {
                 self.clock.set(Nanos::new(now.saturating_sub(span.nanos())));
                 // What was reserved at a time that is to come again counts as used.
                 self.held.clear();
+                self.jumped = true;
             }
         }
     }
@@ -120,6 +148,7 @@ fn exponential(setup: &LimiterSetup) -> Exponential<Key> {
             NaiveJitter::None => Jitter::None,
             NaiveJitter::Full => Jitter::Full,
             NaiveJitter::Equal => Jitter::Equal,
+            NaiveJitter::Decorrelated => Jitter::Decorrelated,
         })
         .max_keys(max_keys(setup))
         .forget_after(Duration::from_nanos(setup.rest.nanos()));

@@ -9,6 +9,7 @@ mod jitter;
 mod limiter_driver;
 mod once_per_wait;
 mod oracle;
+mod paced;
 mod real_quota;
 mod surface;
 mod time;

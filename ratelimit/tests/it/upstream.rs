@@ -75,6 +75,15 @@ fn test_with_max_wait_rate_limiter() {
 // What upstream leaves untested.
 
 #[test]
+fn an_immediate_first_retry_and_then_1_s_doubling_to_5_min() {
+    let limiter = limiter(Exponential::new(secs(1)..=secs(300)).immediate_first());
+    let series = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300].map(secs);
+    assert_eq!(waits(&limiter, "one", 13), series);
+    limiter.forget(&"one");
+    assert_eq!(waits(&limiter, "one", 2), series[..2], "and again once it has worked");
+}
+
+#[test]
 fn a_base_of_zero_is_refused() {
     let refused = Exponential::<&str>::try_new(Duration::ZERO..=secs(1)).unwrap_err();
     assert_eq!(refused.into_waits(), Duration::ZERO..=secs(1));

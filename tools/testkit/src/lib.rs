@@ -9,6 +9,7 @@ pub mod hostile;
 pub mod naive_backoff;
 pub mod naive_feed;
 pub mod naive_limiter;
+pub mod naive_pace;
 pub mod naive_queue;
 pub mod naive_store;
 pub mod op;

@@ -4,6 +4,7 @@
 
 use arbitrary::Arbitrary;
 
+use crate::naive_pace::NaivePace;
 use crate::random::Random;
 
 /// One step of a random run of a limiter.
@@ -17,6 +18,8 @@ pub enum LimiterOp {
     Cancel(u8),
     /// A key has worked.
     Forget(Key),
+    /// The quota of the shared budget is changed.
+    SetQuota(NaiveQuota),
     /// Time passes.
     Advance(Span),
     /// The clock jumps back.
@@ -89,6 +92,7 @@ pub enum NaiveJitter {
     None,
     Full,
     Equal,
+    Decorrelated,
 }
 
 /// A rate and a burst; zeros count as ones.
@@ -155,6 +159,8 @@ pub enum Shape {
     Default,
     /// The longest of fast/slow, exponential and bucket, capped.
     Everything,
+    /// The exponential, its ends within the quota.
+    Paced,
 }
 
 impl LimiterSetup {
@@ -205,6 +211,7 @@ impl LimiterSetup {
                 let most = NaiveLimiter::MaxOf(Box::new(fast_slow()), Box::new(default()));
                 NaiveLimiter::Capped(Box::new(most), self.cap.nanos())
             }
+            Shape::Paced => NaiveLimiter::Paced(Box::new(exponential()), NaivePace::new(self.quota)),
         }
     }
 }
@@ -229,6 +236,7 @@ pub enum NaiveLimiter<K> {
     Bucket(NaiveBucket),
     MaxOf(Box<Self>, Box<Self>),
     Capped(Box<Self>, u64),
+    Paced(Box<Self>, NaivePace),
 }
 
 impl<K: Copy + PartialEq> NaiveLimiter<K> {
@@ -236,17 +244,20 @@ impl<K: Copy + PartialEq> NaiveLimiter<K> {
     pub fn failed(&mut self, key: K, now: u64, random: u64, taken: &mut Vec<usize>) -> u64 {
         match self {
             Self::Exponential { base, cap, immediate_first, jitter, failures } => {
-                let before = failures.count(key, now);
-                let doublings = match (before, *immediate_first) {
-                    (0, true) => return 0,
-                    (n, true) => n - 1,
-                    (n, false) => n,
+                let (before, last) = failures.count(key, now);
+                let wait = match (before, *immediate_first) {
+                    (0, true) => 0,
+                    (before, first) => {
+                        let doublings = before - u32::from(first);
+                        let wait = (u128::from(*base) << doublings.min(64)).min((*cap).into());
+                        spread(wait, (*base).into(), last.into(), (*cap).into(), *jitter, random)
+                    }
                 };
-                let wait = u128::from(*base) << doublings.min(64);
-                spread(wait.min((*cap).into()), *jitter, random)
+                failures.waits(wait);
+                wait
             }
             Self::FastSlow { fast, slow, fast_attempts, failures } => {
-                if failures.count(key, now) < *fast_attempts { *fast } else { *slow }
+                if failures.count(key, now).0 < *fast_attempts { *fast } else { *slow }
             }
             Self::Bucket(bucket) => {
                 let token = bucket.reserve(now);
@@ -260,6 +271,12 @@ impl<K: Copy + PartialEq> NaiveLimiter<K> {
                 first.max(second)
             }
             Self::Capped(inner, cap) => inner.failed(key, now, random, taken).min(*cap),
+            Self::Paced(inner, pace) => {
+                let wait = inner.failed(key, now, random, taken);
+                let (booking, due) = pace.book(now.saturating_add(wait), now);
+                taken.push(booking);
+                wait.max(due.saturating_sub(now))
+            }
         }
     }
 
@@ -272,7 +289,7 @@ impl<K: Copy + PartialEq> NaiveLimiter<K> {
                 first.forget(key);
                 second.forget(key);
             }
-            Self::Capped(inner, _) => inner.forget(key),
+            Self::Capped(inner, _) | Self::Paced(inner, _) => inner.forget(key),
         }
     }
 
@@ -283,7 +300,7 @@ impl<K: Copy + PartialEq> NaiveLimiter<K> {
             Self::Exponential { failures, .. } | Self::FastSlow { failures, .. } => failures.of(key),
             Self::Bucket(_) => 0,
             Self::MaxOf(first, second) => first.requeues(key).max(second.requeues(key)),
-            Self::Capped(inner, _) => inner.requeues(key),
+            Self::Capped(inner, _) | Self::Paced(inner, _) => inner.requeues(key),
         }
     }
 
@@ -294,7 +311,7 @@ impl<K: Copy + PartialEq> NaiveLimiter<K> {
             Self::Exponential { failures, .. } | Self::FastSlow { failures, .. } => failures.keys.len(),
             Self::Bucket(_) => 0,
             Self::MaxOf(first, second) => first.tracked().max(second.tracked()),
-            Self::Capped(inner, _) => inner.tracked(),
+            Self::Capped(inner, _) | Self::Paced(inner, _) => inner.tracked(),
         }
     }
 
@@ -313,17 +330,52 @@ impl<K: Copy + PartialEq> NaiveLimiter<K> {
                 second.give_back(taken, now);
             }
             Self::Capped(inner, _) => inner.give_back(taken, now),
+            // Nothing inside takes anything.
+            Self::Paced(_, pace) => {
+                for &booking in taken {
+                    pace.give_back(booking, now);
+                }
+            }
+        }
+    }
+
+    /// Changes the quota of every budget inside.
+    pub fn set_quota(&mut self, quota: NaiveQuota, now: u64) {
+        match self {
+            Self::Exponential { .. } | Self::FastSlow { .. } => {}
+            Self::Bucket(bucket) => bucket.set_quota(quota, now),
+            Self::MaxOf(first, second) => {
+                first.set_quota(quota, now);
+                second.set_quota(quota, now);
+            }
+            Self::Capped(inner, _) => inner.set_quota(quota, now),
+            Self::Paced(_, pace) => pace.set_quota(quota, now),
+        }
+    }
+
+    /// Is everything that was told within the budgets inside?
+    ///
+    /// # Errors
+    /// The first and the last of a span that holds too much.
+    pub fn within_rate(&self) -> Result<(), (u64, u64)> {
+        match self {
+            Self::Exponential { .. } | Self::FastSlow { .. } => Ok(()),
+            Self::Bucket(bucket) => bucket.within_rate(),
+            Self::MaxOf(first, second) => first.within_rate().and_then(|()| second.within_rate()),
+            Self::Capped(inner, _) => inner.within_rate(),
+            Self::Paced(_, pace) => pace.within_rate(),
         }
     }
 }
 
-fn spread(wait: u128, jitter: NaiveJitter, random: u64) -> u64 {
+fn spread(wait: u128, base: u128, last: u128, cap: u128, jitter: NaiveJitter, random: u64) -> u64 {
     // One of the `most + 1` whole numbers up to `most`, each with the same share of all 2^64 random numbers.
     let up_to = |most: u128| u128::from(random) * (most + 1) / (1 << 64);
     let wait = match jitter {
         NaiveJitter::None => wait,
         NaiveJitter::Full => up_to(wait),
         NaiveJitter::Equal => wait / 2 + up_to(wait - wait / 2),
+        NaiveJitter::Decorrelated => base + up_to((3 * last.max(base)).min(cap) - base),
     };
     u64::try_from(wait).expect("a wait is at most its cap")
 }
@@ -331,7 +383,7 @@ fn spread(wait: u128, jitter: NaiveJitter, random: u64) -> u64 {
 /// Failures by key, the one that failed last at the end.
 #[derive(Clone, Debug)]
 pub struct NaiveFailures<K> {
-    keys: Vec<(K, u32, u64)>,
+    keys: Vec<(K, u32, u64, u64)>,
     idle: u64,
     most: usize,
 }
@@ -343,9 +395,9 @@ impl<K: Copy + PartialEq> NaiveFailures<K> {
         Self { keys: Vec::new(), idle: longest.saturating_add(rest), most: most as usize }
     }
 
-    /// Counts one more, and says how many there were before.
-    fn count(&mut self, key: K, now: u64) -> u32 {
-        let expired = |&(_, _, at): &(K, u32, u64)| now.saturating_sub(at) > self.idle;
+    /// Counts one more, and says how many there were before, and the last wait.
+    fn count(&mut self, key: K, now: u64) -> (u32, u64) {
+        let expired = |&(_, _, at, _): &(K, u32, u64, u64)| now.saturating_sub(at) > self.idle;
         // The longest idle two leave if they have expired: that is all the sweeping there is.
         for _ in 0..2 {
             if self.keys.first().is_some_and(expired) {
@@ -353,15 +405,22 @@ impl<K: Copy + PartialEq> NaiveFailures<K> {
             }
         }
         let before = match self.keys.iter().find(|entry| entry.0 == key) {
-            Some(entry) if !expired(entry) => entry.1,
-            _ => 0,
+            Some(entry) if !expired(entry) => (entry.1, entry.3),
+            _ => (0, 0),
         };
         self.forget(key);
         if self.keys.len() == self.most {
             self.keys.remove(0);
         }
-        self.keys.push((key, before.saturating_add(1), now));
+        self.keys.push((key, before.0.saturating_add(1), now, 0));
         before
+    }
+
+    /// What the key that was counted last waits.
+    fn waits(&mut self, wait: u64) {
+        if let Some(entry) = self.keys.last_mut() {
+            entry.3 = wait;
+        }
     }
 
     fn of(&self, key: K) -> u32 {

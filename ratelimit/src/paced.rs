@@ -1,0 +1,116 @@
+//! PURE. A wait of one's own, then a token of a shared budget for when it ends.
+//!
+//! # Invariants
+//! 1. No key waits for less than the policy inside says.
+//! 2. The ends of all waits are within the budget (those of `calendar.rs`).
+
+use std::time::Duration;
+
+use crate::calendar::{Booking, Calendar};
+use crate::{Nanos, Policy, Quota};
+
+/// The waits of a policy, spread so that the retries they lead to keep to a budget.
+///
+/// [`MaxOf`](crate::MaxOf) a policy and a bucket charges a failure's token at once, as client-go does: if the key has to
+/// wait for longer than the token, nobody uses the token in its time, and the retries that were told the same
+/// later moment come all at once, whatever the burst. Here the token is taken for the time at which the key's own wait
+/// ends, and where none is free, the key waits for the next. A long wait holds up nobody: the tokens before it stay free.
+///
+/// Of the waits told and not given back, no span of `d` nanoseconds ever holds the ends of more than `burst` + rate × `d`,
+/// rounded up to a whole token. It remembers which tokens are taken from now on, as ranges: at most as many as
+/// there are open waits, and 2²⁰; beyond, it lets free tokens expire unused. Every call is O(log ranges).
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{Exponential, Nanos, Paced, Policy, Quota};
+/// use std::num::NonZeroU32;
+/// use std::time::Duration;
+///
+/// let secs = Duration::from_secs;
+/// let mut policy = Paced::new(Exponential::new(secs(5)..=secs(60)), Quota::per_second(NonZeroU32::MIN));
+/// let mut wait = |key| policy.failed(&key, Nanos::ZERO, 0).0;
+/// assert_eq!([wait("a"), wait("b"), wait("c")], [secs(5), secs(6), secs(7)]); // one a second
+/// assert_eq!([wait("a"), wait("a")], [secs(10), secs(20)]); // its own wait, as the token of then is free
+/// assert_eq!(wait("d"), secs(8)); // and nobody waits behind it
+/// ```
+#[derive(Debug)]
+pub struct Paced<P> {
+    policy: P,
+    calendar: Calendar,
+}
+
+// === impl Paced ===
+
+impl<P> Paced<P> {
+    /// The waits of `policy`, ending within `quota`.
+    #[must_use]
+    pub const fn new(policy: P, quota: Quota) -> Self {
+        Self { policy, calendar: Calendar::new(quota) }
+    }
+
+    /// The policy inside.
+    #[must_use]
+    pub const fn inner(&self) -> &P {
+        &self.policy
+    }
+
+    /// The policy inside, to change its settings.
+    pub const fn inner_mut(&mut self) -> &mut P {
+        &mut self.policy
+    }
+
+    /// The quota in force.
+    #[must_use]
+    pub const fn quota(&self) -> Quota {
+        self.calendar.quota()
+    }
+
+    /// Changes rate and burst from `now` on; waits that have been told stay as they are. O(open waits).
+    ///
+    /// What is available stays available, up to the new burst; a larger burst fills up at the new rate.
+    pub fn set_quota(&mut self, quota: Quota, now: Nanos) {
+        self.calendar.set_quota(quota, now);
+    }
+
+    /// Walks the invariants.
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), String> {
+        self.calendar.check()
+    }
+}
+
+impl<K: ?Sized, P: Policy<K>> Policy<K> for Paced<P> {
+    type Taken = (P::Taken, Booking);
+
+    fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
+        let (wait, taken) = self.policy.failed(key, now, random);
+        let booking = self.calendar.book(now + wait, now);
+        // The longer of the two: a wait beyond the end of time stays as long as it is.
+        (wait.max(booking.due().since(now)), (taken, booking))
+    }
+
+    fn forget(&mut self, key: &K) {
+        self.policy.forget(key);
+    }
+
+    fn requeues(&self, key: &K) -> u32 {
+        self.policy.requeues(key)
+    }
+
+    /// Unlike a bucket's, a token that others wait behind can be given back, too: the next who can use it does.
+    fn give_back(&mut self, (taken, booking): Self::Taken, now: Nanos) {
+        self.policy.give_back(taken, now);
+        self.calendar.give_back(booking, now);
+    }
+
+    fn tracked(&self) -> usize {
+        self.policy.tracked()
+    }
+
+    fn take_dead(&mut self, dead: &mut Vec<K>)
+    where
+        K: Sized,
+    {
+        self.policy.take_dead(dead);
+    }
+}

@@ -1,0 +1,202 @@
+//! A budget for when waits end: by hand, beside client-go's rule, and nested where a quota is to be changed.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use flyball_ratelimit::{
+    Capped, Exponential, FastSlow, Limiter, ManualClock, MaxOf, Nanos, OncePerWait, Paced, Policy, Quota,
+    TokenBucket,
+};
+use testkit::random::Random;
+
+fn nz(value: u32) -> NonZeroU32 {
+    NonZeroU32::new(value).expect("a quota has no zero")
+}
+
+fn per_second(rate: u32, burst: u32) -> Quota {
+    Quota::per_second(nz(rate)).burst(nz(burst))
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn at(after: u64) -> Nanos {
+    Nanos::ZERO + secs(after)
+}
+
+/// A key waits as many seconds as it says.
+#[derive(Debug)]
+struct AsTheKeySays;
+
+impl Policy<u64> for AsTheKeySays {
+    type Taken = ();
+    fn failed(&mut self, key: &u64, _: Nanos, _: u64) -> (Duration, ()) {
+        (secs(*key), ())
+    }
+    fn forget(&mut self, _: &u64) {}
+    fn requeues(&self, _: &u64) -> u32 {
+        0
+    }
+    fn give_back(&mut self, (): (), _: Nanos) {}
+    fn tracked(&self) -> usize {
+        0
+    }
+}
+
+fn waits<const N: usize>(policy: &mut Paced<AsTheKeySays>, now: u64, keys: [u64; N]) -> [u64; N] {
+    keys.map(|key| policy.failed(&key, at(now), 0).0.as_secs())
+}
+
+#[test]
+fn a_long_wait_holds_up_nobody_and_the_next_free_token_is_taken() {
+    let mut policy = Paced::new(AsTheKeySays, per_second(1, 1));
+    assert_eq!(waits(&mut policy, 0, [1_000, 0, 1_000, 0, 999]), [1_000, 0, 1_001, 1, 999]);
+    assert_eq!(waits(&mut policy, 0, [999, 2, 2]), [1_002, 2, 3], "past those that are taken");
+    policy.check().unwrap();
+}
+
+#[test]
+fn a_burst_is_there_at_any_moment_and_not_more() {
+    let mut policy = Paced::new(AsTheKeySays, per_second(1, 3));
+    assert_eq!(waits(&mut policy, 0, [10; 6]), [10, 10, 10, 11, 12, 13]);
+    assert_eq!(waits(&mut policy, 0, [0; 5]), [0, 0, 0, 1, 2], "those before are free");
+    assert_eq!(waits(&mut policy, 0, [8]), [8], "tokens 8 to 10 are there at 8; 8 and 9 are free");
+}
+
+/// 1000 keys with 30 s each on a bucket of 10 a second: what client-go's rule tells, and what this does.
+#[test]
+fn what_waited_elsewhere_comes_within_the_budget() {
+    let slow = || FastSlow::new(secs(30), secs(30), 0);
+    let (mut charged, mut paced) =
+        (MaxOf::new(slow(), TokenBucket::new(per_second(10, 100))), Paced::new(slow(), per_second(10, 100)));
+    let most_in_a_second = |wait: &mut dyn FnMut(&u32) -> Duration| {
+        let mut seconds = [0_u32; 1_000];
+        (0..1_000_u32).for_each(|key| seconds[wait(&key).as_secs() as usize] += 1);
+        seconds.into_iter().max()
+    };
+    assert_eq!(most_in_a_second(&mut |key| charged.failed(key, at(0), 0).0), Some(409), "far above 100 + 10");
+    assert_eq!(most_in_a_second(&mut |key| paced.failed(key, at(0), 0).0), Some(109));
+}
+
+/// Every way to be in another's way: random keys, times, and returns, against the definition of the budget.
+#[test]
+fn no_span_holds_more_than_burst_and_rate() {
+    for (rate, burst) in [(1, 1), (3, 1), (7, 5), (100, 20)] {
+        let mut random = Random::new(rate.into());
+        let mut policy = Paced::new(AsTheKeySays, per_second(rate, burst));
+        let (mut now, mut ends) = (Nanos::ZERO, Vec::new());
+        for _ in 0..2_000 {
+            now = now + Duration::from_millis(random.below(2_000 / u64::from(rate)));
+            let (wait, (_, booking)) = policy.failed(&random.below(100), now, 0);
+            assert_eq!(now + wait, booking.due());
+            match random.below(4) {
+                0 => policy.give_back(((), booking), now),
+                _ => ends.push((now + wait).get()),
+            }
+        }
+        ends.sort_unstable();
+        for (i, first) in ends.iter().enumerate() {
+            for (more, last) in ends[i..].iter().enumerate() {
+                let arrived = (u128::from(last - first) * u128::from(rate)).div_ceil(1_000_000_000);
+                assert!((more as u128) < u128::from(burst) + arrived, "{first} to {last}: {}", more + 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_given_back_is_used_again_even_with_others_behind_it() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::with_clock(Paced::new(AsTheKeySays, per_second(1, 1)), clock.clone());
+    let [first, second, third] = [5, 5, 5].map(|key| limiter.reserve(&key));
+    assert_eq!([first.delay(), second.delay(), third.delay()], [5, 6, 7].map(secs));
+    second.cancel();
+    assert_eq!(limiter.when(&5), secs(6));
+    clock.advance(secs(6));
+    first.cancel();
+    assert_eq!(limiter.when(&0), secs(2), "what is past is used: 6 and 7 are taken");
+    third.cancel();
+    assert_eq!(limiter.when(&0), secs(1));
+}
+
+#[test]
+fn a_clock_that_jumps_back_finds_no_token_again() {
+    let clock = ManualClock::new();
+    clock.set(at(100));
+    let limiter = Limiter::with_clock(Paced::new(AsTheKeySays, per_second(1, 2)), clock.clone());
+    assert_eq!([0, 0, 0].map(|key| limiter.when(&key)), [0, 0, 1].map(secs));
+    clock.set(at(90));
+    assert_eq!(limiter.when(&0), secs(12));
+}
+
+#[test]
+fn a_changed_quota_keeps_what_is_there_and_what_is_booked() {
+    let mut policy = Paced::new(AsTheKeySays, per_second(10, 10));
+    assert_eq!(waits(&mut policy, 0, [0; 4]), [0; 4]);
+    policy.set_quota(per_second(1, 8), at(0));
+    assert_eq!(waits(&mut policy, 0, [0; 8]), [0, 0, 0, 0, 0, 0, 1, 2], "six of ten were left");
+    policy.set_quota(per_second(1, 12), at(0));
+    assert_eq!(waits(&mut policy, 0, [0, 0]), [3, 4], "a larger burst fills up at the rate");
+    policy.set_quota(per_second(2, 1), at(0));
+    assert_eq!(policy.quota(), per_second(2, 1));
+    assert_eq!(
+        waits(&mut policy, 0, [3]),
+        [3],
+        "four booked ahead, at two a second: the fifth comes at 2.5 s"
+    );
+    policy.check().unwrap();
+}
+
+#[test]
+fn changes_of_the_quota_in_a_row_win_nothing() {
+    let mut policy = Paced::new(AsTheKeySays, per_second(1, 1));
+    let mut now = Nanos::ZERO;
+    let mut at_once = 0;
+    for change in 0..1_000 {
+        policy.set_quota(per_second(1 + change % 2, 1), now);
+        let (wait, (_, booking)) = policy.failed(&0, now, 0);
+        at_once += usize::from(wait.is_zero());
+        policy.give_back(((), booking), now);
+        if wait.is_zero() {
+            // Used after all.
+            let _ = policy.failed(&0, now, 0);
+        }
+        now = now + Duration::from_millis(10);
+    }
+    assert_eq!(at_once, 1, "each change starts a token anew");
+}
+
+#[test]
+fn a_backlog_is_one_range_and_past_ranges_go_away() {
+    let mut policy = Paced::new(AsTheKeySays, per_second(1_000, 1));
+    for _ in 0..100_000 {
+        let _ = policy.failed(&1, at(0), 0);
+    }
+    assert!(format!("{policy:?}").contains("ranges: 1 "), "{policy:?}");
+    for now in 0..10_000 {
+        let _ = policy.failed(&0, at(100 + now), 0);
+        policy.check().unwrap();
+    }
+    assert!(format!("{policy:?}").contains("ranges: 1 "), "{policy:?}");
+}
+
+#[test]
+fn a_bucket_is_reached_wherever_it_is() {
+    let clock = ManualClock::new();
+    let bucket = || TokenBucket::new(per_second(1, 1));
+    let quick = || Exponential::new(Duration::from_nanos(1)..=Duration::from_nanos(1));
+    let first = MaxOf::new(MaxOf::new(bucket(), quick()), quick());
+    let deep = OncePerWait::new(Capped::new(Paced::new(first, per_second(1_000, 1_000)), secs(1_000)));
+    let limiter = Limiter::<u32, _, _>::with_clock(deep, clock.clone());
+    limiter.when(&1);
+    limiter.when(&2);
+    let four = per_second(4, 1);
+    let before = limiter.update(|once, now| {
+        let bucket = once.policy_mut().inner_mut().inner_mut().parts_mut().0.parts_mut().0;
+        let before = bucket.quota();
+        bucket.set_quota(four, now);
+        before
+    });
+    assert_eq!((before, limiter.when(&3)), (per_second(1, 1), Duration::from_millis(500)));
+}
