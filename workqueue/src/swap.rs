@@ -114,19 +114,19 @@ pub trait TakeKeys: EndKeys {
 
 // === impl Queue ===
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> AddKeys<K> for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> AddKeys<K> for Queue<K, O, L, T> {
     fn add(&self, key: K) -> Result<(), K> {
         Queue::add(self, key).map(drop).map_err(Refused::into_key)
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Delays> DelayKeys<K> for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> DelayKeys<K> for Queue<K, O, L, T> {
     fn add_after(&self, key: K, delay: Duration) -> Result<(), K> {
         Queue::add_after(self, key, delay).map(drop).map_err(Refused::into_key)
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> EndKeys for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> EndKeys for Queue<K, O, L, T> {
     type Key = K;
     type Held = Lease<K, T>;
 
@@ -143,13 +143,13 @@ impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> EndKeys for Queue
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: Time> BlockingTakeKeys for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> BlockingTakeKeys for Queue<K, O, L, T> {
     fn blocking_take(&self) -> Option<Lease<K, T>> {
         self.blocking_get()
     }
 }
 
-impl<K: Key, O: Order, L: Policy<K> + Send + 'static, T: AsyncGet> TakeKeys for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> TakeKeys for Queue<K, O, L, T> {
     fn take(&self) -> impl Future<Output = Option<Lease<K, T>>> + Send {
         self.get()
     }
