@@ -31,3 +31,7 @@ pub mod cache {}
 /// Together.
 #[doc = include_str!("src/together.md")]
 pub mod together {}
+
+/// kube-runtime's reconcile functions; checked as a program of its own, in `docs/examples/kube-reconcile`.
+#[doc = include_str!("src/kube-reconcile.md")]
+pub mod kube_reconcile {}

@@ -1,0 +1,116 @@
+//! kube-runtime's reconcile functions, driven by flyball's queue. No cluster: objects are made in memory, and the store of a
+//! reflector is filled by hand. tokio's clock is paused, so that minutes pass at once.
+//!
+//! `cargo run --manifest-path docs/examples/kube-reconcile/Cargo.toml`
+
+#![allow(clippy::disallowed_types, reason = "a user's own lock is std's")]
+
+mod action;
+mod run;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_runtime::controller::Action;
+use kube_runtime::reflector::{self, ObjectRef};
+use kube_runtime::watcher::Event;
+use tokio::time::Instant;
+
+// === what a user of kube-runtime has already ===
+
+#[derive(Debug)]
+struct Unreachable;
+
+impl std::fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the database cannot be reached")
+    }
+}
+
+impl std::error::Error for Unreachable {}
+
+/// What ran, and when.
+struct Context {
+    start: Instant,
+    runs: Mutex<Vec<(String, u64)>>,
+}
+
+async fn reconcile(object: Arc<ConfigMap>, context: Arc<Context>) -> Result<Action, Unreachable> {
+    let name = object.metadata.name.clone().unwrap_or_default();
+    let mut runs = context.runs.lock().expect("nobody panics with it");
+    runs.push((name.clone(), context.start.elapsed().as_secs()));
+    let times = runs.iter().filter(|(other, _)| *other == name).count();
+    drop(runs);
+    match name.as_str() {
+        "steady" => Ok(Action::requeue(Duration::from_secs(60))),
+        "failing" if times < 4 => Err(Unreachable),
+        "panicking" if times < 2 => panic!("a bug in the reconciler"),
+        _ => Ok(Action::await_change()),
+    }
+}
+
+fn error_policy(_: Arc<ConfigMap>, error: &Unreachable, _: Arc<Context>) -> Action {
+    eprintln!("will be tried again: {error}");
+    Action::requeue(Duration::from_secs(2))
+}
+
+// === what is new ===
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    tokio::time::pause();
+    let (store, mut writer) = reflector::store::store::<ConfigMap>();
+    let queue = run::queue();
+    // A watch would do this: `watcher(api, config)`, each event into the writer, then its key into the queue. A list is
+    // in the store before its keys are in the queue, so no key runs against the state of before.
+    let objects = ["quiet", "steady", "failing", "panicking"].map(config_map);
+    writer.apply_watcher_event(&Event::Init);
+    for object in &objects {
+        writer.apply_watcher_event(&Event::InitApply(object.clone()));
+    }
+    writer.apply_watcher_event(&Event::InitDone);
+    for object in &objects {
+        queue.add(ObjectRef::from_obj(object)).expect("open");
+    }
+    queue.add(ObjectRef::new("gone").within("default")).expect("open"); // deleted before it ran
+
+    let context = Arc::new(Context { start: Instant::now(), runs: Mutex::default() });
+    let user = async {
+        tokio::time::sleep(Duration::from_secs(150)).await;
+        // Running reconciles end, nothing new begins; keys that wait for a later time are named.
+        queue.drain().await
+    };
+    let reconciles = run::run(&queue, &store, 4, reconcile, error_policy, context.clone());
+    let ((), left) = tokio::join!(reconciles, user);
+
+    let mut runs = context.runs.lock().expect("nobody panics with it").clone();
+    runs.sort();
+    let expected = [
+        // error_policy says 2 s; the backoff of the key says 1 s, 2 s, 4 s. The longer one holds.
+        ("failing", 0),
+        ("failing", 2),
+        ("failing", 4),
+        ("failing", 8),
+        // Its backoff alone, and nobody else has noticed.
+        ("panicking", 0),
+        ("panicking", 1),
+        ("quiet", 0),
+        ("steady", 0),
+        ("steady", 60),
+        ("steady", 120),
+    ];
+    assert_eq!(runs, expected.map(|(name, at)| (name.to_owned(), at)));
+    assert_eq!(left.waiting, [ObjectRef::from_obj(&objects[1])]);
+    println!("{} reconciles in {} s of virtual time", runs.len(), context.start.elapsed().as_secs());
+}
+
+fn config_map(name: &str) -> ConfigMap {
+    let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: Some("default".to_owned()),
+        ..ObjectMeta::default()
+    };
+    ConfigMap { metadata, ..ConfigMap::default() }
+}
