@@ -1,24 +1,27 @@
 //! PURE. A token bucket in exact integers.
 //!
 //! Virtual scheduling, one of the two forms of the generic cell rate algorithm (ITU-T Recommendation I.371): instead
-//! of a level and the time it was taken, the bucket is **one number**, the time at which it would be full again. Time
-//! is counted in *parts*, as many to a nanosecond as tokens to a period; a token then costs as many parts as the
-//! period has nanoseconds, and nothing is ever rounded but the answer, up.
+//! of a level and the time it was taken, the bucket is **one number**, the time at which it would be full again, in the
+//! parts of [`Scale`].
 //!
 //! # Invariants
-//! 1. `full_at` never lies beyond `horizon`, the fullest debt whose last token is due at [`Nanos::MAX`] (never).
+//! 1. `full_at` never lies beyond the horizon, the fullest debt whose last token is due at [`Nanos::MAX`] (never).
 //!    That is below 2^97, so no sum here can wrap.
 //! 2. Between two changes of the quota, of any tokens granted and not given back, at most `burst` + rate × (b − a) are
-//!    due in the nanoseconds a ≤ t < b. Proof: a reservation moves `full_at` up by one token and never below *now*, so
-//!    the k-th token after one due at a has `full_at` at least a + k tokens − burst, and is due no earlier than that.
+//!    due in the nanoseconds a ≤ t < b. Proof: a reservation moves `full_at` up by its tokens and never below *now*. Let
+//!    the first of the span be n tokens due at a. If they were there, `full_at` is at least a + n tokens; if they had to
+//!    be waited for, it is a + burst, and n ≤ burst. The last of the span leaves `full_at` at no more than b + burst. So
+//!    the tokens after the first n cost no more than b − a + burst − n tokens, or b − a.
 //! 3. A token is due no earlier than it is reserved, and no later than needed for 2.
 //! 4. What is given back can have been waited for by nobody: see [`TokenBucket::give_back`].
 //!
 //! Rejected: a level and a time (x/time/rate, in floating point) is two numbers to keep in step, and drifts.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::{Nanos, NotYet, Policy, Quota};
+use crate::scale::Scale;
+use crate::{Denied, Nanos, NotYet, Policy, Quota, TooMany};
 
 /// A token bucket: a steady rate, and a burst after a rest.
 ///
@@ -47,18 +50,20 @@ use crate::{Nanos, NotYet, Policy, Quota};
 #[derive(Debug)]
 pub struct TokenBucket {
     quota: Quota,
+    scale: Scale,
     /// When the bucket would be full if nothing more was taken, in parts.
     full_at: u128,
     /// How often the quota has changed; a token remembers under which it was reserved.
     change: u64,
 }
 
-/// A token taken from a [`TokenBucket`], to be used when it is due. Dropping it uses it.
+/// Tokens taken from a bucket at once, to be used when they are due. Dropping it uses them.
 #[derive(Debug)]
-#[must_use = "a token is taken: wait until it is due, or give it back"]
+#[must_use = "tokens are taken: wait until they are due, or give them back"]
 pub struct Token {
     due: Nanos,
     change: u64,
+    count: NonZeroU32,
 }
 
 impl Token {
@@ -66,6 +71,12 @@ impl Token {
     #[must_use]
     pub const fn due(&self) -> Nanos {
         self.due
+    }
+
+    /// How many tokens it stands for.
+    #[must_use]
+    pub const fn count(&self) -> NonZeroU32 {
+        self.count
     }
 }
 
@@ -75,13 +86,33 @@ impl TokenBucket {
     /// A full bucket.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
-        Self { quota, full_at: 0, change: 0 }
+        Self { quota, scale: Scale::new(quota), full_at: 0, change: 0 }
     }
 
     /// Takes the next token that nobody has reserved, at once or ahead of time.
     pub fn reserve(&mut self, now: Nanos) -> Token {
-        self.full_at = self.after_one(now);
-        Token { due: self.due(self.full_at, now), change: self.change }
+        self.reserve_fitting(NonZeroU32::MIN, now)
+    }
+
+    /// Takes the next `count` tokens that nobody has reserved, all of them due when the last one is.
+    ///
+    /// # Errors
+    /// [`TooMany`] for more than the burst: nothing is reserved then.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_ratelimit::{Nanos, Quota, TokenBucket};
+    /// # use std::{num::NonZeroU32, time::Duration};
+    /// let five = NonZeroU32::new(5).unwrap();
+    /// let mut bucket = TokenBucket::new(Quota::per_second(five));
+    /// assert_eq!(bucket.reserve_many(five, Nanos::ZERO).unwrap().due(), Nanos::ZERO);
+    /// assert_eq!(bucket.reserve_many(five, Nanos::ZERO).unwrap().due(), Nanos::ZERO + Duration::from_secs(1));
+    /// let six = NonZeroU32::new(6).unwrap();
+    /// assert_eq!(bucket.reserve_many(six, Nanos::ZERO).unwrap_err().asked(), six);
+    /// ```
+    pub fn reserve_many(&mut self, count: NonZeroU32, now: Nanos) -> Result<Token, TooMany> {
+        self.fits(count)?;
+        Ok(self.reserve_fitting(count, now))
     }
 
     /// Takes a token if one is there now.
@@ -89,13 +120,17 @@ impl TokenBucket {
     /// # Errors
     /// [`NotYet`] with the time of the next token when all are taken; nothing is reserved then.
     pub fn try_acquire(&mut self, now: Nanos) -> Result<(), NotYet> {
-        let full_at = self.after_one(now);
-        let due = self.due(full_at, now);
-        if due > now {
-            return Err(NotYet::new(due));
-        }
-        self.full_at = full_at;
-        Ok(())
+        self.try_acquire_fitting(NonZeroU32::MIN, now)
+    }
+
+    /// Takes `count` tokens if all of them are there now; else none.
+    ///
+    /// # Errors
+    /// [`Denied::NotYet`] with the time at which they will be there, if nobody else takes one; [`Denied::TooMany`] for
+    /// more than the burst. Nothing is reserved then.
+    pub fn try_acquire_many(&mut self, count: NonZeroU32, now: Nanos) -> Result<(), Denied> {
+        self.fits(count)?;
+        Ok(self.try_acquire_fitting(count, now)?)
     }
 
     /// Gives back a token that was not used, and says whether that made a difference.
@@ -108,12 +143,12 @@ impl TokenBucket {
     pub fn give_back(&mut self, token: Token, now: Nanos) -> bool {
         // Invariant 4: with no later due time, this token and the last one could change places without anybody
         // noticing, so the last one can go.
-        let last = self.due(self.full_at, now);
+        let last = self.scale.due(self.full_at, now);
         let usable = token.due >= now && token.due >= last && token.due < Nanos::MAX;
         if !usable || token.change != self.change {
             return false;
         }
-        self.full_at = self.full_at.saturating_sub(self.token());
+        self.full_at = self.full_at.saturating_sub(self.scale.cost(token.count.get().into()));
         true
     }
 
@@ -125,15 +160,11 @@ impl TokenBucket {
         if quota == self.quota {
             return;
         }
-        let missing = self.full_at.saturating_sub(self.parts(now));
-        // The same number of tokens in new parts, rounded up, so that no fraction of a token is won.
-        let (old, new) = (self.token(), u128::from(quota.period_nanos()));
-        let missing = (missing / old).saturating_mul(new).saturating_add((missing % old * new).div_ceil(old));
-        let kept_burst = u128::from(self.quota.max_burst().get()) * new;
+        let scale = Scale::new(quota);
+        self.full_at = self.scale.carry(self.full_at, now, &scale);
         self.quota = quota;
+        self.scale = scale;
         self.change += 1;
-        let missing = missing.saturating_add(self.capacity()).saturating_sub(kept_burst);
-        self.full_at = self.parts(now).saturating_add(missing).min(self.horizon());
     }
 
     /// The quota in force.
@@ -145,52 +176,49 @@ impl TokenBucket {
     /// How many tokens could be taken at once.
     #[must_use]
     pub fn available(&self, now: Nanos) -> u32 {
-        let missing = self.full_at.saturating_sub(self.parts(now));
-        let parts = self.capacity().saturating_sub(missing);
-        // At most `burst` tokens fit into the capacity.
-        (parts / self.token()) as u32
+        self.scale.available(self.full_at, now)
     }
 
     /// Walks the invariants.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
-        if self.full_at > self.horizon() {
-            return Err(format!("invariant 1: full at {}, beyond {}", self.full_at, self.horizon()));
+        if self.full_at > self.scale.horizon() {
+            return Err(format!("invariant 1: full at {}, beyond {}", self.full_at, self.scale.horizon()));
         }
         Ok(())
     }
 
-    /// When the bucket would be full after one more token.
-    fn after_one(&self, now: Nanos) -> u128 {
-        // Invariants 2 and 3: time does not fill it above the burst. Invariant 1: a debt ends at the horizon.
-        (self.full_at.max(self.parts(now)) + self.token()).min(self.horizon())
+    pub(crate) const fn scale(&self) -> &Scale {
+        &self.scale
     }
 
-    /// When the last token of a debt is due: one burst before the bucket is full, rounded up to a whole nanosecond.
-    fn due(&self, full_at: u128, now: Nanos) -> Nanos {
-        let after_now = full_at.saturating_sub(self.parts(now) + self.capacity());
-        if after_now == 0 {
-            return now;
+    pub(crate) const fn full_at(&self) -> u128 {
+        self.full_at
+    }
+
+    pub(crate) const fn set_full_at(&mut self, full_at: u128) {
+        self.full_at = full_at;
+    }
+
+    pub(crate) fn fits(&self, count: NonZeroU32) -> Result<(), TooMany> {
+        let burst = self.quota.max_burst();
+        if count > burst { Err(TooMany::new(count, burst)) } else { Ok(()) }
+    }
+
+    pub(crate) fn reserve_fitting(&mut self, count: NonZeroU32, now: Nanos) -> Token {
+        // Invariants 2 and 3.
+        self.full_at = self.scale.after(self.full_at, now, self.scale.cost(count.get().into()));
+        Token { due: self.scale.due(self.full_at, now), change: self.change, count }
+    }
+
+    pub(crate) fn try_acquire_fitting(&mut self, count: NonZeroU32, now: Nanos) -> Result<(), NotYet> {
+        let full_at = self.scale.after(self.full_at, now, self.scale.cost(count.get().into()));
+        let due = self.scale.due(full_at, now);
+        if due > now {
+            return Err(NotYet::new(due));
         }
-        let wait = after_now.div_ceil(u128::from(self.quota.tokens().get()));
-        // The horizon keeps the sum within 64 bits: invariant 1.
-        now + Duration::from_nanos(wait as u64)
-    }
-
-    fn parts(&self, now: Nanos) -> u128 {
-        u128::from(now.get()) * u128::from(self.quota.tokens().get())
-    }
-
-    fn token(&self) -> u128 {
-        u128::from(self.quota.period_nanos())
-    }
-
-    fn capacity(&self) -> u128 {
-        self.token() * u128::from(self.quota.max_burst().get())
-    }
-
-    fn horizon(&self) -> u128 {
-        self.parts(Nanos::MAX) + self.capacity()
+        self.full_at = full_at;
+        Ok(())
     }
 }
 

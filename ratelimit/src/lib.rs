@@ -1,16 +1,21 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod acquire;
+mod atomic_bucket;
 mod bucket;
 mod calendar;
+mod cell;
 mod clock;
 mod combine;
 mod controller_default;
+mod denied;
 mod error;
 mod exponential;
 mod fast_slow;
 mod jitter;
 mod limiter;
+mod line;
 mod manual;
 mod nanos;
 mod once_per_wait;
@@ -19,17 +24,27 @@ mod per_key;
 mod policy;
 mod quota;
 mod random;
+mod refunds;
 mod reservation;
+mod reserved;
+mod scale;
+mod shared;
+mod shared_bucket;
+mod signal;
 mod sync;
+mod timed_out;
 mod timer;
 #[cfg(feature = "tokio")]
 mod tokio_timer;
 
+pub use crate::acquire::{Acquire, AcquireMany};
+pub use crate::atomic_bucket::AtomicBucket;
 pub use crate::bucket::{Token, TokenBucket};
 pub use crate::calendar::Booking;
 pub use crate::clock::{Clock, ManualClock, Monotonic};
 pub use crate::combine::{Capped, MaxOf};
 pub use crate::controller_default::{ControllerDefault, controller_default, controller_default_capped};
+pub use crate::denied::{Denied, TooMany};
 pub use crate::error::{InvalidBackoff, InvalidPeriod, NotYet};
 pub use crate::exponential::Exponential;
 pub use crate::fast_slow::FastSlow;
@@ -42,6 +57,9 @@ pub use crate::paced::Paced;
 pub use crate::policy::Policy;
 pub use crate::quota::Quota;
 pub use crate::reservation::Reservation;
+pub use crate::reserved::Reserved;
+pub use crate::shared_bucket::Bucket;
+pub use crate::timed_out::{AcquireTimeoutError, TimedOut};
 pub use crate::timer::Timer;
 #[cfg(feature = "tokio")]
 pub use crate::tokio_timer::TokioTimer;

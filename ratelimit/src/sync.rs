@@ -3,19 +3,50 @@
 //! parking_lot in the shipped build, loom's or shuttle's under our own cfgs. The shim adapts signatures only: it
 //! has no state and no branch, so what is checked is what ships.
 
-pub(crate) use imp::Mutex;
+pub(crate) use imp::{AtomicU64, Condvar, Mutex, Ordering};
 
 #[cfg(not(any(flyball_loom, flyball_shuttle)))]
 mod imp {
-    pub(crate) use parking_lot::Mutex;
+    use std::time::Duration;
+
+    pub(crate) use parking_lot::{Mutex, MutexGuard};
+    pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Condvar(parking_lot::Condvar);
+
+    impl Condvar {
+        pub(crate) fn notify_one(&self) {
+            self.0.notify_one();
+        }
+
+        pub(crate) fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+            self.0.wait(&mut guard);
+            guard
+        }
+
+        pub(crate) fn wait_for<'a, T>(
+            &self,
+            mut guard: MutexGuard<'a, T>,
+            limit: Duration,
+        ) -> MutexGuard<'a, T> {
+            self.0.wait_for(&mut guard, limit);
+            guard
+        }
+    }
 }
 
 #[cfg(any(flyball_loom, flyball_shuttle))]
 mod imp {
+    use std::time::Duration;
+
     #[cfg(flyball_loom)]
     use loom::sync as model;
     #[cfg(flyball_shuttle)]
     use shuttle::sync as model;
+
+    use model::MutexGuard;
+    pub(crate) use model::atomic::{AtomicU64, Ordering};
 
     /// The model's mutex without poisoning, as parking_lot's.
     #[derive(Debug, Default)]
@@ -26,12 +57,29 @@ mod imp {
             Self(model::Mutex::new(value))
         }
 
-        pub(crate) fn lock(&self) -> model::MutexGuard<'_, T> {
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
         }
 
         pub(crate) fn into_inner(self) -> T {
             self.0.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
+        }
+    }
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Condvar(model::Condvar);
+
+    impl Condvar {
+        pub(crate) fn notify_one(&self) {
+            self.0.notify_one();
+        }
+
+        pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+            self.0.wait(guard).unwrap_or_else(|poisoned| poisoned.into_inner())
+        }
+
+        pub(crate) fn wait_for<'a, T>(&self, guard: MutexGuard<'a, T>, limit: Duration) -> MutexGuard<'a, T> {
+            self.0.wait_timeout(guard, limit).unwrap_or_else(|poisoned| poisoned.into_inner()).0
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use flyball_ratelimit::{Limiter, ManualClock, MaxOf, Nanos, Quota, TokenBucket};
+use flyball_ratelimit::{Denied, Limiter, ManualClock, MaxOf, Nanos, Quota, TokenBucket};
 
 fn nz(value: u32) -> NonZeroU32 {
     NonZeroU32::new(value).expect("a quota has no zero")
@@ -25,6 +25,23 @@ fn a_rate_that_no_nanosecond_divides_is_kept_to_the_nanosecond() {
         let due = bucket.reserve(Nanos::ZERO).due().get();
         assert_eq!(u128::from(due), (u128::from(token) * 1_000_000_000).div_ceil(3));
     }
+}
+
+#[test]
+fn many_at_once_are_all_there_or_none_is_taken() {
+    let mut bucket = TokenBucket::new(per_second(10, 5));
+    assert_eq!(bucket.try_acquire_many(nz(3), at(0)), Ok(()));
+    let Err(Denied::NotYet(not_yet)) = bucket.try_acquire_many(nz(4), at(0)) else { panic!("two are left") };
+    assert_eq!((not_yet.due(), bucket.available(at(0))), (at(200), 2));
+    let Err(Denied::TooMany(too_many)) = bucket.try_acquire_many(nz(6), at(9_000)) else {
+        panic!("above the burst")
+    };
+    assert_eq!((too_many.asked(), too_many.burst(), bucket.available(at(9_000))), (nz(6), nz(5), 5));
+    let all = bucket.reserve_many(nz(5), at(9_000)).unwrap();
+    let ahead = bucket.reserve_many(nz(5), at(9_000)).unwrap();
+    assert_eq!((all.due(), ahead.due(), ahead.count()), (at(9_000), at(9_500), nz(5)));
+    assert!(bucket.give_back(ahead, at(9_000)) && bucket.give_back(all, at(9_000)));
+    assert_eq!(bucket.available(at(9_000)), 5);
 }
 
 #[test]

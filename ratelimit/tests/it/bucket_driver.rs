@@ -1,7 +1,9 @@
 //! Runs a bucket and its oracle side by side. Shared by the random test, the corpus test and the fuzz target.
 
+use std::num::NonZeroU32;
+
 use arbitrary::{Arbitrary, Unstructured};
-use flyball_ratelimit::{Nanos, Token, TokenBucket};
+use flyball_ratelimit::{AtomicBucket, Denied, Nanos, Token, TokenBucket};
 use testkit::naive_limiter::{BucketOp, NaiveBucket, NaiveQuota};
 
 use crate::real_quota::quota;
@@ -12,6 +14,7 @@ pub(crate) fn run(bytes: &[u8]) {
     let Ok(first) = NaiveQuota::arbitrary(&mut food) else { return };
     let mut pair = Pair {
         real: TokenBucket::new(quota(first)),
+        atomic: AtomicBucket::new(quota(first)),
         naive: NaiveBucket::new(first),
         held: Vec::new(),
         now: 0,
@@ -20,6 +23,8 @@ pub(crate) fn run(bytes: &[u8]) {
         let Ok(op) = BucketOp::arbitrary(&mut food) else { break };
         pair.step(op);
         pair.real.check().unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
+        let now = Nanos::new(pair.now);
+        assert_eq!(pair.atomic.available(now), pair.real.available(now), "available after {op:?}");
         if food.is_empty() {
             break;
         }
@@ -34,31 +39,66 @@ pub(crate) fn run(bytes: &[u8]) {
 
 struct Pair {
     real: TokenBucket,
+    atomic: AtomicBucket,
     naive: NaiveBucket,
-    held: Vec<(Token, usize)>,
+    held: Vec<(Token, Token, usize)>,
     now: u64,
 }
 
+fn nz(count: u8) -> NonZeroU32 {
+    NonZeroU32::new(count.into()).unwrap_or(NonZeroU32::MIN)
+}
+
 impl Pair {
+    /// Tokens reserved just now.
+    fn held(&mut self, real: Token, atomic: Token, count: u32) {
+        assert_eq!((atomic.due(), atomic.count()), (real.due(), real.count()), "reserved at {}", self.now);
+        let naive = self.naive.reserve(count, self.now).expect("no more than the burst");
+        assert_eq!(real.due().get(), self.naive.due(naive), "due of {count} reserved at {}", self.now);
+        self.held.push((real, atomic, naive));
+    }
+
     fn step(&mut self, op: BucketOp) {
         let now = Nanos::new(self.now);
         match op {
             BucketOp::Reserve => {
-                let (real, naive) = (self.real.reserve(now), self.naive.reserve(self.now));
-                assert_eq!(real.due().get(), self.naive.due(naive), "due of a token reserved at {now:?}");
-                self.held.push((real, naive));
+                let (real, atomic) = (self.real.reserve(now), self.atomic.reserve(now));
+                self.held(real, atomic, 1);
             }
+            BucketOp::ReserveMany(count) => match self.real.reserve_many(nz(count), now) {
+                Ok(real) => {
+                    let atomic = self.atomic.reserve_many(nz(count), now).expect("as the real one");
+                    self.held(real, atomic, nz(count).get());
+                }
+                Err(real) => {
+                    assert_eq!(self.atomic.reserve_many(nz(count), now).err(), Some(real));
+                    assert_eq!(real.asked(), nz(count));
+                    assert_eq!(self.naive.reserve(nz(count).get(), self.now), Err(real.burst().get()));
+                }
+            },
             BucketOp::TryAcquire => {
-                let real = self.real.try_acquire(now).map_err(|not_yet| not_yet.due().get());
-                assert_eq!(real, self.naive.try_acquire(self.now), "acquired at {now:?}");
+                let real = self.real.try_acquire(now);
+                assert_eq!(self.atomic.try_acquire(now), real, "acquired at {now:?}");
+                let real = real.map_err(|not_yet| Some(not_yet.due().get()));
+                assert_eq!(real, self.naive.try_acquire(1, self.now), "acquired at {now:?}");
+            }
+            BucketOp::TryAcquireMany(count) => {
+                let real = self.real.try_acquire_many(nz(count), now);
+                assert_eq!(self.atomic.try_acquire_many(nz(count), now), real, "{count} at {now:?}");
+                let real = real.map_err(|denied| match denied {
+                    Denied::NotYet(not_yet) => Some(not_yet.due().get()),
+                    Denied::TooMany(_) => None,
+                });
+                assert_eq!(real, self.naive.try_acquire(nz(count).get(), self.now), "{count} at {now:?}");
             }
             BucketOp::GiveBack(which) => {
                 if self.held.is_empty() {
                     return;
                 }
-                let (real, naive) = self.held.swap_remove(usize::from(which) % self.held.len());
+                let (real, atomic, naive) = self.held.swap_remove(usize::from(which) % self.held.len());
                 let due = real.due();
                 let made_a_difference = self.real.give_back(real, now);
+                assert_eq!(self.atomic.give_back(atomic, now), made_a_difference, "{due:?} back at {now:?}");
                 assert_eq!(
                     made_a_difference,
                     self.naive.give_back(naive, self.now),
@@ -67,6 +107,8 @@ impl Pair {
             }
             BucketOp::SetQuota(new) => {
                 self.real.set_quota(quota(new), now);
+                self.atomic.set_quota(quota(new), now);
+                assert_eq!(self.atomic.quota(), self.real.quota());
                 self.naive.set_quota(new, self.now);
             }
             BucketOp::Advance(span) => self.now += span.finite(),

@@ -11,6 +11,7 @@ mod once_per_wait;
 mod oracle;
 mod paced;
 mod real_quota;
+mod shared_bucket;
 mod surface;
 mod time;
 mod upstream;

@@ -75,9 +75,9 @@ fn clocks_and_timers_can_be_objects_and_shared() {
 fn sizes_are_as_recorded() {
     assert_eq!(size_of::<Nanos>(), 8);
     assert_eq!(size_of::<Quota>(), 16);
-    assert_eq!(size_of::<Token>(), 16);
-    assert_eq!(size_of::<TokenBucket>(), 48);
-    assert_eq!(size_of::<Limiter<String, TokenBucket>>(), 80);
+    assert_eq!(size_of::<Token>(), 24);
+    assert_eq!(size_of::<TokenBucket>(), 64);
+    assert_eq!(size_of::<Limiter<String, TokenBucket>>(), 96);
 }
 
 #[test]
@@ -92,6 +92,10 @@ fn errors_are_errors_with_lower_case_messages() {
     assert_eq!(message(period), "the period of a quota must be from 1 ns to 584 years, not 0ns");
     let mut bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
     bucket.try_acquire(Nanos::new(5)).unwrap();
+    let many = bucket.try_acquire_many(NonZeroU32::new(3).unwrap(), Nanos::new(5)).unwrap_err();
+    assert_eq!(message(many), "3 tokens were asked for at once, and the burst is 1");
+    let one = bucket.try_acquire_many(NonZeroU32::MIN, Nanos::new(5)).unwrap_err();
+    assert_eq!(message(one), "no token is left before 1000000005 ns");
     let not_yet = bucket.try_acquire(Nanos::new(5)).unwrap_err();
     assert_eq!(not_yet.due(), Nanos::new(1_000_000_005));
     assert_eq!(message(not_yet), "no token is left before 1000000005 ns");

@@ -33,6 +33,10 @@ pub enum BucketOp {
     Reserve,
     /// Takes a token if one is there.
     TryAcquire,
+    /// Takes some at once, at once or ahead of time.
+    ReserveMany(u8),
+    /// Takes some at once if they are there.
+    TryAcquireMany(u8),
     /// Gives back one of the tokens still held.
     GiveBack(u8),
     /// Changes rate and burst.
@@ -241,6 +245,9 @@ pub enum NaiveLimiter<K> {
 
 impl<K: Copy + PartialEq> NaiveLimiter<K> {
     /// A failure: how long to wait. The tokens it takes are added to `taken`, outermost first.
+    ///
+    /// # Panics
+    /// Never: a burst is one or more.
     pub fn failed(&mut self, key: K, now: u64, random: u64, taken: &mut Vec<usize>) -> u64 {
         match self {
             Self::Exponential { base, cap, immediate_first, jitter, failures } => {
@@ -260,7 +267,7 @@ impl<K: Copy + PartialEq> NaiveLimiter<K> {
                 if failures.count(key, now).0 < *fast_attempts { *fast } else { *slow }
             }
             Self::Bucket(bucket) => {
-                let token = bucket.reserve(now);
+                let token = bucket.reserve(1, now).expect("a burst is one or more");
                 taken.push(token);
                 bucket.due(token).saturating_sub(now)
             }
@@ -439,7 +446,7 @@ impl<K: Copy + PartialEq> NaiveFailures<K> {
 #[derive(Clone, Debug)]
 pub struct NaiveBucket {
     quota: NaiveQuota,
-    /// When, and how much, in parts: as many parts to a nanosecond as tokens to a period.
+    /// When, and how much, in parts: as many parts to a nanosecond as tokens to a period, in lowest terms.
     taken: Vec<(u64, u128)>,
     grants: Vec<Grant>,
 }
@@ -447,6 +454,7 @@ pub struct NaiveBucket {
 #[derive(Clone, Copy, Debug)]
 struct Grant {
     due: u64,
+    count: u32,
     entry: usize,
     returned: bool,
     /// The quota has been changed since.
@@ -460,26 +468,33 @@ impl NaiveBucket {
         Self { quota, taken: Vec::new(), grants: Vec::new() }
     }
 
-    /// Takes a token; says which.
-    pub fn reserve(&mut self, now: u64) -> usize {
-        self.taken.push((now, self.token()));
-        let due = self.allowed().max(now);
-        let entry = self.taken.len() - 1;
-        self.grants.push(Grant { due, entry, returned: false, closed: false });
-        self.grants.len() - 1
-    }
-
-    /// Takes a token if one is there; else says when.
+    /// Takes so many tokens; says which.
     ///
     /// # Errors
-    /// The time of the next one.
-    pub fn try_acquire(&mut self, now: u64) -> Result<(), u64> {
-        let token = self.reserve(now);
+    /// The burst, if that is fewer.
+    pub fn reserve(&mut self, count: u32, now: u64) -> Result<usize, u32> {
+        let burst = u32::from(self.quota.burst());
+        if count > burst {
+            return Err(burst);
+        }
+        self.taken.push((now, u128::from(count) * self.token()));
+        let due = self.allowed().max(now);
+        let entry = self.taken.len() - 1;
+        self.grants.push(Grant { due, count, entry, returned: false, closed: false });
+        Ok(self.grants.len() - 1)
+    }
+
+    /// Takes so many tokens if they are there; else says when.
+    ///
+    /// # Errors
+    /// When they will be; `None` if never, for more than the burst.
+    pub fn try_acquire(&mut self, count: u32, now: u64) -> Result<(), Option<u64>> {
+        let token = self.reserve(count, now).map_err(|_| None)?;
         let due = self.due(token);
         if due > now {
             self.taken.pop();
             self.grants.pop();
-            return Err(due);
+            return Err(Some(due));
         }
         Ok(())
     }
@@ -493,7 +508,7 @@ impl NaiveBucket {
     /// Gives a token back, if somebody else can still use it: its time has not passed, and nobody waits for a later
     /// one.
     pub fn give_back(&mut self, token: usize, now: u64) -> bool {
-        let Grant { due, entry, returned, closed } = self.grants[token];
+        let Grant { due, entry, returned, closed, .. } = self.grants[token];
         if returned || closed || due < now || due < self.allowed() || due == u64::MAX {
             return false;
         }
@@ -508,7 +523,7 @@ impl NaiveBucket {
         if (old.tokens(), old.period(), old.burst()) == (quota.tokens(), quota.period(), quota.burst()) {
             return;
         }
-        let missing = self.full().saturating_sub(u128::from(now) * u128::from(old.tokens()));
+        let missing = self.full().saturating_sub(u128::from(now) * self.rate());
         let (whole, rest) = (missing / old_token, missing % old_token);
         self.quota = quota;
         // Whole tokens missing to the old burst and the rest of one, rounded up; then those missing to the new burst.
@@ -526,7 +541,7 @@ impl NaiveBucket {
     #[must_use]
     pub fn available(&self, now: u64) -> u32 {
         let mut bucket = self.clone();
-        (0..).take_while(|_| bucket.try_acquire(now).is_ok()).count() as u32
+        (0..).take_while(|_| bucket.try_acquire(1, now).is_ok()).count() as u32
     }
 
     /// Does any span hold more than burst + rate × time, counting the tokens of the present quota that were not given
@@ -535,17 +550,17 @@ impl NaiveBucket {
     /// # Errors
     /// The first and the last token of such a span.
     pub fn within_rate(&self) -> Result<(), (u64, u64)> {
-        let mut due: Vec<u64> =
-            self.grants.iter().filter(|g| !g.returned && !g.closed).map(|g| g.due).collect();
+        let mut due: Vec<(u64, u32)> =
+            self.grants.iter().filter(|g| !g.returned && !g.closed).map(|g| (g.due, g.count)).collect();
         due.sort_unstable();
-        for (i, &first) in due.iter().enumerate() {
-            for (j, &last) in due.iter().enumerate().skip(i) {
-                let above_burst = (j - i + 1).saturating_sub(self.quota.burst().into());
+        for (i, &(first, _)) in due.iter().enumerate() {
+            let mut tokens = 0;
+            for &(last, count) in &due[i..] {
+                tokens += u64::from(count);
+                let above_burst = tokens.saturating_sub(self.quota.burst().into());
                 // Both ends belong to the span.
                 let span = u128::from(last - first) + 1;
-                if last < u64::MAX
-                    && above_burst as u128 * self.token() > span * u128::from(self.quota.tokens())
-                {
+                if last < u64::MAX && u128::from(above_burst) * self.token() > span * self.rate() {
                     return Err((first, last));
                 }
             }
@@ -557,7 +572,7 @@ impl NaiveBucket {
     fn allowed(&self) -> u64 {
         let burst = u128::from(self.quota.burst()) * self.token();
         let parts = self.full().saturating_sub(burst);
-        u64::try_from(parts.div_ceil(self.quota.tokens().into())).unwrap_or(u64::MAX)
+        u64::try_from(parts.div_ceil(self.rate())).unwrap_or(u64::MAX)
     }
 
     /// When all that was taken would have arrived again, in parts.
@@ -566,17 +581,32 @@ impl NaiveBucket {
         let mut full = 0;
         for (at, parts) in self.taken.iter().rev() {
             since += parts;
-            full = full.max(u128::from(*at) * u128::from(self.quota.tokens()) + since);
+            full = full.max(u128::from(*at) * self.rate() + since);
         }
         full.min(self.never())
     }
 
     /// A debt ends with the token that is due never.
     fn never(&self) -> u128 {
-        u128::from(u64::MAX) * u128::from(self.quota.tokens()) + u128::from(self.quota.burst()) * self.token()
+        u128::from(u64::MAX) * self.rate() + u128::from(self.quota.burst()) * self.token()
     }
 
+    /// Parts of a token.
     fn token(&self) -> u128 {
-        self.quota.period().into()
+        (self.quota.period() / self.common()).into()
     }
+
+    /// Parts of a nanosecond.
+    fn rate(&self) -> u128 {
+        (u64::from(self.quota.tokens()) / self.common()).into()
+    }
+
+    fn common(&self) -> u64 {
+        greatest_divisor(self.quota.period(), self.quota.tokens().into())
+    }
+}
+
+/// The greatest number that divides both: Euclid's.
+fn greatest_divisor(of: u64, and: u64) -> u64 {
+    if and == 0 { of } else { greatest_divisor(and, of % and) }
 }

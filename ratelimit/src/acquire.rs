@@ -1,0 +1,125 @@
+//! SHELL. Waiting for tokens, as a task or as a thread.
+//!
+//! What is guarded by what: see [`Shared`]. Cancel safety: a place in the line belongs to a [`Waiting`], whose drop gives
+//! it up, and what was granted to it.
+
+use std::fmt;
+use std::future::Future;
+use std::num::NonZeroU32;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use crate::shared::{Look, Shared, WakeAt, Wish};
+use crate::signal::Signal;
+use crate::{AcquireTimeoutError, Clock, Monotonic, Nanos, Timer, TooMany};
+
+/// Somebody who waits.
+pub(crate) struct Waiting<'a, T: Clock> {
+    shared: &'a Shared<T>,
+    wish: Wish<T>,
+}
+
+impl<'a, T: Clock> Waiting<'a, T> {
+    pub(crate) fn new(shared: &'a Shared<T>, count: NonZeroU32, timer: Option<WakeAt<T>>) -> Self {
+        Self { shared, wish: Wish { count, timer, place: None } }
+    }
+
+    /// Without the lock where nobody waits.
+    fn at_once(&self) -> bool {
+        self.wish.place.is_none()
+            && matches!(self.shared.cell.try_acquire(self.wish.count, self.shared.now()), Some(Ok(())))
+    }
+
+    fn poll(&mut self, waker: &Waker) -> Poll<Result<(), TooMany>> {
+        if self.at_once() {
+            return Poll::Ready(Ok(()));
+        }
+        match self.shared.look(&mut self.wish, waker) {
+            Look::Come(come) => Poll::Ready(come),
+            Look::Waits(..) => Poll::Pending,
+        }
+    }
+
+    /// Blocks, at most until then on the machine's clock.
+    pub(crate) fn block(&mut self, until: Option<Nanos>) -> Result<(), AcquireTimeoutError> {
+        if self.at_once() {
+            return Ok(());
+        }
+        let signal = Arc::new(Signal::default());
+        let waker = Waker::from(signal.clone());
+        loop {
+            let (now, due) = match self.shared.look(&mut self.wish, &waker) {
+                Look::Come(come) => return Ok(come?),
+                Look::Waits(now, due) => (now, due),
+            };
+            let left = until.map(|until| until.since(Monotonic.now()));
+            if left == Some(Duration::ZERO) {
+                return Err(AcquireTimeoutError::TimedOut);
+            }
+            signal.wait(due.map(|due| due.since(now)).into_iter().chain(left).min());
+        }
+    }
+}
+
+impl<T: Clock> Drop for Waiting<'_, T> {
+    fn drop(&mut self) {
+        if let Some(place) = self.wish.place.take() {
+            self.shared.leave(place);
+        }
+    }
+}
+
+impl<T: Clock> fmt::Debug for Waiting<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, in_line) = (self.wish.count, self.wish.place.is_some());
+        f.debug_struct("Waiting").field("count", &count).field("in_line", &in_line).finish()
+    }
+}
+
+/// The future of [`Bucket::acquire`](crate::Bucket::acquire).
+///
+/// # Cancel safety
+/// Dropping it gives up its place in the line, and the token if it had been granted one and has not looked.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct Acquire<'a, T: Timer>(Waiting<'a, T>);
+
+impl<'a, T: Timer> Acquire<'a, T> {
+    pub(crate) const fn new(waiting: Waiting<'a, T>) -> Self {
+        Self(waiting)
+    }
+}
+
+impl<T: Timer> Future for Acquire<'_, T> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // One is never more than the burst.
+        let _ = ready!(self.0.poll(context.waker()));
+        Poll::Ready(())
+    }
+}
+
+/// The future of [`Bucket::acquire_many`](crate::Bucket::acquire_many).
+///
+/// # Cancel safety
+/// Dropping it gives up its place in the line, and the tokens if it had been granted them and has not looked.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct AcquireMany<'a, T: Timer>(Waiting<'a, T>);
+
+impl<'a, T: Timer> AcquireMany<'a, T> {
+    pub(crate) const fn new(waiting: Waiting<'a, T>) -> Self {
+        Self(waiting)
+    }
+}
+
+impl<T: Timer> Future for AcquireMany<'_, T> {
+    type Output = Result<(), TooMany>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll(context.waker())
+    }
+}

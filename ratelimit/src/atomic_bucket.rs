@@ -1,0 +1,137 @@
+//! SHELL. A token bucket that threads share, with the time as an argument.
+//!
+//! | what | guarded by |
+//! |---|---|
+//! | when the bucket would be full | the atomic word of [`Cell`] |
+//! | the quota, and all that does not fit into the word | `exact` |
+//!
+//! No user code runs in here at all.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+use crate::cell::{Cell, Exact};
+use crate::sync::Mutex;
+use crate::{Denied, Nanos, NotYet, Quota, Token, TokenBucket, TooMany};
+
+/// A token bucket that threads share: [`TokenBucket`] with `&self`, answer for answer the same.
+///
+/// It has no clock, and nobody waits in it: [`Bucket`](crate::Bucket) adds both. Taking tokens is one atomic
+/// compare-and-exchange. A lock is behind it for all else: reserving ahead, giving back, changing the quota, and the
+/// numbers that do not fit into 64 bits (a bucket that needs longer than about a century to fill, at rates that divide
+/// a nanosecond; a clock that jumps as far).
+///
+/// # Memory ordering
+/// Taking or giving back a token synchronises nothing else.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{AtomicBucket, Nanos, Quota};
+/// use std::num::NonZeroU32;
+/// use std::time::Duration;
+///
+/// let bucket = AtomicBucket::new(Quota::per_second(NonZeroU32::new(2).unwrap()));
+/// let now = Nanos::ZERO;
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| bucket.try_acquire(now).unwrap());
+///     scope.spawn(|| bucket.try_acquire(now).unwrap());
+/// });
+/// assert_eq!(bucket.try_acquire(now).unwrap_err().due(), now + Duration::from_millis(500));
+/// ```
+pub struct AtomicBucket {
+    cell: Cell,
+    exact: Mutex<Exact>,
+}
+
+// === impl AtomicBucket ===
+
+impl AtomicBucket {
+    /// A full bucket.
+    #[must_use]
+    pub fn new(quota: Quota) -> Self {
+        let cell = Cell::new();
+        let mut exact = Exact::new(TokenBucket::new(quota));
+        cell.open(&mut exact, Nanos::ZERO);
+        Self { cell, exact: Mutex::new(exact) }
+    }
+
+    /// Takes a token if one is there now.
+    ///
+    /// # Errors
+    /// [`NotYet`] with the time of the next token when all are taken; nothing is reserved then.
+    #[inline]
+    pub fn try_acquire(&self, now: Nanos) -> Result<(), NotYet> {
+        match self.cell.try_acquire(NonZeroU32::MIN, now) {
+            Some(acquired) => acquired,
+            None => self.locked(now, |bucket| bucket.try_acquire(now)),
+        }
+    }
+
+    /// Takes `count` tokens if all of them are there now; else none.
+    ///
+    /// # Errors
+    /// As [`TokenBucket::try_acquire_many`].
+    #[inline]
+    pub fn try_acquire_many(&self, count: NonZeroU32, now: Nanos) -> Result<(), Denied> {
+        match self.cell.try_acquire(count, now) {
+            Some(acquired) => Ok(acquired?),
+            None => self.locked(now, |bucket| bucket.try_acquire_many(count, now)),
+        }
+    }
+
+    /// Takes the next token that nobody has reserved, at once or ahead of time.
+    pub fn reserve(&self, now: Nanos) -> Token {
+        self.locked(now, |bucket| bucket.reserve(now))
+    }
+
+    /// Takes the next `count` tokens that nobody has reserved, all of them due when the last one is.
+    ///
+    /// # Errors
+    /// [`TooMany`] for more than the burst: nothing is reserved then.
+    pub fn reserve_many(&self, count: NonZeroU32, now: Nanos) -> Result<Token, TooMany> {
+        self.locked(now, |bucket| bucket.reserve_many(count, now))
+    }
+
+    /// Gives back a token that was not used, and says whether that made a difference: see [`TokenBucket::give_back`].
+    pub fn give_back(&self, token: Token, now: Nanos) -> bool {
+        self.locked(now, |bucket| bucket.give_back(token, now))
+    }
+
+    /// Changes rate and burst from `now` on: see [`TokenBucket::set_quota`].
+    pub fn set_quota(&self, quota: Quota, now: Nanos) {
+        self.locked(now, |bucket| bucket.set_quota(quota, now));
+    }
+
+    /// The quota in force.
+    #[must_use]
+    pub fn quota(&self) -> Quota {
+        self.exact.lock().bucket.quota()
+    }
+
+    /// How many tokens could be taken at once.
+    #[must_use]
+    pub fn available(&self, now: Nanos) -> u32 {
+        self.cell.available(now).unwrap_or_else(|| self.locked(now, |bucket| bucket.available(now)))
+    }
+
+    /// Walks the invariants.
+    #[doc(hidden)]
+    pub fn check(&self, now: Nanos) -> Result<(), String> {
+        self.locked(now, |bucket| bucket.check())
+    }
+
+    #[cold]
+    fn locked<R>(&self, now: Nanos, work: impl FnOnce(&mut TokenBucket) -> R) -> R {
+        let mut exact = self.exact.lock();
+        self.cell.close(&mut exact);
+        let result = work(&mut exact.bucket);
+        self.cell.open(&mut exact, now);
+        result
+    }
+}
+
+impl fmt::Debug for AtomicBucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AtomicBucket").field("quota", &self.quota()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,234 @@
+//! SHELL. One bucket, who waits for it, and the one alarm.
+//!
+//! | what | guarded by |
+//! |---|---|
+//! | the bucket, while nobody waits | the atomic word of [`Cell`] |
+//! | the bucket, while somebody does; the line; grants not looked at yet; the alarm | `state` |
+//! | the timer | called outside `state`, by the one thread that found `alarm.arming` unset |
+//!
+//! User code runs outside `state`: the clock is read before locking; wakers and the timer run from [`Effects`] after
+//! unlocking, and a waker that is replaced dies after it.
+//!
+//! # From the one to the other
+//! Whoever locks closes the word first, so a thread that takes tokens without the lock either has taken them before, and
+//! they are seen, or fails and comes to the lock. It is opened again when nobody waits and nobody was granted tokens that
+//! it has not looked at.
+//!
+//! # First come, first served
+//! Nobody but the first in the line takes tokens while there is a line. Each change settles twice: before, so that what is
+//! due by now goes to whom it belongs, and after. Whoever is first is granted its tokens when they are due, whether
+//! it looks or not; so one that is never polled costs the others its tokens and nothing else.
+
+mod effects;
+mod state;
+
+use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Weak};
+use std::task::{Wake, Waker};
+
+pub(crate) use effects::Effects;
+pub(crate) use state::Wish;
+use state::{Alarm, State, Turn};
+
+use crate::cell::Cell;
+use crate::line::Place;
+use crate::sync::Mutex;
+use crate::{Clock, Denied, Nanos, Quota, Token, TokenBucket, TooMany};
+
+pub(crate) struct Shared<T> {
+    pub(crate) cell: Cell,
+    state: Mutex<State<T>>,
+    time: T,
+    /// Settles this bucket; handed to the timer.
+    alarm: Waker,
+}
+
+/// [`Timer::wake_at`](crate::Timer::wake_at), of a clock that is a timer.
+pub(crate) type WakeAt<T> = fn(&T, Nanos, &Waker);
+
+/// What a look at one's turn came to.
+pub(crate) enum Look {
+    Come(Result<(), TooMany>),
+    /// It has not come at that time; a thread that attends sleeps no longer than until the second.
+    Waits(Nanos, Option<Nanos>),
+}
+
+impl<T: Clock> Shared<T> {
+    pub(crate) fn new(quota: Quota, time: T, timer: Option<WakeAt<T>>) -> Arc<Self> {
+        let cell = Cell::new();
+        let mut state = State::new(TokenBucket::new(quota), timer);
+        cell.open(&mut state.exact, Nanos::ZERO);
+        Arc::new_cyclic(|this: &Weak<Self>| Self {
+            cell,
+            state: Mutex::new(state),
+            time,
+            // Weak: an alarm set for next year must not keep the bucket alive.
+            alarm: Waker::from(Arc::new(Ring(this.clone()))),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Nanos {
+        self.time.now()
+    }
+
+    pub(crate) fn try_acquire(&self, count: NonZeroU32, now: Nanos) -> Result<(), Denied> {
+        self.change(now, |state, _| state.try_acquire(count, now))
+    }
+
+    pub(crate) fn reserve(&self, count: NonZeroU32, now: Nanos) -> Result<Token, TooMany> {
+        self.change(now, |state, _| state.reserve(count, now))
+    }
+
+    pub(crate) fn give_back(&self, token: Token, now: Nanos) -> bool {
+        self.change(now, |state, _| state.give_back(token, now))
+    }
+
+    pub(crate) fn set_quota(&self, quota: Quota, now: Nanos) {
+        self.change(now, |state, effects| state.set_quota(quota, now, effects));
+    }
+
+    pub(crate) fn quota(&self) -> Quota {
+        self.state.lock().exact.bucket.quota()
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.state.lock().line.waiting()
+    }
+
+    pub(crate) fn available(&self, now: Nanos) -> u32 {
+        self.change(now, |state, _| match state.line.waiting() {
+            0 => state.exact.bucket.available(now),
+            _ => 0,
+        })
+    }
+
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let latest = self.state.lock().latest();
+        self.change(latest, |state, _| state.check())
+    }
+
+    /// Looks whether the turn has come, and waits for it with `waker` if not.
+    pub(crate) fn look(&self, wish: &mut Wish<T>, waker: &Waker) -> Look {
+        let now = self.now();
+        // Who comes here first mostly has to wait.
+        let mut spare = wish.place.is_none().then(|| waker.clone());
+        loop {
+            match self.change(now, |state, _| state.turn(wish, waker, &mut spare, now)) {
+                Turn::Come(come) => return Look::Come(come),
+                Turn::WithoutWaker => spare = Some(waker.clone()),
+                Turn::Waits => {
+                    // Who attends is known after all else has been settled.
+                    let thread = wish.place.as_ref().filter(|_| wish.is_thread());
+                    let until = thread.and_then(|place| self.state.lock().sleeps_until(place));
+                    return Look::Waits(now, until);
+                }
+            }
+        }
+    }
+
+    /// Somebody that waits, or was granted tokens, will not look again.
+    pub(crate) fn leave(&self, place: Place) {
+        // A clock that panics costs the tokens, not the place: nobody waits behind one who has gone.
+        let now = catch_unwind(AssertUnwindSafe(|| self.now()));
+        let waker = match &now {
+            Ok(now) => self.change(*now, |state, _| state.leave(place, Some(*now))),
+            Err(_) => {
+                let latest = self.state.lock().latest();
+                self.change(latest, |state, _| state.leave(place, None))
+            }
+        };
+        drop(waker);
+        match now {
+            // A second panic while one unwinds would abort the process.
+            Err(panic) if !std::thread::panicking() => resume_unwind(panic),
+            _ => {}
+        }
+    }
+
+    /// What all changes have in common: see "From the one to the other", and "First come, first served".
+    fn change<R>(&self, now: Nanos, work: impl FnOnce(&mut State<T>, &mut Effects<T>) -> R) -> R {
+        let mut effects = Effects::none();
+        let mut state = self.state.lock();
+        self.cell.close(&mut state.exact);
+        state.settle(now, &mut effects);
+        let result = work(&mut state, &mut effects);
+        state.settle(now, &mut effects);
+        if state.is_quiet() {
+            self.cell.open(&mut state.exact, now);
+        }
+        drop(state);
+        effects.perform(self);
+        result
+    }
+
+    /// The timer fired.
+    fn ring(&self) {
+        let now = catch_unwind(AssertUnwindSafe(|| self.now()));
+        let mut state = self.state.lock();
+        let rang = state.alarm.armed.take();
+        let at_once = state.alarm.arming && now.as_ref().is_ok_and(|now| rang.is_some_and(|at| *now < at));
+        match now {
+            Ok(now) if !at_once => {
+                drop(state);
+                self.change(now, |_, _| ());
+            }
+            // From inside `wake_at`, and too early, or who knows when: the first in the line looks, and sets the alarm
+            // anew. Not here: a timer that does so always would never let us go.
+            now => {
+                let waker = state.line.take_first_waker();
+                drop(state);
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+                if let Err(panic) = now {
+                    resume_unwind(panic);
+                }
+            }
+        }
+    }
+}
+
+impl<T> Shared<T> {
+    /// Sets the timer, outside the lock, as long as somebody wants it earlier.
+    fn arm(&self, wake_at: WakeAt<T>, mut at: Nanos) {
+        loop {
+            let armed = catch_unwind(AssertUnwindSafe(|| wake_at(&self.time, at, &self.alarm)));
+            let mut state = self.state.lock();
+            if let Err(panic) = armed {
+                // No alarm is set, whoever asked for it: the first in the line sees to it, in its own turn.
+                state.alarm = Alarm::default();
+                let waker = state.line.take_first_waker();
+                drop(state);
+                let woken = catch_unwind(AssertUnwindSafe(|| waker.map(Waker::wake)));
+                drop(woken);
+                resume_unwind(panic);
+            }
+            let alarm = &mut state.alarm;
+            match alarm.armed {
+                Some(wanted) if alarm.again => at = wanted,
+                _ => {
+                    alarm.arming = false;
+                    return;
+                }
+            }
+            alarm.again = false;
+        }
+    }
+}
+
+/// The waker that the timer gets.
+struct Ring<T>(Weak<Shared<T>>);
+
+impl<T: Clock> Wake for Ring<T> {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.ring();
+        }
+    }
+}

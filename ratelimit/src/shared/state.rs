@@ -1,0 +1,278 @@
+//! SHELL. What the lock guards: the bucket, who waits for it, and the alarm; and what follows when time has passed.
+
+use std::num::NonZeroU32;
+use std::task::Waker;
+
+use super::{Effects, WakeAt};
+use crate::cell::Exact;
+use crate::line::{Left, Line, Place, Served};
+use crate::refunds::Refunds;
+use crate::{Denied, Nanos, NotYet, Quota, Token, TokenBucket, TooMany};
+
+pub(crate) struct State<T> {
+    pub(super) exact: Exact,
+    pub(super) line: Line,
+    pub(super) refunds: Refunds,
+    pub(super) alarm: Alarm,
+    /// The thread that looks when the first one's tokens are due, and the time at which it will.
+    attends: Option<(u32, Nanos)>,
+    /// The latest time seen: stands in for a clock that panics.
+    latest: Nanos,
+    /// Known as soon as somebody has waited who needs it: a blocked thread does not.
+    wake_at: Option<WakeAt<T>>,
+}
+
+/// The bucket's one alarm.
+#[derive(Default)]
+pub(super) struct Alarm {
+    /// An alarm is set, or being set, for this moment.
+    pub(super) armed: Option<Nanos>,
+    /// A thread is in the timer. It alone calls it, so a slower thread cannot overwrite an earlier alarm.
+    pub(super) arming: bool,
+    /// `armed` was set anew meanwhile; that thread calls the timer once more.
+    pub(super) again: bool,
+}
+
+/// Somebody who wants tokens, and its place in the line once it has one.
+pub(crate) struct Wish<T> {
+    pub(crate) count: NonZeroU32,
+    /// What a task needs; `None` for a thread.
+    pub(crate) timer: Option<WakeAt<T>>,
+    pub(crate) place: Option<Place>,
+}
+
+/// What a look at one's turn comes to.
+pub(crate) enum Turn {
+    Come(Result<(), TooMany>),
+    Waits,
+    /// To wait takes a waker, which is cloned outside the lock.
+    WithoutWaker,
+}
+
+impl<T> Wish<T> {
+    pub(crate) const fn is_thread(&self) -> bool {
+        self.timer.is_none()
+    }
+}
+
+impl<T> State<T> {
+    pub(super) const fn new(bucket: TokenBucket, timer: Option<WakeAt<T>>) -> Self {
+        Self {
+            exact: Exact::new(bucket),
+            line: Line::new(),
+            refunds: Refunds::new(),
+            alarm: Alarm { armed: None, arming: false, again: false },
+            attends: None,
+            latest: Nanos::ZERO,
+            wake_at: timer,
+        }
+    }
+
+    /// Grants what is due, to the first one first, and says when to look again.
+    pub(super) fn settle(&mut self, now: Nanos, effects: &mut Effects<T>) {
+        self.latest = self.latest.max(now);
+        self.observe(now);
+        let due = loop {
+            let Some(first) = self.line.first() else { return };
+            match &first.promised {
+                Some(token) if token.due() > now => break token.due(),
+                Some(_) => {}
+                None => match self.exact.bucket.try_acquire_fitting(first.count, now) {
+                    Ok(()) => {}
+                    Err(not_yet) => break not_yet.due(),
+                },
+            }
+            let granted = Served::Granted { count: first.count, round: self.refunds.grant() };
+            let Some(waiter) = self.line.serve_first(granted) else { return };
+            effects.wake.push(waiter.waker);
+            if waiter.thread {
+                // No thread came before it, so it was the one.
+                self.attends = None;
+            }
+            if waiter.promised.is_some() {
+                // Its tokens were taken before: unlike one that takes them now, it does not cover those after it.
+                self.observe(now);
+            }
+        };
+        self.attend(due, effects);
+        self.aim(due, effects);
+    }
+
+    /// Whether nobody needs the lock.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.line.waiting() == 0 && !self.refunds.is_open()
+    }
+
+    pub(super) fn try_acquire(&mut self, count: NonZeroU32, now: Nanos) -> Result<(), Denied> {
+        let bucket = &mut self.exact.bucket;
+        if self.line.waiting() == 0 {
+            return bucket.try_acquire_many(count, now);
+        }
+        bucket.fits(count)?;
+        // Behind all who wait, when each of them has what it wants.
+        let scale = bucket.scale();
+        let cost = scale.cost(self.line.tokens().saturating_add(count.get().into()));
+        let due = scale.due(scale.after(bucket.full_at(), now, cost), now);
+        Err(NotYet::new(due.max(self.line.promised_until())).into())
+    }
+
+    /// Takes tokens ahead of time, behind all who wait: their times are fixed with that.
+    pub(super) fn reserve(&mut self, count: NonZeroU32, now: Nanos) -> Result<Token, TooMany> {
+        let bucket = &mut self.exact.bucket;
+        bucket.fits(count)?;
+        self.line.promise_all(|count| bucket.reserve_fitting(count, now));
+        Ok(bucket.reserve_fitting(count, now))
+    }
+
+    /// Gives back what is not due yet.
+    pub(super) fn give_back(&mut self, token: Token, now: Nanos) -> bool {
+        let cost = self.exact.bucket.scale().cost(token.count().get().into());
+        let returned = self.exact.bucket.give_back(token, now);
+        if returned {
+            self.refunds.lower(cost);
+        }
+        returned
+    }
+
+    pub(super) fn set_quota(&mut self, quota: Quota, now: Nanos, effects: &mut Effects<T>) {
+        if quota == self.exact.bucket.quota() {
+            return;
+        }
+        self.refunds.end_round();
+        self.exact.bucket.set_quota(quota, now);
+        self.line.refuse_above(quota.max_burst(), &mut effects.wake);
+    }
+
+    /// Looks whether the turn has come, and takes a place in the line if not; `spare` is the waker to wait with, and
+    /// comes back as one to drop.
+    pub(super) fn turn(
+        &mut self,
+        wish: &mut Wish<T>,
+        waker: &Waker,
+        spare: &mut Option<Waker>,
+        now: Nanos,
+    ) -> Turn {
+        let Some(place) = wish.place.take() else {
+            match self.try_acquire(wish.count, now) {
+                Ok(()) => return Turn::Come(Ok(())),
+                Err(Denied::TooMany(error)) => return Turn::Come(Err(error)),
+                Err(Denied::NotYet(_)) => {}
+            }
+            let Some(waker) = spare.take() else { return Turn::WithoutWaker };
+            self.wake_at = self.wake_at.or(wish.timer);
+            let attends = wish.is_thread() && !self.line.has_threads();
+            let place = self.line.join(wish.count, waker, wish.is_thread());
+            if attends {
+                // From now on: it is awake, and need not be told.
+                self.attends = Some((place.slot(), Nanos::ZERO));
+            }
+            wish.place = Some(place);
+            return Turn::Waits;
+        };
+        match self.line.served(&place) {
+            Some(served) => {
+                self.line.leave(place);
+                match served {
+                    Served::Granted { round, .. } => {
+                        self.refunds.used(round);
+                        Turn::Come(Ok(()))
+                    }
+                    Served::Refused(error) => Turn::Come(Err(error)),
+                }
+            }
+            None => {
+                let same = self.line.waits_for(&place, waker);
+                if !same && spare.is_none() {
+                    wish.place = Some(place);
+                    return Turn::WithoutWaker;
+                }
+                if let Some(waker) = spare.take_if(|_| !same) {
+                    *spare = Some(self.line.wait_with(&place, waker));
+                }
+                wish.place = Some(place);
+                Turn::Waits
+            }
+        }
+    }
+
+    /// Somebody will not come back. What it was granted goes back if the time is known; its waker is for the caller to
+    /// drop.
+    pub(super) fn leave(&mut self, place: Place, now: Option<Nanos>) -> Option<Waker> {
+        if self.attends.is_some_and(|(slot, _)| place.slot() == slot) {
+            self.attends = None;
+        }
+        match self.line.leave(place) {
+            Left::Waiting(waiter) => {
+                if let (Some(token), Some(now)) = (waiter.promised, now) {
+                    self.give_back(token, now);
+                }
+                Some(waiter.waker)
+            }
+            Left::Served(Served::Granted { count, round }) => {
+                match now {
+                    Some(_) => {
+                        let bucket = &mut self.exact.bucket;
+                        let back = self.refunds.give_back(round, bucket.scale().cost(count.get().into()));
+                        bucket.set_full_at(bucket.full_at() - back);
+                    }
+                    None => self.refunds.used(round),
+                }
+                None
+            }
+            Left::Served(Served::Refused(_)) => None,
+        }
+    }
+
+    /// The latest time seen.
+    pub(super) const fn latest(&self) -> Nanos {
+        self.latest
+    }
+
+    /// Until when the thread at this place may sleep: without end, unless it attends.
+    pub(super) fn sleeps_until(&self, place: &Place) -> Option<Nanos> {
+        self.attends.filter(|(slot, _)| place.slot() == *slot).map(|(_, until)| until)
+    }
+
+    /// The first thread in the line looks when `due` comes. It needs no timer, and no runtime that drives one.
+    fn attend(&mut self, due: Nanos, effects: &mut Effects<T>) {
+        if !self.line.has_threads() {
+            return;
+        }
+        let attending = self.attends.filter(|(slot, _)| self.line.waiter(*slot).is_some_and(|w| w.thread));
+        let Some(slot) = attending.map(|(slot, _)| slot).or_else(|| self.line.first_thread()) else { return };
+        if attending.is_none_or(|(_, until)| due < until) {
+            // Its waker is a `Signal`, so no user code: it may be cloned under the lock.
+            effects.wake.extend(self.line.waiter(slot).map(|waiter| waiter.waker.clone()));
+        }
+        self.attends = Some((slot, due));
+    }
+
+    /// The timer rings at the latest at `due`.
+    fn aim(&mut self, due: Nanos, effects: &mut Effects<T>) {
+        let Some(wake_at) = self.wake_at else { return };
+        let alarm = &mut self.alarm;
+        if alarm.armed.is_some_and(|armed| armed <= due) {
+            return;
+        }
+        alarm.armed = Some(due);
+        if alarm.arming {
+            alarm.again = true;
+        } else {
+            alarm.arming = true;
+            effects.arm = Some((wake_at, due));
+        }
+    }
+
+    /// Walks the invariants.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.line.check()?;
+        self.exact.bucket.check()
+    }
+
+    fn observe(&mut self, now: Nanos) {
+        if self.refunds.is_open() {
+            let bucket = &self.exact.bucket;
+            self.refunds.observe(bucket.full_at().saturating_sub(bucket.scale().parts(now)));
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! SHELL. A token bucket to wait for.
+//!
+//! What is guarded by what: see [`Shared`].
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acquire::{Acquire, AcquireMany, Waiting};
+use crate::shared::Shared;
+use crate::{
+    AcquireTimeoutError, Clock, Denied, Monotonic, Nanos, NotYet, Quota, Reserved, TimedOut, Timer, TooMany,
+};
+
+/// A token bucket that threads and tasks share, and can wait for: [`TokenBucket`](crate::TokenBucket) with a clock and a
+/// line.
+///
+/// Clones are handles to the same bucket.
+///
+/// **Fair.** First come, first served, tasks and threads in one line. While somebody waits, nobody overtakes, not even
+/// [`try_acquire`](Self::try_acquire). So a request for a whole burst gets it, however many small ones come after it.
+///
+/// **Exact.** Of the tokens granted and not given back, no span of `d` nanoseconds holds more than `burst` + rate × `d`. A
+/// waiter is granted its tokens when the timer says that they are due. One that fires late, as tokio's does by up to a
+/// millisecond, makes that grant late, and none of the next as long as the bucket does not fill up meanwhile: so give a
+/// bucket of more than a token a millisecond a burst of a few.
+///
+/// **Nothing herds, nothing runs at rest.** A waiter is polled twice: to join the line, and with its tokens. One alarm is
+/// set, for the first in the line. There is no task and no thread. A waiter that is kept and never polled is granted its
+/// tokens when its turn comes, and the others go on.
+///
+/// As long as nobody waits, taking tokens is one atomic compare-and-exchange (and a look at the clock); once somebody
+/// does, a lock.
+///
+/// Tasks need a clock that is a [`Timer`], such as a `TokioTimer`; threads need none, and no runtime that drives it.
+///
+/// # Memory ordering
+/// Taking or giving back a token synchronises nothing else.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{Bucket, Quota};
+/// use std::num::NonZeroU32;
+///
+/// let hundred = NonZeroU32::new(100).unwrap();
+/// let bucket = Bucket::new(Quota::per_second(hundred));
+/// std::thread::scope(|scope| {
+///     for _ in 0..4 {
+///         scope.spawn(|| (0..25).for_each(|_| bucket.blocking_acquire()));
+///     }
+/// });
+/// bucket.blocking_acquire(); // waits for the next one
+/// ```
+pub struct Bucket<T = Monotonic> {
+    shared: Arc<Shared<T>>,
+}
+
+impl Bucket {
+    /// A full bucket on the machine's clock, for threads.
+    #[must_use]
+    pub fn new(quota: Quota) -> Self {
+        Self::with_clock(quota, Monotonic)
+    }
+}
+
+impl<T: Timer> Bucket<T> {
+    /// A full bucket for tasks and threads.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_ratelimit::{Bucket, ManualClock, Quota};
+    /// # use std::{future::Future, num::NonZeroU32, pin::pin, task::{Context, Waker}, time::Duration};
+    /// let clock = ManualClock::new(); // in a program, a `TokioTimer`
+    /// let bucket = Bucket::with_timer(Quota::per_second(NonZeroU32::MIN), clock.timer());
+    /// bucket.try_acquire().unwrap();
+    /// let mut next = pin!(bucket.acquire());
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// assert!(next.as_mut().poll(&mut context).is_pending());
+    /// clock.advance(Duration::from_secs(1));
+    /// assert!(next.as_mut().poll(&mut context).is_ready());
+    /// ```
+    #[must_use]
+    pub fn with_timer(quota: Quota, timer: T) -> Self {
+        Self { shared: Shared::new(quota, timer, Some(T::wake_at)) }
+    }
+
+    /// Waits for a token.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives up its place in the line, and the token if it had been granted one: the next in the
+    /// line has it at once. Of a token that nobody waits for, as much goes back as would not have flowed over meanwhile.
+    pub fn acquire(&self) -> Acquire<'_, T> {
+        Acquire::new(Waiting::new(&self.shared, NonZeroU32::MIN, Some(T::wake_at)))
+    }
+
+    /// Waits for `count` tokens at once.
+    ///
+    /// # Errors
+    /// [`TooMany`] for more than the burst: they can never be granted. Also where the burst becomes smaller while it waits.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    pub fn acquire_many(&self, count: NonZeroU32) -> AcquireMany<'_, T> {
+        AcquireMany::new(Waiting::new(&self.shared, count, Some(T::wake_at)))
+    }
+}
+
+impl<T: Clock> Bucket<T> {
+    /// A full bucket for threads, on a clock of your choice. Waiting threads sleep for as long as the clock says that
+    /// their tokens are away; to have them woken when a clock is moved by hand, use [`with_timer`](Bucket::with_timer).
+    #[must_use]
+    pub fn with_clock(quota: Quota, clock: T) -> Self {
+        Self { shared: Shared::new(quota, clock, None) }
+    }
+
+    /// Takes a token if one is there now and nobody waits for it.
+    ///
+    /// # Errors
+    /// [`NotYet`] with the time at which one will be there when all who wait have theirs; nothing is reserved.
+    #[inline]
+    pub fn try_acquire(&self) -> Result<(), NotYet> {
+        match self.take(NonZeroU32::MIN) {
+            Ok(()) => Ok(()),
+            Err(Denied::NotYet(error)) => Err(error),
+            Err(Denied::TooMany(_)) => unreachable!("a burst is one or more"),
+        }
+    }
+
+    /// Takes `count` tokens if all of them are there now and nobody waits for them; else none.
+    ///
+    /// # Errors
+    /// [`Denied::NotYet`] as for one; [`Denied::TooMany`] for more than the burst. Nothing is reserved.
+    #[inline]
+    pub fn try_acquire_many(&self, count: NonZeroU32) -> Result<(), Denied> {
+        self.take(count)
+    }
+
+    /// Waits for a token, as a thread: it needs no runtime.
+    pub fn blocking_acquire(&self) {
+        // One is never more than the burst, and it waits without an end.
+        let _ = self.block(NonZeroU32::MIN, None);
+    }
+
+    /// Waits for `count` tokens at once, as a thread.
+    ///
+    /// # Errors
+    /// [`TooMany`] for more than the burst: they can never be granted. Also where the burst becomes smaller while it waits.
+    pub fn blocking_acquire_many(&self, count: NonZeroU32) -> Result<(), TooMany> {
+        match self.block(count, None) {
+            Ok(()) => Ok(()),
+            Err(AcquireTimeoutError::TooMany(error)) => Err(error),
+            Err(AcquireTimeoutError::TimedOut) => unreachable!("it waits without an end"),
+        }
+    }
+
+    /// Waits for a token for at most `limit` on the machine's clock, as a thread.
+    ///
+    /// # Errors
+    /// [`TimedOut`]: no token was taken.
+    pub fn acquire_timeout(&self, limit: Duration) -> Result<(), TimedOut> {
+        match self.block(NonZeroU32::MIN, Some(limit)) {
+            Ok(()) => Ok(()),
+            Err(AcquireTimeoutError::TimedOut) => Err(TimedOut),
+            Err(AcquireTimeoutError::TooMany(_)) => unreachable!("a burst is one or more"),
+        }
+    }
+
+    /// Waits for `count` tokens at once for at most `limit` on the machine's clock, as a thread.
+    ///
+    /// # Errors
+    /// [`AcquireTimeoutError`]: no token was taken.
+    pub fn acquire_many_timeout(
+        &self,
+        count: NonZeroU32,
+        limit: Duration,
+    ) -> Result<(), AcquireTimeoutError> {
+        self.block(count, Some(limit))
+    }
+
+    /// Takes the next token ahead of time, behind all who wait: for who has a timer of its own, such as a queue that
+    /// delays a key.
+    ///
+    /// It fixes the times of those who wait before it: a later change of the quota no longer moves them.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_ratelimit::{Bucket, ManualClock, Nanos, Quota};
+    /// # use std::num::NonZeroU32;
+    /// let bucket = Bucket::with_clock(Quota::per_second(NonZeroU32::MIN), ManualClock::new());
+    /// bucket.try_acquire().unwrap();
+    /// let next = bucket.reserve();
+    /// assert_eq!(next.due(), Nanos::new(1_000_000_000));
+    /// assert!(next.cancel());
+    /// ```
+    pub fn reserve(&self) -> Reserved<'_, T> {
+        match self.reserve_many(NonZeroU32::MIN) {
+            Ok(reserved) => reserved,
+            Err(_) => unreachable!("a burst is one or more"),
+        }
+    }
+
+    /// Takes the next `count` tokens ahead of time, all of them due when the last one is: see [`reserve`](Self::reserve).
+    ///
+    /// # Errors
+    /// [`TooMany`] for more than the burst: nothing is reserved then.
+    pub fn reserve_many(&self, count: NonZeroU32) -> Result<Reserved<'_, T>, TooMany> {
+        let token = self.shared.reserve(count, self.shared.now())?;
+        Ok(Reserved::new(&self.shared, token))
+    }
+
+    /// Changes rate and burst from now on, also for those who wait.
+    ///
+    /// What is available stays available, up to the new burst; a larger burst fills up at the new rate. A waiter that
+    /// wants more than the new burst is told so. Tokens reserved before keep their times.
+    ///
+    /// O(those who wait).
+    pub fn set_quota(&self, quota: Quota) {
+        self.shared.set_quota(quota, self.shared.now());
+    }
+
+    /// The quota in force.
+    #[must_use]
+    pub fn quota(&self) -> Quota {
+        self.shared.quota()
+    }
+
+    /// How many tokens could be taken at once: none while somebody waits.
+    #[must_use]
+    pub fn available(&self) -> u32 {
+        let now = self.shared.now();
+        self.shared.cell.available(now).unwrap_or_else(|| self.shared.available(now))
+    }
+
+    /// How many wait in the line.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.shared.waiting()
+    }
+
+    /// The present point on the bucket's clock, to which the times it tells belong.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.shared.now()
+    }
+
+    /// Walks the invariants.
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), String> {
+        self.shared.check()
+    }
+
+    #[inline]
+    fn take(&self, count: NonZeroU32) -> Result<(), Denied> {
+        let now = self.shared.now();
+        match self.shared.cell.try_acquire(count, now) {
+            Some(taken) => Ok(taken?),
+            None => self.shared.try_acquire(count, now),
+        }
+    }
+
+    fn block(&self, count: NonZeroU32, limit: Option<Duration>) -> Result<(), AcquireTimeoutError> {
+        let until = limit.map(|limit| Monotonic.now() + limit);
+        Waiting::new(&self.shared, count, None).block(until)
+    }
+}
+
+impl<T> Clone for Bucket<T> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<T: Clock> fmt::Debug for Bucket<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (quota, waiting) = (self.quota(), self.waiting());
+        f.debug_struct("Bucket").field("quota", &quota).field("waiting", &waiting).finish_non_exhaustive()
+    }
+}

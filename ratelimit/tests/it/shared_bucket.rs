@@ -1,0 +1,378 @@
+//! A bucket to wait for, by hand: who is served when, what is given back, and what threads do.
+
+use std::future::Future;
+use std::num::NonZeroU32;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::task::{Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+use flyball_ratelimit::{
+    AcquireTimeoutError, Bucket, Clock, Denied, ManualClock, ManualTimer, Nanos, Quota, TimedOut,
+};
+use testkit::wakers::{Counting, poll_once, poll_with};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+pub(crate) fn nz(value: u32) -> NonZeroU32 {
+    NonZeroU32::new(value).expect("a quota has no zero")
+}
+
+fn per_second(rate: u32, burst: u32) -> Quota {
+    Quota::per_second(nz(rate)).burst(nz(burst))
+}
+
+fn at(millis: u64) -> Nanos {
+    Nanos::ZERO + Duration::from_millis(millis)
+}
+
+fn empty(rate: u32, burst: u32) -> (ManualClock, Bucket<ManualTimer>) {
+    let clock = ManualClock::new();
+    let bucket = Bucket::with_timer(per_second(rate, burst), clock.timer());
+    bucket.try_acquire_many(nz(burst)).unwrap();
+    (clock, bucket)
+}
+
+/// A waiter that counts how often it is woken.
+struct Waiter<'a> {
+    future: Pin<Box<dyn Future<Output = bool> + 'a>>,
+    wakes: Arc<Counting>,
+    waker: Waker,
+    polls: usize,
+}
+
+impl<'a> Waiter<'a> {
+    /// In the line.
+    fn new(bucket: &'a Bucket<ManualTimer>, count: u32) -> Self {
+        let (wakes, waker) = Counting::waker();
+        let future = Box::pin(async move { bucket.acquire_many(nz(count)).await.is_ok() });
+        let mut waiter = Self { future, wakes, waker, polls: 0 };
+        assert!(waiter.poll().is_pending());
+        waiter
+    }
+
+    fn poll(&mut self) -> Poll<bool> {
+        self.polls += 1;
+        poll_with(self.future.as_mut(), &self.waker)
+    }
+
+    fn is_woken(&self) -> bool {
+        self.wakes.wakes() > 0
+    }
+}
+
+#[test]
+fn a_hundred_waiters_are_polled_twice_each_and_come_in_their_order() {
+    let (clock, bucket) = empty(50, 1);
+    let mut waiters: Vec<_> = (0..100).map(|_| Waiter::new(&bucket, 1)).collect();
+    assert_eq!(bucket.waiting(), 100);
+    for next in 0..100 {
+        let due = clock.next_alarm().unwrap();
+        assert_eq!(due, at(20 * (next as u64 + 1)), "never early, never late");
+        clock.set(Nanos::new(due.get() - 1));
+        assert_eq!(waiters.iter().filter(|waiter| waiter.is_woken()).count(), next, "a nanosecond early");
+        clock.set(due);
+        let woken: Vec<_> = (0..100).filter(|&index| waiters[index].is_woken()).collect();
+        assert_eq!(woken, (0..=next).collect::<Vec<_>>());
+        assert_eq!(waiters[next].poll(), Poll::Ready(true));
+    }
+    assert!(waiters.iter().map(|waiter| waiter.polls).sum::<usize>() <= 200);
+    assert!(waiters.iter().map(|waiter| waiter.wakes.wakes()).sum::<usize>() <= 100);
+    assert_eq!((bucket.waiting(), clock.next_alarm()), (0, None), "nothing at rest");
+}
+
+#[test]
+fn a_burst_is_served_beside_endless_small_requests() {
+    let (clock, bucket) = empty(100, 100);
+    let mut small: Vec<_> = (0..20).map(|_| Waiter::new(&bucket, 1)).collect();
+    let mut large = Waiter::new(&bucket, 100);
+    let mut after = Waiter::new(&bucket, 1);
+    for _ in 0..119 {
+        clock.advance(Duration::from_millis(10));
+        assert!(bucket.try_acquire().is_err(), "overtakes");
+        assert!(large.poll().is_pending() && !after.is_woken());
+        small.push(Waiter::new(&bucket, 1));
+    }
+    clock.advance(Duration::from_millis(10));
+    assert!(large.is_woken() && large.poll() == Poll::Ready(true), "20 small ones and its own 100: 1.2 s");
+    assert!(!after.is_woken());
+    clock.advance(Duration::from_millis(10));
+    assert!(after.is_woken() && after.poll() == Poll::Ready(true));
+}
+
+#[test]
+fn who_waits_first_is_not_overtaken_when_tokens_are_there() {
+    let (clock, bucket) = empty(1, 5);
+    let mut large = Waiter::new(&bucket, 5);
+    clock.advance(SECOND * 3);
+    let Err(Denied::NotYet(not_yet)) = bucket.try_acquire_many(nz(2)) else { panic!("overtakes") };
+    assert_eq!((not_yet.due(), bucket.available()), (at(7_000), 0), "five for the first, two more");
+    clock.advance(SECOND * 2);
+    assert!(large.is_woken());
+    assert_eq!(bucket.try_acquire().unwrap_err().due(), at(6_000), "granted, whether it looks or not");
+    assert_eq!(large.poll(), Poll::Ready(true));
+}
+
+#[test]
+fn the_first_one_dropped_hands_on_at_once() {
+    let (clock, bucket) = empty(10, 10);
+    let large = Waiter::new(&bucket, 10);
+    let mut small = Waiter::new(&bucket, 3);
+    clock.advance(SECOND / 2);
+    assert!(!small.is_woken());
+    drop(large);
+    assert!(small.is_woken() && small.poll() == Poll::Ready(true));
+    assert_eq!(bucket.available(), 2);
+}
+
+#[test]
+fn what_was_granted_and_is_dropped_goes_back() {
+    let (clock, bucket) = empty(1, 2);
+    let first = Waiter::new(&bucket, 1);
+    let second = Waiter::new(&bucket, 1);
+    let mut third = Waiter::new(&bucket, 2);
+    clock.advance(SECOND);
+    assert!(first.is_woken() && !second.is_woken());
+    drop(first);
+    assert!(second.is_woken(), "it has the token of the first");
+    drop(second);
+    assert!(!third.is_woken());
+    clock.advance(SECOND);
+    assert!(third.is_woken(), "both were given back");
+    assert_eq!(third.poll(), Poll::Ready(true));
+    assert_eq!(bucket.available(), 0);
+}
+
+#[test]
+fn what_was_granted_long_ago_goes_back_as_far_as_it_has_not_flowed_over() {
+    for (rest, back) in [(0, 4), (1, 4), (6, 4), (7, 3), (9, 1), (10, 0), (1_000, 0)] {
+        let (clock, bucket) = empty(1, 10);
+        let waiter = Waiter::new(&bucket, 4);
+        clock.advance(SECOND * 4);
+        assert!(waiter.is_woken());
+        clock.advance(SECOND * rest);
+        let before = bucket.available();
+        drop(waiter);
+        assert_eq!(bucket.available() - before, back, "{rest} s after the grant");
+    }
+}
+
+#[test]
+fn a_waiter_that_is_never_polled_costs_its_tokens_and_nothing_else() {
+    let (clock, bucket) = empty(10, 10);
+    let kept = Waiter::new(&bucket, 10);
+    let mut next = Waiter::new(&bucket, 10);
+    clock.advance(SECOND);
+    assert!(kept.is_woken());
+    clock.advance(SECOND);
+    assert!(next.is_woken() && next.poll() == Poll::Ready(true));
+    clock.advance(SECOND * 60);
+    assert_eq!(bucket.try_acquire_many(nz(10)), Ok(()));
+    drop(kept);
+    assert_eq!(bucket.available(), 0, "its burst flowed over long ago");
+}
+
+#[test]
+fn a_new_quota_moves_those_who_wait() {
+    let (clock, bucket) = empty(1, 1);
+    let waiters = [(); 3].map(|()| Waiter::new(&bucket, 1));
+    clock.advance(SECOND / 2);
+    bucket.set_quota(per_second(10, 1));
+    assert_eq!(clock.next_alarm(), Some(at(550)), "half a token is missing, at ten a second");
+    clock.set(at(550));
+    assert!(waiters[0].is_woken() && !waiters[1].is_woken());
+    bucket.set_quota(per_second(1, 1));
+    clock.set(at(1_000));
+    assert!(!waiters[1].is_woken());
+    clock.set(at(1_550));
+    assert!(waiters[1].is_woken() && !waiters[2].is_woken());
+    drop(waiters);
+    assert_eq!(bucket.quota(), per_second(1, 1));
+}
+
+#[test]
+fn who_wants_more_than_the_new_burst_is_told_so() {
+    let (clock, bucket) = empty(1, 10);
+    let mut large = Waiter::new(&bucket, 10);
+    let mut other = Waiter::new(&bucket, 1);
+    let mut future = pin!(bucket.acquire_many(nz(7)));
+    assert!(poll_once(future.as_mut()).is_pending());
+    bucket.set_quota(per_second(1, 5));
+    assert!(large.is_woken() && large.poll() == Poll::Ready(false));
+    let Poll::Ready(Err(error)) = poll_once(future.as_mut()) else { panic!("never") };
+    assert_eq!((error.asked(), error.burst()), (nz(7), nz(5)));
+    assert!(!other.is_woken());
+    clock.advance(SECOND);
+    assert!(other.poll() == Poll::Ready(true));
+}
+
+#[test]
+fn too_many_are_refused_at_once_and_handed_back() {
+    let (clock, bucket) = empty(1, 2);
+    clock.advance(SECOND * 5);
+    assert!(matches!(bucket.try_acquire_many(nz(3)), Err(Denied::TooMany(error)) if error.asked() == nz(3)));
+    assert!(matches!(poll_once(pin!(bucket.acquire_many(nz(3)))), Poll::Ready(Err(_))));
+    assert_eq!(bucket.blocking_acquire_many(nz(3)).unwrap_err().burst(), nz(2));
+    let timeout = bucket.acquire_many_timeout(nz(3), SECOND);
+    assert!(matches!(timeout, Err(AcquireTimeoutError::TooMany(_))));
+    assert_eq!(bucket.reserve_many(nz(3)).unwrap_err().asked(), nz(3));
+    assert_eq!((bucket.available(), bucket.waiting()), (2, 0));
+}
+
+#[test]
+fn a_booking_comes_behind_those_who_wait_and_fixes_their_times() {
+    let (clock, bucket) = empty(1, 2);
+    let mut first = Waiter::new(&bucket, 1);
+    let second = Waiter::new(&bucket, 2);
+    let booking = bucket.reserve_many(nz(2)).unwrap();
+    assert_eq!((booking.due(), booking.count()), (at(5_000), nz(2)));
+    let mut last = Waiter::new(&bucket, 1);
+    clock.advance(SECOND);
+    assert!(first.is_woken() && !second.is_woken());
+    assert_eq!(first.poll(), Poll::Ready(true));
+    drop(second);
+    assert_eq!(clock.next_alarm(), Some(at(3_000)));
+    clock.set(at(3_000));
+    assert!(!last.is_woken(), "the gap before a booking is used by nobody");
+    assert!(booking.cancel());
+    assert_eq!(clock.next_alarm(), Some(at(4_000)));
+    clock.set(at(4_000));
+    assert_eq!(last.poll(), Poll::Ready(true));
+}
+
+#[test]
+fn a_promise_is_kept_by_a_slower_quota() {
+    let (clock, bucket) = empty(1, 1);
+    let mut promised = Waiter::new(&bucket, 1);
+    let booking = bucket.reserve();
+    let moved = Waiter::new(&bucket, 1);
+    bucket.set_quota(Quota::per_minute(nz(1)));
+    assert!(bucket.try_acquire().is_err());
+    clock.advance(SECOND);
+    assert!(promised.is_woken() && promised.poll() == Poll::Ready(true));
+    assert_eq!(booking.due(), at(2_000));
+    clock.advance(SECOND);
+    assert!(!moved.is_woken() && !booking.cancel(), "of the old quota");
+}
+
+#[test]
+fn nobody_overtakes_a_promise_that_a_faster_quota_left_behind() {
+    let (clock, bucket) = empty(1, 1);
+    let mut promised = Waiter::new(&bucket, 1);
+    let _booking = bucket.reserve();
+    bucket.set_quota(per_second(1_000, 1_000));
+    assert_eq!(bucket.try_acquire().unwrap_err().due(), at(1_000));
+    clock.advance(SECOND);
+    assert!(promised.poll() == Poll::Ready(true));
+    assert_eq!(bucket.try_acquire(), Ok(()));
+}
+
+#[test]
+fn a_moved_future_is_woken_where_it_was_polled_last() {
+    let (clock, bucket) = empty(1, 1);
+    let mut future = pin!(bucket.acquire());
+    let (old, first) = Counting::waker();
+    let (new, second) = Counting::waker();
+    assert!(poll_with(future.as_mut(), &first).is_pending());
+    assert!(poll_with(future.as_mut(), &second).is_pending());
+    drop(first);
+    assert_eq!(Arc::strong_count(&old), 1, "let go of");
+    clock.advance(SECOND);
+    assert_eq!((old.wakes(), new.wakes()), (0, 1));
+    assert!(poll_with(future.as_mut(), &second).is_ready());
+}
+
+#[test]
+fn a_dropped_bucket_is_not_kept_by_its_alarm() {
+    let (clock, bucket) = empty(1, 1);
+    let mut waiter = Waiter::new(&bucket, 1);
+    assert!(waiter.poll().is_pending());
+    drop(waiter);
+    assert!(clock.next_alarm().is_some());
+    drop(bucket);
+    assert_eq!(clock.next_alarm(), None, "its timer is gone, and so is the alarm that points to it");
+}
+
+// === threads ===
+
+/// Until so many wait.
+fn until_waiting<T: Clock>(bucket: &Bucket<T>, so_many: usize) {
+    while bucket.waiting() != so_many {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn threads_and_tasks_stand_in_one_line() {
+    let (clock, bucket) = empty(1, 1);
+    let mut first = Waiter::new(&bucket, 1);
+    let (said, heard) = channel();
+    let threads = [1, 2].map(|name| {
+        let (bucket, said) = (bucket.clone(), said.clone());
+        let thread = thread::spawn({
+            let bucket = bucket.clone();
+            move || {
+                bucket.blocking_acquire();
+                said.send(name).unwrap();
+            }
+        });
+        until_waiting(&bucket, 1 + name);
+        thread
+    });
+    let mut last = Waiter::new(&bucket, 1);
+    clock.advance(SECOND);
+    assert_eq!(first.poll(), Poll::Ready(true));
+    for name in [1, 2] {
+        clock.advance(SECOND);
+        assert_eq!(heard.recv(), Ok(name));
+    }
+    assert!(!last.is_woken());
+    clock.advance(SECOND);
+    assert_eq!(last.poll(), Poll::Ready(true));
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_thread_needs_no_timer() {
+    // A thousand a second: the machine's clock serves them in some milliseconds.
+    let bucket = Bucket::new(per_second(1_000, 1));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..5).for_each(|_| bucket.blocking_acquire()));
+        }
+    });
+    assert_eq!(bucket.waiting(), 0);
+}
+
+#[test]
+fn a_thread_behind_a_task_whose_timer_is_dead_is_served() {
+    /// The machine's clock, and nothing that rings.
+    struct Dead;
+    impl Clock for Dead {
+        fn now(&self) -> Nanos {
+            flyball_ratelimit::Monotonic.now()
+        }
+    }
+    impl flyball_ratelimit::Timer for Dead {
+        fn wake_at(&self, _: Nanos, _: &Waker) {}
+    }
+    let bucket = Bucket::with_timer(per_second(1_000, 1), Dead);
+    bucket.try_acquire().unwrap();
+    let mut task = pin!(bucket.acquire());
+    assert!(poll_once(task.as_mut()).is_pending());
+    bucket.blocking_acquire();
+    assert!(poll_once(task).is_ready(), "the thread looked for both");
+}
+
+#[test]
+fn a_thread_gives_up_its_place_when_its_time_is_up() {
+    let (clock, bucket) = empty(1, 1);
+    assert_eq!(bucket.acquire_timeout(Duration::ZERO), Err(TimedOut));
+    assert_eq!(bucket.acquire_timeout(Duration::from_millis(1)), Err(TimedOut));
+    let timeout = bucket.acquire_many_timeout(nz(1), Duration::ZERO);
+    assert_eq!((timeout, bucket.waiting()), (Err(AcquireTimeoutError::TimedOut), 0));
+    clock.advance(SECOND);
+    assert_eq!(bucket.acquire_timeout(Duration::ZERO), Ok(()));
+}
