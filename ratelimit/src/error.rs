@@ -55,6 +55,31 @@ impl fmt::Display for InvalidBackoff {
 
 impl std::error::Error for InvalidBackoff {}
 
+/// A range of limits that allows nothing: it starts at zero, or its start is above its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidLimits(RangeInclusive<u32>);
+
+impl InvalidLimits {
+    pub(crate) const fn new(limits: RangeInclusive<u32>) -> Self {
+        Self(limits)
+    }
+
+    /// The range that was refused.
+    #[must_use]
+    pub fn into_limits(self) -> RangeInclusive<u32> {
+        self.0
+    }
+}
+
+impl fmt::Display for InvalidLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (least, most) = (self.0.start(), self.0.end());
+        write!(f, "an adaptive limit needs 1 <= least <= most, not {least} and {most}")
+    }
+}
+
+impl std::error::Error for InvalidLimits {}
+
 /// No token is left; one will be at [`due`](Self::due), if nobody else takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotYet(Nanos);

@@ -2,6 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod acquire;
+mod acquire_permit;
+mod adaptive;
+mod adaptive_limiter;
 mod atomic_bucket;
 mod bucket;
 mod calendar;
@@ -21,6 +24,7 @@ mod nanos;
 mod once_per_wait;
 mod paced;
 mod per_key;
+mod permit;
 mod policy;
 mod quota;
 mod random;
@@ -38,6 +42,9 @@ mod timer;
 mod tokio_timer;
 
 pub use crate::acquire::{Acquire, AcquireMany};
+pub use crate::acquire_permit::AcquirePermit;
+pub use crate::adaptive::{Adaptive, Outcome, Started};
+pub use crate::adaptive_limiter::AdaptiveLimiter;
 pub use crate::atomic_bucket::AtomicBucket;
 pub use crate::bucket::{Token, TokenBucket};
 pub use crate::calendar::Booking;
@@ -45,7 +52,7 @@ pub use crate::clock::{Clock, ManualClock, Monotonic};
 pub use crate::combine::{Capped, MaxOf};
 pub use crate::controller_default::{ControllerDefault, controller_default, controller_default_capped};
 pub use crate::denied::{Denied, TooMany};
-pub use crate::error::{InvalidBackoff, InvalidPeriod, NotYet};
+pub use crate::error::{InvalidBackoff, InvalidLimits, InvalidPeriod, NotYet};
 pub use crate::exponential::Exponential;
 pub use crate::fast_slow::FastSlow;
 pub use crate::jitter::Jitter;
@@ -54,6 +61,7 @@ pub use crate::manual::ManualTimer;
 pub use crate::nanos::Nanos;
 pub use crate::once_per_wait::OncePerWait;
 pub use crate::paced::Paced;
+pub use crate::permit::Permit;
 pub use crate::policy::Policy;
 pub use crate::quota::Quota;
 pub use crate::reservation::Reservation;

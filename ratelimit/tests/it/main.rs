@@ -1,5 +1,8 @@
 //! One binary for all integration tests of the crate.
 
+mod adaptive;
+mod adaptive_driver;
+mod adaptive_server;
 mod bounded;
 mod bucket;
 mod bucket_driver;
@@ -11,6 +14,7 @@ mod once_per_wait;
 mod oracle;
 mod paced;
 mod real_quota;
+mod server;
 mod shared_bucket;
 mod surface;
 mod time;

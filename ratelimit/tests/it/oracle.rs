@@ -2,11 +2,16 @@
 
 use testkit::random::cases;
 
-use crate::{bucket_driver, limiter_driver};
+use crate::{adaptive_driver, bucket_driver, limiter_driver};
 
 #[test]
 fn a_limiter_does_what_its_oracle_says() {
     cases("limiter", 100_000, 700, limiter_driver::run);
+}
+
+#[test]
+fn an_adaptive_limit_does_what_its_oracle_says() {
+    cases("adaptive", 100_000, 700, adaptive_driver::run);
 }
 
 #[test]

@@ -9,8 +9,9 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    Capped, Clock, ControllerDefault, Exponential, FastSlow, InvalidBackoff, InvalidPeriod, Jitter, Limiter,
-    ManualClock, ManualTimer, MaxOf, Monotonic, Nanos, NotYet, Quota, Reservation, Timer, Token, TokenBucket,
+    AcquirePermit, Adaptive, AdaptiveLimiter, Booking, Capped, Clock, ControllerDefault, Exponential,
+    FastSlow, InvalidBackoff, InvalidLimits, InvalidPeriod, Jitter, Limiter, ManualClock, ManualTimer, MaxOf,
+    Monotonic, Nanos, NotYet, Outcome, Paced, Permit, Quota, Reservation, Started, Timer, Token, TokenBucket,
 };
 
 /// A key that is neither `Send` nor `Sync`, nor `Debug`.
@@ -46,9 +47,18 @@ fn auto_traits_are_pinned() {
     free::<NotYet>();
     free::<InvalidPeriod>();
     free::<InvalidBackoff>();
+    free::<InvalidLimits>();
+    free::<Adaptive>();
+    free::<Started>();
+    free::<Outcome>();
+    free::<Booking>();
+    free::<Paced<Exponential<String>>>();
     fn shared<T: Send + Sync + Unpin>() {}
     shared::<ManualClock>();
     shared::<ManualTimer>();
+    shared::<AdaptiveLimiter>();
+    shared::<Permit>();
+    shared::<AcquirePermit>();
     shared::<Limiter<String, ControllerDefault<String>>>();
     shared::<Reservation<'static, String, ControllerDefault<String>>>();
     // A limiter takes keys and owns none: those in its policy decide.

@@ -6,6 +6,7 @@ pub mod answers;
 pub mod cells;
 pub mod deadline_op;
 pub mod hostile;
+pub mod naive_adaptive;
 pub mod naive_backoff;
 pub mod naive_feed;
 pub mod naive_limiter;

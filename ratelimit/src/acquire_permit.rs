@@ -1,0 +1,65 @@
+//! EDGE. Waiting for a permit.
+//!
+//! Cancel safety: the future holds a ticket from its first poll on. Dropped in line, it leaves the line; dropped after a
+//! place was given to it and before it was polled, it hands the place on, so no wake-up is lost.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use crate::adaptive_limiter::Shared;
+use crate::signal::Signal;
+use crate::{Clock, Monotonic, Permit};
+
+/// A future of [`AdaptiveLimiter::acquire`](crate::AdaptiveLimiter::acquire).
+#[must_use = "futures do nothing unless polled"]
+pub struct AcquirePermit<C: Clock = Monotonic> {
+    shared: Arc<Shared<C>>,
+    ticket: Option<u64>,
+}
+
+impl<C: Clock> AcquirePermit<C> {
+    pub(crate) fn new(shared: Arc<Shared<C>>) -> Self {
+        Self { shared, ticket: None }
+    }
+
+    /// Sleeps until it is ready.
+    pub(crate) fn wait(self) -> Permit<C> {
+        let mut acquire = pin!(self);
+        let signal = Arc::new(Signal::default());
+        let waker = Waker::from(signal.clone());
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if let Poll::Ready(permit) = acquire.as_mut().poll(&mut context) {
+                return permit;
+            }
+            // A wake-up since the poll makes this return at once.
+            signal.wait(None);
+        }
+    }
+}
+
+impl<C: Clock> Future for AcquirePermit<C> {
+    type Output = Permit<C>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { shared, ticket } = &mut *self;
+        shared.poll_start(ticket, context).map(|started| Permit::new(shared.clone(), started))
+    }
+}
+
+impl<C: Clock> Drop for AcquirePermit<C> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.shared.give_up(ticket);
+        }
+    }
+}
+
+impl<C: Clock> fmt::Debug for AcquirePermit<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AcquirePermit").field("in_line", &self.ticket.is_some()).finish_non_exhaustive()
+    }
+}

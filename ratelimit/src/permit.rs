@@ -1,0 +1,65 @@
+//! SHELL. An operation in flight, which tells its limiter how it ended.
+//!
+//! It guards nothing by itself: what it holds belongs to it alone, and its end takes the limiter's lock once.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::adaptive::Started;
+use crate::adaptive_limiter::Shared;
+use crate::{Clock, Monotonic, Outcome};
+
+/// An operation in flight under an [`AdaptiveLimiter`](crate::AdaptiveLimiter).
+///
+/// Dropped untold it has failed: that is what a timeout, a future no longer wanted or a panic does, and a server that
+/// is too slow causes the first two. It is timed from when it was handed out.
+#[must_use = "dropping a permit ends it, as a failure"]
+pub struct Permit<C: Clock = Monotonic> {
+    shared: Arc<Shared<C>>,
+    /// Taken when it ends.
+    started: Option<Started>,
+}
+
+impl<C: Clock> Permit<C> {
+    pub(crate) fn new(shared: Arc<Shared<C>>, started: Started) -> Self {
+        Self { shared, started: Some(started) }
+    }
+
+    /// It was answered, as fast as it took until now.
+    pub fn succeed(self) {
+        self.end(Outcome::Success);
+    }
+
+    /// It was refused or given up.
+    pub fn fail(self) {
+        self.end(Outcome::Failure);
+    }
+
+    /// It says nothing about the server.
+    pub fn ignore(self) {
+        self.end(Outcome::Ignored);
+    }
+
+    /// It ended as `outcome` says.
+    pub fn end(mut self, outcome: Outcome) {
+        self.tell(outcome);
+    }
+
+    fn tell(&mut self, outcome: Outcome) {
+        if let Some(started) = self.started.take() {
+            self.shared.end(started, outcome);
+        }
+    }
+}
+
+impl<C: Clock> Drop for Permit<C> {
+    fn drop(&mut self) {
+        self.tell(Outcome::Failure);
+    }
+}
+
+impl<C: Clock> fmt::Debug for Permit<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit").finish_non_exhaustive()
+    }
+}

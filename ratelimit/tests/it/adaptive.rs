@@ -1,0 +1,312 @@
+//! An adaptive limit by hand: rounds and steps, permits and how they end, and the line of those who wait.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+use flyball_ratelimit::{
+    AcquirePermit, Adaptive, AdaptiveLimiter, Clock, ManualClock, Nanos, Outcome, Permit,
+};
+use testkit::random::Random;
+use testkit::wakers::{Counting, Panicking};
+
+const BOUND: Duration = Duration::from_millis(100);
+
+/// A round of as many as may start, `failed` and `slow` of them.
+fn round(limit: &mut Adaptive, answers: u32, failed: u32, slow: u32) -> u32 {
+    for number in 0..answers {
+        let started = limit.start(Nanos::ZERO).expect("one at a time");
+        let outcome = if number < failed { Outcome::Failure } else { Outcome::Success };
+        let is_slow = (failed..failed + slow).contains(&number);
+        let took = if is_slow { BOUND + Duration::from_nanos(1) } else { BOUND };
+        limit.end(started, outcome, Nanos::ZERO + took);
+    }
+    limit.limit()
+}
+
+fn from_20() -> Adaptive {
+    Adaptive::new(1..=1_000, BOUND).start_at(20)
+}
+
+#[test]
+fn a_tenth_may_fail_and_half_may_be_slow() {
+    for (failed, slow, after) in
+        [(0, 0, 20), (2, 0, 20), (3, 0, 14), (0, 10, 20), (0, 11, 14), (2, 10, 20), (20, 0, 14)]
+    {
+        assert_eq!(round(&mut from_20(), 20, failed, slow), after, "{failed} failed and {slow} slow of 20");
+    }
+}
+
+#[test]
+fn one_bad_answer_changes_nothing_however_low_the_limit() {
+    for start_at in 1..=30 {
+        let mut limit = Adaptive::new(1..=1_000, BOUND).start_at(start_at);
+        assert_eq!(round(&mut limit, start_at.max(10), 1, 0), start_at.max(1) + u32::from(start_at == 1));
+        let mut limit = Adaptive::new(1..=1_000, BOUND).start_at(start_at);
+        assert!(round(&mut limit, start_at.max(10), 0, 1) >= start_at);
+    }
+}
+
+#[test]
+fn one_round_is_one_step_whatever_comes_at_once() {
+    // A hundred in flight all fail: the first round ends, the others started before it.
+    let mut limit = Adaptive::new(1..=1_000, BOUND).start_at(100);
+    let started: Vec<_> = std::iter::from_fn(|| limit.start(Nanos::ZERO)).collect();
+    assert_eq!(started.len(), 100);
+    for operation in started {
+        limit.end(operation, Outcome::Failure, Nanos::ZERO);
+    }
+    assert_eq!((limit.limit(), limit.in_flight()), (70, 0));
+    // The same with twice as many rounds on their way.
+    let first: Vec<_> = (0..35).filter_map(|_| limit.start(Nanos::ZERO)).collect();
+    for _ in 0..35 {
+        let other = limit.start(Nanos::ZERO).unwrap();
+        limit.end(other, Outcome::Failure, Nanos::ZERO);
+    }
+    for operation in first {
+        limit.end(operation, Outcome::Failure, Nanos::ZERO);
+    }
+    assert_eq!(limit.limit(), 49);
+}
+
+#[test]
+fn answers_of_an_older_round_say_nothing() {
+    let mut limit = Adaptive::new(1..=1_000, BOUND).start_at(40);
+    let old: Vec<_> = (0..20).filter_map(|_| limit.start(Nanos::ZERO)).collect();
+    assert_eq!(round(&mut limit, 40, 40, 0), 28);
+    for operation in old {
+        limit.end(operation, Outcome::Failure, Nanos::ZERO);
+    }
+    assert_eq!(round(&mut limit, 28, 2, 0), 28, "those twenty would have lowered it");
+}
+
+#[test]
+fn only_a_limit_that_is_reached_rises() {
+    let mut limit = Adaptive::new(1..=22, BOUND).start_at(20);
+    assert_eq!(round(&mut limit, 20, 0, 0), 20, "one at a time");
+    let full = |limit: &mut Adaptive| {
+        let started: Vec<_> = std::iter::from_fn(|| limit.start(Nanos::ZERO)).collect();
+        started.into_iter().for_each(|operation| limit.end(operation, Outcome::Success, Nanos::ZERO));
+        limit.limit()
+    };
+    assert_eq!(
+        [full(&mut limit), full(&mut limit), full(&mut limit)],
+        [21, 22, 22],
+        "and not above the most"
+    );
+    assert_eq!(round(&mut limit, 22, 0, 0), 22);
+}
+
+#[test]
+fn what_is_ignored_counts_for_nothing() {
+    let mut limit = from_20();
+    for _ in 0..1_000 {
+        let operation = limit.start(Nanos::ZERO).unwrap();
+        limit.end(operation, Outcome::Ignored, Nanos::MAX);
+    }
+    assert_eq!((limit.limit(), limit.in_flight()), (20, 0));
+    assert_eq!(round(&mut limit, 19, 19, 0), 20, "not yet a round");
+    assert_eq!(round(&mut limit, 1, 1, 0), 14);
+}
+
+#[test]
+fn the_least_is_kept_and_the_ends_of_the_range_do_not_overflow() {
+    let mut limit = Adaptive::new(3..=u32::MAX, Duration::MAX).start_at(0);
+    assert_eq!(limit.limit(), 3);
+    assert_eq!([round(&mut limit, 10, 10, 0), round(&mut limit, 10, 10, 0)], [3, 3]);
+    assert_eq!(Adaptive::new(1..=u32::MAX, BOUND).start_at(u32::MAX).limit(), u32::MAX);
+}
+
+#[test]
+fn limits_that_allow_nothing_are_refused() {
+    for (least, most) in [(0, 5), (6, 5)] {
+        let limits = least..=most;
+        let refused = Adaptive::try_new(limits.clone(), BOUND).unwrap_err();
+        assert!(refused.to_string().starts_with("an adaptive limit needs 1 <= least <= most"));
+        assert_eq!(refused.into_limits(), limits);
+    }
+}
+
+// === permits ===
+
+fn limiter(limit: u32) -> (AdaptiveLimiter<ManualClock>, ManualClock) {
+    let clock = ManualClock::new();
+    let adaptive = Adaptive::new(1..=1_000, BOUND).start_at(limit);
+    (AdaptiveLimiter::with_clock(adaptive, clock.clone()), clock)
+}
+
+/// A round of ten permits, each ended by `end`.
+fn ten(limiter: &AdaptiveLimiter<ManualClock>, end: impl Fn(Permit<ManualClock>)) -> u32 {
+    for _ in 0..10 {
+        end(limiter.try_acquire().expect("one at a time"));
+    }
+    limiter.check().unwrap();
+    limiter.limit()
+}
+
+#[test]
+fn a_permit_tells_how_it_ended_and_dropped_untold_has_failed() {
+    assert_eq!(ten(&limiter(10).0, Permit::succeed), 10);
+    assert_eq!(ten(&limiter(10).0, Permit::fail), 7);
+    assert_eq!(ten(&limiter(10).0, drop), 7);
+    assert_eq!(ten(&limiter(10).0, Permit::ignore), 10);
+    let (slow, clock) = limiter(10);
+    let end = |permit: Permit<_>| {
+        clock.advance(BOUND * 2);
+        permit.end(Outcome::Success);
+    };
+    assert_eq!(ten(&slow, end), 7);
+    let (panics, _) = limiter(10);
+    let end = |permit: Permit<_>| {
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            let _permit = permit;
+            panic!("the operation panics");
+        }));
+        assert!(caught.is_err());
+    };
+    assert_eq!((ten(&panics, end), panics.in_flight()), (7, 0));
+}
+
+fn poll<C: Clock>(future: &mut Pin<&mut AcquirePermit<C>>, waker: &Waker) -> Poll<Permit<C>> {
+    future.as_mut().poll(&mut Context::from_waker(waker))
+}
+
+#[test]
+fn those_who_wait_are_served_in_order_and_polled_twice() {
+    let (limiter, _) = limiter(1);
+    let mut permit = Some(limiter.try_acquire().unwrap());
+    let mut line: Vec<_> = (0..100)
+        .map(|_| {
+            let (counter, waker) = Counting::waker();
+            (Box::pin(limiter.acquire()), counter, waker)
+        })
+        .collect();
+    for (future, _, waker) in &mut line {
+        assert!(poll(&mut future.as_mut(), waker).is_pending());
+    }
+    assert_eq!(limiter.waiting(), 100);
+    for served in 0..100 {
+        drop(permit.take());
+        limiter.check().unwrap();
+        assert!(limiter.try_acquire().is_none(), "nobody overtakes");
+        let woken: Vec<_> = line.iter().map(|(_, counter, _)| counter.wakes()).collect();
+        assert!(woken.iter().enumerate().all(|(at, wakes)| *wakes == usize::from(at <= served)), "{woken:?}");
+        let (future, _, waker) = &mut line[served];
+        match poll(&mut future.as_mut(), waker) {
+            Poll::Ready(ready) => permit = Some(ready),
+            Poll::Pending => panic!("{served} was woken for nothing"),
+        }
+    }
+    assert_eq!((limiter.waiting(), limiter.in_flight()), (0, 1));
+}
+
+#[test]
+fn who_leaves_the_line_hands_its_place_on() {
+    let (limiter, _) = limiter(1);
+    let permit = limiter.try_acquire().unwrap();
+    let mut futures: Vec<_> = (0..3).map(|_| Box::pin(limiter.acquire())).collect();
+    let wakers: Vec<_> = (0..3).map(|_| Counting::waker()).collect();
+    for (future, (_, waker)) in futures.iter_mut().zip(&wakers) {
+        assert!(poll(&mut future.as_mut(), waker).is_pending());
+    }
+    let mut futures = futures.into_iter();
+    let (first, second, third) = (futures.next().unwrap(), futures.next().unwrap(), futures.next().unwrap());
+    drop(second);
+    assert_eq!(limiter.waiting(), 2);
+    permit.succeed();
+    assert_eq!(wakers.iter().map(|(counter, _)| counter.wakes()).collect::<Vec<_>>(), [1, 0, 0]);
+    // It has been given the place, and does not look again.
+    drop(first);
+    assert_eq!(wakers.iter().map(|(counter, _)| counter.wakes()).collect::<Vec<_>>(), [1, 0, 1]);
+    let mut third = third;
+    assert!(poll(&mut third.as_mut(), &wakers[2].1).is_ready());
+    limiter.check().unwrap();
+}
+
+#[test]
+fn the_waker_of_the_last_poll_is_woken_and_the_older_one_let_go() {
+    let (limiter, _) = limiter(1);
+    let permit = limiter.try_acquire().unwrap();
+    let mut future = pin!(limiter.acquire());
+    let (old, old_waker) = Counting::waker();
+    let (new, new_waker) = Counting::waker();
+    assert!(poll(&mut future, &old_waker).is_pending());
+    assert!(poll(&mut future, &new_waker).is_pending());
+    drop(old_waker);
+    assert_eq!(Arc::strong_count(&old), 1);
+    permit.succeed();
+    assert_eq!((old.wakes(), new.wakes()), (0, 1));
+    assert!(poll(&mut future, &new_waker).is_ready());
+}
+
+#[test]
+fn a_waker_that_panics_takes_no_other_wake_up_with_it() {
+    let (limiter, _) = limiter(4);
+    let permits: Vec<_> = (0..4).map(|_| limiter.try_acquire().unwrap()).collect();
+    let mut hostile = pin!(limiter.acquire());
+    let mut friendly = pin!(limiter.acquire());
+    let (counter, waker) = Counting::waker();
+    assert!(poll(&mut hostile, &Arc::new(Panicking).into()).is_pending());
+    assert!(poll(&mut friendly, &waker).is_pending());
+    for permit in permits {
+        let _ = catch_unwind(AssertUnwindSafe(|| permit.succeed()));
+    }
+    assert_eq!((counter.wakes(), limiter.waiting(), limiter.in_flight()), (1, 0, 2));
+    assert!(poll(&mut hostile, &waker).is_ready() && poll(&mut friendly, &waker).is_ready());
+}
+
+#[test]
+fn a_future_dropped_at_every_poll_leaks_no_place() {
+    let mut random = Random::new(5);
+    let (limiter, clock) = limiter(3);
+    let (mut permits, mut futures) = (Vec::new(), Vec::new());
+    let (_, waker) = Counting::waker();
+    for _ in 0..20_000 {
+        match random.below(6) {
+            0 => permits.extend(limiter.try_acquire()),
+            1 => futures.push(Box::pin(limiter.acquire())),
+            2 if !futures.is_empty() => {
+                let at = random.below(futures.len() as u64) as usize;
+                drop(futures.swap_remove(at));
+            }
+            3 if !permits.is_empty() => {
+                let permit: Permit<_> = permits.swap_remove(random.below(permits.len() as u64) as usize);
+                permit.end([Outcome::Success, Outcome::Failure, Outcome::Ignored][random.below(3) as usize]);
+            }
+            4 => clock.advance(Duration::from_millis(random.below(50))),
+            _ if !futures.is_empty() => {
+                let at = random.below(futures.len() as u64) as usize;
+                if let Poll::Ready(permit) = poll(&mut futures[at].as_mut(), &waker) {
+                    permits.push(permit);
+                    drop(futures.swap_remove(at));
+                }
+            }
+            _ => {}
+        }
+        limiter.check().unwrap();
+    }
+    drop((permits, futures));
+    assert_eq!((limiter.in_flight(), limiter.waiting()), (0, 0));
+}
+
+#[test]
+fn threads_wait_their_turn() {
+    let limiter = AdaptiveLimiter::new(Adaptive::new(2..=2, Duration::MAX));
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    let permit = limiter.blocking_acquire();
+                    assert!(limiter.in_flight() <= 2);
+                    permit.succeed();
+                }
+            });
+        }
+    });
+    assert_eq!((limiter.in_flight(), limiter.waiting(), limiter.limit()), (0, 0, 2));
+    limiter.check().unwrap();
+}

@@ -1,0 +1,89 @@
+//! An adaptive limit in front of a server whose latency rises with load: near the knee, fair, backing off, recovering.
+
+use std::time::Duration;
+
+use flyball_ratelimit::Adaptive;
+
+use crate::server::{Client, Phase, Second, WORK, run};
+
+/// Three times the latency at rest.
+const BOUND: Duration = Duration::from_millis(150);
+
+fn client(start_at: u32, from: u64) -> Client {
+    Client { limit: Adaptive::new(1..=1_000, BOUND).start_at(start_at), from }
+}
+
+fn steady(workers: usize, until: u64) -> Phase {
+    Phase { until, workers, down: false }
+}
+
+fn mean(seconds: &[Second], what: impl Fn(&Second) -> f64) -> f64 {
+    seconds.iter().map(what).sum::<f64>() / seconds.len() as f64
+}
+
+/// Twenty workers of 50 ms: 400 answers a second from 20 in flight on, and 150 ms at 60.
+#[test]
+fn it_comes_to_the_knee_from_below_and_from_above() {
+    for start_at in [1, 20, 1_000] {
+        let report = run(vec![client(start_at, 0)], &[steady(20, 120)]);
+        let late = &report[0][60..];
+        let limits = late.iter().map(|second| second.limit);
+        let (least, most) = (limits.clone().min().unwrap(), limits.max().unwrap());
+        assert!(least >= 20, "from {start_at}: the server is kept busy, {least}");
+        assert!(most <= 70, "from {start_at}: the line stays short, {most}");
+        let answered = mean(late, |second| second.answered.into());
+        assert!(answered > 395.0, "from {start_at}: {answered} answers of 400 a second");
+        let slowest = late.iter().map(|second| second.median).max().unwrap();
+        assert!(slowest < BOUND * 5 / 4, "from {start_at}: {slowest:?}");
+    }
+}
+
+#[test]
+fn without_it_the_same_load_waits_in_line() {
+    let fixed = Client { limit: Adaptive::new(1_000..=1_000, BOUND), from: 0 };
+    let report = run(vec![fixed], &[steady(20, 60)]);
+    let median = report[0][59].median;
+    assert!(median > Duration::from_secs(2), "the measure is one: {median:?}");
+}
+
+#[test]
+fn one_that_comes_late_gets_its_share() {
+    for (first, second) in [(1, 1), (60, 1), (1, 300)] {
+        let report = run(vec![client(first, 0), client(second, 60)], &[steady(20, 360)]);
+        let share = |client: usize| mean(&report[client][180..], |second| second.answered.into());
+        let (one, two) = (share(0), share(1));
+        assert!((0.8..1.25).contains(&(one / two)), "{first} and {second}: {one} and {two} a second");
+        assert!(one + two > 390.0, "{one} and {two} of 400");
+    }
+}
+
+#[test]
+fn it_follows_a_server_that_becomes_slower_and_faster() {
+    let phases = [steady(20, 60), steady(5, 120), steady(40, 240)];
+    let report = &run(vec![client(20, 0)], &phases)[0];
+    let slower = mean(&report[90..120], |second| second.limit.into());
+    assert!((5.0..18.0).contains(&slower), "five workers bear 15 in 150 ms: {slower}");
+    assert!(report[110].median < BOUND * 3 / 2, "{:?}", report[110].median);
+    let faster = mean(&report[200..240], |second| second.answered.into());
+    assert!(faster > 780.0, "{faster} of 800");
+}
+
+#[test]
+fn it_backs_off_when_all_fails_and_recovers() {
+    let down = Phase { until: 70, workers: 20, down: true };
+    let report = &run(vec![client(40, 0)], &[steady(20, 60), down, steady(20, 120)])[0];
+    assert!(report[59].limit >= 30, "{}", report[59].limit);
+    assert_eq!(report[69].limit, 1, "as careful as it may be");
+    assert!(report[60].refused > report[69].refused && report[69].answered == 0);
+    let recovered = report[70..].iter().position(|second| second.answered >= 390).expect("it recovers");
+    assert!(recovered <= 15, "in {recovered} s");
+}
+
+#[test]
+fn a_limit_that_is_not_used_does_not_grow() {
+    // Far more workers than it may use.
+    let limited = Client { limit: Adaptive::new(1..=8, BOUND), from: 0 };
+    let report = &run(vec![limited], &[steady(100, 30)])[0];
+    assert_eq!(report[29].limit, 8);
+    assert!(report[29].median < WORK * 5 / 4);
+}
