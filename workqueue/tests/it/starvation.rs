@@ -1,7 +1,7 @@
 //! More work than workers: who runs, and how long it waits, on virtual time.
 //!
 //! kube-runtime keeps keys that wait for a slot in a hash set and scans it from its first bucket, so low buckets win for
-//! ever. The same load and the same simulator show it of that rule, and the opposite of every order of ours.
+//! ever. The same load in the same simulator shows it of that rule, and the opposite of every order of ours.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
 use flyball_ratelimit::{Clock, ManualClock, Nanos};
-use flyball_workqueue::{Blocking, Fifo, Lease, NoLimit, Order, Queue};
+use flyball_workqueue::{Blocking, Fair, Fifo, Lease, NoLimit, Order, Priority, Queue};
 
 const TICK: Duration = Duration::from_millis(1);
 
@@ -32,9 +32,9 @@ const OVERLOAD: Load = Load {
 };
 
 impl Load {
-    /// One run of all keys.
-    fn round(&self) -> Duration {
-        self.work * self.keys.div_ceil(self.slots as u32)
+    /// So many hand-outs, each slot being free again when its work is done.
+    fn time_of(&self, hand_outs: usize) -> Duration {
+        self.work * hand_outs.div_ceil(self.slots) as u32
     }
 
     /// Hand-outs if no slot is ever free.
@@ -46,19 +46,14 @@ impl Load {
 /// What the simulator asks of a queue.
 trait Simulated {
     type Held;
-    fn add(&self, key: u32);
     fn try_take(&self) -> Option<(u32, Self::Held)>;
     fn come_back(&self, held: Self::Held, after: Duration);
 }
 
 type Ours<O> = Queue<u32, O, NoLimit, Blocking<ManualClock>>;
 
-impl<O: Order> Simulated for Ours<O> {
+impl<O: Order<u32>> Simulated for Ours<O> {
     type Held = Lease<u32, Blocking<ManualClock>>;
-
-    fn add(&self, key: u32) {
-        Queue::add(self, key).unwrap();
-    }
 
     fn try_take(&self) -> Option<(u32, Self::Held)> {
         self.try_get().ok().map(|lease| (*lease, lease))
@@ -69,93 +64,210 @@ impl<O: Order> Simulated for Ours<O> {
     }
 }
 
-/// What became of each key.
+/// When a key became Ready, and how many had done so before.
+type Since = (Nanos, usize);
+
+struct HandOut {
+    key: u32,
+    at: Nanos,
+    since: Since,
+}
+
+/// What became of a key; the worst of all its waits, that to the end included.
+#[derive(Clone, Default)]
+struct Fate {
+    runs: usize,
+    longest: Duration,
+    /// Hand-outs while it was Ready.
+    waited_for: usize,
+    /// Those among them of keys that became Ready after it.
+    overtaken: usize,
+}
+
 struct Seen {
-    runs: BTreeMap<u32, usize>,
-    /// From Ready to hand-out, or to the end for those who still wait.
-    longest: BTreeMap<u32, Duration>,
-    /// Hand-outs meanwhile.
-    overtaken: BTreeMap<u32, usize>,
-    hand_outs: usize,
+    fates: Vec<Fate>,
+    hand_outs: Vec<HandOut>,
 }
 
 impl Seen {
+    fn wait(&mut self, key: u32, since: Since, now: Nanos) {
+        let before = self.hand_outs.partition_point(|hand_out| hand_out.at < since.0);
+        let meanwhile = &self.hand_outs[before..];
+        let overtaken = meanwhile.iter().filter(|hand_out| hand_out.since > since).count();
+        let fate = &mut self.fates[key as usize];
+        fate.longest = fate.longest.max(now.since(since.0));
+        fate.waited_for = fate.waited_for.max(meanwhile.len());
+        fate.overtaken = fate.overtaken.max(overtaken);
+    }
+
     fn never_run(&self) -> usize {
-        self.runs.values().filter(|runs| **runs == 0).count()
+        self.fates.iter().filter(|fate| fate.runs == 0).count()
     }
 
     fn longest(&self) -> Duration {
-        *self.longest.values().max().unwrap()
+        self.fates.iter().map(|fate| fate.longest).max().unwrap()
     }
 
-    fn overtaken(&self) -> usize {
-        *self.overtaken.values().max().unwrap()
+    /// By keys that became Ready later.
+    fn overtaken(&self, keys: impl IntoIterator<Item = u32>) -> usize {
+        keys.into_iter().map(|key| self.fates[key as usize].overtaken).max().unwrap()
     }
 }
 
 /// All keys at once, then in steps of a millisecond: ends what is due, fills the slots.
-fn simulate<Q: Simulated>(load: &Load, clock: &ManualClock, queue: &Q) -> Seen {
-    let mut ready_at: BTreeMap<u32, Nanos> = (0..load.keys).map(|key| (key, clock.now())).collect();
-    let mut seen = Seen {
-        runs: (0..load.keys).map(|key| (key, 0)).collect(),
-        longest: BTreeMap::new(),
-        overtaken: BTreeMap::new(),
-        hand_outs: 0,
-    };
-    let (mut at_work, mut hand_outs) = (VecDeque::<(Nanos, u32, Q::Held)>::new(), Vec::new());
+fn simulate<Q: Simulated>(load: &Load, clock: &ManualClock, queue: &Q, add: impl Fn(u32)) -> Seen {
+    let mut adds = 0..;
+    let mut next = |at| (at, adds.next().unwrap());
+    let mut seen = Seen { fates: vec![Fate::default(); load.keys as usize], hand_outs: Vec::new() };
+    let mut ready: BTreeMap<u32, Since> = (0..load.keys).map(|key| (key, next(clock.now()))).collect();
+    let mut at_work = VecDeque::<(Nanos, u32, Q::Held)>::new();
     let end = clock.now() + load.lasts;
-    let waited = |seen: &mut Seen, key, since: Nanos, hand_outs: &[Nanos], now: Nanos| {
-        let meanwhile = hand_outs.len() - hand_outs.partition_point(|at| *at < since);
-        let (longest, overtaken) =
-            (seen.longest.entry(key).or_default(), seen.overtaken.entry(key).or_default());
-        *longest = now.since(since).max(*longest);
-        *overtaken = meanwhile.max(*overtaken);
-    };
-    (0..load.keys).for_each(|key| queue.add(key));
+    (0..load.keys).for_each(add);
     while clock.now() < end {
         let now = clock.now();
         // The same time for all: they end in the order in which they began.
         while at_work.front().is_some_and(|(due, ..)| *due <= now) {
             let (_, key, held) = at_work.pop_front().expect("just seen");
             queue.come_back(held, load.back);
-            ready_at.insert(key, now + load.back);
+            ready.insert(key, next(now + load.back));
         }
         while at_work.len() < load.slots {
             let Some((key, held)) = queue.try_take() else { break };
-            let since = ready_at.remove(&key).expect("a key is never with two slots at once");
-            assert!(since <= now, "{key} ran before its time");
-            waited(&mut seen, key, since, &hand_outs, now);
-            *seen.runs.get_mut(&key).unwrap() += 1;
-            hand_outs.push(now);
+            let since = ready.remove(&key).expect("a key is never with two slots at once");
+            assert!(since.0 <= now, "{key} ran before its time");
+            seen.wait(key, since, now);
+            seen.fates[key as usize].runs += 1;
+            seen.hand_outs.push(HandOut { key, at: now, since });
             at_work.push_back((now + load.work, key, held));
         }
         clock.advance(TICK);
     }
-    for (key, since) in ready_at {
-        waited(&mut seen, key, since.min(end), &hand_outs, end);
+    for (key, since) in ready.into_iter().filter(|(_, since)| since.0 < end) {
+        seen.wait(key, since, end);
     }
-    seen.hand_outs = hand_outs.len();
     seen
 }
 
-fn run<O: Order>(load: &Load, clock: ManualClock, queue: &Ours<O>) -> Seen {
-    let seen = simulate(load, &clock, queue);
+fn run<O: Order<u32>>(load: &Load, order: O, add: impl Fn(&Ours<O>, u32)) -> Seen {
+    let clock = ManualClock::new();
+    let queue = Queue::builder().order(order).clock(clock.clone()).build();
+    let seen = simulate(load, &clock, &queue, |key| add(&queue, key));
     queue.check().unwrap();
     seen
 }
 
+fn plain<O: Order<u32>>(queue: &Ours<O>, key: u32) {
+    queue.add(key).unwrap();
+}
+
 #[test]
 fn first_in_first_out_starves_nobody() {
-    let clock = ManualClock::new();
-    let queue: Ours<Fifo> = Queue::builder().clock(clock.clone()).build();
-    let seen = run(&OVERLOAD, clock, &queue);
+    let seen = run(&OVERLOAD, Fifo::default(), plain);
     assert_eq!(seen.never_run(), 0);
-    assert_eq!(seen.hand_outs, OVERLOAD.most(), "no slot is ever free");
-    // Nobody is overtaken by anybody who came later, so not twice by the same key.
-    assert!(seen.overtaken() < OVERLOAD.keys as usize, "{}", seen.overtaken());
-    assert!(seen.longest() <= OVERLOAD.round(), "{:?}", seen.longest());
-    let (least, most) = (seen.runs.values().min().unwrap(), seen.runs.values().max().unwrap());
-    assert!(most - least <= 1, "turns are even: {least} to {most}");
+    assert_eq!(seen.hand_outs.len(), OVERLOAD.most(), "no slot is ever free");
+    assert_eq!(seen.overtaken(0..OVERLOAD.keys), 0);
+    // Nobody is overtaken, so each of the others was handed out once meanwhile, at most.
+    assert!(seen.longest() <= OVERLOAD.time_of(OVERLOAD.keys as usize), "{:?}", seen.longest());
+    let runs = || seen.fates.iter().map(|fate| fate.runs);
+    assert!(runs().max().unwrap() - runs().min().unwrap() <= 1, "turns are even");
+}
+
+const PRIORITIES: [i8; 3] = [-100, 0, 10];
+
+fn by_key(queue: &Ours<Priority>, key: u32) {
+    queue.at(PRIORITIES[key as usize % 3]).add(key).unwrap();
+}
+
+#[test]
+fn priorities_starve_nobody() {
+    let seen = run(&OVERLOAD, Priority::new(), by_key);
+    assert_eq!(seen.never_run(), 0);
+    assert_eq!(seen.hand_outs.len(), OVERLOAD.most(), "no slot is ever free");
+    // At most 64 times for each higher priority, which is what its documentation promises.
+    let overtaken = [0, 1, 2].map(|level| seen.overtaken((level..OVERLOAD.keys).step_by(3)));
+    assert!(overtaken[0] <= 128 && overtaken[1] <= 64 && overtaken[2] == 0, "{overtaken:?}");
+    assert!(overtaken[0] > 64 && overtaken[1] > 0, "priorities matter: {overtaken:?}");
+    assert!(seen.longest() <= OVERLOAD.time_of(OVERLOAD.keys as usize + 128), "{:?}", seen.longest());
+}
+
+/// A hundred urgent keys that come back after 100 ms keep ten slots more than busy; fifty others would like to run.
+/// controller-runtime#3496: those never do.
+const STEADY: Load = Load {
+    keys: 150,
+    slots: 10,
+    work: Duration::from_millis(49),
+    back: Duration::from_millis(100),
+    lasts: Duration::from_secs(60),
+};
+const URGENT: u32 = 100;
+
+fn urgent_or_not(queue: &Ours<Priority>, key: u32) {
+    queue.at(if key < URGENT { 0 } else { -100 }).add(key).unwrap();
+}
+
+#[test]
+fn steady_urgent_work_does_not_starve_the_rest() {
+    let seen = run(&STEADY, Priority::new(), urgent_or_not);
+    assert_eq!(seen.never_run(), 0);
+    assert!(seen.overtaken(URGENT..STEADY.keys) <= 64);
+    assert_eq!(seen.overtaken(0..URGENT), 0);
+    // Others that were there before, and 64 that came later.
+    assert!(seen.longest() <= STEADY.time_of(STEADY.keys as usize + 64), "{:?}", seen.longest());
+}
+
+#[test]
+fn without_ageing_steady_urgent_work_starves_the_rest() {
+    let seen = run(&STEADY, Priority::new().strict(), urgent_or_not);
+    assert_eq!(seen.never_run(), (STEADY.keys - URGENT) as usize);
+    assert!(seen.fates[..URGENT as usize].iter().all(|fate| fate.runs > 0));
+}
+
+/// One group with nearly all keys, and a hundred with one each.
+const SMALL: std::ops::Range<u32> = 1900..2000;
+
+fn group(key: &u32) -> u32 {
+    if SMALL.contains(key) { *key } else { 0 }
+}
+
+/// No group waits for more hand-outs than the weights of the others add up to.
+fn groups_take_turns(seen: &Seen, big_weight: usize) {
+    assert_eq!(seen.never_run(), 0);
+    assert_eq!(seen.hand_outs.len(), OVERLOAD.most(), "no slot is ever free");
+    let others = SMALL.len() - 1 + big_weight;
+    for key in SMALL {
+        let fate = &seen.fates[key as usize];
+        assert!(fate.waited_for <= others, "{key} waited for {} hand-outs", fate.waited_for);
+        assert!(fate.longest <= OVERLOAD.time_of(others + 1), "{key} waited for {:?}", fate.longest);
+    }
+    // The big one always has Ready keys.
+    let mut between = seen.hand_outs.split(|hand_out| !SMALL.contains(&hand_out.key));
+    assert!(between.all(|others| others.len() <= SMALL.len()));
+    // Of which each has its turn within the share that the hundred leave: 100 in 5 s and one more time.
+    assert!(seen.longest() <= Duration::from_secs(11), "{:?}", seen.longest());
+}
+
+#[test]
+fn a_big_group_starves_no_small_one_and_is_not_starved() {
+    groups_take_turns(&run(&OVERLOAD, Fair::by(group), plain), 1);
+}
+
+#[test]
+fn a_weight_lengthens_the_wait_of_others_by_itself() {
+    let order = Fair::by(group).weights(|group| if *group == 0 { 4 } else { 1 });
+    groups_take_turns(&run(&OVERLOAD, order, plain), 4);
+}
+
+#[test]
+fn a_cap_holds_and_starves_nobody() {
+    let order = Fair::by(group).caps(|group| if *group == 0 { 5 } else { u32::MAX });
+    let seen = run(&OVERLOAD, order, plain);
+    assert_eq!(seen.never_run(), 0);
+    let of_big: Vec<_> = seen.hand_outs.iter().filter(|hand_out| !SMALL.contains(&hand_out.key)).collect();
+    assert!(of_big.windows(6).all(|six| six[5].at.since(six[0].at) >= OVERLOAD.work), "five at a time");
+    // Half of the slots are always free for the others.
+    for key in SMALL {
+        assert!(seen.fates[key as usize].longest <= OVERLOAD.time_of(2 * SMALL.len()), "{key}");
+    }
 }
 
 /// kube-runtime's rule: of all keys that are due, the one in the first bucket.
@@ -168,10 +280,6 @@ struct FirstBucket {
 
 impl Simulated for FirstBucket {
     type Held = u32;
-
-    fn add(&self, key: u32) {
-        self.due.borrow_mut().insert((self.clock.now(), key));
-    }
 
     fn try_take(&self) -> Option<(u32, u32)> {
         let mut due = self.due.borrow_mut();
@@ -192,7 +300,10 @@ fn the_simulator_sees_starvation_where_there_is_some() {
     let clock = ManualClock::new();
     let (due, pending) = (RefCell::default(), RefCell::default());
     let queue = FirstBucket { clock: clock.clone(), due, pending };
-    let seen = simulate(&OVERLOAD, &clock, &queue);
+    let add = |key| {
+        queue.due.borrow_mut().insert((clock.now(), key));
+    };
+    let seen = simulate(&OVERLOAD, &clock, &queue, add);
     // Those who come back within 5 s take all slots: the others never have a turn. kube-runtime 5.0: 982.
     assert!((900..1000).contains(&seen.never_run()), "{}", seen.never_run());
     assert_eq!(seen.longest(), OVERLOAD.lasts);
