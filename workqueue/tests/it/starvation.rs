@@ -162,7 +162,7 @@ fn plain<O: Order<u32>>(queue: &Ours<O>, key: u32) {
 
 #[test]
 fn first_in_first_out_starves_nobody() {
-    let seen = run(&OVERLOAD, Fifo::default(), plain);
+    let seen = run(&OVERLOAD, Fifo, plain);
     assert_eq!(seen.never_run(), 0);
     assert_eq!(seen.hand_outs.len(), OVERLOAD.most(), "no slot is ever free");
     assert_eq!(seen.overtaken(0..OVERLOAD.keys), 0);

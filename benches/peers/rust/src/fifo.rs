@@ -1,5 +1,7 @@
 //! One thread: adds, duplicates, fill and drain.
 
+use flyball_workqueue::{Priority, Queue};
+
 use crate::Figures;
 use crate::clock::{measured, ns, per_op};
 use crate::draws::Draws;
@@ -38,6 +40,22 @@ pub(crate) fn cycle<P: Peer>(options: &Options) -> Figures {
     rounds(options, keys.len(), || {
         add_all(&queue, &keys);
         drain(&queue, keys.len());
+    })
+}
+
+/// The same, each key at one of three priorities.
+pub(crate) fn cycle_priority(options: &Options) -> Figures {
+    let (queue, keys) = (Queue::builder().order(Priority::new()).build(), keys(options.keys));
+    let levels = Draws::choices(5, keys.len(), 3);
+    let keys: Vec<_> =
+        keys.into_iter().zip(levels.into_iter().map(|level| [-100, 0, 10][level as usize])).collect();
+    rounds(options, keys.len(), || {
+        for (key, priority) in &keys {
+            queue.at(*priority).add_ref(key).expect("open");
+        }
+        for _ in 0..keys.len() {
+            queue.blocking_get().expect("open").done();
+        }
     })
 }
 

@@ -42,6 +42,7 @@ pub(crate) struct Options {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Run {
     Cycle,
+    CyclePriority,
     AddDuplicate,
     FillDrain,
     Mixed,
@@ -87,6 +88,7 @@ impl Options {
         match (self.run, self.who) {
             (Run::Cycle, Who::Ours) => fifo::cycle::<Queue<Key>>(self),
             (Run::Cycle, Who::Naive) => fifo::cycle::<NaivePort<Key>>(self),
+            (Run::CyclePriority, Who::Ours) => fifo::cycle_priority(self),
             (Run::AddDuplicate, Who::Ours) => fifo::add_duplicate::<Queue<Key>>(self),
             (Run::AddDuplicate, Who::Naive) => fifo::add_duplicate::<NaivePort<Key>>(self),
             (Run::FillDrain, Who::Ours) => fifo::fill_drain::<Queue<Key>>(self),

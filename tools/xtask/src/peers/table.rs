@@ -84,6 +84,13 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     ),
     measurement(
         Queue,
+        &["cycle-priority", "--keys=1000", "--adds=1000000"],
+        &[Ours],
+        &[ControllerRuntime],
+        &[ratio("queue-cycle-priority", "ns", "ns", &[(ControllerRuntime, Target::Ratio(1.0 / 8.0))])],
+    ),
+    measurement(
+        Queue,
         &["add-duplicate", "--keys=1000", "--adds=5000000"],
         &[Ours],
         FIFO,
