@@ -7,10 +7,12 @@ use std::cell::Cell;
 use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use benches::naive_limiter::{NaiveBucket, NaiveDefault};
-use flyball_ratelimit::{Limiter, Nanos, Quota, TokenBucket, controller_default};
+use flyball_ratelimit::{AtomicBucket, Bucket, Limiter, Nanos, Quota, TokenBucket, controller_default};
 use governor::clock::Clock;
 use governor::{Quota as Allowed, RateLimiter};
 
@@ -37,6 +39,16 @@ impl Clock for Stored {
 
     fn now(&self) -> Self::Instant {
         self.0.get().into()
+    }
+}
+
+/// The same for ours, whose clocks are shared between threads.
+#[derive(Default)]
+struct Told(AtomicU64);
+
+impl flyball_ratelimit::Clock for Told {
+    fn now(&self) -> Nanos {
+        Nanos::new(self.0.load(Ordering::Relaxed))
     }
 }
 
@@ -93,8 +105,20 @@ pub(crate) fn bucket(options: &Options, who: Who) -> Figures {
                 .build();
             timed(options, |_| bucket.try_acquire(1)).0
         }
-        _ => {
+        Who::OursPure => {
             let mut bucket = TokenBucket::new(Quota::per_second(RATE).burst(BURST));
+            checks(options, |now| bucket.try_acquire(Nanos::new(now)).is_ok())
+        }
+        Who::OursWaited => {
+            let clock = Arc::new(Told::default());
+            let bucket = Bucket::with_clock(Quota::per_second(RATE).burst(BURST), clock.clone());
+            checks(options, |now| {
+                clock.0.store(now, Ordering::Relaxed);
+                bucket.try_acquire().is_ok()
+            })
+        }
+        _ => {
+            let bucket = AtomicBucket::new(Quota::per_second(RATE).burst(BURST));
             checks(options, |now| bucket.try_acquire(Nanos::new(now)).is_ok())
         }
     }

@@ -71,6 +71,8 @@ pub(crate) enum Who {
     OursBlocking,
     /// The pure state machine, for who has a lock or an owner of his own.
     OursPure,
+    /// A bucket that can be waited for.
+    OursWaited,
     /// client-go's queue and limiters in plain Rust, ported in an afternoon.
     Naive,
     /// tokio-util's `DelayQueue` with a map by key.
@@ -118,10 +120,17 @@ impl Options {
             (Run::LimitDefault, who @ (Who::Ours | Who::Naive)) => limit::default(self, who),
             (
                 Run::LimitBucket,
-                who @ (Who::Ours | Who::OursPure | Who::Naive | Who::Governor | Who::LeakyBucket),
+                who @ (Who::Ours
+                | Who::OursPure
+                | Who::OursWaited
+                | Who::Naive
+                | Who::Governor
+                | Who::LeakyBucket),
             ) => limit::bucket(self, who),
             (Run::LimitKeyed, who @ (Who::Governor | Who::GovernorFoldhash)) => limit::keyed(self, who),
-            (Run::LimitWaiters, who @ (Who::Governor | Who::LeakyBucket)) => waiters::waiters(self, who),
+            (Run::LimitWaiters, who @ (Who::Ours | Who::Governor | Who::LeakyBucket)) => {
+                waiters::waiters(self, who)
+            }
             (run, who) => {
                 eprintln!("error: {who:?} has no {run:?}");
                 exit(2);

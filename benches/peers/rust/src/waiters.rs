@@ -7,8 +7,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use flyball_ratelimit::{Bucket, Quota, TokioTimer};
 use governor::{Quota as Allowed, RateLimiter};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::LocalSet;
 
 use crate::Figures;
@@ -19,29 +20,39 @@ const RATE: NonZeroU32 = NonZeroU32::new(50).unwrap();
 /// As many waiters as keys; real time, as governor's waits know no other.
 pub(crate) fn waiters(options: &Options, who: Who) -> Figures {
     let one = NonZeroU32::MIN;
+    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
     match who {
         Who::Governor => {
             let bucket = Rc::new(RateLimiter::direct(Allowed::per_second(RATE).allow_burst(one)));
-            counted(options.keys, || {
+            counted(&runtime, options.keys, || {
                 let bucket = bucket.clone();
                 async move { bucket.until_ready().await }
             })
         }
-        _ => {
+        Who::LeakyBucket => {
             let period = Duration::from_secs(1) / RATE.get();
             let bucket =
                 leaky_bucket::RateLimiter::builder().max(1).initial(1).interval(period).refill(1).build();
             let bucket = Rc::new(bucket);
-            counted(options.keys, || {
+            counted(&runtime, options.keys, || {
                 let bucket = bucket.clone();
                 async move { bucket.acquire_one().await }
+            })
+        }
+        _ => {
+            let bucket = Bucket::with_timer(
+                Quota::per_second(RATE).burst(one),
+                TokioTimer::new(runtime.handle().clone()),
+            );
+            counted(&runtime, options.keys, || {
+                let bucket = bucket.clone();
+                async move { bucket.acquire().await }
             })
         }
     }
 }
 
-fn counted<F: Future + 'static>(waiters: usize, wait: impl Fn() -> F) -> Figures {
-    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+fn counted<F: Future + 'static>(runtime: &Runtime, waiters: usize, wait: impl Fn() -> F) -> Figures {
     let (polls, order) = (Rc::new(Cell::new(0_usize)), Rc::new(RefCell::new(Vec::new())));
     let local = LocalSet::new();
     let all: Vec<_> = (0..waiters)
@@ -58,7 +69,7 @@ fn counted<F: Future + 'static>(waiters: usize, wait: impl Fn() -> F) -> Figures
             })
         })
         .collect();
-    local.block_on(&runtime, async {
+    local.block_on(runtime, async {
         for one in all {
             one.await.expect("a waiter");
         }

@@ -3,7 +3,7 @@
 use super::Group::{self, Delay, Limit, Queue};
 use super::parties::Party::{
     self, ClientGo, ControllerRuntime, DelayQueue, Governor, Kube, LeakyBucket, Naive, Ours, OursBlocking,
-    OursMultiThread, TimeRate,
+    OursMultiThread, OursPure, OursWaited, TimeRate,
 };
 
 /// What is asked of a row.
@@ -192,8 +192,20 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     measurement(
         Limit,
         &["limit-bucket", "--adds=20000000"],
-        &[Ours],
+        &[Ours, OursWaited, OursPure],
         &[Governor, LeakyBucket, TimeRate],
         &[ratio("limit-bucket", "ns", "ns", &[])],
     ),
+    Measurement {
+        group: Limit,
+        // Two seconds of real time: governor's waits know no other.
+        run: &["limit-waiters", "--keys=100"],
+        ours: &[Ours],
+        peers: &[Governor, LeakyBucket],
+        rows: &[
+            absolute("limit-waiters", "polls", "polls", 200.0),
+            absolute("limit-waiters", "overtaken", "overtaken", 0.0),
+        ],
+        most_rounds: 3,
+    },
 ];
