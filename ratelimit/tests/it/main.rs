@@ -9,6 +9,7 @@ mod bucket_driver;
 mod corpus;
 mod hostile;
 mod jitter;
+mod keyed_buckets;
 mod limiter_driver;
 mod once_per_wait;
 mod oracle;

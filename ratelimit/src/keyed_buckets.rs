@@ -1,0 +1,183 @@
+//! SHELL. A token bucket for each key.
+//!
+//! | what | guarded by |
+//! |---|---|
+//! | the buckets of the keys whose hash says so | one of `shards` |
+//! | that all shards get the same quota, the latest | `changing`, taken before theirs |
+//!
+//! Of user code, `Eq` and `Clone` of a key run under a shard's lock, before anything is changed; `Hash`, `Drop` and the clock
+//! outside it.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::num::NonZeroU32;
+
+use foldhash::fast::RandomState;
+
+use crate::keyed_shard::{Dead, Shard};
+use crate::sync::Mutex;
+use crate::{Clock, Denied, Monotonic, NotYet, Quota};
+
+/// Locks, unless fewer keys are allowed.
+const SHARDS: usize = 64;
+
+/// A token bucket for each key, as a limit per client.
+///
+/// The state of a key is one number, and a key whose bucket is full again has none: it is let go of as new keys come, two
+/// of those known looked at for each, so none of the calls pauses. Nothing has to be forgotten by hand. There are at most
+/// [`max_keys`](Self::max_keys). Where that many are not full, a new one takes the place of a fuller one among those
+/// looked at, which then starts full when it comes again: the one way in which a key can get more than its quota.
+///
+/// All keys have the same quota. [`try_acquire`](Self::try_acquire) is O(1) under one of 64 locks. Nobody waits in here:
+/// [`NotYet::due`] says for how long to. A fair line needs a [`Bucket`](crate::Bucket) with a timer for each key, which is
+/// more state than a number; keep a map of those where the keys are few.
+///
+/// A key is cloned when it is not known. A clock that jumps back may find keys full that were let go of meanwhile.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{KeyedBuckets, ManualClock, Quota};
+/// use std::num::NonZeroU32;
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// let clients = KeyedBuckets::with_clock(Quota::per_second(NonZeroU32::MIN), clock.clone());
+/// assert!(clients.try_acquire(&"ann").is_ok());
+/// assert!(clients.try_acquire(&"bob").is_ok());
+/// assert!(clients.try_acquire(&"ann").is_err());
+/// clock.advance(Duration::from_secs(1));
+/// assert!(clients.try_acquire(&"ann").is_ok());
+/// ```
+pub struct KeyedBuckets<K, C = Monotonic> {
+    shards: Box<[Padded<K>]>,
+    changing: Mutex<()>,
+    hasher: RandomState,
+    clock: C,
+}
+
+/// Two locks never share a cache line, nor a pair of them that is fetched together.
+#[repr(align(128))]
+struct Padded<K>(Mutex<Shard<K>>);
+
+impl<K> KeyedBuckets<K> {
+    /// Full buckets on the machine's clock.
+    #[must_use]
+    pub fn new(quota: Quota) -> Self {
+        Self::with_clock(quota, Monotonic)
+    }
+}
+
+impl<K, C> KeyedBuckets<K, C> {
+    /// Full buckets on a clock of your choice.
+    #[must_use]
+    pub fn with_clock(quota: Quota, clock: C) -> Self {
+        let shards = shards(quota, DEFAULT_MAX_KEYS);
+        Self { shards, changing: Mutex::new(()), hasher: RandomState::default(), clock }
+    }
+
+    /// Holds at most so many keys, about a million if it is not said. It starts anew with that.
+    ///
+    /// Each of the up to 64 locks has an equal share of them.
+    #[must_use]
+    pub fn max_keys(self, most: NonZeroU32) -> Self {
+        let shards = shards(self.quota(), most.get() as usize);
+        Self { shards, ..self }
+    }
+
+    /// The quota of every key.
+    #[must_use]
+    pub fn quota(&self) -> Quota {
+        self.shards[0].0.lock().quota()
+    }
+
+    /// How many keys it holds.
+    #[must_use]
+    pub fn tracked(&self) -> usize {
+        self.shards.iter().map(|shard| shard.0.lock().len()).sum()
+    }
+
+    /// Walks the invariants.
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), String> {
+        self.shards.iter().try_for_each(|shard| shard.0.lock().check())
+    }
+}
+
+impl<K, C: Clock> KeyedBuckets<K, C> {
+    /// Changes rate and burst of every key from now on: as [`TokenBucket::set_quota`](crate::TokenBucket::set_quota) says
+    /// for each, but that a full bucket is full under any quota, also one of a larger burst.
+    ///
+    /// O(keys), one lock after the other.
+    pub fn set_quota(&self, quota: Quota) {
+        let now = self.clock.now();
+        // Declared first, so dropped last: no key dies under a lock.
+        let mut dead = Vec::new();
+        let _one_at_a_time = self.changing.lock();
+        for shard in &self.shards {
+            dead.append(&mut shard.0.lock().set_quota(quota, now));
+        }
+    }
+}
+
+impl<K: Hash + Eq + Clone, C: Clock> KeyedBuckets<K, C> {
+    /// Takes a token of `key` if one is there now.
+    ///
+    /// # Errors
+    /// [`NotYet`] with the time of its next token when all are taken; nothing is reserved then.
+    #[inline]
+    pub fn try_acquire(&self, key: &K) -> Result<(), NotYet> {
+        match self.try_acquire_many(key, NonZeroU32::MIN) {
+            Ok(()) => Ok(()),
+            Err(Denied::NotYet(error)) => Err(error),
+            Err(Denied::TooMany(_)) => unreachable!("a burst is one or more"),
+        }
+    }
+
+    /// Takes `count` tokens of `key` if all of them are there now; else none.
+    ///
+    /// # Errors
+    /// [`Denied::NotYet`] with the time at which they will be there; [`Denied::TooMany`] for more than the burst. Nothing is
+    /// reserved then.
+    #[inline]
+    pub fn try_acquire_many(&self, key: &K, count: NonZeroU32) -> Result<(), Denied> {
+        let now = self.clock.now();
+        let hash = self.hasher.hash_one(key);
+        // Declared first, so dropped last: no key dies under the lock.
+        let mut dead: Dead<K> = [const { None }; 3];
+        self.shard(hash).lock().try_acquire(hash, key, count, now, &mut dead)
+    }
+
+    /// How many tokens of `key` could be taken at once.
+    #[must_use]
+    pub fn available(&self, key: &K) -> u32 {
+        let now = self.clock.now();
+        let hash = self.hasher.hash_one(key);
+        self.shard(hash).lock().available(hash, key, now)
+    }
+
+    #[inline]
+    fn shard(&self, hash: u64) -> &Mutex<Shard<K>> {
+        // Bits that the tables make no use of, unless they are huge: those take the lowest and the highest ones.
+        let shard = (hash >> 40) as usize & (self.shards.len() - 1);
+        &self.shards[shard].0
+    }
+}
+
+impl<K, C> fmt::Debug for KeyedBuckets<K, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (quota, tracked) = (self.quota(), self.tracked());
+        f.debug_struct("KeyedBuckets")
+            .field("quota", &quota)
+            .field("tracked", &tracked)
+            .finish_non_exhaustive()
+    }
+}
+
+const DEFAULT_MAX_KEYS: usize = 1 << 20;
+
+/// A power of two of them, all of the same size.
+fn shards<K>(quota: Quota, most: usize) -> Box<[Padded<K>]> {
+    // At most `most`, which is at least one.
+    let shards = SHARDS.min(1 << most.ilog2());
+    (0..shards).map(|_| Padded(Mutex::new(Shard::new(quota, most / shards)))).collect()
+}

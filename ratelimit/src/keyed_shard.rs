@@ -1,0 +1,178 @@
+//! PURE. Some keys' buckets, each a number; a bucket that is full is no state at all.
+//!
+//! # Invariants
+//! 1. Slots and index entries are one to one, and an entry lies under its slot's hash.
+//! 2. There are at most `most` slots.
+//! 3. No bucket is full later than one whole burst from when a token was last taken of it.
+//! 4. User code (`Eq`, `Clone`) has run before the first change of an operation, so a panic in it leaves 1 to 3 intact.
+//!    Growing the index hashes nothing: slots keep their hash.
+//!
+//! A hand goes round the slots, two for each new key, and lets go of those that are full again: so while new keys come,
+//! those that are full go twice as fast. Rejected: a list by last use, as it is rewritten with each token, and keeps a
+//! bucket of which one token was taken as long as an empty one; a heap of the times they are full, for the logarithm.
+
+use std::num::NonZeroU32;
+
+use hashbrown::HashTable;
+
+use crate::scale::Scale;
+use crate::{Denied, Nanos, NotYet, Quota, TooMany};
+
+/// Among so many slots the fullest bucket makes room for a new key.
+const CANDIDATES: usize = 8;
+/// So many slots are looked at for each new key.
+const SWEPT: usize = 2;
+
+pub(crate) struct Shard<K> {
+    index: HashTable<u32>,
+    /// Without holes: the last slot moves into the place of a removed one.
+    slots: Vec<Slot<K>>,
+    hand: usize,
+    most: usize,
+    quota: Quota,
+    scale: Scale,
+}
+
+struct Slot<K> {
+    key: K,
+    hash: u64,
+    full_at: u128,
+}
+
+/// Keys let go of, to be dropped outside the lock.
+pub(crate) type Dead<K> = [Option<K>; SWEPT + 1];
+
+impl<K> Shard<K> {
+    pub(crate) fn new(quota: Quota, most: usize) -> Self {
+        let scale = Scale::new(quota);
+        Self { index: HashTable::new(), slots: Vec::new(), hand: 0, most, quota, scale }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) const fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    /// Lets go of all that are full, which are so under any quota, and changes that of the others; hands over the keys.
+    ///
+    /// O(keys).
+    pub(crate) fn set_quota(&mut self, quota: Quota, now: Nanos) -> Vec<K> {
+        let mut dead = Vec::new();
+        if quota == self.quota {
+            return dead;
+        }
+        let (old, new) = (self.scale, Scale::new(quota));
+        for slot in (0..self.slots.len()).rev() {
+            if self.slots[slot].full_at <= old.parts(now) {
+                dead.push(self.remove(slot));
+            } else {
+                self.slots[slot].full_at = old.carry(self.slots[slot].full_at, now, &new);
+            }
+        }
+        self.quota = quota;
+        self.scale = new;
+        dead
+    }
+
+    /// When a bucket is full that is full at `full_at`, and of which so many more are taken now.
+    fn taken(&self, full_at: u128, now: Nanos, count: NonZeroU32) -> Result<u128, NotYet> {
+        let after = self.scale.after(full_at, now, self.scale.cost(count.get().into()));
+        let due = self.scale.due(after, now);
+        if due > now { Err(NotYet::new(due)) } else { Ok(after) }
+    }
+
+    fn fits(&self, count: NonZeroU32) -> Result<(), TooMany> {
+        let burst = self.quota.max_burst();
+        if count > burst { Err(TooMany::new(count, burst)) } else { Ok(()) }
+    }
+
+    /// Lets go of up to two buckets that are full, and of one more if there is no room.
+    fn make_room(&mut self, now: Nanos, dead: &mut Dead<K>) {
+        let present = self.scale.parts(now);
+        for dead in &mut dead[..SWEPT] {
+            if self.slots.is_empty() {
+                return;
+            }
+            self.hand %= self.slots.len();
+            if self.slots[self.hand].full_at <= present {
+                *dead = Some(self.remove(self.hand));
+            } else {
+                self.hand += 1;
+            }
+        }
+        if self.slots.len() >= self.most {
+            let len = self.slots.len();
+            let round = (self.hand..self.hand + CANDIDATES.min(len)).map(|slot| slot % len);
+            let fullest = round.min_by_key(|&slot| self.slots[slot].full_at);
+            dead[SWEPT] = fullest.map(|slot| self.remove(slot));
+        }
+    }
+
+    fn remove(&mut self, slot: usize) -> K {
+        let removed = self.slots.swap_remove(slot);
+        // Invariant 1.
+        if let Ok(entry) = self.index.find_entry(removed.hash, |&other| other as usize == slot) {
+            entry.remove();
+        }
+        if let Some(moved) = self.slots.get(slot) {
+            let last = self.slots.len();
+            if let Some(entry) = self.index.find_mut(moved.hash, |&other| other as usize == last) {
+                *entry = slot as u32;
+            }
+        }
+        removed.key
+    }
+
+    /// Walks the invariants.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.slots.len() > self.most || self.index.len() != self.slots.len() {
+            let (slots, index, most) = (self.slots.len(), self.index.len(), self.most);
+            return Err(format!("invariants 1, 2: {slots} slots, {index} entries, at most {most}"));
+        }
+        for (slot, Slot { hash, .. }) in self.slots.iter().enumerate() {
+            if self.index.find(*hash, |&other| other as usize == slot).is_none() {
+                return Err(format!("invariant 1: slot {slot} is not in the index"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<K: Eq + Clone> Shard<K> {
+    pub(crate) fn try_acquire(
+        &mut self,
+        hash: u64,
+        key: &K,
+        count: NonZeroU32,
+        now: Nanos,
+        dead: &mut Dead<K>,
+    ) -> Result<(), Denied> {
+        self.fits(count)?;
+        if let Some(slot) = self.find(hash, key) {
+            self.slots[slot].full_at = self.taken(self.slots[slot].full_at, now, count)?;
+            return Ok(());
+        }
+        let full_at = self.taken(0, now, count)?;
+        // Invariant 4: the last step that may panic.
+        let key = key.clone();
+        self.make_room(now, dead);
+        // Invariant 2 keeps it below 2^32.
+        let slot = self.slots.len() as u32;
+        self.slots.push(Slot { key, hash, full_at });
+        let slots = &self.slots;
+        self.index.insert_unique(hash, slot, |&other| slots[other as usize].hash);
+        Ok(())
+    }
+
+    pub(crate) fn available(&self, hash: u64, key: &K, now: Nanos) -> u32 {
+        let full_at = self.find(hash, key).map_or(0, |slot| self.slots[slot].full_at);
+        self.scale.available(full_at, now)
+    }
+
+    fn find(&self, hash: u64, key: &K) -> Option<usize> {
+        self.index.find(hash, |&slot| self.slots[slot as usize].key == *key).map(|&slot| slot as usize)
+    }
+}
