@@ -10,6 +10,8 @@ mod driver;
 mod life;
 #[path = "../../workqueue/tests/it/said.rs"]
 mod said;
+#[path = "../../workqueue/tests/it/told.rs"]
+mod told;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     driver::queue_ops(bytes);

@@ -13,7 +13,7 @@ use crate::limiter::NoLimit;
 use crate::order::sealed::Tag;
 use crate::order::{Fifo, Order};
 use crate::parked::Ticket;
-use crate::queue::{Queue, answer};
+use crate::queue::Queue;
 use crate::shared::Key;
 use crate::time::{NoDelay, Time};
 
@@ -80,7 +80,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Future for Add
             }
             shared.finish(state, now);
             drop(old);
-            return Poll::Ready(answer(added, this.new.key.take()));
+            return Poll::Ready(shared.answer(added, this.new.key.take()));
         }
     }
 }

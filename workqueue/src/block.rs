@@ -10,7 +10,7 @@ use crate::getter::Stop;
 use crate::lease::Lease;
 use crate::order::Order;
 use crate::order::sealed::Tag;
-use crate::queue::{Queue, answer};
+use crate::queue::Queue;
 use crate::shared::{Key, Others, Shared, State};
 use crate::sync::MutexGuard;
 use crate::time::Time;
@@ -32,7 +32,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
                 shared.finish(state, now);
                 return Err(GetTimeoutError::Stopped);
             }
-            let deadline = match state.core.get(now) {
+            let deadline = match shared.next(&mut state, now) {
                 Next::Key(handle, key) => return Ok(self.lease(state, now, handle, key)),
                 Next::Closed => {
                     shared.finish(state, now);
@@ -124,7 +124,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
             let added = state.core.add(&mut new, now);
             if added != Err(Reason::Full) {
                 shared.finish(state, now);
-                return answer(added, new.key);
+                return shared.answer(added, new.key);
             }
             state.others.any = true;
             state.others.blocked_adders.asleep += 1;

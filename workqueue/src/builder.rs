@@ -9,6 +9,7 @@ use flyball_ratelimit::{Clock, Policy, Timer};
 use crate::core::Rules;
 use crate::dead::DeadLetters;
 use crate::limiter::NoLimit;
+use crate::metrics::Metrics;
 use crate::order::{Fifo, Order};
 use crate::queue::Queue;
 use crate::shared::{Key, Parts, Shared};
@@ -35,6 +36,7 @@ pub struct Builder<K, O = Fifo, L = NoLimit, T = NoDelay> {
     seed: u64,
     rules: Rules,
     dead: Option<DeadLetters<K>>,
+    sinks: Vec<Box<dyn Metrics>>,
     order: O,
     keys: PhantomData<fn() -> K>,
 }
@@ -43,8 +45,17 @@ impl<K: Key> Builder<K> {
     pub(crate) fn new() -> Self {
         // The keys of std's hash maps are the one source of randomness that needs no dependency.
         let seed = std::collections::hash_map::RandomState::new().build_hasher().finish();
-        let rules = Rules { strict: false, capacity: usize::MAX, reserve: 0 };
-        Self { limiter: NoLimit, time: NoDelay, seed, rules, dead: None, order: Fifo, keys: PhantomData }
+        let rules = Rules { strict: false, capacity: usize::MAX, reserve: 0, metered: None };
+        Self {
+            limiter: NoLimit,
+            time: NoDelay,
+            seed,
+            rules,
+            dead: None,
+            sinks: Vec::new(),
+            order: Fifo,
+            keys: PhantomData,
+        }
     }
 }
 
@@ -71,15 +82,45 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Builder<K, O, 
 
     /// How long a failed key waits. Implies [`delays`](Self::delays) unless a clock or a timer is given.
     pub fn limiter<P: Policy<K> + Send + 'static>(self, policy: P) -> Builder<K, O, P, T::WithDelays> {
-        let Self { time, seed, rules, dead, order, keys, .. } = self;
-        Builder { limiter: policy, time: time.with_delays(), seed, rules, dead, order, keys }
+        let Self { time, seed, rules, dead, sinks, order, keys, .. } = self;
+        Builder { limiter: policy, time: time.with_delays(), seed, rules, dead, sinks, order, keys }
     }
 
     /// In which order Ready keys are handed out: [`Fifo`], unless it is [`Priority`](crate::Priority) or
     /// [`Fair`](crate::Fair).
     pub fn order<P: Order<K>>(self, order: P) -> Builder<K, P, L, T> {
-        let Self { limiter, time, seed, rules, dead, keys, .. } = self;
-        Builder { limiter, time, seed, rules, dead, order, keys }
+        let Self { limiter, time, seed, rules, dead, sinks, keys, .. } = self;
+        Builder { limiter, time, seed, rules, dead, sinks, order, keys }
+    }
+
+    /// Tells this sink what happens in the queue, and keeps what a [`Reading`](crate::Reading) says; each call adds a
+    /// sink. Keeps [ages](Queue::keep_ages), and implies [`delays`](Self::delays) unless a clock or a timer is given.
+    ///
+    /// A queue without metrics pays nothing for them. One with them reads its clock at each add, get and end of a lease.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{Ended, Metrics, Queue};
+    /// use std::time::Duration;
+    ///
+    /// struct Printed(&'static str);
+    ///
+    /// impl Metrics for Printed {
+    ///     fn ended(&self, how: Ended, worked: Duration) {
+    ///         println!("{}: {how:?} after {worked:?}", self.0);
+    ///     }
+    /// }
+    ///
+    /// let queue = Queue::builder().metrics(Printed("pods")).build();
+    /// queue.add("a")?;
+    /// queue.try_get()?.succeed();
+    /// assert_eq!(queue.reading().unwrap().adds, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn metrics(self, sink: impl Metrics) -> Builder<K, O, L, T::WithDelays> {
+        let Self { limiter, time, seed, rules, dead, mut sinks, order, keys } = self;
+        sinks.push(Box::new(sink));
+        Builder { limiter, time: time.with_delays(), seed, rules, dead, sinks, order, keys }
     }
 
     /// Memory for so many keys from the start. Without it memory grows by doubling, under the queue's lock: the add that
@@ -103,14 +144,17 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Builder<K, O, 
     }
 
     /// The queue.
+    ///
+    /// # Panics
+    /// With [`metrics`](Self::metrics): when the clock or a sink's [`watch`](crate::Metrics::watch) does.
     pub fn build(self) -> Queue<K, O, L, T> {
-        let Self { limiter: policy, time, seed, rules, dead, order, .. } = self;
-        Queue { shared: Shared::new(Parts { order, policy, time, seed, rules, dead }) }
+        let Self { limiter: policy, time, seed, rules, dead, sinks, order, .. } = self;
+        Queue { shared: Shared::new(Parts { order, policy, time, seed, rules, dead, sinks }) }
     }
 
     fn with_time<U: Time>(self, time: U) -> Builder<K, O, L, U> {
-        let Self { limiter, seed, rules, dead, order, keys, .. } = self;
-        Builder { limiter, time, seed, rules, dead, order, keys }
+        let Self { limiter, seed, rules, dead, sinks, order, keys, .. } = self;
+        Builder { limiter, time, seed, rules, dead, sinks, order, keys }
     }
 }
 

@@ -12,6 +12,8 @@
 //! 4. A wait has a limit in `limits` exactly when its slot is flagged so; only slots with a wait are.
 //! 5. No slot becomes dirty by an add once the queue is shut down.
 //! 6. The order has admitted every live slot, and no other; it began those that are leased, and no other.
+//! 7. With metrics: `began` is the sum of the moments at which the leases began, and only slots that are Ready or dirty
+//!    have been asked for since some other moment than they say.
 //!
 //! Hence a key is handed out to one lease at a time (only `Ready` and due `Waiting` slots are, and handing out makes
 //! them `Leased`), and none is lost (a slot is vacated only by `end`, `cancel` and `stop`, which say so).
@@ -21,6 +23,7 @@ mod ages;
 mod ending;
 mod inspect;
 mod leasing;
+mod metering;
 mod moves;
 mod ordered;
 mod words;
@@ -28,6 +31,7 @@ mod words;
 pub(crate) use ages::NextOverdue;
 pub use ages::{Ages, Overdue};
 pub use inspect::{Counts, KeyState};
+pub(crate) use metering::HandedOut;
 pub use words::{Added, Leftovers};
 pub(crate) use words::{Handle, Newcomer, Next, Outcome};
 
@@ -42,6 +46,7 @@ use crate::order::Links;
 use crate::side::Side;
 use crate::slab::Slab;
 use crate::wait::Wait;
+use metering::Meter;
 
 /// The last moment a shutdown can happen at: a wait for ever is never over.
 const LAST: Nanos = Nanos::new(u64::MAX - 1);
@@ -56,6 +61,8 @@ pub(crate) struct Rules {
     pub(crate) capacity: usize,
     /// Distinct keys it has memory for from the start.
     pub(crate) reserve: usize,
+    /// Since when there are metrics, if there are: from the start.
+    pub(crate) metered: Option<Nanos>,
 }
 
 /// The state machine behind a queue.
@@ -81,6 +88,8 @@ pub(crate) struct Core<K, O> {
     turn: u32,
     /// Since when the clock is read at each add and get.
     ages: Option<Nanos>,
+    /// Of a queue with metrics, which keeps ages from the start.
+    meter: Option<Box<Meter>>,
 }
 
 /// A wait that begins when the lease ends. It keeps the turn of its deadline among equal ones.
@@ -121,7 +130,8 @@ impl<K, O: Links> Core<K, O> {
             horizon: Nanos::ZERO,
             seen: Nanos::ZERO,
             turn: 0,
-            ages: None,
+            ages: rules.metered,
+            meter: rules.metered.map(|_| Box::default()),
         }
     }
 }
@@ -136,7 +146,7 @@ mod tests {
     #[test]
     fn turns_survive_their_overflow() {
         let mut core = Core::<u32, Line>::new(
-            Rules { strict: false, capacity: usize::MAX, reserve: 0 },
+            Rules { strict: false, capacity: usize::MAX, reserve: 0, metered: None },
             Line::default(),
         );
         core.turn = u32::MAX - 5;

@@ -66,7 +66,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Get<'_, K,
             let mut state = shared.lock();
             let next = match &this.stop {
                 Some(stop) if stop.is_set() => Next::Closed,
-                _ => state.core.get(now),
+                _ => shared.next(&mut state, now),
             };
             if matches!(next, Next::Wait(_) | Next::Empty) {
                 if this.ticket.as_ref().is_some_and(|own| state.getters.waits_for(own, context.waker())) {

@@ -179,7 +179,7 @@ impl<K, T> Lease<K, T> {
 impl<K, T> Drop for Lease<K, T> {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
-            queue.end(self.handle, &self.key, Verdict::Retry);
+            queue.end(self.handle, &self.key, Verdict::Dropped);
         }
     }
 }

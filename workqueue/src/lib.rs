@@ -17,6 +17,7 @@ mod hash;
 mod lease;
 mod limiter;
 mod list;
+mod metrics;
 mod next_overdue;
 mod order;
 mod parked;
@@ -46,6 +47,15 @@ pub use crate::get_many::GetMany;
 pub use crate::getter::Getter;
 pub use crate::lease::Lease;
 pub use crate::limiter::NoLimit;
+#[cfg(any(feature = "metrics", feature = "prometheus-client"))]
+pub use crate::metrics::InvalidLabel;
+#[cfg(feature = "metrics")]
+pub use crate::metrics::MetricsFacade;
+#[cfg(feature = "tracing")]
+pub use crate::metrics::Traced;
+pub use crate::metrics::{Ended, Metrics, Reading, Watch};
+#[cfg(feature = "prometheus-client")]
+pub use crate::metrics::{InvalidBuckets, Prometheus, PrometheusQueue};
 pub use crate::next_overdue::NextOverdue;
 pub use crate::order::{Fair, Fifo, GroupCounts, GroupDepths, LevelDepth, Order, Priority};
 pub use crate::queue::{AddedMany, At, KeyRecord, Queue, Snapshot};

@@ -41,8 +41,8 @@ impl<K: ?Sized> Policy<K> for NoLimit {
 
 /// What comes of a failure.
 pub(crate) enum Failed {
-    /// The key may run again then.
-    Until(Nanos),
+    /// The key may run again then. Not counted where its backoff was open already.
+    Until { at: Nanos, counted: bool },
     /// It was one too many: the failures are forgotten, and the hook is still to be told.
     Died { failures: u32 },
 }
@@ -78,10 +78,10 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         // Ordering: Relaxed. `forget` of this key comes after the end of the lease that failed, and leases of one key
         // follow one another through the queue's lock. Before the policy runs: what it counts, it may count and panic.
         self.tracked.store(1, Ordering::Relaxed);
-        let (delay, _) = inner.policy.failed(key, now, random);
+        let (delay, taken) = inner.policy.failed(key, now, random);
         // Before the policy is called again, which drops what nobody has taken.
         inner.policy.take_dead(&mut dead);
-        let mut failed = Failed::Until(now + delay);
+        let mut failed = Failed::Until { at: now + delay, counted: Self::limits() && taken.is_some() };
         if let Some(most) = most {
             let failures = inner.policy.requeues(key);
             if failures >= most {

@@ -78,6 +78,9 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays + AsyncGet> F
         // A report is made once: it has to reach the caller, whoever's waker panics.
         let _panic = catch_unwind(AssertUnwindSafe(|| shared.finish(state, Some(now))));
         drop((old, waker));
+        if let Some(overdue) = &found {
+            shared.tell(|sink| sink.overdue(overdue.age));
+        }
         Poll::Ready(found)
     }
 }

@@ -16,7 +16,6 @@ use flyball_ratelimit::Policy;
 
 pub use adding::AddedMany;
 pub use at::At;
-pub(crate) use entering::answer;
 pub use looking::{KeyRecord, Snapshot};
 
 use crate::builder::Builder;

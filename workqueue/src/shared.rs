@@ -35,10 +35,12 @@ use foldhash::fast::RandomState;
 pub(crate) use effects::Effects;
 pub(crate) use state::{Others, State};
 
-use crate::core::{Core, Handle, Newcomer, Outcome, Rules};
+use crate::core::{Added, Core, HandedOut, Handle, Newcomer, Next, Outcome, Rules};
 use crate::dead::DeadLetters;
+use crate::error::{Reason, Refused};
 use crate::hash::fold;
 use crate::limiter::{Failed, Limiter};
+use crate::metrics::{Ended, Metrics, Reading, Watch, Watched};
 use crate::order::Order;
 use crate::order::sealed::Tag;
 use crate::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
@@ -65,6 +67,7 @@ pub(crate) struct Shared<K, O: Order<K>, L, T> {
     timed: AtomicUsize,
     pub(crate) limiter: Limiter<K, L>,
     pub(crate) dead: Option<DeadLetters<K>>,
+    sinks: Vec<Box<dyn Metrics>>,
     time: T,
     hasher: RandomState,
     /// Says what an add brings.
@@ -81,24 +84,64 @@ pub(crate) struct Parts<K, O, L, T> {
     pub(crate) seed: u64,
     pub(crate) rules: Rules,
     pub(crate) dead: Option<DeadLetters<K>>,
+    pub(crate) sinks: Vec<Box<dyn Metrics>>,
 }
 
 impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T> {
     pub(crate) fn new(parts: Parts<K, O, L, T>) -> Arc<Self> {
-        let Parts { order, policy, time, seed, rules, dead } = parts;
-        Arc::new_cyclic(|this: &Weak<Self>| Self {
+        let Parts { order, policy, time, seed, mut rules, dead, sinks } = parts;
+        rules.metered = (!sinks.is_empty()).then(|| time.now());
+        let shared = Arc::new_cyclic(|this: &Weak<Self>| Self {
             state: Mutex::new(State::new(Core::new(rules, order.links()))),
             available: Condvar::new(),
             room: Condvar::new(),
             quiet: Condvar::new(),
-            timed: AtomicUsize::new(0),
+            timed: AtomicUsize::new(rules.metered.is_some().into()),
             limiter: Limiter::new(policy, seed),
             dead,
+            sinks,
             time,
             hasher: RandomState::default(),
             order,
             // Weak: an alarm set for next year must not keep the queue alive.
             alarm: Waker::from(Arc::new(Ring(this.clone()))),
+        });
+        let watched: Arc<dyn Watched> = shared.clone();
+        let watch = Watch::new(Arc::downgrade(&watched));
+        shared.sinks.iter().for_each(|sink| sink.watch(watch.clone()));
+        shared
+    }
+
+    /// Tells every sink, outside every lock. What a sink does to itself is its own affair.
+    #[inline]
+    pub(crate) fn tell(&self, what: impl Fn(&dyn Metrics)) {
+        if T::DELAYS {
+            for sink in &self.sinks {
+                // A panic that is dropped may panic in turn.
+                let told = catch_unwind(AssertUnwindSafe(|| what(&**sink)));
+                told.unwrap_or_else(std::mem::forget);
+            }
+        }
+    }
+
+    /// Hands out a key, if there is one.
+    #[inline]
+    pub(crate) fn next(&self, state: &mut State<K, O::Links>, now: Option<Nanos>) -> Next<K> {
+        if T::DELAYS { state.core.get_told(now) } else { state.core.get(now) }
+    }
+
+    /// What is to be told of the hand-out that was just made.
+    #[inline]
+    pub(crate) fn handed_out(&self, state: &State<K, O::Links>) -> Option<HandedOut> {
+        if T::DELAYS { state.core.handed_out() } else { None }
+    }
+
+    /// The answer of an add: a refused key is handed back; a duplicate dies here.
+    #[inline]
+    pub(crate) fn answer(&self, added: Result<Added, Reason>, key: Option<K>) -> Result<Added, Refused<K>> {
+        added.map_err(|reason| {
+            self.tell(|sink| sink.refused(reason));
+            Refused::new(key.expect("what is refused is not taken"), reason)
         })
     }
 
@@ -199,9 +242,12 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L
         let decided = catch_unwind(AssertUnwindSafe(|| self.decide(key, verdict)));
         let (ruling, mut panic) = match decided {
             Ok(ruling) => (ruling, None),
-            Err(panic) => (Ruling { outcome: Outcome::Tail, now: None, died_after: None }, Some(panic)),
+            Err(panic) => {
+                (Ruling { counted: false, outcome: Outcome::Tail, now: None, died_after: None }, Some(panic))
+            }
         };
         let mut state = self.lock();
+        let worked = if T::DELAYS { state.core.meter_end(handle, ruling.now) } else { None };
         let gone = state.core.end(handle, ruling.outcome, ruling.now);
         let mut also = |result: std::thread::Result<()>| {
             if let Err(other) = result {
@@ -214,6 +260,9 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L
         if let (Some(failures), Some(dead)) = (ruling.died_after, &self.dead) {
             also(catch_unwind(AssertUnwindSafe(|| dead.tell(key, failures))));
         }
+        if let Some(worked) = worked {
+            self.tell_end(verdict, worked, &ruling);
+        }
         match panic {
             // A second panic while one unwinds would abort the process.
             Some(panic) if !std::thread::panicking() => resume_unwind(panic),
@@ -221,9 +270,22 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L
         }
     }
 
+    fn tell_end(&self, verdict: Verdict, worked: Duration, ruling: &Ruling) {
+        if let Some(how) = verdict.ended() {
+            self.tell(|sink| sink.ended(how, worked));
+        }
+        if ruling.counted {
+            self.tell(|sink| sink.failed());
+        }
+        if let Some(failures) = ruling.died_after {
+            self.tell(|sink| sink.gave_up(failures));
+        }
+    }
+
     /// All user code of a lease's end: the clock and the policy.
     #[inline]
     fn decide(&self, key: &K, verdict: Verdict) -> Ruling {
+        let mut counted = false;
         let (outcome, now) = match verdict {
             Verdict::Done => (Outcome::Done, self.now_if_timed()),
             Verdict::Succeed => {
@@ -235,18 +297,22 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L
                 let now = self.time.now();
                 (Outcome::At(Wait::fixed(now + delay)), Some(now))
             }
-            Verdict::Retry if Limiter::<K, L>::limits() => {
+            Verdict::Retry | Verdict::Dropped if Limiter::<K, L>::limits() => {
                 let now = self.time.now();
                 match self.fail(key, now) {
-                    Failed::Until(until) => (Outcome::At(Wait::backoff(until)), Some(now)),
+                    Failed::Until { at, counted: own } => {
+                        counted = own;
+                        (Outcome::At(Wait::backoff(at)), Some(now))
+                    }
                     Failed::Died { failures } => {
-                        return Ruling { outcome: Outcome::Done, now: Some(now), died_after: Some(failures) };
+                        let (outcome, died_after) = (Outcome::Done, Some(failures));
+                        return Ruling { outcome, now: Some(now), died_after, counted: true };
                     }
                 }
             }
-            Verdict::Retry | Verdict::Untouched => (Outcome::Tail, self.now_if_timed()),
+            Verdict::Retry | Verdict::Dropped | Verdict::Untouched => (Outcome::Tail, self.now_if_timed()),
         };
-        Ruling { outcome, now, died_after: None }
+        Ruling { outcome, now, died_after: None, counted }
     }
 
     /// Counts a failure of `key`.
@@ -294,8 +360,24 @@ pub(crate) enum Verdict {
     Succeed,
     After(Duration),
     Retry,
+    /// As a failure: nobody said how.
+    Dropped,
     /// It never began.
     Untouched,
+}
+
+impl Verdict {
+    /// In the words of those who measure; a lease that nobody has seen did not end.
+    fn ended(self) -> Option<Ended> {
+        Some(match self {
+            Self::Done => Ended::Done,
+            Self::Succeed => Ended::Succeeded,
+            Self::After(_) => Ended::Requeued,
+            Self::Retry => Ended::Failed,
+            Self::Dropped => Ended::Dropped,
+            Self::Untouched => return None,
+        })
+    }
 }
 
 /// What a lease's end comes to.
@@ -304,6 +386,15 @@ struct Ruling {
     now: Option<Nanos>,
     /// So many failures were one too many.
     died_after: Option<u32>,
+    /// The limiter counted a failure.
+    counted: bool,
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Watched for Shared<K, O, L, T> {
+    fn read(&self) -> Option<Reading> {
+        let now = self.time.now();
+        self.lock().core.reading(now)
+    }
 }
 
 /// The waker that the timer gets.

@@ -11,7 +11,6 @@ mod hostile;
 mod jitter;
 mod keyed_buckets;
 mod limiter_driver;
-mod limiter_ops;
 mod once_per_wait;
 mod oracle;
 mod paced;

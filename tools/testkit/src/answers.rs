@@ -166,6 +166,51 @@ pub struct OldestAges {
     pub leased: Option<Time>,
 }
 
+/// What a queue tells those who measure it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A key, so long after it was asked for, by an add or by its deadline.
+    HandedOut {
+        /// How long.
+        queued: Time,
+        /// By its deadline.
+        delayed: bool,
+    },
+    /// A lease, after so long. A requeue without its delay.
+    Ended(Ending, Time),
+    /// A failure was counted.
+    Failed,
+    /// After so many failures.
+    GaveUp(u32),
+    /// An add.
+    Refused(Refused),
+    /// A lease, held for so long.
+    Overdue(Time),
+}
+
+/// What can be read of a queue that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// Times a key came to be asked for.
+    pub adds: u64,
+    /// Delays that were accepted.
+    pub delays: u64,
+    /// Keys asked for.
+    pub depth: usize,
+    /// Keys that wait, leased or not.
+    pub waiting: usize,
+    /// Keys leased.
+    pub leased: usize,
+    /// The ages of leases, summed.
+    pub unfinished: Time,
+    /// The oldest lease.
+    pub longest: Time,
+    /// The oldest Ready key.
+    pub oldest_ready: Time,
+    /// Keys there is room for.
+    pub room: Option<usize>,
+}
+
 /// What somebody finds who looks for leases that are held too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overdue<K> {

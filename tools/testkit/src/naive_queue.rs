@@ -9,6 +9,7 @@ mod ends;
 mod gets;
 mod leases;
 mod looks;
+mod meter;
 mod setup;
 #[cfg(test)]
 mod tests;
@@ -60,6 +61,7 @@ pub struct NaiveQueue<K> {
     /// What came back after shut down: left over, and in no promised order.
     late: Vec<K>,
     next_order: u64,
+    meter: meter::Meter<K>,
     /// Keys that failed too often, with their failures, in the order in which they did.
     pub dead: Vec<(K, u32)>,
     /// How often each cell of the state table was entered.
@@ -82,6 +84,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
             overdue: Vec::new(),
             late: Vec::new(),
             next_order: 0,
+            meter: meter::Meter::new(),
             dead: Vec::new(),
             cells: Cells::default(),
         }
@@ -93,6 +96,11 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
     /// # Panics
     /// When the model contradicts itself.
     pub fn pass_deadlines(&mut self, now: Time) {
+        self.pass(now, true);
+    }
+
+    /// `deadlines` says whether that is what they are: a wait that a lease's end asks for and that is over at once is none.
+    fn pass(&mut self, now: Time, deadlines: bool) {
         while let Some((key, state)) = self.next_due(now) {
             self.cells.hit(self.was(key), Doing::Deadline);
             if let Life::Serving { .. } = self.life {
@@ -100,13 +108,18 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
             }
             match state {
                 State::Waiting(wait) => {
+                    self.meter.at(wait.until, deadlines);
                     let order = self.order();
                     self.set(key, State::Ready { order, since: wait.until }, ());
                 }
-                State::LeasedWaiting(_) => self.set(key, State::LeasedDirty, ()),
+                State::LeasedWaiting(wait) => {
+                    self.meter.at(wait.until, deadlines);
+                    self.set(key, State::LeasedDirty, ());
+                }
                 State::Ready { .. } | State::Leased | State::LeasedDirty => panic!("no deadline: {state:?}"),
             }
         }
+        self.meter.at(now, false);
     }
 
     fn next_due(&self, now: Time) -> Option<(K, State)> {
@@ -150,12 +163,15 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
     }
 
     fn set<T>(&mut self, key: K, state: State, answer: T) -> T {
-        self.remove(key);
+        let was = self.state(key);
+        self.records.retain(|(of, _)| *of != key);
         self.records.push((key, state));
+        self.meter.moved(key, was, Some(state));
         answer
     }
 
     fn remove(&mut self, key: K) {
+        self.meter.moved(key, self.state(key), None);
         self.records.retain(|(of, _)| *of != key);
     }
 

@@ -72,7 +72,7 @@ impl<K, O: Links> Core<K, O> {
                 }
                 self.end_wait(slot, now)
             }
-            State::Leased => self.mark(slot),
+            State::Leased => self.mark(slot, now),
             State::Ready | State::LeasedDirty => Added::Merged,
             State::Vacant => unreachable!("invariant 1: a vacant slot is not in the key table"),
         }
@@ -92,6 +92,15 @@ impl<K, O: Links> Core<K, O> {
             return Err(Reason::ShutDown);
         }
         self.observe(Some(now));
+        let added = self.add_wish(new, wish, now)?;
+        self.meter_delay();
+        Ok(added)
+    }
+
+    fn add_wish(&mut self, new: &mut Newcomer<K, O::Tag>, wish: Wish, now: Nanos) -> Result<Added, Reason>
+    where
+        K: Eq,
+    {
         let Some(slot) = new.key.as_ref().and_then(|key| self.find(key, new.hash)) else {
             let slot = self.admit(new)?;
             match wish.alone() {
@@ -106,7 +115,7 @@ impl<K, O: Links> Core<K, O> {
             State::Leased => {
                 let wait = wish.alone();
                 if wait.at <= now {
-                    return Ok(self.mark(slot));
+                    return Ok(self.mark(slot, now));
                 }
                 self.postpone_lease(slot, wait);
                 Added::Marked
@@ -142,15 +151,20 @@ impl<K, O: Links> Core<K, O> {
         }
         match state {
             State::Ready => {
+                self.meter_withdrawn(slot);
                 self.unlink(slot);
                 self.wait(slot, Wait::fixed(at));
             }
             State::LeasedDirty => {
+                self.meter_withdrawn(slot);
                 self.dirty -= 1;
                 self.postpone_lease(slot, Wait::fixed(at));
             }
             _ => {
                 let old = self.wait_of(slot);
+                if old.at <= now {
+                    self.meter_withdrawn(slot);
+                }
                 let backoff = old.backoff && old.at > now;
                 self.set_wait(slot, Wait { at: old.at.max(at), limit: None, backoff });
             }
@@ -159,11 +173,14 @@ impl<K, O: Links> Core<K, O> {
     }
 
     /// Takes back what was asked for and has not begun; a lease goes on.
-    pub(crate) fn cancel(&mut self, key: &K, hash: u32) -> (bool, Option<K>)
+    pub(crate) fn cancel(&mut self, key: &K, hash: u32, now: Option<Nanos>) -> (bool, Option<K>)
     where
         K: Eq,
     {
         let Some(slot) = self.find(key, hash) else { return (false, None) };
+        if now.is_some_and(|now| self.is_asked(slot, now)) {
+            self.meter_withdrawn(slot);
+        }
         match self.slab.get(slot).state {
             State::Ready | State::Waiting => {
                 self.unlink(slot);
@@ -198,7 +215,8 @@ impl<K, O: Links> Core<K, O> {
     }
 
     #[inline]
-    fn mark(&mut self, slot: u32) -> Added {
+    fn mark(&mut self, slot: u32, now: Nanos) -> Added {
+        self.meter_asked(slot, now, false);
         self.slab.get_mut(slot).state = State::LeasedDirty;
         self.dirty += 1;
         Added::Marked
@@ -208,7 +226,7 @@ impl<K, O: Links> Core<K, O> {
     fn end_wait(&mut self, slot: u32, now: Nanos) -> Added {
         if self.slab.get(slot).state == State::LeasedWaiting {
             self.forget_wait(slot);
-            return self.mark(slot);
+            return self.mark(slot, now);
         }
         self.unlink(slot);
         self.make_ready(slot, now);

@@ -33,6 +33,7 @@ impl<K, O: Links> Core<K, O> {
         let due: Vec<u32> =
             self.postponed.iter().filter(|(_, own)| own.wait.at <= horizon).map(|(slot, _)| slot).collect();
         for slot in due {
+            self.meter_asked(slot, self.postponed_of(slot).wait.at, true);
             self.forget_wait(slot);
             self.slab.get_mut(slot).state = State::LeasedDirty;
             self.dirty += 1;
@@ -58,6 +59,7 @@ impl<K, O: Links> Core<K, O> {
         // The only clones, and before anything changes: a panic of `Clone` stops nothing.
         self.clone_keys(self.leased_slots(), &mut left.leased);
         self.shut_down(now);
+        self.meter_stop(now);
         let (ready, waiting, leased) = self.slots(now);
         self.phase = Phase::Stopped;
         for (slots, keys) in [(ready, &mut left.ready), (waiting, &mut left.waiting)] {

@@ -303,6 +303,6 @@ impl<K, O: Links> Core<K, O> {
         if limited != self.limits.len() {
             return Err(format!("core 4: {limited} limited waits, {} limits", self.limits.len()));
         }
-        Ok(())
+        self.check_meter()
     }
 }

@@ -87,7 +87,8 @@ impl<K, O: Links> Core<K, O> {
         None
     }
 
-    /// What becomes of a lease that has ended, of a key that stays.
+    /// What becomes of a lease that has ended, of a key that stays. Apart, so that a key that leaves does not pay for it.
+    #[inline(never)]
     fn come_back(&mut self, slot: u32, state: State, outcome: Outcome, now: Nanos) {
         let outcome = self.outcome(outcome, now);
         match state {
@@ -99,7 +100,10 @@ impl<K, O: Links> Core<K, O> {
                 let postponed = self.postponed_of(slot);
                 self.forget_wait(slot);
                 match outcome {
-                    _ if postponed.wait.at <= self.due_by(now) => self.end_dirty(slot, outcome, now),
+                    _ if postponed.wait.at <= self.due_by(now) => {
+                        self.meter_asked(slot, postponed.wait.at, true);
+                        self.end_dirty(slot, outcome, now);
+                    }
                     Outcome::Tail if !self.holds(postponed.wait) => self.make_ready(slot, now),
                     Outcome::Tail | Outcome::Done => self.wait_in_turn(slot, postponed.wait, postponed.turn),
                     Outcome::At(wait) => match postponed.wait.after_lease(wait, self.rules.strict) {
@@ -119,7 +123,10 @@ impl<K, O: Links> Core<K, O> {
     /// A key that was added meanwhile is Ready again, whatever the outcome; but a strict backoff holds.
     fn end_dirty(&mut self, slot: u32, outcome: Outcome, now: Nanos) {
         match outcome {
-            Outcome::At(wait) if self.rules.strict && wait.backoff => self.wait(slot, wait),
+            Outcome::At(wait) if self.rules.strict && wait.backoff => {
+                self.meter_withdrawn(slot);
+                self.wait(slot, wait);
+            }
             _ => self.make_ready(slot, now),
         }
     }
@@ -127,7 +134,7 @@ impl<K, O: Links> Core<K, O> {
     /// A wait that is over at once is none. After shutdown what comes back is a leftover: it must not keep the queue
     /// from closing, also where it would come back at once, or the clock jumped back. What is served until the horizon
     /// may come back before it.
-    fn outcome(&self, outcome: Outcome, now: Nanos) -> Outcome {
+    fn outcome(&mut self, outcome: Outcome, now: Nanos) -> Outcome {
         let wait = match outcome {
             Outcome::Done => return outcome,
             Outcome::At(wait) => wait,
@@ -138,6 +145,9 @@ impl<K, O: Links> Core<K, O> {
             Phase::Serving => wait.at <= self.horizon,
             Phase::ShutDown | Phase::Stopped => false,
         };
+        if served && outcome != Outcome::Tail {
+            self.meter_delay();
+        }
         match served {
             true if wait.at <= now => Outcome::Tail,
             true => outcome,

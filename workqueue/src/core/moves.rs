@@ -40,8 +40,7 @@ impl<K, O: Links> Core<K, O> {
                 break;
             }
             most = most.saturating_sub(1);
-            self.unlink(slot);
-            self.make_ready(slot, at);
+            self.gather_one(slot, at);
         }
     }
 
@@ -50,10 +49,15 @@ impl<K, O: Links> Core<K, O> {
         if O::GATHERS {
             let by = self.due_by(now.unwrap_or(self.seen));
             while let Some((at, slot)) = self.deadlines.first().filter(|(at, _)| *at <= by) {
-                self.unlink(slot);
-                self.make_ready(slot, at);
+                self.gather_one(slot, at);
             }
         }
+    }
+
+    fn gather_one(&mut self, slot: u32, at: Nanos) {
+        self.meter_asked(slot, at, true);
+        self.unlink(slot);
+        self.make_ready(slot, at);
     }
 
     #[inline]

@@ -119,7 +119,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
         let hash = self.shared.hash(key);
         let now = self.shared.now_if_timed();
         let mut state = self.shared.lock();
-        let (cancelled, gone) = state.core.cancel(key, hash);
+        let (cancelled, gone) = state.core.cancel(key, hash, now);
         self.shared.finish(state, now);
         drop(gone);
         cancelled

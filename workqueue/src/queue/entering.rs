@@ -24,7 +24,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
         let mut state = self.shared.lock();
         let added = state.core.add(&mut new, now);
         self.shared.finish(state, now);
-        answer(added, new.key)
+        self.shared.answer(added, new.key)
     }
 
     #[inline]
@@ -34,7 +34,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
         let mut state = self.shared.lock();
         let added = state.core.add_ref(key, hash, &mut tag, now);
         self.shared.finish(state, now);
-        added
+        added.inspect_err(|reason| self.shared.tell(|sink| sink.refused(*reason)))
     }
 
     pub(crate) fn add_many_tagged(
@@ -61,7 +61,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
         }
         let mut many = AddedMany { new: 0, merged: 0, promoted: 0, marked: 0, refused: Vec::new() };
         for (new, added) in keys {
-            match answer(added, new.key) {
+            match self.shared.answer(added, new.key) {
                 Ok(Added::New) => many.new += 1,
                 Ok(Added::Merged) => many.merged += 1,
                 Ok(Added::Promoted) => many.promoted += 1,
@@ -92,17 +92,25 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
     }
 
     pub(crate) fn add_rate_limited_tagged(&self, key: K, tag: Tag<O::Links>) -> Result<Added, Refused<K>> {
+        let shared = &self.shared;
         if self.is_shutting_down() {
-            return Err(Refused::new(key, Reason::ShutDown));
+            return shared.answer(Err(Reason::ShutDown), Some(key));
         }
-        let now = self.shared.now();
-        match self.shared.fail(&key, now) {
-            Failed::Until(until) => self.add_wish(key, tag, Wish::Backoff(until), now),
+        let now = shared.now();
+        match shared.fail(&key, now) {
+            Failed::Until { at, counted } => {
+                if counted {
+                    shared.tell(|sink| sink.failed());
+                }
+                self.add_wish(key, tag, Wish::Backoff(at), now)
+            }
             Failed::Died { failures } => {
-                if let Some(dead) = &self.shared.dead {
+                shared.tell(|sink| sink.failed());
+                shared.tell(|sink| sink.gave_up(failures));
+                if let Some(dead) = &shared.dead {
                     dead.tell(&key, failures);
                 }
-                Err(Refused::new(key, Reason::Exhausted))
+                shared.answer(Err(Reason::Exhausted), Some(key))
             }
         }
     }
@@ -112,11 +120,6 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
         let mut state = self.shared.lock();
         let added = state.core.add_delayed(&mut new, wish, now);
         self.shared.finish(state, Some(now));
-        answer(added, new.key)
+        self.shared.answer(added, new.key)
     }
-}
-
-/// A refused key is handed back; a duplicate dies here.
-pub(crate) fn answer<K>(added: Result<Added, Reason>, key: Option<K>) -> Result<Added, Refused<K>> {
-    added.map_err(|reason| Refused::new(key.expect("what is refused is not taken"), reason))
 }

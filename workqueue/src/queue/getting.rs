@@ -6,7 +6,7 @@ use std::time::Duration;
 use flyball_ratelimit::{Clock, Monotonic, Nanos, Policy};
 
 use super::Queue;
-use crate::core::{Handle, Next};
+use crate::core::{HandedOut, Handle, Next};
 use crate::error::{GetTimeoutError, NotDetached, TryGetError};
 use crate::get::Get;
 use crate::get_many::GetMany;
@@ -78,7 +78,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
     pub fn try_get(&self) -> Result<Lease<K, T>, TryGetError> {
         let now = self.shared.now_if_timed();
         let mut state = self.shared.lock();
-        let next = state.core.get(now);
+        let next = self.shared.next(&mut state, now);
         match next {
             Next::Key(handle, key) => Ok(self.lease(state, now, handle, key)),
             Next::Closed => Err(TryGetError::Closed),
@@ -97,12 +97,16 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
     pub fn try_get_many(&self, most: usize) -> Result<Vec<Lease<K, T>>, TryGetError> {
         let now = self.shared.now_if_timed();
         let mut taken = Vec::with_capacity(most.clamp(1, 64));
+        let mut told = Vec::new();
         let mut state = self.shared.lock();
         let mut panicked = None;
         let end = loop {
             // What was taken before a panic must reach its leases, or those keys were lost.
-            match catch_unwind(AssertUnwindSafe(|| state.core.get(now))) {
-                Ok(Next::Key(handle, key)) => taken.push((handle, key)),
+            match catch_unwind(AssertUnwindSafe(|| self.shared.next(&mut state, now))) {
+                Ok(Next::Key(handle, key)) => {
+                    taken.push((handle, key));
+                    told.extend(self.shared.handed_out(&state));
+                }
                 Ok(Next::Closed) => break TryGetError::Closed,
                 Ok(Next::Wait(_) | Next::Empty) => break TryGetError::Empty,
                 Err(panic) => {
@@ -119,6 +123,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
         let lease = |(handle, key)| Lease::new(key, handle, self.shared.clone());
         let leases: Vec<_> = taken.into_iter().map(lease).collect();
         let leases = self.wake_for(leases, effects);
+        told.into_iter().for_each(|one| self.tell_hand_out(one));
         match panicked {
             Some(panic) if leases.is_empty() => resume_unwind(panic),
             _ if leases.is_empty() => Err(end),
@@ -139,15 +144,25 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
         key: K,
     ) -> Lease<K, T> {
         let effects = self.shared.settle(&mut state, now);
+        let told = self.shared.handed_out(&state);
         drop(state);
         let lease = Lease::new(key, handle, self.shared.clone());
-        match effects {
+        let lease = match effects {
             None => lease,
             Some(_) => {
                 let [lease] = self.wake_for([lease], effects);
                 lease
             }
+        };
+        if let Some(told) = told {
+            self.tell_hand_out(told);
         }
+        lease
+    }
+
+    /// Once the lease has reached its caller, and not before: what goes back was not handed out.
+    fn tell_hand_out(&self, told: HandedOut) {
+        self.shared.tell(|sink| sink.handed_out(told.queued, told.delayed));
     }
 
     /// Wakes others. If a waker panics, what was taken goes back uncounted, as nobody has seen it.

@@ -6,6 +6,7 @@ use flyball_ratelimit::{Nanos, Policy};
 
 use super::Queue;
 use crate::core::{Ages, Counts, KeyState};
+use crate::metrics::{Reading, Watched};
 use crate::next_overdue::NextOverdue;
 use crate::order::Order;
 use crate::shared::Key;
@@ -106,6 +107,16 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
     pub fn ages(&self) -> Option<Ages> {
         let now = self.shared.now();
         self.shared.lock().core.ages(now)
+    }
+
+    /// What a queue with [metrics](crate::Builder::metrics) has counted, and how much is in it; `None` without. O(1), plus
+    /// the waits that are over and the leased keys that wait.
+    ///
+    /// # Panics
+    /// When the clock does.
+    #[must_use]
+    pub fn reading(&self) -> Option<Reading> {
+        self.shared.read()
     }
 
     /// Waits for a lease that has been held for `bound` or longer, such as that of a worker that is stuck; `None` once

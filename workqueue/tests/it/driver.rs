@@ -16,6 +16,7 @@ use testkit::op::{SmallKey, operations};
 use testkit::queue_op::{HeldOp, QueueOp};
 
 use crate::life::{Dead, Life};
+use crate::told::Notes;
 
 const BASE: Duration = Duration::from_nanos(2);
 const CAP: Duration = Duration::from_nanos(20);
@@ -109,7 +110,12 @@ fn limited_by(choice: u8, life: Vec<QueueOp>, keys: Vec<SmallKey>) -> Cells {
     if let Some(keys) = setup.capacity {
         builder = builder.capacity(keys);
     }
-    Life::new(builder.build(), NaiveQueue::new(setup), clock, keys, dead).live_by_time(life, aged(choice / 8))
+    let notes = notes(&life);
+    if let Some(notes) = &notes {
+        builder = builder.metrics(notes.clone());
+    }
+    let own = Life::new(builder.build(), NaiveQueue::new(setup), clock, keys, dead);
+    own.measured(notes).live_by_time(life, aged(choice / 8))
 }
 
 fn unlimited_by(choice: u8, life: Vec<QueueOp>) -> Cells {
@@ -121,7 +127,12 @@ fn unlimited_by(choice: u8, life: Vec<QueueOp>) -> Cells {
     }
     let dead = Arc::new(Mutex::new(Vec::new()));
     let keys = SmallKey::all().collect();
-    Life::new(builder.build(), NaiveQueue::new(setup), clock, keys, dead).live_by_time(life, aged(choice))
+    let notes = notes(&life);
+    if let Some(notes) = &notes {
+        builder = builder.metrics(notes.clone());
+    }
+    let own = Life::new(builder.build(), NaiveQueue::new(setup), clock, keys, dead);
+    own.measured(notes).live_by_time(life, aged(choice))
 }
 
 fn timeless_by(choice: u8, life: Vec<QueueOp>) -> Cells {
@@ -139,6 +150,11 @@ fn timeless_by(choice: u8, life: Vec<QueueOp>) -> Cells {
 fn room(choice: u8) -> Option<usize> {
     let choice = usize::from(choice % 8);
     choice.checked_sub(3).filter(|keys| *keys > 0)
+}
+
+/// Every other life is measured.
+fn notes(life: &[QueueOp]) -> Option<Notes> {
+    (life.len() % 2 == 0).then(Notes::default)
 }
 
 /// Whether ages are kept.

@@ -14,6 +14,7 @@ use crate::at::At;
 use crate::said::{
     added, added_many, glance, in_order, nanos, nothing, oldest, poll, same, seen, taken, tally,
 };
+use crate::told::{Notes, as_told, read};
 
 /// Keys that were given up, with their failures.
 pub(crate) type Dead = Arc<Mutex<Vec<(SmallKey, u32)>>>;
@@ -26,6 +27,8 @@ pub(crate) struct Life<L: Policy<SmallKey> + Send + 'static, T: Time> {
     leases: Vec<Lease<SmallKey, T>>,
     keys: Vec<SmallKey>,
     dead: Dead,
+    /// What the queue tells, if it has metrics.
+    notes: Option<Notes>,
 }
 
 impl<L: Policy<SmallKey> + Send + 'static, T: AsyncGet> Life<L, T> {
@@ -36,7 +39,7 @@ impl<L: Policy<SmallKey> + Send + 'static, T: AsyncGet> Life<L, T> {
         keys: Vec<SmallKey>,
         dead: Dead,
     ) -> Self {
-        Self { queue, model, clock, leases: Vec::new(), keys, dead }
+        Self { queue, model, clock, leases: Vec::new(), keys, dead, notes: None }
     }
 
     /// A life without time.
@@ -217,6 +220,15 @@ impl<L: Policy<SmallKey> + Send + 'static, T: AsyncGet> Life<L, T> {
 }
 
 impl<L: Policy<SmallKey> + Send + 'static, T: Delays + AsyncGet> Life<L, T> {
+    /// What the queue tells is compared, too.
+    pub(crate) fn measured(mut self, notes: Option<Notes>) -> Self {
+        self.notes = notes;
+        if self.notes.is_some() {
+            self.model.keep_ages(0);
+        }
+        self
+    }
+
     /// A life in time.
     pub(crate) fn live_by_time(mut self, life: Vec<QueueOp>, aged: bool) -> Cells {
         if aged {
@@ -229,6 +241,7 @@ impl<L: Policy<SmallKey> + Send + 'static, T: Delays + AsyncGet> Life<L, T> {
             self.step_in_time(op, &at);
             self.compare(&at);
             self.compare_ages(&at);
+            self.compare_metrics(&at);
         }
         self.end_of_life();
         self.model.cells
@@ -277,6 +290,17 @@ impl<L: Policy<SmallKey> + Send + 'static, T: Delays + AsyncGet> Life<L, T> {
             }
             _ => self.step(op, at),
         }
+    }
+
+    fn compare_metrics(&mut self, at: &At<'_>) {
+        let now = self.now();
+        let model: Vec<_> = self.model.told().into_iter().map(as_told).collect();
+        let Some(notes) = &self.notes else {
+            assert!(self.queue.reading().is_none(), "{at}: it has no metrics");
+            return;
+        };
+        assert_eq!(notes.take(), model, "{at}");
+        assert_eq!(self.queue.reading().map(read), Some(self.model.read(now)), "{at}");
     }
 
     fn compare_ages(&mut self, at: &At<'_>) {

@@ -59,7 +59,7 @@ pub(crate) fn added_many<K>(many: AddedMany<K>) -> Many<K> {
     }
 }
 
-fn reason(reason: Reason) -> answers::Refused {
+pub(crate) fn reason(reason: Reason) -> answers::Refused {
     match reason {
         Reason::ShutDown => answers::Refused::ShutDown,
         Reason::Full => answers::Refused::Full,

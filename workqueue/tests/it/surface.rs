@@ -8,9 +8,10 @@ use std::mem::size_of;
 
 use flyball_ratelimit::{Exponential, ManualTimer, Monotonic};
 use flyball_workqueue::{
-    AddWhenRoom, Added, AddedMany, Ages, Blocking, Builder, Counts, DelayMode, DelayingQueue, Drain, Fifo,
-    Get, GetMany, GetTimeoutError, Getter, KeyState, Lease, Leftovers, NextOverdue, NoLimit, NotDetached,
-    Overdue, Queue, RateLimitingQueue, Reason, Refused, Snapshot, Timed, TryGetError, WaitIdle,
+    AddWhenRoom, Added, AddedMany, Ages, Blocking, Builder, Counts, DelayMode, DelayingQueue, Drain, Ended,
+    Fifo, Get, GetMany, GetTimeoutError, Getter, KeyState, Lease, Leftovers, NextOverdue, NoLimit,
+    NotDetached, Overdue, Queue, RateLimitingQueue, Reading, Reason, Refused, Snapshot, Timed, TryGetError,
+    WaitIdle, Watch,
 };
 
 type Limit = Exponential<&'static str>;
@@ -85,6 +86,17 @@ fn auto_traits_of_the_rest() {
     data::<DelayMode>();
     data::<Reason>();
     data::<NotDetached>();
+    data::<Ended>();
+    data::<Reading>();
+    data::<Watch>();
+    #[cfg(feature = "prometheus-client")]
+    data::<flyball_workqueue::Prometheus>();
+    #[cfg(feature = "prometheus-client")]
+    data::<flyball_workqueue::PrometheusQueue>();
+    #[cfg(feature = "metrics")]
+    data::<flyball_workqueue::MetricsFacade>();
+    #[cfg(feature = "tracing")]
+    data::<flyball_workqueue::Traced>();
     assert_eq!(DelayMode::default(), DelayMode::Earliest);
 }
 

@@ -16,6 +16,11 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
     /// # Errors
     /// After shut down, and where there is no room.
     pub fn add(&mut self, key: K, now: Time) -> Result<Outcome, Refused> {
+        let answer = self.try_add(key, now);
+        self.tell_refused(answer)
+    }
+
+    fn try_add(&mut self, key: K, now: Time) -> Result<Outcome, Refused> {
         self.pass_deadlines(now);
         self.admit(key)?;
         self.cells.hit(self.was(key), Doing::Add);
@@ -39,9 +44,9 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
 
     /// An add that waits for room: nothing yet where there is none.
     pub fn add_when_room(&mut self, key: K, now: Time) -> Option<Result<Outcome, Refused>> {
-        match self.add(key, now) {
+        match self.try_add(key, now) {
             Err(Refused::Full) => None,
-            answer => Some(answer),
+            answer => Some(self.tell_refused(answer)),
         }
     }
 
@@ -65,7 +70,9 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
         now: Time,
     ) -> Result<Outcome, Refused> {
         self.pass_deadlines(now);
-        self.admit(key)?;
+        let admitted = self.admit(key);
+        self.tell_refused(admitted)?;
+        self.meter.delay();
         let doing = match mode {
             Mode::Earliest => Doing::Earliest,
             Mode::Latest(_) => Doing::Latest,
@@ -85,6 +92,11 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
     /// # Errors
     /// After shut down, where there is no room, and when this was a failure too many.
     pub fn add_rate_limited(&mut self, key: K, now: Time) -> Result<Outcome, Refused> {
+        let answer = self.try_add_rate_limited(key, now);
+        self.tell_refused(answer)
+    }
+
+    fn try_add_rate_limited(&mut self, key: K, now: Time) -> Result<Outcome, Refused> {
         self.pass_deadlines(now);
         if self.life != Life::Open {
             return Err(Refused::ShutDown);
@@ -96,6 +108,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
         }
         self.admit(key)?;
         self.cells.hit(self.was(key), Doing::Limited);
+        self.meter.delay();
         let Some(Failed { until, .. }) = failed else { return Ok(self.add_now(key, now)) };
         let strict = self.setup.strict;
         let order = self.order();

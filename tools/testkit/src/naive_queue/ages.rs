@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use super::{NaiveQueue, State};
-use crate::answers::{OldestAges, Overdue, Time, later};
+use crate::answers::{OldestAges, Overdue, Time, Told, later};
 
 impl<K: Copy + Ord + Debug> NaiveQueue<K> {
     /// Ages count from now on.
@@ -48,6 +48,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
             return Overdue::NotYet;
         }
         self.overdue.push(key);
+        self.meter.tell(Told::Overdue(now - since));
         Overdue::Lease(key, now - since)
     }
 }

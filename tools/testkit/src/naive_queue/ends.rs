@@ -40,6 +40,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
         self.life = Life::Stopped;
         let left = self.left();
         self.records.retain(|(_, state)| !matches!(state, State::Ready { .. } | State::Waiting(_)));
+        self.meter.stop();
         for (_, state) in &mut self.records {
             *state = State::Leased;
         }

@@ -24,6 +24,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
         }
         match first {
             Some(key) => {
+                self.meter.hand_out(key, now);
                 self.leased_since.push((key, now));
                 Ok(self.set(key, State::Leased, key))
             }

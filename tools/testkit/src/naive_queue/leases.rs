@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use super::wait::Wait;
 use super::{Life, NaiveQueue, State};
-use crate::answers::{Ending, NotDetached, Time, later};
+use crate::answers::{Ending, NotDetached, Time, Told, later};
 use crate::cells::Doing;
 use crate::naive_backoff::Failed;
 use crate::op::Mode;
@@ -28,6 +28,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
     pub fn end(&mut self, key: K, ending: Ending, now: Time) {
         self.pass_deadlines(now);
         let was = self.was(key);
+        self.tell_ended(key, ending, now);
         let mut doing = Doing::from(ending);
         let back = match ending {
             Ending::Done => Back::No,
@@ -37,6 +38,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
             }
             Ending::RequeueAfter(delay) => {
                 self.forget(key);
+                self.accept_delay(later(now, delay));
                 Back::At(later(now, delay))
             }
             Ending::Retry | Ending::Dropped => {
@@ -49,8 +51,10 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
                         doing = Doing::Exhausted;
                         Back::No
                     }
-                    Some(Failed { until, .. }) if self.setup.strict => Back::Backoff(until),
-                    Some(Failed { until, .. }) => Back::At(until),
+                    Some(Failed { until, .. }) => {
+                        self.accept_delay(until);
+                        if self.setup.strict { Back::Backoff(until) } else { Back::At(until) }
+                    }
                     None => {
                         doing = Doing::Tail;
                         Back::At(now)
@@ -101,7 +105,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
             }
             (state, _) => panic!("{key:?} is not leased: {state:?}"),
         }
-        self.pass_deadlines(now);
+        self.pass(now, false);
     }
 
     /// A lease becomes a bare key.
@@ -119,6 +123,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
         self.pass_deadlines(now);
         self.require_detached(key)?;
         self.cells.hit(self.was(key), Doing::DoneKey);
+        self.tell_ended(key, Ending::Done, now);
         self.end_by(key, Back::No, now);
         Ok(())
     }
@@ -143,8 +148,17 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
         Err(NotDetached)
     }
 
+    fn tell_ended(&mut self, key: K, ending: Ending, now: Time) {
+        let since = self.leased_since.iter().find(|(of, _)| *of == key).map_or(now, |(_, since)| *since);
+        self.meter.tell(Told::Ended(ending, now - since));
+    }
+
     pub(super) fn fail(&mut self, key: K, now: Time) -> Option<Failed> {
-        self.backoffs.fail(key, now)
+        let failed = self.backoffs.fail(key, now);
+        if failed.is_some_and(|failed| failed.counted) {
+            self.meter.tell(Told::Failed);
+        }
+        failed
     }
 
     /// Whether this was one failure too many; then they are forgotten. One that was not counted never is.
@@ -155,6 +169,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
         if over {
             self.backoffs.forget(key);
             self.dead.push((key, failures));
+            self.meter.tell(Told::GaveUp(failures));
         }
         over
     }

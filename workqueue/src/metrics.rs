@@ -1,0 +1,142 @@
+//! EDGE. What a queue tells of itself, to whoever measures.
+//!
+//! Counts of what happens all the time, and every level, are *read* (`Reading`): the queue keeps them under the lock it
+//! holds anyway. What lasts, and what is rare, is *told* (`Metrics`), after unlocking.
+//!
+//! Cancel safety: nothing here waits.
+
+#[cfg(any(feature = "metrics", feature = "prometheus-client"))]
+mod catalogue;
+mod ended;
+#[cfg(feature = "metrics")]
+mod facade;
+#[cfg(any(feature = "metrics", feature = "prometheus-client"))]
+mod gathered;
+#[cfg(any(feature = "metrics", feature = "prometheus-client"))]
+mod labels;
+#[cfg(feature = "prometheus-client")]
+mod prometheus;
+mod reading;
+#[cfg(feature = "tracing")]
+mod traced;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use ended::Ended;
+#[cfg(feature = "metrics")]
+pub use facade::MetricsFacade;
+#[cfg(any(feature = "metrics", feature = "prometheus-client"))]
+pub use labels::InvalidLabel;
+#[cfg(feature = "prometheus-client")]
+pub use prometheus::{InvalidBuckets, Prometheus, PrometheusQueue};
+pub(crate) use reading::Watched;
+pub use reading::{Reading, Watch};
+#[cfg(feature = "tracing")]
+pub use traced::Traced;
+
+use crate::error::Reason;
+
+/// What a queue tells of itself as it happens: a sink of metrics, given to [`Builder::metrics`](crate::Builder::metrics).
+///
+/// Every method has an empty body; implement those you need. They run outside every lock of the queue, in the thread of
+/// the call that they tell of, so they should be quick, and may call the queue. **They decide nothing**: a panic in one
+/// is caught, and goes no further than the panic hook.
+///
+/// No key is told: as a label it would make a series of each. What has a level, or is counted at each add, is not told
+/// but read: see [`Reading`], and [`watch`](Self::watch).
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::ManualClock;
+/// use flyball_workqueue::{Ended, Metrics, Queue};
+/// use std::sync::{Arc, Mutex};
+/// use std::time::Duration;
+///
+/// #[derive(Default)]
+/// struct Slowest(Mutex<Duration>);
+///
+/// impl Metrics for Slowest {
+///     fn ended(&self, _: Ended, worked: Duration) {
+///         let mut slowest = self.0.lock().unwrap();
+///         *slowest = worked.max(*slowest);
+///     }
+/// }
+///
+/// let (slowest, clock) = (Arc::new(Slowest::default()), ManualClock::new());
+/// let queue = Queue::builder().clock(clock.clone()).metrics(slowest.clone()).build();
+/// queue.add("a")?;
+/// let lease = queue.try_get()?;
+/// clock.advance(Duration::from_secs(3));
+/// lease.done();
+/// assert_eq!(*slowest.0.lock().unwrap(), Duration::from_secs(3));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Metrics: Send + Sync + 'static {
+    /// The queue is built, and can be read from now on. Told first, and once for each queue.
+    fn watch(&self, queue: Watch) {
+        let _ = queue;
+    }
+
+    /// A key was handed out, `queued` after it was asked for: since its add; since the mark, for one that was added
+    /// while a lease held it; since its deadline, for one that waited. Then it is `delayed`, and so much later than it
+    /// was to be.
+    fn handed_out(&self, queued: Duration, delayed: bool) {
+        let _ = (queued, delayed);
+    }
+
+    /// A lease ended, so long after its key was handed out.
+    fn ended(&self, how: Ended, worked: Duration) {
+        let _ = (how, worked);
+    }
+
+    /// The limiter counted a failure of a key. Not told for one that fails before its backoff is over, which counts
+    /// once per wait.
+    fn failed(&self) {}
+
+    /// A key was given up after so many failures, see [`dead_letters`](crate::Builder::dead_letters).
+    fn gave_up(&self, failures: u32) {
+        let _ = failures;
+    }
+
+    /// A key was not added. One that waits for room is not refused.
+    fn refused(&self, reason: Reason) {
+        let _ = reason;
+    }
+
+    /// A lease that has been held for so long was reported by [`next_overdue`](crate::Queue::next_overdue).
+    fn overdue(&self, age: Duration) {
+        let _ = age;
+    }
+}
+
+/// For a sink of which the caller keeps a handle.
+impl<M: Metrics + ?Sized> Metrics for Arc<M> {
+    fn watch(&self, queue: Watch) {
+        (**self).watch(queue);
+    }
+
+    fn handed_out(&self, queued: Duration, delayed: bool) {
+        (**self).handed_out(queued, delayed);
+    }
+
+    fn ended(&self, how: Ended, worked: Duration) {
+        (**self).ended(how, worked);
+    }
+
+    fn failed(&self) {
+        (**self).failed();
+    }
+
+    fn gave_up(&self, failures: u32) {
+        (**self).gave_up(failures);
+    }
+
+    fn refused(&self, reason: Reason) {
+        (**self).refused(reason);
+    }
+
+    fn overdue(&self, age: Duration) {
+        (**self).overdue(age);
+    }
+}

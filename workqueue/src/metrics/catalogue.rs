@@ -1,0 +1,91 @@
+//! PURE. The names under which the adapters publish, and what they mean.
+//!
+//! The first seven are client-go's, with its meanings, so that dashboards work; the others are ours alone. The guide
+//! has them in a table.
+
+use super::Ended;
+use crate::error::Reason;
+
+/// One metric.
+#[derive(Debug)]
+pub(crate) struct Metric {
+    /// Ends in `_total` if it is a counter, in `_seconds` if it is a time.
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+}
+
+const fn metric(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, help }
+}
+
+pub(crate) const DEPTH: Metric = metric(
+    "workqueue_depth",
+    "Keys asked for and not handed out: ready, or to run again when their lease ends.",
+);
+pub(crate) const ADDS: Metric = metric(
+    "workqueue_adds_total",
+    "Keys that came to be asked for, by adds, passed deadlines and retries; no duplicates.",
+);
+pub(crate) const QUEUED: Metric = metric(
+    "workqueue_queue_duration_seconds",
+    "From a key being asked for to its hand-out; while it is leased, that includes the rest of the lease.",
+);
+pub(crate) const WORKED: Metric =
+    metric("workqueue_work_duration_seconds", "From a key's hand-out to the end of its lease.");
+pub(crate) const UNFINISHED: Metric = metric(
+    "workqueue_unfinished_work_seconds",
+    "Ages of all leases added up, at the scrape; it grows by one a second for each stuck worker.",
+);
+pub(crate) const LONGEST: Metric =
+    metric("workqueue_longest_running_processor_seconds", "Age of the oldest lease, at the scrape.");
+pub(crate) const DELAYS: Metric = metric(
+    "workqueue_retries_total",
+    "Accepted delayed adds: with a delay asked for, requeued, or backing off after a failure.",
+);
+pub(crate) const WAITING: Metric = metric("workqueue_waiting", "Keys whose deadline is to come.");
+pub(crate) const LEASED: Metric = metric("workqueue_leased", "Keys held by a lease.");
+pub(crate) const OLDEST: Metric =
+    metric("workqueue_oldest_ready_seconds", "How long the oldest ready key has been so, at the scrape.");
+pub(crate) const ROOM: Metric =
+    metric("workqueue_capacity_left", "Keys there is room for, of a queue with a capacity.");
+pub(crate) const LATE: Metric =
+    metric("workqueue_delay_latency_seconds", "From a delayed key's deadline to its hand-out.");
+pub(crate) const FAILURES: Metric =
+    metric("workqueue_failures_total", "Failures that the limiter counted: one for each backoff.");
+pub(crate) const DEAD: Metric =
+    metric("workqueue_dead_letters_total", "Keys given up after too many failures.");
+pub(crate) const REFUSED: Metric = metric("workqueue_refused_total", "Adds that were refused, by reason.");
+pub(crate) const ENDED: Metric = metric("workqueue_leases_ended_total", "Leases that ended, by outcome.");
+pub(crate) const OVERDUE: Metric = metric("workqueue_overdue_total", "Leases reported as held for too long.");
+
+/// The values of the label `reason`.
+pub(crate) const REASONS: [(Reason, &str); 3] =
+    [(Reason::ShutDown, "shut_down"), (Reason::Full, "full"), (Reason::Exhausted, "exhausted")];
+
+/// The values of the label `outcome`.
+pub(crate) const OUTCOMES: [(Ended, &str); 5] = [
+    (Ended::Done, "done"),
+    (Ended::Succeeded, "succeeded"),
+    (Ended::Requeued, "requeued"),
+    (Ended::Failed, "failed"),
+    (Ended::Dropped, "dropped"),
+];
+
+/// One value for each of a label's values.
+#[derive(Debug)]
+pub(crate) struct By<W, C, const N: usize>([(W, &'static str, C); N]);
+
+impl<W: Copy + PartialEq, C, const N: usize> By<W, C, N> {
+    pub(crate) fn new(values: [(W, &'static str); N], mut make: impl FnMut(&'static str) -> C) -> Self {
+        Self(values.map(|(what, value)| (what, value, make(value))))
+    }
+
+    pub(crate) fn get(&self, what: W) -> Option<&C> {
+        self.0.iter().find(|(own, ..)| *own == what).map(|(.., counter)| counter)
+    }
+
+    #[cfg(feature = "prometheus-client")]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &C)> {
+        self.0.iter().map(|(_, value, counter)| (*value, counter))
+    }
+}

@@ -1,0 +1,70 @@
+//! PURE. The labels of a queue's series.
+
+use std::error::Error;
+use std::fmt;
+
+/// A label whose name cannot stand beside ours: not an identifier of ASCII letters, digits and underscores, used twice,
+/// or reserved (`name`, `reason`, `outcome`, `le`, and whatever begins with two underscores).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidLabel(String);
+
+impl fmt::Display for InvalidLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the label {:?} is not usable here", self.0)
+    }
+}
+
+impl Error for InvalidLabel {}
+
+const RESERVED: [&str; 4] = ["name", "reason", "outcome", "le"];
+
+pub(super) type Labels = Vec<(String, String)>;
+
+/// The label `name`, and nothing else.
+pub(super) fn named(name: impl Into<String>) -> Labels {
+    vec![("name".to_owned(), name.into())]
+}
+
+/// The label `name`, and more.
+pub(super) fn labels<N, V>(
+    name: impl Into<String>,
+    more: impl IntoIterator<Item = (N, V)>,
+) -> Result<Labels, InvalidLabel>
+where
+    N: Into<String>,
+    V: Into<String>,
+{
+    let mut labels = named(name);
+    for (label, value) in more {
+        let label = label.into();
+        let taken = labels.iter().any(|(other, _)| *other == label);
+        if taken || !is_usable(&label) {
+            return Err(InvalidLabel(label));
+        }
+        labels.push((label, value.into()));
+    }
+    Ok(labels)
+}
+
+fn is_usable(label: &str) -> bool {
+    let identifier = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let begins = label.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
+    identifier && begins && !label.starts_with("__") && !RESERVED.contains(&label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_can_stand_beside_ours() {
+        let of = |more: &[(&str, &str)]| labels("q", more.iter().copied());
+        let named = [("name".to_owned(), "q".to_owned()), ("team_1".to_owned(), "a \"b\"".to_owned())];
+        assert_eq!(of(&[("team_1", "a \"b\"")]).unwrap(), named);
+        for bad in ["", "1a", "a-b", "ä", "name", "reason", "outcome", "le", "__a"] {
+            assert_eq!(of(&[("a", ""), (bad, "")]), Err(InvalidLabel(bad.to_owned())));
+        }
+        assert_eq!(of(&[("a", "1"), ("a", "2")]), Err(InvalidLabel("a".to_owned())), "twice");
+        assert_eq!(InvalidLabel("a-b".into()).to_string(), "the label \"a-b\" is not usable here");
+    }
+}

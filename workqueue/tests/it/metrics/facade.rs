@@ -1,0 +1,215 @@
+//! The facade `metrics`, with a recorder that is nothing but a map.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ::metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
+    SharedString, Unit, with_local_recorder,
+};
+use flyball_ratelimit::{Exponential, ManualClock};
+use flyball_workqueue::{MetricsFacade, Queue};
+
+use crate::support::ns;
+
+#[derive(Clone, Default)]
+struct Map {
+    values: Arc<Mutex<BTreeMap<String, Vec<f64>>>>,
+    units: Arc<Mutex<BTreeMap<String, Option<Unit>>>>,
+}
+
+struct Cell(Map, String);
+
+impl Cell {
+    fn change(&self, change: impl Fn(&mut Vec<f64>)) {
+        change(self.0.values.lock().unwrap().entry(self.1.clone()).or_default());
+    }
+}
+
+impl CounterFn for Cell {
+    fn increment(&self, value: u64) {
+        self.change(|values| {
+            let sum = values.pop().unwrap_or(0.0) + value as f64;
+            values.push(sum);
+        });
+    }
+
+    fn absolute(&self, _: u64) {
+        panic!("not additive");
+    }
+}
+
+impl GaugeFn for Cell {
+    fn increment(&self, _: f64) {
+        panic!("a gauge is set");
+    }
+
+    fn decrement(&self, _: f64) {
+        panic!("a gauge is set");
+    }
+
+    fn set(&self, value: f64) {
+        self.change(|values| *values = vec![value]);
+    }
+}
+
+impl HistogramFn for Cell {
+    fn record(&self, value: f64) {
+        self.change(|values| values.push(value));
+    }
+}
+
+impl Map {
+    fn cell(&self, key: &Key) -> Arc<Cell> {
+        let labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        Arc::new(Cell(self.clone(), format!("{}{{{}}}", key.name(), labels.join(","))))
+    }
+
+    fn describe(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
+        assert!(help.ends_with('.'), "{name:?}: {help}");
+        self.units.lock().unwrap().insert(name.into_inner().to_string(), unit);
+    }
+
+    fn get(&self, name: &str) -> Vec<f64> {
+        self.values.lock().unwrap().get(name).cloned().unwrap_or_default()
+    }
+
+    /// All that was recorded under this name, with what other labels it has.
+    fn all(&self, name: &str) -> Vec<(String, f64)> {
+        let values = self.values.lock().unwrap();
+        let own =
+            values.iter().filter_map(|(key, values)| Some((key.strip_prefix(name)?.to_owned(), values[0])));
+        own.collect()
+    }
+}
+
+impl Recorder for Map {
+    fn describe_counter(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.describe(key, unit, description);
+    }
+
+    fn describe_gauge(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.describe(key, unit, description);
+    }
+
+    fn describe_histogram(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
+        self.describe(key, unit, description);
+    }
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.cell(key))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.cell(key))
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(self.cell(key))
+    }
+}
+
+#[test]
+fn a_loaded_queue_line_by_line() {
+    let (map, clock) = (Map::default(), ManualClock::new());
+    let facade = with_local_recorder(&map, || MetricsFacade::labelled("q", [("team", "a")]).unwrap());
+    let queue = Queue::builder()
+        .timer(clock.timer())
+        .limiter(Exponential::new(Duration::from_secs(1)..=Duration::from_secs(8)))
+        .capacity(4)
+        .dead_letters(2, |_, _| {})
+        .metrics(facade.clone())
+        .build();
+    queue.add_many(["a", "b", "a", "c"]);
+    queue.add_after("d", Duration::from_secs(2)).unwrap();
+    assert!(queue.add("e").is_err());
+    clock.advance(Duration::from_secs(1));
+    let stuck = queue.try_get().unwrap();
+    queue.try_get().unwrap().retry();
+    clock.advance(Duration::from_secs(3));
+    queue.try_get().unwrap().succeed(); // c
+    queue.try_get().unwrap().succeed(); // d, as late as b, and there before
+    drop(queue.try_get().unwrap()); // b: given up
+    queue.add("f").unwrap();
+    clock.advance(Duration::from_secs(1));
+    with_local_recorder(&map, || assert!(facade.record()));
+    let of = |name: &str| map.get(&format!("workqueue_{name}{{name=q,team=a}}"));
+    for (name, values) in [
+        ("adds_total", vec![6.0]), // a, b, c, f, and d and b by their deadlines
+        ("retries_total", vec![2.0]),
+        ("depth", vec![1.0]),
+        ("waiting", vec![0.0]),
+        ("leased", vec![1.0]),
+        ("unfinished_work_seconds", vec![4.0]),
+        ("longest_running_processor_seconds", vec![4.0]),
+        ("oldest_ready_seconds", vec![1.0]),
+        ("capacity_left", vec![2.0]),
+        ("queue_duration_seconds", vec![1.0, 1.0, 4.0, 2.0, 2.0]),
+        ("delay_latency_seconds", vec![2.0, 2.0]),
+        ("work_duration_seconds", vec![0.0, 0.0, 0.0, 0.0]),
+        ("failures_total", vec![2.0]),
+        ("dead_letters_total", vec![1.0]),
+        ("overdue_total", vec![]),
+    ] {
+        assert_eq!(of(name), values, "{name}");
+    }
+    assert_eq!(map.all("workqueue_refused_total"), [("{name=q,team=a,reason=full}".to_owned(), 1.0)]);
+    let ended = [("dropped", 1.0), ("failed", 1.0), ("succeeded", 2.0)];
+    let ended = ended.map(|(how, count)| (format!("{{name=q,team=a,outcome={how}}}"), count));
+    assert_eq!(map.all("workqueue_leases_ended_total"), ended);
+    drop(stuck);
+}
+
+/// Units go with the names, and nothing is described that client-go calls otherwise.
+#[test]
+fn everything_is_described() {
+    let map = Map::default();
+    let facade = with_local_recorder(&map, || MetricsFacade::new("q"));
+    let queue = Queue::<&str>::builder().capacity(9).metrics(facade.clone()).build();
+    with_local_recorder(&map, || facade.record());
+    drop(queue);
+    let units = map.units.lock().unwrap();
+    assert_eq!(units.len(), 17, "{units:?}");
+    for (name, unit) in &*units {
+        assert_eq!(*unit == Some(Unit::Seconds), name.ends_with("_seconds"), "{name}");
+    }
+}
+
+/// Counters are told what is new, once, also by two handles; a queue that is gone has gauges of zero, and is told so.
+#[test]
+fn what_is_new_is_recorded_once() {
+    let (map, clock) = (Map::default(), ManualClock::new());
+    let facade = with_local_recorder(&map, || MetricsFacade::new("q"));
+    assert!(!facade.record(), "no queue yet");
+    let queue = Queue::builder().clock(clock.clone()).metrics(facade.clone()).build();
+    queue.add("a").unwrap();
+    assert!(facade.record() && facade.clone().record());
+    assert_eq!(map.get("workqueue_adds_total{name=q}"), [1.0]);
+    queue.add_after("b", ns(9)).unwrap();
+    assert!(facade.record());
+    assert_eq!(map.get("workqueue_retries_total{name=q}"), [1.0]);
+    drop(queue);
+    assert!(!facade.record());
+    assert_eq!(map.get("workqueue_adds_total{name=q}"), [1.0], "a counter never falls");
+    assert_eq!(map.get("workqueue_depth{name=q}"), [0.0]);
+    assert_eq!(map.get("workqueue_waiting{name=q}"), [0.0]);
+}
+
+/// Two queues of one name are one to the recorder: sums, as client-go's are.
+#[test]
+fn two_queues_of_one_name() {
+    let (map, clock) = (Map::default(), ManualClock::new());
+    let facade = with_local_recorder(&map, || MetricsFacade::new("q"));
+    let queue = || Queue::builder().clock(clock.clone()).metrics(facade.clone()).build();
+    let (old, new) = (queue(), queue());
+    old.add_many(["a", "b"]);
+    new.add("a").unwrap();
+    assert!(facade.record());
+    let adds = || map.get("workqueue_adds_total{name=q}");
+    assert_eq!((adds(), map.get("workqueue_depth{name=q}")), (vec![3.0], vec![3.0]));
+    drop(old);
+    new.add("c").unwrap();
+    assert!(facade.record());
+    assert_eq!((adds(), map.get("workqueue_depth{name=q}")), (vec![4.0], vec![2.0]));
+}

@@ -1,0 +1,204 @@
+//! Sinks that panic, call back, and are told by threads at once.
+
+use std::panic::panic_any;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use flyball_ratelimit::{Exponential, ManualClock, ManualTimer};
+use flyball_workqueue::{Ended, Fifo, Metrics, Queue, Reason, Timed};
+
+use crate::support::ns;
+use crate::task::now_or_never;
+use crate::told::Notes;
+
+/// What it panics with panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+struct Panics;
+
+impl Metrics for Panics {
+    fn handed_out(&self, _: Duration, _: bool) {
+        panic_any(Bomb);
+    }
+
+    fn ended(&self, _: Ended, _: Duration) {
+        panic_any(Bomb);
+    }
+
+    fn failed(&self) {
+        panic_any(Bomb);
+    }
+
+    fn gave_up(&self, _: u32) {
+        panic_any(Bomb);
+    }
+
+    fn refused(&self, _: Reason) {
+        panic_any(Bomb);
+    }
+
+    fn overdue(&self, _: Duration) {
+        panic_any(Bomb);
+    }
+}
+
+/// Every method panics at every call, and nothing of it is to be seen; the sink behind it is told all the same.
+#[test]
+fn a_sink_that_panics_changes_nothing() {
+    let (clock, notes, dead) = (ManualClock::new(), Notes::default(), Arc::new(Mutex::new(Vec::new())));
+    let told = dead.clone();
+    let queue = Queue::builder()
+        .timer(clock.timer())
+        .limiter(Exponential::new(ns(10)..=ns(100)))
+        .capacity(2)
+        .dead_letters(2, move |key, failures| told.lock().unwrap().push((*key, failures)))
+        .metrics(Panics)
+        .metrics(notes.clone())
+        .build();
+    queue.add("a").unwrap();
+    queue.add("b").unwrap();
+    assert_eq!(queue.add("c").unwrap_err().into_key(), "c", "handed back");
+    let leases = queue.try_get_many(2).unwrap();
+    clock.advance(ns(5));
+    assert!(now_or_never(queue.next_overdue(ns(1))).is_some());
+    for lease in leases {
+        lease.retry();
+    }
+    queue.check().unwrap();
+    assert_eq!(queue.counts().waiting, 2, "a failure waits for its backoff, not for less");
+    clock.advance(ns(10));
+    let mut keys = Vec::new();
+    while let Ok(lease) = queue.try_get() {
+        keys.push(*lease);
+        lease.retry();
+    }
+    assert_eq!(keys, ["a", "b"]);
+    assert_eq!(*dead.lock().unwrap(), [("a", 2), ("b", 2)]);
+    assert_eq!(queue.reading().map(|read| (read.adds, read.leased, read.depth)), Some((4, 0, 0)));
+    // Two hand-outs, twice; as many ends; four failures, two keys given up; one refusal, one report.
+    assert_eq!(notes.take().len(), 4 + 4 + 4 + 2 + 1 + 1);
+    drop(queue.stop_now());
+    queue.check().unwrap();
+}
+
+/// A lease that is dropped while its thread unwinds tells a sink that panics, too: that must not abort.
+#[test]
+fn a_sink_that_panics_while_its_thread_does() {
+    let clock = ManualClock::new();
+    let queue = Queue::builder().timer(clock.timer()).metrics(Panics).build();
+    queue.add("a").unwrap();
+    let worker = thread::spawn({
+        let queue = queue.clone();
+        move || {
+            let _lease = queue.try_get().unwrap();
+            panic!("work");
+        }
+    });
+    assert!(worker.join().is_err());
+    assert_eq!(*queue.try_get().unwrap(), "a");
+}
+
+type Own = Queue<&'static str, Fifo, Exponential<&'static str>, Timed<ManualTimer>>;
+
+/// Calls the queue that tells it, from within every call.
+#[derive(Clone, Default)]
+struct CallsBack(Arc<OnceLock<Own>>);
+
+impl CallsBack {
+    fn call(&self) {
+        if let Some(queue) = self.0.get() {
+            queue.check().unwrap();
+            assert!(queue.reading().is_some());
+            let _ = queue.add("from within");
+            queue.cancel(&"from within");
+        }
+    }
+}
+
+impl Metrics for CallsBack {
+    fn handed_out(&self, _: Duration, _: bool) {
+        self.call();
+    }
+
+    fn ended(&self, _: Ended, _: Duration) {
+        self.call();
+    }
+
+    fn failed(&self) {
+        self.call();
+    }
+
+    fn gave_up(&self, _: u32) {
+        self.call();
+    }
+
+    fn refused(&self, reason: Reason) {
+        if reason == Reason::Exhausted {
+            self.call();
+        }
+    }
+
+    fn overdue(&self, _: Duration) {
+        self.call();
+    }
+}
+
+/// No lock is held while a sink is told: not the queue's, and not the limiter's.
+#[test]
+fn a_sink_may_call_the_queue() {
+    let (clock, sink) = (ManualClock::new(), CallsBack::default());
+    let queue = Queue::builder()
+        .timer(clock.timer())
+        .limiter(Exponential::new(ns(10)..=ns(100)))
+        .dead_letters(2, |_, _| {})
+        .metrics(sink.clone())
+        .build();
+    assert!(sink.0.set(queue.clone()).is_ok());
+    queue.add_many(["a", "b"]);
+    let leases = queue.try_get_many(2).unwrap();
+    assert!(now_or_never(queue.next_overdue(Duration::ZERO)).is_some());
+    leases.into_iter().for_each(|lease| lease.retry());
+    clock.advance(ns(10));
+    queue.try_get().unwrap().retry();
+    assert!(queue.add_rate_limited("b").is_err(), "exhausted");
+    let _ = queue.stop_now();
+    assert!(queue.add("c").is_err());
+    queue.check().unwrap();
+    assert_eq!(queue.reading().unwrap().adds, 2 + 2 + 14, "one from within each of 14 calls");
+}
+
+/// Threads that add, take and end: in the end the counters agree with what was told.
+#[test]
+fn counters_agree_when_threads_work() {
+    let notes = Notes::default();
+    let queue = Queue::builder().metrics(notes.clone()).build();
+    thread::scope(|scope| {
+        for worker in 0..4 {
+            let queue = &queue;
+            scope.spawn(move || {
+                for round in 0..500 {
+                    let _ = queue.add((worker + round) % 7);
+                    if let Ok(lease) = queue.try_get() {
+                        if round % 3 == 0 { lease.done() } else { drop(lease) }
+                    }
+                }
+            });
+        }
+    });
+    while let Ok(lease) = queue.try_get() {
+        lease.done();
+    }
+    queue.check().unwrap();
+    let (read, told) = (queue.reading().unwrap(), notes.take());
+    assert_eq!((read.depth, read.leased, read.waiting), (0, 0, 0));
+    assert_eq!((read.unfinished_work, read.longest_running), (Duration::ZERO, Duration::ZERO));
+    let outs = told.iter().filter(|told| matches!(told, testkit::answers::Told::HandedOut { .. })).count();
+    assert_eq!((outs as u64, told.len()), (read.adds, 2 * outs), "each hand-out once, and its end");
+}

@@ -1,0 +1,258 @@
+//! What client-go's names mean, case by case, and what ours mean beside them.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use flyball_ratelimit::{Exponential, ManualClock, ManualTimer};
+use flyball_workqueue::{Fifo, Metrics, NoLimit, Priority, Queue, Reading, Timed, Watch};
+use testkit::answers::{Ending, Refused, Told};
+
+use crate::support::ns;
+use crate::task::{Task, now_or_never};
+use crate::told::Notes;
+
+type Measured = Queue<&'static str, Fifo, NoLimit, Timed<ManualTimer>>;
+
+fn measured() -> (Measured, ManualClock, Notes) {
+    let (clock, notes) = (ManualClock::new(), Notes::default());
+    (Queue::builder().timer(clock.timer()).metrics(notes.clone()).build(), clock, notes)
+}
+
+fn read(queue: &Measured) -> Reading {
+    queue.reading().expect("it has metrics")
+}
+
+fn handed_out(queued: u64) -> Told {
+    Told::HandedOut { queued, delayed: false }
+}
+
+/// client-go's `TestMetrics`: adds, a hand-out, five duplicates while it runs, its end, and once more.
+#[test]
+fn the_life_of_a_key() {
+    let (queue, clock, notes) = measured();
+    queue.add("a").unwrap();
+    queue.add("a").unwrap();
+    assert_eq!((read(&queue).adds, read(&queue).depth), (1, 1), "a duplicate is no add");
+    clock.advance(ns(50));
+    let lease = queue.try_get().unwrap();
+    assert_eq!(notes.take(), [handed_out(50)]);
+    assert_eq!((read(&queue).adds, read(&queue).depth, read(&queue).leased), (1, 0, 1));
+    clock.advance(ns(5));
+    for _ in 0..5 {
+        queue.add("a").unwrap();
+    }
+    assert_eq!((read(&queue).adds, read(&queue).depth), (2, 1), "asked for while it runs");
+    clock.advance(ns(20));
+    assert_eq!((read(&queue).unfinished_work, read(&queue).longest_running), (ns(25), ns(25)));
+    lease.done();
+    assert_eq!(notes.take(), [Told::Ended(Ending::Done, 25)]);
+    assert_eq!((read(&queue).adds, read(&queue).depth, read(&queue).leased), (2, 1, 0), "not asked anew");
+    clock.advance(ns(10));
+    queue.try_get().unwrap().succeed();
+    assert_eq!(notes.take(), [handed_out(30), Told::Ended(Ending::Succeed, 0)], "since the mark");
+    assert_eq!((read(&queue).adds, read(&queue).depth), (2, 0));
+}
+
+/// A delay is counted when it is accepted, its key when its deadline passes, whether anybody looks or not.
+#[test]
+fn delays_become_adds_at_their_deadline() {
+    let (queue, clock, notes) = measured();
+    queue.add_after("a", ns(10)).unwrap();
+    queue.add_after("a", ns(20)).unwrap();
+    let now = read(&queue);
+    assert_eq!(
+        (now.adds, now.delays, now.depth, now.waiting),
+        (0, 2, 0, 1),
+        "a merged delay was accepted, too"
+    );
+    clock.advance(ns(10));
+    let now = read(&queue);
+    assert_eq!((now.adds, now.delays, now.depth, now.waiting), (1, 2, 1, 0), "nobody has looked");
+    clock.advance(ns(7));
+    assert_eq!(read(&queue).oldest_ready, ns(7));
+    let lease = queue.try_get().unwrap();
+    assert_eq!(notes.take(), [Told::HandedOut { queued: 7, delayed: true }], "so much too late");
+    lease.requeue_after(ns(5));
+    assert_eq!((read(&queue).delays, read(&queue).waiting), (3, 1));
+    queue.add("a").unwrap();
+    queue.try_get().unwrap().done();
+    let (end, now) = (notes.take(), read(&queue));
+    assert_eq!(end[1], handed_out(0), "promoted: it is not late");
+    assert_eq!((now.adds, now.waiting, now.depth), (2, 0, 0));
+}
+
+/// A deadline that passes while the key runs counts as client-go's add would: in depth at once, its latency since then.
+#[test]
+fn a_deadline_within_a_lease() {
+    let (queue, clock, notes) = measured();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    queue.add_after("a", ns(10)).unwrap();
+    assert_eq!((read(&queue).waiting, read(&queue).depth), (1, 0));
+    clock.advance(ns(15));
+    assert_eq!((read(&queue).waiting, read(&queue).depth, read(&queue).adds), (0, 1, 2));
+    lease.done();
+    clock.advance(ns(1));
+    queue.try_get().unwrap().done();
+    assert_eq!(notes.take()[2], Told::HandedOut { queued: 6, delayed: true });
+}
+
+/// What is taken back was added all the same: counters never fall.
+#[test]
+fn what_is_withdrawn_was_added() {
+    let (queue, clock, _) = measured();
+    queue.add_many(["cancelled", "postponed", "stopped", "leased", "marked"]);
+    assert!(queue.cancel(&"cancelled") && queue.postpone(&"postponed", ns(9)));
+    queue.add_after("due", ns(1)).unwrap();
+    clock.advance(ns(1));
+    assert!(queue.cancel(&"due"));
+    assert_eq!((read(&queue).adds, read(&queue).depth), (6, 3));
+    let leases = queue.try_get_many(9).unwrap();
+    queue.add("marked").unwrap();
+    assert_eq!((read(&queue).adds, read(&queue).depth), (7, 1));
+    assert_eq!(queue.stop_now().waiting, ["postponed"]);
+    assert_eq!((read(&queue).adds, read(&queue).depth, read(&queue).leased), (7, 0, 3));
+    drop(leases);
+    assert_eq!((read(&queue).adds, read(&queue).leased), (7, 0));
+}
+
+/// client-go's gauges stand still from shutdown on, of all times.
+#[test]
+fn a_drain_is_seen() {
+    let (queue, clock, notes) = measured();
+    queue.add_many(["stuck", "queued"]);
+    let stuck = queue.try_get().unwrap();
+    queue.add("stuck").unwrap();
+    queue.shut_down();
+    assert!(queue.add("late").is_err());
+    assert_eq!(notes.take(), [handed_out(0), Told::Refused(Refused::ShutDown)]);
+    clock.advance(Duration::from_secs(60));
+    let now = read(&queue);
+    assert_eq!((now.depth, now.leased, now.unfinished_work), (2, 1, Duration::from_secs(60)));
+    assert_eq!((now.longest_running, now.oldest_ready), (Duration::from_secs(60), Duration::from_secs(60)));
+    queue.try_get().unwrap().done();
+    stuck.retry();
+    assert_eq!(
+        (read(&queue).depth, read(&queue).waiting, read(&queue).leased),
+        (1, 0, 0),
+        "the mark is served"
+    );
+    queue.try_get().unwrap().retry();
+    assert_eq!((read(&queue).depth, read(&queue).waiting, read(&queue).adds), (0, 1, 3), "left over");
+}
+
+#[test]
+fn failures_count_once_per_wait() {
+    let (clock, notes) = (ManualClock::new(), Notes::default());
+    let limiter = Exponential::new(ns(10)..=ns(100));
+    let queue = Queue::builder()
+        .timer(clock.timer())
+        .limiter(limiter)
+        .metrics(notes.clone())
+        .dead_letters(2, |_, _| {});
+    let queue = queue.build();
+    queue.add("a").unwrap();
+    drop(queue.try_get().unwrap());
+    assert_eq!(notes.take()[1..], [Told::Ended(Ending::Dropped, 0), Told::Failed]);
+    queue.add("a").unwrap();
+    queue.try_get().unwrap().retry();
+    assert_eq!(notes.take()[1..], [Told::Ended(Ending::Retry, 0)], "its backoff is open");
+    assert_eq!(queue.reading().unwrap().delays, 2, "accepted all the same");
+    clock.advance(ns(10));
+    queue.try_get().unwrap().retry();
+    let told = [Told::Ended(Ending::Retry, 0), Told::Failed, Told::GaveUp(2)];
+    assert_eq!(notes.take()[1..], told);
+    assert_eq!(queue.reading().unwrap().delays, 2, "given up: nothing comes back");
+    assert!(queue.add_rate_limited("b").is_ok());
+    clock.advance(ns(20));
+    assert!(queue.add_rate_limited("b").is_err());
+    let told = [Told::Failed, Told::Failed, Told::GaveUp(2), Told::Refused(Refused::Exhausted)];
+    assert_eq!(notes.take(), told);
+}
+
+#[test]
+fn who_waits_for_room_is_not_refused() {
+    let (clock, notes) = (ManualClock::new(), Notes::default());
+    let queue = Queue::builder().timer(clock.timer()).capacity(1).metrics(notes.clone()).build();
+    queue.add("a").unwrap();
+    assert_eq!(queue.reading().unwrap().room, Some(0));
+    assert!(now_or_never(queue.add_when_room("b")).is_none());
+    assert!(notes.take().is_empty());
+    assert!(
+        queue.add("b").is_err() && queue.add_ref(&"b").is_err() && !queue.add_many(["b"]).refused.is_empty()
+    );
+    assert_eq!(notes.take(), [Told::Refused(Refused::Full); 3]);
+}
+
+#[test]
+fn an_overdue_lease_is_told_once() {
+    let (queue, clock, notes) = measured();
+    queue.add("a").unwrap();
+    let _lease = queue.try_get().unwrap();
+    let mut watcher = Task::new(queue.next_overdue(ns(30)));
+    assert!(watcher.poll().is_pending());
+    clock.advance(ns(31));
+    assert!(watcher.poll().is_ready());
+    assert!(now_or_never(queue.next_overdue(ns(30))).is_none());
+    assert_eq!(notes.take()[1..], [Told::Overdue(31)]);
+}
+
+/// A batch, a detached key, and leases that go back unseen.
+#[test]
+fn every_way_out_is_told() {
+    let (queue, clock, notes) = measured();
+    queue.add_many(["a", "b"]);
+    clock.advance(ns(3));
+    let mut leases = queue.try_get_many(5).unwrap();
+    assert_eq!(notes.take(), [handed_out(3); 2]);
+    let key = leases.remove(0).detach();
+    clock.advance(ns(4));
+    assert!(notes.take().is_empty(), "detached, it is held");
+    queue.done(&key).unwrap();
+    drop(leases);
+    assert_eq!(notes.take(), [Told::Ended(Ending::Done, 4), Told::Ended(Ending::Dropped, 4)]);
+}
+
+/// Orders that take due keys in before they are handed out do not forget since when those were asked for.
+#[test]
+fn another_order_tells_the_same() {
+    let (clock, notes) = (ManualClock::new(), Notes::default());
+    let queue = Queue::builder().order(Priority::new()).timer(clock.timer()).metrics(notes.clone()).build();
+    queue.add_after("a", ns(10)).unwrap();
+    clock.advance(ns(15));
+    queue.add("b").unwrap(); // gathers
+    assert_eq!((queue.reading().unwrap().adds, queue.reading().unwrap().depth), (2, 2));
+    clock.advance(ns(5));
+    queue.try_get().unwrap().done();
+    assert_eq!(notes.take()[0], Told::HandedOut { queued: 10, delayed: true });
+    assert_eq!((queue.reading().unwrap().adds, queue.reading().unwrap().depth), (2, 1));
+    queue.check().unwrap();
+}
+
+#[derive(Clone, Default)]
+struct Watching(Arc<Mutex<Vec<Watch>>>);
+
+impl Metrics for Watching {
+    fn watch(&self, queue: Watch) {
+        self.0.lock().unwrap().push(queue);
+    }
+}
+
+/// A watch keeps nothing alive, and each sink is given one.
+#[test]
+fn a_watch_ends_with_the_queue() {
+    let (one, other) = (Watching::default(), Watching::default());
+    let queue = Queue::builder().metrics(one.clone()).metrics(Arc::new(other.clone())).build();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    drop(queue);
+    for sink in [&one, &other] {
+        let watches = sink.0.lock().unwrap();
+        assert_eq!(watches.len(), 1);
+        assert_eq!(watches[0].read().map(|read| read.leased), Some(1), "its lease keeps it");
+    }
+    drop(lease);
+    for sink in [&one, &other] {
+        assert!(sink.0.lock().unwrap()[0].read().is_none());
+    }
+}

@@ -1,0 +1,81 @@
+//! A sink that writes down what it is told, in the words of the model.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use flyball_workqueue::{Ended, Metrics, Reading, Reason};
+use testkit::answers::{Ending, Read, Told};
+
+use crate::said::{nanos, reason};
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Notes(Arc<Mutex<Vec<Told>>>);
+
+impl Notes {
+    /// What was told since this was asked last.
+    pub(crate) fn take(&self) -> Vec<Told> {
+        std::mem::take(&mut self.0.lock().expect("nobody panics in here"))
+    }
+
+    fn note(&self, told: Told) {
+        self.0.lock().expect("nobody panics in here").push(told);
+    }
+}
+
+impl Metrics for Notes {
+    fn handed_out(&self, queued: Duration, delayed: bool) {
+        self.note(Told::HandedOut { queued: nanos(queued), delayed });
+    }
+
+    fn ended(&self, how: Ended, worked: Duration) {
+        let how = match how {
+            Ended::Done => Ending::Done,
+            Ended::Succeeded => Ending::Succeed,
+            Ended::Requeued => Ending::RequeueAfter(Duration::ZERO),
+            Ended::Failed => Ending::Retry,
+            Ended::Dropped => Ending::Dropped,
+            how => panic!("unknown to the model: {how:?}"),
+        };
+        self.note(Told::Ended(how, nanos(worked)));
+    }
+
+    fn failed(&self) {
+        self.note(Told::Failed);
+    }
+
+    fn gave_up(&self, failures: u32) {
+        self.note(Told::GaveUp(failures));
+    }
+
+    fn refused(&self, why: Reason) {
+        self.note(Told::Refused(reason(why)));
+    }
+
+    fn overdue(&self, age: Duration) {
+        self.note(Told::Overdue(nanos(age)));
+    }
+}
+
+/// What the model says of an end, without what is not told.
+pub(crate) fn as_told(told: Told) -> Told {
+    match told {
+        Told::Ended(Ending::RequeueAfter(_), worked) => {
+            Told::Ended(Ending::RequeueAfter(Duration::ZERO), worked)
+        }
+        told => told,
+    }
+}
+
+pub(crate) fn read(reading: Reading) -> Read {
+    Read {
+        adds: reading.adds,
+        delays: reading.delays,
+        depth: reading.depth,
+        waiting: reading.waiting,
+        leased: reading.leased,
+        unfinished: nanos(reading.unfinished_work),
+        longest: nanos(reading.longest_running),
+        oldest_ready: nanos(reading.oldest_ready),
+        room: reading.room,
+    }
+}
