@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use benches::naive_limiter::{NaiveBucket, NaiveDefault};
-use flyball_ratelimit::{AtomicBucket, Bucket, Limiter, Nanos, Quota, TokenBucket, controller_default};
+use flyball_ratelimit::{
+    AtomicBucket, Bucket, KeyedBuckets, Limiter, Nanos, Quota, TokenBucket, controller_default,
+};
 use governor::clock::Clock;
 use governor::{Quota as Allowed, RateLimiter};
 
@@ -158,12 +160,21 @@ pub(crate) fn keyed(options: &Options, who: Who) -> Figures {
             })
         }
         // Its own hasher is std's; ours is this one.
-        _ => {
+        Who::GovernorFoldhash => {
             let hasher = foldhash::fast::RandomState::default();
             let buckets = RateLimiter::dashmap_with_clock_and_hasher(allowed, clock.clone(), hasher);
             checks_of(&keys, options, |key, now| {
                 clock.0.set(now);
                 buckets.check_key(key).is_ok()
+            })
+        }
+        _ => {
+            let clock = Arc::new(Told::default());
+            let buckets =
+                KeyedBuckets::with_clock(Quota::per_second(KEY_RATE).burst(KEY_BURST), clock.clone());
+            checks_of(&keys, options, |key, now| {
+                clock.0.store(now, Ordering::Relaxed);
+                buckets.try_acquire(key).is_ok()
             })
         }
     }

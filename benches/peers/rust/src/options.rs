@@ -127,7 +127,9 @@ impl Options {
                 | Who::Governor
                 | Who::LeakyBucket),
             ) => limit::bucket(self, who),
-            (Run::LimitKeyed, who @ (Who::Governor | Who::GovernorFoldhash)) => limit::keyed(self, who),
+            (Run::LimitKeyed, who @ (Who::Ours | Who::Governor | Who::GovernorFoldhash)) => {
+                limit::keyed(self, who)
+            }
             (Run::LimitWaiters, who @ (Who::Ours | Who::Governor | Who::LeakyBucket)) => {
                 waiters::waiters(self, who)
             }

@@ -27,6 +27,7 @@ pub(super) enum Party {
     ControllerRuntime,
     TimeRate,
     Governor,
+    GovernorFoldhash,
     LeakyBucket,
 }
 
@@ -46,6 +47,7 @@ impl Party {
             Self::ControllerRuntime => "controller-runtime",
             Self::TimeRate => "time-rate",
             Self::Governor => "governor",
+            Self::GovernorFoldhash => "governor-foldhash",
             Self::LeakyBucket => "leaky-bucket",
         }
     }

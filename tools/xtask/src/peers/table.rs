@@ -2,8 +2,8 @@
 
 use super::Group::{self, Delay, Limit, Queue};
 use super::parties::Party::{
-    self, ClientGo, ControllerRuntime, DelayQueue, Governor, Kube, LeakyBucket, Naive, Ours, OursBlocking,
-    OursMultiThread, OursPure, OursWaited, TimeRate,
+    self, ClientGo, ControllerRuntime, DelayQueue, Governor, GovernorFoldhash, Kube, LeakyBucket, Naive,
+    Ours, OursBlocking, OursMultiThread, OursPure, OursWaited, TimeRate,
 };
 
 /// What is asked of a row.
@@ -195,6 +195,14 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         &[Ours, OursWaited, OursPure],
         &[Governor, LeakyBucket, TimeRate],
         &[ratio("limit-bucket", "ns", "ns", &[])],
+    ),
+    measurement(
+        Limit,
+        &["limit-keyed", "--keys=10000", "--adds=10000000"],
+        // Shown, nothing asked: governor with a hasher of ours instead of its own.
+        &[Ours, GovernorFoldhash],
+        &[Governor],
+        &[ratio("limit-keyed", "ns", "ns", &[])],
     ),
     Measurement {
         group: Limit,
