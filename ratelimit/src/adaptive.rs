@@ -71,7 +71,7 @@ struct Round {
     answers: u32,
     failures: u32,
     slow: u32,
-    /// The limit was reached.
+    /// The limit was reached by a start, or stood in the way of one.
     full: bool,
 }
 
@@ -136,7 +136,7 @@ impl Adaptive {
         self.admit().then(|| self.started(now))
     }
 
-    /// An operation has ended at `now`; the limit may have changed then.
+    /// An operation has ended at `now`; the limit may have changed then. Only of a success it matters when.
     pub fn end(&mut self, operation: Started, outcome: Outcome, now: Nanos) {
         self.leave();
         // Invariant 3: what started under an older limit says nothing about this one.
@@ -209,8 +209,7 @@ impl Adaptive {
         } else if full {
             self.limit = self.limit.saturating_add(1).min(self.most);
         }
-        let full = self.in_flight >= self.limit;
-        self.round = Round { number: number + 1, full, ..Round::default() };
+        self.round = Round { number: number + 1, ..Round::default() };
     }
 }
 

@@ -192,8 +192,11 @@ impl<C: Clock> Shared<C> {
         wake(admitted);
     }
 
-    pub(crate) fn end(&self, operation: Started, outcome: Outcome) {
-        let now = self.clock.now();
+    pub(crate) fn now(&self) -> Nanos {
+        self.clock.now()
+    }
+
+    pub(crate) fn end(&self, operation: Started, outcome: Outcome, now: Nanos) {
         let mut state = self.state.lock();
         state.adaptive.end(operation, outcome, now);
         let admitted = state.admit_waiting();

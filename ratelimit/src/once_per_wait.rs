@@ -5,6 +5,10 @@
 //! 2. A wait that is not over is let go of only to make room, beyond 2²⁰ keys.
 //!
 //! and those of the state per key (`per_key.rs`).
+//!
+//! It looks a key up beside the policy inside, which does so again: twice the instructions of the
+//! controller default alone (0.93 against 0.44 thousand). Rejected: one entry for both. A policy may have none (a bucket),
+//! or several (a max-of), and each would have to know of waits it does not tell.
 
 use std::fmt;
 use std::hash::Hash;

@@ -8,8 +8,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    Capped, Clock, Exponential, FastSlow, Limiter, ManualClock, Nanos, Policy, Quota, TokenBucket,
-    controller_default,
+    Adaptive, AdaptiveLimiter, Capped, Clock, Exponential, FastSlow, Limiter, ManualClock, Nanos, Policy,
+    Quota, TokenBucket, controller_default,
 };
 use testkit::hostile::{HostileKey, Mood, Point};
 
@@ -168,6 +168,34 @@ fn a_panic_of_the_clock_counts_nothing() {
     assert!(catch_unwind(AssertUnwindSafe(|| limiter.when(&1))).is_err());
     clock.0.store(false, Ordering::SeqCst);
     assert_eq!((limiter.requeues(&1), limiter.when(&1)), (0, secs(1)));
+}
+
+#[test]
+fn a_panic_of_the_clock_loses_no_permit() {
+    let clock = MoodyClock::default();
+    let adaptive = Adaptive::new(10..=10, secs(1));
+    let limiter = AdaptiveLimiter::with_clock(adaptive, clock.clone());
+    let permits: Vec<_> = (0..10).filter_map(|_| limiter.try_acquire()).collect();
+    clock.0.store(true, Ordering::SeqCst);
+    for permit in permits {
+        assert!(catch_unwind(AssertUnwindSafe(|| permit.succeed())).is_err());
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| limiter.try_acquire())).is_err());
+    assert_eq!((limiter.in_flight(), limiter.check()), (0, Ok(())));
+    clock.0.store(false, Ordering::SeqCst);
+    assert!(limiter.try_acquire().is_some());
+}
+
+#[test]
+fn a_panic_in_a_change_leaves_the_limiter_usable() {
+    let limiter = Limiter::with_clock(bucket(1, 1), ManualClock::new());
+    let ten = Quota::per_second(NonZeroU32::new(10).unwrap()).burst(NonZeroU32::MIN);
+    let change = |bucket: &mut TokenBucket, now| {
+        bucket.set_quota(ten, now);
+        panic!("a hostile change panics");
+    };
+    assert!(catch_unwind(AssertUnwindSafe(|| limiter.update(change))).is_err());
+    assert_eq!([limiter.when(&1), limiter.when(&1)], [Duration::ZERO, secs(1) / 10], "as it was left");
 }
 
 #[test]

@@ -64,7 +64,7 @@ pub struct NaiveAdaptive {
     round: u64,
     /// Latency, or a failure.
     answers: Vec<Option<u64>>,
-    /// As many as that were in flight at once.
+    /// As many were in flight when one started, or was refused.
     peak: usize,
 }
 
@@ -84,12 +84,12 @@ impl NaiveAdaptive {
 
     /// Whether one may start.
     pub fn start(&mut self, now: u64) -> bool {
-        if self.in_flight.len() >= self.limit as usize {
-            return false;
+        let free = self.in_flight.len() < self.limit as usize;
+        if free {
+            self.in_flight.push(Operation { round: self.round, at: now });
         }
-        self.in_flight.push(Operation { round: self.round, at: now });
         self.peak = self.peak.max(self.in_flight.len());
-        true
+        free
     }
 
     /// The operation at that place in the list of those in flight ends; the last takes its place.
@@ -115,7 +115,7 @@ impl NaiveAdaptive {
         }
         self.round += 1;
         self.answers.clear();
-        self.peak = self.in_flight.len();
+        self.peak = 0;
     }
 
     /// How many may be in flight.
