@@ -8,6 +8,8 @@ use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use flyball_workqueue::{AddKeys, BlockingTakeKeys, EndKeys};
+
 /// A deduplicating queue with client-go's three sets.
 #[derive(Debug)]
 pub struct NaivePort<K> {
@@ -83,9 +85,74 @@ impl<K: Clone + Eq + Hash> NaivePort<K> {
     }
 }
 
+// === behind the traits for swapping; it knows neither delays nor failures ===
+
+impl<K: Clone + Eq + Hash> AddKeys<K> for NaivePort<K> {
+    fn add(&self, key: K) -> Result<(), K> {
+        self.add(key);
+        Ok(())
+    }
+}
+
+impl<K: Clone + Eq + Hash> EndKeys for NaivePort<K> {
+    type Key = K;
+    type Held = K;
+
+    fn key<'held>(&self, held: &'held K) -> &'held K {
+        held
+    }
+
+    fn succeed(&self, held: K) {
+        self.done(&held);
+    }
+
+    fn retry(&self, held: K) {
+        self.add(held.clone());
+        self.done(&held);
+    }
+}
+
+impl<K: Clone + Eq + Hash> BlockingTakeKeys for NaivePort<K> {
+    fn blocking_take(&self) -> Option<K> {
+        self.get()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use flyball_workqueue::Queue;
+
     use super::*;
+
+    /// One worker for any queue: each key fails once. The keys in the order of their runs.
+    fn work<Q: BlockingTakeKeys<Key = u32> + AddKeys<u32>>(queue: &Q, shut_down: impl Fn()) -> Vec<u32> {
+        for key in [1, 2, 1] {
+            queue.add(key).expect("open");
+        }
+        let mut runs = Vec::new();
+        while let Some(held) = queue.blocking_take() {
+            let key = *queue.key(&held);
+            let again = runs.contains(&key);
+            runs.push(key);
+            if again {
+                queue.succeed(held)
+            } else {
+                queue.retry(held)
+            }
+            if runs.len() == 4 {
+                shut_down();
+            }
+        }
+        runs
+    }
+
+    #[test]
+    fn a_worker_cannot_tell_it_from_ours() {
+        let (theirs, ours) = (NaivePort::new(), Queue::new());
+        let runs = work(&theirs, || theirs.shut_down());
+        assert_eq!(runs, [1, 2, 1, 2]);
+        assert_eq!(runs, work(&ours, || ours.shut_down()));
+    }
 
     #[test]
     fn it_is_client_gos() {
