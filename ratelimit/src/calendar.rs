@@ -77,16 +77,15 @@ impl Calendar {
         Booking { due, number, change: self.change }
     }
 
-    /// Gives back a token that is not used, and says whether somebody else can use it.
-    pub(crate) fn give_back(&mut self, booking: Booking, now: Nanos) -> bool {
+    /// Gives back a token that is not used; one whose time has passed, or of an older quota, is.
+    pub(crate) fn give_back(&mut self, booking: Booking, now: Nanos) {
         let Booking { due, number, change } = booking;
-        if due < now || due == Nanos::MAX || change != self.change || number < self.gone {
-            return false;
+        if due < now || due == Nanos::MAX || change != self.change {
+            return;
         }
-        let Some((&first, &end)) = self.taken.range(..=number).next_back().filter(|(_, end)| number < **end)
-        else {
-            return false;
-        };
+        // Not there: it has been let go of, as the clock was later once.
+        let range = self.taken.range(..=number).next_back().map(|(first, end)| (*first, *end));
+        let Some((first, end)) = range.filter(|(_, end)| number < *end) else { return };
         self.taken.remove(&first);
         if first < number {
             self.taken.insert(first, number);
@@ -94,7 +93,6 @@ impl Calendar {
         if number + 1 < end {
             self.taken.insert(number + 1, end);
         }
-        true
     }
 
     /// Changes rate and burst from `now` on; O(ranges).

@@ -149,6 +149,20 @@ fn a_changed_quota_keeps_what_is_there_and_what_is_booked() {
 }
 
 #[test]
+fn what_was_booked_under_an_older_quota_is_not_given_back() {
+    let mut policy = Paced::new(AsTheKeySays, per_second(1, 1));
+    let (_, older) = policy.failed(&0, at(0), 0);
+    let (_, ahead) = policy.failed(&1, at(0), 0);
+    policy.set_quota(per_second(1, 2), at(0));
+    // The same numbers are others' now.
+    assert_eq!(waits(&mut policy, 0, [0, 0]), [2, 3]);
+    policy.give_back(older, at(0));
+    policy.give_back(ahead, at(0));
+    assert_eq!(waits(&mut policy, 0, [0]), [4]);
+    policy.check().unwrap();
+}
+
+#[test]
 fn changes_of_the_quota_in_a_row_win_nothing() {
     let mut policy = Paced::new(AsTheKeySays, per_second(1, 1));
     let mut now = Nanos::ZERO;
