@@ -24,6 +24,10 @@ pub mod swap {}
 #[doc = include_str!("src/limiter.md")]
 pub mod limiter {}
 
+/// A tower layer.
+#[doc = include_str!("src/tower.md")]
+pub mod tower {}
+
 /// The cache alone.
 #[doc = include_str!("src/cache.md")]
 pub mod cache {}

@@ -1,0 +1,135 @@
+//! A tower layer that limits a client by a bucket: so many requests a second, a burst after a rest, one budget for all
+//! clones of the service, first come, first served.
+//!
+//! `cargo run -p flyball-ratelimit --features tokio --example tower`. tokio's clock is paused, so seconds take no time.
+
+use std::convert::Infallible;
+use std::future::{Future, Ready, ready};
+use std::mem;
+use std::num::NonZeroU32;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use flyball_ratelimit::{Bucket, Quota, TokioTimer};
+use tokio::time::{Instant, timeout};
+use tower::{Layer, Service, ServiceExt};
+
+// === the layer ===
+
+/// Limits what it wraps by a bucket.
+#[derive(Clone)]
+struct RateLimit {
+    bucket: Bucket<TokioTimer>,
+}
+
+impl<S> Layer<S> for RateLimit {
+    type Service = RateLimited<S>;
+
+    fn layer(&self, inner: S) -> RateLimited<S> {
+        RateLimited { inner, bucket: self.bucket.clone(), token: Token::None }
+    }
+}
+
+/// What is limited. Ready means: it holds a token.
+struct RateLimited<S> {
+    inner: S,
+    bucket: Bucket<TokioTimer>,
+    token: Token,
+}
+
+enum Token {
+    None,
+    /// In the bucket's line. A waiter borrows its bucket, so this one brings its own handle.
+    Waiting(Pin<Box<dyn Future<Output = ()> + Send>>),
+    Taken,
+}
+
+impl<R, S: Service<R>> Service<R> for RateLimited<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    /// Dropping the service instead of polling it again gives up its place in the line, with what it was granted there.
+    /// A token that it holds and does not use is spent: less than the quota then, and never more.
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        loop {
+            match &mut self.token {
+                Token::None => {
+                    let bucket = self.bucket.clone();
+                    self.token = match bucket.try_acquire() {
+                        Ok(()) => Token::Taken,
+                        Err(_) => Token::Waiting(Box::pin(async move { bucket.acquire().await })),
+                    };
+                }
+                Token::Waiting(waiter) => {
+                    ready!(waiter.as_mut().poll(context));
+                    self.token = Token::Taken;
+                }
+                // Kept until the call, however long the inner one takes to be ready.
+                Token::Taken => return self.inner.poll_ready(context),
+            }
+        }
+    }
+
+    fn call(&mut self, request: R) -> S::Future {
+        let token = mem::replace(&mut self.token, Token::None);
+        assert!(matches!(token, Token::Taken), "`call` before `poll_ready` has said that it is ready");
+        self.inner.call(request)
+    }
+}
+
+/// A clone shares the bucket, and gets ready by itself.
+impl<S: Clone> Clone for RateLimited<S> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), bucket: self.bucket.clone(), token: Token::None }
+    }
+}
+
+// === a client ===
+
+/// Answers with when it was asked.
+#[derive(Clone)]
+struct Server {
+    start: Instant,
+}
+
+impl Service<char> for Server {
+    type Response = (char, u128);
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: char) -> Self::Future {
+        ready(Ok((request, self.start.elapsed().as_millis())))
+    }
+}
+
+#[tokio::main(flavor = "current_thread", start_paused = true)]
+async fn main() -> Result<(), Infallible> {
+    const QPS: NonZeroU32 = NonZeroU32::new(10).unwrap();
+    const BURST: NonZeroU32 = NonZeroU32::new(3).unwrap();
+    let bucket = Bucket::with_timer(Quota::per_second(QPS).burst(BURST), TokioTimer::current());
+    let client = RateLimit { bucket: bucket.clone() }.layer(Server { start: Instant::now() });
+
+    // The burst at once, the others a tenth of a second apart, in the order in which they asked, whichever clone they use.
+    let requests = ['a', 'b', 'c', 'd', 'e', 'f'].map(|name| tokio::spawn(client.clone().oneshot(name)));
+    tokio::task::yield_now().await;
+    // Somebody who has no patience: it leaves the line, and nobody behind it waits for longer because of it.
+    let impatient = timeout(Duration::from_millis(50), client.clone().oneshot('x'));
+    let last = tokio::spawn(client.clone().oneshot('g'));
+    assert!(impatient.await.is_err());
+
+    let mut answers = Vec::new();
+    for request in requests.into_iter().chain([last]) {
+        answers.push(request.await.expect("no task panics")?);
+    }
+    println!("{answers:?}");
+    let at = [('a', 0), ('b', 0), ('c', 0), ('d', 100), ('e', 200), ('f', 300), ('g', 400)];
+    assert!(answers.iter().zip(at).all(|(answer, at)| answer.0 == at.0 && answer.1.abs_diff(at.1) <= 1));
+    assert_eq!(bucket.waiting(), 0);
+    Ok(())
+}
