@@ -86,6 +86,8 @@ impl<C: Clock> AdaptiveLimiter<C> {
 
     /// A permit, as soon as one is free; those who wait are served in the order of their first polls.
     ///
+    /// Each is woken once, when its place is there. With n in line a poll is O(log n), and leaving the line O(n).
+    ///
     /// # Cancel safety
     /// Dropping the future leaves the line; a place that was already given to it goes to the next.
     pub fn acquire(&self) -> AcquirePermit<C> {

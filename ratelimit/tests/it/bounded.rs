@@ -3,7 +3,10 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, FastSlow, Nanos, Policy, controller_default};
+use flyball_ratelimit::{
+    Exponential, FastSlow, Jitter, MaxOf, Nanos, OncePerWait, Paced, Policy, Quota, TokenBucket,
+    controller_default,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -102,4 +105,56 @@ fn every_part_of_a_combination_hands_over_its_dead() {
     assert_eq!(dead, [0, 1], "added to what is there");
     policy.take_dead(&mut dead);
     assert_eq!(dead, [0, 1], "once");
+}
+
+/// So many keys that fail once each and are never forgotten: `FLYBALL_KEYS=10000000` is the full run.
+fn stream<P: Policy<u64>>(name: &str, mut policy: P, step: Duration, most: usize) -> P {
+    let keys = std::env::var("FLYBALL_KEYS").map_or(100_000, |keys| keys.parse().expect("a number"));
+    let mut now = Nanos::ZERO;
+    let mut dead = Vec::new();
+    for key in 0..keys {
+        let _ = policy.failed(&key, now, key);
+        policy.take_dead(&mut dead);
+        assert!(dead.len() <= 6, "{name}: no call pays for the others, {} at once", dead.len());
+        dead.clear();
+        assert!(policy.tracked() <= most, "{name}: {} after {key} keys", policy.tracked());
+        now = now + step;
+    }
+    policy
+}
+
+#[test]
+fn a_stream_of_distinct_keys_does_not_grow_a_limiter() {
+    let (milli, rest) = (Duration::from_millis(1), Duration::from_secs(1));
+    let thousand = NonZeroU32::new(1_000).unwrap();
+    let backoff = || Exponential::new(milli..=rest).jitter(Jitter::Decorrelated);
+    // One key each millisecond: those of a longest wait and a rest, 2001 of them.
+    let expire = 2_002;
+    stream("exponential", backoff().forget_after(rest), milli, expire).check().unwrap();
+    stream("fast and slow", FastSlow::new(milli, rest, 1).forget_after(rest), milli, expire).check().unwrap();
+    // No time passes: what is bounded is their number.
+    stream("exponential at once", backoff().max_keys(thousand), Duration::ZERO, 1_000).check().unwrap();
+    let steps = FastSlow::new(milli, rest, 1).max_keys(thousand);
+    stream("fast and slow at once", steps, Duration::ZERO, 1_000).check().unwrap();
+    // Open waits of 1 ms to 3 ms, and some that are over and not yet looked at.
+    let once = OncePerWait::new(backoff().forget_after(rest));
+    stream("once per wait", once, milli, expire).check().unwrap();
+    let bucket = || TokenBucket::new(Quota::per_second(thousand));
+    stream("a bucket once per wait", OncePerWait::new(bucket()), milli, 16).check().unwrap();
+    let both = MaxOf::new(backoff().forget_after(rest), bucket());
+    stream("the longer of two", both, milli, expire);
+    let paced = Paced::new(backoff().forget_after(rest), Quota::per_second(thousand).burst(thousand));
+    stream("paced", paced, milli, expire).check().unwrap();
+}
+
+#[test]
+fn a_stream_with_the_settings_as_they_come_stays_at_a_million_keys() {
+    // All waits open, nothing expires: one key a microsecond and a wait of 1000 s.
+    let (micro, wait) = (Duration::from_micros(1), Duration::from_secs(1_000));
+    let once = OncePerWait::new(Exponential::new(wait..=wait));
+    let once = stream("once per wait", once, micro, 1 << 20);
+    once.check().unwrap();
+    once.policy().check().unwrap();
+    let paced = Paced::new(Exponential::new(wait..=wait), Quota::per_second(NonZeroU32::MIN));
+    stream("paced", paced, micro, 1 << 20).check().unwrap();
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{bucket_driver, limiter_driver};
+use crate::{bucket_driver, limiter_ops};
 
 fn replay(target: &str, run: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
@@ -25,5 +25,5 @@ fn bucket_math() {
 
 #[test]
 fn limiter_ops() {
-    replay("limiter_ops", limiter_driver::run);
+    replay("limiter_ops", limiter_ops::run);
 }

@@ -11,6 +11,7 @@ mod hostile;
 mod jitter;
 mod keyed_buckets;
 mod limiter_driver;
+mod limiter_ops;
 mod once_per_wait;
 mod oracle;
 mod paced;

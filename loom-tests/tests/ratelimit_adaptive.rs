@@ -1,0 +1,129 @@
+//! Models of the adaptive limiter: places are handed on, never lost and never given twice; and of a policy changed in use.
+
+use std::num::NonZeroU32;
+use std::task::Poll;
+use std::time::Duration;
+
+use flyball_ratelimit::{
+    Adaptive, AdaptiveLimiter, Capped, Clock, Limiter, ManualClock, Nanos, Quota, TokenBucket,
+};
+use loom_tests::wakers::{Counting, poll_with};
+use loom_tests::{Arc, Model, block_on, model, thread};
+
+/// A clock without a lock of its own: time is not what these models are about.
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Nanos {
+        Nanos::ZERO
+    }
+}
+
+fn limiter(limit: u32) -> AdaptiveLimiter<Still> {
+    AdaptiveLimiter::with_clock(Adaptive::new(1..=100, Duration::from_secs(1)).start_at(limit), Still)
+}
+
+#[test]
+fn permit_end_vs_acquire() {
+    let claim = Model {
+        name: "ratelimit::permit_end_vs_acquire",
+        threads: 2,
+        floor: 12,
+        catches: "a task that finds no place in one critical section and takes its ticket in another",
+    };
+    model(claim, || {
+        let limiter = limiter(1);
+        let permit = limiter.try_acquire().unwrap();
+        let other = limiter.clone();
+        let waiting = thread::spawn(move || block_on(other.acquire()).succeed());
+        permit.succeed();
+        waiting.join().unwrap();
+        assert_eq!((limiter.in_flight(), limiter.waiting()), (0, 0));
+    });
+}
+
+#[test]
+fn leaving_the_line_vs_permit_end() {
+    let claim = Model {
+        name: "ratelimit::leaving_the_line_vs_permit_end",
+        threads: 3,
+        floor: 237,
+        catches: "one that leaves the line, looks in one critical section whether it has a place, and leaves in another",
+    };
+    model(claim, || {
+        let limiter = limiter(1);
+        let permit = limiter.try_acquire().unwrap();
+        let (_counter, waker) = Counting::waker();
+        let mut first = Box::pin(limiter.acquire());
+        assert!(matches!(poll_with(first.as_mut(), &waker), Poll::Pending));
+        let leaving = thread::spawn(move || drop(first));
+        let other = limiter.clone();
+        let second = thread::spawn(move || block_on(other.acquire()).succeed());
+        permit.succeed();
+        leaving.join().unwrap();
+        second.join().unwrap();
+        assert_eq!((limiter.in_flight(), limiter.waiting()), (0, 0));
+    });
+}
+
+#[test]
+fn two_starts_and_one_place() {
+    let claim = Model {
+        name: "ratelimit::two_starts_and_one_place",
+        threads: 3,
+        floor: 14,
+        catches: "a start that looks for a place in one critical section and takes it in another",
+    };
+    model(claim, || {
+        let limiter = limiter(1);
+        let starting = [(); 2].map(|()| {
+            let limiter = limiter.clone();
+            thread::spawn(move || limiter.try_acquire())
+        });
+        let permits = starting.map(|thread| thread.join().unwrap());
+        assert_eq!(permits.iter().flatten().count(), 1);
+        assert_eq!(limiter.in_flight(), 1);
+    });
+}
+
+#[test]
+fn two_ends_are_one_step() {
+    let claim = Model {
+        name: "ratelimit::two_ends_are_one_step",
+        threads: 3,
+        floor: 16,
+        catches: "an end that counts while the limit is unlocked, and puts back an older count",
+    };
+    model(claim, || {
+        let limiter = limiter(10);
+        let mut permits: Vec<_> = (0..10).filter_map(|_| limiter.try_acquire()).collect();
+        let last = [permits.pop().unwrap(), permits.pop().unwrap()];
+        permits.into_iter().for_each(|permit| permit.fail());
+        let ending = last.map(|permit| thread::spawn(move || permit.fail()));
+        for thread in ending {
+            thread.join().unwrap();
+        }
+        assert_eq!((limiter.limit(), limiter.in_flight()), (7, 0), "ten answers, one step");
+        assert_eq!(limiter.check(), Ok(()));
+    });
+}
+
+#[test]
+fn update_vs_when() {
+    let claim = Model {
+        name: "ratelimit::update_vs_when",
+        threads: 2,
+        floor: 10,
+        catches: "a change made while the policy is unlocked",
+    };
+    model(claim, || {
+        let quota = |rate| Quota::per_second(NonZeroU32::new(rate).unwrap()).burst(NonZeroU32::MIN);
+        let nested = Capped::new(TokenBucket::new(quota(1)), Duration::from_secs(60));
+        let limiter = Arc::new(Limiter::with_clock(nested, ManualClock::new()).seed(7));
+        let other = limiter.clone();
+        let failing = thread::spawn(move || other.when(&1));
+        limiter.update(|capped, now| capped.inner_mut().set_quota(quota(2), now));
+        assert_eq!(failing.join().unwrap(), Duration::ZERO);
+        assert_eq!(limiter.when(&2), Duration::from_millis(500), "the token is taken, under either quota");
+    });
+}
