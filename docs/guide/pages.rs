@@ -20,6 +20,10 @@ pub mod tokio {}
 #[doc = include_str!("src/swap.md")]
 pub mod swap {}
 
+/// Seeing what a queue does.
+#[doc = include_str!("src/metrics.md")]
+pub mod metrics {}
+
 /// The limiter alone.
 #[doc = include_str!("src/limiter.md")]
 pub mod limiter {}
@@ -39,3 +43,33 @@ pub mod together {}
 /// kube-runtime's reconcile functions; checked as a program of its own, in `docs/examples/kube-reconcile`.
 #[doc = include_str!("src/kube-reconcile.md")]
 pub mod kube_reconcile {}
+
+#[cfg(test)]
+mod tests {
+    use flyball_workqueue::{Prometheus, Queue};
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+
+    /// The table of the guide has every metric there is, by name and type, and no other.
+    #[test]
+    fn every_metric_is_in_the_guide() {
+        let prometheus = Prometheus::new();
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(prometheus.clone()));
+        let _queue = Queue::<&str>::builder().capacity(1).metrics(prometheus.queue("q")).build();
+        let mut scrape = String::new();
+        encode(&mut scrape, &registry).unwrap();
+        let published = scrape.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(|line| {
+            let (name, kind) = line.split_once(' ').unwrap();
+            let total = if kind == "counter" { "_total" } else { "" };
+            format!("| `{name}{total}` | {kind} |")
+        });
+        let mut published: Vec<_> = published.collect();
+        let page = include_str!("src/metrics.md");
+        let rows = page.lines().filter(|line| line.starts_with("| `workqueue_"));
+        let mut told: Vec<_> = rows.map(|row| row.split_inclusive('|').take(3).collect::<String>()).collect();
+        published.sort();
+        told.sort();
+        assert_eq!(told, published);
+    }
+}

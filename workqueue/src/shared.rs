@@ -22,6 +22,7 @@
 
 mod effects;
 mod state;
+mod telling;
 
 use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -35,12 +36,11 @@ use foldhash::fast::RandomState;
 pub(crate) use effects::Effects;
 pub(crate) use state::{Others, State};
 
-use crate::core::{Added, Core, HandedOut, Handle, Newcomer, Next, Outcome, Rules};
+use crate::core::{Core, Handle, Newcomer, Outcome, Rules};
 use crate::dead::DeadLetters;
-use crate::error::{Reason, Refused};
 use crate::hash::fold;
 use crate::limiter::{Failed, Limiter};
-use crate::metrics::{Ended, Metrics, Reading, Watch, Watched};
+use crate::metrics::{Metrics, Watch, Watched};
 use crate::order::Order;
 use crate::order::sealed::Tag;
 use crate::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
@@ -110,39 +110,6 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L
         let watch = Watch::new(Arc::downgrade(&watched));
         shared.sinks.iter().for_each(|sink| sink.watch(watch.clone()));
         shared
-    }
-
-    /// Tells every sink, outside every lock. What a sink does to itself is its own affair.
-    #[inline]
-    pub(crate) fn tell(&self, what: impl Fn(&dyn Metrics)) {
-        if T::DELAYS {
-            for sink in &self.sinks {
-                // A panic that is dropped may panic in turn.
-                let told = catch_unwind(AssertUnwindSafe(|| what(&**sink)));
-                told.unwrap_or_else(std::mem::forget);
-            }
-        }
-    }
-
-    /// Hands out a key, if there is one.
-    #[inline]
-    pub(crate) fn next(&self, state: &mut State<K, O::Links>, now: Option<Nanos>) -> Next<K> {
-        if T::DELAYS { state.core.get_told(now) } else { state.core.get(now) }
-    }
-
-    /// What is to be told of the hand-out that was just made.
-    #[inline]
-    pub(crate) fn handed_out(&self, state: &State<K, O::Links>) -> Option<HandedOut> {
-        if T::DELAYS { state.core.handed_out() } else { None }
-    }
-
-    /// The answer of an add: a refused key is handed back; a duplicate dies here.
-    #[inline]
-    pub(crate) fn answer(&self, added: Result<Added, Reason>, key: Option<K>) -> Result<Added, Refused<K>> {
-        added.map_err(|reason| {
-            self.tell(|sink| sink.refused(reason));
-            Refused::new(key.expect("what is refused is not taken"), reason)
-        })
     }
 
     #[inline]
@@ -270,18 +237,6 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L
         }
     }
 
-    fn tell_end(&self, verdict: Verdict, worked: Duration, ruling: &Ruling) {
-        if let Some(how) = verdict.ended() {
-            self.tell(|sink| sink.ended(how, worked));
-        }
-        if ruling.counted {
-            self.tell(|sink| sink.failed());
-        }
-        if let Some(failures) = ruling.died_after {
-            self.tell(|sink| sink.gave_up(failures));
-        }
-    }
-
     /// All user code of a lease's end: the clock and the policy.
     #[inline]
     fn decide(&self, key: &K, verdict: Verdict) -> Ruling {
@@ -366,20 +321,6 @@ pub(crate) enum Verdict {
     Untouched,
 }
 
-impl Verdict {
-    /// In the words of those who measure; a lease that nobody has seen did not end.
-    fn ended(self) -> Option<Ended> {
-        Some(match self {
-            Self::Done => Ended::Done,
-            Self::Succeed => Ended::Succeeded,
-            Self::After(_) => Ended::Requeued,
-            Self::Retry => Ended::Failed,
-            Self::Dropped => Ended::Dropped,
-            Self::Untouched => return None,
-        })
-    }
-}
-
 /// What a lease's end comes to.
 struct Ruling {
     outcome: Outcome,
@@ -388,13 +329,6 @@ struct Ruling {
     died_after: Option<u32>,
     /// The limiter counted a failure.
     counted: bool,
-}
-
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Watched for Shared<K, O, L, T> {
-    fn read(&self) -> Option<Reading> {
-        let now = self.time.now();
-        self.lock().core.reading(now)
-    }
 }
 
 /// The waker that the timer gets.

@@ -20,7 +20,7 @@ pub(crate) struct Options {
 /// Crates in the default build of a primitive, itself included. More is a decision, made here.
 const MOST_CRATES: usize = 12;
 /// Never in the default build of a primitive.
-const NOT_BY_DEFAULT: [&str; 3] = ["tokio", "serde", "tracing"];
+const NOT_BY_DEFAULT: [&str; 5] = ["tokio", "serde", "tracing", "metrics", "prometheus-client"];
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut complaints = Vec::new();

@@ -1,0 +1,49 @@
+//! Prints a scrape, as a Prometheus endpoint would answer it: one worker, one key that fails, one that waits.
+
+use std::error::Error;
+use std::thread;
+use std::time::Duration;
+
+use flyball_ratelimit::Exponential;
+use flyball_workqueue::{Prometheus, Queue};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let prometheus = Prometheus::with_buckets([0.001, 0.01, 0.1, 1.0])?;
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(prometheus.clone()));
+
+    let backoff = Exponential::new(Duration::from_millis(1)..=Duration::from_secs(1));
+    let queue = Queue::builder().limiter(backoff).metrics(prometheus.queue("pods")).build();
+    queue.add_many(["web-0", "web-1", "flaky"]);
+    queue.add_after("tomorrow", Duration::from_secs(86_400))?;
+
+    let worker = thread::spawn({
+        let queue = queue.clone();
+        move || {
+            while let Some(lease) = queue.blocking_get() {
+                if *lease == "flaky" && lease.failures() < 2 { lease.retry() } else { lease.succeed() }
+            }
+        }
+    });
+    // Until the retries are over, too: what fails after a shutdown is left over.
+    loop {
+        queue.blocking_wait_idle();
+        let counts = queue.counts();
+        if (counts.ready, counts.leased, counts.waiting) == (0, 0, 1) {
+            break;
+        }
+        thread::yield_now();
+    }
+
+    let mut scrape = String::new();
+    encode(&mut scrape, &registry)?;
+    println!("{scrape}");
+    assert!(scrape.contains("workqueue_failures_total{name=\"pods\"} 2\n"));
+    assert!(scrape.contains("workqueue_waiting{name=\"pods\"} 1\n"));
+
+    queue.shut_down();
+    worker.join().expect("it does not panic");
+    Ok(())
+}
