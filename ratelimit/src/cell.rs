@@ -158,7 +158,8 @@ impl Cell {
             let debt = (after - reading.present).saturating_sub(reading.capacity);
             if debt > 0 {
                 if self.is_still(&reading) {
-                    let wait = debt.div_ceil(reading.rate);
+                    // A rate that divides a nanosecond is the usual one, and a division the dearest step.
+                    let wait = if reading.rate == 1 { debt } else { debt.div_ceil(reading.rate) };
                     return Some(Err(NotYet::new(Nanos::new(now.get().saturating_add(wait)))));
                 }
                 continue;

@@ -22,8 +22,6 @@ pub(crate) struct Line {
     waiting: usize,
     threads: usize,
     tokens: u64,
-    /// The latest time promised to anybody since the line was last empty.
-    promised_until: Nanos,
 }
 
 #[derive(Debug)]
@@ -51,8 +49,8 @@ pub(crate) struct Waiter {
 /// What came of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
-    /// It has its tokens, since that round of [`Refunds`](crate::refunds::Refunds).
-    Granted { count: NonZeroU32, round: u64 },
+    /// It has its tokens, since that round of [`Refunds`](crate::refunds::Refunds), if they can go back at all.
+    Granted { count: NonZeroU32, round: Option<u64> },
     /// The quota was changed, and never has as many.
     Refused(TooMany),
 }
@@ -76,16 +74,7 @@ pub(crate) enum Left {
 
 impl Line {
     pub(crate) const fn new() -> Self {
-        Self {
-            slots: Vec::new(),
-            free: NIL,
-            first: NIL,
-            last: NIL,
-            waiting: 0,
-            threads: 0,
-            tokens: 0,
-            promised_until: Nanos::ZERO,
-        }
+        Self { slots: Vec::new(), free: NIL, first: NIL, last: NIL, waiting: 0, threads: 0, tokens: 0 }
     }
 
     pub(crate) const fn waiting(&self) -> usize {
@@ -101,15 +90,20 @@ impl Line {
         self.tokens
     }
 
-    pub(crate) const fn promised_until(&self) -> Nanos {
-        self.promised_until
+    /// The latest time promised to anybody. O(those who were promised one).
+    pub(crate) fn promised_until(&self) -> Nanos {
+        let (mut slot, mut latest) = (self.first, Nanos::ZERO);
+        while let Some(Slot::Waiting { waiter: Waiter { promised: Some(token), .. }, next, .. }) =
+            self.slots.get(slot as usize)
+        {
+            latest = latest.max(token.due());
+            slot = *next;
+        }
+        latest
     }
 
     /// Joins at the end.
     pub(crate) fn join(&mut self, count: NonZeroU32, waker: Waker, thread: bool) -> Place {
-        if self.waiting == 0 {
-            self.promised_until = Nanos::ZERO;
-        }
         let slot = match self.free {
             NIL => {
                 self.slots.push(Slot::Free { next: NIL });
@@ -174,9 +168,7 @@ impl Line {
             slot = *prev;
         }
         while let Some(Slot::Waiting { waiter, next, .. }) = self.slots.get_mut(earliest as usize) {
-            let token = promise(waiter.count);
-            self.promised_until = self.promised_until.max(token.due());
-            waiter.promised = Some(token);
+            waiter.promised = Some(promise(waiter.count));
             earliest = *next;
         }
         self.tokens = 0;

@@ -3,7 +3,8 @@
 //! A waiter is granted its tokens when they are due, whether it looks or not. If it is dropped before it looks, they go
 //! back. How much of them? In a bucket that never had them taken, everything would have gone the same, and the bucket
 //! would be full by so much earlier, *unless* that one had been full in between: then what flowed over is gone. By how
-//! much the two differ is the least that was missing to a full bucket, at any change since the grant.
+//! much the two differ is the least that was missing to a full bucket, at any change since the grant. Tokens that were
+//! reserved ahead meanwhile are such a change at the time that they are due.
 //!
 //! One `slack` serves all grants of a *round*: the least that was missing since the oldest of them, which is no more than
 //! is right for each. When it reaches zero, the bucket has been full, and a new round begins: grants of earlier rounds are

@@ -105,8 +105,7 @@ impl<T: Clock> Shared<T> {
     }
 
     pub(crate) fn check(&self) -> Result<(), String> {
-        let latest = self.state.lock().latest();
-        self.change(latest, |state, _| state.check())
+        self.state.lock().check()
     }
 
     /// Looks whether the turn has come, and waits for it with `waker` if not.
@@ -135,8 +134,8 @@ impl<T: Clock> Shared<T> {
         let waker = match &now {
             Ok(now) => self.change(*now, |state, _| state.leave(place, Some(*now))),
             Err(_) => {
-                let latest = self.state.lock().latest();
-                self.change(latest, |state, _| state.leave(place, None))
+                let seen = self.state.lock().seen();
+                self.change(seen, |state, _| state.leave(place, None))
             }
         };
         drop(waker);

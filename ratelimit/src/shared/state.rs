@@ -16,8 +16,8 @@ pub(crate) struct State<T> {
     pub(super) alarm: Alarm,
     /// The thread that looks when the first one's tokens are due, and the time at which it will.
     attends: Option<(u32, Nanos)>,
-    /// The latest time seen: stands in for a clock that panics.
-    latest: Nanos,
+    /// The time seen last: stands in for a clock that panics.
+    seen: Nanos,
     /// Known as soon as somebody has waited who needs it: a blocked thread does not.
     wake_at: Option<WakeAt<T>>,
 }
@@ -63,14 +63,14 @@ impl<T> State<T> {
             refunds: Refunds::new(),
             alarm: Alarm { armed: None, arming: false, again: false },
             attends: None,
-            latest: Nanos::ZERO,
+            seen: Nanos::ZERO,
             wake_at: timer,
         }
     }
 
     /// Grants what is due, to the first one first, and says when to look again.
     pub(super) fn settle(&mut self, now: Nanos, effects: &mut Effects<T>) {
-        self.latest = self.latest.max(now);
+        self.seen = now;
         self.observe(now);
         let due = loop {
             let Some(first) = self.line.first() else { return };
@@ -82,16 +82,14 @@ impl<T> State<T> {
                     Err(not_yet) => break not_yet.due(),
                 },
             }
-            let granted = Served::Granted { count: first.count, round: self.refunds.grant() };
+            // What was promised is used when it is due: others have been told times that build on it.
+            let round = first.promised.is_none().then(|| self.refunds.grant());
+            let granted = Served::Granted { count: first.count, round };
             let Some(waiter) = self.line.serve_first(granted) else { return };
             effects.wake.push(waiter.waker);
             if waiter.thread {
                 // No thread came before it, so it was the one.
                 self.attends = None;
-            }
-            if waiter.promised.is_some() {
-                // Its tokens were taken before: unlike one that takes them now, it does not cover those after it.
-                self.observe(now);
             }
         };
         self.attend(due, effects);
@@ -118,10 +116,18 @@ impl<T> State<T> {
 
     /// Takes tokens ahead of time, behind all who wait: their times are fixed with that.
     pub(super) fn reserve(&mut self, count: NonZeroU32, now: Nanos) -> Result<Token, TooMany> {
-        let bucket = &mut self.exact.bucket;
+        let (bucket, refunds) = (&mut self.exact.bucket, &mut self.refunds);
         bucket.fits(count)?;
-        self.line.promise_all(|count| bucket.reserve_fitting(count, now));
-        Ok(bucket.reserve_fitting(count, now))
+        let mut reserve = |count| {
+            let token = bucket.reserve_fitting(count, now);
+            // It is used when it is due: then the bucket must be full no earlier than so much later.
+            let (scale, full_at) = (bucket.scale(), bucket.full_at());
+            let used = scale.parts(token.due()) + scale.cost(u64::from(count.get()));
+            refunds.observe(full_at.saturating_sub(used));
+            token
+        };
+        self.line.promise_all(&mut reserve);
+        Ok(reserve(count))
     }
 
     /// Gives back what is not due yet.
@@ -174,7 +180,7 @@ impl<T> State<T> {
                 self.line.leave(place);
                 match served {
                     Served::Granted { round, .. } => {
-                        self.refunds.used(round);
+                        round.into_iter().for_each(|round| self.refunds.used(round));
                         Turn::Come(Ok(()))
                     }
                     Served::Refused(error) => Turn::Come(Err(error)),
@@ -208,7 +214,7 @@ impl<T> State<T> {
                 }
                 Some(waiter.waker)
             }
-            Left::Served(Served::Granted { count, round }) => {
+            Left::Served(Served::Granted { count, round: Some(round) }) => {
                 match now {
                     Some(_) => {
                         let bucket = &mut self.exact.bucket;
@@ -219,13 +225,13 @@ impl<T> State<T> {
                 }
                 None
             }
-            Left::Served(Served::Refused(_)) => None,
+            Left::Served(_) => None,
         }
     }
 
-    /// The latest time seen.
-    pub(super) const fn latest(&self) -> Nanos {
-        self.latest
+    /// The time seen last.
+    pub(super) const fn seen(&self) -> Nanos {
+        self.seen
     }
 
     /// Until when the thread at this place may sleep: without end, unless it attends.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{bucket_driver, limiter_ops};
+use crate::{bucket_driver, limiter_ops, line_driver};
 
 fn replay(target: &str, run: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
@@ -21,6 +21,11 @@ fn replay(target: &str, run: fn(&[u8])) {
 #[test]
 fn bucket_math() {
     replay("bucket_math", bucket_driver::run);
+}
+
+#[test]
+fn bucket_ops() {
+    replay("bucket_ops", line_driver::run);
 }
 
 #[test]

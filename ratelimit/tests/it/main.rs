@@ -12,6 +12,7 @@ mod jitter;
 mod keyed_buckets;
 mod limiter_driver;
 mod limiter_ops;
+mod line_driver;
 mod once_per_wait;
 mod oracle;
 mod paced;

@@ -126,6 +126,14 @@ impl NaiveQuota {
         self.period.finite().max(u64::from(self.tokens()))
     }
 
+    /// Tokens and period without what they have in common.
+    #[must_use]
+    pub fn in_lowest_terms(self) -> (u64, u64) {
+        let (tokens, period) = (u64::from(self.tokens()), self.period());
+        let common = greatest_divisor(period, tokens);
+        (tokens / common, period / common)
+    }
+
     /// Most at once.
     #[must_use]
     pub fn burst(self) -> u8 {
@@ -593,16 +601,12 @@ impl NaiveBucket {
 
     /// Parts of a token.
     fn token(&self) -> u128 {
-        (self.quota.period() / self.common()).into()
+        self.quota.in_lowest_terms().1.into()
     }
 
     /// Parts of a nanosecond.
     fn rate(&self) -> u128 {
-        (u64::from(self.quota.tokens()) / self.common()).into()
-    }
-
-    fn common(&self) -> u64 {
-        greatest_divisor(self.quota.period(), self.quota.tokens().into())
+        self.quota.in_lowest_terms().0.into()
     }
 }
 
