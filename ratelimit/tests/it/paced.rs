@@ -196,6 +196,20 @@ fn a_backlog_is_one_range_and_past_ranges_go_away() {
 }
 
 #[test]
+fn beyond_a_million_ranges_the_earliest_grow_together() {
+    let mut policy = Paced::new(AsTheKeySays, per_second(1, 1));
+    let far = |range: u64| range * 2;
+    for range in 1..=1 << 20 {
+        let _ = policy.failed(&far(range), at(0), 0);
+    }
+    assert!(format!("{policy:?}").contains("ranges: 1048576 "), "{policy:?}");
+    let _ = policy.failed(&far((1 << 20) + 1), at(0), 0);
+    assert!(format!("{policy:?}").contains("ranges: 1048576 "), "{policy:?}");
+    policy.check().unwrap();
+    assert_eq!(waits(&mut policy, 0, [1, 3, 7]), [1, 5, 7], "2 and 4 are one now, and 3 is lost");
+}
+
+#[test]
 fn a_bucket_is_reached_wherever_it_is() {
     let clock = ManualClock::new();
     let bucket = || TokenBucket::new(per_second(1, 1));
