@@ -72,3 +72,40 @@ fn together(one: Reading, other: Reading) -> Reading {
         room: one.room.zip(other.room).map(|(one, other)| one.saturating_add(other)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Watched;
+    use std::sync::Arc;
+
+    struct Fixed(u64);
+
+    impl Watched for Fixed {
+        fn read(&self) -> Option<Reading> {
+            Some(Reading { adds: self.0, room: Some(2), ..Reading::default() })
+        }
+    }
+
+    fn watch(queue: &Arc<Fixed>) -> Watch {
+        let watched: Arc<dyn Watched> = queue.clone();
+        Watch::new(Arc::downgrade(&watched))
+    }
+
+    /// What is gone is forgotten, but for what it counted; nothing is left of it to keep.
+    #[test]
+    fn the_gone_are_let_go() {
+        let (gathered, one, other) = (Gathered::default(), Arc::new(Fixed(3)), Arc::new(Fixed(4)));
+        assert!(gathered.read().is_none());
+        gathered.watch(watch(&one));
+        gathered.watch(watch(&other));
+        let read = gathered.read().unwrap();
+        assert_eq!((read.adds, read.room), (7, Some(4)));
+        drop(one);
+        let read = gathered.read().unwrap();
+        assert_eq!((read.adds, read.room, gathered.inner.lock().queues.len()), (7, Some(2), 1));
+        drop(other);
+        assert!(gathered.read().is_none());
+        assert!(gathered.inner.lock().queues.is_empty());
+    }
+}
