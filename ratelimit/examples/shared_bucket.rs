@@ -1,0 +1,39 @@
+//! Threads share a budget of requests, without a runtime: small ones, one for a whole burst, and a change of the quota.
+//!
+//! `cargo run -p flyball-ratelimit --example shared_bucket`
+
+use std::num::NonZeroU32;
+use std::thread;
+use std::time::Duration;
+
+use flyball_ratelimit::{Bucket, Clock, Monotonic, Quota};
+
+fn main() {
+    let nz = |n| NonZeroU32::new(n).expect("not zero");
+    let bucket = Bucket::new(Quota::per_second(nz(50)).burst(nz(10)));
+    let start = Monotonic.now();
+    let report = |who: &str| println!("{:>4} ms  {who}", Monotonic.now().since(start).as_millis());
+
+    thread::scope(|scope| {
+        for name in ["first", "second", "third"] {
+            let (bucket, report) = (&bucket, &report);
+            scope.spawn(move || {
+                for _ in 0..10 {
+                    bucket.blocking_acquire();
+                    report(name);
+                }
+            });
+        }
+        scope.spawn(|| match bucket.blocking_acquire_many(nz(10)) {
+            Ok(()) => report("ten at once, however many small ones come after"),
+            Err(error) => report(&error.to_string()),
+        });
+        // Whoever cannot wait for long does something else.
+        if bucket.acquire_timeout(Duration::from_millis(20)).is_err() {
+            report("gave up");
+        }
+    });
+
+    bucket.set_quota(Quota::per_second(nz(1_000)).burst(nz(5)));
+    report(&bucket.blocking_acquire_many(nz(10)).expect_err("more than the burst").to_string());
+}
