@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use flyball_ratelimit::{Denied, Limiter, ManualClock, MaxOf, Nanos, Quota, TokenBucket};
+use flyball_ratelimit::{AtomicBucket, Denied, Limiter, ManualClock, MaxOf, Nanos, Quota, TokenBucket};
+use testkit::random::Random;
 
 fn nz(value: u32) -> NonZeroU32 {
     NonZeroU32::new(value).expect("a quota has no zero")
@@ -169,4 +170,38 @@ fn a_cancelled_reservation_gives_back_the_tokens_of_all_parts() {
     reservation.cancel();
     let policy = limiter.into_policy();
     assert_eq!((policy.parts().0.available(at(1_000)), policy.parts().1.available(at(500))), (1, 1));
+}
+
+#[test]
+fn the_word_of_an_atomic_bucket_comes_round_and_stays_exact() {
+    // Primes that divide nothing: 2^63 parts are two seconds at the one, two and a half hours at the other.
+    for (rate, step) in [(4_294_967_291, 400_000_000), (1_000_003, 1_700_000_000_000)] {
+        let quota = per_second(rate, rate);
+        let (mut exact, atomic) = (TokenBucket::new(quota), AtomicBucket::new(quota));
+        let mut random = Random::new(0x5EED);
+        let mut now = Nanos::ZERO;
+        for round in 0..100_000_u64 {
+            now = now + Duration::from_nanos(random.below(step));
+            let count = nz(1 + random.below(rate.into()) as u32);
+            let said = exact.try_acquire_many(count, now);
+            assert_eq!(atomic.try_acquire_many(count, now), said, "{count} in round {round}, at {now:?}");
+            assert_eq!(atomic.available(now), exact.available(now), "in round {round}, at {now:?}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_into_the_word_is_exact_as_well() {
+    // A hundred an hour, four billion at once: some thousands of years to fill.
+    let quota = Quota::per_hour(nz(100)).burst(NonZeroU32::MAX);
+    let (mut exact, atomic) = (TokenBucket::new(quota), AtomicBucket::new(quota));
+    for step in 0..1_000_u64 {
+        let now = at(step * 1_000_000);
+        let count = nz(1 + (step * 10_000_000 % 3_000_000_000) as u32);
+        assert_eq!(atomic.try_acquire_many(count, now), exact.try_acquire_many(count, now), "{step}");
+    }
+    for now in [Nanos::MAX, Nanos::ZERO, at(5), Nanos::MAX] {
+        assert_eq!(atomic.try_acquire(now), exact.try_acquire(now), "{now:?}");
+        assert_eq!(atomic.available(now), exact.available(now), "{now:?}");
+    }
 }

@@ -8,6 +8,7 @@ mod bucket;
 mod bucket_driver;
 mod corpus;
 mod hostile;
+mod hostile_bucket;
 mod jitter;
 mod keyed_buckets;
 mod limiter_driver;

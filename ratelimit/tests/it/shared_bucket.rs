@@ -376,3 +376,28 @@ fn a_thread_gives_up_its_place_when_its_time_is_up() {
     clock.advance(SECOND);
     assert_eq!(bucket.acquire_timeout(Duration::ZERO), Ok(()));
 }
+
+#[cfg(feature = "tokio")]
+#[test]
+fn tasks_wait_on_tokios_clock() {
+    use flyball_ratelimit::TokioTimer;
+    use tokio::time::Instant;
+
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let bucket = Bucket::with_timer(per_second(50, 5), TokioTimer::current());
+        let start = Instant::now();
+        let tasks: Vec<_> = (0..105)
+            .map(|_| {
+                let bucket = bucket.clone();
+                tokio::spawn(async move { bucket.acquire().await })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let took = start.elapsed();
+        assert!((SECOND * 2..SECOND * 2 + Duration::from_millis(5)).contains(&took), "{took:?}");
+    });
+}

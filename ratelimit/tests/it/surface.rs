@@ -9,9 +9,11 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    AcquirePermit, Adaptive, AdaptiveLimiter, Booking, Capped, Clock, ControllerDefault, Exponential,
-    FastSlow, InvalidBackoff, InvalidLimits, InvalidPeriod, Jitter, Limiter, ManualClock, ManualTimer, MaxOf,
-    Monotonic, Nanos, NotYet, Outcome, Paced, Permit, Quota, Reservation, Started, Timer, Token, TokenBucket,
+    Acquire, AcquireMany, AcquirePermit, AcquireTimeoutError, Adaptive, AdaptiveLimiter, AtomicBucket,
+    Booking, Bucket, Capped, Clock, ControllerDefault, Denied, Exponential, FastSlow, InvalidBackoff,
+    InvalidLimits, InvalidPeriod, Jitter, KeyedBuckets, Limiter, ManualClock, ManualTimer, MaxOf, Monotonic,
+    Nanos, NotYet, Outcome, Paced, Permit, Quota, Reservation, Reserved, Started, TimedOut, Timer, Token,
+    TokenBucket, TooMany,
 };
 
 /// A key that is neither `Send` nor `Sync`, nor `Debug`.
@@ -53,7 +55,19 @@ fn auto_traits_are_pinned() {
     free::<Outcome>();
     free::<Booking>();
     free::<Paced<Exponential<String>>>();
+    free::<TooMany>();
+    free::<Denied>();
+    free::<TimedOut>();
+    free::<AcquireTimeoutError>();
     fn shared<T: Send + Sync + Unpin>() {}
+    shared::<AtomicBucket>();
+    shared::<Bucket>();
+    shared::<Bucket<ManualTimer>>();
+    shared::<Acquire<'static, ManualTimer>>();
+    shared::<AcquireMany<'static, ManualTimer>>();
+    shared::<Reserved<'static>>();
+    shared::<KeyedBuckets<String>>();
+    <KeyedBuckets<Local> as NotSend<_>>::marker();
     shared::<ManualClock>();
     shared::<ManualTimer>();
     shared::<AdaptiveLimiter>();
@@ -106,6 +120,8 @@ fn errors_are_errors_with_lower_case_messages() {
     assert_eq!(message(many), "3 tokens were asked for at once, and the burst is 1");
     let one = bucket.try_acquire_many(NonZeroU32::MIN, Nanos::new(5)).unwrap_err();
     assert_eq!(message(one), "no token is left before 1000000005 ns");
+    assert_eq!(message(TimedOut), "the time was up before the tokens came");
+    assert_eq!(message(AcquireTimeoutError::TimedOut), message(TimedOut));
     let not_yet = bucket.try_acquire(Nanos::new(5)).unwrap_err();
     assert_eq!(not_yet.due(), Nanos::new(1_000_000_005));
     assert_eq!(message(not_yet), "no token is left before 1000000005 ns");

@@ -1,0 +1,219 @@
+//! Wakers, timers and clocks that misbehave beside a bucket that is waited for, and futures dropped at every stage.
+
+use std::future::Future;
+use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::task::{Wake, Waker};
+use std::time::Duration;
+
+use flyball_ratelimit::{Bucket, Clock, ManualClock, ManualTimer, Nanos, Quota, Timer};
+use testkit::wakers::{Counting, Panicking, poll_with};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn nz(value: u32) -> NonZeroU32 {
+    NonZeroU32::new(value).expect("not zero")
+}
+
+fn per_second(rate: u32, burst: u32) -> Quota {
+    Quota::per_second(nz(rate)).burst(nz(burst))
+}
+
+fn panics(step: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(step)).is_err()
+}
+
+fn waiter<T: Timer>(bucket: &Bucket<T>) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+    Box::pin(bucket.acquire())
+}
+
+/// A manual timer whose clock and alarm panic as long as their fuses burn, and that may ring too early.
+struct Moody {
+    inner: ManualTimer,
+    clock: AtomicI32,
+    alarm: AtomicI32,
+    early: AtomicI32,
+}
+
+/// To change the mood from outside.
+#[derive(Clone)]
+struct Shared(Arc<Moody>);
+
+impl Shared {
+    fn new(clock: &ManualClock) -> Self {
+        let zero = || AtomicI32::new(0);
+        Self(Arc::new(Moody { inner: clock.timer(), clock: zero(), alarm: zero(), early: zero() }))
+    }
+}
+
+fn burns(fuse: &AtomicI32) -> bool {
+    fuse.load(Ordering::SeqCst) > 0 && fuse.fetch_sub(1, Ordering::SeqCst) > 0
+}
+
+impl Clock for Shared {
+    fn now(&self) -> Nanos {
+        assert!(!burns(&self.0.clock), "a hostile clock panics");
+        self.0.inner.now()
+    }
+}
+
+impl Timer for Shared {
+    fn wake_at(&self, at: Nanos, waker: &Waker) {
+        assert!(!burns(&self.0.alarm), "a hostile timer panics");
+        if self.0.early.load(Ordering::SeqCst) > 0 {
+            waker.wake_by_ref();
+        }
+        self.0.inner.wake_at(at, waker);
+    }
+}
+
+fn moody(quota: Quota) -> (ManualClock, Shared, Bucket<Shared>) {
+    let clock = ManualClock::new();
+    let mood = Shared::new(&clock);
+    let bucket = Bucket::with_timer(quota, mood.clone());
+    bucket.try_acquire_many(quota.max_burst()).unwrap();
+    (clock, mood, bucket)
+}
+
+#[test]
+fn a_panicking_waker_takes_no_token_of_another() {
+    let (clock, _, bucket) = moody(per_second(2, 2));
+    let (mut first, mut second) = (waiter(&bucket), waiter(&bucket));
+    let hostile = Waker::from(Arc::new(Panicking));
+    let (woken, waker) = Counting::waker();
+    assert!(poll_with(first.as_mut(), &hostile).is_pending());
+    assert!(poll_with(second.as_mut(), &waker).is_pending());
+    // The first one's alarm: both are due when the clock has been moved that far.
+    assert!(panics(|| clock.advance(SECOND)));
+    assert_eq!(woken.wakes(), 1);
+    assert!(poll_with(second.as_mut(), &waker).is_ready());
+    assert!(poll_with(first.as_mut(), &waker).is_ready(), "it was granted its token all the same");
+    assert_eq!((bucket.available(), bucket.waiting(), bucket.check()), (0, 0, Ok(())));
+}
+
+#[test]
+fn a_timer_that_panics_is_set_again_by_the_first_in_the_line() {
+    let (clock, mood, bucket) = moody(per_second(1, 1));
+    let (woken, waker) = Counting::waker();
+    let mut future = waiter(&bucket);
+    mood.0.alarm.store(1, Ordering::SeqCst);
+    assert!(panics(|| _ = poll_with(future.as_mut(), &waker)));
+    assert_eq!((bucket.waiting(), woken.wakes()), (1, 1), "in the line, and told to look");
+    assert!(poll_with(future.as_mut(), &waker).is_pending());
+    clock.advance(SECOND);
+    assert!(woken.wakes() == 2 && poll_with(future.as_mut(), &waker).is_ready());
+}
+
+#[test]
+fn a_clock_that_panics_takes_nothing_along() {
+    let (clock, mood, bucket) = moody(per_second(1, 1));
+    let (woken, waker) = Counting::waker();
+    let (mut first, mut second) = (waiter(&bucket), waiter(&bucket));
+    mood.0.clock.store(1, Ordering::SeqCst);
+    assert!(panics(|| _ = poll_with(first.as_mut(), &waker)));
+    assert_eq!(bucket.waiting(), 0);
+    assert!(poll_with(first.as_mut(), &waker).is_pending());
+    assert!(poll_with(second.as_mut(), &waker).is_pending());
+    mood.0.clock.store(1, Ordering::SeqCst);
+    assert!(panics(|| drop(first)));
+    assert_eq!(bucket.waiting(), 1, "it has gone, and the other has its turn");
+    // When the alarm rings, the first in the line is told to look for itself.
+    mood.0.clock.store(1, Ordering::SeqCst);
+    assert!(panics(|| clock.advance(SECOND)));
+    assert_eq!(woken.wakes(), 1);
+    assert!(poll_with(second.as_mut(), &waker).is_ready());
+}
+
+#[test]
+fn a_timer_that_rings_at_once_and_always_is_got_rid_of() {
+    let (clock, mood, bucket) = moody(per_second(1, 1));
+    mood.0.early.store(1, Ordering::SeqCst);
+    let (woken, waker) = Counting::waker();
+    let mut future = waiter(&bucket);
+    for polls in 1..10 {
+        assert!(poll_with(future.as_mut(), &waker).is_pending());
+        assert_eq!(woken.wakes(), polls, "told to look, and not for ever");
+    }
+    clock.advance(SECOND);
+    assert!(poll_with(future.as_mut(), &waker).is_ready());
+}
+
+#[test]
+fn a_clock_that_jumps_serves_everybody_in_the_end() {
+    let (clock, _, bucket) = moody(per_second(1, 1));
+    let (woken, waker) = Counting::waker();
+    let mut waiters: Vec<_> = (0..5).map(|_| waiter(&bucket)).collect();
+    for future in &mut waiters {
+        assert!(poll_with(future.as_mut(), &waker).is_pending());
+    }
+    clock.advance(SECOND);
+    clock.set(Nanos::ZERO);
+    assert_eq!(woken.wakes(), 1);
+    clock.set(Nanos::ZERO + SECOND * 86_400);
+    assert_eq!(woken.wakes(), 2, "no more than the burst after a jump forwards");
+    clock.set(Nanos::ZERO + SECOND * 5);
+    assert_eq!(woken.wakes(), 2);
+    clock.set(Nanos::ZERO + SECOND * 86_401);
+    clock.advance(SECOND);
+    clock.advance(SECOND);
+    assert_eq!((woken.wakes(), bucket.waiting()), (5, 0));
+    clock.set(Nanos::MAX);
+    assert_eq!(bucket.try_acquire(), Ok(()));
+}
+
+#[test]
+fn futures_dropped_at_any_stage_lose_nothing() {
+    // Of three in the line, each is dropped before it is polled, in the line, granted, or not at all.
+    for stages in 0..4_usize.pow(3) {
+        let (clock, _, bucket) = moody(per_second(1, 3));
+        let mut waiters: Vec<_> = (0..3).map(|_| Some(waiter(&bucket))).collect();
+        let stage = |who: usize| stages / 4_usize.pow(who as u32) % 4;
+        let (_, waker) = Counting::waker();
+        for (who, future) in waiters.iter_mut().enumerate() {
+            if stage(who) == 0 {
+                *future = None;
+            } else if let Some(future) = future {
+                assert!(poll_with(future.as_mut(), &waker).is_pending());
+            }
+        }
+        for (who, future) in waiters.iter_mut().enumerate() {
+            if stage(who) == 1 {
+                *future = None;
+            }
+        }
+        clock.advance(SECOND * 3);
+        let mut served = 0;
+        for (who, future) in waiters.iter_mut().enumerate() {
+            match future {
+                Some(future) if stage(who) == 3 => {
+                    served += 1;
+                    assert!(poll_with(future.as_mut(), &waker).is_ready());
+                }
+                _ => *future = None,
+            }
+        }
+        assert_eq!((bucket.available(), bucket.waiting()), (3 - served, 0), "{stages}");
+    }
+}
+
+/// Comes back when it is woken: were that under the lock, this would hang.
+struct CallsBack(Bucket<Shared>);
+
+impl Wake for CallsBack {
+    fn wake(self: Arc<Self>) {
+        assert!(self.0.try_acquire().is_err());
+        self.0.set_quota(per_second(2, 1));
+    }
+}
+
+#[test]
+fn a_waker_may_call_back() {
+    let (clock, _, bucket) = moody(per_second(1, 1));
+    let mut future = waiter(&bucket);
+    assert!(poll_with(future.as_mut(), &Arc::new(CallsBack(bucket.clone())).into()).is_pending());
+    clock.advance(SECOND);
+    assert_eq!(bucket.quota(), per_second(2, 1));
+}
