@@ -80,7 +80,7 @@ impl<C: Clock> AdaptiveLimiter<C> {
     #[must_use]
     pub fn try_acquire(&self) -> Option<Permit<C>> {
         let now = self.shared.clock.now();
-        let started = self.shared.state.lock().start(now)?;
+        let started = self.shared.state.lock().adaptive.start(now)?;
         Some(Permit::new(self.shared.clone(), started))
     }
 
@@ -133,10 +133,6 @@ impl<C: Clock> AdaptiveLimiter<C> {
 }
 
 impl State {
-    fn start(&mut self, now: Nanos) -> Option<Started> {
-        if self.waiting.is_empty() { self.adaptive.start(now) } else { None }
-    }
-
     /// Gives free places to those who wait, in their order; they are to be woken after unlocking.
     fn admit_waiting(&mut self) -> Vec<Waker> {
         let mut admitted = Vec::new();
@@ -156,7 +152,8 @@ impl<C: Clock> Shared<C> {
         let waker = context.waker().clone();
         let mut state = self.state.lock();
         let Some(mine) = *ticket else {
-            if let Some(started) = state.start(now) {
+            if let Some(started) = state.adaptive.start(now) {
+                // Nobody is overtaken: nobody waits while a place is free.
                 // The waker is dropped after the lock: it was made before it.
                 drop(state);
                 return Poll::Ready(started);
