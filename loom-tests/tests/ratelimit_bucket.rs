@@ -1,0 +1,277 @@
+//! Models of the buckets that threads and tasks share.
+//!
+//! Time is an operation of a model thread: the clock is moved by hand, as a condition variable never times out here.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use flyball_ratelimit::{
+    AtomicBucket, Bucket, KeyedBuckets, ManualClock, ManualTimer, Nanos, Quota, TokenBucket,
+};
+use loom_tests::wakers::{Counting, poll_with};
+use loom_tests::{Arc, Model, block_on, model, thread};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn nz(value: u32) -> NonZeroU32 {
+    NonZeroU32::new(value).unwrap()
+}
+
+fn per_second(rate: u32, burst: u32) -> Quota {
+    Quota::per_second(nz(rate)).burst(nz(burst))
+}
+
+/// A bucket of one token a second, and its clock.
+fn timed(burst: u32) -> (ManualClock, Bucket<ManualTimer>) {
+    let clock = ManualClock::new();
+    let bucket = Bucket::with_timer(per_second(1, burst), clock.timer());
+    (clock, bucket)
+}
+
+fn empty() -> (ManualClock, Bucket<ManualTimer>) {
+    let (clock, bucket) = timed(1);
+    bucket.try_acquire().unwrap();
+    (clock, bucket)
+}
+
+// === the word ===
+
+#[test]
+fn try_acquire_vs_try_acquire() {
+    let claim = Model {
+        name: "ratelimit_bucket::try_acquire_vs_try_acquire",
+        threads: 3,
+        floor: 30,
+        catches: "a token taken by a store, after another thread has taken it",
+    };
+    model(claim, || {
+        let bucket = Arc::new(AtomicBucket::new(per_second(1, 1)));
+        let takers = [(); 2].map(|()| {
+            let bucket = bucket.clone();
+            thread::spawn(move || bucket.try_acquire(Nanos::ZERO).is_ok())
+        });
+        let taken = takers.map(|taker| taker.join().unwrap());
+        assert_ne!(taken[0], taken[1], "one of them has it");
+    });
+}
+
+#[test]
+fn try_acquire_vs_reserve() {
+    let claim = Model {
+        name: "ratelimit_bucket::try_acquire_vs_reserve",
+        threads: 2,
+        floor: 20,
+        catches: "a word that is closed by a store: what was taken since it was read is lost",
+    };
+    model(claim, || {
+        let bucket = Arc::new(AtomicBucket::new(per_second(1, 1)));
+        let other = bucket.clone();
+        let taker = thread::spawn(move || other.try_acquire(Nanos::ZERO).is_ok());
+        let at_once = bucket.reserve(Nanos::ZERO).due() == Nanos::ZERO;
+        assert_ne!(taker.join().unwrap(), at_once, "one of them has it");
+    });
+}
+
+#[test]
+fn try_acquire_vs_set_quota() {
+    let claim = Model {
+        name: "ratelimit_bucket::try_acquire_vs_set_quota",
+        threads: 2,
+        floor: 3900,
+        catches: "an epoch that begins with a value of the one before: a thread takes a token at the old price",
+    };
+    model(claim, || {
+        let (old, new) = (per_second(1, 2), per_second(4, 1));
+        let bucket = Arc::new(AtomicBucket::new(old));
+        let other = bucket.clone();
+        let taker = thread::spawn(move || other.try_acquire(Nanos::ZERO));
+        bucket.set_quota(new, Nanos::ZERO);
+        let taken = taker.join().unwrap();
+        // As if one had come after the other.
+        let serial = [true, false].map(|taken_first| {
+            let mut bucket = TokenBucket::new(old);
+            let mut taken = None;
+            if taken_first {
+                taken = Some(bucket.try_acquire(Nanos::ZERO));
+            }
+            bucket.set_quota(new, Nanos::ZERO);
+            let taken = taken.unwrap_or_else(|| bucket.try_acquire(Nanos::ZERO));
+            (taken, bucket.reserve(Nanos::ZERO).due())
+        });
+        let both = (taken, bucket.reserve(Nanos::ZERO).due());
+        assert!(serial.contains(&both), "{both:?}, not one of {serial:?}");
+    });
+}
+
+// === the line ===
+
+#[test]
+fn try_acquire_vs_first_waiter() {
+    let claim = Model {
+        name: "ratelimit_bucket::try_acquire_vs_first_waiter",
+        threads: 2,
+        floor: 35,
+        catches: "a first waiter that closes the word by what it was, and not by what it is: both have the token",
+    };
+    model(claim, || {
+        let (clock, bucket) = timed(2);
+        bucket.try_acquire().unwrap();
+        let other = bucket.clone();
+        // It wants both, so it goes to the lock.
+        let waiter = thread::spawn(move || {
+            let (woken, waker) = Counting::waker();
+            let mut acquire = Box::pin(async move { other.acquire_many(nz(2)).await });
+            assert!(poll_with(acquire.as_mut(), &waker).is_pending());
+            (acquire, woken, waker)
+        });
+        let taken = bucket.try_acquire().is_ok();
+        let (mut acquire, woken, waker) = waiter.join().unwrap();
+        clock.advance(SECOND);
+        assert_eq!(woken.wakes() == 1, !taken, "a second brings one token");
+        clock.advance(SECOND);
+        assert!(poll_with(acquire.as_mut(), &waker).is_ready());
+    });
+}
+
+#[test]
+fn acquire_vs_clock() {
+    let claim = Model {
+        name: "ratelimit_bucket::acquire_vs_clock",
+        threads: 2,
+        floor: 77,
+        catches: "an alarm that is not set because its time has come meanwhile, and so never fires",
+    };
+    model(claim, || {
+        let (clock, bucket) = empty();
+        let waiter = thread::spawn(move || block_on(bucket.acquire()));
+        clock.advance(SECOND);
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn dropped_waiter_vs_clock() {
+    let claim = Model {
+        name: "ratelimit_bucket::dropped_waiter_vs_clock",
+        threads: 2,
+        floor: 107,
+        catches: "a waiter that looks in one critical section whether it was served and leaves in another: its token \
+                  is lost",
+    };
+    model(claim, || {
+        let (clock, bucket) = empty();
+        let waiter = |bucket: Bucket<ManualTimer>| {
+            let (woken, waker) = Counting::waker();
+            let mut acquire = Box::pin(async move { bucket.acquire().await });
+            assert!(poll_with(acquire.as_mut(), &waker).is_pending());
+            (acquire, woken)
+        };
+        let (first, _) = waiter(bucket.clone());
+        let (_second, woken) = waiter(bucket.clone());
+        let dropper = thread::spawn(move || drop(first));
+        clock.advance(SECOND);
+        dropper.join().unwrap();
+        assert_eq!(woken.wakes(), 1, "who is left has the one token");
+    });
+}
+
+#[test]
+fn set_quota_vs_acquire() {
+    let claim = Model {
+        name: "ratelimit_bucket::set_quota_vs_acquire",
+        threads: 2,
+        floor: 37400,
+        catches: "an earlier alarm that is lost because another thread is in the timer",
+    };
+    model(claim, || {
+        let (clock, bucket) = empty();
+        let other = bucket.clone();
+        let waiter = thread::spawn(move || block_on(other.acquire()));
+        bucket.set_quota(per_second(10, 1));
+        clock.advance(SECOND / 10);
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn task_and_thread_vs_clock() {
+    let claim = Model {
+        name: "ratelimit_bucket::task_and_thread_vs_clock",
+        threads: 3,
+        floor: 12500,
+        catches: "a thread that unlocks between looking and sleeping",
+    };
+    model(claim, || {
+        let (clock, bucket) = timed(2);
+        bucket.try_acquire_many(nz(2)).unwrap();
+        let (task, sleeper) = (bucket.clone(), bucket.clone());
+        let task = thread::spawn(move || block_on(task.acquire()));
+        let sleeper = thread::spawn(move || sleeper.blocking_acquire());
+        clock.advance(SECOND);
+        clock.advance(SECOND);
+        task.join().unwrap();
+        sleeper.join().unwrap();
+        assert_eq!(bucket.waiting(), 0);
+    });
+}
+
+#[test]
+fn cancel_vs_acquire() {
+    let claim = Model {
+        name: "ratelimit_bucket::cancel_vs_acquire",
+        threads: 2,
+        floor: 1000,
+        catches: "a reservation given back in one critical section, and those who wait looked after in none",
+    };
+    model(claim, || {
+        let (clock, bucket) = empty();
+        let other = bucket.clone();
+        let reserved = bucket.reserve();
+        let waiter = thread::spawn(move || block_on(other.acquire()));
+        assert!(reserved.cancel());
+        clock.advance(SECOND);
+        waiter.join().unwrap();
+    });
+}
+
+// === keys ===
+
+#[test]
+fn two_of_one_key() {
+    let claim = Model {
+        name: "ratelimit_bucket::two_of_one_key",
+        threads: 3,
+        floor: 34,
+        catches: "a token looked for in one critical section and taken in another",
+    };
+    model(claim, || {
+        let keyed = KeyedBuckets::with_clock(per_second(1, 1), ManualClock::new()).max_keys(nz(1));
+        let keyed = Arc::new(keyed);
+        let takers = [(); 2].map(|()| {
+            let keyed = keyed.clone();
+            thread::spawn(move || keyed.try_acquire(&7).is_ok())
+        });
+        let taken = takers.map(|taker| taker.join().unwrap());
+        assert_ne!(taken[0], taken[1], "one of them has it");
+    });
+}
+
+#[test]
+fn two_quotas_for_all_keys() {
+    let claim = Model {
+        name: "ratelimit_bucket::two_quotas_for_all_keys",
+        threads: 2,
+        floor: 18,
+        catches: "two changes of the quota that overtake each other between two locks",
+    };
+    model(claim, || {
+        let keyed = KeyedBuckets::with_clock(per_second(1, 1), ManualClock::new()).max_keys(nz(2));
+        let keyed = Arc::new(keyed);
+        let other = keyed.clone();
+        let setter = thread::spawn(move || other.set_quota(per_second(1, 2)));
+        keyed.set_quota(per_second(1, 3));
+        setter.join().unwrap();
+        let bursts: Vec<_> = (0..16).map(|key| keyed.available(&key)).collect();
+        assert!(bursts.iter().all(|burst| *burst == bursts[0]), "{bursts:?}");
+    });
+}
