@@ -6,6 +6,9 @@ mod at;
 #[path = "../../workqueue/tests/it/driver.rs"]
 #[allow(dead_code, reason = "shared with the tests and the other target")]
 mod driver;
+#[path = "../../workqueue/tests/it/kind.rs"]
+#[allow(dead_code, reason = "shared with the tests and the other targets")]
+mod kind;
 #[path = "../../workqueue/tests/it/life.rs"]
 mod life;
 #[path = "../../workqueue/tests/it/said.rs"]

@@ -125,8 +125,10 @@ pub struct Tally {
 /// What was not finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left<K> {
-    /// Ready keys, in order.
+    /// Ready keys, in order, as far as they can be handed out, the others sorted.
     pub ready: Vec<K>,
+    /// How many of them can be.
+    pub able: usize,
     /// Waiting keys, by deadline.
     pub waiting: Vec<K>,
     /// Keys that came back after shut down, sorted: they wait, too, for a time that never comes.

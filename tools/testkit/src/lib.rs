@@ -11,6 +11,7 @@ pub mod naive_backoff;
 pub mod naive_feed;
 pub mod naive_limiter;
 pub mod naive_line;
+pub mod naive_order;
 pub mod naive_pace;
 pub mod naive_queue;
 pub mod naive_store;

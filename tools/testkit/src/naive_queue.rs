@@ -22,6 +22,7 @@ use self::wait::Wait;
 use crate::answers::Time;
 use crate::cells::{Cells, Doing, Was};
 use crate::naive_backoff::NaiveBackoffs;
+use crate::naive_order::{NaiveOrder, Sharing};
 
 /// Where a key is. `order` tells which came first; it only ever grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,10 @@ enum Life {
 pub struct NaiveQueue<K> {
     records: Vec<(K, State)>,
     setup: NaiveSetup,
+    /// Who comes next.
+    lines: NaiveOrder<K>,
+    /// The priority of the next add.
+    asking: i8,
     backoffs: NaiveBackoffs<K>,
     life: Life,
     paused: bool,
@@ -72,7 +77,15 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
     /// An empty queue; without a limiter a failure comes back at once.
     #[must_use]
     pub fn new(setup: NaiveSetup) -> Self {
+        Self::ordered(setup, Sharing::Fifo, |_| 0)
+    }
+
+    /// An empty queue of another order, with the group of each key.
+    #[must_use]
+    pub fn ordered(setup: NaiveSetup, sharing: Sharing, group: fn(K) -> usize) -> Self {
         Self {
+            lines: NaiveOrder::new(sharing, group),
+            asking: 0,
             records: Vec::new(),
             setup,
             backoffs: NaiveBackoffs::new(setup.limiter),
@@ -143,6 +156,12 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
         }
     }
 
+    /// Adds with this priority from now on.
+    pub fn at(&mut self, priority: i8) -> &mut Self {
+        self.asking = priority;
+        self
+    }
+
     fn state(&self, key: K) -> Option<State> {
         self.records.iter().find(|(of, _)| *of == key).map(|(_, state)| *state)
     }
@@ -164,6 +183,14 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
 
     fn set<T>(&mut self, key: K, state: State, answer: T) -> T {
         let was = self.state(key);
+        let was_ready = matches!(was, Some(State::Ready { .. }));
+        match state {
+            State::Ready { .. } if !was_ready => self.lines.line_up(key),
+            State::Leased if was_ready => self.lines.take(key),
+            State::Ready { .. } => {}
+            _ if was_ready => self.lines.leave(key),
+            _ => {}
+        }
         self.records.retain(|(of, _)| *of != key);
         self.records.push((key, state));
         self.meter.moved(key, was, Some(state));
@@ -172,6 +199,10 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
 
     fn remove(&mut self, key: K) {
         self.meter.moved(key, self.state(key), None);
+        if let Some(State::Ready { .. }) = self.state(key) {
+            self.lines.leave(key);
+        }
+        self.lines.forget(key);
         self.records.retain(|(of, _)| *of != key);
     }
 

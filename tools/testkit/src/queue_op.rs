@@ -73,6 +73,10 @@ pub enum QueueOp {
     DrainWaiting(Delay),
     /// Hands back what is left.
     StopNow,
+    /// Adds have this priority from now on.
+    Asking(i8),
+    /// A key has this priority.
+    SetPriority(SmallKey, i8),
 }
 
 /// Weights by the first byte: ends are rare, or most sequences would be about closed queues.
@@ -144,6 +148,25 @@ impl<'a> Arbitrary<'a> for HeldOp {
             252 => QueueOp::PollOverdue(u.arbitrary()?),
             // Long enough for much to happen meanwhile.
             253..=255 => QueueOp::DrainWaiting(Delay(Duration::from_nanos(u8::arbitrary(u)?.into()))),
+        }))
+    }
+}
+
+/// One step of a life in which priorities are asked for: few, so that keys share one.
+#[derive(Clone, Debug)]
+pub struct OrderedOp(pub QueueOp);
+
+impl<'a> Arbitrary<'a> for OrderedOp {
+    fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
+        const PRIORITIES: [i8; 4] = [-100, 0, 0, 5];
+        let priority = |u: &mut Unstructured<'a>| Ok(PRIORITIES[usize::from(u8::arbitrary(u)?) % 4]);
+        Ok(Self(match u8::arbitrary(u)? {
+            0..=29 => QueueOp::Asking(priority(u)?),
+            30..=44 => QueueOp::SetPriority(u.arbitrary()?, priority(u)?),
+            45..=63 => QueueOp::arbitrary(u)?,
+            // Long enough for much to happen meanwhile.
+            64 => QueueOp::DrainWaiting(Delay(Duration::from_nanos(u8::arbitrary(u)?.into()))),
+            65.. => HeldOp::arbitrary(u)?.0,
         }))
     }
 }

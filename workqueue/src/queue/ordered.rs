@@ -25,7 +25,10 @@ impl<K: Key, L: Policy<K> + Send + 'static, T: Time> Queue<K, Priority, L, T> {
     pub fn set_priority(&self, key: &K, priority: i8) -> bool {
         let hash = self.shared.hash(key);
         let now = self.shared.now_if_timed();
-        self.shared.lock().core.set_priority(key, hash, priority, now)
+        let mut state = self.shared.lock();
+        let known = state.core.set_priority(key, hash, priority, now);
+        self.shared.finish(state, now);
+        known
     }
 
     /// How many keys of each priority are Ready, from the highest; without priorities of which none is. O(priorities),

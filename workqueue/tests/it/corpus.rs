@@ -34,3 +34,8 @@ fn queue_ops() {
 fn deadlines() {
     replay("deadlines", driver::deadlines);
 }
+
+#[test]
+fn order_ops() {
+    replay("order_ops", driver::order_ops);
+}

@@ -3,18 +3,21 @@
 //! Shared with the fuzz targets: a case is bytes, and a panic is a difference. The first byte says how the queue is
 //! built.
 
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, ManualClock};
-use flyball_workqueue::Queue;
+use flyball_workqueue::{Fair, Fifo, Priority, Queue};
 use testkit::cells::Cells;
 use testkit::deadline_op::DeadlineOp;
 use testkit::naive_backoff::NaiveExponential;
+use testkit::naive_order::Sharing;
 use testkit::naive_queue::{NaiveQueue, NaiveSetup};
 use testkit::op::{SmallKey, operations};
-use testkit::queue_op::{HeldOp, QueueOp};
+use testkit::queue_op::{HeldOp, OrderedOp, QueueOp};
 
+use crate::kind::{Kind, group};
 use crate::life::{Dead, Life};
 use crate::told::Notes;
 
@@ -50,6 +53,37 @@ pub(crate) fn unlimited_held(bytes: &[u8]) -> Cells {
 pub(crate) fn timeless(bytes: &[u8]) -> Cells {
     let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
     timeless_by(*choice, operations(life, MOST))
+}
+
+/// Keys of priorities. The first byte says how they age.
+pub(crate) fn by_priority(bytes: &[u8]) -> Cells {
+    let Some(([how, choice], life)) = bytes.split_first_chunk() else { return Cells::default() };
+    let ageing = [None, NonZeroU32::new(1), NonZeroU32::new(2), NonZeroU32::new(64)][usize::from(how % 4)];
+    let order = ageing.map_or(Priority::new().strict(), |most| Priority::new().ageing(most));
+    let sharing = Sharing::Priority(ageing.map(|most| most.get().into()));
+    let keys = SmallKey::all().collect();
+    limited_in(
+        order,
+        sharing,
+        *choice,
+        operations(life, MOST).into_iter().map(|OrderedOp(op)| op).collect(),
+        keys,
+    )
+}
+
+/// Keys of groups. The first byte says what weights and caps these have.
+pub(crate) fn by_group(bytes: &[u8]) -> Cells {
+    let Some(([how, choice], life)) = bytes.split_first_chunk() else { return Cells::default() };
+    let weights = [[1, 1], [2, 1], [1, 3], [2, 2]][usize::from(how % 4)];
+    let cap = [u32::MAX, 1, 1, 2][usize::from(how / 4 % 4)];
+    let fair = Fair::by(|key: &SmallKey| group(*key)).weights(move |group| weights[*group]).cap(cap);
+    let ops = operations(life, MOST).into_iter().map(|OrderedOp(op)| op).collect();
+    limited_in(fair, Sharing::Fair { weights, cap }, *choice, ops, SmallKey::all().collect())
+}
+
+/// The fuzz target `order_ops`: the length of the case says which order.
+pub(crate) fn order_ops(bytes: &[u8]) -> Cells {
+    if bytes.len() % 2 == 0 { by_priority(bytes) } else { by_group(bytes) }
 }
 
 /// The fuzz target `queue_ops`: the first byte chooses the kind of queue, too.
@@ -88,6 +122,16 @@ fn held(bytes: &[u8]) -> Vec<QueueOp> {
 }
 
 fn limited_by(choice: u8, life: Vec<QueueOp>, keys: Vec<SmallKey>) -> Cells {
+    limited_in(Fifo, Sharing::Fifo, choice, life, keys)
+}
+
+fn limited_in(
+    order: impl Kind,
+    sharing: Sharing,
+    choice: u8,
+    life: Vec<QueueOp>,
+    keys: Vec<SmallKey>,
+) -> Cells {
     let limiter = NaiveExponential { base: BASE, cap: CAP };
     let setup = NaiveSetup {
         limiter: Some(limiter),
@@ -97,7 +141,8 @@ fn limited_by(choice: u8, life: Vec<QueueOp>, keys: Vec<SmallKey>) -> Cells {
     };
     let clock = ManualClock::new();
     let dead = Dead::default();
-    let mut builder = Queue::builder().timer(clock.timer()).limiter(Exponential::new(BASE..=CAP)).seed(1);
+    let limiter = Exponential::new(BASE..=CAP);
+    let mut builder = Queue::builder().order(order).timer(clock.timer()).limiter(limiter).seed(1);
     if setup.strict {
         builder = builder.strict_backoff();
     }
@@ -114,7 +159,8 @@ fn limited_by(choice: u8, life: Vec<QueueOp>, keys: Vec<SmallKey>) -> Cells {
     if let Some(notes) = &notes {
         builder = builder.metrics(notes.clone());
     }
-    let own = Life::new(builder.build(), NaiveQueue::new(setup), clock, keys, dead);
+    let model = NaiveQueue::ordered(setup, sharing, group);
+    let own = Life::new(builder.build(), model, clock, keys, dead);
     own.measured(notes).live_by_time(life, aged(choice / 8))
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use flyball_ratelimit::{Clock, ManualClock, Policy};
-use flyball_workqueue::{AsyncGet, DelayMode, Delays, Fifo, Lease, Queue, Time, TryGetError};
+use flyball_workqueue::{AsyncGet, DelayMode, Delays, Lease, Queue, Time, TryGetError};
 use testkit::answers::{Ending, Overdue};
 use testkit::cells::Cells;
 use testkit::naive_queue::NaiveQueue;
@@ -11,8 +11,9 @@ use testkit::op::{Mode, SmallKey};
 use testkit::queue_op::QueueOp;
 
 use crate::at::At;
+use crate::kind::Kind;
 use crate::said::{
-    added, added_many, glance, in_order, nanos, nothing, oldest, poll, same, seen, taken, tally,
+    added, added_many, glance, in_line, in_order, nanos, nothing, oldest, poll, same, seen, taken, tally,
 };
 use crate::told::{Notes, as_told, read};
 
@@ -20,8 +21,10 @@ use crate::told::{Notes, as_told, read};
 pub(crate) type Dead = Arc<Mutex<Vec<(SmallKey, u32)>>>;
 
 /// A queue that is driven beside its model.
-pub(crate) struct Life<L: Policy<SmallKey> + Send + 'static, T: Time> {
-    queue: Queue<SmallKey, Fifo, L, T>,
+pub(crate) struct Life<O: Kind, L: Policy<SmallKey> + Send + 'static, T: Time> {
+    queue: Queue<SmallKey, O, L, T>,
+    /// What adds ask for.
+    priority: i8,
     model: NaiveQueue<SmallKey>,
     clock: ManualClock,
     leases: Vec<Lease<SmallKey, T>>,
@@ -31,15 +34,15 @@ pub(crate) struct Life<L: Policy<SmallKey> + Send + 'static, T: Time> {
     notes: Option<Notes>,
 }
 
-impl<L: Policy<SmallKey> + Send + 'static, T: AsyncGet> Life<L, T> {
+impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: AsyncGet> Life<O, L, T> {
     pub(crate) fn new(
-        queue: Queue<SmallKey, Fifo, L, T>,
+        queue: Queue<SmallKey, O, L, T>,
         model: NaiveQueue<SmallKey>,
         clock: ManualClock,
         keys: Vec<SmallKey>,
         dead: Dead,
     ) -> Self {
-        Self { queue, model, clock, leases: Vec::new(), keys, dead, notes: None }
+        Self { queue, priority: 0, model, clock, leases: Vec::new(), keys, dead, notes: None }
     }
 
     /// A life without time.
@@ -57,14 +60,26 @@ impl<L: Policy<SmallKey> + Send + 'static, T: AsyncGet> Life<L, T> {
     fn step(&mut self, op: &QueueOp, at: &At<'_>) {
         let now = self.now();
         let Self { queue, model, .. } = self;
+        let priority = self.priority;
         match *op {
-            QueueOp::Add(key) => assert_eq!(added(queue.add(key)), model.add(key, now), "{at}"),
+            QueueOp::Add(key) => {
+                assert_eq!(added(O::add(queue, key, priority)), model.add(key, now), "{at}");
+            }
+            QueueOp::Asking(priority) => {
+                self.priority = priority;
+                model.at(priority);
+            }
+            QueueOp::SetPriority(key, priority) => {
+                if let Some(known) = O::set_priority(queue, key, priority) {
+                    assert_eq!(known, model.set_priority(key, priority, now), "{at}");
+                }
+            }
             QueueOp::AddMany(ref keys) => {
                 let answer = model.add_many(keys, now);
-                assert_eq!(added_many(queue.add_many(keys.iter().copied())), answer, "{at}");
+                assert_eq!(added_many(O::add_many(queue, keys, priority)), answer, "{at}");
             }
             QueueOp::AddWhenRoom(key) => {
-                let answer = poll(queue.add_when_room(key)).map(added);
+                let answer = O::add_when_room(queue, key, priority).map(added);
                 assert_eq!(answer, model.add_when_room(key, now), "{at}");
             }
             QueueOp::TryGet => self.take(|queue| queue.try_get().map(|lease| vec![lease]), 1, at),
@@ -117,7 +132,7 @@ impl<L: Policy<SmallKey> + Send + 'static, T: AsyncGet> Life<L, T> {
                 let (snapshot, last) = (queue.snapshot(), model.last_deadline());
                 assert_eq!(glance(&snapshot).timely(last), model.glance(now).timely(last), "{at}");
                 let (ready, waiting) = in_order(&snapshot);
-                assert_eq!(ready, model.in_line(), "{at}");
+                assert_eq!(in_line(ready, model.able()), model.in_line(), "{at}");
                 // Once the queue is shut down, what came back late has no order.
                 if !model.is_shutting_down() {
                     assert_eq!(waiting, model.left().waiting, "{at}");
@@ -153,6 +168,7 @@ impl<L: Policy<SmallKey> + Send + 'static, T: AsyncGet> Life<L, T> {
         assert_eq!(queue.is_shutting_down(), model.is_shutting_down(), "{at}");
         assert_eq!(queue.is_paused(), model.is_paused(), "{at}");
         assert_eq!(*self.dead.lock().expect("nobody panics in there"), model.dead, "{at}");
+        O::compare(queue, model, &self.keys[..self.keys.len().min(4)], now, at);
         let last = model.last_deadline();
         // With many keys a look at all of them costs more than the life: a few at each step, in turn.
         let count = self.keys.len().min(4);
@@ -191,7 +207,7 @@ impl<L: Policy<SmallKey> + Send + 'static, T: AsyncGet> Life<L, T> {
 
     fn take(
         &mut self,
-        take: impl FnOnce(&Queue<SmallKey, Fifo, L, T>) -> Result<Vec<Lease<SmallKey, T>>, TryGetError>,
+        take: impl FnOnce(&Queue<SmallKey, O, L, T>) -> Result<Vec<Lease<SmallKey, T>>, TryGetError>,
         most: usize,
         at: &At<'_>,
     ) {
@@ -219,7 +235,7 @@ impl<L: Policy<SmallKey> + Send + 'static, T: AsyncGet> Life<L, T> {
     }
 }
 
-impl<L: Policy<SmallKey> + Send + 'static, T: Delays + AsyncGet> Life<L, T> {
+impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: Delays + AsyncGet> Life<O, L, T> {
     /// What the queue tells is compared, too.
     pub(crate) fn measured(mut self, notes: Option<Notes>) -> Self {
         self.notes = notes;
@@ -250,10 +266,12 @@ impl<L: Policy<SmallKey> + Send + 'static, T: Delays + AsyncGet> Life<L, T> {
     fn step_in_time(&mut self, op: &QueueOp, at: &At<'_>) {
         let now = self.now();
         let Self { queue, model, .. } = self;
+        let priority = self.priority;
         match *op {
             QueueOp::AddAfter(key, delay) => {
                 let answer = model.add_after(key, delay.0, now);
-                assert_eq!(added(queue.add_after(key, delay.0)), answer, "{at}");
+                let delayed = O::add_delayed(queue, key, delay.0, DelayMode::Earliest, priority);
+                assert_eq!(added(delayed), answer, "{at}");
             }
             QueueOp::AddDelayed(key, delay, mode) => {
                 let answer = model.add_delayed(key, delay.0, mode, now);
@@ -262,13 +280,14 @@ impl<L: Policy<SmallKey> + Send + 'static, T: Delays + AsyncGet> Life<L, T> {
                     Mode::Latest(longest) => DelayMode::Latest { longest: longest.0 },
                     Mode::Replace => DelayMode::Replace,
                 };
-                assert_eq!(added(queue.add_delayed(key, delay.0, mode)), answer, "{at}");
+                assert_eq!(added(O::add_delayed(queue, key, delay.0, mode, priority)), answer, "{at}");
             }
             QueueOp::Postpone(key, delay) => {
                 assert_eq!(queue.postpone(&key, delay.0), model.postpone(key, delay.0, now), "{at}");
             }
             QueueOp::AddLimited(key) => {
-                assert_eq!(added(queue.add_rate_limited(key)), model.add_rate_limited(key, now), "{at}");
+                let limited = O::add_rate_limited(queue, key, priority);
+                assert_eq!(added(limited), model.add_rate_limited(key, now), "{at}");
             }
             QueueOp::RequeueAfter(index, delay) => {
                 let ending = Ending::RequeueAfter(delay.0);

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::thread;
 
-use testkit::cells::Cells;
+use testkit::cells::{Cells, Doing};
 use testkit::random::cases;
 
 use crate::driver;
@@ -38,6 +38,23 @@ fn every_cell() {
     });
     let rare = total.below(1_000);
     // A shorter run on request, a replayed failure say, cannot reach the floor.
+    assert!(rare.is_empty() || std::env::var_os("FLYBALL_CASES").is_some(), "too rarely seen: {rare:?}");
+}
+
+/// Every cell a thousand times, for each of the other orders.
+#[test]
+fn every_cell_by_priority() {
+    in_order("by_priority", driver::by_priority);
+}
+
+#[test]
+fn every_cell_by_group() {
+    in_order("by_group", driver::by_group);
+}
+
+fn in_order(name: &str, case: fn(&[u8]) -> Cells) {
+    let rare = lives(name, 130_000, case).below(1_000);
+    let rare: Vec<_> = rare.iter().filter(|(_, doing, _)| *doing != Doing::Tail).collect();
     assert!(rare.is_empty() || std::env::var_os("FLYBALL_CASES").is_some(), "too rarely seen: {rare:?}");
 }
 

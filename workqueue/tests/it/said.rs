@@ -113,6 +113,12 @@ pub(crate) fn in_order<K: Copy>(snapshot: &Snapshot<K>) -> (Vec<K>, Vec<K>) {
     (ready, waiting)
 }
 
+/// Ready keys in the order of hand-out, as far as they can be handed out; the others have none.
+pub(crate) fn in_line<K: Ord>(mut ready: Vec<K>, able: usize) -> Vec<K> {
+    ready[able..].sort_unstable();
+    ready
+}
+
 /// The same leftovers: leased keys and those that came back late are in no promised order.
 pub(crate) fn same<K: Copy + Ord + Debug>(
     left: Option<Leftovers<K>>,
@@ -127,5 +133,6 @@ pub(crate) fn same<K: Copy + Ord + Debug>(
     late.sort_unstable();
     let mut waiting = left.waiting;
     waiting.retain(|key| model.waiting.contains(key));
-    assert_eq!(Left { ready: left.ready, waiting, late, leased }, model, "{at}");
+    let (ready, able) = (in_line(left.ready, model.able), model.able);
+    assert_eq!(Left { ready, able, waiting, late, leased }, model, "{at}");
 }

@@ -159,7 +159,10 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
                 self.remove(key);
                 true
             }
-            Some(State::LeasedDirty | State::LeasedWaiting(_)) => self.set(key, State::Leased, true),
+            Some(State::LeasedDirty | State::LeasedWaiting(_)) => {
+                self.lines.unmark(key);
+                self.set(key, State::Leased, true)
+            }
         }
     }
 
@@ -172,6 +175,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
             self.cells.hit(self.was(key), Doing::Full);
             return Err(Refused::Full);
         }
+        self.lines.add(key, self.asking);
         Ok(())
     }
 

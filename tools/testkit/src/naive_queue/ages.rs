@@ -12,13 +12,13 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
         self.aged_since.get_or_insert(now);
     }
 
-    /// How long the key that has been Ready longest, and the one that has been leased longest, have been so. Nothing
-    /// unless ages are kept.
+    /// How long the key that has been Ready longest of those first in line, and the one that has been leased longest, have
+    /// been so. Nothing unless ages are kept.
     pub fn ages(&mut self, now: Time) -> Option<OldestAges> {
         self.pass_deadlines(now);
         let kept = self.aged_since?;
-        let ready = self.records.iter().filter_map(|(_, state)| match state {
-            State::Ready { since, .. } => Some(now - kept.max(*since)),
+        let ready = self.lines.heads().into_iter().filter_map(|key| match self.state(key) {
+            Some(State::Ready { since, .. }) => Some(now - kept.max(since)),
             _ => None,
         });
         let leased = self.leased_since.iter().map(|(_, since)| now - kept.max(*since));

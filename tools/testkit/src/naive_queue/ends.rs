@@ -39,11 +39,21 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
         self.shut_down(now);
         self.life = Life::Stopped;
         let left = self.left();
-        self.records.retain(|(_, state)| !matches!(state, State::Ready { .. } | State::Waiting(_)));
         self.meter.stop();
-        for (_, state) in &mut self.records {
-            *state = State::Leased;
+        for (key, state) in &mut self.records {
+            match state {
+                State::Ready { .. } => {
+                    self.lines.leave(*key);
+                    self.lines.forget(*key);
+                }
+                State::Waiting(_) => self.lines.forget(*key),
+                _ => {
+                    self.lines.unmark(*key);
+                    *state = State::Leased;
+                }
+            }
         }
+        self.records.retain(|(_, state)| *state == State::Leased);
         left
     }
 

@@ -13,7 +13,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
     /// When nothing is Ready, or is handed out.
     pub fn try_get(&mut self, now: Time) -> Result<K, Nothing> {
         self.pass_deadlines(now);
-        let first = self.in_line().first().copied();
+        let first = self.lines.next();
         if first.is_some() && self.paused {
             return Err(Nothing::Empty);
         }

@@ -74,6 +74,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
             self.late.push(key);
         }
         let order = self.order();
+        self.lines.end(key, !matches!(back, Back::No));
         match (self.state(key), back) {
             // Nobody will ever take it.
             (Some(State::Leased | State::LeasedDirty | State::LeasedWaiting(_)), _)

@@ -70,13 +70,30 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
         self.backoffs.forget(key);
     }
 
-    /// Keys in line, first first.
+    /// Keys in line, first first, as far as they can be handed out; the others, sorted.
     #[must_use]
     pub fn in_line(&self) -> Vec<K> {
-        self.sorted(|state| match state {
-            State::Ready { order, .. } => Some((0, order)),
-            _ => None,
-        })
+        let (mut line, able) = self.lines.in_line();
+        line[able..].sort_unstable();
+        line
+    }
+
+    /// How many of those in line can be handed out.
+    #[must_use]
+    pub fn able(&self) -> usize {
+        self.lines.in_line().1
+    }
+
+    /// The priority that is asked for next.
+    #[must_use]
+    pub fn priority(&self, key: K) -> Option<i8> {
+        self.lines.priority(key)
+    }
+
+    /// Whether there is such a key; it has this priority then.
+    pub fn set_priority(&mut self, key: K, priority: i8, now: Time) -> bool {
+        self.pass_deadlines(now);
+        self.lines.set_priority(key, priority)
     }
 
     /// What is left, by key.
@@ -93,7 +110,8 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
             _ => None,
         });
         leased.sort_unstable();
-        Left { ready: self.in_line(), waiting, late, leased }
+        let (ready, able) = (self.in_line(), self.able());
+        Left { ready, able, waiting, late, leased }
     }
 
     fn sorted(&self, place: impl Fn(State) -> Option<(Time, u64)>) -> Vec<K> {

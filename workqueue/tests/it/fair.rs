@@ -1,0 +1,308 @@
+//! Groups of keys that take turns.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use flyball_ratelimit::ManualClock;
+use flyball_workqueue::{Added, Fair, Queue, TryGetError};
+use testkit::random::cases;
+use testkit::wakers::poll_once;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A key of a group.
+type Key = (char, u32);
+
+fn fair() -> Fair<Key, char> {
+    Fair::by(|key: &Key| key.0)
+}
+
+fn drain(queue: &Queue<Key, Fair<Key, char>>) -> Vec<Key> {
+    std::iter::from_fn(|| {
+        let lease = queue.try_get().ok()?;
+        let key = *lease;
+        lease.done();
+        Some(key)
+    })
+    .collect()
+}
+
+#[test]
+fn groups_take_turns() {
+    let queue = Queue::builder().order(fair()).build();
+    queue.add_many([('a', 1), ('a', 2), ('a', 3), ('b', 1), ('c', 1), ('b', 2)]);
+    let shown: Vec<_> = queue.snapshot().keys.iter().map(|record| record.key).collect();
+    let order = drain(&queue);
+    assert_eq!(order, [('a', 1), ('b', 1), ('c', 1), ('a', 2), ('b', 2), ('a', 3)]);
+    assert_eq!(shown, order);
+}
+
+#[test]
+fn a_turn_is_as_long_as_the_weight() {
+    let weights = |group: &char| if *group == 'a' { 3 } else { 0 };
+    let queue = Queue::builder().order(fair().weights(weights)).build();
+    queue.add_many((0..5).flat_map(|n| [('a', n), ('b', n)]));
+    let groups: String = drain(&queue).iter().map(|key| key.0).collect();
+    assert_eq!(groups, "aaabaabbbb", "a weight of none is one");
+}
+
+/// One at a time, for each group.
+#[test]
+fn a_cap_of_one_is_serial() {
+    let queue = Queue::builder().order(fair().cap(1)).build();
+    queue.add_many([('a', 1), ('a', 2), ('b', 1)]);
+    let (first, second) = (queue.try_get().unwrap(), queue.try_get().unwrap());
+    assert_eq!((*first, *second), (('a', 1), ('b', 1)));
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
+    assert_eq!((queue.len(), queue.is_empty()), (1, false), "Ready, though nobody can take it");
+    let mut waiting = pin!(queue.get());
+    assert!(poll_once(waiting.as_mut()).is_pending());
+    second.done();
+    assert!(poll_once(waiting.as_mut()).is_pending());
+    first.done();
+    let std::task::Poll::Ready(Some(third)) = poll_once(waiting) else { panic!("it was its turn") };
+    assert_eq!(*third, ('a', 2));
+}
+
+/// A key that waits for a lease of its group keeps the queue open, and is handed out after shut down.
+#[test]
+fn what_a_cap_holds_back_is_drained() {
+    let queue = Queue::builder().order(fair().cap(1)).build();
+    queue.add_many([('a', 1), ('a', 2)]);
+    let lease = queue.try_get().unwrap();
+    let mut drained = pin!(queue.drain());
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty, "there is more to come");
+    lease.done();
+    assert!(poll_once(drained.as_mut()).is_pending());
+    queue.try_get().unwrap().done();
+    assert!(poll_once(drained.as_mut()).is_ready());
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
+}
+
+/// Leases of a capped group that come back, come back in their group.
+#[test]
+fn a_batch_respects_the_caps() {
+    let caps = |group: &char| if *group == 'a' { 2 } else { u32::MAX };
+    let queue = Queue::builder().order(fair().caps(caps)).build();
+    queue.add_many((0..4).flat_map(|n| [('a', n), ('b', n)]));
+    let leases = queue.try_get_many(100).unwrap();
+    let of = |group| leases.iter().filter(|lease| lease.0 == group).count();
+    assert_eq!((of('a'), of('b')), (2, 4));
+    drop(leases);
+    queue.check().unwrap();
+    assert_eq!(queue.try_get_many(100).unwrap().len(), 6);
+}
+
+/// A cap that shrinks takes no lease away, and hands out none until it is kept.
+#[test]
+fn weights_and_caps_may_change() {
+    let cap = Arc::new(AtomicU32::new(2));
+    let caps = {
+        let cap = cap.clone();
+        move |_: &char| cap.load(Ordering::Relaxed)
+    };
+    let queue = Queue::builder().order(fair().caps(caps)).build();
+    queue.add_many((0..4).map(|n| ('a', n)));
+    let two = queue.try_get_many(9).unwrap();
+    assert_eq!(two.len(), 2);
+    cap.store(1, Ordering::Relaxed);
+    queue.add(('a', 9)).unwrap();
+    queue.check().unwrap();
+    let mut two = two.into_iter();
+    two.next().unwrap().done();
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
+    two.next().unwrap().done();
+    assert_eq!(*queue.try_get().unwrap(), ('a', 2));
+    cap.store(3, Ordering::Relaxed);
+    queue.add(('a', 10)).unwrap();
+    assert_eq!(queue.try_get_many(9).unwrap().len(), 3);
+}
+
+/// The two bounds, on random lives: leases of a group never exceed its cap, and from when a group can be served it waits for
+/// no more hand-outs than the others weigh.
+#[test]
+fn no_group_waits_for_longer_than_promised() {
+    let closest = Cell::new(0);
+    let capped = Cell::new(0);
+    cases("no_group_waits_for_longer_than_promised", 2_000, 400, |bytes| {
+        let weight = |group: char| group as u32 - 'a' as u32 + 1;
+        let order =
+            fair().weights(move |group| weight(*group)).caps(|group| if *group == 'a' { 1 } else { 2 });
+        let queue = Queue::builder().order(order).build();
+        let (mut ready, mut leases) = (BTreeSet::<Key>::new(), Vec::new());
+        let mut waits = BTreeMap::<char, u32>::new();
+        for (n, byte) in (0..).zip(bytes) {
+            let group = char::from(b'a' + byte / 16 % 4);
+            match byte % 16 {
+                0..7 => {
+                    queue.add((group, n)).unwrap();
+                    ready.insert((group, n));
+                }
+                7..13 => {
+                    if let Ok(lease) = queue.try_get() {
+                        ready.remove(&lease);
+                        waits.values_mut().for_each(|wait| *wait += 1);
+                        waits.remove(&lease.0);
+                        leases.push(lease);
+                    }
+                }
+                _ if !leases.is_empty() => leases.swap_remove(usize::from(byte / 16) % leases.len()).done(),
+                _ => {}
+            }
+            for group in 'a'..='d' {
+                let cap = if group == 'a' { 1 } else { 2 };
+                let held = leases.iter().filter(|lease| lease.0 == group).count();
+                assert!(held <= cap, "{held} leases of {group}");
+                if held < cap && ready.iter().any(|key| key.0 == group) {
+                    let others: u32 = ('a'..='d').filter(|other| *other != group).map(weight).sum();
+                    let waited = *waits.entry(group).or_default();
+                    assert!(waited <= others, "{group} waits for {waited} of {others}");
+                    closest.set(closest.get().max(waited));
+                } else {
+                    waits.remove(&group);
+                    capped.set(capped.get() + usize::from(held == cap));
+                }
+            }
+        }
+    });
+    assert!(closest.get() >= 6 && capped.get() > 1_000, "otherwise this was no test of the bounds");
+}
+
+/// Keys whose group nobody can take do not hide those behind them, however many they are.
+#[test]
+fn a_crowd_at_its_deadline_hides_nobody() {
+    let clock = ManualClock::new();
+    let queue = Queue::builder().order(fair().cap(1)).clock(clock.clone()).build();
+    queue.add(('a', 0)).unwrap();
+    let lease = queue.try_get().unwrap();
+    for n in 1..=1000 {
+        queue.add_after(('a', n), SECOND).unwrap();
+    }
+    queue.add_after(('b', 0), SECOND * 2).unwrap();
+    clock.advance(SECOND * 2);
+    assert_eq!(*queue.try_get().unwrap(), ('b', 0));
+    lease.done();
+    queue.check().unwrap();
+}
+
+#[test]
+fn depths_are_bounded_in_names() {
+    let queue = Queue::builder().order(fair()).build();
+    queue.add_many([('a', 1), ('b', 1), ('b', 2), ('c', 1), ('c', 2), ('c', 3)]);
+    let _held = queue.try_get().unwrap();
+    let depths = queue.groups(1);
+    let (deepest, others) = (&depths.groups[0], &depths.others);
+    assert_eq!((deepest.group, deepest.keys, deepest.ready, deepest.leased), ('c', 3, 3, 0));
+    assert_eq!((others.group, others.keys, others.ready, others.leased), (2, 3, 2, 1));
+    assert_eq!(queue.groups(0).others.keys, 6);
+    assert_eq!(queue.groups(9).others.group, 0);
+}
+
+/// Groups come and go, and leave nothing behind but a record for the next.
+#[test]
+fn groups_that_are_gone_cost_nothing() {
+    let queue = Queue::builder().order(Fair::by(|key: &u32| *key)).build();
+    for key in 0..10_000 {
+        queue.add(key).unwrap();
+        queue.try_get().unwrap().done();
+    }
+    queue.check().unwrap();
+    assert_eq!((queue.groups(9).groups.len(), queue.groups(9).others.group), (0, 0));
+}
+
+// === hostile groups ===
+
+/// A group whose `Eq` panics on demand, and whose `Drop` looks at the queue: that deadlocks where it runs under the lock.
+#[derive(Clone)]
+struct Hostile(u32, Arc<World>);
+
+#[derive(Default)]
+struct World {
+    angry: AtomicU32,
+    queue: OnceLock<Queue<u32, Fair<u32, Hostile>>>,
+    died: AtomicU32,
+}
+
+impl PartialEq for Hostile {
+    fn eq(&self, other: &Self) -> bool {
+        assert_eq!(self.1.angry.load(Ordering::Relaxed), 0, "in Eq");
+        self.0 == other.0
+    }
+}
+
+impl Eq for Hostile {}
+
+impl std::hash::Hash for Hostile {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        assert_ne!(self.1.angry.load(Ordering::Relaxed), 2, "in Hash");
+        self.0.hash(state);
+    }
+}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        self.1.died.fetch_add(1, Ordering::Relaxed);
+        if let Some(queue) = self.1.queue.get() {
+            let _ = queue.len();
+        }
+    }
+}
+
+#[test]
+fn groups_die_outside_the_lock() {
+    let world = Arc::new(World::default());
+    let group = {
+        let world = world.clone();
+        move |key: &u32| Hostile(key % 3, world.clone())
+    };
+    let queue = Queue::builder().order(Fair::by(group)).build();
+    assert!(world.queue.set(queue.clone()).is_ok());
+    for key in 0..30 {
+        queue.add(key).unwrap();
+        queue.add(key).unwrap();
+        queue.add_ref(&key).unwrap();
+        if key % 4 == 3 {
+            queue.try_get().unwrap().done();
+            queue.cancel(&key);
+        }
+    }
+    queue.add_many(0..30);
+    drop(queue.groups(2));
+    drop(queue.stop_now());
+    queue.check().unwrap();
+    assert!(world.died.load(Ordering::Relaxed) > 60);
+}
+
+#[test]
+fn a_group_that_panics_adds_nothing() {
+    let world = Arc::new(World::default());
+    let group = {
+        let world = world.clone();
+        move |key: &u32| {
+            assert_ne!(world.angry.load(Ordering::Relaxed), 3, "in the function");
+            Hostile(key % 2, world.clone())
+        }
+    };
+    let queue = Queue::builder().order(Fair::by(group)).build();
+    queue.add_many([0, 1]);
+    for anger in 1..=3 {
+        world.angry.store(anger, Ordering::Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(|| queue.add(2).is_ok())).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| queue.add_ref(&2).is_ok())).is_err());
+        queue.check().unwrap();
+        assert_eq!(queue.len(), 2);
+    }
+    world.angry.store(0, Ordering::Relaxed);
+    assert_eq!(queue.add(2).unwrap(), Added::New);
+    let order = RefCell::new(Vec::new());
+    while let Ok(lease) = queue.try_get() {
+        order.borrow_mut().push(*lease);
+        lease.done();
+    }
+    assert_eq!(order.into_inner(), [0, 1, 2]);
+}
