@@ -5,14 +5,15 @@
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_informer_cache::{Change, Informer};
 use flyball_ratelimit::Policy;
-use flyball_workqueue::{AsyncGet, Delays, Fifo, Key, NoLimit, Order, Queue};
+use flyball_workqueue::{AsyncGet, Delays, Fifo, Key, NoLimit, Order, Priority, Queue};
 
 use crate::config::{Attempts, Config};
-use crate::events::{BoxFuture, Events};
+use crate::events::{AddInitial, BoxFuture, Events};
 use crate::{Action, Context, Failure, Report, RunError};
 
 /// The reconcile loop: changes become keys, keys become reconciles.
@@ -51,6 +52,7 @@ pub struct Controller<K, O: Order<K> = Fifo, L = NoLimit, T = flyball_workqueue:
     pub(crate) queue: Queue<K, O, L, T>,
     pub(crate) config: Config<K>,
     pub(crate) events: Vec<Events<K, O, L, T>>,
+    pub(crate) initial: AddInitial<K, O, L, T>,
     pub(crate) stop: BoxFuture<()>,
 }
 
@@ -67,7 +69,13 @@ where
     /// [metrics](flyball_workqueue::Builder::metrics) to see the controller at work: a reconcile that succeeded, asked to
     /// come back, or failed is a lease that ended so; one that was dropped with its worker is a lease that was.
     pub fn new(queue: Queue<K, O, L, T>) -> Self {
-        Self { queue, config: Config::default(), events: Vec::new(), stop: Box::pin(std::future::pending()) }
+        Self {
+            queue,
+            config: Config::default(),
+            events: Vec::new(),
+            initial: Arc::new(Queue::add),
+            stop: Box::pin(std::future::pending()),
+        }
     }
 
     /// Adds `key_of(change)` to the queue for every change of the informer's objects, beginning with those it has.
@@ -186,6 +194,41 @@ where
     {
         self.config.check::<L>(self.events.len())?;
         crate::run::run(self, reconcile).await
+    }
+}
+
+/// For a queue of [priorities](Priority).
+impl<K, L, T> Controller<K, Priority, L, T>
+where
+    K: Key,
+    L: Policy<K> + Send + 'static,
+    T: AsyncGet + Delays,
+{
+    /// With which priority [`on`](Self::on) and [`on_many`](Self::on_many) add keys for the objects an informer begins with:
+    /// 0 unless set here, as for every other change.
+    ///
+    /// Below 0, what happens after a start goes before the look at everything. The queue's
+    /// [ageing](flyball_workqueue::Priority::ageing) sees to it that the latter gets its turn all the same.
+    pub fn initial_priority(mut self, priority: i8) -> Self {
+        self.initial = Arc::new(move |queue: &Queue<K, Priority, L, T>, key| queue.at(priority).add(key));
+        self
+    }
+
+    /// As [`on_many`](Self::on_many), with a priority for each key.
+    pub fn on_many_at<OK, V, I>(
+        mut self,
+        informer: &Informer<OK, V>,
+        keys_of: impl Fn(&Change<OK, V>) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        OK: Key + Sync,
+        V: Send + Sync + 'static,
+        I: IntoIterator<Item = (K, i8)> + 'static,
+    {
+        self.events.push(Events::adding(informer, keys_of, |queue, _, _, (key, priority)| {
+            queue.at(priority).add(key)
+        }));
+        self
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use flyball_informer_cache::{Change, Informer, Stopped};
 use flyball_ratelimit::Policy;
-use flyball_workqueue::{Key, Order, Queue, Time};
+use flyball_workqueue::{Added, Key, Order, Queue, Refused, Time};
 
 use crate::guard::guarded;
 use crate::report::Tally;
@@ -24,8 +24,13 @@ pub(crate) struct Events<K, O: Order<K>, L, T> {
     /// Done when every change has become keys.
     pub(crate) stopped: BoxFuture<()>,
     #[expect(clippy::type_complexity, reason = "a closure, named nowhere else")]
-    pub(crate) observe: Box<dyn FnOnce(Queue<K, O, L, T>, Arc<Tally>) -> Observing + Send>,
+    pub(crate) observe:
+        Box<dyn FnOnce(Queue<K, O, L, T>, AddInitial<K, O, L, T>, Arc<Tally>) -> Observing + Send>,
 }
+
+/// How a key of an initial object is added.
+pub(crate) type AddInitial<K, O, L, T> =
+    Arc<dyn Fn(&Queue<K, O, L, T>, K) -> Result<Added, Refused<K>> + Send + Sync>;
 
 /// Changes become keys until it is dropped.
 pub(crate) type Observing = Box<dyn Send>;
@@ -46,15 +51,40 @@ where
         V: Send + Sync + 'static,
         I: IntoIterator<Item = K> + 'static,
     {
+        Self::adding(informer, keys_of, |queue, initial, change, key| match change.is_initial() {
+            true => initial(queue, key),
+            false => queue.add(key),
+        })
+    }
+
+    /// With a say in how keys are added.
+    pub(crate) fn adding<OK, V, I>(
+        informer: &Informer<OK, V>,
+        keys_of: impl Fn(&Change<OK, V>) -> I + Send + Sync + 'static,
+        add: impl Fn(
+            &Queue<K, O, L, T>,
+            &AddInitial<K, O, L, T>,
+            &Change<OK, V>,
+            I::Item,
+        ) -> Result<Added, Refused<K>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self
+    where
+        OK: Clone + Eq + Hash + Send + Sync + 'static,
+        V: Send + Sync + 'static,
+        I: IntoIterator + 'static,
+    {
         let (syncing, stopping, observed) = (informer.clone(), informer.clone(), informer.clone());
         Self {
             synced: Box::pin(async move { syncing.synced().await }),
             stopped: Box::pin(async move { stopping.stopped().await }),
-            observe: Box::new(move |queue, tally| {
+            observe: Box::new(move |queue, initial, tally| {
                 Box::new(observed.observe(move |change| {
                     let added = guarded(|| {
                         for key in keys_of(change) {
-                            if queue.add(key).is_err() {
+                            if add(&queue, &initial, change, key).is_err() {
                                 // It is shut down: a change that was published as this ended.
                                 break;
                             }

@@ -32,14 +32,14 @@ where
     R: Future<Output = Result<Action, E>> + Send + 'static,
     E: Into<Box<dyn Error + Send + Sync>> + 'static,
 {
-    let Controller { queue, config, events, stop } = controller;
+    let Controller { queue, config, events, initial, stop } = controller;
     let (workers, grace, settles) = (config.workers, config.grace, config.settles);
     let (tally, context) = (Arc::new(Tally::default()), Context::new());
     let shop = Arc::new(Shop::new(queue.clone(), reconcile, config, context.clone(), tally.clone()));
 
     let (mut observing, mut unsynced, mut unstopped) = (Vec::new(), Vec::new(), Vec::new());
     for Events { observe, synced, stopped } in events {
-        observing.push(observe(queue.clone(), tally.clone()));
+        observing.push(observe(queue.clone(), initial.clone(), tally.clone()));
         unsynced.push(synced);
         unstopped.push(stopped);
     }

@@ -6,6 +6,7 @@ mod config;
 mod events;
 mod isolation;
 mod once;
+mod priority;
 mod shutdown;
 mod support;
 mod synced;

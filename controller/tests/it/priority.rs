@@ -1,0 +1,75 @@
+//! Keys of different priorities: what was there at the start, and what happens after it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use flyball_controller::{Action, Controller};
+use flyball_ratelimit::{Exponential, TokioTimer};
+use flyball_workqueue::{Priority, Queue, Timed};
+
+use crate::support::{Log, SECOND, World};
+
+type Prioritised = Queue<u32, Priority, Exponential<u32>, Timed<TokioTimer>>;
+
+fn queue() -> Prioritised {
+    let backoff = Exponential::new(SECOND..=60 * SECOND);
+    Queue::builder().order(Priority::new()).limiter(backoff).timer(TokioTimer::current()).build()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_initial_list_goes_last() {
+    let world = World::new();
+    for key in 1..=3 {
+        world.put(key, 0);
+    }
+    let things = world.informer();
+    things.synced().await.unwrap();
+    let (queue, log) = (queue(), Log::new());
+    let noted = log.clone();
+    let first = AtomicBool::new(true);
+    let controller =
+        Controller::new(queue.clone()).on(&things, |change| *change.key()).initial_priority(-100);
+    let running = tokio::spawn(controller.until_settled().run(move |key, _| {
+        noted.note(key);
+        let first = first.swap(false, Ordering::Relaxed);
+        if first {
+            world.put(7, 0);
+        }
+        let (queue, things) = (queue.clone(), things.clone());
+        async move {
+            if first {
+                // The event comes while the first of the initial list is worked on.
+                while queue.priority(&7).is_none() {
+                    tokio::time::sleep(SECOND).await;
+                }
+                things.shut_down();
+            }
+            Ok::<_, String>(Action::await_change())
+        }
+    }));
+    running.await.unwrap().unwrap();
+    let order = log.take();
+    assert_eq!((order.len(), order[1]), (4, 7), "{order:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_may_say_its_priority() {
+    let world = World::new();
+    for (key, value) in [(1, 5), (2, 9), (3, 0)] {
+        world.put(key, value);
+    }
+    let things = world.informer();
+    things.synced().await.unwrap();
+    let log = Log::new();
+    let noted = log.clone();
+    let controller = Controller::new(queue())
+        .on_many_at(&things, |change| Some((*change.key(), change.object().value as i8)))
+        .until_settled();
+    let running = tokio::spawn(controller.run(move |key, _| {
+        noted.note(key);
+        async { Ok::<_, String>(Action::await_change()) }
+    }));
+    tokio::task::yield_now().await;
+    things.shut_down();
+    running.await.unwrap().unwrap();
+    assert_eq!(log.take(), [2, 1, 3]);
+}
