@@ -8,6 +8,10 @@ pub mod readme {}
 #[doc = include_str!("src/queue.md")]
 pub mod queue {}
 
+/// Who runs first: priorities and groups.
+#[doc = include_str!("src/orders.md")]
+pub mod orders {}
+
 /// A thread pool without a runtime.
 #[doc = include_str!("src/threads.md")]
 pub mod threads {}

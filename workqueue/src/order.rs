@@ -4,16 +4,16 @@
 //! brings with it (its *tag*: nothing, a priority, a group): that runs user code. The [`Links`](sealed::Links) it makes are
 //! under the lock, hold the Ready keys, and run none, but for `Eq` and `Clone` of groups.
 
+mod depths;
 mod fair;
 pub(crate) mod fifo;
 pub(crate) mod groups;
 pub(crate) mod levels;
 mod priority;
 
+pub use depths::{GroupCounts, GroupDepths, LevelDepth};
 pub use fair::Fair;
 pub use fifo::Fifo;
-pub use groups::{GroupCounts, GroupDepths};
-pub use levels::LevelDepth;
 pub use priority::Priority;
 
 pub(crate) use sealed::Links;

@@ -19,34 +19,9 @@ use hashbrown::HashTable;
 
 use crate::entry::{NIL, State};
 use crate::list::List;
+use crate::order::depths::GroupCounts;
 use crate::order::sealed::Links;
 use crate::slab::Slab;
-
-/// The keys of one group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct GroupCounts<G> {
-    /// The group.
-    pub group: G,
-    /// All its keys.
-    pub keys: usize,
-    /// Those that are Ready.
-    pub ready: usize,
-    /// Those that are leased.
-    pub leased: usize,
-}
-
-/// The keys of some groups by name, and those of the others together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct GroupDepths<G> {
-    /// The groups with the most Ready keys, those with more first.
-    pub groups: Vec<GroupCounts<G>>,
-    /// All others: `group` is their number.
-    pub others: GroupCounts<usize>,
-}
 
 /// What an add brings: the name of its group, and what is to hold for it.
 #[derive(Debug)]

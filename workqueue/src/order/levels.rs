@@ -18,19 +18,9 @@ use std::num::NonZeroU32;
 
 use crate::entry::State;
 use crate::list::List;
+use crate::order::depths::LevelDepth;
 use crate::order::sealed::Links;
 use crate::slab::Slab;
-
-/// How many keys of a priority are Ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct LevelDepth {
-    /// The priority.
-    pub priority: i8,
-    /// Keys in its line.
-    pub ready: usize,
-}
 
 /// Ready keys by priority.
 #[derive(Debug)]
