@@ -30,7 +30,8 @@ use crate::{Denied, Nanos, NotYet, Policy, Quota, TooMany};
 /// all keys, and counts nothing per key.
 ///
 /// The rate is exact: of the tokens granted and not given back, no span of `d` nanoseconds ever holds more than
-/// `burst` + rate × `d`. A clock that jumps back makes tokens late by the jump, and never early.
+/// `burst` + rate × `d`. A clock that jumps back makes tokens late by the jump, and never early. (Once a clock shows
+/// [`Nanos::MAX`], after 584 years, all that was never due is.)
 ///
 /// # Examples
 /// ```

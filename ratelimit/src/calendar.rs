@@ -93,6 +93,7 @@ impl Calendar {
         if number + 1 < end {
             self.taken.insert(number + 1, end);
         }
+        self.keep_few();
     }
 
     /// Changes rate and burst from `now` on; O(ranges).
@@ -171,15 +172,13 @@ impl Calendar {
             end = after;
         }
         self.taken.insert(first, end);
-        while self.taken.len() > MOST_RANGES {
-            self.bridge_first_two();
-        }
+        self.keep_few();
     }
 
-    /// Loses the free tokens between the first two ranges: never more than the budget, and bounded.
-    fn bridge_first_two(&mut self) {
-        if let Some((first, _)) = self.taken.pop_first() {
-            if let Some((_, end)) = self.taken.pop_first() {
+    /// Loses the free tokens between the first two ranges where there are too many: never more than the budget, and bounded.
+    fn keep_few(&mut self) {
+        while self.taken.len() > MOST_RANGES {
+            if let (Some((first, _)), Some((_, end))) = (self.taken.pop_first(), self.taken.pop_first()) {
                 self.taken.insert(first, end);
             }
         }

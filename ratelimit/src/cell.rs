@@ -104,7 +104,8 @@ impl Exact {
         self.scale = Some(scale);
         self.base = self.bucket.full_at() as i128 - value;
         let rate = i128::from(scale.rate());
-        let clamped = |nanos: i128| Nanos::new(nanos.clamp(0, u64::MAX.into()) as u64);
+        // Below the end of time, at which all debts are due: a word has no horizon.
+        let clamped = |nanos: i128| Nanos::new(nanos.clamp(0, i128::from(u64::MAX) - 1) as u64);
         self.first = clamped((self.base.max(0) as u128).div_ceil(rate as u128) as i128);
         self.last = clamped((self.base + LATEST) / rate);
         true

@@ -181,7 +181,9 @@ impl<T: Clock> Bucket<T> {
     /// Takes the next token ahead of time, behind all who wait: for who has a timer of its own, such as a queue that
     /// delays a key.
     ///
-    /// It fixes the times of those who wait before it: a later change of the quota no longer moves them.
+    /// It fixes the times of those who wait before it: a later change of the quota no longer moves them, and a timer that
+    /// fires late makes late only the grant, not the next one. Like the reservation itself, they count as of when they are
+    /// due.
     ///
     /// # Examples
     /// ```

@@ -205,3 +205,15 @@ fn what_does_not_fit_into_the_word_is_exact_as_well() {
         assert_eq!(atomic.available(now), exact.available(now), "{now:?}");
     }
 }
+
+#[test]
+fn at_the_end_of_time_an_atomic_bucket_says_the_same() {
+    let quota = per_second(2, 2);
+    let (mut exact, atomic) = (TokenBucket::new(quota), AtomicBucket::new(quota));
+    for now in [Nanos::new(u64::MAX - 1), Nanos::MAX] {
+        for _ in 0..4 {
+            assert_eq!(atomic.try_acquire(now), exact.try_acquire(now), "{now:?}");
+            assert_eq!(atomic.available(now), exact.available(now), "{now:?}");
+        }
+    }
+}

@@ -210,6 +210,21 @@ fn beyond_a_million_ranges_the_earliest_grow_together() {
 }
 
 #[test]
+fn what_is_given_back_makes_no_ranges_beyond_a_million() {
+    let mut policy = Paced::new(AsTheKeySays, per_second(1, 1));
+    let mut every_other = Vec::new();
+    for _ in 0..=1 << 20 {
+        let _ = policy.failed(&0, at(0), 0);
+        every_other.push(policy.failed(&0, at(0), 0).1);
+    }
+    let _ = policy.failed(&0, at(0), 0);
+    for taken in every_other {
+        policy.give_back(taken, at(0));
+    }
+    policy.check().unwrap();
+}
+
+#[test]
 fn a_bucket_is_reached_wherever_it_is() {
     let clock = ManualClock::new();
     let bucket = || TokenBucket::new(per_second(1, 1));
