@@ -30,8 +30,8 @@ use crate::{Denied, Nanos, NotYet, Policy, Quota, TooMany};
 /// all keys, and counts nothing per key.
 ///
 /// The rate is exact: of the tokens granted and not given back, no span of `d` nanoseconds ever holds more than
-/// `burst` + rate × `d`. A clock that jumps back makes tokens late by the jump, and never early. (Once a clock shows
-/// [`Nanos::MAX`], after 584 years, all that was never due is.)
+/// `burst` + rate × `d`. A clock that jumps back makes tokens late by the jump, and never early, but for what
+/// [`give_back`](Self::give_back) says. (Once a clock shows [`Nanos::MAX`], after 584 years, all that was never due is.)
 ///
 /// # Examples
 /// ```
@@ -141,6 +141,8 @@ impl TokenBucket {
     /// the quota has been changed since. Else all is as if it had never been reserved. Golang's x/time/rate
     /// has the same rule. The token must be one of this bucket. Due times are whole nanoseconds: at rates above one token a
     /// nanosecond, a token given back within the nanosecond it is due in may let one more through in that nanosecond.
+    /// So may a token that was there at once, given back after the clock was later and has jumped back: one number does
+    /// not tell that the bucket has been full meanwhile.
     pub fn give_back(&mut self, token: Token, now: Nanos) -> bool {
         // Invariant 4: with no later due time, this token and the last one could change places without anybody
         // noticing, so the last one can go.
