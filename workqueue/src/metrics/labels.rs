@@ -25,7 +25,7 @@ pub(super) fn named(name: impl Into<String>) -> Labels {
     vec![("name".to_owned(), name.into())]
 }
 
-/// The label `name`, and more.
+/// The label `name`, and more, in the order of their names: the same labels are the same series, whoever lists them.
 pub(super) fn labels<N, V>(
     name: impl Into<String>,
     more: impl IntoIterator<Item = (N, V)>,
@@ -43,6 +43,7 @@ where
         }
         labels.push((label, value.into()));
     }
+    labels[1..].sort_unstable();
     Ok(labels)
 }
 
@@ -64,6 +65,7 @@ mod tests {
         for bad in ["", "1a", "a-b", "ä", "name", "reason", "outcome", "le", "__a"] {
             assert_eq!(of(&[("a", ""), (bad, "")]), Err(InvalidLabel(bad.to_owned())));
         }
+        assert_eq!(of(&[("b", "1"), ("a", "2")]), of(&[("a", "2"), ("b", "1")]), "one series");
         assert_eq!(of(&[("a", "1"), ("a", "2")]), Err(InvalidLabel("a".to_owned())), "twice");
         assert_eq!(InvalidLabel("a-b".into()).to_string(), "the label \"a-b\" is not usable here");
     }
