@@ -65,7 +65,8 @@ where
 {
     /// A controller of one worker over this queue, with no informer yet.
     ///
-    /// The queue may be fed from elsewhere, too. Its limiter decides when a failed key is retried. Give it
+    /// The queue may be fed from elsewhere, too; one with a capacity refuses what is one too many, and a change whose key is
+    /// refused is lost: give it none. Its limiter decides when a failed key is retried. Give it
     /// [metrics](flyball_workqueue::Builder::metrics) to see the controller at work: a reconcile that succeeded, asked to
     /// come back, or failed is a lease that ended so; one that was dropped with its worker is a lease that was.
     pub fn new(queue: Queue<K, O, L, T>) -> Self {

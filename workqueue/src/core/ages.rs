@@ -9,6 +9,9 @@ use crate::entry::Flags;
 use crate::order::Links;
 
 /// How long the oldest key has been Ready, and the oldest lease been held.
+///
+/// Of each line of an [order](crate::Order) the first key is looked at. So one that was [raised](crate::Queue::set_priority)
+/// to the end of a line of younger keys counts once it is the first there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ages {

@@ -50,7 +50,7 @@ pub struct Reading {
     pub unfinished_work: Duration,
     /// The age of the oldest lease; zero where there is none.
     pub longest_running: Duration,
-    /// How long the oldest Ready key has been so; zero where none is.
+    /// How long the oldest Ready key has been so, as [`Ages`](crate::Ages) has it; zero where none is.
     pub oldest_ready: Duration,
     /// How many more keys there is room for; `None` without a [capacity](crate::Builder::capacity).
     pub room: Option<usize>,
@@ -71,7 +71,8 @@ impl Watch {
     }
 
     /// Reads the queue; `None` once it is gone, with its last handle and lease. O(1), plus the waits that are over and
-    /// the leased keys that wait. Takes the queue's lock: not for the inside of a clock, or of a key's `Eq`.
+    /// the leased keys that wait, and with [`Fair`](crate::Fair) the groups. Takes the queue's lock: not
+    /// for the inside of a clock, or of a key's `Eq`.
     ///
     /// # Panics
     /// When the queue's clock does.

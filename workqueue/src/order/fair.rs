@@ -21,7 +21,8 @@ use crate::order::{Order, sealed};
 ///
 /// The functions are called by every add, outside every lock; if one panics, nothing was added. A key's group must not
 /// change while the key is queued; weight and cap of a group are those that its last new key brought, so they may
-/// change. `Eq` of a group runs under the lock of the queue. Everything is O(1) in groups and keys.
+/// change. `Eq` of a group runs under the lock of the queue. Adds, hand-outs and
+/// ends of leases are O(1) in groups and keys. Memory is kept for as many groups as there were at once.
 ///
 /// # Examples
 /// ```

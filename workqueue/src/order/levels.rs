@@ -11,8 +11,9 @@
 //!    first of the key's line, whose turn is at most t, then u + `ageing` · i ≤ t + `ageing` · h with i ≥ 0: of such turns
 //!    there are `ageing` · h. In the key's own line none leaves before it, by 2.
 //!
-//! A key that is raised takes a new turn in its new line, but only where its rank gets no worse: what 4 promised it
-//! holds. Rejected: to sort it in by its old turn, which costs a walk or a heap for each line.
+//! A key that is raised takes a new turn in its new line, but only where its rank gets better: its turn grows by less than
+//! `ageing` for each line in use that it leaves below or joins. So of keys with turns later than its first at most
+//! `ageing` leave before it for each level above its first that was in use while it waited, at once or not. Rejected: to sort it in by its old turn, which costs a walk or a heap for each line.
 
 use std::num::NonZeroU32;
 

@@ -13,12 +13,13 @@ use crate::order::{Order, sealed};
 /// with meanwhile, if that is higher. Keys of one priority are first in, first out.
 ///
 /// # Ageing
-/// A key that is Ready is overtaken by keys that became Ready after it at most 64 times for each higher priority in use,
-/// unless [`ageing`](Self::ageing) says otherwise. So it is handed out at most so many hand-outs later than it would be first
+/// A key that is Ready is overtaken by keys that became Ready after it at most 64 times for each higher priority in use
+/// meanwhile, unless [`ageing`](Self::ageing) says otherwise. So it is handed out at most so many hand-outs later than it would be first
 /// in, first out. A key is in the line of its priority from when it becomes Ready, or is raised to it. One that is raised
 /// goes to the end of its new line, unless it has waited for so long that it comes earlier where it is.
 ///
-/// Time is counted in keys that become Ready, not on a clock. With `p` priorities in use a hand-out is O(p).
+/// Time is counted in keys that become Ready, not on a clock. With `p` priorities that were ever in use, at most 256,
+/// a hand-out is O(p).
 ///
 /// # Examples
 /// ```

@@ -87,7 +87,8 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
         self.shared.finish(state, Some(now));
     }
 
-    /// How old the oldest Ready key and the oldest lease are; `None` unless ages are [kept](Self::keep_ages). O(1).
+    /// How old the oldest Ready key and the oldest lease are; `None` unless ages are [kept](Self::keep_ages). O(1), and with
+    /// [`Fair`](crate::Fair) O(groups).
     ///
     /// # Examples
     /// ```
@@ -110,7 +111,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
     }
 
     /// What a queue with [metrics](crate::Builder::metrics) has counted, and how much is in it; `None` without. O(1), plus
-    /// the waits that are over and the leased keys that wait.
+    /// the waits that are over and the leased keys that wait, and with [`Fair`](crate::Fair) the groups.
     ///
     /// # Panics
     /// When the clock does.
