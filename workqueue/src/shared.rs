@@ -206,6 +206,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L
     }
 
     fn end_by(&self, handle: Handle, key: &K, verdict: Verdict) {
+        let seen = verdict != Verdict::Untouched;
         let decided = catch_unwind(AssertUnwindSafe(|| self.decide(key, verdict)));
         let (ruling, mut panic) = match decided {
             Ok(ruling) => (ruling, None),
@@ -214,7 +215,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L
             }
         };
         let mut state = self.lock();
-        let worked = if T::DELAYS { state.core.meter_end(handle, ruling.now) } else { None };
+        let worked = if T::DELAYS { state.core.meter_end(handle, ruling.now, seen) } else { None };
         let gone = state.core.end(handle, ruling.outcome, ruling.now);
         let mut also = |result: std::thread::Result<()>| {
             if let Err(other) = result {
@@ -309,7 +310,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L
 }
 
 /// How a lease ends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Done,
     Succeed,

@@ -31,13 +31,12 @@ impl<K, O: Links> Core<K, O> {
         }
     }
 
-    /// As [`add`](Self::add), by a reference: an absent key is cloned, first of all.
+    /// As [`add`](Self::add), by a reference: `new` has no key yet, and gets a clone if the key is absent.
     #[inline]
     pub(crate) fn add_ref(
         &mut self,
         key: &K,
-        hash: u32,
-        tag: &mut O::Tag,
+        new: &mut Newcomer<K, O::Tag>,
         now: Option<Nanos>,
     ) -> Result<Added, Reason>
     where
@@ -47,13 +46,13 @@ impl<K, O: Links> Core<K, O> {
             return Err(Reason::ShutDown);
         }
         let now = self.observe(now);
-        match self.find(key, hash) {
-            Some(slot) => Ok(self.add_again(slot, tag, now)),
+        match self.find(key, new.hash) {
+            Some(slot) => Ok(self.add_again(slot, &new.tag, now)),
             None => {
-                // Before the clone, which would die in here, under the lock.
                 self.has_room()?;
-                let (key, class) = (key.clone(), self.order.class(tag));
-                let slot = self.insert(key, hash, class);
+                // The caller's, as `Eq` of a group may panic: the clone then dies outside every lock.
+                new.key = Some(key.clone());
+                let slot = self.admit(new)?;
                 self.make_ready(slot, now);
                 Ok(Added::New)
             }

@@ -59,8 +59,9 @@ impl<K, O: Links> Core<K, O> {
         // The only clones, and before anything changes: a panic of `Clone` stops nothing.
         self.clone_keys(self.leased_slots(), &mut left.leased);
         self.shut_down(now);
-        self.meter_stop(now);
         let (ready, waiting, leased) = self.slots(now);
+        // After that, which gathers what is due, and notes since when it is.
+        self.meter_stop(now);
         self.phase = Phase::Stopped;
         for (slots, keys) in [(ready, &mut left.ready), (waiting, &mut left.waiting)] {
             for slot in slots {

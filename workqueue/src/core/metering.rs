@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::Nanos;
 
-use super::{Core, Handle, Next};
+use super::{Core, Handle, Next, Phase};
 use crate::entry::State;
 use crate::metrics::Reading;
 use crate::order::Links;
@@ -102,12 +102,16 @@ impl<K, O: Links> Core<K, O> {
     }
 
     /// A lease is about to end: for how long it has been held. Nothing without metrics, or where it has ended.
-    pub(crate) fn meter_end(&mut self, lease: Handle, now: Option<Nanos>) -> Option<Duration> {
+    ///
+    /// One that nobody has `seen` was not handed out, and its key, unless it was added meanwhile, is not asked for anew.
+    pub(crate) fn meter_end(&mut self, lease: Handle, now: Option<Nanos>, seen: bool) -> Option<Duration> {
+        let comes_back = matches!(self.phase, Phase::Open | Phase::Serving);
         let meter = self.meter.as_mut()?;
         let entry = self.slab.get(lease.slot);
         let held = entry.generation == lease.generation && entry.state.is_leased();
         held.then(|| {
             meter.began -= u128::from(entry.at.get());
+            meter.taken -= u64::from(!seen && comes_back && entry.state == State::Leased);
             now.unwrap_or(self.seen).since(entry.at)
         })
     }

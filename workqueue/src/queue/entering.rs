@@ -6,7 +6,7 @@ use std::time::Duration;
 use flyball_ratelimit::{Nanos, Policy};
 
 use super::{AddedMany, Queue};
-use crate::core::Added;
+use crate::core::{Added, Newcomer};
 use crate::error::{Reason, Refused};
 use crate::limiter::Failed;
 use crate::order::Order;
@@ -28,11 +28,11 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
     }
 
     #[inline]
-    pub(crate) fn add_ref_tagged(&self, key: &K, mut tag: Tag<O::Links>) -> Result<Added, Reason> {
-        let hash = self.shared.hash(key);
+    pub(crate) fn add_ref_tagged(&self, key: &K, tag: Tag<O::Links>) -> Result<Added, Reason> {
+        let mut new = Newcomer { key: None, hash: self.shared.hash(key), tag };
         let now = self.shared.now_if_timed();
         let mut state = self.shared.lock();
-        let added = state.core.add_ref(key, hash, &mut tag, now);
+        let added = state.core.add_ref(key, &mut new, now);
         self.shared.finish(state, now);
         added.inspect_err(|reason| self.shared.tell(|sink| sink.refused(*reason)))
     }

@@ -306,3 +306,58 @@ fn a_group_that_panics_adds_nothing() {
     }
     assert_eq!(order.into_inner(), [0, 1, 2]);
 }
+
+/// A key that calls its queue when it dies.
+#[derive(Clone)]
+struct Calling(u32, Arc<Callee>);
+
+#[derive(Default)]
+struct Callee {
+    queue: OnceLock<Queue<Calling, Fair<Calling, Hostile>>>,
+    calls: AtomicU32,
+}
+
+impl PartialEq for Calling {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Calling {}
+
+impl std::hash::Hash for Calling {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        if let Some(queue) = self.1.queue.get() {
+            self.1.calls.fetch_add(1, Ordering::Relaxed);
+            let _ = queue.len();
+        }
+    }
+}
+
+/// The clone of a key whose group panics in `Eq` dies outside the lock: it hung in its `Drop`.
+#[test]
+fn a_clone_dies_unlocked_when_its_group_panics() {
+    let (world, callee) = (Arc::new(World::default()), Arc::new(Callee::default()));
+    let group = {
+        let world = world.clone();
+        move |_: &Calling| Hostile(1, world.clone())
+    };
+    let queue = Queue::builder().order(Fair::by(group)).build();
+    queue.add(Calling(1, callee.clone())).ok().unwrap();
+    let key = Calling(2, callee.clone());
+    callee.queue.set(queue.clone()).ok().unwrap();
+    world.angry.store(1, Ordering::Relaxed);
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.add_ref(&key))).is_err());
+    assert_eq!(callee.calls.load(Ordering::Relaxed), 1, "the clone died");
+    world.angry.store(0, Ordering::Relaxed);
+    queue.check().unwrap();
+    assert_eq!(queue.add_ref(&key), Ok(Added::New));
+    let dead = queue.stop_now();
+    assert_eq!(dead.ready.iter().map(|key| key.0).collect::<Vec<_>>(), [1, 2]);
+}

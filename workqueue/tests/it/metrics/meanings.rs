@@ -1,11 +1,14 @@
 //! What client-go's names mean, case by case, and what ours mean beside them.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
+use std::task::Waker;
 use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, ManualClock, ManualTimer};
 use flyball_workqueue::{Fifo, Metrics, NoLimit, Priority, Queue, Reading, Timed, Watch};
 use testkit::answers::{Ending, Refused, Told};
+use testkit::wakers::{Panicking, poll_with};
 
 use crate::support::ns;
 use crate::task::{Task, now_or_never};
@@ -255,4 +258,33 @@ fn a_watch_ends_with_the_queue() {
     for sink in [&one, &other] {
         assert!(sink.0.lock().unwrap()[0].read().is_none());
     }
+}
+
+/// What a stop finds due leaves no trace in the books: more than one operation gathers, in an order that gathers.
+#[test]
+fn a_stop_that_gathers_keeps_the_books() {
+    let clock = ManualClock::new();
+    let queue =
+        Queue::builder().clock(clock.clone()).order(Priority::new()).metrics(Notes::default()).build();
+    for key in 0..200 {
+        queue.add_after(key, ns(1)).unwrap();
+    }
+    clock.advance(ns(1));
+    assert_eq!(queue.stop_now().ready.len(), 200);
+    queue.check().unwrap();
+    assert_eq!(queue.reading().unwrap().adds, 200);
+}
+
+/// A lease that nobody has seen, as a waker panicked, goes back: its key was asked for once.
+#[test]
+fn what_nobody_has_seen_is_not_counted_twice() {
+    let clock = ManualClock::new();
+    let queue = Queue::<u32>::builder().timer(clock.timer()).metrics(Notes::default()).build();
+    assert_eq!(queue.add_many([1, 2]).new, 2);
+    let mut watch = Box::pin(queue.next_overdue(ns(9)));
+    assert!(poll_with(watch.as_mut(), &Waker::from(Arc::new(Panicking))).is_pending());
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.try_get())).is_err());
+    queue.check().unwrap();
+    let read = queue.reading().unwrap();
+    assert_eq!((read.adds, read.depth, read.leased), (2, 2, 0));
 }
