@@ -28,7 +28,8 @@ use crate::{
 ///
 /// **Nothing herds, nothing runs at rest.** A waiter is polled twice: to join the line, and with its tokens. One alarm is
 /// set, for the first in the line. There is no task and no thread. A waiter that is kept and never polled is granted its
-/// tokens when its turn comes, and the others go on.
+/// tokens when its turn comes, and the others go on. (With a timer that wakes too early from inside `wake_at`, they go on
+/// with the next call: it is the first in the line that is then asked to look.)
 ///
 /// As long as nobody waits, taking tokens is one atomic compare-and-exchange (and a look at the clock); once somebody
 /// does, a lock.
