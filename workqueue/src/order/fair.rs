@@ -16,6 +16,8 @@ use crate::order::{Order, sealed};
 /// turn, or back, goes to the end. Within a group keys are first in, first out.
 ///
 /// A [cap](Self::cap) bounds how many keys of a group are leased at the same time: 1 makes them run one after the other.
+/// A group that reaches its cap, or runs out of Ready keys, ends its turn; with a cap of 1 a turn is one
+/// hand-out, whatever the weight.
 /// Keys that only wait for a lease of their group to end are Ready, but handed out by none; a capped group costs
 /// nothing to pass over.
 ///
