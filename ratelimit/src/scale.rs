@@ -4,8 +4,6 @@
 //! nanoseconds; both are divided by what they have in common, so that the numbers stay small. Nothing is ever rounded
 //! but an answer in nanoseconds, up, and what is missing when a quota changes, up as well: no fraction of a token is won.
 
-use std::time::Duration;
-
 use crate::{Nanos, Quota};
 
 /// How a quota counts.
@@ -70,9 +68,15 @@ impl Scale {
         if after_now == 0 {
             return now;
         }
-        let wait = after_now.div_ceil(u128::from(self.rate));
-        // The horizon keeps the sum within 64 bits.
-        now + Duration::from_nanos(wait as u64)
+        // A division of 128 bits is the dearest step of all; few debts need one, and a rate that divides a nanosecond, which is
+        // the usual one, needs none.
+        let wait = match u64::try_from(after_now) {
+            Ok(near) if self.rate == 1 => near,
+            Ok(near) => near.div_ceil(self.rate.into()),
+            // The horizon keeps the sum within 64 bits.
+            Err(_) => after_now.div_ceil(self.rate.into()) as u64,
+        };
+        Nanos::new(now.get().saturating_add(wait))
     }
 
     /// How many tokens could be taken at once.
