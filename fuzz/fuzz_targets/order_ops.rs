@@ -13,6 +13,8 @@ mod kind;
 mod life;
 #[path = "../../workqueue/tests/it/said.rs"]
 mod said;
+#[path = "../../workqueue/tests/it/told.rs"]
+mod told;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     driver::order_ops(bytes);

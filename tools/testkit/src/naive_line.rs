@@ -186,10 +186,10 @@ impl NaiveLine {
         self.settle(now);
         let returned = self.give_back(reserved, count, now);
         if returned {
-            let taken = self
-                .grants
-                .iter()
-                .rposition(|grant| grant.at == reserved.0 && grant.parts == u128::from(count) * self.token());
+            // Not that of a waiter who may still give it back, though it be as large and of the same time.
+            let cost = u128::from(count) * self.token();
+            let is_it = |grant: &Grant| !grant.open && grant.at == reserved.0 && grant.parts == cost;
+            let taken = self.grants.iter().rposition(is_it);
             self.grants[taken.expect("it was logged")].parts = 0;
         }
         self.settle(now);
