@@ -31,16 +31,13 @@ async fn the_initial_list_goes_last() {
     let running = tokio::spawn(controller.until_settled().run(move |key, _| {
         noted.note(key);
         let first = first.swap(false, Ordering::Relaxed);
-        if first {
-            world.put(7, 0);
-        }
+        let event = first.then(|| world.put(7, 0));
         let (queue, things) = (queue.clone(), things.clone());
         async move {
-            if first {
-                // The event comes while the first of the initial list is worked on.
-                while queue.priority(&7).is_none() {
-                    tokio::time::sleep(SECOND).await;
-                }
+            // The event comes while the first of the initial list is worked on.
+            if let Some(version) = event {
+                things.store().wait_for(version).await.expect("it is open");
+                assert_eq!(queue.priority(&7), Some(0));
                 things.shut_down();
             }
             Ok::<_, String>(Action::await_change())
