@@ -4,18 +4,19 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::index::Column;
+use crate::index::Definition;
 use crate::inner::Inner;
-use crate::recipe::Recipe;
+use crate::recipe::{Reading, Recipe};
 use crate::seed::Seed;
-use crate::{DuplicateIndex, Index, Schema, Store};
+use crate::{AnyIndex, DuplicateIndex, Schema, Store};
 
 /// Builds a [`Store`]; made by [`Store::builder`].
 #[must_use = "a builder does nothing until built"]
 pub struct StoreBuilder<K, V> {
     schema: Schema<K, V>,
-    columns: Vec<Column<V>>,
+    indexes: Vec<Arc<Definition<V>>>,
     duplicate: Option<DuplicateIndex>,
+    transform: Option<fn(V) -> V>,
     seed: Seed,
 }
 
@@ -25,18 +26,24 @@ where
     V: Send + Sync + 'static,
 {
     pub(crate) fn new(schema: Schema<K, V>) -> Self {
-        Self { schema, columns: Vec::new(), duplicate: None, seed: Seed::random() }
+        Self { schema, indexes: Vec::new(), duplicate: None, transform: None, seed: Seed::random() }
     }
 
     /// Keeps this index. The values are dropped with the objects that have them.
-    pub fn index<IK>(mut self, index: &Index<V, IK>) -> Self
-    where
-        IK: Eq + Hash + Send + Sync + 'static,
-    {
-        match self.columns.iter().any(|column| column.name == index.name()) {
+    pub fn index(mut self, index: &impl AnyIndex<V>) -> Self {
+        match self.indexes.iter().any(|known| known.name == index.name()) {
             true => self.duplicate = Some(DuplicateIndex { name: index.name() }),
-            false => self.columns.push(Column::new(*index)),
+            false => self.indexes.push(Arc::new(index.define())),
         }
+        self
+    }
+
+    /// Changes every object before it is stored: to leave out what nobody reads, say. It runs once for each object that comes, outside every lock;
+    /// also for the last state of one that is deleted.
+    ///
+    /// Key and version are read before, so it may strip them. Index functions and the schema's identity see what it returns. It must be pure.
+    pub fn transform(mut self, transform: fn(V) -> V) -> Self {
+        self.transform = Some(transform);
         self
     }
 
@@ -55,8 +62,8 @@ where
         match self.duplicate {
             Some(duplicate) => Err(duplicate),
             None => {
-                let recipe = Recipe { schema: self.schema, columns: self.columns, seed: self.seed };
-                Ok(Store { inner: Arc::new(Inner::new(recipe)) })
+                let reading = Reading { schema: self.schema, transform: self.transform, seed: self.seed };
+                Ok(Store { inner: Arc::new(Inner::new(reading, Recipe { indexes: self.indexes })) })
             }
         }
     }
@@ -64,7 +71,7 @@ where
 
 impl<K, V> fmt::Debug for StoreBuilder<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.columns.iter().map(|column| column.name);
+        let names = self.indexes.iter().map(|index| index.name);
         f.debug_struct("StoreBuilder").field("indexes", &names.collect::<Vec<_>>()).finish_non_exhaustive()
     }
 }

@@ -151,6 +151,8 @@ pub enum WaitForError {
     Rewound(Version),
     /// The store was closed first.
     Closed,
+    /// The time was up; only where one was given.
+    TimedOut,
 }
 
 impl fmt::Display for WaitForError {
@@ -160,6 +162,7 @@ impl fmt::Display for WaitForError {
                 write!(f, "the version will not come: a relist took the store back to version {version}")
             }
             Self::Closed => f.write_str("the version will not come: the store is closed"),
+            Self::TimedOut => f.write_str("the version has not come in time"),
         }
     }
 }

@@ -1,13 +1,18 @@
-//! PURE. A typed handle of an index, and its form inside a store, where the type of its values is erased.
+//! PURE. Typed handles of indexes, and the form of an index inside a store, where the type of its values is erased.
 
-use std::any::{Any, TypeId};
 use std::fmt;
-use std::hash::{BuildHasher, Hash};
-use std::sync::Arc;
+use std::hash::Hash;
 
 use crate::IndexError;
-use crate::record::{AnyValue, Value};
-use crate::seed::Seed;
+
+mod definition;
+mod labels;
+mod ordered;
+
+pub(crate) use definition::{Definition, typed};
+pub(crate) use labels::Label;
+pub use labels::Labels;
+pub use ordered::OrderedIndex;
 
 /// A typed handle of an index: how objects are found by something other than their key.
 ///
@@ -15,29 +20,36 @@ use crate::seed::Seed;
 /// so a handle made anew with the same name and type finds the same index.
 ///
 /// The function runs **once per object version**, outside every lock, before anything changes; its values are kept beside
-/// the object. It must be pure. A panic in it leaves the store untouched. An object may have several values, or none: then the index
-/// does not hold it. A value named twice by one object counts once.
+/// the objects. It must be pure. A panic in it leaves the store untouched. An object may have several values, or none: then the index
+/// does not hold it. A value named twice by one object counts once. A value of several parts, a tuple say, makes a compound index.
 ///
 /// # Examples
 /// ```
 /// use flyball_informer_cache::{Index, NamespacedName, Schema, Store, Version};
 /// use std::sync::Arc;
 ///
-/// struct Pod { name: NamespacedName, node: Arc<str>, labels: Vec<(String, String)> }
+/// struct Pod { name: NamespacedName, uid: u64, node: Arc<str>, owners: Vec<u64> }
 ///
 /// static BY_NODE: Index<Pod, Arc<str>> = Index::new("node", |pod| pod.node.clone());
-/// static BY_LABEL: Index<Pod, (String, String)> = Index::many("label", |pod| pod.labels.clone());
+/// static BY_OWNER: Index<Pod, u64> = Index::many("owner", |pod| pod.owners.clone());
+/// static BY_UID: Index<Pod, u64> = Index::new("uid", |pod: &Pod| pod.uid).unique();
 ///
 /// let schema = Schema::new(|pod: &Pod| pod.name.clone(), |_| Version::ZERO);
-/// let store = Store::builder(schema).index(&BY_NODE).index(&BY_LABEL).build()?;
-/// store.upsert(Pod { name: "default/a".parse()?, node: "node-7".into(), labels: vec![] });
+/// let store = Store::builder(schema).index(&BY_NODE).index(&BY_OWNER).index(&BY_UID).build()?;
+/// store.upsert(Pod { name: "default/a".parse()?, uid: 1, node: "node-7".into(), owners: vec![70, 71] });
 /// assert_eq!(store.by_index(&BY_NODE, "node-7")?.len(), 1);
 /// assert_eq!(store.by_index(&BY_NODE, "node-8")?.len(), 0);
+/// assert_eq!(store.by_index(&BY_OWNER, &71)?.len(), 1);
+///
+/// // A mirror cannot refuse what its source has: a unique index stores a violation, and tells of it.
+/// store.upsert(Pod { name: "default/b".parse()?, uid: 1, node: "node-7".into(), owners: vec![] });
+/// assert_eq!(store.snapshot().violations(&BY_UID)?.map(|(uid, pods)| (*uid, pods.len())).collect::<Vec<_>>(), [(1, 2)]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Index<V, IK> {
     name: &'static str,
     function: Function<V, IK>,
+    unique: bool,
 }
 
 enum Function<V, IK> {
@@ -50,20 +62,28 @@ impl<V, IK> Index<V, IK> {
     /// An index with exactly one value per object.
     #[must_use]
     pub const fn new(name: &'static str, value: fn(&V) -> IK) -> Self {
-        Self { name, function: Function::One(value) }
+        Self { name, function: Function::One(value), unique: false }
     }
 
     /// An index with any number of values per object.
     #[must_use]
     pub const fn many(name: &'static str, values: fn(&V) -> Vec<IK>) -> Self {
-        Self { name, function: Function::Many(values) }
+        Self { name, function: Function::Many(values), unique: false }
     }
 
     /// An index whose function may fail. The object is stored all the same, this index does not hold it, and
     /// [`Snapshot::index_errors`](crate::Snapshot::index_errors) tells of it.
     #[must_use]
     pub const fn fallible(name: &'static str, values: fn(&V) -> Result<Vec<IK>, IndexError>) -> Self {
-        Self { name, function: Function::Fallible(values) }
+        Self { name, function: Function::Fallible(values), unique: false }
+    }
+
+    /// Expects that no two objects have the same value. Where two do, both are stored, and
+    /// [`Snapshot::violations`](crate::Snapshot::violations) tells of it.
+    #[must_use]
+    pub const fn unique(mut self) -> Self {
+        self.unique = true;
+        self
     }
 
     /// The name of the index, unique in a store.
@@ -71,13 +91,30 @@ impl<V, IK> Index<V, IK> {
     pub const fn name(&self) -> &'static str {
         self.name
     }
+}
 
-    fn values(&self, object: &V) -> Result<Vec<IK>, IndexError> {
-        match self.function {
-            Function::One(value) => Ok(vec![value(object)]),
-            Function::Many(values) => Ok(values(object)),
-            Function::Fallible(values) => values(object),
-        }
+/// Every kind of index: [`Index`], [`OrderedIndex`], [`Labels`]. Sealed.
+pub trait AnyIndex<V>: sealed::Sealed<V> {
+    /// The name of the index, unique in a store.
+    fn name(&self) -> &'static str;
+}
+
+pub(crate) mod sealed {
+    pub trait Sealed<V> {
+        #[doc(hidden)]
+        fn define(&self) -> super::Definition<V>;
+    }
+}
+
+impl<V: 'static, IK: Eq + Hash + Send + Sync + 'static> AnyIndex<V> for Index<V, IK> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl<V: 'static, IK: Eq + Hash + Send + Sync + 'static> sealed::Sealed<V> for Index<V, IK> {
+    fn define(&self) -> Definition<V> {
+        Definition::new(*self)
     }
 }
 
@@ -103,70 +140,4 @@ impl<V, IK> fmt::Debug for Index<V, IK> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Index").field("name", &self.name).finish_non_exhaustive()
     }
-}
-
-// === impl Column ===
-
-/// An index inside a store.
-pub(crate) struct Column<V> {
-    pub(crate) name: &'static str,
-    value_type: TypeId,
-    values: Box<ValuesFn<V>>,
-    equal: fn(&AnyValue, &AnyValue) -> bool,
-}
-
-type ValuesFn<V> = dyn Fn(&V, &Seed) -> Result<Vec<Arc<AnyValue>>, IndexError> + Send + Sync;
-
-impl<V: 'static> Column<V> {
-    pub(crate) fn new<IK: Eq + Hash + Send + Sync + 'static>(index: Index<V, IK>) -> Self {
-        let values = move |object: &V, seed: &Seed| {
-            let values = index.values(object)?;
-            Ok(distinct(values.into_iter().map(|key| Value { hash: seed.hash_one(&key), key }).collect()))
-        };
-        Self {
-            name: index.name,
-            value_type: TypeId::of::<IK>(),
-            values: Box::new(values),
-            equal: equal::<IK>,
-        }
-    }
-
-    pub(crate) fn is<IK: 'static>(&self, name: &str) -> bool {
-        self.name == name && self.value_type == TypeId::of::<IK>()
-    }
-
-    /// Runs the user's function: the distinct values of an object in the order of their hashes.
-    pub(crate) fn values(&self, object: &V, seed: &Seed) -> Result<Vec<Arc<AnyValue>>, IndexError> {
-        (self.values)(object, seed)
-    }
-
-    pub(crate) fn equal(&self, a: &AnyValue, b: &AnyValue) -> bool {
-        a.hash == b.hash && (self.equal)(a, b)
-    }
-}
-
-/// Sorts by hash and drops what is there twice.
-fn distinct<IK: Eq + Send + Sync + 'static>(mut values: Vec<Value<IK>>) -> Vec<Arc<AnyValue>> {
-    values.sort_by_key(|value| value.hash);
-    let mut kept: Vec<Value<IK>> = Vec::with_capacity(values.len());
-    for value in values {
-        let mut equal_hashes = kept.iter().rev().take_while(|earlier| earlier.hash == value.hash);
-        if !equal_hashes.any(|earlier| earlier.key == value.key) {
-            kept.push(value);
-        }
-    }
-    kept.into_iter().map(|value| Arc::new(value) as Arc<AnyValue>).collect()
-}
-
-fn equal<IK: Eq + 'static>(a: &AnyValue, b: &AnyValue) -> bool {
-    typed::<IK>(a) == typed::<IK>(b)
-}
-
-/// The value behind the erased one.
-///
-/// # Panics
-/// Never: columns are found by name and type.
-pub(crate) fn typed<IK: 'static>(value: &AnyValue) -> &IK {
-    let key: &dyn Any = &value.key;
-    key.downcast_ref().expect("a column holds values of its own type")
 }

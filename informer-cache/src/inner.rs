@@ -2,45 +2,46 @@
 //!
 //! | lock | guards | held |
 //! |---|---|---|
-//! | `writing` | nothing by itself: it serialises writers, so that what one finds still holds when it commits, and changes are fanned out in the order they were published | for a write |
+//! | `writing` | the memory of the last plan, to be used again; and it serialises writers, so that what one finds still holds when it commits, and changes are fanned out in the order they were published | for a write |
 //! | `published` | the table, the lists of feeds and listeners, the waits for versions, `closed` | for one lookup, one commit in place, or one swap |
 //! | a feed's | that consumer's pending changes | for one step, or a small chunk of a relist |
 //!
-//! Order: `writing` before each of the others; never two of the others together. (`synced` and the outcome of each wait have a
-//! lock of their own, the last in order.)
+//! Order: `writing` before each of the others; never two of the others together. (`synced`, the outcome of each wait and the list of what is
+//! `held` have a lock of their own, the last in order.)
 //!
 //! A write goes like this, and the order is what makes it safe:
 //! 1. **Prepare**, no lock: run the owner's functions (key, version, index values, identity), which may panic or call back.
-//! 2. **Find**, under `writing`: is what was judged still there? Which index values are known? Where do the feeds hold the key? Equality
-//!    of keys and index values runs here, and may panic: nothing has changed yet. If another writer was quicker, back to 1.
-//! 3. **Commit**, under `writing` and `published`: no foreign code.
+//! 2. **Find**, under `writing`, and `published` or a feed: where do the feeds hold the key? Is what was judged still there? Which index values are
+//!    known? Equality and order of keys and index values run here, and may panic: nothing has changed yet. If another writer was quicker, back to 1.
+//! 3. **Commit**, under the same locks: no foreign code. (Many keys at once are found and committed aside, and `published` is held for a swap.)
 //! 4. **Fan out**, under `writing` and one feed's lock after the other: no foreign code. After 3, so that a change
 //!    received is in the store.
 //! 5. **Tell and clean up**, no lock: tell the observers, wake, drop what was replaced.
 
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use crate::feed::{Feed, Feeds};
+use crate::held::Held;
 use crate::observer::{self, Listeners};
 use crate::pending::Ticket;
-use crate::recipe::Recipe;
-use crate::record::{AnyValue, Record};
-use crate::relist::Verdict;
+use crate::recipe::{Reading, Recipe};
+use crate::record::{Record, Values};
 use crate::snapshot::Snapshot;
 use crate::step::{Last, Step};
 use crate::sync::{Mutex, RwLock};
 use crate::synced::Synced;
-use crate::table::Table;
+use crate::table::{Garbage, Plan, Raced, Side, Table};
 use crate::waiters::Waiters;
 use crate::wakers::Wakers;
-use crate::{Stopped, Version, WaitForError, relist};
+use crate::{Stopped, Version, WaitForError};
 
 /// What the handles of a store share.
 pub(crate) struct Inner<K, V> {
-    pub(crate) recipe: Arc<Recipe<K, V>>,
-    writing: Mutex<()>,
+    pub(crate) reading: Reading<K, V>,
+    pub(crate) writing: Mutex<Plan>,
     pub(crate) published: RwLock<Published<K, V>>,
+    pub(crate) held: Held<K, V>,
     pub(crate) synced: Synced,
 }
 
@@ -53,25 +54,40 @@ pub(crate) struct Published<K, V> {
     pub(crate) closed: bool,
 }
 
-/// Another writer was quicker: what was judged is no longer stored.
-pub(crate) struct Raced;
+/// What is stored under a key, and what a new object has to be asked.
+pub(crate) struct Found<K, V> {
+    pub(crate) recipe: Arc<Recipe<V>>,
+    pub(crate) old: Option<(u32, Arc<Record<K, V>>)>,
+    /// The values of the old object in every index.
+    pub(crate) values: Vec<Values>,
+    /// The revision of the table at that instant.
+    pub(crate) revision: u64,
+}
 
 impl<K, V> Inner<K, V> {
-    pub(crate) fn new(recipe: Recipe<K, V>) -> Self {
-        let recipe = Arc::new(recipe);
+    pub(crate) fn new(reading: Reading<K, V>, recipe: Recipe<V>) -> Self {
         let published = Published {
-            table: Arc::new(Table::new(recipe.clone())),
+            table: Arc::new(Table::new(Arc::new(recipe))),
             feeds: Arc::new([]),
             listeners: Arc::new([]),
             waiters: Waiters::default(),
             closed: false,
         };
-        let published = RwLock::new(published);
-        Self { recipe, writing: Mutex::new(()), published, synced: Synced::default() }
+        Self {
+            reading,
+            writing: Mutex::new(Plan::default()),
+            published: RwLock::new(published),
+            held: Held::default(),
+            synced: Synced::default(),
+        }
     }
 
     pub(crate) fn table(&self) -> Arc<Table<K, V>> {
         self.published.read().table.clone()
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot<K, V> {
+        Snapshot { table: self.table(), reading: self.reading }
     }
 
     /// The table at an instant when every change of it has been fanned out, if `provided` holds at that instant. It may lock
@@ -91,6 +107,11 @@ impl<K, V> Inner<K, V> {
         let writing = self.writing.lock();
         let (version, feeds) = {
             let mut published = self.published.write();
+            // Another writer was quicker, and has told it. Nothing is left behind then.
+            if version <= published.table.version {
+                return;
+            }
+            self.note_superseded(&mut published);
             let version = published.advance(version, &mut wakers);
             (version, published.feeds.clone())
         };
@@ -101,10 +122,18 @@ impl<K, V> Inner<K, V> {
         wakers.wake();
     }
 
+    /// The table is about to be changed: somebody who holds it keeps what there was.
+    pub(crate) fn note_superseded(&self, published: &mut Published<K, V>) {
+        // Nobody can begin to hold it meanwhile. Who lets go meanwhile is noted for nothing.
+        if Arc::strong_count(&published.table) > 1 {
+            self.held.superseded(&published.table);
+        }
+    }
+
     /// A snapshot, and a feed of everything after it.
     pub(crate) fn subscribe(&self) -> (Snapshot<K, V>, Arc<Feed<K, V>>) {
         let mut published = self.published.write();
-        let snapshot = Snapshot { table: published.table.clone() };
+        let snapshot = Snapshot { table: published.table.clone(), reading: self.reading };
         let feed = Arc::new(Feed::new(snapshot.version(), published.closed));
         if !published.closed {
             // Those whose subscription is gone leave; they hold nothing that could be dropped.
@@ -137,78 +166,103 @@ impl<K, V> Inner<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
-    pub(crate) fn find(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<Arc<Record<K, V>>> {
-        self.published.read().table.find(hash, eq).cloned()
+    pub(crate) fn find(&self, hash: u64, eq: impl FnMut(&K) -> bool) -> Found<K, V> {
+        let published = self.published.read();
+        let table = &published.table;
+        let row = table.find(hash, eq);
+        let old = row.and_then(|row| Some((row, table.rows.get(row)?.clone())));
+        let values = row.map_or(Vec::new(), |row| table.values(row));
+        Found { recipe: table.recipe.clone(), old, values, revision: table.revision }
     }
 
     /// Steps 2 to 5 for one key, in place.
-    pub(crate) fn commit(&self, step: &mut Step<K, V>, version: Version) -> Result<(), Raced> {
+    pub(crate) fn commit(&self, step: &Step<K, V>, side: &Side<V>, version: Version) -> Result<(), Raced> {
         // All of it is dropped after the locks, also when equality panics.
-        let labels = step.after().map_or(0, |new| new.labels.len());
-        let (mut interned, mut effects) = (Vec::with_capacity(labels), Effects::default());
+        let mut effects = Effects::default();
         let mut found = Vec::new();
-        let listeners;
-        let writing = self.writing.lock();
-        let known = {
-            let published = self.published.read();
-            published.table.confirm(step)?;
-            intern(&published.table, step, &mut interned);
-            published.feeds.clone()
-        };
-        find(&known, std::slice::from_ref(step), &mut found);
-        let (version, feeds) = {
-            let mut published = self.published.write();
-            // Copied when a snapshot holds it: a few counts, no object.
-            Arc::make_mut(&mut published.table).commit(step.before(), step.after());
-            listeners = published.listeners.clone();
-            (published.advance(version, &mut effects.wakers), published.feeds.clone())
-        };
-        fan_out(&known, &feeds, std::slice::from_ref(step), &found, version, &mut effects);
+        let (mut plan, mut known, mut listeners) = (Plan::default(), None, None);
+        let mut writing = self.writing.lock();
+        // Out of the lock's reach, since a plan that panics half way holds values.
+        std::mem::swap(&mut plan, &mut writing);
+        let mut published = self.published.write();
+        if !published.feeds.is_empty() {
+            let feeds = published.feeds.clone();
+            drop(published);
+            find(&feeds, std::slice::from_ref(step), &mut found);
+            known = Some(feeds);
+            published = self.published.write();
+        }
+        published.table.plan(step, side, &mut plan)?;
+        self.note_superseded(&mut published);
+        // Copied when a snapshot holds it: a few counts, no object.
+        Arc::make_mut(&mut published.table).commit(step, side, &mut plan, &mut effects.garbage);
+        let version = published.advance(version, &mut effects.wakers);
+        if !published.listeners.is_empty() {
+            listeners = Some(published.listeners.clone());
+        }
+        // Where there was no feed before, there is none yet: the lock was held all the time.
+        let feeds = known.is_some().then(|| published.feeds.clone());
+        drop(published);
+        if let (Some(known), Some(feeds)) = (&known, &feeds) {
+            fan_out(known, feeds, std::slice::from_ref(step), &found, version, &mut effects);
+        }
+        std::mem::swap(&mut plan, &mut writing);
         drop(writing);
-        observer::tell(&listeners, std::slice::from_ref(step), &self.recipe.schema);
+        if let Some(listeners) = &listeners {
+            observer::tell(listeners, std::slice::from_ref(step), &self.reading.schema);
+        }
         self.clean_up(effects);
         Ok(())
     }
 
-    /// Steps 2 to 5 for a relist: the listed records, whose keys are distinct, become the store's. `judge` runs under the
-    /// writer lock, so it must run no foreign code; see [`relist::diff`].
+    /// Steps 2 to 5 for many keys, built aside and published at once. `steps` tells what is to be done to the table there
+    /// is; it runs under the writer lock, so no foreign code but equality of keys. An error of it is handed back.
     ///
     /// Readers are kept out for the swap of one address.
-    pub(crate) fn replace(
+    pub(crate) fn publish<E>(
         &self,
-        version: Version,
-        mut listed: Vec<Arc<Record<K, V>>>,
-        judge: impl FnMut(usize, &Arc<Record<K, V>>) -> Verdict,
-    ) -> Vec<Step<K, V>> {
+        arrival: Arrival,
+        steps: impl FnOnce(&Arc<Table<K, V>>) -> Result<(Vec<Step<K, V>>, Vec<Side<V>>), E>,
+    ) -> Result<Vec<Step<K, V>>, E> {
         // Declared before the lock, so dropped after it, also when equality panics.
-        let (mut interned, mut effects) = (Vec::new(), Effects::default());
-        let (mut steps, mut next, before, listeners);
+        let mut effects = Effects::default();
+        let mut plan = Plan::default();
+        let (mut next, current, before, listeners, sides, done);
         let mut found = Vec::new();
         let writing = self.writing.lock();
-        let current = self.table();
-        steps = relist::diff(&current, &mut listed, judge);
+        current = self.table();
+        (done, sides) = steps(&current)?;
         next = Arc::new(Table::clone(&current));
-        build(Arc::make_mut(&mut next), &mut steps, version, &mut interned);
+        build(Arc::make_mut(&mut next), &done, &sides, &mut plan, &mut effects.garbage);
         let known = self.published.read().feeds.clone();
-        find(&known, &steps, &mut found);
-        let feeds = {
+        find(&known, &done, &mut found);
+        let (version, feeds) = {
             let mut published = self.published.write();
+            // Two are this function's own.
+            if Arc::strong_count(&published.table) > 2 {
+                self.held.superseded(&published.table);
+            }
+            let now = current.version;
+            let version = arrival.version(now);
+            Arc::make_mut(&mut next).version = version;
             before = std::mem::replace(&mut published.table, next);
             listeners = published.listeners.clone();
             published.waiters.reached(version, &mut effects.wakers);
-            if version < before.version {
+            if version < now {
                 published.waiters.end_all(WaitForError::Rewound(version), &mut effects.wakers);
             }
-            published.feeds.clone()
+            (version, published.feeds.clone())
         };
-        fan_out(&known, &feeds, &steps, &found, version, &mut effects);
-        self.synced.end(Ok(()), &mut effects.wakers);
+        fan_out(&known, &feeds, &done, &found, version, &mut effects);
+        if let Arrival::List(_) = arrival {
+            self.synced.end(Ok(()), &mut effects.wakers);
+        }
         drop(writing);
-        observer::tell(&listeners, &steps, &self.recipe.schema);
+        observer::tell(&listeners, &done, &self.reading.schema);
         self.clean_up(effects);
         // Here, because what panics in its drop while this function returns would take the return value with it.
-        drop((interned, listed, current, before));
-        steps
+        drop((sides, plan, current, before));
+        Ok(done)
     }
 
     fn clean_up(&self, effects: Effects<V>) {
@@ -225,7 +279,7 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
         let (table, feeds) = (published.table.clone(), published.feeds.clone());
         published.waiters.check(table.version)?;
         drop(published);
-        table.check()?;
+        table.check(|key| self.reading.seed.hash_one(key))?;
         feeds.iter().try_for_each(|feed| feed.check())
     }
 }
@@ -241,15 +295,20 @@ impl<K, V> Published<K, V> {
     }
 }
 
-impl<K: Eq + Hash, V> Table<K, V> {
-    /// Whether a step still starts from what is stored. By address: the step holds its old record, so its address is not
-    /// used again.
-    fn confirm(&self, step: &Step<K, V>) -> Result<(), Raced> {
-        let record = step.record();
-        let stored = self.find(record.hash, |key| *key == record.key);
-        match stored.map(Arc::as_ptr) == step.before().map(Arc::as_ptr) {
-            true => Ok(()),
-            false => Err(Raced),
+/// How a write of many keys moves the version.
+#[derive(Clone, Copy)]
+pub(crate) enum Arrival {
+    /// Everything up to this version, be it older.
+    List(Version),
+    /// Some news, of which this is the newest.
+    News(Version),
+}
+
+impl Arrival {
+    fn version(self, now: Version) -> Version {
+        match self {
+            Self::List(version) => version,
+            Self::News(version) => version.max(now),
         }
     }
 }
@@ -257,6 +316,7 @@ impl<K: Eq + Hash, V> Table<K, V> {
 /// What a write leaves to be done without locks.
 struct Effects<V> {
     wakers: Wakers,
+    garbage: Garbage,
     /// What nobody will hear of any more.
     dropped: Vec<Last<V>>,
     /// Whether a consumer turned out to be gone.
@@ -266,34 +326,22 @@ struct Effects<V> {
 // Not derived: nothing is asked of `V`.
 impl<V> Default for Effects<V> {
     fn default() -> Self {
-        Self { wakers: Wakers::default(), dropped: Vec::new(), detached: false }
-    }
-}
-
-/// Step 2 for the values of a step's new record, which nobody else has yet.
-fn intern<K: Eq + Hash, V: 'static>(
-    table: &Table<K, V>,
-    step: &mut Step<K, V>,
-    replaced: &mut Vec<Arc<AnyValue>>,
-) {
-    let old = step.before().cloned();
-    if let Some(new) = step.after_mut() {
-        table.intern(new, old.as_deref(), replaced);
+        Self { wakers: Wakers::default(), garbage: Garbage::default(), dropped: Vec::new(), detached: false }
     }
 }
 
 /// Applies steps to a table that nobody else sees.
 fn build<K: Eq + Hash, V: 'static>(
     table: &mut Table<K, V>,
-    steps: &mut [Step<K, V>],
-    version: Version,
-    interned: &mut Vec<Arc<AnyValue>>,
+    steps: &[Step<K, V>],
+    sides: &[Side<V>],
+    plan: &mut Plan,
+    garbage: &mut Garbage,
 ) {
-    for step in steps {
-        intern(table, step, interned);
-        table.commit(step.before(), step.after());
+    for (step, side) in steps.iter().zip(sides) {
+        table.plan_judged(side, plan);
+        table.commit(step, side, plan, garbage);
     }
-    table.version = version;
 }
 
 /// Step 2 for the feeds: one ticket per feed and step.

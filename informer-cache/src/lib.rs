@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod blocking;
 mod builder;
 mod caught;
 mod change;
@@ -8,19 +9,26 @@ mod due;
 mod error;
 mod event;
 mod feed;
+mod held;
 mod index;
+mod indexing;
 mod informer;
 mod inner;
 mod key;
+mod lister;
+mod memory;
 mod observer;
 mod outcome;
 mod pending;
+mod persist;
+mod query;
 mod recipe;
 mod record;
 mod reflector;
 mod relist;
 mod schema;
 mod seed;
+mod selector;
 mod snapshot;
 mod source;
 mod stage;
@@ -34,9 +42,11 @@ mod synced;
 mod table;
 #[cfg(feature = "testing")]
 mod testing;
-mod trie;
+mod transaction;
+mod ttl;
 mod version;
 mod wait_for;
+mod wait_for_key;
 mod waiters;
 mod wakers;
 
@@ -46,16 +56,21 @@ pub use crate::error::{
     DuplicateIndex, IndexError, MissingIndex, ParseKeyError, ParseVersionError, Stopped, WaitForError,
 };
 pub use crate::event::Event;
-pub use crate::index::Index;
+pub use crate::held::HeldSnapshots;
+pub use crate::index::{AnyIndex, Index, Labels, OrderedIndex};
 pub use crate::informer::{BuildError, Informer, InformerBuilder, NoTimer};
 pub use crate::key::NamespacedName;
+pub use crate::lister::Lister;
+pub use crate::memory::{IndexMemory, Memory};
 pub use crate::observer::Observer;
 pub use crate::outcome::Outcome;
+pub use crate::query::{Matches, Query};
 pub use crate::reflector::{
     BackoffConfig, Cause, ConfigError, Phase, Reflector, ReflectorConfig, Step, Verdict,
 };
 pub use crate::schema::Schema;
-pub use crate::snapshot::Snapshot;
+pub use crate::selector::{ParseSelectorError, Selector};
+pub use crate::snapshot::{Range, Snapshot};
 pub use crate::source::{
     ListRequest, ListVersion, Page, Source, SourceError, SourceErrorKind, Watch, WatchRequest,
 };
@@ -65,5 +80,8 @@ pub use crate::store::Store;
 pub use crate::subscription::{Lag, NextChange, Subscription};
 #[cfg(feature = "testing")]
 pub use crate::testing::{Asked, ScriptedSource, ScriptedWatch};
+pub use crate::transaction::Transaction;
+pub use crate::ttl::{Timed, TtlSnapshot, TtlStore, TtlStoreBuilder};
 pub use crate::version::Version;
 pub use crate::wait_for::WaitFor;
+pub use crate::wait_for_key::WaitForKey;

@@ -75,7 +75,7 @@ impl<K, V> Observer<K, V> {
         // Before it is registered, so that a panic in the drop of an old object below ends the observation.
         let observer = Self { store: Arc::downgrade(store), fate };
         let table = store.listen(&listener);
-        for record in table.records.iter() {
+        for (_, record) in table.rows.iter() {
             listener.call(|tell| tell(&Change::added(record.key.clone(), record.object.clone(), true)));
         }
         observer

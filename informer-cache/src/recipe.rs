@@ -1,57 +1,131 @@
-//! PURE. How records are made: the one place that runs the owner's functions.
+//! PURE. What a store asks about its objects: the one place that runs the owner's functions.
 //!
 //! All of it happens outside every lock and before anything changes, so a function may panic, block or call back
-//! into the store.
+//! into the store. A recipe never changes: with another set of indexes the store has another recipe, and what was asked
+//! under the old one is asked again where it has to be.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-use crate::index::Column;
-use crate::record::{Failure, Label, Record};
+use crate::index::Definition;
+use crate::record::{Record, Values};
 use crate::seed::Seed;
-use crate::{Index, MissingIndex, Schema};
+use crate::{MissingIndex, Schema};
 
-/// What a store was built with.
-pub(crate) struct Recipe<K, V> {
+/// What a store asks about its objects.
+pub(crate) struct Recipe<V> {
+    pub(crate) indexes: Vec<Arc<Definition<V>>>,
+}
+
+/// How a store reads an object; never changes.
+pub(crate) struct Reading<K, V> {
     pub(crate) schema: Schema<K, V>,
-    pub(crate) columns: Vec<Column<V>>,
+    pub(crate) transform: Option<fn(V) -> V>,
     pub(crate) seed: Seed,
 }
 
-impl<K: Hash, V: 'static> Recipe<K, V> {
-    /// Reads everything there is to know about an object.
+// Not derived: functions and a number.
+
+impl<K, V> Copy for Reading<K, V> {}
+
+impl<K, V> Clone for Reading<K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: Hash, V> Reading<K, V> {
+    /// Reads an object: key and version as it came, the rest as it is to be stored.
     pub(crate) fn record(&self, object: V) -> Record<K, V> {
         let key = self.schema.key(&object);
         let version = self.schema.version(&object);
-        let (mut labels, mut failures) = (Vec::new(), Vec::new());
-        for (column, index) in self.columns.iter().enumerate() {
-            match index.values(&object, &self.seed) {
-                Ok(values) => labels.extend(values.into_iter().map(|value| Label { column, value })),
-                Err(error) => failures.push(Failure { column, error: Arc::new(error) }),
-            }
-        }
         let hash = self.seed.hash_one(&key);
-        let object = Arc::new(object);
-        Record { hash, key, version, object, labels: labels.into(), failures: failures.into() }
+        Record { hash, key, version, object: Arc::new(self.transform(object)) }
     }
 
-    /// Lets a record that is not published yet share the values it has in common with the one it will replace: less
-    /// memory, and the table has nothing to look up.
-    pub(crate) fn share_labels(&self, record: &mut Record<K, V>, old: &Record<K, V>) {
-        let place = |label: &Label| (label.column, label.value.hash);
-        for label in &mut record.labels {
-            let first = old.labels.partition_point(|known| place(known) < place(label));
-            let candidates = old.labels[first..].iter().take_while(|known| place(known) == place(label));
-            let column = &self.columns[label.column];
-            let known = candidates.into_iter().find(|known| column.equal(&known.value, &label.value));
-            if let Some(known) = known {
-                label.value = known.value.clone();
-            }
+    pub(crate) fn transform(&self, object: V) -> V {
+        match self.transform {
+            Some(transform) => transform(object),
+            None => object,
         }
     }
+}
 
-    pub(crate) fn column<IK: 'static>(&self, index: &Index<V, IK>) -> Result<usize, MissingIndex> {
-        let found = self.columns.iter().position(|column| column.is::<IK>(index.name()));
-        found.ok_or(MissingIndex { name: index.name() })
+/// What the indexes of a recipe say about an object.
+pub(crate) struct Drafted<V> {
+    pub(crate) recipe: Arc<Recipe<V>>,
+    /// One for each index.
+    pub(crate) values: Vec<Values>,
+}
+
+impl<V: 'static> Drafted<V> {
+    pub(crate) fn new(recipe: Arc<Recipe<V>>, object: &V, seed: &Seed) -> Self {
+        let values = recipe.indexes.iter().map(|index| index.values(object, seed)).collect();
+        Self { recipe, values }
+    }
+
+    /// That of an object whose key had another one with these values. Equal values are kept, so that most updates neither
+    /// allocate nor hash for an index.
+    pub(crate) fn update(recipe: Arc<Recipe<V>>, object: &V, old: Vec<Values>, seed: &Seed) -> Self {
+        if old.len() != recipe.indexes.len() {
+            return Self::new(recipe, object, seed);
+        }
+        let mut values = old;
+        for (value, index) in values.iter_mut().zip(&recipe.indexes) {
+            index.update(value, object, seed);
+        }
+        Self { recipe, values }
+    }
+
+    /// What was drafted before, as far as it goes.
+    pub(crate) fn again(
+        before: Option<Self>,
+        recipe: Arc<Recipe<V>>,
+        object: &V,
+        old: Vec<Values>,
+        seed: &Seed,
+    ) -> Self {
+        let Some(mut drafted) = before else { return Self::update(recipe, object, old, seed) };
+        drafted.values.iter_mut().for_each(Values::let_go);
+        drafted.renew(&recipe, object, seed);
+        drafted
+    }
+
+    /// Becomes that of another recipe; an index that both have is not asked again.
+    pub(crate) fn renew(&mut self, recipe: &Arc<Recipe<V>>, object: &V, seed: &Seed) {
+        if Arc::ptr_eq(&self.recipe, recipe) {
+            return;
+        }
+        let known = |index| self.recipe.indexes.iter().position(|other| Arc::ptr_eq(other, index));
+        // All new values first, as the functions may panic.
+        let new: Vec<_> = recipe
+            .indexes
+            .iter()
+            .map(|index| match known(index) {
+                Some(at) => Ok(at),
+                None => Err(index.values(object, seed)),
+            })
+            .collect();
+        let values = new.into_iter().map(|value| match value {
+            Ok(at) => std::mem::replace(&mut self.values[at], Values::NONE),
+            Err(new) => new,
+        });
+        self.values = values.collect();
+        self.recipe = recipe.clone();
+    }
+
+    /// Taken out; what stays says nothing.
+    pub(crate) fn take(&mut self) -> Self {
+        Self { recipe: self.recipe.clone(), values: std::mem::take(&mut self.values) }
+    }
+}
+
+impl<V> Recipe<V> {
+    pub(crate) fn find<IK: 'static>(&self, name: &'static str) -> Result<usize, MissingIndex>
+    where
+        V: 'static,
+    {
+        let found = self.indexes.iter().position(|index| index.is::<IK>(name));
+        found.ok_or(MissingIndex { name })
     }
 }

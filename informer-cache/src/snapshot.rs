@@ -6,15 +6,19 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use crate::index::typed;
+use crate::recipe::Reading;
 use crate::record::Record;
-use crate::table::Table;
-use crate::trie::Iter;
-use crate::{Index, IndexError, MissingIndex, Version};
+use crate::table::{Column, RowNumbers, Table};
+use crate::{Index, IndexError, Labels, MissingIndex, Query, Selector, Version};
+
+mod order;
+
+pub use order::Range;
 
 /// A consistent view of a store: its objects, all its indexes and its version, at one instant.
 ///
 /// Taken and cloned in O(1). It blocks nobody and nobody blocks it; what it costs is the memory of what has changed
-/// since. Everything in it is in the order of hashes, which says nothing.
+/// since. Where nothing else is promised, objects come in an order that says nothing.
 ///
 /// # Examples
 /// ```
@@ -33,19 +37,20 @@ use crate::{Index, IndexError, MissingIndex, Version};
 /// ```
 pub struct Snapshot<K, V> {
     pub(crate) table: Arc<Table<K, V>>,
+    pub(crate) reading: Reading<K, V>,
 }
 
 impl<K, V> Snapshot<K, V> {
     /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.table.records.len()
+        self.table.rows.len()
     }
 
     /// Whether there is no object.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.table.records.is_empty()
+        self.table.rows.is_empty()
     }
 
     /// How far in the source's history this view is; [`Version::ZERO`] before the first list or event.
@@ -56,28 +61,34 @@ impl<K, V> Snapshot<K, V> {
 
     /// All objects with their keys.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&K, &Arc<V>)> {
-        self.table.records.iter().map(|record| (&record.key, &record.object))
+        self.table.rows.iter().map(|(_, record)| (&record.key, &record.object))
     }
 
     /// All objects.
     pub fn objects(&self) -> impl ExactSizeIterator<Item = &Arc<V>> {
-        self.table.records.iter().map(|record| &record.object)
+        self.table.rows.iter().map(|(_, record)| &record.object)
     }
 
     /// All keys.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &K> {
-        self.table.records.iter().map(|record| &record.key)
+        self.table.rows.iter().map(|(_, record)| &record.key)
     }
 
     /// The objects that an index function failed on, each with its key and the name of the index.
     ///
     /// They are stored like any other; only that index does not hold them. O(failures).
     pub fn index_errors(&self) -> impl Iterator<Item = (&K, &'static str, &Arc<IndexError>)> {
-        self.table.failed.iter().flat_map(|record| {
-            let columns = &self.table.recipe.columns;
-            let name = |column: usize| columns[column].name;
-            record.failures.iter().map(move |failure| (&record.key, name(failure.column), &failure.error))
+        let columns = self.ready();
+        columns.flat_map(|(name, column)| {
+            let key = |row| self.table.rows.get(row).map(|record| &record.key);
+            column.failures().filter_map(move |(row, error)| Some((key(row)?, name, error)))
         })
+    }
+
+    /// The columns that hold all rows, with their names.
+    pub(crate) fn ready(&self) -> impl Iterator<Item = (&'static str, &Column)> + Clone {
+        let columns = self.table.columns.iter().zip(&self.table.recipe.indexes);
+        columns.filter(|(column, _)| column.ready).map(|(column, index)| (index.name, &**column))
     }
 }
 
@@ -88,8 +99,8 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let hash = self.table.recipe.seed.hash_one(key);
-        self.table.find(hash, |known| known.borrow() == key).map(|record| &record.object)
+        let hash = self.reading.seed.hash_one(key);
+        self.table.record(hash, |known| known.borrow() == key).map(|record| &record.object)
     }
 
     /// Whether there is an object of this key.
@@ -141,37 +152,112 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         &self,
         index: &Index<V, IK>,
     ) -> Result<impl ExactSizeIterator<Item = (&IK, usize)> + use<'_, K, V, IK>, MissingIndex> {
-        let column = self.table.recipe.column(index)?;
-        let groups = self.table.groups[column].iter();
-        Ok(groups.map(|group| (typed::<IK>(&group.value), group.records.len())))
+        let column = self.column(index)?;
+        Ok(column.groups().map(|group| (typed::<IK>(&group.value), group.rows.len())))
     }
 
-    fn with_value<IK, Q>(
-        &self,
-        index: &Index<V, IK>,
-        value: &Q,
-    ) -> Result<Iter<'_, Arc<Record<K, V>>>, MissingIndex>
+    /// The one object that has `value` in an index; `None` for a value that nothing has. For a unique index: where several
+    /// objects have the value, it is one of them.
+    ///
+    /// # Errors
+    /// When the store has no such index.
+    pub fn by_unique<IK, Q>(&self, index: &Index<V, IK>, value: &Q) -> Result<Option<&Arc<V>>, MissingIndex>
     where
         IK: Borrow<Q> + 'static,
         Q: Hash + Eq + ?Sized,
     {
-        let column = self.table.recipe.column(index)?;
-        let hash = self.table.recipe.seed.hash_one(value);
-        let group = self.table.group(column, hash, |known| typed::<IK>(known).borrow() == value);
-        Ok(group.map_or_else(Iter::empty, |group| group.records.iter()))
+        Ok(self.by_index(index, value)?.next())
+    }
+
+    /// The values of a [unique](Index::unique) index that several objects have, each with the objects. None for an index that is not unique.
+    /// O(violations).
+    ///
+    /// # Errors
+    /// When the store has no such index.
+    pub fn violations<IK: 'static>(
+        &self,
+        index: &Index<V, IK>,
+    ) -> Result<
+        impl Iterator<Item = (&IK, impl ExactSizeIterator<Item = (&K, &Arc<V>)> + use<'_, K, V, IK>)>
+        + use<'_, K, V, IK>,
+        MissingIndex,
+    > {
+        let column = self.column(index)?;
+        let violated = column.violated().into_iter().flat_map(|violated| violated.iter());
+        let groups = violated.filter_map(|number| column.group(number));
+        Ok(groups.map(|group| {
+            let hits = Hits { table: &self.table, rows: group.rows.iter() };
+            (typed::<IK>(&group.value), hits.map(|record| (&record.key, &record.object)))
+        }))
+    }
+
+    /// Asks for objects by several conditions at once.
+    pub fn query(&self) -> Query<'_, K, V> {
+        Query::new(self)
+    }
+
+    /// The objects whose labels a selector accepts, as [`query`](Self::query) with this one condition.
+    ///
+    /// # Errors
+    /// When the store has no such index of labels.
+    pub fn select(&self, labels: &Labels<V>, selector: &Selector) -> Result<Query<'_, K, V>, MissingIndex> {
+        self.query().select(labels, selector)
+    }
+
+    pub(crate) fn column<IK: 'static>(&self, index: &Index<V, IK>) -> Result<&Arc<Column>, MissingIndex> {
+        self.column_named::<IK>(index.name())
+    }
+
+    pub(crate) fn column_named<IK: 'static>(&self, name: &'static str) -> Result<&Arc<Column>, MissingIndex> {
+        let column = &self.table.columns[self.table.recipe.find::<IK>(name)?];
+        column.ready.then_some(column).ok_or(MissingIndex { name })
+    }
+
+    fn with_value<IK, Q>(&self, index: &Index<V, IK>, value: &Q) -> Result<Hits<'_, K, V>, MissingIndex>
+    where
+        IK: Borrow<Q> + 'static,
+        Q: Hash + Eq + ?Sized,
+    {
+        let column = self.column(index)?;
+        let hash = self.reading.seed.hash_one(value);
+        let group = column.find(hash, |known| typed::<IK>(known).borrow() == value);
+        let rows = group.and_then(|number| column.group(number)).map(|group| group.rows.iter());
+        Ok(Hits { table: &self.table, rows: rows.unwrap_or(RowNumbers::One(None)) })
     }
 
     /// Walks every invariant; for tests.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
-        self.table.check()
+        self.table.check(|key| self.reading.seed.hash_one(key))
     }
 }
+
+/// The records of rows.
+pub(crate) struct Hits<'a, K, V> {
+    pub(crate) table: &'a Table<K, V>,
+    pub(crate) rows: RowNumbers<'a>,
+}
+
+impl<'a, K, V> Iterator for Hits<'a, K, V> {
+    type Item = &'a Arc<Record<K, V>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        // Column invariant 2: every row has a record.
+        self.table.rows.get(self.rows.next()?)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.rows.size_hint()
+    }
+}
+
+impl<K, V> ExactSizeIterator for Hits<'_, K, V> {}
 
 /// O(1): the same view again.
 impl<K, V> Clone for Snapshot<K, V> {
     fn clone(&self) -> Self {
-        Self { table: self.table.clone() }
+        Self { table: self.table.clone(), reading: self.reading }
     }
 }
 

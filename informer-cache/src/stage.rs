@@ -7,10 +7,10 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 
 use crate::due::Due;
-use crate::inner::Inner;
+use crate::inner::{Arrival, Inner};
 use crate::pending::State;
-use crate::record::Record;
-use crate::relist::{Verdict, judge};
+use crate::recipe::Drafted;
+use crate::relist::{List, Listed, OtherRecipe, Verdict, judge};
 use crate::step::Step;
 use crate::{Change, Schema, Version};
 
@@ -18,11 +18,16 @@ use crate::{Change, Schema, Version};
 ///
 /// Nothing of it is seen before [`publish`](Self::publish). Dropping it throws the half list away. A key that is listed twice counts once, with its
 /// last object.
+///
+/// An object that is listed as it was stored when the stage was begun is let go at once and costs four bytes and a bit, so what a relist needs
+/// is memory for what has changed, beside one page. Until it ends, the stage holds the store's state of its beginning, as a
+/// [snapshot](crate::Snapshot) does.
 pub struct Stage<K, V> {
     inner: Arc<Inner<K, V>>,
-    listed: Vec<Arc<Record<K, V>>>,
-    /// Where in `listed` a key is.
+    list: List<K, V>,
+    /// Where in `list.listed` a key is.
     places: HashTable<usize>,
+    len: usize,
 }
 
 impl<K, V> Stage<K, V>
@@ -31,33 +36,72 @@ where
     V: 'static,
 {
     pub(crate) fn new(inner: Arc<Inner<K, V>>) -> Self {
-        Self { inner, listed: Vec::new(), places: HashTable::new() }
+        let list = List::new(inner.table());
+        Self { inner, list, places: HashTable::new(), len: 0 }
     }
 
     /// The number of keys listed so far.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.listed.len()
+        self.len
     }
 
     /// Whether nothing is listed so far.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.listed.is_empty()
+        self.len == 0
     }
 
-    /// Lists one object. The index functions run here, once.
+    /// Lists one object. The schema's functions and the transformation run here, once, and the index functions where the object is not the stored one.
+    ///
+    /// # Panics
+    /// Only as these functions or a key do; then nothing has changed.
     pub fn put(&mut self, object: V) {
-        let record = Arc::new(self.inner.recipe.record(object));
-        let (listed, places) = (&mut self.listed, &mut self.places);
-        let known =
-            places.find(record.hash, |&at| listed[at].hash == record.hash && listed[at].key == record.key);
+        let reading = &self.inner.reading;
+        let record = Arc::new(reading.record(object));
+        let List { base, unchanged, places, listed, .. } = &mut self.list;
+        let row = base.find(record.hash, |key| *key == record.key);
+        let old = row.and_then(|row| base.rows.get(row));
+        let verdict = old.map(|old| judge(&reading.schema, old, &record));
+        let known = self.places.find(record.hash, |&at| {
+            let other = &listed[at].record;
+            other.hash == record.hash && other.key == record.key
+        });
+        let known = known.copied();
+        let known_row = row.filter(|row| unchanged.has(*row));
+        let place = match (known, known_row) {
+            (Some(at), _) => listed[at].place,
+            (None, Some(row)) => places[row as usize],
+            (None, None) => u32::try_from(self.len).expect("less than 2³² objects"),
+        };
+        let counted = known.is_some() || known_row.is_some();
+        let stored = row.zip(verdict);
+        let (record, drafted) = match (stored, old, known) {
+            (Some((row, Verdict::Unchanged)), _, None) => {
+                unchanged.set(row);
+                places[row as usize] = place;
+                self.len += usize::from(!counted);
+                return;
+            }
+            // Once listed as something else, it stays in that list.
+            (Some((row, Verdict::Unchanged)), Some(old), _) => (old.clone(), base.drafted(row)),
+            _ => {
+                let old = row.map_or(Vec::new(), |row| base.values(row));
+                let recipe = base.recipe.clone();
+                let drafted = Drafted::update(recipe, &record.object, old, &reading.seed);
+                (record, drafted)
+            }
+        };
+        let hash = record.hash;
+        let new = Listed { record, drafted, stored, place };
+        // Nothing panics from here on but the drop of what is replaced.
+        row.iter().for_each(|row| unchanged.clear(*row));
+        self.len += usize::from(!counted);
         match known {
-            Some(&at) => drop(std::mem::replace(&mut listed[at], record)),
+            Some(at) => drop(std::mem::replace(&mut listed[at], new)),
             None => {
-                let hash = record.hash;
-                listed.push(record);
-                places.insert_unique(hash, listed.len() - 1, |&at| listed[at].hash);
+                listed.push(new);
+                self.places.insert_unique(hash, listed.len() - 1, |&at| listed[at].record.hash);
             }
         }
     }
@@ -67,41 +111,41 @@ where
     ///
     /// Everything that is not listed is deleted. What is listed with the version and identity it is stored with did not change; the stored object
     /// stays. The list wins even when it is older than the store. An object that another writer changes
-    /// while the difference is being computed counts as changed.
+    /// while the list is being published counts as changed.
     ///
-    /// Readers keep reading the old state until they see the new one; other writers wait. O(stored + listed).
+    /// Readers keep reading the old state until they see the new one; other writers wait. O(changes), and O(stored) for what is not listed.
+    ///
+    /// # Panics
+    /// Only as functions of the schema, an index or a key do; then nothing has changed. But identity and `Clone` of keys run once more when the
+    /// changes are put together for the caller, and what is replaced is dropped: a panic there comes after everybody else was told.
     pub fn publish(mut self, version: Version) -> Vec<Change<K, V>> {
-        let schema = self.inner.recipe.schema;
-        let base = self.inner.table();
-        let verdicts: Vec<_> = self
-            .listed
-            .iter_mut()
-            .map(|new| {
-                let old = base.find(new.hash, |key| *key == new.key)?.clone();
-                let verdict = judge(&schema, &old, new);
-                if let Some(new) = Arc::get_mut(new) {
-                    self.inner.recipe.share_labels(new, &old);
-                }
-                Some((old, verdict))
-            })
-            .collect();
-        drop(base);
-        let steps = self.inner.replace(version, std::mem::take(&mut self.listed), |at, stored| {
-            match &verdicts[at] {
-                Some((judged, verdict)) if Arc::ptr_eq(judged, stored) => *verdict,
-                // Another writer was here in between. Identity cannot be asked for under a lock, so whoever tells of it does.
-                _ => Verdict::Replaced,
+        let Self { inner, list, .. } = &mut self;
+        let reading = &inner.reading;
+        let steps = loop {
+            // Outside the lock, where identity can be asked for: there is hardly ever anything left to do inside it.
+            let current = inner.table();
+            while list.rebase(&current, |old, new| judge(&reading.schema, old, new)).is_err() {
+                list.renew(&current.recipe, &reading.seed);
             }
-        });
-        let changes = changes(&steps, &schema);
+            drop(current);
+            let published = inner.publish(Arrival::List(version), |table| {
+                // Another writer was here in between. Identity cannot be asked for under a lock, so whoever tells of it does.
+                list.rebase(table, |_, _| Verdict::Replaced)?;
+                Ok::<_, OtherRecipe>(list.steps())
+            });
+            if let Ok(steps) = published {
+                break steps;
+            }
+        };
+        let changes = changes(&steps, &self.inner.reading.schema);
         // Here, because an object whose drop panics while this function returns would take the return value with it.
-        drop((steps, verdicts, self));
+        drop((steps, self));
         changes
     }
 }
 
-/// What the caller is told of a relist.
-fn changes<K: Clone, V>(steps: &[Step<K, V>], schema: &Schema<K, V>) -> Vec<Change<K, V>> {
+/// What the caller is told of a write of many keys.
+pub(crate) fn changes<K: Clone, V>(steps: &[Step<K, V>], schema: &Schema<K, V>) -> Vec<Change<K, V>> {
     let changes = steps.iter().flat_map(|step| Due::Changed(State::first(step)).changes(schema)).flatten();
     let mut changes: Vec<_> = changes.collect();
     Change::sort(&mut changes);
@@ -110,6 +154,6 @@ fn changes<K: Clone, V>(steps: &[Step<K, V>], schema: &Schema<K, V>) -> Vec<Chan
 
 impl<K, V> fmt::Debug for Stage<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stage").field("len", &self.listed.len()).finish_non_exhaustive()
+        f.debug_struct("Stage").field("len", &self.len).finish_non_exhaustive()
     }
 }

@@ -41,22 +41,6 @@ impl<K, V> Step<K, V> {
         }
     }
 
-    /// The new record, while nobody else holds it.
-    pub(crate) fn after_mut(&mut self) -> Option<&mut Record<K, V>> {
-        match self {
-            Self::Added { new } | Self::Updated { new, .. } | Self::Replaced { new, .. } => Arc::get_mut(new),
-            Self::Deleted { .. } => None,
-        }
-    }
-
-    /// What is put in, or else taken out.
-    pub(crate) fn into_newest(self) -> Arc<Record<K, V>> {
-        match self {
-            Self::Added { new } | Self::Updated { new, .. } | Self::Replaced { new, .. } => new,
-            Self::Deleted { old, .. } => old,
-        }
-    }
-
     /// The record that tells the key.
     pub(crate) fn record(&self) -> &Arc<Record<K, V>> {
         match self {

@@ -22,8 +22,8 @@ use std::task::{Context, Poll, Waker};
 use crate::due::Due;
 use crate::feed::{Feed, Popped};
 use crate::inner::Inner;
+use crate::persist::Walk;
 use crate::record::Record;
-use crate::trie::Walk;
 use crate::{Change, Schema, Snapshot, Version};
 
 /// The objects of a store and everything that changes afterwards, merged per key.
@@ -91,11 +91,11 @@ where
 {
     /// A subscription to `feed`, which was registered when `snapshot` was taken.
     pub(crate) fn new(feed: Arc<Feed<K, V>>, store: Weak<Inner<K, V>>, snapshot: &Snapshot<K, V>) -> Self {
-        let walk = (!snapshot.is_empty()).then(|| Walk::new(&snapshot.table.records));
+        let walk = (!snapshot.is_empty()).then(|| Walk::new(snapshot.table.rows.items()));
         Self {
             feed,
             store,
-            schema: snapshot.table.recipe.schema,
+            schema: snapshot.reading.schema,
             initial: walk.is_some(),
             walk,
             resync: false,
@@ -200,7 +200,7 @@ where
     fn walk_again(&mut self) {
         let table = self.store.upgrade().map(|store| store.settled(|| self.feed.lag().0 == 0));
         match table {
-            Some(Some(table)) => self.walk = (!table.records.is_empty()).then(|| Walk::new(&table.records)),
+            Some(Some(table)) => self.walk = (!table.rows.is_empty()).then(|| Walk::new(table.rows.items())),
             // Something came in between: that first.
             Some(None) => self.resync = true,
             None => {}

@@ -1,76 +1,18 @@
 //! Models of the store: writers, readers, consumers and those who wait, beside each other.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+#[path = "informer_cache_ops/object.rs"]
+mod object;
 
-use flyball_informer_cache::{ChangeKind, Index, Schema, Store, Subscription, Version, WaitForError};
+use flyball_informer_cache::{Version, WaitForError};
 use loom_tests::{Model, block_on, model, thread};
-
-/// One state of the object `key`; `uid` tells objects of one key apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Object {
-    key: u8,
-    uid: u8,
-    version: u64,
-}
-
-type Objects = Store<u8, Object>;
-
-static BY_VERSION: Index<Object, u64> = Index::new("version", |object| object.version);
-
-fn store() -> Objects {
-    let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version))
-        .identity(|a, b| a.uid == b.uid);
-    Store::builder(schema).index(&BY_VERSION).seed(1).build().unwrap()
-}
-
-fn object(key: u8, version: u64) -> Object {
-    Object { key, uid: 0, version }
-}
-
-/// What a consumer holds that was told nothing illegal.
-#[derive(Default)]
-struct Consumer(BTreeMap<u8, Arc<Object>>);
-
-impl Consumer {
-    /// Takes what there is now.
-    fn drain(&mut self, changes: &mut Subscription<u8, Object>) {
-        while let Some(change) = changes.try_next() {
-            self.hear(*change.key(), change.kind);
-        }
-    }
-
-    fn hear(&mut self, key: u8, kind: ChangeKind<Object>) {
-        match kind {
-            ChangeKind::Added { object, .. } => assert!(self.0.insert(key, object).is_none(), "added twice"),
-            ChangeKind::Updated { old, new } => {
-                let held = self.0.insert(key, new).expect("an update of something known");
-                assert!(Arc::ptr_eq(&held, &old), "an update from what was told");
-            }
-            ChangeKind::Deleted { .. } => {
-                assert!(self.0.remove(&key).is_some(), "a deletion of something known")
-            }
-        }
-    }
-
-    fn agrees(&self, store: &Objects) {
-        let view = store.snapshot();
-        assert_eq!(self.0.len(), view.len(), "no change is lost");
-        for (key, object) in view.iter() {
-            assert!(
-                self.0.get(key).is_some_and(|held| Arc::ptr_eq(held, object)),
-                "the newest state was told"
-            );
-        }
-    }
-}
+use object::{BY_VERSION, Consumer, Object, content, holding, is_exact, object, store};
 
 #[test]
 fn write_vs_snapshot() {
     let claim = Model {
         name: "informer_cache::write_vs_snapshot",
         threads: 2,
-        floor: 6,
+        floor: 5,
         catches: "a write that publishes the objects in one critical section and the version in another",
     };
     model(claim, || {
@@ -97,7 +39,7 @@ fn subscribe_vs_write() {
     let claim = Model {
         name: "informer_cache::subscribe_vs_write",
         threads: 2,
-        floor: 49,
+        floor: 43,
         catches: "a subscription that takes its snapshot in one critical section and registers in another",
     };
     model(claim, || {
@@ -149,7 +91,7 @@ fn two_upserts_never_go_back() {
     let claim = Model {
         name: "informer_cache::two_upserts_never_go_back",
         threads: 2,
-        floor: 24,
+        floor: 17,
         catches: "a write that commits what it judged before another one committed",
     };
     model(claim, || {
@@ -295,7 +237,7 @@ fn wait_for_vs_publish() {
     let claim = Model {
         name: "informer_cache::wait_for_vs_publish",
         threads: 2,
-        floor: 102,
+        floor: 80,
         catches: "a wait that looks at the version in one critical section and parks in another",
     };
     model(claim, || {
@@ -317,7 +259,7 @@ fn stage_publish_vs_upsert() {
     let claim = Model {
         name: "informer_cache::stage_publish_vs_upsert",
         threads: 2,
-        floor: 38,
+        floor: 58,
         catches: "a relist that publishes what it found before another writer came",
     };
     model(claim, || {
@@ -339,5 +281,87 @@ fn stage_publish_vs_upsert() {
         store.check().unwrap();
         consumer.drain(&mut changes);
         consumer.agrees(&store);
+    });
+}
+
+#[test]
+fn get_vs_row_of_another() {
+    let claim = Model {
+        name: "informer_cache::get_vs_row_of_another",
+        threads: 2,
+        floor: 7,
+        catches: "a read that finds the row in one critical section and the object in another",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || {
+                store.delete(&1, None);
+                store.upsert(object(2, 2))
+            }
+        });
+        assert!(store.get(&1).is_none_or(|object| object.key == 1), "what was asked for");
+        writer.join().unwrap();
+        assert!(store.get(&1).is_none() && store.get(&2).is_some());
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn by_index_vs_upsert() {
+    let claim = Model {
+        name: "informer_cache::by_index_vs_upsert",
+        threads: 2,
+        floor: 29,
+        catches: "a read by index that finds the keys at one instant and the objects at another",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || store.upsert(object(1, 2))
+        });
+        let by = |version| {
+            let hits = store.by_index(&BY_VERSION, &version).unwrap();
+            assert!(hits.iter().all(|object| object.version == version), "what has the value");
+            !hits.is_empty()
+        };
+        let (old, new) = (by(1), by(2));
+        let (got, version) = (store.get(&1).unwrap().version, store.version());
+        assert!(old || new, "it goes from value to value at one instant");
+        assert!(!new || got == 2, "the object is not behind its index");
+        assert!(version >= Version::new(got), "the version is not behind the object");
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn snapshot_vs_two_writes() {
+    let claim = Model {
+        name: "informer_cache::snapshot_vs_two_writes",
+        threads: 2,
+        floor: 7,
+        catches: "a write that publishes the object in one critical section and its index values in another",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || {
+                store.upsert(object(1, 2));
+                store.upsert(object(2, 3));
+            }
+        });
+        let view = store.snapshot();
+        let seen = content(&view);
+        let states = [(vec![(1, 1)], 1), (vec![(1, 2)], 2), (vec![(1, 2), (2, 3)], 3)];
+        assert!(states.contains(&seen), "one instant: {seen:?}");
+        assert!(is_exact(&view, &BY_VERSION));
+        writer.join().unwrap();
+        assert_eq!(content(&view), seen, "a view does not change");
+        assert!(is_exact(&view, &BY_VERSION));
+        view.check().unwrap();
+        store.check().unwrap();
     });
 }

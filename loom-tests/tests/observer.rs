@@ -55,7 +55,7 @@ fn observe_vs_write() {
     let claim = Model {
         name: "observer::observe_vs_write",
         threads: 2,
-        floor: 6,
+        floor: 5,
         catches: "a write that looks who observes in one critical section and publishes in another",
     };
     model(claim, || {

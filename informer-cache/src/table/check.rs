@@ -1,86 +1,110 @@
 //! PURE. Walks the invariants of a table.
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
 use std::sync::Arc;
 
-use super::Table;
-use crate::record::Record;
+use super::column::{Named, number};
+use super::{Column, Table};
+use crate::index::Definition;
 
-impl<K: Eq + Hash, V: 'static> Table<K, V> {
-    /// Walks the invariants; O(objects × values).
-    pub(crate) fn check(&self) -> Result<(), String> {
-        self.records.check().map_err(|problem| format!("objects: {problem}"))?;
-        self.failed.check().map_err(|problem| format!("failed: {problem}"))?;
-        let mut keys = HashSet::new();
-        for record in self.records.iter() {
-            self.check_record(record)?;
-            if !keys.insert(&record.key) {
-                return Err("table invariant 1: two records of one key".into());
-            }
-        }
-        let failed = self.records.iter().filter(|record| !record.failures.is_empty()).count();
-        if self.failed.len() != failed {
-            return Err(format!("table invariant 4: {failed} records failed, {} listed", self.failed.len()));
-        }
-        for column in 0..self.groups.len() {
-            self.check_column(column)?;
-        }
-        Ok(())
-    }
-
-    fn check_record(&self, record: &Arc<Record<K, V>>) -> Result<(), String> {
-        let found = self.find(record.hash, |key| *key == record.key);
-        if record.hash != self.recipe.seed.hash_one(&record.key)
-            || !found.is_some_and(|found| Arc::ptr_eq(found, record))
-        {
+pub(super) fn check<K: Eq + Hash, V: 'static>(
+    table: &Table<K, V>,
+    hash_of: impl Fn(&K) -> u64,
+) -> Result<(), String> {
+    table.rows.check().map_err(|problem| format!("objects: {problem}"))?;
+    let hash = |row| table.rows.get(row).map(|record| record.hash);
+    table.keys.check(hash).map_err(|problem| format!("keys: {problem}"))?;
+    let mut keys = HashSet::new();
+    for (row, record) in table.rows.iter() {
+        let found = table.find(record.hash, |key| *key == record.key);
+        if record.hash != hash_of(&record.key) || found != Some(row) {
             return Err("table invariant 1: a record that its key does not lead to".into());
         }
-        if !record.labels.is_sorted_by_key(|label| (label.column, label.value.hash)) {
-            return Err("record invariant 1: labels out of order".into());
+        if !keys.insert(&record.key) {
+            return Err("table invariant 1: two records of one key".into());
         }
-        for failure in &record.failures {
-            if record.labels.iter().any(|label| label.column == failure.column) {
-                return Err("record invariant 2: a column that failed has labels".into());
-            }
-        }
-        let is_record = |other: &Arc<Record<K, V>>| Arc::ptr_eq(other, record);
-        if !record.failures.is_empty() && self.failed.get(record.hash, is_record).is_none() {
-            return Err("table invariant 4: a failure that is not listed".into());
-        }
-        for label in &record.labels {
-            let group = self.groups[label.column]
-                .get(label.value.hash, |group| Arc::ptr_eq(&group.value, &label.value))
-                .ok_or("record invariant 3: a value without the group of its own")?;
-            if group.records.get(record.hash, is_record).is_none() {
-                return Err("table invariant 2: a record missing in a group".into());
-            }
-        }
-        Ok(())
     }
+    if table.columns.len() != table.recipe.indexes.len() {
+        return Err("table invariant 2: columns and indexes differ".into());
+    }
+    for (column, index) in table.columns.iter().zip(&table.recipe.indexes) {
+        let is_row = |row| table.rows.get(row).is_some();
+        check_column(column, index, is_row).map_err(|problem| format!("index {}: {problem}", index.name))?;
+    }
+    Ok(())
+}
 
-    fn check_column(&self, column: usize) -> Result<(), String> {
-        let index = &self.recipe.columns[column];
-        let groups = &self.groups[column];
-        groups.check().map_err(|problem| format!("index {}: {problem}", index.name))?;
-        let mut members = 0;
-        for group in groups.iter() {
-            group.records.check().map_err(|problem| format!("a group of {}: {problem}", index.name))?;
-            members += group.records.len();
-            if group.records.is_empty() {
-                return Err("table invariant 3: an empty group".into());
-            }
-            let found = self.group(column, group.value.hash, |value| index.equal(value, &group.value));
-            if !found.is_some_and(|found| Arc::ptr_eq(&found.value, &group.value)) {
-                return Err("table invariant 3: two groups of one value".into());
+fn check_column<V: 'static>(
+    column: &Column,
+    index: &Definition<V>,
+    is_row: impl Fn(u32) -> bool,
+) -> Result<(), String> {
+    column.groups.check()?;
+    column.values.check(|number| column.group(number).map(|group| group.value.hash))?;
+    column.failed.check()?;
+    let mut members = 0;
+    for (at, group) in column.groups.iter() {
+        let found = column.find(group.value.hash, |value| index.equal(value, &group.value));
+        if found != Some(at) {
+            return Err("column invariant 1: two groups of one value".into());
+        }
+        if let super::Rows::Many(rows) = &group.rows {
+            rows.check()?;
+            if rows.len() < 2 {
+                return Err("column invariant 2: a list of less than two rows".into());
             }
         }
-        // With invariant 2 checked from the records' side, equal numbers mean that no group holds more.
-        let labels = self.records.iter().flat_map(|record| &record.labels);
-        let labels = labels.filter(|label| label.column == column).count();
-        match labels == members {
-            true => Ok(()),
-            false => Err(format!("table invariant 2: {labels} labels of {}, {members} members", index.name)),
+        let rows: Vec<_> = group.rows.iter().collect();
+        if !rows.is_sorted_by(|a, b| a < b) || !rows.iter().all(|row| is_row(*row)) {
+            return Err("column invariant 2: rows out of order, or that are not there".into());
+        }
+        if !rows.iter().all(|row| column.groups_of(*row).any(|named| named == at)) {
+            return Err("column invariant 2: a row in a group that it does not name".into());
+        }
+        members += rows.len();
+        let violates =
+            column.violated.as_ref().map(|violated| violated.search(|other| other.cmp(&at)).is_ok());
+        if violates.is_some_and(|listed| listed != (rows.len() > 1)) {
+            return Err("column invariant 4: a violation that is not listed, or none that is".into());
         }
     }
+    let (named, vector) = match &column.named {
+        Named::One(named) => (named.len(), named.check()),
+        Named::Many(named) => {
+            let sorted = |names: &Arc<[_]>| names.is_sorted_by(|a, b| a < b) && !names.is_empty();
+            if !named.iter().all(|(_, names)| sorted(names)) {
+                return Err("column invariant 2: names out of order".into());
+            }
+            let all = named.iter().flat_map(|(_, names)| names.iter());
+            if !all.clone().all(|name| column.group(number(*name)).is_some()) {
+                return Err("column invariant 2: a name without group".into());
+            }
+            (all.count(), named.check())
+        }
+    };
+    vector?;
+    // With the rows of groups checked from their side, equal numbers mean that no row names more.
+    if named != members {
+        return Err(format!("column invariant 2: {named} names, {members} members"));
+    }
+    if let (Some(order), Some(compare)) = (&column.order, index.compare) {
+        order.check()?;
+        let groups: Vec<_> = order.iter().filter_map(|number| column.group(number)).collect();
+        let sorted = groups.is_sorted_by(|a, b| compare(&a.value, &b.value).is_lt());
+        if !sorted || groups.len() != column.groups.len() || order.len() != groups.len() {
+            return Err("column invariant 3: groups out of order".into());
+        }
+    }
+    if column.violated.as_ref().is_some_and(|violated| {
+        violated.check().is_err() || violated.iter().any(|number| column.group(number).is_none())
+    }) {
+        return Err("column invariant 4: a violation of a group that is gone".into());
+    }
+    for (row, _) in column.failed.iter() {
+        if !is_row(row) || column.groups_of(row).len() > 0 {
+            return Err("column invariant 5: a row that failed and names groups, or is not there".into());
+        }
+    }
+    Ok(())
 }

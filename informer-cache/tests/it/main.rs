@@ -1,7 +1,9 @@
 //! One binary: modules by subject.
 
 mod corpus;
+mod defects;
 mod hostile;
+mod hostile_store;
 mod informer;
 mod observer;
 mod oracle;
@@ -10,10 +12,15 @@ mod reflector;
 mod reflector_driver;
 mod regressions;
 mod relist_driver;
+mod selector;
+mod selector_driver;
 mod server;
 mod store_driver;
 mod subscription;
 mod surface;
+mod ttl;
+mod ttl_hostile;
 mod upstream_informer;
 mod upstream_store;
+mod upstream_ttl;
 mod world;

@@ -9,7 +9,7 @@ use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{Change, ChangeKind, Event, Observer, Schema, Store, Version};
 use parking_lot::Mutex;
 use testkit::hostile::{HostileKey, Mood, Point};
-use testkit::naive_store::{NaiveChange, NaiveStep, NaiveStore, Rules};
+use testkit::naive_store::{NaiveChange, NaiveStage, NaiveStep, NaiveStore, Rules};
 use testkit::random::cases;
 use testkit::store_op::{Draft, StoreOp, Thing};
 
@@ -25,7 +25,7 @@ fn store() -> Store<u8, Thing> {
 }
 
 fn thing(key: u8, uid: u8, version: u64) -> Thing {
-    Thing { key, uid, version, tags: Vec::new(), broken: false, serial: 0 }
+    Thing { key, uid, version, tags: Vec::new(), ..Thing::default() }
 }
 
 fn plain(change: &Change<u8, Thing>) -> Told {
@@ -125,13 +125,15 @@ fn life(bytes: &[u8], told: &AtomicU64) {
             StoreOp::Replace(drafts, stamp) => {
                 let listed: Vec<_> = drafts.into_iter().map(&mut draw).collect();
                 let version = stamp.version(&mut latest);
-                relist = Some((store.replace(listed.clone(), Version::new(version)), listed, version));
+                let mut whole = NaiveStage::new(&naive);
+                listed.iter().cloned().for_each(|thing| whole.put(thing));
+                relist = Some((store.replace(listed, Version::new(version)), whole, version));
             }
             StoreOp::StagePut(draft) => {
                 let thing = draw(draft);
-                let (half, listed) = stage.get_or_insert_with(|| (store.stage(), Vec::new()));
+                let (half, listed) = stage.get_or_insert_with(|| (store.stage(), NaiveStage::new(&naive)));
                 half.put(thing.clone());
-                listed.push(thing);
+                listed.put(thing);
             }
             StoreOp::StagePublish(stamp) => {
                 let version = stamp.version(&mut latest);
@@ -162,7 +164,7 @@ fn life(bytes: &[u8], told: &AtomicU64) {
             _ => {}
         }
         if let Some((diff, listed, version)) = relist {
-            expected = changes(naive.replace(&listed, version));
+            expected = changes(listed.publish(&mut naive, version));
             let diff: Vec<_> = diff.iter().map(plain).collect();
             // Deletions come in no order but the store's own.
             let sorted = |mut changes: Vec<Told>| {

@@ -1,13 +1,18 @@
 //! What went wrong once, each as short as it can be told.
 
+use std::cell::RefCell;
+use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use flyball_informer_cache::{
-    Event, ListVersion, Outcome, Phase, Reflector, ReflectorConfig, Schema, SourceErrorKind, Step, Store,
-    Verdict, Version, WaitForError,
+    Event, Index, ListVersion, OrderedIndex, Outcome, Phase, Reflector, ReflectorConfig, Schema, Snapshot,
+    SourceErrorKind, Step, Store, Verdict, Version, WaitForError,
 };
 use flyball_ratelimit::Nanos;
+use parking_lot::Mutex;
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
 /// A key, a version, and which of the objects of that name it is.
@@ -149,4 +154,169 @@ fn a_waker_that_panics_reached_the_writer() {
     }
     assert_eq!(poll_once(wait.as_mut()), Poll::Ready(Ok(version(1))));
     store.close();
+}
+
+#[test]
+fn an_index_that_came_under_a_relist_made_what_had_not_changed_an_update() {
+    static BY_WHICH: Index<Named, u8> = Index::new("which", |object| object.2);
+    let store = store();
+    let mut list = store.stage();
+    list.put((1, 5, 1));
+    store.upsert((1, 5, 1));
+    store.add_index(&BY_WHICH).unwrap();
+    let stored = store.get(&1).unwrap();
+    assert!(list.publish(version(5)).is_empty());
+    assert!(Arc::ptr_eq(&stored, &store.get(&1).unwrap()));
+    assert_eq!(store.by_index(&BY_WHICH, &1).unwrap().len(), 1);
+    store.check().unwrap();
+}
+
+#[test]
+fn a_range_from_after_its_end_panicked_only_where_values_lay_between() {
+    static BY_VERSION: OrderedIndex<Named, u64> = OrderedIndex::new("version", |object| object.1);
+    let store = store();
+    store.add_index(&BY_VERSION).unwrap();
+    store.upsert((1, 5, 1));
+    let view = store.snapshot();
+    #[expect(clippy::reversed_empty_ranges, reason = "it has to panic")]
+    for backwards in [3..1, 7..6, 9..3] {
+        let panic =
+            catch_unwind(AssertUnwindSafe(|| view.range(&BY_VERSION, backwards).map(Iterator::count)));
+        let panic = *panic.unwrap_err().downcast::<&str>().unwrap();
+        assert_eq!(panic, "a range that begins after its end");
+    }
+    let nothing = (Bound::Excluded(5), Bound::Excluded(5));
+    assert_eq!(view.range(&BY_VERSION, nothing).unwrap().count(), 0);
+}
+
+#[test]
+fn a_state_that_a_new_index_left_behind_counted_twice() {
+    type Kept = (Store<u8, Named>, Option<Snapshot<u8, Named>>);
+    static KEPT: Mutex<Option<Kept>> = Mutex::new(None);
+    // While it is asked about the first state, another one is written and held.
+    static LATE: Index<Named, u8> = Index::new("late", |object| {
+        if object.1 == 1 {
+            let store = KEPT.lock().as_ref().unwrap().0.clone();
+            store.upsert((1, 2, 0));
+            KEPT.lock().as_mut().unwrap().1 = Some(store.snapshot());
+        }
+        object.2
+    });
+    let store = store();
+    store.upsert((1, 1, 0));
+    *KEPT.lock() = Some((store.clone(), None));
+    store.add_index(&LATE).unwrap();
+    assert_eq!(store.held_snapshots().states, 1);
+    *KEPT.lock() = None;
+    assert_eq!(store.held_snapshots().states, 0);
+}
+
+thread_local! {
+    /// What the next call of an index function does first.
+    static FIRST: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+}
+
+static BY_WHICH_MEANWHILE: Index<Named, u8> = Index::new("which", |object| {
+    let first = FIRST.with(RefCell::take);
+    first.into_iter().for_each(|first| first());
+    object.2
+});
+
+/// Done by the next call of the index function.
+fn meanwhile(first: impl FnOnce() + 'static) {
+    FIRST.with(|slot| *slot.borrow_mut() = Some(Box::new(first)));
+}
+
+#[test]
+fn an_index_that_was_coming_when_a_relist_began_missed_what_was_deleted_under_it() {
+    let store = store();
+    store.upsert((1, 5, 1));
+    let list = Rc::new(RefCell::new(None));
+    let (inside, begun) = (store.clone(), list.clone());
+    meanwhile(move || {
+        let mut list = inside.stage();
+        list.put((1, 5, 1));
+        inside.delete(&1, None);
+        *begun.borrow_mut() = Some(list);
+    });
+    store.add_index(&BY_WHICH_MEANWHILE).unwrap();
+    let list = list.take().unwrap();
+    assert_eq!(list.publish(version(5)).len(), 1, "it was deleted, so it is added again");
+    assert_eq!(store.by_index(&BY_WHICH_MEANWHILE, &1).unwrap().len(), 1);
+    store.check().unwrap();
+}
+
+#[test]
+fn a_transaction_left_out_what_was_stale_no_more_when_it_committed() {
+    // The key that is left out at first, what another writer does to it then, and what the commit has to make of it.
+    let late_deletion: Write = |store| store.delete(&1, None);
+    let late_addition: Write = |store| store.upsert((3, 2, 1));
+    for (other_writer, expected) in [(late_deletion, 5), (late_addition, 9)] {
+        let store = store();
+        store.add_index(&BY_WHICH_MEANWHILE).unwrap();
+        store.upsert((1, 9, 1));
+        let mut writes = store.transaction();
+        writes.upsert((1, 5, 1));
+        writes.delete(3, None);
+        writes.upsert((2, 7, 1));
+        let inside = store.clone();
+        meanwhile(move || assert!(other_writer(&inside).is_change()));
+        writes.commit();
+        // As if the other writer had come first, as it had.
+        assert_eq!(store.get(&1).map(|object| object.1), Some(expected));
+        assert_eq!(store.get(&2).map(|object| object.1), Some(7));
+        assert_eq!(store.get(&3), None);
+        store.check().unwrap();
+    }
+}
+
+#[test]
+fn the_present_state_was_counted_among_those_held() {
+    let store = store();
+    store.upsert((1, 1, 1));
+    let present = Rc::new(RefCell::new(None));
+    let (inside, kept) = (store.clone(), present.clone());
+    // All that the index is about to fill in is overwritten, so the state that somebody holds by then is not left.
+    meanwhile(move || {
+        inside.upsert((1, 2, 1));
+        let snapshot = inside.snapshot();
+        let states = inside.held_snapshots().states;
+        *kept.borrow_mut() = Some((snapshot, states));
+    });
+    store.add_index(&BY_WHICH_MEANWHILE).unwrap();
+    let (snapshot, states) = present.take().unwrap();
+    assert_eq!(states, 1, "the state that the index is filled from");
+    assert_eq!(store.held_snapshots().states, 1, "that of before the index was opened");
+    drop(snapshot);
+    assert_eq!(store.held_snapshots().states, 0);
+}
+
+/// Equal to its neighbours, so not transitive; all hash alike.
+#[derive(Clone, Copy, Debug)]
+struct Near(i32);
+
+impl PartialEq for Near {
+    fn eq(&self, other: &Self) -> bool {
+        (self.0 - other.0).abs() <= 1
+    }
+}
+
+impl Eq for Near {}
+
+impl std::hash::Hash for Near {
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
+#[test]
+fn an_equality_that_contradicts_itself_took_another_object_out_of_the_index() {
+    static NEAR: Index<(u8, &'static [Near]), Near> = Index::many("near", |object| object.1.to_vec());
+    let schema = Schema::new(|object: &(u8, &'static [Near])| object.0, |_| Version::ZERO);
+    let store = Store::builder(schema).index(&NEAR).build().unwrap();
+    store.upsert((1, &[Near(1)]));
+    // Neither of the two is the other, and both are what is there.
+    store.upsert((2, &[Near(0), Near(2)]));
+    store.check().unwrap();
+    store.upsert((2, &[]));
+    assert_eq!(store.by_index(&NEAR, &Near(1)).unwrap().len(), 1, "the first object has its value still");
+    store.check().unwrap();
 }

@@ -1,41 +1,222 @@
 //! Plays operations on a store and on the naive one, and compares everything after each. Shared with the fuzz targets.
 
-use std::cell::Cell;
-use std::collections::VecDeque;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::ops::{Bound, RangeBounds};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
-    Change, ChangeKind, Event, Index, IndexError, Outcome, Schema, Snapshot, Stage, Store, Subscription,
+    Change, ChangeKind, DuplicateIndex, Event, Index, IndexError, Labels, MissingIndex, OrderedIndex,
+    Outcome, Query, Range, Schema, Selector, Snapshot, Stage, Store, StoreBuilder, Subscription, Transaction,
     Version, WaitFor, WaitForError,
 };
 use testkit::naive_feed::{MergeCells, NaiveFeed};
-use testkit::naive_store::{Consumer, NaiveChange, NaiveOutcome, NaiveStep, NaiveStore, Rules};
-use testkit::store_op::{Draft, Stamp, StoreOp, SubscriptionOp, Thing};
+use testkit::naive_store::{
+    Consumer, NaiveChange, NaiveOutcome, NaiveStage, NaiveStep, NaiveStore, NaiveTransaction, Rules,
+};
+use testkit::store_op::{Draft, Question, Stamp, StoreOp, SubscriptionOp, Thing};
 use testkit::wakers::{Counting, poll_with};
 
+use crate::selector_driver::build;
+
 thread_local! {
-    static INDEXED: Cell<u64> = const { Cell::new(0) };
+    /// How often the index of tags was asked about each object, by its serial number.
+    static ASKED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    static TRANSFORMED: Cell<u64> = const { Cell::new(0) };
 }
 
 const SCHEMA: Schema<u8, Thing> = Schema::new(|thing: &Thing| thing.key, |thing| Version::new(thing.version))
     .identity(|a, b| a.uid == b.uid);
+const RULES: Rules<u8, Thing> =
+    Rules { key: |thing| thing.key, version: |thing| thing.version, same: |a, b| a.uid == b.uid };
+
+type View = Snapshot<u8, Thing>;
+type Naive = NaiveStore<u8, Thing>;
+
+// One of each kind, of which any may come and go.
 static BY_TAG: Index<Thing, u8> = Index::many("tag", |thing| {
-    INDEXED.set(INDEXED.get() + 1);
-    thing.tags.clone()
+    ASKED.with_borrow_mut(|asked| {
+        let serial = thing.serial as usize;
+        asked.resize(asked.len().max(serial + 1), 0);
+        asked[serial] += 1;
+    });
+    tags(thing)
 });
 static BY_UID: Index<Thing, String> = Index::new("uid", |thing| thing.uid.to_string());
 static BY_FRAIL: Index<Thing, u8> = Index::fallible("frail", frail);
+static BY_SLOT: Index<Thing, (u8, u8)> = Index::new("slot", slot).unique();
+static BY_RANK: OrderedIndex<Thing, u8> = OrderedIndex::new("rank", |thing| thing.rank);
+static BY_PATH: OrderedIndex<Thing, String> = OrderedIndex::many("path", Thing::paths).unique();
+static BY_BRITTLE: OrderedIndex<Thing, u8> = OrderedIndex::fallible("brittle", frail);
+static LABELS: Labels<Thing> =
+    Labels::new("labels", |thing, each| thing.labels.iter().for_each(|(key, value)| each(key, value)));
+/// The name of one index with the type of another.
 static BY_OTHER: Index<Thing, u8> = Index::new("uid", |thing| thing.uid);
 
-fn frail(thing: &Thing) -> Result<Vec<u8>, IndexError> {
-    if thing.broken { Err(IndexError::new("broken")) } else { Ok(thing.tags.clone()) }
+const TAG: usize = 0;
+const UID: usize = 1;
+const FRAIL: usize = 2;
+const SLOT: usize = 3;
+const RANK: usize = 4;
+const PATH: usize = 5;
+const BRITTLE: usize = 6;
+const LABEL: usize = 7;
+const INDEXES: usize = 8;
+
+/// Which indexes there are.
+type Present = [bool; INDEXES];
+
+fn tags(thing: &Thing) -> Vec<u8> {
+    thing.tags.clone()
 }
 
-const RULES: Rules<u8, Thing> =
-    Rules { key: |thing| thing.key, version: |thing| thing.version, same: |a, b| a.uid == b.uid };
+fn uids(thing: &Thing) -> Vec<String> {
+    vec![thing.uid.to_string()]
+}
+
+fn slot(thing: &Thing) -> (u8, u8) {
+    (thing.rank, thing.uid)
+}
+
+fn frail(thing: &Thing) -> Result<Vec<u8>, IndexError> {
+    if thing.broken { Err(IndexError::new("broken")) } else { Ok(tags(thing)) }
+}
+
+fn solid(thing: &Thing) -> Vec<u8> {
+    frail(thing).unwrap_or_default()
+}
+
+fn with_index(builder: StoreBuilder<u8, Thing>, index: usize) -> StoreBuilder<u8, Thing> {
+    match index {
+        TAG => builder.index(&BY_TAG),
+        UID => builder.index(&BY_UID),
+        FRAIL => builder.index(&BY_FRAIL),
+        SLOT => builder.index(&BY_SLOT),
+        RANK => builder.index(&BY_RANK),
+        PATH => builder.index(&BY_PATH),
+        BRITTLE => builder.index(&BY_BRITTLE),
+        _ => builder.index(&LABELS),
+    }
+}
+
+fn add_index(store: &Store<u8, Thing>, index: usize) -> Result<(), DuplicateIndex> {
+    match index {
+        TAG => store.add_index(&BY_TAG),
+        UID => store.add_index(&BY_UID),
+        FRAIL => store.add_index(&BY_FRAIL),
+        SLOT => store.add_index(&BY_SLOT),
+        RANK => store.add_index(&BY_RANK),
+        PATH => store.add_index(&BY_PATH),
+        BRITTLE => store.add_index(&BY_BRITTLE),
+        _ => store.add_index(&LABELS),
+    }
+}
+
+fn remove_index(store: &Store<u8, Thing>, index: usize) -> Result<(), MissingIndex> {
+    match index {
+        TAG => store.remove_index(&BY_TAG),
+        UID => store.remove_index(&BY_UID),
+        FRAIL => store.remove_index(&BY_FRAIL),
+        SLOT => store.remove_index(&BY_SLOT),
+        RANK => store.remove_index(&BY_RANK),
+        PATH => store.remove_index(&BY_PATH),
+        BRITTLE => store.remove_index(&BY_BRITTLE),
+        _ => store.remove_index(&LABELS),
+    }
+}
+
+fn slimmed(thing: Thing) -> Thing {
+    TRANSFORMED.set(TRANSFORMED.get() + 1);
+    thing.slim()
+}
+
+/// What happened, and how often.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally(BTreeMap<&'static str, u64>);
+
+impl Tally {
+    /// All that a test may wait for.
+    pub(crate) const NAMES: [&str; 56] = [
+        "upsert",
+        "delete",
+        "forget",
+        "bookmark",
+        "replace",
+        "stage put",
+        "stage publish",
+        "stage drop",
+        "transaction upsert",
+        "transaction delete",
+        "commit",
+        "abandon",
+        "add index",
+        "remove index",
+        "ask",
+        "snapshot",
+        "drop snapshot",
+        "subscribe",
+        "take",
+        "resync",
+        "unsubscribe",
+        "wait",
+        "drop wait",
+        "close",
+        "added",
+        "updated",
+        "replaced",
+        "deleted",
+        "stale",
+        "absent",
+        "listed as stored",
+        "stored objects changed under a stage",
+        "list taken back",
+        "transaction changed before commit",
+        "transaction of several keys",
+        "stale in a transaction",
+        "index added to objects",
+        "index there already",
+        "index not there",
+        "index added under a stage",
+        "index added under a transaction",
+        "old snapshot",
+        "violation",
+        "index error",
+        "found by label",
+        "not found by label",
+        "without a label index",
+        "found by several",
+        "not found by several",
+        "query without an index",
+        "found in a range",
+        "nothing in a range",
+        "found by prefix",
+        "woken",
+        "rewound",
+        "transformed",
+    ];
+
+    fn hit(&mut self, name: &'static str) {
+        debug_assert!(Self::NAMES.contains(&name), "{name} is not waited for");
+        *self.0.entry(name).or_default() += 1;
+    }
+
+    fn hit_if(&mut self, happened: bool, name: &'static str) {
+        if happened {
+            self.hit(name);
+        }
+    }
+
+    /// What happened less often.
+    pub(crate) fn below(&self, floor: u64) -> Vec<(&'static str, u64)> {
+        let counts = Self::NAMES.map(|name| (name, self.0.get(name).copied().unwrap_or(0)));
+        counts.into_iter().filter(|(_, count)| *count < floor).collect()
+    }
+}
 
 struct Reader {
     subscription: Subscription<u8, Thing>,
@@ -52,26 +233,50 @@ struct Waiter {
     ended: Option<Result<u64, WaitForError>>,
 }
 
+/// A write in the making, the naive one, and how many writes there were before.
+type Begun<T, N> = (T, N, u64);
+
+/// A view, kept beside a full copy.
+struct Copy {
+    view: View,
+    naive: Naive,
+    present: Present,
+    /// The keys in the view's order, which says nothing and stays.
+    order: Vec<u8>,
+    /// How many writes there were before.
+    writes: u64,
+}
+
 /// A store, the naive one, and everybody who looks at them.
 struct World<'a> {
     store: Store<u8, Thing>,
-    naive: NaiveStore<u8, Thing>,
+    naive: Naive,
+    present: Present,
     cells: &'a mut MergeCells,
+    tally: &'a mut Tally,
     readers: Vec<Reader>,
-    snapshots: VecDeque<(Snapshot<u8, Thing>, NaiveStore<u8, Thing>)>,
-    stage: Option<(Stage<u8, Thing>, Vec<Thing>)>,
+    copies: VecDeque<Copy>,
+    stage: Option<Begun<Stage<u8, Thing>, NaiveStage<u8, Thing>>>,
+    transaction: Option<Begun<Transaction<u8, Thing>, NaiveTransaction<u8, Thing>>>,
     waiters: VecDeque<Waiter>,
     synced: bool,
     closed: bool,
     latest: u64,
     serial: u64,
-    indexed: u64,
+    writes: u64,
+    /// Objects that came, and so were transformed, if anything was.
+    came: u64,
+    transforms: bool,
+    /// How often the index of tags came.
+    tag_indexes: u64,
 }
 
 /// Plays as many operations as the bytes give; at most 200.
-pub(crate) fn run(bytes: &[u8], cells: &mut MergeCells) {
+pub(crate) fn run(bytes: &[u8], cells: &mut MergeCells, tally: &mut Tally) {
     let mut bytes = Unstructured::new(bytes);
-    let mut world = World::new(cells);
+    let (present, transforms) = (u8::arbitrary(&mut bytes), bool::arbitrary(&mut bytes));
+    let (Ok(present), Ok(transforms)) = (present, transforms) else { return };
+    let mut world = World::new(present, transforms, cells, tally);
     for _ in 0..200 {
         if bytes.is_empty() {
             break;
@@ -86,7 +291,8 @@ pub(crate) fn run(bytes: &[u8], cells: &mut MergeCells) {
 /// As [`run`], all about consumers that fall behind and catch up.
 pub(crate) fn run_subscription(bytes: &[u8], cells: &mut MergeCells) {
     let mut bytes = Unstructured::new(bytes);
-    let mut world = World::new(cells);
+    let mut tally = Tally::default();
+    let mut world = World::new(1 << TAG, false, cells, &mut tally);
     world.step(StoreOp::Subscribe);
     for _ in 0..200 {
         if bytes.is_empty() {
@@ -101,51 +307,73 @@ pub(crate) fn run_subscription(bytes: &[u8], cells: &mut MergeCells) {
 }
 
 impl<'a> World<'a> {
-    fn new(cells: &'a mut MergeCells) -> Self {
-        let store = Store::builder(SCHEMA).index(&BY_TAG).index(&BY_UID).index(&BY_FRAIL).seed(7);
-        INDEXED.set(0);
+    /// With the indexes whose bits are set.
+    fn new(bits: u8, transforms: bool, cells: &'a mut MergeCells, tally: &'a mut Tally) -> Self {
+        let present: Present = std::array::from_fn(|index| bits & (1 << index) != 0);
+        let mut builder = Store::builder(SCHEMA).seed(7);
+        for index in (0..INDEXES).filter(|index| present[*index]) {
+            builder = with_index(builder, index);
+        }
+        if transforms {
+            builder = builder.transform(slimmed);
+        }
+        ASKED.with_borrow_mut(Vec::clear);
+        TRANSFORMED.set(0);
+        let naive = match transforms {
+            true => NaiveStore::with_transform(RULES, Thing::slim),
+            false => NaiveStore::new(RULES),
+        };
         Self {
-            store: store.build().unwrap(),
-            naive: NaiveStore::new(RULES),
+            store: builder.build().unwrap(),
+            naive,
+            present,
             cells,
+            tally,
             readers: Vec::new(),
-            snapshots: VecDeque::new(),
+            copies: VecDeque::new(),
             stage: None,
+            transaction: None,
             waiters: VecDeque::new(),
             synced: false,
             closed: false,
             latest: 1,
             serial: 0,
-            indexed: 0,
+            writes: 0,
+            came: 0,
+            transforms,
+            tag_indexes: 1,
         }
     }
 
+    /// An object that comes to the store.
     fn thing(&mut self, draft: Draft) -> Thing {
+        self.came += 1;
+        self.tally.hit_if(self.transforms, "transformed");
         draft.thing(&mut self.latest, &mut self.serial)
     }
 
     fn step(&mut self, op: StoreOp) {
+        self.tally.hit(name(&op));
         match op {
             StoreOp::Upsert(draft) => {
                 let thing = self.thing(draft);
-                self.indexed += 1;
                 let event = if thing.serial % 2 == 0 { Event::Added } else { Event::Modified };
                 let outcome = self.store.apply(event(thing.clone()));
                 let (expected, step) = self.naive.upsert(thing);
-                assert_eq!(outcome, told(expected));
+                self.told(outcome, expected);
                 self.wrote(step);
             }
             StoreOp::Delete(draft) => {
                 let last = self.thing(draft);
                 let outcome = self.store.apply(Event::Deleted(last.clone()));
                 let (expected, step) = self.naive.delete(&last.key.clone(), Some(last));
-                assert_eq!(outcome, told(expected));
+                self.told(outcome, expected);
                 self.wrote(step);
             }
             StoreOp::Forget(key) => {
                 let outcome = self.store.delete(&key.0, None);
                 let (expected, step) = self.naive.delete(&key.0, None);
-                assert_eq!(outcome, told(expected));
+                self.told(outcome, expected);
                 self.wrote(step);
             }
             StoreOp::Bookmark(stamp) => {
@@ -157,35 +385,85 @@ impl<'a> World<'a> {
             StoreOp::Replace(drafts, stamp) => {
                 let listed: Vec<_> = drafts.into_iter().map(|draft| self.thing(draft)).collect();
                 let version = stamp.version(&mut self.latest);
-                self.indexed += listed.len() as u64;
-                let order = self.order();
                 let changes = self.store.replace(listed.clone(), Version::new(version));
-                self.replaced(changes, &listed, version, &order);
+                let mut stage = NaiveStage::new(&self.naive);
+                listed.into_iter().for_each(|thing| stage.put(thing));
+                self.replaced(changes, stage, version);
             }
             StoreOp::StagePut(draft) => {
                 let thing = self.thing(draft);
-                self.indexed += 1;
-                let (stage, listed) = self.stage.get_or_insert_with(|| (self.store.stage(), Vec::new()));
+                let (stage, naive, _) = self
+                    .stage
+                    .get_or_insert_with(|| (self.store.stage(), NaiveStage::new(&self.naive), self.writes));
                 stage.put(thing.clone());
-                listed.push(thing);
+                naive.put(thing);
+                assert_eq!((stage.len(), stage.is_empty()), (naive.len(), false));
             }
             StoreOp::StagePublish(stamp) => {
                 let version = stamp.version(&mut self.latest);
-                if let Some((stage, listed)) = self.stage.take() {
-                    let order = self.order();
+                if let Some((stage, naive, writes)) = self.stage.take() {
                     let changes = stage.publish(Version::new(version));
-                    self.replaced(changes, &listed, version, &order);
+                    self.tally.hit_if(writes != self.writes, "stored objects changed under a stage");
+                    self.replaced(changes, naive, version);
                 }
             }
             StoreOp::StageDrop => self.stage = None,
+            StoreOp::TransactionUpsert(draft) => {
+                let thing = self.thing(draft);
+                self.open_transaction();
+                let (transaction, naive, _) = self.transaction.as_mut().expect("it was opened");
+                transaction.upsert(thing.clone());
+                naive.upsert(&self.naive, thing);
+                assert_eq!(transaction.len(), naive.len());
+            }
+            StoreOp::TransactionDelete(draft, known) => {
+                let last = self.thing(draft);
+                self.came -= u64::from(!known);
+                self.open_transaction();
+                let (transaction, naive, _) = self.transaction.as_mut().expect("it was opened");
+                let (key, last) = (last.key, known.then_some(last));
+                transaction.delete(key, last.clone());
+                naive.delete(&self.naive, key, last);
+                assert_eq!((transaction.len(), transaction.is_empty()), (naive.len(), false));
+            }
+            StoreOp::Commit => {
+                if let Some((transaction, naive, writes)) = self.transaction.take() {
+                    let (changes, keys) = (transaction.commit(), naive.len());
+                    let steps = naive.commit(&mut self.naive);
+                    assert_eq!(changes.into_iter().map(plain).collect::<Vec<_>>(), diff(&steps));
+                    self.tally.hit_if(writes != self.writes, "transaction changed before commit");
+                    self.tally.hit_if(steps.len() > 1, "transaction of several keys");
+                    self.tally.hit_if(steps.len() < keys, "stale in a transaction");
+                    self.wrote(steps);
+                }
+            }
+            StoreOp::Abandon => self.transaction = None,
+            StoreOp::AddIndex(index) => self.add_index(usize::from(index) % INDEXES),
+            StoreOp::RemoveIndex(index) => {
+                let index = usize::from(index) % INDEXES;
+                assert_eq!(remove_index(&self.store, index).is_ok(), self.present[index]);
+                self.tally.hit_if(!self.present[index], "index not there");
+                self.present[index] = false;
+            }
+            StoreOp::Ask(question) => {
+                let asked = Asked::new(*question);
+                asked.of(&self.store.snapshot(), &self.naive, &self.present, self.tally);
+                for Copy { view, naive, present, .. } in &self.copies {
+                    asked.of(view, naive, present, self.tally);
+                }
+            }
             StoreOp::Snapshot => {
-                if self.snapshots.len() < 4 {
-                    self.snapshots.push_back((self.store.snapshot(), self.naive.clone()));
+                if self.copies.len() < 4 {
+                    let view = self.store.snapshot();
+                    let order = view.keys().copied().collect();
+                    let (naive, present, writes) = (self.naive.clone(), self.present, self.writes);
+                    self.copies.push_back(Copy { view, naive, present, order, writes });
                 }
             }
             StoreOp::DropSnapshot => {
-                if let Some((snapshot, naive)) = self.snapshots.pop_front() {
-                    compare(&snapshot, &naive);
+                if let Some(copy) = self.copies.pop_front() {
+                    self.tally.hit_if(copy.writes + 10 <= self.writes, "old snapshot");
+                    copy.compare(self.tally);
                 }
             }
             StoreOp::Subscribe => {
@@ -241,6 +519,38 @@ impl<'a> World<'a> {
         }
     }
 
+    fn told(&mut self, outcome: Outcome, expected: NaiveOutcome) {
+        let (expected, name) = match expected {
+            NaiveOutcome::Added => (Outcome::Added, "added"),
+            NaiveOutcome::Updated => (Outcome::Updated, "updated"),
+            NaiveOutcome::Replaced => (Outcome::Replaced, "replaced"),
+            NaiveOutcome::Deleted => (Outcome::Deleted, "deleted"),
+            NaiveOutcome::Stale(stored) => (Outcome::Stale { stored: Version::new(stored) }, "stale"),
+            NaiveOutcome::Absent => (Outcome::Absent, "absent"),
+        };
+        assert_eq!(outcome, expected);
+        self.tally.hit(name);
+    }
+
+    fn open_transaction(&mut self) {
+        if self.transaction.is_none() {
+            self.transaction = Some((self.store.transaction(), NaiveTransaction::default(), self.writes));
+        }
+    }
+
+    fn add_index(&mut self, index: usize) {
+        let there = self.present[index];
+        assert_eq!(add_index(&self.store, index).is_err(), there);
+        self.tally.hit_if(there, "index there already");
+        if !there {
+            self.tag_indexes += u64::from(index == TAG);
+            self.tally.hit_if(!self.naive.objects.is_empty(), "index added to objects");
+            self.tally.hit_if(self.stage.is_some(), "index added under a stage");
+            self.tally.hit_if(self.transaction.is_some(), "index added under a transaction");
+        }
+        self.present[index] = true;
+    }
+
     fn wait_for(&mut self, stamp: Stamp) {
         let wanted = stamp.version(&mut self.latest);
         let mut future = Box::pin(self.store.wait_for(Version::new(wanted)));
@@ -264,27 +574,26 @@ impl<'a> World<'a> {
         (!self.closed).then(|| contents(&self.store))
     }
 
-    /// The keys in the store's own order, which says nothing and is the same everywhere.
-    fn order(&self) -> Vec<u8> {
-        self.store.snapshot().keys().copied().collect()
-    }
-
-    fn replaced(&mut self, changes: Vec<Change<u8, Thing>>, listed: &[Thing], version: u64, order: &[u8]) {
+    fn replaced(&mut self, changes: Vec<Change<u8, Thing>>, stage: NaiveStage<u8, Thing>, version: u64) {
         let before = self.naive.version;
-        let mut steps = self.naive.replace(listed, version);
-        let place = |step: &NaiveStep<u8, Thing>| order.iter().position(|key| key == step.key());
-        let (mut deleted, changed): (Vec<_>, Vec<_>) =
-            steps.drain(..).partition(|step| matches!(step, NaiveStep::Deleted { .. }));
-        deleted.sort_by_key(place);
-        steps.extend(deleted.into_iter().chain(changed));
-        let changes: Vec<_> = changes.into_iter().map(naive).collect();
+        let listed = stage.len();
+        let mut steps = stage.publish(&mut self.naive, version);
+        let changes: Vec<_> = changes.into_iter().map(plain).collect();
+        // Deletions are promised in no order.
+        let place =
+            |step: &NaiveStep<u8, Thing>| changes.iter().position(|change| change.key() == step.key());
+        let deleted = steps.iter().take_while(|step| matches!(step, NaiveStep::Deleted { .. })).count();
+        steps[..deleted].sort_by_key(place);
         assert_eq!(changes, diff(&steps));
+        self.tally.hit_if(steps.len() - deleted < listed, "listed as stored");
+        self.tally.hit_if(version < before, "list taken back");
         self.synced |= !self.closed;
         let ended = |waiter: &&mut Waiter| waiter.ended.is_none();
         for waiter in self.waiters.iter_mut().filter(ended) {
             if version >= waiter.wanted {
                 waiter.ended = Some(Ok(version));
             } else if version < before {
+                self.tally.hit("rewound");
                 waiter.ended = Some(Err(WaitForError::Rewound(Version::new(version))));
             }
         }
@@ -292,6 +601,7 @@ impl<'a> World<'a> {
     }
 
     fn wrote(&mut self, steps: impl IntoIterator<Item = NaiveStep<u8, Thing>>) {
+        self.writes += 1;
         if !self.closed {
             for step in steps {
                 for reader in &mut self.readers {
@@ -308,8 +618,13 @@ impl<'a> World<'a> {
     /// Everything that must hold between two operations.
     fn check(&mut self) {
         self.store.check().unwrap();
-        compare(&self.store.snapshot(), &self.naive);
-        assert_eq!(INDEXED.get(), self.indexed, "the index function runs once per object version");
+        compare(&self.store.snapshot(), &self.naive, &self.present, self.tally);
+        let most = ASKED.with_borrow(|asked| asked.iter().copied().max().unwrap_or(0));
+        assert!(most <= self.tag_indexes, "an index function runs once per object version");
+        assert_eq!(TRANSFORMED.get(), if self.transforms { self.came } else { 0 });
+        let held = self.store.held_snapshots();
+        let holders = self.copies.len() + self.readers.len() + usize::from(self.stage.is_some());
+        assert!(held.states <= holders, "{held:?} by {holders}");
         assert_eq!(self.store.is_synced(), self.synced);
         for waiter in &self.waiters {
             assert_eq!(waiter.waker.wakes(), usize::from(waiter.ended.is_some()));
@@ -328,6 +643,7 @@ impl<'a> World<'a> {
                 let something = reader.feed.pending() > 0;
                 assert_eq!(waker.wakes(), usize::from(something));
                 if something {
+                    self.tally.hit("woken");
                     reader.waiting = None;
                 }
             }
@@ -336,9 +652,9 @@ impl<'a> World<'a> {
 
     /// Ends everything; what a consumer was told must add up to what is there.
     fn finish(mut self) {
-        for (snapshot, naive) in std::mem::take(&mut self.snapshots) {
-            compare(&snapshot, &naive);
-            snapshot.check().unwrap();
+        for copy in std::mem::take(&mut self.copies) {
+            self.tally.hit_if(copy.writes + 10 <= self.writes, "old snapshot");
+            copy.compare(self.tally);
         }
         for waiter in std::mem::take(&mut self.waiters) {
             waiter.finish();
@@ -354,7 +670,7 @@ impl<'a> World<'a> {
                 assert_eq!(reader.consumer.held, there);
             }
         }
-        self.stage = None;
+        (self.stage, self.transaction) = (None, None);
         let mut reader = Reader {
             subscription: self.store.subscribe(),
             feed: NaiveFeed::new(RULES.same, []),
@@ -363,7 +679,7 @@ impl<'a> World<'a> {
         };
         drop(self.store);
         while let Some(change) = reader.subscription.try_next() {
-            reader.consumer.apply(naive(change));
+            reader.consumer.apply(plain(change));
         }
         assert_eq!(reader.consumer.held, there);
         reader.take(self.cells, None);
@@ -378,7 +694,7 @@ impl Reader {
         self.waiting = None;
         let expected = self.feed.next(cells, objects);
         if let Some(expected) = expected {
-            let change = self.subscription.try_next().map(naive);
+            let change = self.subscription.try_next().map(plain);
             assert_eq!(change.as_ref(), Some(&expected));
             self.consumer.apply(expected);
             return;
@@ -419,19 +735,8 @@ fn pick(readers: &mut [Reader], at: u8) -> Option<&mut Reader> {
     readers.get_mut(usize::from(at) % len.max(1))
 }
 
-fn told(outcome: NaiveOutcome) -> Outcome {
-    match outcome {
-        NaiveOutcome::Added => Outcome::Added,
-        NaiveOutcome::Updated => Outcome::Updated,
-        NaiveOutcome::Replaced => Outcome::Replaced,
-        NaiveOutcome::Deleted => Outcome::Deleted,
-        NaiveOutcome::Stale(stored) => Outcome::Stale { stored: Version::new(stored) },
-        NaiveOutcome::Absent => Outcome::Absent,
-    }
-}
-
 /// A change with copies of its objects.
-fn naive(change: Change<u8, Thing>) -> NaiveChange<u8, Thing> {
+fn plain(change: Change<u8, Thing>) -> NaiveChange<u8, Thing> {
     let key = *change.key();
     match change.kind {
         ChangeKind::Added { object, initial } => {
@@ -468,44 +773,295 @@ fn diff(steps: &[NaiveStep<u8, Thing>]) -> Vec<NaiveChange<u8, Thing>> {
     deleted
 }
 
-/// Compares a view with the naive store in every respect.
-fn compare(snapshot: &Snapshot<u8, Thing>, naive: &NaiveStore<u8, Thing>) {
-    assert_eq!(snapshot.len(), naive.objects.len());
-    assert_eq!(snapshot.is_empty(), naive.objects.is_empty());
-    assert_eq!(snapshot.version(), Version::new(naive.version));
-    assert_eq!(snapshot.iter().len(), naive.objects.len());
+/// Everything a question asks, and a selector of the real kind.
+struct Asked {
+    question: Question,
+    selector: Selector,
+}
+
+impl Asked {
+    fn new(question: Question) -> Self {
+        let selector = build(&question.selector);
+        Self { question, selector }
+    }
+
+    fn of(&self, view: &View, naive: &Naive, present: &Present, tally: &mut Tally) {
+        self.labels(view, naive, present, tally);
+        self.several(view, naive, present, tally);
+        let Question { ranks, paths, prefix, tag, .. } = &self.question;
+        let found = in_order(
+            present[RANK],
+            || view.range(&BY_RANK, *ranks),
+            naive,
+            |thing| vec![thing.rank],
+            |rank| ranks.contains(rank),
+        );
+        tally.hit_if(present[RANK] && found > 0, "found in a range");
+        tally.hit_if(present[RANK] && found == 0, "nothing in a range");
+        in_order(
+            present[BRITTLE],
+            || view.range(&BY_BRITTLE, *ranks),
+            naive,
+            solid,
+            |tag| ranks.contains(tag),
+        );
+        let halves = || view.range_by(&BY_RANK, |rank| (rank / 2).cmp(&(tag / 2)));
+        in_order(present[RANK], halves, naive, |thing| vec![thing.rank], |rank| rank / 2 == tag / 2);
+        in_order(
+            present[PATH],
+            || view.range::<_, str, _>(&BY_PATH, *paths),
+            naive,
+            Thing::paths,
+            |path| {
+                let paths: (Bound<&str>, Bound<&str>) = *paths;
+                RangeBounds::<str>::contains(&paths, path.as_str())
+            },
+        );
+        let found = in_order(
+            present[PATH],
+            || view.prefix(&BY_PATH, prefix),
+            naive,
+            Thing::paths,
+            |path| path.starts_with(prefix),
+        );
+        tally.hit_if(present[PATH] && found > 0, "found by prefix");
+        let memory = view.memory(|_, thing| thing.serial as usize);
+        let weight: u64 = naive.objects.values().map(|thing| thing.serial).sum();
+        assert_eq!((memory.objects, memory.object_bytes as u64), (naive.objects.len(), weight));
+        assert_eq!(memory.indexes.len(), present.iter().filter(|there| **there).count());
+    }
+
+    fn labels(&self, view: &View, naive: &Naive, present: &Present, tally: &mut Tally) {
+        let found = view.select(&LABELS, &self.selector);
+        assert_eq!(found.is_ok(), present[LABEL]);
+        let Ok(found) = found else { return tally.hit("without a label index") };
+        let expected = naive.which(|thing| self.question.selector.matches(&thing.labels));
+        assert_eq!(sorted(found.keys()), expected, "{}", self.selector);
+        tally.hit(if expected.is_empty() { "not found by label" } else { "found by label" });
+        let matching = |thing: &Thing| {
+            self.selector
+                .matches(|key| thing.labels.iter().find(|label| label.0 == key).map(|label| label.1.as_str()))
+        };
+        assert_eq!(naive.which(matching), expected, "without an index, {}", self.selector);
+    }
+
+    /// Up to six conditions, of which each may be missing.
+    fn several(&self, view: &View, naive: &Naive, present: &Present, tally: &mut Tally) {
+        let Question { selector, conditions, tag, other, prefix, .. } = &self.question;
+        let has = |bit: u8| conditions & (1 << bit) != 0;
+        let uid = (tag % 2).to_string();
+        let query = || -> Result<Query<'_, u8, Thing>, MissingIndex> {
+            let mut query = view.query();
+            if has(0) {
+                query = query.by(&BY_TAG, tag)?;
+            }
+            if has(1) {
+                query = query.not(&BY_FRAIL, other)?;
+            }
+            if has(2) {
+                query = query.by_any(&BY_RANK, [tag, other, tag])?;
+            }
+            if has(3) {
+                query = query.by_test(&BY_PATH, |path| path.starts_with(prefix))?;
+            }
+            if has(4) {
+                query = query.select(&LABELS, &self.selector)?;
+            }
+            if has(5) {
+                query = query.by(&BY_UID, uid.as_str())?;
+            }
+            Ok(query)
+        };
+        let used = [(0, TAG), (1, FRAIL), (2, RANK), (3, PATH), (4, LABEL), (5, UID)];
+        let complete = used.iter().all(|(bit, index)| !has(*bit) || present[*index]);
+        let found = query();
+        assert_eq!(found.is_ok(), complete);
+        let Ok(found) = found else { return tally.hit("query without an index") };
+        let expected = naive.which(|thing| {
+            (!has(0) || thing.tags.contains(tag))
+                && (!has(1) || !solid(thing).contains(other))
+                && (!has(2) || thing.rank == *tag || thing.rank == *other)
+                && (!has(3) || thing.paths().iter().any(|path| path.starts_with(prefix)))
+                && (!has(4) || selector.matches(&thing.labels))
+                && (!has(5) || thing.uid.to_string() == uid)
+        });
+        assert_eq!(sorted(found.keys()), expected, "{:?}", self.question);
+        assert_eq!(sorted(found.entries().map(|(key, _)| key)), expected);
+        assert_eq!(sorted(found.iter().map(|thing| &thing.key)), expected);
+        assert_eq!(sorted(found.into_iter().map(|thing| &thing.key)), expected);
+        tally.hit(if expected.is_empty() { "not found by several" } else { "found by several" });
+    }
+}
+
+/// What a range tells, forwards and backwards: values in order, and of each its objects. How many values there were.
+fn in_order<'v, IK: Ord + Clone + Debug + 'static>(
+    there: bool,
+    range: impl Fn() -> Result<Range<'v, u8, Thing, IK>, MissingIndex>,
+    naive: &Naive,
+    values: impl Fn(&Thing) -> Vec<IK>,
+    within: impl Fn(&IK) -> bool,
+) -> usize {
+    let (forwards, backwards) = (range(), range());
+    assert_eq!(forwards.is_ok(), there);
+    let (Ok(forwards), Ok(backwards)) = (forwards, backwards) else { return 0 };
+    let mut expected = naive.by_values(values, within);
+    let found = expected.len();
+    assert_eq!(forwards.values(), found);
+    assert_eq!(grouped(forwards), expected);
+    expected.reverse();
+    assert_eq!(grouped(backwards.descending()), expected);
+    found
+}
+
+/// The neighbours of one value together, their keys sorted.
+fn grouped<IK: PartialEq + Clone + 'static>(range: Range<'_, u8, Thing, IK>) -> Vec<(IK, Vec<u8>)> {
+    let mut groups: Vec<(IK, Vec<u8>)> = Vec::new();
+    for (value, thing) in range {
+        match groups.last_mut().filter(|(last, _)| last == value) {
+            Some((_, keys)) => keys.push(thing.key),
+            None => groups.push((value.clone(), vec![thing.key])),
+        }
+    }
+    groups.iter_mut().for_each(|(_, keys)| keys.sort_unstable());
+    groups
+}
+
+impl Copy {
+    /// Long after.
+    fn compare(&self, tally: &mut Tally) {
+        assert!(self.view.keys().eq(&self.order), "the order of a view stays");
+        compare(&self.view, &self.naive, &self.present, tally);
+        self.view.check().unwrap();
+        let again = self.view.clone();
+        compare(&again, &self.naive, &self.present, tally);
+    }
+}
+
+/// Compares a view with the naive store in every respect that asks for no argument.
+fn compare(view: &View, naive: &Naive, present: &Present, tally: &mut Tally) {
+    assert_eq!(view.len(), naive.objects.len());
+    assert_eq!(view.is_empty(), naive.objects.is_empty());
+    assert_eq!(view.version(), Version::new(naive.version));
+    assert_eq!(view.iter().len(), naive.objects.len());
     for (key, thing) in &naive.objects {
-        assert_eq!(snapshot.get(key).map(|thing| &**thing), Some(thing));
+        assert_eq!(view.get(key).map(|thing| &**thing), Some(thing));
     }
-    assert!((0..5).all(|key| snapshot.contains_key(&key) == naive.objects.contains_key(&key)));
-    let sorted = |keys: &mut dyn Iterator<Item = &u8>| {
-        let mut keys: Vec<_> = keys.copied().collect();
-        keys.sort_unstable();
-        keys
-    };
-    let tags = |thing: &Thing| thing.tags.clone();
-    let solid = |thing: &Thing| frail(thing).unwrap_or_default();
-    for tag in 0..4 {
-        let keys = sorted(&mut snapshot.keys_by_index(&BY_TAG, &tag).unwrap());
-        assert_eq!(keys, naive.by_value(tags, &tag));
-        let keys = sorted(&mut snapshot.by_index(&BY_FRAIL, &tag).unwrap().map(|thing| &thing.key));
-        assert_eq!(keys, naive.by_value(solid, &tag));
+    assert!((0..5).all(|key| view.contains_key(&key) == naive.objects.contains_key(&key)));
+    assert_eq!(sorted(view.keys()), naive.which(|_| true));
+
+    same(present[TAG], view, naive, &BY_TAG, tags);
+    same(present[UID], view, naive, &BY_UID, uids);
+    same(present[FRAIL], view, naive, &BY_FRAIL, solid);
+    same_unique(present[SLOT], view, naive, &BY_SLOT, |thing| vec![slot(thing)], tally);
+    same(present[RANK], view, naive, &BY_RANK, |thing| vec![thing.rank]);
+    same_unique(present[PATH], view, naive, &BY_PATH, Thing::paths, tally);
+    same(present[BRITTLE], view, naive, &BY_BRITTLE, solid);
+    in_order(
+        present[RANK],
+        || view.range::<_, u8, _>(&BY_RANK, ..),
+        naive,
+        |thing| vec![thing.rank],
+        |_| true,
+    );
+    in_order(present[PATH], || view.range::<_, str, _>(&BY_PATH, ..), naive, Thing::paths, |_| true);
+    assert_eq!(view.select(&LABELS, &Selector::everything()).is_ok(), present[LABEL]);
+    assert!(view.by_index(&BY_OTHER, &0).is_err(), "the name of one index with the type of another");
+
+    let mut failed: Vec<_> = view.index_errors().map(|(key, index, _)| (index, *key)).collect();
+    failed.sort_unstable();
+    let broken = naive.which(|thing| thing.broken);
+    let frail = [("brittle", BRITTLE), ("frail", FRAIL)].into_iter().filter(|(_, index)| present[*index]);
+    let expected: Vec<_> = frail.flat_map(|(name, _)| broken.iter().map(move |key| (name, *key))).collect();
+    assert_eq!(failed, expected);
+    tally.hit_if(!failed.is_empty(), "index error");
+}
+
+/// An index that expects nothing of its values.
+fn same<IK: Ord + Hash + Clone + Debug + 'static>(
+    there: bool,
+    view: &View,
+    naive: &Naive,
+    index: &Index<Thing, IK>,
+    values: impl Fn(&Thing) -> Vec<IK>,
+) {
+    assert_eq!(same_values(there, view, naive, index, values), 0);
+}
+
+/// An index that expects that no value is there twice.
+fn same_unique<IK: Ord + Hash + Clone + Debug + 'static>(
+    there: bool,
+    view: &View,
+    naive: &Naive,
+    index: &Index<Thing, IK>,
+    values: impl Fn(&Thing) -> Vec<IK>,
+    tally: &mut Tally,
+) {
+    let violated = naive.by_values(&values, |_| true).iter().filter(|(_, keys)| keys.len() > 1).count();
+    let told = same_values(there, view, naive, index, values);
+    assert_eq!(told, if there { violated } else { 0 });
+    tally.hit_if(told > 0, "violation");
+}
+
+/// Every value with its objects. How many violations are told.
+fn same_values<IK: Ord + Hash + Clone + Debug + 'static>(
+    there: bool,
+    view: &View,
+    naive: &Naive,
+    index: &Index<Thing, IK>,
+    values: impl Fn(&Thing) -> Vec<IK>,
+) -> usize {
+    let told = view.index_values(index);
+    assert_eq!(told.is_ok(), there);
+    assert_eq!(view.violations(index).is_ok(), there);
+    let Ok(told) = told else { return 0 };
+    let mut told: Vec<_> = told.map(|(value, count)| (value.clone(), count)).collect();
+    told.sort();
+    let expected = naive.by_values(values, |_| true);
+    assert_eq!(told, expected.iter().map(|(value, keys)| (value.clone(), keys.len())).collect::<Vec<_>>());
+    for (value, keys) in &expected {
+        assert_eq!(sorted(view.keys_by_index(index, value).unwrap()), *keys);
+        assert_eq!(sorted(view.by_index(index, value).unwrap().map(|thing| &thing.key)), *keys);
+        let one = view.by_unique(index, value).unwrap().expect("a value in use");
+        assert!(keys.contains(&one.key));
     }
-    for uid in ["0", "1", "2"] {
-        let keys = sorted(&mut snapshot.keys_by_index(&BY_UID, uid).unwrap());
-        assert_eq!(keys, naive.by_value(|thing| vec![thing.uid.to_string()], &uid.to_owned()));
+    let violations = view.violations(index).unwrap().map(|(value, objects)| {
+        let keys = sorted(objects.map(|(key, _)| key));
+        assert!(keys.len() > 1 && expected.contains(&(value.clone(), keys)), "{value:?}");
+    });
+    violations.count()
+}
+
+fn sorted<'a>(keys: impl Iterator<Item = &'a u8>) -> Vec<u8> {
+    let mut keys: Vec<_> = keys.copied().collect();
+    keys.sort_unstable();
+    keys
+}
+
+fn name(op: &StoreOp) -> &'static str {
+    match op {
+        StoreOp::Upsert(_) => "upsert",
+        StoreOp::Delete(_) => "delete",
+        StoreOp::Forget(_) => "forget",
+        StoreOp::Bookmark(_) => "bookmark",
+        StoreOp::Replace(..) => "replace",
+        StoreOp::StagePut(_) => "stage put",
+        StoreOp::StagePublish(_) => "stage publish",
+        StoreOp::StageDrop => "stage drop",
+        StoreOp::TransactionUpsert(_) => "transaction upsert",
+        StoreOp::TransactionDelete(..) => "transaction delete",
+        StoreOp::Commit => "commit",
+        StoreOp::Abandon => "abandon",
+        StoreOp::AddIndex(_) => "add index",
+        StoreOp::RemoveIndex(_) => "remove index",
+        StoreOp::Ask(_) => "ask",
+        StoreOp::Snapshot => "snapshot",
+        StoreOp::DropSnapshot => "drop snapshot",
+        StoreOp::Subscribe => "subscribe",
+        StoreOp::Take(..) => "take",
+        StoreOp::Resync(_) => "resync",
+        StoreOp::Unsubscribe(_) => "unsubscribe",
+        StoreOp::WaitFor(_) => "wait",
+        StoreOp::DropWait => "drop wait",
+        StoreOp::Close => "close",
     }
-    assert!(snapshot.by_index(&BY_OTHER, &0).is_err(), "the name of one index with the type of another");
-    let values = snapshot.index_values(&BY_TAG).unwrap();
-    let mut used = 0;
-    for (tag, count) in values {
-        assert_eq!(naive.by_value(tags, tag).len(), count);
-        used += 1;
-    }
-    assert_eq!(used, (0..4).filter(|tag| !naive.by_value(tags, tag).is_empty()).count());
-    let failed = sorted(&mut snapshot.index_errors().map(|(key, index, _)| {
-        assert_eq!(index, "frail");
-        key
-    }));
-    assert_eq!(failed, naive.by_value(|thing| vec![thing.broken], &true));
 }

@@ -1,19 +1,16 @@
 //! Counterparts of client-go's tests of its store and indexes, one named case each.
 //!
 //! What has no counterpart, and why:
-//! - `TestCacheWithTransformer`: a source maps its objects itself, once, before the store sees them.
 //! - `TestKeyError`: the key is a total function of the object; a key that is parsed fails where it is parsed (`surface`).
-//! - `TestCacheTransactionShouldIndexErrors`: there is no transaction; each write says what it did.
 //! - `TestWithStoreMetricsDefaulting`: no metrics here.
-//! - `TestTypedIndexer`, `TestTypedIndexersToIndexers`: every index is typed.
-//! - `TestIndexer`'s half about indexes added to a running informer: indexes are fixed when the store is built.
+//! - `TestTypedIndexersToIndexers`: every index is typed, there is no other kind to turn it into.
+//! - `TestObjectNames`: keys and their texts are the concern of `surface` and `key`.
 //! - `TestDeletionHandlingObjectToName`, `TestDeletedObjectGetObjectName`, `TestDeletedObjectGetKey`: a change has its key, and a
 //!   tombstone always has its object.
-//! - `TestListAll`'s label selectors: an index on labels does that.
 
 use std::sync::Arc;
 
-use flyball_informer_cache::{Event, Index, Outcome, Schema, Store, Version};
+use flyball_informer_cache::{Event, Index, IndexError, Labels, Outcome, Schema, Selector, Store, Version};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Object {
@@ -219,4 +216,105 @@ fn everything_is_listed() {
     assert_eq!(store.by_index(&tens, &3).unwrap().len(), 1_000);
     assert_eq!(store.by_index(&tens, &10).unwrap().len(), 0);
     store.check().unwrap();
+}
+
+/// TestCacheWithTransformer: the transformer is called, once for each object, and its result is stored.
+#[test]
+fn objects_are_transformed_before_they_are_stored() {
+    let schema = Schema::new(|object: &Object| object.id, |object| Version::new(object.version));
+    let store = Store::builder(schema).index(&BY_USER).transform(|mut object| {
+        object.users.push("everybody");
+        object
+    });
+    let store = store.build().unwrap();
+    store.upsert(object("a", &["u"]));
+    store.replace([object("a", &["u"]), object("b", &[])], Version::ZERO);
+    assert_eq!(store.get("a").unwrap().users, ["u", "everybody"]);
+    assert_eq!(users_of(&store, "everybody"), ["a", "b"]);
+}
+
+/// TestCacheTransactionShouldIndexErrors: all fine, none fine, some; here the objects are stored, and the errors told by key.
+#[test]
+fn a_transaction_stores_what_an_index_fails_on() {
+    static MOODY: Index<Object, &'static str> =
+        Index::fallible("moody", |object| match object.users.first() {
+            Some(user) => Ok(vec![user]),
+            None => Err(IndexError::new("nobody")),
+        });
+    let users: [&[&str]; 3] = [&["u"], &[], &["v"]];
+    for (written, failed) in [(&[0, 2][..], &[][..]), (&[1], &["k1"]), (&[0, 1, 2], &["k1"])] {
+        let schema = Schema::new(|object: &Object| object.id, |object| Version::new(object.version));
+        let store = Store::builder(schema).index(&MOODY).build().unwrap();
+        let mut writes = store.transaction();
+        for at in written {
+            writes.upsert(object(["k0", "k1", "k2"][*at], users[*at]));
+        }
+        assert_eq!(writes.commit().len(), written.len());
+        assert_eq!(store.len(), written.len());
+        assert_eq!(store.index_errors().iter().map(|(key, ..)| *key).collect::<Vec<_>>(), failed);
+        let indexed: usize = store.snapshot().index_values(&MOODY).unwrap().map(|(_, objects)| objects).sum();
+        assert_eq!(indexed, written.len() - failed.len());
+        store.check().unwrap();
+    }
+}
+
+/// TestThreadSafeStoreRV of a transaction: upstream takes the last object's version, ours the newest.
+#[test]
+fn the_version_after_a_transaction() {
+    let store = store();
+    let mut writes = store.transaction();
+    writes.upsert(at("a", 7));
+    writes.upsert(at("b", 3));
+    writes.commit();
+    assert_eq!(store.version(), Version::new(7));
+}
+
+/// TestIndexer: an index added to a store with objects is complete at once, and holds what comes later; its values agree.
+#[test]
+fn an_index_added_late_is_complete() {
+    static LATE: Index<Object, &'static str> = Index::many("late", |object| object.users.clone());
+    let store = store();
+    store.upsert(object("a", &["u"]));
+    store.upsert(object("b", &["u", "v"]));
+    store.add_index(&LATE).unwrap();
+    assert_eq!(store.by_index(&LATE, "u").unwrap().len(), 2);
+    store.upsert(object("c", &["v"]));
+    let snapshot = store.snapshot();
+    let mut values: Vec<_> = snapshot.index_values(&LATE).unwrap().collect();
+    values.sort_unstable();
+    assert_eq!(values, [(&"u", 2), (&"v", 2)]);
+    assert_eq!(store.add_index(&LATE).unwrap_err().name(), "late");
+    store.check().unwrap();
+}
+
+/// TestTypedIndexer: objects and keys by an index come in their own types, and a missing index is an error in each of the ways.
+#[test]
+fn results_have_their_types() {
+    let store = store();
+    store.upsert(object("a", &["u"]));
+    let by_index: Vec<Arc<Object>> = store.by_index(&BY_USER, "u").unwrap();
+    assert_eq!(*by_index[0], object("a", &["u"]));
+    let snapshot = store.snapshot();
+    let keys: Vec<&&'static str> = snapshot.keys_by_index(&BY_USER, "u").unwrap().collect();
+    assert_eq!(keys, [&"a"]);
+    assert!(store.by_index(&BY_NOTHING, "u").is_err());
+    assert!(snapshot.keys_by_index(&BY_NOTHING, "u").is_err());
+    assert!(snapshot.index_values(&BY_NOTHING).is_err());
+}
+
+/// TestListAll: by selectors of labels, some, everything and nothing.
+#[test]
+fn everything_is_listed_by_labels() {
+    static ALL: Index<u32, ()> = Index::new("all", |_| ());
+    static LABELS: Labels<u32> = Labels::new("labels", |number, each| {
+        each("app", if number % 10 == 0 { "match" } else { "other" });
+    });
+    let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
+    let store = Store::builder(schema).index(&ALL).index(&LABELS).build().unwrap();
+    store.replace(0..10_000, Version::new(1));
+    let lister = store.lister(&ALL, &LABELS);
+    assert_eq!(lister.list(&Selector::everything().equals("app", "match")).unwrap().len(), 1_000);
+    assert_eq!(lister.list(&Selector::everything()).unwrap().len(), 10_000);
+    assert_eq!(lister.list(&Selector::nothing()).unwrap().len(), 0);
+    assert_eq!(lister.list_in(&(), &Selector::everything()).unwrap().len(), 10_000);
 }

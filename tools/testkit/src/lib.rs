@@ -14,6 +14,7 @@ pub mod naive_line;
 pub mod naive_order;
 pub mod naive_pace;
 pub mod naive_queue;
+pub mod naive_selector;
 pub mod naive_store;
 pub mod op;
 pub mod queue_op;

@@ -70,61 +70,88 @@ impl<K, V> NaiveStep<K, V> {
 #[derive(Clone, Debug)]
 pub struct NaiveStore<K, V> {
     rules: Rules<K, V>,
+    transform: fn(V) -> V,
     /// The objects.
     pub objects: BTreeMap<K, V>,
+    /// Their versions: what is stored may not know its own any more.
+    versions: BTreeMap<K, u64>,
     /// The version.
     pub version: u64,
 }
+
+/// An object that came: its key, its version, and what is stored of it.
+type Arrived<K, V> = (K, u64, V);
 
 impl<K: Ord + Clone, V: Clone> NaiveStore<K, V> {
     /// An empty one.
     #[must_use]
     pub fn new(rules: Rules<K, V>) -> Self {
-        Self { rules, objects: BTreeMap::new(), version: 0 }
+        Self::with_transform(rules, |object| object)
+    }
+
+    /// An empty one that changes objects before it stores them. Key and version are those before.
+    #[must_use]
+    pub fn with_transform(rules: Rules<K, V>, transform: fn(V) -> V) -> Self {
+        Self { rules, transform, objects: BTreeMap::new(), versions: BTreeMap::new(), version: 0 }
+    }
+
+    fn arrived(&self, object: V) -> Arrived<K, V> {
+        ((self.rules.key)(&object), (self.rules.version)(&object), (self.transform)(object))
     }
 
     /// Stores an event's object, if it is newer.
     pub fn upsert(&mut self, new: V) -> (NaiveOutcome, Option<NaiveStep<K, V>>) {
-        let (key, version) = ((self.rules.key)(&new), (self.rules.version)(&new));
+        let arrived = self.arrived(new);
+        self.write(arrived)
+    }
+
+    fn write(&mut self, (key, version, new): Arrived<K, V>) -> (NaiveOutcome, Option<NaiveStep<K, V>>) {
+        self.bookmark(version);
         let Some(old) = self.objects.get(&key).cloned() else {
-            self.put(new.clone());
+            self.put(key.clone(), version, new.clone());
             return (NaiveOutcome::Added, Some(NaiveStep::Added { key, new }));
         };
-        let stored = (self.rules.version)(&old);
+        let stored = self.versions[&key];
         let another = !(self.rules.same)(&old, &new);
         if version != 0 && (version < stored || (version == stored && !another)) {
-            self.bookmark(version);
             return (NaiveOutcome::Stale(stored), None);
         }
+        self.put(key.clone(), version, new.clone());
         if another {
-            self.put(new.clone());
             return (NaiveOutcome::Replaced, Some(NaiveStep::Replaced { key, old, new }));
         }
-        self.put(new.clone());
         (NaiveOutcome::Updated, Some(NaiveStep::Updated { key, old, new }))
     }
 
-    fn put(&mut self, new: V) {
-        self.version = self.version.max((self.rules.version)(&new));
-        self.objects.insert((self.rules.key)(&new), new);
+    fn put(&mut self, key: K, version: u64, new: V) {
+        self.objects.insert(key.clone(), new);
+        self.versions.insert(key, version);
+    }
+
+    fn take(&mut self, key: &K) {
+        self.objects.remove(key);
+        self.versions.remove(key);
     }
 
     /// Deletes what is not newer than `last`.
     pub fn delete(&mut self, key: &K, last: Option<V>) -> (NaiveOutcome, Option<NaiveStep<K, V>>) {
-        let version = last.as_ref().map_or(0, self.rules.version);
+        let last = last.map(|last| self.arrived(last));
+        self.erase(key, last.map(|(_, version, last)| (version, last)))
+    }
+
+    fn erase(&mut self, key: &K, last: Option<(u64, V)>) -> (NaiveOutcome, Option<NaiveStep<K, V>>) {
+        let version = last.as_ref().map_or(0, |last| last.0);
+        self.bookmark(version);
         let Some(old) = self.objects.get(key).cloned() else {
-            self.version = self.version.max(version);
             return (NaiveOutcome::Absent, None);
         };
-        let stored = (self.rules.version)(&old);
+        let stored = self.versions[key];
         if version != 0 && version < stored {
-            self.bookmark(version);
             return (NaiveOutcome::Stale(stored), None);
         }
-        self.version = self.version.max(version);
-        self.objects.remove(key);
+        self.take(key);
         let (last, missed) = match last {
-            Some(last) if (self.rules.same)(&old, &last) => (last, false),
+            Some((_, last)) if (self.rules.same)(&old, &last) => (last, false),
             _ => (old.clone(), true),
         };
         (NaiveOutcome::Deleted, Some(NaiveStep::Deleted { key: key.clone(), old, last, missed }))
@@ -135,51 +162,156 @@ impl<K: Ord + Clone, V: Clone> NaiveStore<K, V> {
         self.version = self.version.max(version);
     }
 
-    /// Makes a list the content: deletions in no order, then the list's in its order.
-    pub fn replace(&mut self, listed: &[V], version: u64) -> Vec<NaiveStep<K, V>> {
-        // The last object of a key counts, at the place of the first.
-        let mut order = Vec::new();
-        let mut distinct = BTreeMap::new();
-        for object in listed {
-            let key = (self.rules.key)(object);
-            if distinct.insert(key.clone(), object.clone()).is_none() {
-                order.push(key);
+    /// What a listed object does; nothing if it is what is stored.
+    fn list(&mut self, (key, version, new): Arrived<K, V>) -> Option<NaiveStep<K, V>> {
+        let step = match self.objects.get(&key).cloned() {
+            None => NaiveStep::Added { key: key.clone(), new: new.clone() },
+            Some(old) if !(self.rules.same)(&old, &new) => {
+                NaiveStep::Replaced { key: key.clone(), old, new: new.clone() }
             }
-        }
-        let mut steps = Vec::new();
-        for (key, old) in &self.objects {
-            if !distinct.contains_key(key) {
-                let (key, old) = (key.clone(), old.clone());
-                steps.push(NaiveStep::Deleted { key, last: old.clone(), old, missed: true });
-            }
-        }
-        for key in order {
-            let new = distinct[&key].clone();
-            match self.objects.get(&key).cloned() {
-                None => steps.push(NaiveStep::Added { key, new }),
-                Some(old) if !(self.rules.same)(&old, &new) => {
-                    steps.push(NaiveStep::Replaced { key, old, new });
-                }
-                Some(old) => {
-                    let (before, after) = ((self.rules.version)(&old), (self.rules.version)(&new));
-                    if before != after || after == 0 {
-                        steps.push(NaiveStep::Updated { key, old, new });
-                    } else {
-                        // The stored object stays.
-                        distinct.insert(key, old);
-                    }
-                }
-            }
-        }
-        self.objects = distinct;
-        self.version = version;
-        steps
+            Some(_) if self.versions[&key] == version && version != 0 => return None,
+            Some(old) => NaiveStep::Updated { key: key.clone(), old, new: new.clone() },
+        };
+        self.put(key, version, new);
+        Some(step)
+    }
+
+    /// The keys of the objects that pass a test.
+    pub fn which(&self, test: impl Fn(&V) -> bool) -> Vec<K> {
+        self.objects.iter().filter(|(_, object)| test(object)).map(|(key, _)| key.clone()).collect()
     }
 
     /// The keys of the objects for which `values` names `value`.
     pub fn by_value<IK: PartialEq>(&self, values: impl Fn(&V) -> Vec<IK>, value: &IK) -> Vec<K> {
-        let hits = self.objects.iter().filter(|(_, object)| values(object).contains(value));
-        hits.map(|(key, _)| key.clone()).collect()
+        self.which(|object| values(object).contains(value))
+    }
+
+    /// The values that `values` names and `within` accepts, ascending, each with the keys of its objects.
+    pub fn by_values<IK: Ord>(
+        &self,
+        values: impl Fn(&V) -> Vec<IK>,
+        within: impl Fn(&IK) -> bool,
+    ) -> Vec<(IK, Vec<K>)> {
+        let mut all: Vec<IK> = self.objects.values().flat_map(&values).filter(within).collect();
+        all.sort();
+        all.dedup();
+        all.into_iter()
+            .map(|value| {
+                let keys = self.by_value(&values, &value);
+                (value, keys)
+            })
+            .collect()
+    }
+}
+
+/// A list in the making, beside the objects that were stored when it began.
+#[derive(Clone, Debug)]
+pub struct NaiveStage<K, V> {
+    base: NaiveStore<K, V>,
+    listed: Vec<Arrived<K, V>>,
+}
+
+impl<K: Ord + Clone, V: Clone> NaiveStage<K, V> {
+    /// A list that begins now.
+    #[must_use]
+    pub fn new(store: &NaiveStore<K, V>) -> Self {
+        Self { base: store.clone(), listed: Vec::new() }
+    }
+
+    /// How many keys are listed.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.listed.len()
+    }
+
+    /// Lists an object. The last one of a key counts, at the place of the first. One that was stored as it is listed is the stored one.
+    pub fn put(&mut self, object: V) {
+        let (key, version, mut new) = self.base.arrived(object);
+        if self.base.clone().list((key.clone(), version, new.clone())).is_none() {
+            new = self.base.objects[&key].clone();
+        }
+        match self.listed.iter_mut().find(|(other, ..)| *other == key) {
+            Some(earlier) => *earlier = (key, version, new),
+            None => self.listed.push((key, version, new)),
+        }
+    }
+
+    /// Makes it the content. Of its steps the deletions, which come first, are in no order.
+    pub fn publish(self, store: &mut NaiveStore<K, V>, version: u64) -> Vec<NaiveStep<K, V>> {
+        let mut steps = Vec::new();
+        for (key, old) in store.objects.clone() {
+            if self.listed.iter().all(|(other, ..)| *other != key) {
+                store.take(&key);
+                steps.push(NaiveStep::Deleted { key, last: old.clone(), old, missed: true });
+            }
+        }
+        steps.extend(self.listed.into_iter().filter_map(|arrived| store.list(arrived)));
+        store.version = version;
+        steps
+    }
+}
+
+/// Several writes that become one. The last one of a key counts, at the place of the first.
+#[derive(Clone, Debug)]
+pub struct NaiveTransaction<K, V> {
+    writes: Vec<(K, Write<V>)>,
+    version: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Write<V> {
+    Upsert(u64, V),
+    Delete(Option<(u64, V)>),
+}
+
+impl<K, V> Default for NaiveTransaction<K, V> {
+    fn default() -> Self {
+        Self { writes: Vec::new(), version: 0 }
+    }
+}
+
+impl<K: Ord + Clone, V: Clone> NaiveTransaction<K, V> {
+    /// How many keys are written.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Stores an object, in the end.
+    pub fn upsert(&mut self, store: &NaiveStore<K, V>, object: V) {
+        let (key, version, new) = store.arrived(object);
+        self.put(key, Write::Upsert(version, new), version);
+    }
+
+    /// Deletes, in the end.
+    pub fn delete(&mut self, store: &NaiveStore<K, V>, key: K, last: Option<V>) {
+        let last = last.map(|last| store.arrived(last)).map(|(_, version, last)| (version, last));
+        let version = last.as_ref().map_or(0, |last| last.0);
+        self.put(key, Write::Delete(last), version);
+    }
+
+    fn put(&mut self, key: K, write: Write<V>, version: u64) {
+        self.version = self.version.max(version);
+        match self.writes.iter_mut().find(|(other, _)| *other == key) {
+            Some(earlier) => earlier.1 = write,
+            None => self.writes.push((key, write)),
+        }
+    }
+
+    /// Does all of it; deletions are told first.
+    pub fn commit(self, store: &mut NaiveStore<K, V>) -> Vec<NaiveStep<K, V>> {
+        store.bookmark(self.version);
+        let (mut deleted, mut changed) = (Vec::new(), Vec::new());
+        for (key, write) in self.writes {
+            match write {
+                Write::Upsert(version, new) => changed.extend(store.write((key, version, new)).1),
+                Write::Delete(last) => deleted.extend(store.erase(&key, last).1),
+            }
+        }
+        deleted.extend(changed);
+        deleted
     }
 }
 

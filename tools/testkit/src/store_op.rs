@@ -1,11 +1,14 @@
 //! Operations on a store as data, and the small objects they are about.
 
+use std::ops::Bound;
+
 use arbitrary::{Arbitrary, Unstructured};
 
+use crate::naive_selector::{KEYS, Labels, NaiveSelector, VALUES};
 use crate::op::SmallKey;
 
 /// An object with everything a store looks at. No two that a test makes are equal.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thing {
     /// The key.
     pub key: u8,
@@ -17,8 +20,32 @@ pub struct Thing {
     pub tags: Vec<u8>,
     /// Whether the fallible index fails on it.
     pub broken: bool,
+    /// A value of an ordered index.
+    pub rank: u8,
+    /// The labels.
+    pub labels: Labels,
+    /// How often it was [slimmed](Self::slim).
+    pub slimmed: u8,
     /// Tells it from all others.
     pub serial: u64,
+}
+
+/// Texts in their order, of which some begin others.
+pub const PATHS: [&str; 6] = ["", "a", "a/b", "a/c", "ab", "é/b"];
+
+impl Thing {
+    /// Values of an ordered index of texts: any number, possibly with repetitions.
+    #[must_use]
+    pub fn paths(&self) -> Vec<String> {
+        let path = |tag: &u8| PATHS[usize::from(tag + self.rank) % PATHS.len()].to_owned();
+        self.tags.iter().map(path).collect()
+    }
+
+    /// What a store may do to an object before it keeps it: what nobody reads goes. Twice is seen.
+    #[must_use]
+    pub fn slim(self) -> Self {
+        Self { version: 0, slimmed: self.slimmed + 1, ..self }
+    }
 }
 
 /// A version relative to what has been.
@@ -68,6 +95,9 @@ pub struct Draft {
     stamp: Stamp,
     /// Tags in the low bits, identity and brokenness in the high ones.
     shape: u8,
+    rank: u8,
+    /// Three bits for each label.
+    labels: u16,
 }
 
 impl Draft {
@@ -79,18 +109,70 @@ impl Draft {
             tags.reverse();
             tags.extend(tags.first().copied());
         }
+        let label = |(at, key): (usize, &&str)| {
+            let bits = usize::from(self.labels >> (3 * at)) & 7;
+            (bits > 2).then(|| (String::from(*key), VALUES[(bits + at) % VALUES.len()].to_owned()))
+        };
         Thing {
             key: self.key.0,
             uid: u8::from(self.shape & 0xC0 == 0xC0),
             version: self.stamp.version(latest),
             tags,
             broken: self.shape & 0x30 == 0x30,
+            rank: self.rank % 5,
+            labels: KEYS.iter().enumerate().filter_map(label).collect(),
+            slimmed: 0,
             serial: *serial,
         }
     }
 }
 
-/// One step of a random life of a store. A subscription or snapshot is named by its index, modulo those there are.
+/// A question to every kind of index, and to several at once.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Of labels.
+    pub selector: NaiveSelector,
+    /// Which conditions a query has, by bits.
+    pub conditions: u8,
+    /// A value of most indexes.
+    pub tag: u8,
+    /// Another one.
+    pub other: u8,
+    /// A range of ranks; it does not begin after its end.
+    pub ranks: (Bound<u8>, Bound<u8>),
+    /// A range of paths by their place in [`PATHS`], likewise; and a prefix.
+    pub paths: (Bound<&'static str>, Bound<&'static str>),
+    /// A prefix of paths.
+    pub prefix: &'static str,
+}
+
+impl<'a> Arbitrary<'a> for Question {
+    fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
+        let [conditions, values, ranks, paths, kinds] = u.arbitrary::<[u8; 5]>()?;
+        let (a, b) = (ranks % 6, (ranks >> 4) % 6);
+        let sorted = PATHS.len() as u8;
+        let (c, d) = (paths % sorted, (paths >> 4) % sorted);
+        let path = |at: u8| PATHS[usize::from(at)];
+        Ok(Self {
+            selector: u.arbitrary()?,
+            conditions,
+            tag: values % 5,
+            other: (values >> 4) % 5,
+            ranks: bounds(a.min(b), a.max(b), kinds % 16),
+            paths: bounds(path(c.min(d)), path(c.max(d)), kinds / 16),
+            prefix: ["", "a", "a/", "ab", "b", "é"][usize::from(paths ^ kinds) % 6],
+        })
+    }
+}
+
+/// A range from `a` to `b`, with bounds of some kind.
+fn bounds<T: Copy>(a: T, b: T, kind: u8) -> (Bound<T>, Bound<T>) {
+    let from = [Bound::Included(a), Bound::Included(a), Bound::Excluded(a), Bound::Unbounded];
+    let to = [Bound::Excluded(b), Bound::Included(b), Bound::Included(b), Bound::Unbounded];
+    (from[usize::from(kind % 4)], to[usize::from(kind / 4 % 4)])
+}
+
+/// One step of a random life of a store. A subscription, snapshot or index is named by its number, modulo those there are.
 #[derive(Clone, Debug)]
 pub enum StoreOp {
     /// A watch event with an object.
@@ -109,6 +191,20 @@ pub enum StoreOp {
     StagePublish(Stamp),
     /// The list broke off.
     StageDrop,
+    /// A write in a transaction.
+    TransactionUpsert(Draft),
+    /// A deletion in a transaction; whether its last state is known.
+    TransactionDelete(Draft, bool),
+    /// The end of a transaction.
+    Commit,
+    /// A transaction that is given up.
+    Abandon,
+    /// One more index.
+    AddIndex(u8),
+    /// One index less.
+    RemoveIndex(u8),
+    /// Asks the store and every snapshot.
+    Ask(Box<Question>),
     /// Takes a snapshot and holds it.
     Snapshot,
     /// Looks at the oldest snapshot and drops it.
@@ -133,27 +229,34 @@ pub enum StoreOp {
 impl<'a> Arbitrary<'a> for StoreOp {
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         Ok(match u8::arbitrary(u)? {
-            0..=69 => Self::Upsert(u.arbitrary()?),
-            70..=99 => Self::Delete(u.arbitrary()?),
-            100..=107 => Self::Forget(u.arbitrary()?),
-            108..=113 => Self::Bookmark(u.arbitrary()?),
-            114..=129 => {
+            0..=59 => Self::Upsert(u.arbitrary()?),
+            60..=79 => Self::Delete(u.arbitrary()?),
+            80..=85 => Self::Forget(u.arbitrary()?),
+            86..=90 => Self::Bookmark(u.arbitrary()?),
+            91..=102 => {
                 let listed = (0..u8::arbitrary(u)? % 6).map(|_| u.arbitrary());
                 Self::Replace(listed.collect::<arbitrary::Result<_>>()?, u.arbitrary()?)
             }
-            130..=141 => Self::StagePut(u.arbitrary()?),
-            142..=145 => Self::StagePublish(u.arbitrary()?),
-            146 => Self::StageDrop,
-            147..=154 => Self::Snapshot,
-            155..=162 => Self::DropSnapshot,
-            163..=174 => Self::Subscribe,
-            175..=220 => Self::Take(u.arbitrary()?, u8::arbitrary(u)? % 6),
-            221..=234 => Self::Resync(u.arbitrary()?),
-            235..=239 => Self::Unsubscribe(u.arbitrary()?),
-            240..=248 => Self::WaitFor(u.arbitrary()?),
-            249..=253 => Self::DropWait,
-            254 => Self::Bookmark(Stamp::None),
-            255 => Self::Close,
+            103..=114 => Self::StagePut(u.arbitrary()?),
+            115..=118 => Self::StagePublish(u.arbitrary()?),
+            119 => Self::StageDrop,
+            120..=127 => Self::Snapshot,
+            128..=131 => Self::DropSnapshot,
+            132..=141 => Self::Subscribe,
+            142..=181 => Self::Take(u.arbitrary()?, u8::arbitrary(u)? % 6),
+            182..=191 => Self::Resync(u.arbitrary()?),
+            192..=195 => Self::Unsubscribe(u.arbitrary()?),
+            196..=202 => Self::WaitFor(u.arbitrary()?),
+            203..=206 => Self::DropWait,
+            207 => Self::Bookmark(Stamp::None),
+            208 => Self::Close,
+            209..=218 => Self::TransactionUpsert(u.arbitrary()?),
+            219..=222 => Self::TransactionDelete(u.arbitrary()?, u.arbitrary()?),
+            223..=226 => Self::Commit,
+            227 => Self::Abandon,
+            228..=234 => Self::AddIndex(u.arbitrary()?),
+            235..=240 => Self::RemoveIndex(u.arbitrary()?),
+            241..=255 => Self::Ask(u.arbitrary()?),
         })
     }
 }

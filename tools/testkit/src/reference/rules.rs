@@ -23,11 +23,17 @@ pub enum Rule {
     InvalidLimiterRefused,
     /// Waits are whole nanoseconds, never rounded.
     WholeNanoseconds,
+    /// Also the values of an index that is not there are an error.
+    MissingIndexIsAnError,
+    /// An object whose index values cannot be told is stored, and only that index does not hold it.
+    IndexErrorIsAValue,
+    /// The version of a list is a decimal number below 2⁶⁴, or empty.
+    VersionsAreNumbers,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::AddSupersedesWait,
         Self::ReadyCoversDelay,
         Self::EqualDeadlinesKeepOrder,
@@ -38,6 +44,9 @@ impl Rule {
         Self::ClosedMeansNothingComes,
         Self::InvalidLimiterRefused,
         Self::WholeNanoseconds,
+        Self::MissingIndexIsAnError,
+        Self::IndexErrorIsAValue,
+        Self::VersionsAreNumbers,
     ];
 
     /// Its name.
@@ -54,6 +63,9 @@ impl Rule {
             Self::ClosedMeansNothingComes => "closed-means-nothing-comes",
             Self::InvalidLimiterRefused => "invalid-limiter-refused",
             Self::WholeNanoseconds => "whole-nanoseconds",
+            Self::MissingIndexIsAnError => "missing-index-is-an-error",
+            Self::IndexErrorIsAValue => "index-error-is-a-value",
+            Self::VersionsAreNumbers => "versions-are-numbers",
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What a script asks, and what is answered.
 
+use std::collections::BTreeMap;
+
 /// A line for the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "they are the names of the operations")]
@@ -26,6 +28,31 @@ pub enum LimiterLine {
     When(String),
     Forget(String),
     Requeues(String),
+}
+
+/// A line for a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "they are the names of the operations")]
+pub enum StoreLine {
+    Index(String),
+    Upsert(String, StoreObject),
+    Delete(String),
+    /// A complete list by key, and its version.
+    Replace(BTreeMap<String, StoreObject>, String),
+    Get(String),
+    Keys,
+    /// The name of an index, and a value.
+    ByIndex(String, String),
+    Values(String),
+}
+
+/// What a script stores: an object of JSON, in which indexes find their values by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreObject {
+    /// As JSON.
+    pub text: String,
+    /// Its members; `None` for what is no list of strings, and can have no values.
+    pub members: BTreeMap<String, Option<Vec<String>>>,
 }
 
 /// Which limiter.
@@ -68,6 +95,14 @@ pub enum Answer {
     Flag(bool),
     /// How long, in nanoseconds.
     Wait(u64),
+    /// An object, as JSON.
+    Object(String),
+    /// There is no such object.
+    Absent,
+    /// Keys or values, sorted.
+    List(Vec<String>),
+    /// There is no such index.
+    MissingIndex,
     /// The line was not valid, or what it asked for is not.
     Error,
 }

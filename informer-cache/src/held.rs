@@ -1,0 +1,63 @@
+//! SHELL. Which states of a store snapshots still hold, that the store itself has left behind.
+//!
+//! Guarded by a lock of its own, the last in order: a list of weak references, of which the writer adds one when it copies a table because
+//! somebody holds it. So taking a snapshot registers nothing, and one of the present state, which costs nothing, is not counted.
+
+use std::sync::{Arc, Weak};
+
+use crate::Version;
+use crate::sync::Mutex;
+use crate::table::Table;
+
+/// How many earlier states of a store are still held, and how old the oldest is; told by
+/// [`Store::held_snapshots`](crate::Store::held_snapshots).
+///
+/// Each costs the memory of what has changed since. One that was taken of the present state costs nothing, and is not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldSnapshots {
+    /// How many earlier states somebody holds. Snapshots of the same state count once.
+    pub states: usize,
+    /// The version of the oldest of them, if there is one.
+    pub oldest: Option<Version>,
+    /// How many changes the store is ahead of the oldest; 0 if there is none.
+    pub behind: u64,
+}
+
+/// The states held.
+pub(crate) struct Held<K, V> {
+    list: Mutex<List<K, V>>,
+}
+
+struct List<K, V> {
+    tables: Vec<Weak<Table<K, V>>>,
+    /// Those that are gone are taken out when there are so many.
+    crowded: usize,
+}
+
+impl<K, V> Held<K, V> {
+    /// The store is about to leave a state that somebody holds.
+    pub(crate) fn superseded(&self, table: &Arc<Table<K, V>>) {
+        let mut list = self.list.lock();
+        if list.tables.len() >= list.crowded {
+            // Weak references to tables: nothing of the user's goes with one.
+            list.tables.retain(|table| table.strong_count() > 0);
+            list.crowded = 8 + 2 * list.tables.len();
+        }
+        list.tables.push(Arc::downgrade(table));
+    }
+
+    /// How many are held, and the version and revision of the oldest.
+    pub(crate) fn oldest(&self) -> (usize, Option<(Version, u64)>) {
+        // Let go after unlocking, as somebody may be the last to hold one.
+        let tables: Vec<_> = self.list.lock().tables.iter().filter_map(Weak::upgrade).collect();
+        let oldest = tables.iter().min_by_key(|table| table.revision);
+        (tables.len(), oldest.map(|table| (table.version, table.revision)))
+    }
+}
+
+// Not derived: nothing is asked of the types.
+impl<K, V> Default for Held<K, V> {
+    fn default() -> Self {
+        Self { list: Mutex::new(List { tables: Vec::new(), crowded: 8 }) }
+    }
+}

@@ -1,0 +1,119 @@
+//! PURE. The index of labels: pairs of a key and a value, of which an object has any number, one for each key.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use super::{AnyIndex, Definition, sealed, typed};
+use crate::record::AnyValue;
+
+/// A handle of an index of labels, which answers selectors: see [`Snapshot::select`](crate::Snapshot::select).
+///
+/// The function tells each label of an object to its second argument, as `each(key, value)`. It obeys the rules of any
+/// [index](crate::Index) function. Of a key told twice the last value counts.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Labels, Schema, Store, Version};
+///
+/// struct Pod { id: u64, labels: Vec<(&'static str, &'static str)> }
+///
+/// static LABELS: Labels<Pod> = Labels::new("labels", |pod, each| pod.labels.iter().for_each(|(key, value)| each(key, value)));
+///
+/// let store = Store::builder(Schema::new(|pod: &Pod| pod.id, |_| Version::ZERO)).index(&LABELS).build()?;
+/// store.upsert(Pod { id: 1, labels: vec![("app", "web"), ("tier", "front")] });
+/// store.upsert(Pod { id: 2, labels: vec![("app", "web")] });
+/// store.upsert(Pod { id: 3, labels: vec![("app", "db")] });
+///
+/// let view = store.snapshot();
+/// let found = |selector: &str| {
+///     let mut ids: Vec<_> = view.select(&LABELS, &selector.parse().unwrap()).unwrap().iter().map(|pod| pod.id).collect();
+///     ids.sort();
+///     ids
+/// };
+/// assert_eq!(found("app=web"), [1, 2]);
+/// assert_eq!(found("app in (web, db), tier notin (front)"), [2, 3]);
+/// assert_eq!(found("!tier"), [2, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Labels<V> {
+    name: &'static str,
+    function: LabelsFn<V>,
+}
+
+/// Tells each label of an object.
+type LabelsFn<V> = fn(&V, &mut dyn FnMut(&str, &str));
+
+impl<V> Labels<V> {
+    /// An index of the labels that the function tells.
+    #[must_use]
+    pub const fn new(name: &'static str, labels: LabelsFn<V>) -> Self {
+        Self { name, function: labels }
+    }
+
+    /// The name of the index, unique in a store.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The labels of an object, one for each key. Those that are among the `known` ones share their texts.
+    pub(super) fn labels(&self, object: &V, known: &[Arc<AnyValue>]) -> Vec<Label> {
+        let mut labels: Vec<Label> = Vec::with_capacity(known.len());
+        (self.function)(object, &mut |key, value| {
+            let shared = known.iter().map(|known| typed::<Label>(known)).find(|known| known.is(key, value));
+            let label = shared.cloned().unwrap_or_else(|| Label { key: key.into(), value: value.into() });
+            match labels.iter_mut().find(|known| *known.key == *key) {
+                Some(known) => *known = label,
+                None => labels.push(label),
+            }
+        });
+        labels
+    }
+}
+
+/// One label. Hashes as the pair of its strings, and is ordered by key, then value: so the labels of one key are neighbours.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Label {
+    pub(crate) key: Arc<str>,
+    pub(crate) value: Arc<str>,
+}
+
+impl Label {
+    pub(crate) fn is(&self, key: &str, value: &str) -> bool {
+        *self.key == *key && *self.value == *value
+    }
+
+    /// How the label lies to all those of `key`.
+    pub(crate) fn beside(&self, key: &str) -> Ordering {
+        (*self.key).cmp(key)
+    }
+}
+
+impl<V: 'static> AnyIndex<V> for Labels<V> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl<V: 'static> sealed::Sealed<V> for Labels<V> {
+    fn define(&self) -> Definition<V> {
+        Definition::labels(*self)
+    }
+}
+
+// Not derived: function pointers are `Copy` whatever the types are.
+
+impl<V> Copy for Labels<V> {}
+
+impl<V> Clone for Labels<V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> fmt::Debug for Labels<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Labels").field("name", &self.name).finish_non_exhaustive()
+    }
+}

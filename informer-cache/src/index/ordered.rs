@@ -1,0 +1,101 @@
+//! PURE. An index whose values have an order.
+
+use std::fmt;
+use std::hash::Hash;
+use std::ops::Deref;
+
+use super::{AnyIndex, Definition, Index, sealed};
+use crate::IndexError;
+
+/// An [`Index`] that also knows the order of its values: it answers ranges and prefixes.
+///
+/// It costs one comparison for every level of a tree when the first object gets a value or the last one loses it, and nothing where the
+/// value is there. A compound value in the order of its parts, (namespace, name) say, answers for its first part, too:
+/// [`Snapshot::range_by`](crate::Snapshot::range_by).
+///
+/// Everything else is as with [`Index`], which it derefs to.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{OrderedIndex, Schema, Store, Version};
+///
+/// struct Job { id: u64, start: u32, path: &'static str }
+///
+/// static BY_START: OrderedIndex<Job, u32> = OrderedIndex::new("start", |job| job.start);
+/// static BY_PATH: OrderedIndex<Job, &str> = OrderedIndex::new("path", |job| job.path);
+///
+/// let store = Store::builder(Schema::new(|job: &Job| job.id, |_| Version::ZERO)).index(&BY_START).index(&BY_PATH).build()?;
+/// store.upsert(Job { id: 1, start: 30, path: "a/x" });
+/// store.upsert(Job { id: 2, start: 10, path: "b/x" });
+/// store.upsert(Job { id: 3, start: 20, path: "a/y" });
+///
+/// let view = store.snapshot();
+/// assert!(view.range(&BY_START, 15..)?.map(|(start, job)| (*start, job.id)).eq([(20, 3), (30, 1)]));
+/// assert!(view.range(&BY_START, ..)?.descending().map(|(_, job)| job.id).eq([1, 3, 2]));
+/// assert!(view.prefix(&BY_PATH, "a/")?.map(|(_, job)| job.id).eq([1, 3]));
+/// assert_eq!(view.by_index(&BY_START, &10)?.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct OrderedIndex<V, IK>(Index<V, IK>);
+
+impl<V, IK> OrderedIndex<V, IK> {
+    /// An index with exactly one value per object.
+    #[must_use]
+    pub const fn new(name: &'static str, value: fn(&V) -> IK) -> Self {
+        Self(Index::new(name, value))
+    }
+
+    /// An index with any number of values per object. An object is met once for each of its values in a range.
+    #[must_use]
+    pub const fn many(name: &'static str, values: fn(&V) -> Vec<IK>) -> Self {
+        Self(Index::many(name, values))
+    }
+
+    /// An index whose function may fail, as [`Index::fallible`].
+    #[must_use]
+    pub const fn fallible(name: &'static str, values: fn(&V) -> Result<Vec<IK>, IndexError>) -> Self {
+        Self(Index::fallible(name, values))
+    }
+
+    /// Expects that no two objects have the same value, as [`Index::unique`].
+    #[must_use]
+    pub const fn unique(self) -> Self {
+        Self(self.0.unique())
+    }
+}
+
+impl<V, IK> Deref for OrderedIndex<V, IK> {
+    type Target = Index<V, IK>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<V: 'static, IK: Ord + Hash + Send + Sync + 'static> AnyIndex<V> for OrderedIndex<V, IK> {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+}
+
+impl<V: 'static, IK: Ord + Hash + Send + Sync + 'static> sealed::Sealed<V> for OrderedIndex<V, IK> {
+    fn define(&self) -> Definition<V> {
+        Definition::ordered(self.0)
+    }
+}
+
+// Not derived: function pointers are `Copy` whatever the types are.
+
+impl<V, IK> Copy for OrderedIndex<V, IK> {}
+
+impl<V, IK> Clone for OrderedIndex<V, IK> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V, IK> fmt::Debug for OrderedIndex<V, IK> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OrderedIndex").field("name", &self.name()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,95 @@
+//! EDGE. What controllers ask most: the objects of a namespace, or of all, that a selector accepts.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use crate::{Index, Labels, MissingIndex, Selector, Store};
+
+/// Lists objects by scope and labels, from two indexes; made by [`Store::lister`].
+///
+/// The scope is whatever an index says: a namespace, a tenant, a shard. Each list is of one instant. To look without collecting, or several
+/// times at one instant, take a [snapshot](Store::snapshot) and [query](crate::Snapshot::query) it.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Index, Labels, NamespacedName, Schema, Selector, Store, Version};
+///
+/// struct Pod { name: NamespacedName, app: &'static str }
+///
+/// static BY_NAMESPACE: Index<Pod, String> = Index::new("namespace", |pod| pod.name.namespace().unwrap_or("").to_owned());
+/// static LABELS: Labels<Pod> = Labels::new("labels", |pod, each| each("app", pod.app));
+///
+/// let schema = Schema::new(|pod: &Pod| pod.name.clone(), |_| Version::ZERO);
+/// let store = Store::builder(schema).index(&BY_NAMESPACE).index(&LABELS).build()?;
+/// store.upsert(Pod { name: "default/a".parse()?, app: "web" });
+/// store.upsert(Pod { name: "default/b".parse()?, app: "db" });
+/// store.upsert(Pod { name: "other/c".parse()?, app: "web" });
+///
+/// let pods = store.lister(&BY_NAMESPACE, &LABELS);
+/// let web = Selector::everything().equals("app", "web");
+/// assert_eq!(pods.list(&web)?.len(), 2);
+/// assert_eq!(pods.list_in("default", &web)?[0].name.name(), "a");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Lister<K, V, S> {
+    store: Store<K, V>,
+    scope: Index<V, S>,
+    labels: Labels<V>,
+}
+
+impl<K, V, S> Lister<K, V, S>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: 'static,
+{
+    pub(crate) fn new(store: Store<K, V>, scope: Index<V, S>, labels: Labels<V>) -> Self {
+        Self { store, scope, labels }
+    }
+
+    /// The objects of all scopes that the selector accepts, in no promised order.
+    ///
+    /// # Errors
+    /// When the store has no such index of labels.
+    pub fn list(&self, selector: &Selector) -> Result<Vec<Arc<V>>, MissingIndex> {
+        let view = self.store.snapshot();
+        let objects = view.select(&self.labels, selector)?.iter().cloned().collect();
+        // Here, because the last view of old objects may drop them, and a panic while returning would leak the result.
+        drop(view);
+        Ok(objects)
+    }
+
+    /// The objects of one scope that the selector accepts, in no promised order.
+    ///
+    /// # Errors
+    /// When the store lacks one of the two indexes.
+    pub fn list_in<Q>(&self, scope: &Q, selector: &Selector) -> Result<Vec<Arc<V>>, MissingIndex>
+    where
+        S: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let view = self.store.snapshot();
+        let query = view.query().by(&self.scope, scope)?.select(&self.labels, selector)?;
+        let objects = query.iter().cloned().collect();
+        drop(query);
+        drop(view);
+        Ok(objects)
+    }
+}
+
+impl<K, V, S> Clone for Lister<K, V, S> {
+    fn clone(&self) -> Self {
+        Self { store: self.store.clone(), scope: self.scope, labels: self.labels }
+    }
+}
+
+impl<K, V, S> fmt::Debug for Lister<K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lister")
+            .field("scope", &self.scope)
+            .field("labels", &self.labels)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,55 @@
+//! PURE. What a state of a store takes.
+
+use crate::Snapshot;
+
+/// The memory of one state of a store, in bytes; told by [`Store::memory`](crate::Store::memory) and [`Snapshot::memory`].
+///
+/// What allocators add is not counted, nor what keys and index values own beyond themselves, as a `String` does. Parts that other states share
+/// are counted in each of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// The number of objects.
+    pub objects: usize,
+    /// What the weigher said of all of them.
+    pub object_bytes: usize,
+    /// What the store keeps for them besides indexes: the way from keys to objects, keys and versions.
+    pub store_bytes: usize,
+    /// What each index takes.
+    pub indexes: Vec<IndexMemory>,
+}
+
+/// The memory of one index; see [`Memory`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexMemory {
+    /// The name of the index.
+    pub name: &'static str,
+    /// The number of values in use.
+    pub values: usize,
+    /// What it takes, in bytes.
+    pub bytes: usize,
+}
+
+impl Memory {
+    /// Everything together, in bytes.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.object_bytes + self.store_bytes + self.indexes.iter().map(|index| index.bytes).sum::<usize>()
+    }
+}
+
+impl<K, V> Snapshot<K, V> {
+    /// The memory of this state; `weigh` tells how many bytes an object takes. O(objects).
+    pub fn memory(&self, weigh: impl Fn(&K, &V) -> usize) -> Memory {
+        let indexes = self.ready().map(|(name, column)| IndexMemory {
+            name,
+            values: column.len(),
+            bytes: column.bytes(),
+        });
+        Memory {
+            objects: self.len(),
+            object_bytes: self.iter().map(|(key, object)| weigh(key, object)).sum(),
+            store_bytes: self.table.bytes(),
+            indexes: indexes.collect(),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! PURE. A persistent hash index: numbers found by hash.
+//!
+//! Linear hashing (Litwin, *Linear Hashing: A New Tool for File and Table Addressing*, 1980): as many pages as there are
+//! items for, one page split or joined at a time, so no change ever moves more than two pages, and there is no stop to
+//! grow. A page is a sorted list of entries; an entry is a number under 32 bits of its hash, which choose the page by
+//! their lower end and order it by their upper one. Entries are plain numbers: to copy a shared page is to copy memory.
+//!
+//! Several numbers may have one hash: the caller tells them apart, in [`find`](Hashes::find) and nowhere else.
+//!
+//! # Invariants
+//! 1. There are `1 ≤ count` pages, numbered from 0, or none and no entry.
+//! 2. An entry is in the page of its hash; a page is sorted and holds no entry twice.
+//! 3. `len` counts the entries. After a change there are at most [`FULL`] for each page, and at least [`SPARSE`] for each page but one.
+
+use std::sync::Arc;
+
+use super::Vector;
+use super::vector::ARC;
+
+/// A page more than this full on average is split.
+const FULL: usize = 48;
+/// Pages less than this full on average are joined.
+const SPARSE: usize = 20;
+/// Pages grow by so many entries, not by doubling: less memory that nobody uses.
+const STEP: usize = 8;
+
+/// Numbers found by hash; see the [module](self).
+#[derive(Clone)]
+pub(crate) struct Hashes {
+    pages: Vector<Arc<Vec<Entry>>>,
+    count: u32,
+    len: usize,
+}
+
+/// 32 bits of the hash, then the number.
+type Entry = u64;
+
+fn entry(hash: u64, number: u32) -> Entry {
+    hash << 32 | u64::from(number)
+}
+
+/// How many entries of a sorted page lie before this one.
+///
+/// Hashes are evenly spread, so the place is guessed, and looked for from there in growing steps: mostly within the cache line of the guess,
+/// where halving would touch three. O(log n) whatever the hashes.
+fn lower_bound(page: &[Entry], entry: Entry) -> usize {
+    let guess = (((entry >> 32) * page.len() as u64) >> 32) as usize;
+    let (mut from, mut to, mut step) = (0, page.len(), 4);
+    if page.get(guess).is_some_and(|found| *found < entry) {
+        from = guess + 1;
+        while let Some(found) = page.get(from + step) {
+            if *found >= entry {
+                to = from + step;
+                break;
+            }
+            from += step + 1;
+            step *= 2;
+        }
+    } else {
+        to = guess;
+        while let Some(at) = to.checked_sub(step) {
+            if page[at] < entry {
+                from = at + 1;
+                break;
+            }
+            to = at;
+            step *= 2;
+        }
+    }
+    from + page[from..to].partition_point(|other| *other < entry)
+}
+
+impl Hashes {
+    pub(crate) fn new() -> Self {
+        Self { pages: Vector::new(), count: 0, len: 0 }
+    }
+
+    /// The number with this hash that `eq` accepts.
+    pub(crate) fn find(&self, hash: u64, mut eq: impl FnMut(u32) -> bool) -> Option<u32> {
+        let page = self.pages.get(self.page(hash))?;
+        let first = lower_bound(page, hash << 32);
+        let same = page[first..].iter().take_while(|entry| **entry >> 32 == hash & 0xffff_ffff);
+        same.map(|entry| *entry as u32).find(|number| eq(*number))
+    }
+
+    /// Puts in a number that is not there with this hash.
+    pub(crate) fn insert(&mut self, hash: u64, number: u32) {
+        if self.count == 0 {
+            self.pages.set(0, Arc::new(Vec::new()));
+            self.count = 1;
+        }
+        let entry = entry(hash, number);
+        let page = self.page_mut(self.page(hash));
+        if page.len() == page.capacity() {
+            page.reserve_exact(STEP);
+        }
+        page.insert(lower_bound(page, entry), entry);
+        self.len += 1;
+        if self.len > self.count as usize * FULL {
+            self.split();
+        }
+    }
+
+    /// Takes out a number that is there with this hash.
+    pub(crate) fn remove(&mut self, hash: u64, number: u32) {
+        let entry = entry(hash, number);
+        let page = self.page(hash);
+        let Some(Ok(at)) = self.pages.get(page).map(|page| page.binary_search(&entry)) else {
+            debug_assert!(false, "an entry that is not there");
+            return;
+        };
+        self.page_mut(page).remove(at);
+        self.len -= 1;
+        if self.len == 0 {
+            *self = Self::new();
+        } else if self.count > 1 && self.len < (self.count as usize - 1) * SPARSE {
+            self.join();
+        }
+    }
+
+    /// The page of a hash among `count`.
+    fn page(&self, hash: u64) -> u32 {
+        let bits = self.count.max(1).next_power_of_two();
+        let page = hash as u32 & (bits - 1);
+        // Not split yet: still with the page it will be split from.
+        if page < self.count { page } else { page & (bits / 2).wrapping_sub(1) }
+    }
+
+    fn page_mut(&mut self, page: u32) -> &mut Vec<Entry> {
+        let page = self.pages.get_mut(page).expect("invariant 1: a page that is there");
+        Arc::make_mut(page)
+    }
+
+    /// One page more, with what it takes over from another one.
+    fn split(&mut self) {
+        let new = self.count;
+        let bits = (new + 1).next_power_of_two();
+        let from = new & (bits / 2 - 1);
+        let goes = |entry: &Entry| (*entry >> 32) as u32 & (bits - 1) == new;
+        let old = self.pages.get(from).expect("invariant 1: a page that is there");
+        let goes_on: Vec<_> = old.iter().copied().filter(goes).collect();
+        let stays: Vec<_> = old.iter().copied().filter(|entry| !goes(entry)).collect();
+        self.pages.set(from, Arc::new(stays));
+        self.pages.set(new, Arc::new(goes_on));
+        self.count += 1;
+    }
+
+    /// One page less: what it held goes back.
+    fn join(&mut self) {
+        let last = self.count - 1;
+        let into = last & (self.count.next_power_of_two() / 2 - 1);
+        let Some(page) = self.pages.remove(last) else { return };
+        let old = self.page_mut(into);
+        old.reserve_exact(page.len());
+        old.extend_from_slice(&page);
+        old.sort_unstable();
+        self.count -= 1;
+    }
+
+    /// The memory it takes, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let page =
+            |page: &Arc<Vec<Entry>>| ARC + size_of::<Vec<Entry>>() + page.capacity() * size_of::<Entry>();
+        self.pages.bytes() + self.pages.iter().map(|(_, one)| page(one)).sum::<usize>()
+    }
+
+    /// Walks the invariants; `hash_of` tells what a number was put in with.
+    pub(crate) fn check(&self, hash_of: impl Fn(u32) -> Option<u64>) -> Result<(), String> {
+        self.pages.check()?;
+        if self.pages.len() != self.count as usize || (self.count == 0) != (self.len == 0) {
+            return Err(format!(
+                "hashes invariant 1: {} pages of {}, {} entries",
+                self.pages.len(),
+                self.count,
+                self.len
+            ));
+        }
+        let mut len = 0;
+        for (number, page) in self.pages.iter() {
+            if !page.is_sorted_by(|a, b| a < b) {
+                return Err("hashes invariant 2: a page out of order".into());
+            }
+            for found in page.iter() {
+                let hash = hash_of(*found as u32).ok_or("hashes invariant 2: a number that nothing has")?;
+                if entry(hash, *found as u32) != *found || self.page(hash) != number {
+                    return Err("hashes invariant 2: an entry that its hash does not lead to".into());
+                }
+            }
+            len += page.len();
+        }
+        let (full, sparse) = (self.count as usize * FULL, self.count.saturating_sub(1) as usize * SPARSE);
+        match len == self.len && (sparse..=full).contains(&len) {
+            true => Ok(()),
+            false => {
+                Err(format!("hashes invariant 3: {len} of {} entries in {} pages", self.len, self.count))
+            }
+        }
+    }
+}

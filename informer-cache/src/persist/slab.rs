@@ -1,0 +1,105 @@
+//! PURE. Items that get a number of their own, the lowest that is free.
+//!
+//! # Invariants
+//! 1. A number below `end` has an item or is free, not both; no number at or above `end` is either.
+//! 2. An empty slab begins again at 0.
+
+use super::{Items, Sorted, Vector};
+
+/// A vector that gives out the numbers.
+#[derive(Clone)]
+pub(crate) struct Slab<T> {
+    items: Vector<T>,
+    free: Sorted,
+    end: u32,
+}
+
+impl<T> Slab<T> {
+    pub(crate) fn new() -> Self {
+        Self { items: Vector::new(), free: Sorted::new(), end: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, number: u32) -> Option<&T> {
+        self.items.get(number)
+    }
+
+    /// The items with their numbers, ascending.
+    pub(crate) fn iter(&self) -> Items<'_, T> {
+        self.items.iter()
+    }
+
+    pub(crate) fn items(&self) -> &Vector<T> {
+        &self.items
+    }
+
+    /// One more than the highest number that has an item or had one.
+    pub(crate) fn end(&self) -> u32 {
+        self.end
+    }
+
+    /// The memory it takes, in bytes, without what items point to.
+    pub(crate) fn bytes(&self) -> usize {
+        self.items.bytes() + self.free.bytes()
+    }
+}
+
+impl<T: Clone> Slab<T> {
+    /// Puts an item in; its number.
+    ///
+    /// # Panics
+    /// When all 2³² − 1 numbers are taken.
+    pub(crate) fn insert(&mut self, item: T) -> u32 {
+        let number = self.free.remove_at(0).unwrap_or_else(|| {
+            self.end = self.end.checked_add(1).expect("less than 2³² items");
+            self.end - 1
+        });
+        self.items.set(number, item);
+        number
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+        self.items.get_mut(number)
+    }
+
+    /// Takes an item out; its number is free again.
+    pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
+        let removed = self.items.remove(number)?;
+        if self.items.is_empty() {
+            (self.free, self.end) = (Sorted::new(), 0);
+        } else {
+            self.free.insert(number);
+        }
+        Some(removed)
+    }
+
+    /// Walks the invariants.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.items.check()?;
+        self.free.check()?;
+        let free: Vec<_> = self.free.iter().collect();
+        if !free.is_sorted_by(|a, b| a < b) || free.iter().any(|number| self.items.get(*number).is_some()) {
+            return Err("slab invariant 1: a number that is free and taken, or free twice".into());
+        }
+        if self.items.len() + free.len() != self.end as usize || self.is_empty() && self.end > 0 {
+            return Err(format!(
+                "slab invariants 1 and 2: {} items, {} free of {}",
+                self.len(),
+                free.len(),
+                self.end
+            ));
+        }
+        match free.last().is_none_or(|last| *last < self.end) {
+            true => Ok(()),
+            false => Err("slab invariant 1: a free number beyond the end".into()),
+        }
+    }
+}

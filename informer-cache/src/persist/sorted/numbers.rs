@@ -1,0 +1,63 @@
+//! PURE. A walk over a sorted list.
+
+use std::sync::Arc;
+
+use super::Node;
+
+/// Numbers in order; made by [`Sorted::iter`].
+#[derive(Clone)]
+pub(crate) struct Numbers<'a> {
+    /// Nodes ahead, of every branch on the path.
+    path: Vec<std::slice::Iter<'a, Arc<Node>>>,
+    leaf: std::slice::Iter<'a, u32>,
+    left: usize,
+}
+
+impl<'a> Numbers<'a> {
+    pub(super) fn new(root: &'a Node) -> Self {
+        let mut numbers = Self { path: Vec::new(), leaf: [].iter(), left: root.len() };
+        numbers.descend(root);
+        numbers
+    }
+
+    fn descend(&mut self, mut node: &'a Node) {
+        loop {
+            match node {
+                Node::Leaf(numbers) => {
+                    self.leaf = numbers.iter();
+                    return;
+                }
+                Node::Branch(branch) => {
+                    let mut nodes = branch.nodes.iter();
+                    let Some(first) = nodes.next() else { return };
+                    self.path.push(nodes);
+                    node = first;
+                }
+            }
+        }
+    }
+}
+
+impl Iterator for Numbers<'_> {
+    type Item = u32;
+
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        loop {
+            if let Some(number) = self.leaf.next() {
+                self.left -= 1;
+                return Some(*number);
+            }
+            match self.path.last_mut()?.next() {
+                Some(node) => self.descend(node),
+                None => drop(self.path.pop()),
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Numbers<'_> {}

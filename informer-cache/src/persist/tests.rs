@@ -1,0 +1,155 @@
+//! Each structure beside an obvious one, while clones of both are held.
+
+use std::collections::BTreeMap;
+
+use super::{Hashes, Sorted, Vector};
+
+/// xorshift; the seed is printed by the one who asserts.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % below
+    }
+}
+
+const SEEDS: std::ops::Range<u64> = 1..40;
+
+#[test]
+fn a_vector_is_a_map_of_numbers() {
+    for seed in SEEDS {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        // Dense or sparse.
+        let numbers = [40, 1_500, 20_000][seed as usize % 3];
+        let (mut ours, mut naive) = (Vector::new(), BTreeMap::new());
+        let mut held = Vec::new();
+        for step in 0..600 {
+            let number = random.next(numbers) as u32;
+            match random.next(10) {
+                0..=4 => assert_eq!(ours.set(number, step), naive.insert(number, step), "seed {seed}"),
+                5..=7 => assert_eq!(ours.remove(number), naive.remove(&number), "seed {seed}"),
+                8 => {
+                    if let (Some(ours), Some(naive)) = (ours.get_mut(number), naive.get_mut(&number)) {
+                        (*ours, *naive) = (step + 1_000, step + 1_000);
+                    }
+                }
+                _ => held.push((ours.clone(), naive.clone())),
+            }
+            assert_eq!(ours.get(number), naive.get(&number), "seed {seed}");
+        }
+        held.push((ours, naive));
+        for (ours, naive) in &held {
+            ours.check().unwrap();
+            assert!(ours.iter().eq(naive.iter().map(|(number, item)| (*number, item))), "seed {seed}");
+            assert_eq!(ours.iter().len(), naive.len());
+        }
+    }
+}
+
+#[test]
+fn hashes_find_what_was_put_in() {
+    for seed in SEEDS {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        // Few hashes that collide altogether or in the bits of the page; or many.
+        let hash_of: fn(u32) -> u64 = match seed % 3 {
+            0 => |number| u64::from(number % 3),
+            1 => |number| u64::from(number) << 20,
+            _ => |number| u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32),
+        };
+        let (mut ours, mut naive) = (Hashes::new(), Vec::new());
+        let mut held = Vec::new();
+        for step in 0..3_000_u32 {
+            // Grows, then shrinks to nothing, then grows again.
+            let grows = step / 1_000 != 1;
+            if (random.next(10) < 8) == grows {
+                ours.insert(hash_of(step), step);
+                naive.push(step);
+            } else if !naive.is_empty() {
+                let gone = naive.swap_remove(random.next(naive.len() as u64) as usize);
+                ours.remove(hash_of(gone), gone);
+                assert_eq!(ours.find(hash_of(gone), |number| number == gone), None, "seed {seed}");
+            }
+            if step % 500 == 0 {
+                held.push((ours.clone(), naive.clone()));
+            }
+            if step % 50 == 0 {
+                ours.check(|number| Some(hash_of(number))).unwrap();
+            }
+        }
+        held.push((ours, naive));
+        for (ours, naive) in &held {
+            ours.check(|number| Some(hash_of(number))).unwrap();
+            for number in naive {
+                assert_eq!(
+                    ours.find(hash_of(*number), |other| other == *number),
+                    Some(*number),
+                    "seed {seed}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sorted_list_is_a_list() {
+    for seed in SEEDS {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let (mut ours, mut naive) = (Sorted::new(), Vec::new());
+        let mut held = Vec::new();
+        for step in 0..40_000_u32 {
+            // Three branches deep, in the middle or at the end, then back to nothing.
+            let grows = step / 15_000 != 1;
+            if (random.next(10) < 9) == grows {
+                let at =
+                    if seed % 2 == 0 { naive.len() } else { random.next(naive.len() as u64 + 1) as usize };
+                ours.insert_at(at, step);
+                naive.insert(at, step);
+            } else if !naive.is_empty() {
+                let at =
+                    if seed % 3 == 0 { naive.len() - 1 } else { random.next(naive.len() as u64) as usize };
+                assert_eq!(ours.remove_at(at), Some(naive.remove(at)), "seed {seed}");
+            }
+            if step % 4_000 == 0 {
+                held.push((ours.clone(), naive.clone()));
+            }
+            if step % 500 == 0 {
+                ours.check().unwrap();
+                assert_eq!(ours.len(), naive.len());
+                assert_eq!(ours.last(), naive.last().copied());
+            }
+        }
+        held.push((ours, naive));
+        for (ours, naive) in &held {
+            ours.check().unwrap();
+            assert!(ours.iter().eq(naive.iter().copied()), "seed {seed}");
+            for at in (0..naive.len() + 2).step_by(7) {
+                assert_eq!(ours.get(at), naive.get(at).copied(), "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_ascending_list_is_a_set() {
+    for seed in SEEDS {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let (mut ours, mut naive) = (Sorted::new(), std::collections::BTreeSet::new());
+        for _ in 0..5_000 {
+            let number = random.next(3_000) as u32;
+            match random.next(2) {
+                0 => assert_eq!(ours.insert(number), naive.insert(number), "seed {seed}"),
+                _ => assert_eq!(ours.remove(number), naive.remove(&number), "seed {seed}"),
+            }
+        }
+        ours.check().unwrap();
+        assert!(ours.iter().eq(naive.iter().copied()), "seed {seed}");
+        for number in 0..3_000 {
+            let found = ours.search(|other| other.cmp(&number));
+            assert_eq!(found.is_ok(), naive.contains(&number));
+            assert_eq!(found.unwrap_or_else(|at| at), naive.range(..number).count(), "seed {seed}");
+        }
+    }
+}

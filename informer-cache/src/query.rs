@@ -1,0 +1,347 @@
+//! PURE. A question with several conditions, answered from the indexes.
+//!
+//! A condition is a list of groups of one column, or everything outside of them. The condition that the fewest objects fulfil leads;
+//! an object it leads to is then asked for its groups in the other columns, which is a look at a few numbers. So nothing is
+//! collected but the groups, and an intersection costs what its smallest part does.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::iter::FusedIterator;
+use std::sync::Arc;
+
+use crate::index::{Label, typed};
+use crate::persist::Items;
+use crate::record::Record;
+use crate::selector::{Operator, Requirement};
+use crate::table::{Column, RowNumbers};
+use crate::{Index, Labels, MissingIndex, Selector, Snapshot};
+
+/// A question with several conditions, all of which an object has to fulfil; made by [`Snapshot::query`] and [`Snapshot::select`].
+///
+/// Without a condition it finds every object. Finding is O(objects of the condition that the fewest fulfil × conditions); where all
+/// conditions are exclusions it is O(objects). Objects come in no promised order, each once.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Index, Labels, Schema, Store, Version};
+///
+/// struct Pod { id: u64, node: &'static str, phase: &'static str, app: &'static str }
+///
+/// static BY_NODE: Index<Pod, &str> = Index::new("node", |pod| pod.node);
+/// static BY_PHASE: Index<Pod, &str> = Index::new("phase", |pod| pod.phase);
+/// static LABELS: Labels<Pod> = Labels::new("labels", |pod, each| each("app", pod.app));
+///
+/// let schema = Schema::new(|pod: &Pod| pod.id, |_| Version::ZERO);
+/// let store = Store::builder(schema).index(&BY_NODE).index(&BY_PHASE).index(&LABELS).build()?;
+/// store.upsert(Pod { id: 1, node: "n1", phase: "Running", app: "web" });
+/// store.upsert(Pod { id: 2, node: "n1", phase: "Pending", app: "web" });
+/// store.upsert(Pod { id: 3, node: "n2", phase: "Running", app: "web" });
+/// store.upsert(Pod { id: 4, node: "n1", phase: "Running", app: "db" });
+///
+/// let view = store.snapshot();
+/// let query = view.query().by(&BY_NODE, "n1")?.not(&BY_PHASE, "Pending")?.select(&LABELS, &"app in (web)".parse()?)?;
+/// assert_eq!(query.iter().map(|pod| pod.id).collect::<Vec<_>>(), [1]);
+/// assert_eq!(view.query().by_any(&BY_NODE, ["n1", "n2"])?.iter().count(), 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a query finds nothing until it is iterated"]
+pub struct Query<'a, K, V> {
+    snapshot: &'a Snapshot<K, V>,
+    conditions: Vec<Condition<'a>>,
+}
+
+/// Groups of one column, ascending, of which a row must be in one; or in none, where they are excluded.
+#[derive(Clone)]
+struct Condition<'a> {
+    column: &'a Column,
+    groups: Vec<u32>,
+    excluded: bool,
+}
+
+impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
+    pub(crate) fn new(snapshot: &'a Snapshot<K, V>) -> Self {
+        Self { snapshot, conditions: Vec::new() }
+    }
+
+    /// Only objects that have `value` in an index.
+    ///
+    /// # Errors
+    /// When the store has no such index.
+    pub fn by<IK, Q>(self, index: &Index<V, IK>, value: &Q) -> Result<Self, MissingIndex>
+    where
+        IK: Borrow<Q> + 'static,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.with_values(index, std::iter::once(value), false)
+    }
+
+    /// Only objects that have one of these values in an index. No values: no objects.
+    ///
+    /// # Errors
+    /// When the store has no such index.
+    pub fn by_any<'q, IK, Q>(
+        self,
+        index: &Index<V, IK>,
+        values: impl IntoIterator<Item = &'q Q>,
+    ) -> Result<Self, MissingIndex>
+    where
+        IK: Borrow<Q> + 'static,
+        Q: Hash + Eq + ?Sized + 'q,
+    {
+        self.with_values(index, values, false)
+    }
+
+    /// Only objects that do not have `value` in an index: other values, or none.
+    ///
+    /// # Errors
+    /// When the store has no such index.
+    pub fn not<IK, Q>(self, index: &Index<V, IK>, value: &Q) -> Result<Self, MissingIndex>
+    where
+        IK: Borrow<Q> + 'static,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.with_values(index, std::iter::once(value), true)
+    }
+
+    /// Only objects with a value that `test` accepts. O(values of the index).
+    ///
+    /// # Errors
+    /// When the store has no such index.
+    pub fn by_test<IK: 'static>(
+        mut self,
+        index: &Index<V, IK>,
+        test: impl Fn(&IK) -> bool,
+    ) -> Result<Self, MissingIndex> {
+        let column = self.snapshot.column(index)?;
+        let numbered = column.numbered();
+        let groups = numbered.filter(|(_, group)| test(typed::<IK>(&group.value))).map(|(number, _)| number);
+        self.conditions.push(Condition { column, groups: groups.collect(), excluded: false });
+        Ok(self)
+    }
+
+    /// Only objects whose labels a selector accepts. O(requirements × values each speaks of), and for the operators that look at every value of a
+    /// key (exists, absent, greater, less), O(values of the key).
+    ///
+    /// # Errors
+    /// When the store has no such index of labels.
+    pub fn select(mut self, labels: &Labels<V>, selector: &Selector) -> Result<Self, MissingIndex> {
+        let column = self.snapshot.column_named::<Label>(labels.name())?;
+        match selector.requirements() {
+            None => self.conditions.push(Condition { column, groups: Vec::new(), excluded: false }),
+            Some(requirements) => {
+                for requirement in requirements {
+                    let condition = self.condition(column, requirement);
+                    self.conditions.push(condition);
+                }
+            }
+        }
+        Ok(self)
+    }
+
+    /// The objects.
+    pub fn iter(&self) -> Matches<'a, K, V> {
+        self.clone().into_iter()
+    }
+
+    /// The keys of the objects.
+    pub fn keys(&self) -> impl Iterator<Item = &'a K> + use<'a, K, V> {
+        Records::new(self.clone()).map(|record| &record.key)
+    }
+
+    /// The objects with their keys.
+    pub fn entries(&self) -> impl Iterator<Item = (&'a K, &'a Arc<V>)> + use<'a, K, V> {
+        Records::new(self.clone()).map(|record| (&record.key, &record.object))
+    }
+
+    fn with_values<'q, IK, Q>(
+        mut self,
+        index: &Index<V, IK>,
+        values: impl IntoIterator<Item = &'q Q>,
+        excluded: bool,
+    ) -> Result<Self, MissingIndex>
+    where
+        IK: Borrow<Q> + 'static,
+        Q: Hash + Eq + ?Sized + 'q,
+    {
+        let column = self.snapshot.column(index)?;
+        let seed = self.snapshot.reading.seed;
+        let found = values.into_iter().filter_map(|value| {
+            column.find(seed.hash_one(value), |known| typed::<IK>(known).borrow() == value)
+        });
+        let mut groups: Vec<_> = found.collect();
+        groups.sort_unstable();
+        groups.dedup();
+        self.conditions.push(Condition { column, groups, excluded });
+        Ok(self)
+    }
+
+    fn condition(&self, column: &'a Column, requirement: &Requirement) -> Condition<'a> {
+        let with_value = |value: &str| {
+            let hash = self.snapshot.reading.seed.hash_one((&*requirement.key, value));
+            column.find(hash, |known| typed::<Label>(known).is(&requirement.key, value))
+        };
+        let (mut groups, excluded): (Vec<_>, _) = match &requirement.operator {
+            Operator::In(values) => (values.iter().filter_map(|value| with_value(value)).collect(), false),
+            Operator::NotIn(values) => (values.iter().filter_map(|value| with_value(value)).collect(), true),
+            Operator::Exists => (of_key(column, &requirement.key, |_| true), false),
+            Operator::Absent => (of_key(column, &requirement.key, |_| true), true),
+            Operator::Greater(_) | Operator::Less(_) => {
+                (of_key(column, &requirement.key, |value| requirement.operator.holds(Some(value))), false)
+            }
+        };
+        groups.sort_unstable();
+        Condition { column, groups, excluded }
+    }
+}
+
+/// The groups of the labels with a key whose value `test` accepts.
+fn of_key(column: &Column, key: &str, test: impl Fn(&str) -> bool) -> Vec<u32> {
+    let Some(order) = column.order() else { return Vec::new() };
+    let label = |number| column.group(number).map(|group| typed::<Label>(&group.value));
+    let from = order.partition_point(|number| label(number).is_some_and(|label| label.beside(key).is_lt()));
+    let ahead = (from..order.len())
+        .filter_map(|at| order.get(at))
+        .filter_map(|number| Some((number, label(number)?)));
+    let of_key = ahead.take_while(|(_, label)| label.beside(key).is_eq());
+    of_key.filter(|(_, label)| test(&label.value)).map(|(number, _)| number).collect()
+}
+
+impl Condition<'_> {
+    /// Whether a row is in one of the groups.
+    fn holds(&self, row: u32) -> bool {
+        self.first(row).is_some() != self.excluded
+    }
+
+    /// The first of the groups that a row is in.
+    fn first(&self, row: u32) -> Option<u32> {
+        let mut of_row = self.column.groups_of(row);
+        match self.groups.as_slice() {
+            [] => None,
+            [alone] => of_row.find(|group| group == alone),
+            groups => of_row.find(|group| groups.binary_search(group).is_ok()),
+        }
+    }
+
+    /// How many rows it leads to at most.
+    fn weight(&self) -> usize {
+        let groups = self.groups.iter().filter_map(|number| self.column.group(*number));
+        groups.map(|group| group.rows.len()).sum()
+    }
+}
+
+impl<K, V> Clone for Query<'_, K, V> {
+    fn clone(&self) -> Self {
+        Self { snapshot: self.snapshot, conditions: self.conditions.clone() }
+    }
+}
+
+impl<'a, K: Eq + Hash, V: 'static> IntoIterator for Query<'a, K, V> {
+    type Item = &'a Arc<V>;
+    type IntoIter = Matches<'a, K, V>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        Matches(Records::new(self))
+    }
+}
+
+impl<'a, K: Eq + Hash, V: 'static> IntoIterator for &Query<'a, K, V> {
+    type Item = &'a Arc<V>;
+    type IntoIter = Matches<'a, K, V>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<K, V> fmt::Debug for Query<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Query").field("conditions", &self.conditions.len()).finish_non_exhaustive()
+    }
+}
+
+/// The objects that a [`Query`] finds.
+pub struct Matches<'a, K, V>(Records<'a, K, V>);
+
+struct Records<'a, K, V> {
+    snapshot: &'a Snapshot<K, V>,
+    lead: Lead<'a, K, V>,
+    /// The other conditions.
+    conditions: Vec<Condition<'a>>,
+}
+
+/// Where rows come from.
+enum Lead<'a, K, V> {
+    All(Items<'a, Arc<Record<K, V>>>),
+    /// The groups of a condition, one after the other: those before `next` are done, but for the rows of the last of them.
+    Groups {
+        condition: Condition<'a>,
+        next: usize,
+        rows: RowNumbers<'a>,
+    },
+}
+
+impl<'a, K, V> Records<'a, K, V> {
+    fn new(query: Query<'a, K, V>) -> Self {
+        let Query { snapshot, mut conditions } = query;
+        let leading = conditions.iter().enumerate().filter(|(_, condition)| !condition.excluded);
+        let lead = match leading.min_by_key(|(_, condition)| condition.weight()).map(|(at, _)| at) {
+            Some(at) => {
+                let condition = conditions.swap_remove(at);
+                Lead::Groups { condition, next: 0, rows: RowNumbers::One(None) }
+            }
+            None => Lead::All(snapshot.table.rows.iter()),
+        };
+        Self { snapshot, lead, conditions }
+    }
+}
+
+impl<K, V> Lead<'_, K, V> {
+    fn next(&mut self) -> Option<u32> {
+        match self {
+            Self::All(rows) => rows.next().map(|(row, _)| row),
+            Self::Groups { condition, next, rows } => loop {
+                if let Some(row) = rows.next() {
+                    let group = condition.groups[*next - 1];
+                    // A row with several of the values is met in the first of its groups only.
+                    if condition.groups.len() == 1 || condition.first(row) == Some(group) {
+                        return Some(row);
+                    }
+                    continue;
+                }
+                let group = condition.column.group(*condition.groups.get(*next)?);
+                *rows = group.map_or(RowNumbers::One(None), |group| group.rows.iter());
+                *next += 1;
+            },
+        }
+    }
+}
+
+impl<'a, K, V> Iterator for Records<'a, K, V> {
+    type Item = &'a Arc<Record<K, V>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let row = self.lead.next()?;
+            if self.conditions.iter().all(|condition| condition.holds(row)) {
+                return self.snapshot.table.rows.get(row);
+            }
+        }
+    }
+}
+
+impl<'a, K, V> Iterator for Matches<'a, K, V> {
+    type Item = &'a Arc<V>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(|record| &record.object)
+    }
+}
+
+impl<K, V> FusedIterator for Matches<'_, K, V> {}
+
+impl<K, V> fmt::Debug for Matches<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Matches").finish_non_exhaustive()
+    }
+}

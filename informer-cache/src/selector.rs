@@ -1,0 +1,226 @@
+//! PURE. A question about labels: a conjunction of requirements, with the meaning and the text that Kubernetes gives them.
+//!
+//! # Invariants
+//! 1. Requirements are sorted and distinct, and so are the values of each: what is said in the same words is equal.
+//! 2. No list of values is empty. One that none is in is [`Selector::nothing`]; one that all are outside of is no requirement.
+//! 3. A selector that matches nothing does so whatever is added.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+mod error;
+mod label;
+mod parse;
+mod requirement;
+#[cfg(test)]
+mod tests;
+
+pub use error::ParseSelectorError;
+pub(crate) use requirement::{Operator, Requirement};
+
+/// Which labels an object has to have: requirements that all have to hold, as in Kubernetes.
+///
+/// | method | text | holds for an object |
+/// |---|---|---|
+/// | [`equals`](Self::equals) | `k=v`, `k==v` | with this label |
+/// | [`not_equals`](Self::not_equals) | `k!=v` | without this label: with another value, or without the key |
+/// | [`one_of`](Self::one_of) | `k in (v,w)` | with one of these labels |
+/// | [`none_of`](Self::none_of) | `k notin (v,w)` | with none of them: with another value, or without the key |
+/// | [`exists`](Self::exists) | `k` | with the key, whatever its value |
+/// | [`absent`](Self::absent) | `!k` | without the key |
+/// | [`greater_than`](Self::greater_than), [`less_than`](Self::less_than) | `k>7`, `k<7` | with the key and a value that is such a whole number |
+///
+/// Keys and values are compared byte by byte. Requirements of one key do not replace each other: all have to hold.
+///
+/// A text is read exactly if Kubernetes' own parser reads it (but for NUL bytes, which end a text there and are refused here): keys
+/// are `name` or `prefix/name`, values have at most 63 letters, digits, `-`, `_` and `.`, or none; a missing value is the
+/// empty one, and so is one between two commas. A selector prints in its shortest form, sorted by key, and reads
+/// back as itself. What has no such text (keys and values that are no Kubernetes labels, and [`nothing`](Self::nothing)) prints
+/// as something that is refused, never as another selector.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::Selector;
+///
+/// let selector = Selector::everything().equals("app", "web").one_of("tier", ["a", "b"]).absent("canary");
+/// assert_eq!(selector, "app=web, tier in (b, a), !canary".parse()?);
+/// assert_eq!(selector.to_string(), "app=web,!canary,tier in (a,b)");
+///
+/// let labels = [("app", "web"), ("tier", "b")];
+/// assert!(selector.matches(|key| labels.iter().find(|label| label.0 == key).map(|label| label.1)));
+/// assert!(!selector.matches(|_| None));
+///
+/// let error = "app in web".parse::<Selector>().unwrap_err();
+/// assert_eq!((error.position(), error.expected()), (7, "`(`"));
+/// # Ok::<(), flyball_informer_cache::ParseSelectorError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Selector {
+    /// All have to hold; none of them can be added to nothing.
+    requirements: Option<Vec<Requirement>>,
+}
+
+impl Selector {
+    /// No requirement: every object matches, with or without labels.
+    #[must_use]
+    pub const fn everything() -> Self {
+        Self { requirements: Some(Vec::new()) }
+    }
+
+    /// No object matches, whatever is required besides.
+    #[must_use]
+    pub const fn nothing() -> Self {
+        Self { requirements: None }
+    }
+
+    /// Requires the label `key` with this value.
+    #[must_use]
+    pub fn equals(self, key: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
+        self.one_of(key, [value])
+    }
+
+    /// Requires another value of the label `key`, or no such label.
+    #[must_use]
+    pub fn not_equals(self, key: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
+        self.none_of(key, [value])
+    }
+
+    /// Requires the label `key` with one of these values. There is none among no values: then nothing matches.
+    #[must_use]
+    pub fn one_of(
+        self,
+        key: impl Into<Arc<str>>,
+        values: impl IntoIterator<Item = impl Into<Arc<str>>>,
+    ) -> Self {
+        match set(values) {
+            values if values.is_empty() => Self::nothing(),
+            values => self.with(key, Operator::In(values)),
+        }
+    }
+
+    /// Requires that the label `key` has none of these values, or that there is no such label. No values exclude nothing.
+    #[must_use]
+    pub fn none_of(
+        self,
+        key: impl Into<Arc<str>>,
+        values: impl IntoIterator<Item = impl Into<Arc<str>>>,
+    ) -> Self {
+        match set(values) {
+            values if values.is_empty() => self,
+            values => self.with(key, Operator::NotIn(values)),
+        }
+    }
+
+    /// Requires the label `key`, whatever its value.
+    #[must_use]
+    pub fn exists(self, key: impl Into<Arc<str>>) -> Self {
+        self.with(key, Operator::Exists)
+    }
+
+    /// Requires that there is no label `key`.
+    #[must_use]
+    pub fn absent(self, key: impl Into<Arc<str>>) -> Self {
+        self.with(key, Operator::Absent)
+    }
+
+    /// Requires the label `key` with a value that is a decimal number of 64 bits, and greater.
+    #[must_use]
+    pub fn greater_than(self, key: impl Into<Arc<str>>, number: i64) -> Self {
+        self.with(key, Operator::Greater(number))
+    }
+
+    /// Requires the label `key` with a value that is a decimal number of 64 bits, and less.
+    #[must_use]
+    pub fn less_than(self, key: impl Into<Arc<str>>, number: i64) -> Self {
+        self.with(key, Operator::Less(number))
+    }
+
+    /// Requires what `other` requires, too. Nothing and anything is nothing.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let both = self.requirements.zip(other.requirements);
+        Self { requirements: both.map(|(one, other)| sorted(one.into_iter().chain(other).collect())) }
+    }
+
+    /// Whether there is no requirement.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        self.requirements.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    /// Whether this is [`nothing`](Self::nothing). Requirements that contradict each other are not looked for.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        self.requirements.is_none()
+    }
+
+    /// Whether an object matches whose labels `label` looks up by key.
+    ///
+    /// Allocates nothing, and stops at the first requirement that does not hold. O(requirements × log values).
+    pub fn matches<'a>(&self, mut label: impl FnMut(&str) -> Option<&'a str>) -> bool {
+        let requirements = self.requirements();
+        requirements.is_some_and(|all| all.iter().all(|one| one.operator.holds(label(&one.key))))
+    }
+
+    /// What all has to hold, by key; `None` for nothing.
+    pub(crate) fn requirements(&self) -> Option<&[Requirement]> {
+        self.requirements.as_deref()
+    }
+
+    fn with(self, key: impl Into<Arc<str>>, operator: Operator) -> Self {
+        self.and(Self { requirements: Some(vec![Requirement { key: key.into(), operator }]) })
+    }
+}
+
+/// The values, sorted and distinct.
+fn set(values: impl IntoIterator<Item = impl Into<Arc<str>>>) -> Box<[Arc<str>]> {
+    sorted(values.into_iter().map(Into::into).collect()).into()
+}
+
+fn sorted<T: Ord>(mut all: Vec<T>) -> Vec<T> {
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Everything.
+impl Default for Selector {
+    fn default() -> Self {
+        Self::everything()
+    }
+}
+
+impl FromStr for Selector {
+    type Err = ParseSelectorError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let requirements = parse::requirements(text)?;
+        Ok(Self { requirements: Some(sorted(requirements)) })
+    }
+}
+
+impl TryFrom<&str> for Selector {
+    type Error = ParseSelectorError;
+
+    fn try_from(text: &str) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(requirements) = self.requirements() else { return f.write_str("<nothing>") };
+        for (at, requirement) in requirements.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            write!(f, "{comma}{requirement}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Selector").field(&format_args!("{self}")).finish()
+    }
+}

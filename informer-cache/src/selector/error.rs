@@ -1,0 +1,41 @@
+//! PURE. Why a text is not a selector.
+
+use std::error::Error;
+use std::fmt;
+
+/// A text is not a [`Selector`](crate::Selector).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseSelectorError {
+    pub(super) text: Box<str>,
+    pub(super) position: usize,
+    pub(super) expected: &'static str,
+}
+
+impl ParseSelectorError {
+    /// What could not be read.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Where it went wrong, in bytes from the beginning; the length of the text for its end.
+    #[must_use]
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// What could have stood there.
+    #[must_use]
+    pub fn expected(&self) -> &'static str {
+        self.expected
+    }
+}
+
+impl fmt::Display for ParseSelectorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { text, position, expected } = self;
+        write!(f, "{text:?} is not a label selector: at byte {position}, expected {expected}")
+    }
+}
+
+impl Error for ParseSelectorError {}

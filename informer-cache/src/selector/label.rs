@@ -1,0 +1,35 @@
+//! PURE. What Kubernetes takes for the key and the value of a label.
+
+const MAX_WORD: usize = 63;
+const MAX_PREFIX: usize = 253;
+
+/// `name`, or `prefix/name`: at most 63 bytes, after a DNS subdomain of at most 253.
+pub(super) fn is_key(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((prefix, name)) => is_subdomain(prefix) && is_name(name),
+        None => is_name(text),
+    }
+}
+
+/// A name, or empty.
+pub(super) fn is_value(text: &str) -> bool {
+    text.is_empty() || is_name(text)
+}
+
+fn is_name(text: &str) -> bool {
+    text.len() <= MAX_WORD
+        && framed(text, |byte| byte.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+fn is_subdomain(text: &str) -> bool {
+    let lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let part = |part: &str| framed(part, lower) && part.bytes().all(|byte| lower(byte) || byte == b'-');
+    text.len() <= MAX_PREFIX && text.split('.').all(part)
+}
+
+/// Whether there is a first and a last byte, and both are of this kind.
+fn framed(text: &str, kind: impl Fn(u8) -> bool) -> bool {
+    let ends = text.bytes().next().zip(text.bytes().next_back());
+    ends.is_some_and(|(first, last)| kind(first) && kind(last))
+}

@@ -1,0 +1,155 @@
+//! PURE. Reads the text of a selector.
+//!
+//! ```text
+//! selector    = [ requirement { "," requirement } ]
+//! requirement = "!" KEY | KEY [ ("=" | "==" | "!=") VALUE | ("in" | "notin") "(" values ")" | (">" | "<") NUMBER ]
+//! values      = VALUE { "," VALUE }
+//! ```
+//! A value may be empty. White space (space, tab, line feed, carriage return) separates words and means nothing besides; `in`
+//! and `notin` are keys and values where no operator can stand.
+
+use std::sync::Arc;
+
+use super::{Operator, ParseSelectorError, Requirement, label, set};
+
+const KEY: &str = "a key, as `app` or `example.com/app`";
+const OPERATOR: &str = "`=`, `==`, `!=`, `in`, `notin`, `<`, `>`, `,` or the end";
+const VALUE: &str = "a value: at most 63 letters, digits, `-`, `_` or `.`";
+const NUMBER: &str = "a whole number below 2^63";
+
+pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, ParseSelectorError> {
+    let mut parser = Parser { text, at: 0 };
+    let mut requirements = Vec::new();
+    if parser.next().text.is_empty() {
+        return Ok(requirements);
+    }
+    loop {
+        requirements.push(parser.requirement()?);
+        let token = parser.next();
+        match token.text {
+            "" => return Ok(requirements),
+            "," => parser.at = token.end(),
+            _ => return Err(parser.expected(token, "`,` or the end")),
+        }
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+/// A word or a symbol; the empty one is the end.
+#[derive(Clone, Copy)]
+struct Token<'a> {
+    at: usize,
+    text: &'a str,
+}
+
+impl Token<'_> {
+    fn end(self) -> usize {
+        self.at + self.text.len()
+    }
+
+    fn is_word(self) -> bool {
+        self.text.bytes().next().is_some_and(|byte| !is_symbol(byte))
+    }
+}
+
+impl<'a> Parser<'a> {
+    /// What is read next; it is taken by going to its end.
+    fn next(&self) -> Token<'a> {
+        let rest = self.text[self.at..].trim_start_matches([' ', '\t', '\r', '\n']);
+        let len = match rest.as_bytes() {
+            [b'=' | b'!', b'=', ..] => 2,
+            [first, ..] if is_symbol(*first) => 1,
+            bytes => bytes.iter().take_while(|byte| !is_symbol(**byte) && !is_space(**byte)).count(),
+        };
+        Token { at: self.text.len() - rest.len(), text: &rest[..len] }
+    }
+
+    fn take(&mut self, text: &str) -> bool {
+        let token = self.next();
+        let there = token.text == text;
+        if there {
+            self.at = token.end();
+        }
+        there
+    }
+
+    fn expected(&self, token: Token<'_>, expected: &'static str) -> ParseSelectorError {
+        ParseSelectorError { text: self.text.into(), position: token.at, expected }
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, ParseSelectorError> {
+        let negated = self.take("!");
+        let key = self.next();
+        if !key.is_word() || !label::is_key(key.text) {
+            return Err(self.expected(key, KEY));
+        }
+        self.at = key.end();
+        let operator = if negated { Operator::Absent } else { self.operator()? };
+        Ok(Requirement { key: key.text.into(), operator })
+    }
+
+    fn operator(&mut self) -> Result<Operator, ParseSelectorError> {
+        let token = self.next();
+        if let "" | "," = token.text {
+            return Ok(Operator::Exists);
+        }
+        self.at = token.end();
+        Ok(match token.text {
+            "=" | "==" => Operator::In(set([self.value()?])),
+            "!=" => Operator::NotIn(set([self.value()?])),
+            "in" => Operator::In(self.values()?),
+            "notin" => Operator::NotIn(self.values()?),
+            ">" => Operator::Greater(self.number()?),
+            "<" => Operator::Less(self.number()?),
+            _ => return Err(self.expected(token, OPERATOR)),
+        })
+    }
+
+    fn value(&mut self) -> Result<&'a str, ParseSelectorError> {
+        let token = self.next();
+        match token.text {
+            // None at all is the empty one.
+            "" | "," | ")" => Ok(""),
+            text if token.is_word() && label::is_value(text) => {
+                self.at = token.end();
+                Ok(text)
+            }
+            _ => Err(self.expected(token, VALUE)),
+        }
+    }
+
+    fn number(&mut self) -> Result<i64, ParseSelectorError> {
+        let token = self.next();
+        let number = self.value().ok().and_then(|text| text.parse().ok());
+        number.ok_or_else(|| self.expected(token, NUMBER))
+    }
+
+    fn values(&mut self) -> Result<Box<[Arc<str>]>, ParseSelectorError> {
+        if !self.take("(") {
+            return Err(self.expected(self.next(), "`(`"));
+        }
+        let mut values = Vec::new();
+        loop {
+            values.push(self.value()?);
+            let token = self.next();
+            self.at = token.end();
+            match token.text {
+                "," => {}
+                ")" => return Ok(set(values)),
+                _ => return Err(self.expected(token, "`,` or `)`")),
+            }
+        }
+    }
+}
+
+fn is_symbol(byte: u8) -> bool {
+    b"=!(),<>".contains(&byte)
+}
+
+fn is_space(byte: u8) -> bool {
+    b" \t\r\n".contains(&byte)
+}

@@ -1,0 +1,180 @@
+//! PURE. What an ordered index answers: ranges and prefixes.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::Hash;
+use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use super::Snapshot;
+use crate::index::typed;
+use crate::persist::Sorted;
+use crate::record::AnyValue;
+use crate::table::{Column, RowNumbers, Table};
+use crate::{MissingIndex, OrderedIndex};
+
+impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
+    /// The objects whose values lie in a range, in the order of the values; those of one value in no promised order. O(log values + hits).
+    ///
+    /// # Errors
+    /// When the store has no such index.
+    ///
+    /// # Panics
+    /// When the range begins after its end.
+    pub fn range<IK, Q, R>(
+        &self,
+        index: &OrderedIndex<V, IK>,
+        range: R,
+    ) -> Result<Range<'_, K, V, IK>, MissingIndex>
+    where
+        IK: Borrow<Q> + 'static,
+        Q: Ord + ?Sized,
+        R: RangeBounds<Q>,
+    {
+        let (column, order) = self.ordered(index)?;
+        let at = |bound: Bound<&Q>, start: bool| match bound {
+            Bound::Unbounded if start => 0,
+            Bound::Unbounded => order.len(),
+            Bound::Included(bound) => split::<IK>(column, order, |value| match start {
+                true => value.borrow() < bound,
+                false => value.borrow() <= bound,
+            }),
+            Bound::Excluded(bound) => split::<IK>(column, order, |value| match start {
+                true => value.borrow() <= bound,
+                false => value.borrow() < bound,
+            }),
+        };
+        let (start, end) = (range.start_bound(), range.end_bound());
+        // Whatever values there are.
+        if let (
+            Bound::Included(start) | Bound::Excluded(start),
+            Bound::Included(end) | Bound::Excluded(end),
+        ) = (start, end)
+        {
+            assert!(start <= end, "a range that begins after its end");
+        }
+        let (from, to) = (at(start, true), at(end, false));
+        Ok(Range::new(&self.table, column, order, from, to.max(from)))
+    }
+
+    /// The objects whose values are neighbours in the order: `place` says of a value whether it lies before them (`Less`), is one of them
+    /// (`Equal`), or lies behind (`Greater`). For the first parts of a compound value, say: `|(namespace, _)| namespace.cmp("default")`.
+    ///
+    /// # Errors
+    /// When the store has no such index.
+    pub fn range_by<IK: 'static>(
+        &self,
+        index: &OrderedIndex<V, IK>,
+        place: impl Fn(&IK) -> Ordering,
+    ) -> Result<Range<'_, K, V, IK>, MissingIndex> {
+        let (column, order) = self.ordered(index)?;
+        let from = split::<IK>(column, order, |value| place(value).is_lt());
+        let to = split::<IK>(column, order, |value| place(value).is_le());
+        Ok(Range::new(&self.table, column, order, from, to.max(from)))
+    }
+
+    /// The objects whose values begin with `prefix`, in the order of the values, which must be that of their texts.
+    ///
+    /// # Errors
+    /// When the store has no such index.
+    pub fn prefix<IK>(
+        &self,
+        index: &OrderedIndex<V, IK>,
+        prefix: &str,
+    ) -> Result<Range<'_, K, V, IK>, MissingIndex>
+    where
+        IK: AsRef<str> + 'static,
+    {
+        self.range_by(index, |value| begins(value.as_ref(), prefix))
+    }
+
+    fn ordered<IK: 'static>(
+        &self,
+        index: &OrderedIndex<V, IK>,
+    ) -> Result<(&Arc<Column>, &Sorted), MissingIndex> {
+        let column = self.column(index)?;
+        // An index of this name and type may have been added without an order.
+        column.order().map(|order| (column, order)).ok_or(MissingIndex { name: index.name() })
+    }
+}
+
+/// How a text lies to those that begin with a prefix.
+pub(crate) fn begins(text: &str, prefix: &str) -> Ordering {
+    match text.starts_with(prefix) {
+        true => Ordering::Equal,
+        false => text.cmp(prefix),
+    }
+}
+
+/// How many values at the head of the order fulfil `before`.
+fn split<IK: 'static>(column: &Column, order: &Sorted, before: impl Fn(&IK) -> bool) -> usize {
+    order
+        .partition_point(|number| column.group(number).is_some_and(|group| before(typed::<IK>(&group.value))))
+}
+
+/// The objects of a range of values; made by [`Snapshot::range`], [`Snapshot::range_by`] and [`Snapshot::prefix`].
+pub struct Range<'a, K, V, IK> {
+    table: &'a Table<K, V>,
+    column: &'a Column,
+    order: &'a Sorted,
+    /// The positions ahead.
+    from: usize,
+    to: usize,
+    descending: bool,
+    value: Option<&'a AnyValue>,
+    rows: RowNumbers<'a>,
+    value_type: PhantomData<fn() -> IK>,
+}
+
+impl<'a, K, V, IK> Range<'a, K, V, IK> {
+    fn new(table: &'a Table<K, V>, column: &'a Column, order: &'a Sorted, from: usize, to: usize) -> Self {
+        let rows = RowNumbers::One(None);
+        Self { table, column, order, from, to, descending: false, value: None, rows, value_type: PhantomData }
+    }
+
+    /// The same from the greatest value on.
+    #[must_use]
+    pub fn descending(mut self) -> Self {
+        self.descending = !self.descending;
+        self
+    }
+
+    /// The number of values ahead.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        self.to - self.from
+    }
+}
+
+impl<'a, K, V, IK: 'static> Iterator for Range<'a, K, V, IK> {
+    type Item = (&'a IK, &'a Arc<V>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            // Column invariant 2: every row has a record.
+            let record = self.rows.next().and_then(|row| self.table.rows.get(row));
+            if let (Some(record), Some(value)) = (record, self.value) {
+                return Some((typed::<IK>(value), &record.object));
+            }
+            if self.from == self.to {
+                return None;
+            }
+            let at = if self.descending { self.to - 1 } else { self.from };
+            if self.descending {
+                self.to -= 1
+            } else {
+                self.from += 1
+            }
+            let group = self.order.get(at).and_then(|number| self.column.group(number))?;
+            (self.value, self.rows) = (Some(&*group.value), group.rows.iter());
+        }
+    }
+}
+
+impl<K, V, IK> fmt::Debug for Range<'_, K, V, IK> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Range").field("values", &self.values()).finish_non_exhaustive()
+    }
+}

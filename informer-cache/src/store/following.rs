@@ -1,0 +1,113 @@
+//! SHELL. Following a store: subscriptions, observers, and waits.
+
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::blocking::{block_on, block_on_timeout};
+use crate::{Change, Observer, Stopped, Store, Subscription, Version, WaitFor, WaitForError, WaitForKey};
+
+impl<K, V> Store<K, V>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    /// The objects there are, then everything that changes. O(subscriptions), and a count for every 2048 objects; waits for nobody but a commit,
+    /// and nobody waits for it longer than for a commit.
+    #[must_use]
+    pub fn subscribe(&self) -> Subscription<K, V> {
+        let (snapshot, feed) = self.inner.subscribe();
+        Subscription::new(feed, Arc::downgrade(&self.inner), &snapshot)
+    }
+
+    /// Tells `f` the objects there are, then everything that changes: unmerged, and by the very thread that writes.
+    ///
+    /// This call tells `f` the objects of one snapshot, as initial additions. From that snapshot on every write tells it every change, a relist
+    /// deletions first, after the change can be seen here and after unlocking everything: `f` may use the store. It must be
+    /// quick, as the writer waits for it. Changes come in the order of the writes of one thread; calls of several threads
+    /// overlap, those with the initial objects, too. So it is for what can be told twice and in any order, as a queue of keys: what is bounded
+    /// by itself and must hear of every state there was. An `f` that writes is told that write within the call, and so is every other observer: those
+    /// that come after it in the list hear of the inner write before the outer one. Registering is O(observers), besides the
+    /// initial objects. For a consumer of its own pace there is [`subscribe`](Self::subscribe).
+    ///
+    /// It ends when the observer is dropped, or when the store is closed. As long as `f` holds the store, that is not by itself.
+    ///
+    /// # Panics
+    /// Not when `f` does: that is [counted](Observer::panics), and `f` is called again for the next change.
+    pub fn observe(&self, f: impl Fn(&Change<K, V>) + Send + Sync + 'static) -> Observer<K, V> {
+        Observer::begin(&self.inner, f)
+    }
+
+    /// Waits until the store's version is this one or later, so that it shows what was written at this version. Gives back the version that was
+    /// seen.
+    ///
+    /// # Errors
+    /// When a relist takes the store *back*, to a version before this one, or when the store is closed, as it is when its last handle is
+    /// dropped: a wait does not keep it open.
+    ///
+    /// # Cancel safety
+    /// Dropping the future forgets the wait and nothing else.
+    pub fn wait_for(&self, version: Version) -> WaitFor<K, V> {
+        WaitFor::new(Arc::downgrade(&self.inner), version)
+    }
+
+    /// As [`wait_for`](Self::wait_for), on this thread.
+    ///
+    /// # Errors
+    /// Those of [`wait_for`](Self::wait_for).
+    pub fn blocking_wait_for(&self, version: Version) -> Result<Version, WaitForError> {
+        block_on(self.wait_for(version))
+    }
+
+    /// As [`wait_for`](Self::wait_for), on this thread and no longer than `limit`. In a task, put your runtime's timeout around `wait_for`.
+    ///
+    /// # Errors
+    /// Those of [`wait_for`](Self::wait_for), and when the time is up.
+    pub fn wait_for_timeout(&self, version: Version, limit: Duration) -> Result<Version, WaitForError> {
+        block_on_timeout(self.wait_for(version), limit).unwrap_or(Err(WaitForError::TimedOut))
+    }
+
+    /// Waits until the store shows what was written to a key at this version, or something newer: reading one's own writes. Gives back the object
+    /// there is then, or `None` where it is gone, so a deletion hangs nobody.
+    ///
+    /// # Errors
+    /// Those of [`wait_for`](Self::wait_for).
+    ///
+    /// # Cancel safety
+    /// Dropping the future forgets the wait and nothing else.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_informer_cache::{Schema, Store, Version};
+    /// # use std::pin::pin;
+    /// # use std::task::{Context, Poll, Waker};
+    /// let store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let mut written = pin!(store.wait_for_key(7, Version::new(42)));
+    /// # let mut cx = Context::from_waker(Waker::noop());
+    /// # use std::future::Future;
+    /// assert!(written.as_mut().poll(&mut cx).is_pending());
+    /// store.upsert((7, 42)); // the watch catches up
+    /// assert!(matches!(written.poll(&mut cx), Poll::Ready(Ok(Some(pod))) if pod.1 == 42));
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
+    pub fn wait_for_key(&self, key: K, version: Version) -> WaitForKey<K, V> {
+        WaitForKey::new(Arc::downgrade(&self.inner), key, version)
+    }
+
+    /// Waits until the first list is published. Any number may wait; all are woken.
+    ///
+    /// # Errors
+    /// When the store is closed first.
+    ///
+    /// # Cancel safety
+    /// Dropping the future forgets the wait and nothing else.
+    pub async fn synced(&self) -> Result<(), Stopped> {
+        self.inner.synced.wait().await
+    }
+
+    /// Whether the first list is published; stays so after [`close`](Self::close).
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.inner.synced.is_set()
+    }
+}

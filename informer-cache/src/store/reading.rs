@@ -1,0 +1,96 @@
+//! SHELL. Looking at a store: each look is one critical section, or a snapshot.
+
+use std::borrow::Borrow;
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+
+use crate::{
+    Index, IndexError, Labels, Lister, MissingIndex, Schema, Snapshot, Store, StoreBuilder, Version,
+};
+
+impl<K, V> Store<K, V>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    /// A store of objects that the schema tells apart.
+    pub fn builder(schema: Schema<K, V>) -> StoreBuilder<K, V> {
+        StoreBuilder::new(schema)
+    }
+
+    /// The object of a key.
+    pub fn get<Q>(&self, key: &Q) -> Option<Arc<V>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.inner.reading.seed.hash_one(key);
+        let published = self.inner.published.read();
+        published.table.record(hash, |known| known.borrow() == key).map(|record| record.object.clone())
+    }
+
+    /// The number of objects.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inner.published.read().table.rows.len()
+    }
+
+    /// Whether there is no object.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How far in the source's history the store is; [`Version::ZERO`] before the first list or event.
+    ///
+    /// It grows with events and bookmarks, and is set by a relist, which may take it back.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.inner.published.read().table.version
+    }
+
+    /// A consistent view of everything, in O(1).
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot<K, V> {
+        self.inner.snapshot()
+    }
+
+    /// The objects that have `value` in an index; none for a value that nothing has. O(hits), in no promised order.
+    ///
+    /// To look at them without collecting, or at several values at one instant, take a [snapshot](Self::snapshot).
+    ///
+    /// # Errors
+    /// When the store has no such index: none of this name, or one with values of another type.
+    pub fn by_index<IK, Q>(&self, index: &Index<V, IK>, value: &Q) -> Result<Vec<Arc<V>>, MissingIndex>
+    where
+        IK: Borrow<Q> + 'static,
+        Q: Hash + Eq + ?Sized,
+    {
+        let snapshot = self.snapshot();
+        let objects = snapshot.by_index(index, value)?.cloned().collect();
+        // Here, because the last view of old objects may drop them, and a panic while returning would leak the result.
+        drop(snapshot);
+        Ok(objects)
+    }
+
+    /// Lists objects by a scope, their namespace say, and by their labels.
+    pub fn lister<S: 'static>(&self, scope: &Index<V, S>, labels: &Labels<V>) -> Lister<K, V, S> {
+        Lister::new(self.clone(), *scope, *labels)
+    }
+
+    /// The objects that an index function failed on: key, name of the index, error. O(failures).
+    #[must_use]
+    pub fn index_errors(&self) -> Vec<(K, &'static str, Arc<IndexError>)> {
+        let snapshot = self.snapshot();
+        let errors = snapshot.index_errors();
+        let errors = errors.map(|(key, index, error)| (key.clone(), index, error.clone())).collect();
+        drop(snapshot);
+        errors
+    }
+
+    /// Walks every invariant; for tests. O(everything).
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), String> {
+        self.inner.check()
+    }
+}

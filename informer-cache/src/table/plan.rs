@@ -1,0 +1,262 @@
+//! PURE. What one write changes in the columns: found with the user's equality and order, carried out without.
+//!
+//! # Invariants
+//! 1. The edits of one column are together, in the order of columns. A column without edits does not change.
+//! 2. The edits of a column that changes name all groups the row will be in.
+//! 3. The edits of an order go from the last position to the first, so that each finds the positions before it as they were; at one
+//!    position it takes out before it puts in, and puts in the greatest first.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::Garbage;
+use super::column::{Column, Group, Name, Named, Rows, name, number};
+use crate::IndexError;
+use crate::index::Definition;
+use crate::record::{AnyValue, Values};
+
+/// The changes of one write; kept from write to write for its memory.
+#[derive(Default)]
+pub(crate) struct Plan {
+    edits: Vec<(usize, Edit)>,
+    order: Vec<(usize, OrderEdit)>,
+    names: Vec<Name>,
+}
+
+/// Up to so many groups of a row are looked through for a value.
+const FEW: usize = 8;
+
+enum Edit {
+    /// The row stays in a group.
+    Stay(u32),
+    /// The row comes to a group.
+    Join(u32),
+    /// The row is the first of a group.
+    Found(Arc<AnyValue>),
+    /// The row goes from a group.
+    Leave(u32),
+    /// The function failed on the object.
+    Fail(Arc<IndexError>),
+    /// The function does not fail on the object any more.
+    Mend,
+}
+
+struct OrderEdit {
+    at: usize,
+    what: Placed,
+}
+
+enum Placed {
+    /// A group that loses its last row.
+    Out,
+    /// A new group, by the value it is for.
+    In(Arc<AnyValue>),
+}
+
+impl Plan {
+    /// Forgets a plan that was not carried out.
+    pub(super) fn clear(&mut self) {
+        self.edits.clear();
+        self.order.clear();
+        self.names.clear();
+    }
+
+    /// Plans what happens in one column when a row gets these values; no values at all when it goes.
+    pub(super) fn column<V: 'static>(
+        &mut self,
+        at: usize,
+        column: &Column,
+        index: &Definition<V>,
+        row: Option<u32>,
+        values: Option<&Values>,
+    ) {
+        let old = row.map_or(&[][..], |row| column.names(row));
+        let had_failed = row.is_some_and(|row| column.failed.get(row).is_some());
+        let error = values.and_then(Values::error);
+        let values = values.map_or(&[][..], Values::as_slice);
+        let is = |name: Name, value: &Arc<AnyValue>| {
+            column.group(number(name)).is_some_and(|group| index.equal(&group.value, value))
+        };
+        // What most updates come to: nothing.
+        if let ([old], [value], false) = (old, values, had_failed) {
+            if is(*old, value) {
+                return;
+            }
+        }
+        let from = self.edits.len();
+        let mut changes = had_failed || error.is_some();
+        self.names.clear();
+        for value in values {
+            // A few are looked through, which hashes nothing.
+            let few = &old[..if old.len() <= FEW { old.len() } else { 0 }];
+            let known = few.iter().copied().find(|old| is(*old, value));
+            let known =
+                known.or_else(|| column.find(value.hash, |known| index.equal(known, value)).map(name));
+            let edit = match known {
+                Some(known) if old.binary_search(&known).is_ok() => Edit::Stay(number(known)),
+                Some(known) => Edit::Join(number(known)),
+                None => Edit::Found(value.clone()),
+            };
+            changes |= !matches!(edit, Edit::Stay(_));
+            self.names.extend(known);
+            self.edits.push((at, edit));
+        }
+        self.names.sort_unstable();
+        for old in old {
+            if self.names.binary_search(old).is_err() {
+                self.edits.push((at, Edit::Leave(number(*old))));
+                changes = true;
+            }
+        }
+        match error {
+            Some(error) => self.edits.push((at, Edit::Fail(error.clone()))),
+            None if had_failed => self.edits.push((at, Edit::Mend)),
+            None => {}
+        }
+        if !changes {
+            self.edits.truncate(from);
+            return;
+        }
+        if let (Some(compare), Some(_)) = (index.compare, &column.order) {
+            self.column_order(at, column, compare, from);
+        }
+    }
+
+    /// Where groups come and go in the order, for the edits from `from` on.
+    fn column_order(
+        &mut self,
+        at: usize,
+        column: &Column,
+        compare: fn(&AnyValue, &AnyValue) -> Ordering,
+        from: usize,
+    ) {
+        let Some(order) = &column.order else { return };
+        let place = |value: &AnyValue| {
+            order.search(|other| {
+                column.group(other).map_or(Ordering::Less, |other| compare(&other.value, value))
+            })
+        };
+        let mut edits = Vec::new();
+        for (_, edit) in &self.edits[from..] {
+            match edit {
+                Edit::Found(value) => {
+                    let at = place(value).unwrap_or_else(|at| at);
+                    edits.push(OrderEdit { at, what: Placed::In(value.clone()) });
+                }
+                Edit::Leave(old) => {
+                    let Some(group) = column.group(*old).filter(|group| group.rows.len() == 1) else {
+                        continue;
+                    };
+                    let found = place(&group.value).ok().filter(|at| order.get(*at) == Some(*old));
+                    // An order that contradicts itself, the user's fault, must not lose a group.
+                    let found = found.or_else(|| order.iter().position(|other| other == *old));
+                    edits.extend(found.map(|at| OrderEdit { at, what: Placed::Out }));
+                }
+                Edit::Stay(_) | Edit::Join(_) | Edit::Fail(_) | Edit::Mend => {}
+            }
+        }
+        edits.sort_by(|a, b| {
+            b.at.cmp(&a.at).then_with(|| match (&a.what, &b.what) {
+                (Placed::Out, Placed::In(_)) => Ordering::Less,
+                (Placed::In(_), Placed::Out) => Ordering::Greater,
+                (Placed::In(a), Placed::In(b)) => compare(b, a),
+                (Placed::Out, Placed::Out) => Ordering::Equal,
+            })
+        });
+        self.order.extend(edits.into_iter().map(|edit| (at, edit)));
+    }
+
+    /// Carries the plan out, for a row. Runs no foreign code.
+    pub(super) fn carry_out(&mut self, columns: &mut [Arc<Column>], row: u32, garbage: &mut Garbage) {
+        if self.edits.is_empty() {
+            return;
+        }
+        let Self { edits, order, names } = self;
+        let (mut edits, mut order) = (edits.drain(..).peekable(), order.drain(..).peekable());
+        while let Some((at, _)) = edits.peek() {
+            let at = *at;
+            let column = Arc::make_mut(&mut columns[at]);
+            names.clear();
+            while let Some((_, edit)) = edits.next_if(|(other, _)| *other == at) {
+                names.extend(column.carry_out(edit, row, garbage));
+            }
+            while let Some((_, edit)) = order.next_if(|(other, _)| *other == at) {
+                column.carry_out_order(edit, garbage);
+            }
+            names.sort_unstable();
+            // An equality that contradicts itself, the user's fault, may have found one group for two values.
+            names.dedup();
+            column.name(row, names);
+        }
+    }
+}
+
+impl Column {
+    /// The group that the row is in, if the edit says so.
+    fn carry_out(&mut self, edit: Edit, row: u32, garbage: &mut Garbage) -> Option<Name> {
+        match edit {
+            Edit::Stay(group) => Some(name(group)),
+            Edit::Join(number) => {
+                if let Some(group) = self.groups.get_mut(number) {
+                    group.rows.insert(row);
+                    if let (2, Some(violated)) = (group.rows.len(), &mut self.violated) {
+                        violated.insert(number);
+                    }
+                }
+                Some(name(number))
+            }
+            Edit::Found(value) => {
+                let hash = value.hash;
+                let number = self.groups.insert(Group { value, rows: Rows::One(row) });
+                self.values.insert(hash, number);
+                Some(name(number))
+            }
+            Edit::Leave(number) => {
+                let group = self.groups.get_mut(number)?;
+                if group.rows.remove(row) {
+                    let group = self.groups.remove(number)?;
+                    self.values.remove(group.value.hash, number);
+                    garbage.values.push(group.value);
+                } else if let (1, Some(violated)) = (group.rows.len(), &mut self.violated) {
+                    violated.remove(number);
+                }
+                None
+            }
+            Edit::Fail(error) => {
+                garbage.errors.extend(self.failed.set(row, error));
+                None
+            }
+            Edit::Mend => {
+                garbage.errors.extend(self.failed.remove(row));
+                None
+            }
+        }
+    }
+
+    fn carry_out_order(&mut self, edit: OrderEdit, garbage: &mut Garbage) {
+        let Some(order) = &mut self.order else { return };
+        match edit.what {
+            Placed::Out => drop(order.remove_at(edit.at)),
+            Placed::In(value) => {
+                let groups = &self.groups;
+                let same = |number| {
+                    groups.get(number).is_some_and(|group: &Group| Arc::ptr_eq(&group.value, &value))
+                };
+                if let Some(number) = self.values.find(value.hash, same) {
+                    order.insert_at(edit.at, number);
+                }
+                garbage.values.push(value);
+            }
+        }
+    }
+
+    /// Sets the groups of a row, ascending.
+    fn name(&mut self, row: u32, names: &[Name]) {
+        match (&mut self.named, names) {
+            (Named::One(named), [name]) => drop(named.set(row, *name)),
+            (Named::One(named), _) => drop(named.remove(row)),
+            (Named::Many(named), []) => drop(named.remove(row)),
+            (Named::Many(named), names) => drop(named.set(row, names.into())),
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! SHELL. A store whose objects expire. It has no lock of its own: objects are in a [`Store`], deadlines in an `Agenda`.
+//!
+//! | | where | |
+//! |---|---|---|
+//! | an object, its deadline and its ticket | the store, as one [`Timed`] | so no reader sees the one without the other |
+//! | which deadlines there are, in order | `agenda` | for sweeping; no read needs it |
+//!
+//! # Invariants
+//! 1. Reads believe deadlines, not sweeps: at any instant the same is seen, whatever has been swept.
+//! 2. Each write takes a ticket, later ones greater, and the ticket is the version of the object. So the later of two writes of a key
+//!    wins, and a sweep deletes what it found expired, never what has come since: to the store that is a stale deletion.
+//! 3. Every stored object that has a deadline is in the agenda. It enters before it is published and leaves when it is dropped, or when
+//!    a sweep has dealt with it; a sweep leaves those alone whose write is not over.
+//!
+//! Policy, clock, schema and index functions run before anything changes, and no lock is held then.
+
+mod agenda;
+mod builder;
+mod snapshot;
+mod sweep;
+mod timed;
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_ratelimit::{Clock, Monotonic, Nanos};
+
+use self::agenda::Agenda;
+pub use self::builder::TtlStoreBuilder;
+pub use self::snapshot::TtlSnapshot;
+pub use self::timed::Timed;
+use crate::{
+    AnyIndex, Change, DuplicateIndex, Index, MissingIndex, Observer, Outcome, Schema, Store, Subscription,
+    Version,
+};
+
+/// An indexed store whose objects live for a time of their own. A handle: clones share the store.
+///
+/// An object is there **until its age exceeds its time to live**: at the age of exactly that it still is, and at any later instant no
+/// read shows it, whether it has been swept or not. Writing a key again, with the same object or another one, begins a new life.
+///
+/// Nothing runs in the background, and reads write nothing. Expired objects are taken out by writes, two at a time, and by [`sweep`](Self::sweep);
+/// observers and subscribers then hear of a deletion. As long as there are writes, what has expired does not pile up; where there are
+/// none, sweep at [`next_sweep`](Self::next_sweep).
+///
+/// For what the owner of this process writes: each write counts as newer than the ones before, and objects have no versions of
+/// a source. For those, there is [`Store`].
+///
+/// Where the clock is set back, objects live longer by as much, and what had expired and was not swept is there again; where it jumps ahead,
+/// they expire sooner. Times to live and deadlines saturate: 584 years are for ever.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Index, Outcome, Timed, TtlStore};
+/// use flyball_ratelimit::ManualClock;
+/// use std::time::Duration;
+///
+/// struct Session { id: u32, user: &'static str }
+///
+/// // Functions are given the object with its times, which derefs to the object.
+/// static BY_USER: Index<Timed<Session>, &str> = Index::new("user", |session| session.user);
+///
+/// let clock = ManualClock::new(); // without it, the machine's
+/// let sessions = TtlStore::builder(|session: &Timed<Session>| session.id)
+///     .ttl(Duration::from_secs(60))
+///     .index(&BY_USER)
+///     .clock(clock.clone())
+///     .build()?;
+/// sessions.upsert(Session { id: 1, user: "ann" });
+/// sessions.upsert_for(Session { id: 2, user: "ann" }, None); // for ever
+///
+/// clock.advance(Duration::from_secs(60));
+/// assert_eq!(sessions.by_index(&BY_USER, "ann")?.len(), 2);
+/// let view = sessions.snapshot();
+///
+/// clock.advance(Duration::from_nanos(1));
+/// assert!(sessions.get(&1).is_none());
+/// assert_eq!(sessions.by_index(&BY_USER, "ann")?.len(), 1);
+/// assert_eq!(view.len(), 2, "a snapshot keeps its instant");
+///
+/// let swept = sessions.sweep();
+/// assert_eq!(swept.iter().map(|change| *change.key()).collect::<Vec<_>>(), [1]);
+/// assert_eq!(sessions.upsert(Session { id: 1, user: "ben" }), Outcome::Added);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct TtlStore<K, V, C = Monotonic> {
+    store: Store<K, Timed<V>>,
+    shared: Arc<Shared<K, V, C>>,
+}
+
+struct Shared<K, V, C> {
+    key: fn(&Timed<V>) -> K,
+    policy: Box<Policy<V>>,
+    clock: C,
+    agenda: Arc<Agenda<K>>,
+}
+
+/// How long an object lives; `None` for ever.
+type Policy<V> = dyn Fn(&V) -> Option<Duration> + Send + Sync;
+
+// === impl TtlStore: reading ===
+
+impl<K, V> TtlStore<K, V>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    /// A store of objects that have this key. Without more they live for ever.
+    pub fn builder(key: fn(&Timed<V>) -> K) -> TtlStoreBuilder<K, V> {
+        TtlStoreBuilder::new(key)
+    }
+}
+
+impl<K, V, C> TtlStore<K, V, C>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    C: Clock,
+{
+    fn new(store: Store<K, Timed<V>>, key: fn(&Timed<V>) -> K, policy: Box<Policy<V>>, clock: C) -> Self {
+        Self { store, shared: Arc::new(Shared { key, policy, clock, agenda: Arc::default() }) }
+    }
+
+    /// The object of a key.
+    pub fn get<Q>(&self, key: &Q) -> Option<Arc<V>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let found = self.store.get(key)?;
+        let object = self.is_alive(&found).then(|| found.object().clone());
+        // Here, because the last view of an old object may drop it, and a panic while returning would leak the result.
+        drop(found);
+        object
+    }
+
+    /// The number of objects. O(stored): each is asked for its deadline.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.snapshot().len()
+    }
+
+    /// Whether there is no object. O(expired and not swept).
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.snapshot().is_empty()
+    }
+
+    /// The number of objects in memory: those that have expired and are not swept yet are among them.
+    #[must_use]
+    pub fn stored(&self) -> usize {
+        self.store.len()
+    }
+
+    /// A consistent view of everything there is now, in O(1). It keeps its instant: nothing expires in it.
+    #[must_use]
+    pub fn snapshot(&self) -> TtlSnapshot<K, V> {
+        // In this order, so that nothing in it is from after its instant.
+        let view = self.store.snapshot();
+        TtlSnapshot::new(view, self.shared.clock.now())
+    }
+
+    /// The objects that have `value` in an index; none for a value that nothing has. O(hits), in no promised order.
+    ///
+    /// # Errors
+    /// When the store has no such index.
+    pub fn by_index<IK, Q>(&self, index: &Index<Timed<V>, IK>, value: &Q) -> Result<Vec<Arc<V>>, MissingIndex>
+    where
+        IK: Borrow<Q> + 'static,
+        Q: Hash + Eq + ?Sized,
+    {
+        let snapshot = self.snapshot();
+        let objects = snapshot.by_index(index, value)?.cloned().collect();
+        // As in `get`.
+        drop(snapshot);
+        Ok(objects)
+    }
+
+    /// The objects there are, then everything that changes, as [`Store::subscribe`] does. That an object has expired is told when it is
+    /// swept; its deadline tells it sooner. What has expired before now is not told.
+    #[must_use]
+    pub fn subscribe(&self) -> Subscription<K, Timed<V>> {
+        self.sweep_first(self.shared.clock.now());
+        self.store.subscribe()
+    }
+
+    /// Tells `f` the objects there are, then everything that changes, as [`Store::observe`] does. That an object has expired is told when
+    /// it is swept, by whoever sweeps it: any writer, or the caller of [`sweep`](Self::sweep). What has expired before now is not told.
+    pub fn observe(&self, f: impl Fn(&Change<K, Timed<V>>) + Send + Sync + 'static) -> Observer<K, Timed<V>> {
+        self.sweep_first(self.shared.clock.now());
+        self.store.observe(f)
+    }
+
+    /// Walks every invariant; for tests. O(everything). Nobody may write meanwhile.
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), String> {
+        self.store.check()?;
+        let view = self.store.snapshot();
+        let mut expiring = view.objects().filter(|timed| timed.deadline().is_some());
+        match expiring.find(|timed| !self.shared.agenda.is_settled(timed.place())) {
+            Some(timed) => Err(format!("{:?} is stored and not in the agenda", timed.place())),
+            None => Ok(()),
+        }
+    }
+
+    fn is_alive(&self, timed: &Timed<V>) -> bool {
+        // What lives for ever reads no clock.
+        timed.deadline().is_none() || timed.is_alive_at(self.shared.clock.now())
+    }
+}
+
+// === impl TtlStore: writing ===
+
+impl<K, V, C> TtlStore<K, V, C>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    C: Clock,
+{
+    /// Stores an object for as long as the policy says. A key that has expired is [added](Outcome::Added), any other is updated; either way its
+    /// life begins now.
+    ///
+    /// [Stale](Outcome::Stale) only where another thread began to write the key later and was quicker.
+    ///
+    /// # Panics
+    /// Only as the policy, the clock, or functions of a key or an index do; then nothing has changed. Panics of what is swept
+    /// along are dropped.
+    pub fn upsert(&self, object: V) -> Outcome {
+        let ttl = (self.shared.policy)(&object);
+        self.upsert_for(object, ttl)
+    }
+
+    /// Stores an object for as long as this, `None` for ever, whatever the policy says. Otherwise as [`upsert`](Self::upsert).
+    ///
+    /// An object that lives for no time is there until the clock moves.
+    ///
+    /// # Panics
+    /// As [`upsert`](Self::upsert).
+    pub fn upsert_for(&self, object: V, ttl: Option<Duration>) -> Outcome {
+        let now = self.shared.clock.now();
+        let (timed, key) = self.timed(object, now, ttl);
+        self.take_expired(&*key, now);
+        let written = self.shared.agenda.settle_after(timed.place());
+        let outcome = self.store.upsert(timed);
+        drop(written);
+        self.sweep_along(now);
+        outcome
+    }
+
+    /// Forgets the object of a key, and gives it back; `None` also where it has expired.
+    ///
+    /// # Panics
+    /// Only as functions of a key or the clock do; then nothing has changed.
+    pub fn delete<Q>(&self, key: &Q) -> Option<Arc<V>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let now = self.shared.clock.now();
+        let mut deleted = None;
+        while !self.take_expired(key, now) {
+            let Some(found) = self.store.get(key) else { break };
+            // Stale where somebody has written it anew: that is to be deleted, then.
+            if self.store.delete(key, Some(found.tombstone())) == Outcome::Deleted {
+                deleted = Some(found.object().clone());
+                break;
+            }
+        }
+        self.sweep_along(now);
+        deleted
+    }
+
+    /// Makes a complete list the store's content, at once, and says what changed. All of it is written at one instant, and each object lives
+    /// as long as the policy says. Of a key that is listed twice the last object counts.
+    ///
+    /// What has expired is swept first, so it is told as deleted and not as updated, and not in what this returns.
+    ///
+    /// # Panics
+    /// Only as the policy, the clock, or functions of a key or an index do; then nothing of the list is stored.
+    pub fn replace(&self, items: impl IntoIterator<Item = V>) -> Vec<Change<K, Timed<V>>> {
+        let now = self.shared.clock.now();
+        // Before the list, as writes of others are.
+        let listed: Vec<_> =
+            items.into_iter().map(|object| ((self.shared.policy)(&object), object)).collect();
+        self.sweep_first(now);
+        let agenda = &self.shared.agenda;
+        let timed: Vec<_> = listed.into_iter().map(|(ttl, object)| self.timed(object, now, ttl).0).collect();
+        let written: Vec<_> = timed.iter().map(|timed| agenda.settle_after(timed.place())).collect();
+        let changes = self.store.replace(timed, Version::new(agenda.ticket()));
+        drop(written);
+        changes
+    }
+
+    /// Adds an index to the store as it runs, as [`Store::add_index`] does.
+    ///
+    /// # Errors
+    /// When there is an index of this name, or one is being added.
+    ///
+    /// # Panics
+    /// Only as functions of the index and its values do; then it is not added, and nothing else has changed.
+    pub fn add_index(&self, index: &impl AnyIndex<Timed<V>>) -> Result<(), DuplicateIndex> {
+        self.store.add_index(index)
+    }
+
+    /// Takes an index from the store as it runs, as [`Store::remove_index`] does.
+    ///
+    /// # Errors
+    /// When there is no index of this name and kind of values.
+    pub fn remove_index(&self, index: &impl AnyIndex<Timed<V>>) -> Result<(), MissingIndex> {
+        self.store.remove_index(index)
+    }
+
+    /// Ends every subscription, after what is pending in it. The store itself stays, and nobody is told any more.
+    pub fn close(&self) {
+        self.store.close();
+    }
+
+    /// An object on its way into the store, in the agenda already, and its key.
+    fn timed(&self, object: V, now: Nanos, ttl: Option<Duration>) -> (Timed<V>, Arc<K>) {
+        let mut timed = Timed::new(object, now, ttl);
+        let key = Arc::new((self.shared.key)(&timed));
+        timed.enter(&self.shared.agenda, &key);
+        (timed, key)
+    }
+}
+
+impl<K, V, C> Clone for TtlStore<K, V, C> {
+    fn clone(&self) -> Self {
+        Self { store: self.store.clone(), shared: self.shared.clone() }
+    }
+}
+
+impl<K, V, C> fmt::Debug for TtlStore<K, V, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TtlStore").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+/// Objects of one key are one object, and the ticket is its version.
+fn schema<K, V>(key: fn(&Timed<V>) -> K) -> Schema<K, Timed<V>> {
+    Schema::new(key, |timed| Version::new(timed.place().ticket))
+}

@@ -1,0 +1,78 @@
+//! SHELL. How a store with expiry is put together.
+
+use std::fmt;
+use std::hash::Hash;
+use std::time::Duration;
+
+use flyball_ratelimit::{Clock, Monotonic};
+
+use super::{Policy, schema};
+use crate::{AnyIndex, DuplicateIndex, Store, StoreBuilder, Timed, TtlStore};
+
+/// Builds a [`TtlStore`]; made by [`TtlStore::builder`].
+#[must_use = "a builder does nothing until built"]
+pub struct TtlStoreBuilder<K, V, C = Monotonic> {
+    store: StoreBuilder<K, Timed<V>>,
+    key: fn(&Timed<V>) -> K,
+    policy: Box<Policy<V>>,
+    clock: C,
+}
+
+impl<K, V> TtlStoreBuilder<K, V>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    pub(super) fn new(key: fn(&Timed<V>) -> K) -> Self {
+        Self { store: Store::builder(schema(key)), key, policy: Box::new(|_| None), clock: Monotonic }
+    }
+}
+
+impl<K, V, C> TtlStoreBuilder<K, V, C>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    C: Clock,
+{
+    /// Objects live for as long as this.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.ttl_by(move |_| Some(ttl))
+    }
+
+    /// Objects live for as long as the function says, `None` for ever. It runs once for each write of an object, before anything changes.
+    pub fn ttl_by(mut self, policy: impl Fn(&V) -> Option<Duration> + Send + Sync + 'static) -> Self {
+        self.policy = Box::new(policy);
+        self
+    }
+
+    /// Keeps this index, of any kind. The values are dropped with the objects that have them.
+    pub fn index(mut self, index: &impl AnyIndex<Timed<V>>) -> Self {
+        self.store = self.store.index(index);
+        self
+    }
+
+    /// Reads the time from this clock, and not from the machine's. Never under a lock.
+    pub fn clock<D: Clock>(self, clock: D) -> TtlStoreBuilder<K, V, D> {
+        TtlStoreBuilder { store: self.store, key: self.key, policy: self.policy, clock }
+    }
+
+    /// Fixes the seed of the hasher, as [`StoreBuilder::seed`].
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.store = self.store.seed(seed);
+        self
+    }
+
+    /// The store, empty.
+    ///
+    /// # Errors
+    /// When two indexes have the same name.
+    pub fn build(self) -> Result<TtlStore<K, V, C>, DuplicateIndex> {
+        Ok(TtlStore::new(self.store.build()?, self.key, self.policy, self.clock))
+    }
+}
+
+impl<K, V, C> fmt::Debug for TtlStoreBuilder<K, V, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TtlStoreBuilder").field("store", &self.store).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,190 @@
+//! PURE. One consistent view of a store with expiry, at one instant.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::Hash;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use flyball_ratelimit::Nanos;
+
+use crate::{Index, IndexError, MissingIndex, OrderedIndex, Query, Snapshot, Timed};
+
+/// A consistent view of a [`TtlStore`](crate::TtlStore): what is there at one instant, and stays so in here.
+///
+/// Taken and cloned in O(1), as a [`Snapshot`] is. What had expired at its instant is passed over, so counting is O(stored) and an iterator does
+/// not know its length.
+pub struct TtlSnapshot<K, V> {
+    view: Snapshot<K, Timed<V>>,
+    at: Nanos,
+}
+
+impl<K, V> TtlSnapshot<K, V> {
+    pub(super) fn new(view: Snapshot<K, Timed<V>>, at: Nanos) -> Self {
+        Self { view, at }
+    }
+
+    /// Its instant.
+    #[must_use]
+    pub fn at(&self) -> Nanos {
+        self.at
+    }
+
+    /// The number of objects. O(stored).
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.objects().count()
+    }
+
+    /// Whether there is no object. O(expired and not swept).
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.objects().next().is_none()
+    }
+
+    /// All objects with their keys and times.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &Timed<V>)> {
+        let all = self.view.iter().map(|(key, timed)| (key, &**timed));
+        all.filter(|(_, timed)| timed.is_alive_at(self.at))
+    }
+
+    /// All objects.
+    pub fn objects(&self) -> impl Iterator<Item = &Arc<V>> {
+        self.iter().map(|(_, timed)| timed.object())
+    }
+
+    /// All keys.
+    pub fn keys(&self) -> impl Iterator<Item = &K> {
+        self.iter().map(|(key, _)| key)
+    }
+}
+
+impl<K: Eq + Hash, V: 'static> TtlSnapshot<K, V> {
+    /// The object of a key.
+    pub fn get<Q>(&self, key: &Q) -> Option<&Arc<V>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.timed(key).map(Timed::object)
+    }
+
+    /// The object of a key, with its times.
+    pub fn timed<Q>(&self, key: &Q) -> Option<&Timed<V>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.view.get(key).map(|timed| &**timed).filter(|timed| timed.is_alive_at(self.at))
+    }
+
+    /// Whether there is an object of this key.
+    pub fn contains_key<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.timed(key).is_some()
+    }
+
+    /// The objects that have `value` in an index; none for a value that nothing has.
+    ///
+    /// # Errors
+    /// When the store has no such index.
+    pub fn by_index<IK, Q>(
+        &self,
+        index: &Index<Timed<V>, IK>,
+        value: &Q,
+    ) -> Result<impl Iterator<Item = &Arc<V>> + use<'_, K, V, IK, Q>, MissingIndex>
+    where
+        IK: Borrow<Q> + 'static,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hits = self.view.by_index(index, value)?;
+        Ok(hits.filter(|timed| timed.is_alive_at(self.at)).map(|timed| timed.object()))
+    }
+
+    /// The keys of the objects that have `value` in an index; none for a value that nothing has.
+    ///
+    /// # Errors
+    /// When the store has no such index.
+    pub fn keys_by_index<IK, Q>(
+        &self,
+        index: &Index<Timed<V>, IK>,
+        value: &Q,
+    ) -> Result<impl Iterator<Item = &K> + use<'_, K, V, IK, Q>, MissingIndex>
+    where
+        IK: Borrow<Q> + 'static,
+        Q: Hash + Eq + ?Sized,
+    {
+        Ok(self.view.keys_by_index(index, value)?.filter(|key| self.contains_key(*key)))
+    }
+
+    /// The values that at least one object has in an index, each with the number of its objects. O(entries of the index).
+    ///
+    /// # Errors
+    /// When the store has no such index.
+    pub fn index_values<IK: Eq + Hash + 'static>(
+        &self,
+        index: &Index<Timed<V>, IK>,
+    ) -> Result<impl Iterator<Item = (&IK, usize)>, MissingIndex> {
+        let values = self.view.index_values(index)?;
+        let counted = values.map(move |(value, _)| {
+            let alive = self.by_index(index, value).map_or(0, Iterator::count);
+            (value, alive)
+        });
+        Ok(counted.filter(|(_, alive)| *alive > 0))
+    }
+
+    /// The objects whose values lie in a range, as [`Snapshot::range`] finds them, in the order of the values.
+    ///
+    /// # Errors
+    /// When the store has no such index.
+    ///
+    /// # Panics
+    /// When the range begins after its end.
+    pub fn range<IK, Q, R>(
+        &self,
+        index: &OrderedIndex<Timed<V>, IK>,
+        range: R,
+    ) -> Result<impl Iterator<Item = (&IK, &Arc<V>)> + use<'_, K, V, IK, Q, R>, MissingIndex>
+    where
+        IK: Borrow<Q> + 'static,
+        Q: Ord + ?Sized,
+        R: RangeBounds<Q>,
+    {
+        let hits = self.view.range(index, range)?;
+        let alive = hits.filter(|(_, timed)| timed.is_alive_at(self.at));
+        Ok(alive.map(|(value, timed)| (value, timed.object())))
+    }
+
+    /// The objects that fulfil several conditions, which `ask` adds to a [`Query`]: labels, say, beside a value of an index.
+    ///
+    /// # Errors
+    /// When the store has no such index.
+    pub fn query<'a>(
+        &'a self,
+        ask: impl FnOnce(Query<'a, K, Timed<V>>) -> Result<Query<'a, K, Timed<V>>, MissingIndex>,
+    ) -> Result<impl Iterator<Item = &'a Arc<V>>, MissingIndex> {
+        let hits = ask(self.view.query())?.into_iter();
+        Ok(hits.filter(|timed| timed.is_alive_at(self.at)).map(|timed| timed.object()))
+    }
+
+    /// The objects that an index function failed on, each with its key and the name of the index. O(failures).
+    pub fn index_errors(&self) -> impl Iterator<Item = (&K, &'static str, &Arc<IndexError>)> {
+        self.view.index_errors().filter(|(key, ..)| self.contains_key(*key))
+    }
+}
+
+/// O(1): the same view again.
+impl<K, V> Clone for TtlSnapshot<K, V> {
+    fn clone(&self) -> Self {
+        Self { view: self.view.clone(), at: self.at }
+    }
+}
+
+impl<K, V> fmt::Debug for TtlSnapshot<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TtlSnapshot").field("len", &self.len()).field("at", &self.at).finish()
+    }
+}

@@ -1,0 +1,95 @@
+//! SHELL. Taking out what has expired. Guards nothing, and no read depends on it.
+
+use std::borrow::Borrow;
+use std::hash::Hash;
+use std::time::Duration;
+
+use flyball_ratelimit::{Clock, Nanos};
+
+use crate::caught::caught;
+use crate::{Change, Outcome, Timed, TtlStore};
+
+/// Each write adds at most one object that expires, and sweeps up to two: what nobody reads does not pile up.
+const SWEPT_BY_WRITE: usize = 2;
+
+/// A sweep of everything goes in steps of so many.
+const STEP: usize = 64;
+
+impl<K, V, C> TtlStore<K, V, C>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    C: Clock,
+{
+    /// Takes out everything that has expired, and says what that was: deletions, the earliest deadline first. O(expired).
+    pub fn sweep(&self) -> Vec<Change<K, Timed<V>>> {
+        self.sweep_at(self.shared.clock.now())
+    }
+
+    /// From which instant on a [`sweep`](Self::sweep) finds something, as far as is known now; `None` when nothing stored expires.
+    ///
+    /// It may turn out to be early: an object that is written anew, or held by a snapshot, may be what it speaks of.
+    #[must_use]
+    pub fn next_sweep(&self) -> Option<Nanos> {
+        self.shared.agenda.first().map(|deadline| deadline + Duration::from_nanos(1))
+    }
+
+    /// Takes out the object of a key if it has expired. Says whether there was one, also if somebody else was quicker.
+    pub(super) fn take_expired<Q>(&self, key: &Q, now: Nanos) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        match self.store.get(key) {
+            Some(found) if !found.is_alive_at(now) => {
+                self.store.delete(key, Some(found.tombstone()));
+                // The object of somebody else's write: its drop is no business of this one.
+                caught(|| drop(found));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The sweep of a write, which is over: its outcome is told whatever happens here.
+    pub(super) fn sweep_along(&self, now: Nanos) {
+        caught(|| drop(self.sweep_some(now, SWEPT_BY_WRITE)));
+    }
+
+    /// A sweep before something else, which goes on whatever the drop of an object does.
+    pub(super) fn sweep_first(&self, now: Nanos) {
+        let swept = self.sweep_at(now);
+        caught(|| drop(swept));
+    }
+
+    fn sweep_at(&self, now: Nanos) -> Vec<Change<K, Timed<V>>> {
+        let mut changes = Vec::new();
+        while let Some(some) = self.sweep_some(now, STEP) {
+            changes.extend(some);
+        }
+        changes
+    }
+
+    /// One step of a sweep: at most so many deadlines; `None` when none is due.
+    fn sweep_some(&self, now: Nanos, most: usize) -> Option<Vec<Change<K, Timed<V>>>> {
+        let due = self.shared.agenda.due(now, most);
+        if due.is_empty() {
+            return None;
+        }
+        let mut changes = Vec::new();
+        for (place, key) in due {
+            let found = self.store.get(&*key).filter(|found| found.place() == place);
+            if let Some(found) = found {
+                // Cloned before the deletion: it may panic.
+                let told = K::clone(&key);
+                if self.store.delete(&*key, Some(found.tombstone())) == Outcome::Deleted {
+                    changes.push(Change::deleted(told, found, false));
+                }
+            }
+            // Not before it is dealt with, so that a panic leaves it for the next sweep. It is also the place of what was written over
+            // and is still held by a snapshot.
+            self.shared.agenda.leave(place);
+        }
+        Some(changes)
+    }
+}

@@ -1,0 +1,395 @@
+//! Defects of other stores, each with a case that shows that this one does not have it. Calls, addresses and what is held are counted; no
+//! time is measured.
+//!
+//! Numbers in brackets are issues of kubernetes/kubernetes; D13 to D16 are kube-runtime 5.0.0's.
+//!
+//! What concerns something other than the store: errors of the process loop (the `controller` crate); updates to the same version after a
+//! relist, stalls by a late handler, pending changes at the end (`subscription`, `observer`, `informer`); errors within a watch, the timer of
+//! resyncs, waits that ignore cancellation, one informer per kind, tombstones without object (`informer`, `reflector`). Figures for contention
+//! and lists are in `benches`.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use flyball_informer_cache::{
+    Event, Index, IndexError, Labels, OrderedIndex, Outcome, Schema, Store, StoreBuilder, Version,
+};
+
+/// No `Clone`: nobody can copy one.
+#[derive(Debug, PartialEq, Eq)]
+struct Pod {
+    id: u32,
+    version: u64,
+    node: u32,
+    app: &'static str,
+}
+
+fn pod(id: u32, version: u64) -> Pod {
+    Pod { id, version, node: id % 10, app: if id % 2 == 0 { "web" } else { "db" } }
+}
+
+thread_local! {
+    static ASKED: Cell<usize> = const { Cell::new(0) };
+}
+
+static BY_NODE: Index<Pod, u32> = Index::new("node", |pod| {
+    ASKED.set(ASKED.get() + 1);
+    pod.node
+});
+static BY_VERSION: OrderedIndex<Pod, u64> = OrderedIndex::new("version", |pod| pod.version);
+static LABELS: Labels<Pod> = Labels::new("labels", |pod, each| each("app", pod.app));
+
+fn builder() -> StoreBuilder<u32, Pod> {
+    Store::builder(Schema::new(|pod: &Pod| pod.id, |pod| Version::new(pod.version)))
+}
+
+fn first_pod(id: u32) -> Pod {
+    pod(id, 0)
+}
+
+fn filled() -> Store<u32, Pod> {
+    let store = builder().index(&BY_NODE).index(&LABELS).build().unwrap();
+    store.replace((0..1_000).map(|id| pod(id, 1)), Version::new(1));
+    ASKED.set(0);
+    store
+}
+
+/// Readers that list all the time starve the writer (130767): a reader in the middle of a list is no lock to a writer.
+#[test]
+fn a_list_that_never_ends_does_not_stop_a_thousand_writes() {
+    let store = filled();
+    let view = store.snapshot();
+    let (mut all, mut of_node) = (view.iter(), view.by_index(&BY_NODE, &3).unwrap());
+    assert!(all.next().is_some() && of_node.next().is_some());
+    // By this very thread: had the iterators a lock, this would never return.
+    for id in 0..1_000 {
+        assert_eq!(store.upsert(pod(id, 2)), Outcome::Updated);
+    }
+    assert!(all.all(|(_, pod)| pod.version == 1), "the view is what it was");
+    assert_eq!(of_node.count(), 99);
+    assert!(store.snapshot().objects().all(|pod| pod.version == 2));
+}
+
+/// A list copies everything under the lock (130961): looking allocates for no object, and ends when the caller has enough.
+#[test]
+fn a_look_shares_what_is_stored() {
+    let store = filled();
+    let view = store.snapshot();
+    for _ in 0..100 {
+        assert!(view.objects().zip(store.snapshot().objects()).all(|(a, b)| Arc::ptr_eq(a, b)));
+    }
+    let one = view.by_index(&BY_NODE, &3).unwrap().next().unwrap();
+    // The store's and this; a list of references would hold more.
+    assert_eq!(Arc::strong_count(one), 1);
+    assert_eq!(ASKED.get(), 0);
+}
+
+/// Selectors scan everything, labels have no index (4817, 132396): a selector is answered without a look at an object.
+#[test]
+fn a_selector_asks_no_object() {
+    thread_local! { static TOLD: Cell<usize> = const { Cell::new(0) }; }
+    static COUNTED: Labels<Pod> = Labels::new("counted", |pod, each| {
+        TOLD.set(TOLD.get() + 1);
+        each("app", pod.app);
+    });
+    let store = builder().index(&COUNTED).build().unwrap();
+    store.replace((0..100).map(|id| pod(id, 1)), Version::new(1));
+    let told = TOLD.get();
+    let view = store.snapshot();
+    assert_eq!(view.select(&COUNTED, &"app in (web), !tier".parse().unwrap()).unwrap().iter().count(), 50);
+    assert_eq!((told, TOLD.get()), (100, 100), "once for each object, when it came");
+}
+
+/// Compound queries (109329), and an index for each combination that is asked: an intersection is led by its smallest part.
+#[test]
+fn several_indexes_answer_one_question() {
+    let store = filled();
+    let view = store.snapshot();
+    let query = view.query().by(&BY_NODE, &4).unwrap().select(&LABELS, &"app=web".parse().unwrap()).unwrap();
+    assert_eq!(query.iter().count(), 100);
+    assert_eq!(
+        view.query()
+            .by(&BY_NODE, &5)
+            .unwrap()
+            .select(&LABELS, &"app=web".parse().unwrap())
+            .unwrap()
+            .iter()
+            .count(),
+        0
+    );
+    assert_eq!(ASKED.get(), 0);
+}
+
+/// An index function's error panics the process (50555), and leaves store and index apart (4.10.4): it is a value, and a panic
+/// changes nothing.
+#[test]
+fn an_index_error_is_a_value_and_a_panic_changes_nothing() {
+    static MOODY: Index<Pod, u32> = Index::fallible("moody", |pod| match pod.node {
+        13 => panic!("not this one"),
+        7 => Err(IndexError::new("no node")),
+        node => Ok(vec![node]),
+    });
+    let store = builder().index(&MOODY).build().unwrap();
+    let on = |id, version, node| Pod { node, ..pod(id, version) };
+    store.upsert(on(1, 1, 1));
+    store.upsert(on(2, 1, 7));
+    assert_eq!(store.index_errors().len(), 1);
+    assert!(catch_unwind(AssertUnwindSafe(|| store.upsert(on(1, 2, 13)))).is_err());
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| store.replace([on(3, 2, 1), on(4, 2, 13)], Version::new(2))))
+            .is_err()
+    );
+    assert_eq!((store.get(&1).unwrap().version, store.len(), store.version()), (1, 2, Version::new(1)));
+    assert_eq!(store.by_index(&MOODY, &1).unwrap().len(), 1);
+    store.check().unwrap();
+}
+
+/// Index functions run twice for an update, for the old object and the new one: ours once for each version, and not at all for what did not
+/// change.
+#[test]
+fn an_index_function_runs_once_for_each_version() {
+    let store = filled();
+    store.upsert(pod(1, 2));
+    assert_eq!(ASKED.take(), 1);
+    store.upsert(pod(1, 2));
+    store.delete(&2, None);
+    assert_eq!(ASKED.take(), 0, "nothing new");
+    store.replace((0..1_000).map(|id| pod(id, if id == 1 { 2 } else { 1 })), Version::new(3));
+    assert_eq!(ASKED.take(), 1, "2 came again; nothing else is new");
+}
+
+/// Sets of an index that are empty stay for ever (84959).
+#[test]
+fn values_that_nothing_has_are_gone() {
+    let store = builder().index(&BY_VERSION).build().unwrap();
+    for version in 1..2_000 {
+        store.upsert(pod(1, version));
+    }
+    assert_eq!(store.snapshot().index_values(&BY_VERSION).unwrap().len(), 1);
+    let few = store.memory(|_, _| 0).total();
+    store.upsert(pod(1, 2_000));
+    assert_eq!(store.memory(|_, _| 0).total(), few);
+    store.delete(&1, None);
+    assert_eq!(store.snapshot().index_values(&BY_VERSION).unwrap().len(), 0);
+}
+
+/// Indexes cannot be added to a running informer (117046), an added one blocks until it is complete, none can be taken away.
+#[test]
+fn indexes_come_and_go_while_others_write() {
+    let store = filled();
+    thread_local! { static WRITES: Cell<Option<Store<u32, Pod>>> = const { Cell::new(None) }; }
+    // Whatever its function does, writers and readers go on: they do here, in the midst of it.
+    static LATE: Index<Pod, u32> = Index::new("late", |pod| {
+        if let Some(store) = WRITES.take() {
+            store.upsert(Pod { node: 77, version: store.version().get() + 1, ..first_pod(pod.id) });
+            assert!(store.by_index(&LATE, &1).is_err(), "not asked before it is complete");
+            assert_eq!(store.get(&pod.id).unwrap().node, 77);
+            WRITES.set((store.version() < Version::new(300)).then_some(store));
+        }
+        pod.node
+    });
+    WRITES.set(Some(store.clone()));
+    store.add_index(&LATE).unwrap();
+    drop(WRITES.take());
+    assert_eq!(store.by_index(&LATE, &77).unwrap().len(), 299);
+    store.check().unwrap();
+    assert!(store.add_index(&LATE).is_err());
+    store.remove_index(&LATE).unwrap();
+    assert!(store.by_index(&LATE, &77).is_err());
+    store.check().unwrap();
+}
+
+/// The store's version goes back with an event, and is the last object's of a batch (4.10.3).
+#[test]
+fn the_version_does_not_go_back_with_events() {
+    let store = filled();
+    store.upsert(pod(1, 9));
+    store.upsert(pod(2, 5));
+    assert_eq!(store.version(), Version::new(9));
+    let mut writes = store.transaction();
+    writes.upsert(pod(3, 12));
+    writes.upsert(pod(4, 3));
+    writes.commit();
+    assert_eq!(store.version(), Version::new(12));
+    store.apply(Event::Deleted(pod(3, 12)));
+    store.bookmark(Version::new(2));
+    assert_eq!(store.version(), Version::new(12));
+}
+
+/// The map of index functions is handed out unguarded (4.10.5): here a handle holds nothing of the store, and a view keeps the indexes it
+/// was taken with.
+#[test]
+fn a_view_keeps_its_indexes() {
+    let store = filled();
+    let view = store.snapshot();
+    store.remove_index(&BY_NODE).unwrap();
+    store.add_index(&BY_VERSION).unwrap();
+    assert_eq!(view.by_index(&BY_NODE, &3).unwrap().len(), 100);
+    assert!(view.by_index(&BY_VERSION, &1).is_err());
+    assert!(store.by_index(&BY_NODE, &3).is_err());
+    view.check().unwrap();
+}
+
+/// Values of an index that is not there are an empty list, its objects an error (4.10.12): both are errors.
+#[test]
+fn an_index_that_is_not_there_is_an_error_everywhere() {
+    let store = builder().build().unwrap();
+    let view = store.snapshot();
+    assert!(view.index_values(&BY_NODE).is_err());
+    assert!(view.by_index(&BY_NODE, &1).is_err());
+    assert!(view.query().by(&BY_NODE, &1).is_err());
+    assert!(view.violations(&BY_NODE).is_err());
+    assert!(view.range(&BY_VERSION, 1..).is_err());
+    assert!(view.select(&LABELS, &"app".parse().unwrap()).is_err());
+    assert!(store.lister(&BY_NODE, &LABELS).list(&"app".parse().unwrap()).is_err());
+    assert!(store.remove_index(&BY_NODE).is_err());
+}
+
+/// A relist makes everything anew, holds the lock throughout (4.10.11), blocks all readers while the old objects are dropped, and holds two
+/// full copies (D13): what did not change stays where it is, the page goes at once, and what is dropped is dropped by the
+/// relisting thread while others read and write.
+#[test]
+fn a_relist_blocks_nobody_and_keeps_what_stayed() {
+    static LIVE: AtomicUsize = AtomicUsize::new(0);
+    static GATE: AtomicBool = AtomicBool::new(false);
+    type Ports = (mpsc::Sender<()>, mpsc::Receiver<()>);
+    thread_local! { static DROPPED: Cell<Option<Ports>> = const { Cell::new(None) }; }
+    struct Big(u32, u64);
+    impl Drop for Big {
+        fn drop(&mut self) {
+            LIVE.fetch_sub(1, Ordering::SeqCst);
+            // The first old object says that it is being dropped, and takes until somebody has read and written.
+            if GATE.load(Ordering::SeqCst) {
+                if let Some((dropping, go_on)) = DROPPED.take() {
+                    dropping.send(()).unwrap();
+                    go_on.recv().unwrap();
+                }
+            }
+        }
+    }
+    let big = |id, version| {
+        LIVE.fetch_add(1, Ordering::SeqCst);
+        Big(id, version)
+    };
+    let store = Store::builder(Schema::new(|big: &Big| big.0, |big| Version::new(big.1))).build().unwrap();
+    store.replace((0..5_000).map(|id| big(id, 1)), Version::new(1));
+    let kept = store.get(&4_999).unwrap();
+
+    let mut list = store.stage();
+    for id in 2_000..5_000 {
+        list.put(big(id, 1));
+        assert!(LIVE.load(Ordering::SeqCst) <= 5_001, "what did not change is let go at once");
+    }
+    list.put(big(9_000, 2));
+    let (dropping, dropped) = mpsc::channel();
+    let (go_on, gone_on) = mpsc::channel();
+    let relisting = thread::spawn(move || {
+        GATE.store(true, Ordering::SeqCst);
+        DROPPED.set(Some((dropping, gone_on)));
+        drop(list.publish(Version::new(2)));
+        GATE.store(false, Ordering::SeqCst);
+    });
+    dropped.recv().unwrap();
+    // In the midst of a drop that has not come to its end.
+    assert_eq!((store.len(), store.version()), (3_001, Version::new(2)));
+    assert!(store.get(&1).is_none() && store.get(&9_000).is_some());
+    assert_eq!(store.upsert(big(9_001, 3)), Outcome::Added);
+    assert_eq!(store.snapshot().len(), 3_002);
+    go_on.send(()).unwrap();
+    relisting.join().unwrap();
+    assert!(Arc::ptr_eq(&kept, &store.get(&4_999).unwrap()));
+    assert_eq!(LIVE.load(Ordering::SeqCst), 3_002);
+}
+
+/// Nothing between a relist and another one is seen by halves, however long a reader reads in another thread.
+#[test]
+fn a_reader_beside_relists_sees_whole_lists() {
+    let store = filled();
+    let end = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut reads = 0_u32;
+            // At least once after the last relist.
+            loop {
+                let ended = end.load(Ordering::SeqCst);
+                let view = store.snapshot();
+                let first = view.objects().next().unwrap().version;
+                assert!(view.objects().all(|pod| pod.version == first));
+                assert_eq!((view.len(), view.version().get()), (1_000, first));
+                assert_eq!(view.by_index(&BY_NODE, &3).unwrap().len(), 100);
+                reads += 1;
+                if ended {
+                    return reads;
+                }
+            }
+        });
+        for version in 2..30 {
+            drop(store.replace((0..1_000).map(|id| pod(id, version)), Version::new(version)));
+        }
+        end.store(true, Ordering::SeqCst);
+        assert!(reader.join().unwrap() > 0);
+    });
+    store.check().unwrap();
+}
+
+/// Every event copies its object (D14): ours has no `Clone`, is moved in, and is the same for all who hear of it.
+#[test]
+fn nothing_is_copied_on_the_way_in_or_out() {
+    let store = filled();
+    let (mut one, mut other) = (store.subscribe(), store.subscribe());
+    while one.try_next().is_some() {}
+    while other.try_next().is_some() {}
+    store.apply(Event::Modified(pod(7, 2)));
+    let stored = store.get(&7).unwrap();
+    for changes in [&mut one, &mut other] {
+        assert!(changes.try_next().is_some_and(|change| Arc::ptr_eq(change.object(), &stored)));
+    }
+    assert!(store.by_index(&BY_NODE, &7).unwrap().iter().any(|found| Arc::ptr_eq(found, &stored)));
+}
+
+/// No secondary index, all is scanned under the lock (D15), or field indexes take the slow path and twice the memory (4.10.14): a question
+/// compares with one value, and an index holds numbers.
+#[test]
+fn a_question_to_an_index_looks_at_its_hits_only() {
+    thread_local! { static COMPARED: Cell<usize> = const { Cell::new(0) }; }
+    #[derive(Eq)]
+    struct Node(u32);
+    impl std::hash::Hash for Node {
+        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+    impl PartialEq for Node {
+        fn eq(&self, other: &Self) -> bool {
+            COMPARED.set(COMPARED.get() + 1);
+            self.0 == other.0
+        }
+    }
+    static BY_COUNTED: Index<Pod, Node> =
+        Index::many("counted", |pod| vec![Node(pod.id % 100), Node(1_000 + pod.id)]);
+    let store = builder().index(&BY_COUNTED).build().unwrap();
+    store.replace((0..10_000).map(|id| pod(id, 1)), Version::new(1));
+    COMPARED.set(0);
+    assert_eq!(store.by_index(&BY_COUNTED, &Node(7)).unwrap().len(), 100);
+    assert_eq!(COMPARED.take(), 1);
+    // An update compares with the two values that there were, and no other.
+    store.upsert(pod(7, 2));
+    assert!(COMPARED.get() <= 8, "{}", COMPARED.get());
+}
+
+/// The key keeps copies of the object's names, and the version it came with first (D16): ours is what the schema says, and version and
+/// object are replaced together.
+#[test]
+fn key_version_and_object_go_together() {
+    let store = filled();
+    store.upsert(pod(1, 5));
+    assert_eq!(store.upsert(pod(1, 4)), Outcome::Stale { stored: Version::new(5) });
+    assert_eq!(store.upsert(pod(1, 6)), Outcome::Updated);
+    assert_eq!(store.upsert(pod(1, 5)), Outcome::Stale { stored: Version::new(6) });
+    let per_object = store.memory(|_, _| 0).store_bytes / store.len();
+    assert!(per_object < 150, "{per_object} bytes for each object, its record and the way there included");
+}

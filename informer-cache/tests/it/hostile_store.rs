@@ -1,0 +1,666 @@
+//! Owners of objects and values whose every function panics, contradicts itself, or calls back, in the ways through the store that
+//! have indexes, transactions and relists in them.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use flyball_informer_cache::{Event, Index, IndexError, OrderedIndex, Schema, Store, StoreBuilder, Version};
+
+/// Where foreign code runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Point {
+    Key,
+    Version,
+    Same,
+    Transform,
+    Index,
+    Hash,
+    Eq,
+    Ord,
+    Clone,
+    Drop,
+}
+
+const POINTS: [Point; 10] = [
+    Point::Key,
+    Point::Version,
+    Point::Same,
+    Point::Transform,
+    Point::Index,
+    Point::Hash,
+    Point::Eq,
+    Point::Ord,
+    Point::Clone,
+    Point::Drop,
+];
+
+thread_local! {
+    /// Panics in so many calls at a point.
+    static FUSE: Cell<Option<(Point, u32)>> = const { Cell::new(None) };
+    static LIVE: Cell<i64> = const { Cell::new(0) };
+    /// The store that is called back, and how often still.
+    static BACK: RefCell<Option<Hostile>> = const { RefCell::new(None) };
+    static BUDGET: Cell<u32> = const { Cell::new(0) };
+}
+
+fn called(point: Point) {
+    if let Some((armed, left)) = FUSE.get().filter(|(armed, _)| *armed == point) {
+        // A second panic while the first unwinds would abort the test.
+        if left == 1 && !thread::panicking() {
+            FUSE.set(None);
+            panic!("{armed:?} panics");
+        }
+        FUSE.set(Some((armed, left - u32::from(left > 1))));
+    }
+    // Hash, equality and order of keys and values are what may run under a lock.
+    if !matches!(point, Point::Hash | Point::Eq | Point::Ord) {
+        call_back();
+    }
+}
+
+/// A key, an index value, and part of an object and of an error.
+#[derive(Debug)]
+struct Word(u32);
+
+fn word(id: u32) -> Word {
+    LIVE.set(LIVE.get() + 1);
+    Word(id)
+}
+
+impl Hash for Word {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        called(Point::Hash);
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for Word {
+    fn eq(&self, other: &Self) -> bool {
+        called(Point::Eq);
+        self.0 == other.0
+    }
+}
+
+impl Eq for Word {}
+
+impl Ord for Word {
+    fn cmp(&self, other: &Self) -> Ordering {
+        called(Point::Ord);
+        self.0.cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Word {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Clone for Word {
+    fn clone(&self) -> Self {
+        called(Point::Clone);
+        word(self.0)
+    }
+}
+
+impl Drop for Word {
+    fn drop(&mut self) {
+        LIVE.set(LIVE.get() - 1);
+        called(Point::Drop);
+    }
+}
+
+#[derive(Debug)]
+struct Failure(#[expect(dead_code, reason = "dropped with the error")] Word);
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("odd")
+    }
+}
+
+impl std::error::Error for Failure {}
+
+struct Object {
+    id: u32,
+    version: u64,
+    tag: u32,
+    uid: u32,
+    /// Dropped with the object.
+    _own: Word,
+}
+
+fn object(id: u32, version: u64, tag: u32) -> Object {
+    Object { id, version, tag, uid: tag / 10, _own: word(id) }
+}
+
+type Hostile = Store<Word, Object>;
+
+static BY_TAG: Index<Object, Word> = Index::new("tag", |object| {
+    called(Point::Index);
+    word(object.tag)
+});
+static BY_TAGS: OrderedIndex<Object, Word> = OrderedIndex::many("tags", |object| {
+    called(Point::Index);
+    vec![word(object.tag), word(object.tag % 2), word(7)]
+});
+static BY_HALF: Index<Object, Word> = Index::fallible("half", |object: &Object| {
+    called(Point::Index);
+    match object.tag % 2 {
+        0 => Ok(vec![word(object.tag / 2)]),
+        _ => Err(IndexError::new(Failure(word(object.tag)))),
+    }
+})
+.unique();
+static LATE: OrderedIndex<Object, Word> = OrderedIndex::fallible("late", |object| {
+    called(Point::Index);
+    match object.tag {
+        3 => Err(IndexError::new(Failure(word(object.tag)))),
+        tag => Ok(vec![word(tag), word(object.id)]),
+    }
+});
+
+fn builder() -> StoreBuilder<Word, Object> {
+    let schema = Schema::new(
+        |object: &Object| {
+            called(Point::Key);
+            word(object.id)
+        },
+        |object| {
+            called(Point::Version);
+            Version::new(object.version)
+        },
+    );
+    let schema = schema.identity(|a, b| {
+        called(Point::Same);
+        a.uid == b.uid
+    });
+    Store::builder(schema).index(&BY_TAG).index(&BY_TAGS).index(&BY_HALF).seed(3).transform(|object| {
+        called(Point::Transform);
+        object
+    })
+}
+
+/// Ids, versions and tags, sorted.
+fn contents(store: &Hostile) -> Vec<(u32, u64, u32)> {
+    let view = store.snapshot();
+    let mut contents: Vec<_> = view.objects().map(|object| (object.id, object.version, object.tag)).collect();
+    contents.sort_unstable();
+    contents
+}
+
+/// What is done beforehand, and the deed: one write, or none.
+type Prepare = fn(&Hostile) -> Box<dyn FnOnce(&Hostile)>;
+
+const DEEDS: [(&str, Prepare); 9] = [
+    ("upsert", |_| {
+        Box::new(|store| {
+            store.upsert(object(1, 9, 2));
+        })
+    }),
+    ("add", |_| {
+        Box::new(|store| {
+            store.upsert(object(5, 9, 4));
+        })
+    }),
+    ("another object", |_| {
+        Box::new(|store| {
+            store.upsert(object(2, 9, 13));
+        })
+    }),
+    ("delete", |_| {
+        Box::new(|store| {
+            store.apply(Event::Deleted(object(2, 9, 3)));
+        })
+    }),
+    ("transaction", |_| {
+        Box::new(|store| {
+            let mut writes = store.transaction();
+            writes.upsert(object(1, 9, 4));
+            writes.upsert(object(6, 9, 3));
+            writes.delete(word(2), None);
+            writes.delete(word(8), Some(object(8, 9, 3)));
+            writes.upsert(object(1, 8, 5));
+            writes.upsert(object(3, 1, 5));
+            drop(writes.commit());
+        })
+    }),
+    ("a relist, and another writer", |store| {
+        let mut list = store.stage();
+        list.put(object(1, 1, 1));
+        list.put(object(2, 2, 3));
+        list.put(object(3, 4, 6));
+        store.upsert(object(2, 5, 4));
+        store.delete(&word(1), None);
+        Box::new(move |_| {
+            list.put(object(4, 1, 8));
+            list.put(object(3, 3, 2));
+            list.put(object(2, 6, 12));
+            drop(list.publish(Version::new(9)));
+        })
+    }),
+    ("a relist, and an index meanwhile", |store| {
+        let mut list = store.stage();
+        list.put(object(1, 1, 1));
+        list.put(object(2, 9, 2));
+        store.add_index(&LATE).unwrap();
+        store.remove_index(&BY_TAG).unwrap();
+        Box::new(move |_| drop(list.publish(Version::new(9))))
+    }),
+    ("add and remove an index", |_| {
+        Box::new(|store| {
+            store.add_index(&LATE).unwrap();
+            store.remove_index(&LATE).unwrap();
+        })
+    }),
+    ("look", |_| {
+        Box::new(|store| {
+            let view = store.snapshot();
+            let _ = view.range(&BY_TAGS, word(0)..word(9)).unwrap().descending().count();
+            let _ =
+                view.query().by(&BY_TAG, &word(1)).unwrap().not(&BY_TAGS, &word(7)).unwrap().iter().count();
+            drop(store.index_errors());
+            let _ = view.violations(&BY_HALF).unwrap().count();
+        })
+    }),
+];
+
+fn filled() -> Hostile {
+    let store = builder().build().unwrap();
+    for (id, version, tag) in [(1, 1, 1), (2, 2, 3), (3, 3, 2)] {
+        store.upsert(object(id, version, tag));
+    }
+    store
+}
+
+#[test]
+fn a_panic_at_every_call_leaves_store_and_indexes_as_they_were() {
+    let mut panics = 0;
+    for point in POINTS {
+        for (name, prepare) in DEEDS {
+            for nth in 1.. {
+                let store = filled();
+                let deed = prepare(&store);
+                let before = contents(&store);
+                FUSE.set(Some((point, nth)));
+                let panicked = catch_unwind(AssertUnwindSafe(|| deed(&store))).is_err();
+                FUSE.set(None);
+                panics += u32::from(panicked);
+                store.check().unwrap_or_else(|problem| panic!("{name}, {point:?} {nth}: {problem}"));
+                // What panics in its own result, or in what it replaced, has happened; what panics before has not.
+                let after_it = matches!(point, Point::Drop | Point::Clone | Point::Same);
+                if panicked && !after_it {
+                    assert_eq!(contents(&store), before, "{name}, {point:?} {nth}");
+                }
+                // Whatever it was, the store goes on, and nothing is left half done.
+                store.upsert(object(1, 100, 4));
+                assert_eq!(store.get(&word(1)).unwrap().version, 100, "{name}, {point:?} {nth}");
+                match store.add_index(&LATE) {
+                    Ok(()) => {}
+                    Err(_) => store.remove_index(&LATE).unwrap(),
+                }
+                store.check().unwrap();
+                drop(store);
+                assert_eq!(LIVE.get(), 0, "{name}, {point:?} {nth}: nothing leaks");
+                if !panicked {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(panics > 300, "{panics} panics");
+}
+
+static MEANWHILE: Index<Object, Word> = Index::new("meanwhile", |object| word(object.tag));
+
+/// Everything a store can be asked to do, from inside it.
+fn call_back() {
+    if BUDGET.get() == 0 || thread::panicking() {
+        return;
+    }
+    // Taken for the time of the call, since it calls back in turn.
+    let Some(store) = BACK.with(RefCell::take) else { return };
+    BUDGET.set(BUDGET.get() - 1);
+    store.upsert(object(99, 0, 98));
+    let mut writes = store.transaction();
+    writes.upsert(object(98, 0, 97));
+    writes.delete(word(99), None);
+    drop(writes.commit());
+    let mut list = store.stage();
+    list.put(object(97, 0, 1));
+    drop(list);
+    store.delete(&word(98), None);
+    let _ = (store.get(&word(1)), store.subscribe().try_next(), store.index_errors());
+    let _ = (store.held_snapshots(), store.memory(|_, _| 1), contents(&store));
+    if store.add_index(&MEANWHILE).is_ok() {
+        let _ = store.by_index(&MEANWHILE, &word(1));
+        let _ = store.remove_index(&MEANWHILE);
+    }
+    BACK.with(|slot| *slot.borrow_mut() = Some(store));
+}
+
+/// Ends a test that hangs, since a lock is held around foreign code.
+fn watched(test: impl FnOnce() + Send + 'static) {
+    let (done, ended) = mpsc::channel::<()>();
+    let thread = thread::spawn(move || {
+        test();
+        drop(done);
+    });
+    match ended.recv_timeout(Duration::from_secs(300)) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        _ => thread.join().unwrap(),
+    }
+}
+
+#[test]
+fn every_call_of_foreign_code_may_use_the_store() {
+    watched(|| {
+        let mut called_back = 0;
+        for (name, prepare) in DEEDS {
+            // The callbacks begin at each of the first calls in turn.
+            for budget in [1, 2, 5, 20] {
+                let store = filled();
+                let deed = prepare(&store);
+                BACK.with(|slot| *slot.borrow_mut() = Some(store.clone()));
+                BUDGET.set(budget);
+                deed(&store);
+                called_back += budget - BUDGET.replace(0);
+                drop(BACK.with(RefCell::take));
+                store.check().unwrap_or_else(|problem| panic!("{name}, {budget}: {problem}"));
+                assert!(contents(&store).iter().all(|(id, ..)| *id < 90), "{name}, {budget}");
+                drop(store);
+                assert_eq!(LIVE.get(), 0, "{name}, {budget}");
+            }
+        }
+        assert!(called_back > 100, "{called_back}");
+    });
+}
+
+/// Dropped by the store, an object or a value uses it.
+#[test]
+fn what_is_dropped_may_use_the_store() {
+    watched(|| {
+        for held in [false, true] {
+            let store = filled();
+            let snapshot = held.then(|| store.snapshot());
+            BACK.with(|slot| *slot.borrow_mut() = Some(store.clone()));
+            for round in 0..40_u32 {
+                BUDGET.set(1);
+                store.upsert(object(1, u64::from(round) + 10, round));
+                BUDGET.set(1);
+                drop(store.replace([object(2, u64::from(round) + 10, round + 1)], Version::ZERO));
+                BUDGET.set(1);
+                store.delete(&word(2), None);
+            }
+            BUDGET.set(1);
+            drop(snapshot);
+            BUDGET.set(0);
+            drop(BACK.with(RefCell::take));
+            store.check().unwrap();
+            assert_eq!(store.held_snapshots().states, 0);
+            drop(store);
+            assert_eq!(LIVE.get(), 0);
+        }
+    });
+}
+
+/// Not even equal to itself, as NaN.
+#[derive(Clone, Copy, Debug)]
+struct Never(u32);
+
+impl PartialEq for Never {
+    fn eq(&self, _: &Self) -> bool {
+        false
+    }
+}
+
+impl Eq for Never {}
+
+impl Hash for Never {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+#[test]
+fn values_that_equal_nothing_lose_no_object_and_go_with_theirs() {
+    static NEVER: Index<(u32, u32), Never> = Index::many("never", |pair| vec![Never(pair.1), Never(pair.1)]);
+    static ALONE: Index<(u32, u32), Never> = Index::new("alone", |pair| Never(pair.1));
+    let schema = Schema::new(|pair: &(u32, u32)| pair.0, |_| Version::ZERO);
+    let store = Store::builder(schema).index(&NEVER).index(&ALONE).build().unwrap();
+    for round in 0..5 {
+        for id in 0..50 {
+            store.upsert((id, id % 3 + round));
+        }
+    }
+    assert_eq!(store.snapshot().iter().count(), 50);
+    assert!((0..50).all(|id| store.get(&id).is_some()));
+    assert_eq!(store.snapshot().index_values(&ALONE).unwrap().len(), 50, "a value for each");
+    assert_eq!(store.snapshot().index_values(&NEVER).unwrap().len(), 100);
+    for id in 0..50 {
+        store.delete(&id, None);
+    }
+    assert_eq!(store.snapshot().index_values(&ALONE).unwrap().len(), 0);
+    assert_eq!(store.snapshot().index_values(&NEVER).unwrap().len(), 0);
+}
+
+#[test]
+fn keys_that_equal_nothing_end_with_the_next_list() {
+    let schema = Schema::new(|pair: &(Never, u32)| pair.0, |pair| Version::new(u64::from(pair.1)));
+    let parity = Index::new("parity", |pair: &(Never, u32)| pair.1 % 2);
+    let store = Store::builder(schema).index(&parity).build().unwrap();
+    for round in 1..4 {
+        for id in 0..10 {
+            store.upsert((Never(id), round));
+        }
+    }
+    assert_eq!((store.len(), store.snapshot().iter().count()), (30, 30), "each is a key of its own");
+    assert_eq!(store.by_index(&parity, &1).unwrap().len(), 20);
+    let mut writes = store.transaction();
+    writes.upsert((Never(1), 7));
+    writes.delete(Never(1), None);
+    assert_eq!(writes.commit().len(), 1);
+    assert_eq!(store.replace([(Never(1), 1), (Never(1), 1)], Version::new(1)).len(), 33);
+    assert_eq!((store.len(), store.by_index(&parity, &1).unwrap().len()), (2, 2));
+}
+
+thread_local! {
+    static CONTRARY: Cell<u64> = const { Cell::new(0x9E37_79B9_7F4A_7C15) };
+}
+
+/// An order made up as it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Contrary(u32);
+
+impl Ord for Contrary {
+    fn cmp(&self, _: &Self) -> Ordering {
+        let mut state = CONTRARY.get();
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        CONTRARY.set(state);
+        [Ordering::Less, Ordering::Equal, Ordering::Greater][(state >> 20) as usize % 3]
+    }
+}
+
+impl PartialOrd for Contrary {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[test]
+fn an_order_that_contradicts_itself_loses_nothing_but_the_order() {
+    static CONTRARY_ORDER: OrderedIndex<(u32, u32), Contrary> =
+        OrderedIndex::many("contrary", |pair| vec![Contrary(pair.1), Contrary(pair.1 / 2), Contrary(pair.0)]);
+    let schema = Schema::new(|pair: &(u32, u32)| pair.0, |_| Version::ZERO);
+    let store = Store::builder(schema).index(&CONTRARY_ORDER).build().unwrap();
+    for round in 0..6 {
+        for id in 0..300 {
+            match (id + round) % 5 {
+                0 => store.delete(&id, None),
+                _ => store.upsert((id, id * 7 % 400 + round)),
+            };
+        }
+        let view = store.snapshot();
+        let values = view.index_values(&CONTRARY_ORDER).unwrap().len();
+        let all = view.range::<_, Contrary, _>(&CONTRARY_ORDER, ..).unwrap();
+        assert_eq!(all.values(), values, "every value is in the order once");
+        let mut met: Vec<_> = all.map(|(value, pair)| (value.0, pair.0)).collect();
+        met.sort_unstable();
+        let mut named: Vec<_> = view
+            .objects()
+            .flat_map(|pair| [(pair.1, pair.0), (pair.1 / 2, pair.0), (pair.0, pair.0)])
+            .collect();
+        named.sort_unstable();
+        named.dedup();
+        assert_eq!(met, named);
+        let _ = view.range(&CONTRARY_ORDER, Contrary(9)..).map(Iterator::count);
+        assert!(view.objects().all(|pair| store.get(&pair.0).is_some_and(|stored| *stored == **pair)));
+    }
+    store.replace([], Version::ZERO);
+    assert_eq!(store.snapshot().index_values(&CONTRARY_ORDER).unwrap().len(), 0);
+    store.check().unwrap();
+}
+
+/// All hash alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Same(u32);
+
+impl Hash for Same {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+#[test]
+fn hashes_that_are_all_the_same_are_slow_and_nothing_else() {
+    static SAME: OrderedIndex<Same, Same> = OrderedIndex::new("same", |same| *same);
+    let schema = Schema::new(|same: &Same| *same, |_| Version::ZERO);
+    let store = Store::builder(schema).index(&SAME).build().unwrap();
+    store.replace((0..1_500).map(Same), Version::ZERO);
+    for id in (0..1_500).filter(|id| id % 3 > 0) {
+        store.delete(&Same(id), None);
+    }
+    store.check().unwrap();
+    assert_eq!(store.len(), 500);
+    assert!((0..1_500).all(|id| store.get(&Same(id)).is_some() == (id % 3 == 0)));
+    assert!(store.snapshot().range(&SAME, Same(5)..Same(12)).unwrap().map(|(same, _)| same.0).eq([6, 9]));
+}
+
+#[test]
+fn memory_comes_back_after_many_came_and_went() {
+    static ORDERED: OrderedIndex<u32, u32> =
+        OrderedIndex::new("ordered", |number| number.wrapping_mul(2_654_435_761));
+    static GROUPS: Index<u32, u32> = Index::new("groups", |number| number % 10);
+    let store = || {
+        let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
+        Store::builder(schema).index(&ORDERED).index(&GROUPS).seed(1).build().unwrap()
+    };
+    let bytes = |store: &Store<u32, u32>| store.memory(|_, _| 0).total();
+    let few = store();
+    few.replace(0..100, Version::ZERO);
+    let much = store();
+    much.replace(0..20_000, Version::ZERO);
+    let full = bytes(&much);
+    for number in 100..20_000_u32 {
+        // All over the tree.
+        much.delete(&((number - 100).wrapping_mul(7_919) % 19_900 + 100), None);
+    }
+    much.check().unwrap();
+    assert_eq!(much.len(), 100);
+    // What stays for each number that was in use is four bytes in each list of free numbers.
+    assert!(bytes(&much) < bytes(&few) + full / 5, "{} {} {full}", bytes(&much), bytes(&few));
+    // To and fro over the border at which pages are split and joined.
+    let before = bytes(&much);
+    for round in 0..3_000_u32 {
+        much.upsert(1_000 + round % 400);
+        much.delete(&(1_000 + (round + 200) % 400), None);
+    }
+    much.check().unwrap();
+    assert!(bytes(&much) < 2 * before + 100_000, "{} {before}", bytes(&much));
+    much.replace([], Version::ZERO);
+    assert!(bytes(&much) < bytes(&store()) + 4_096, "an empty store is as a new one");
+}
+
+#[test]
+fn questions_at_the_edge() {
+    use flyball_informer_cache::{Labels, Selector};
+    struct Item {
+        id: u32,
+        name: &'static str,
+        labels: &'static [(&'static str, &'static str)],
+    }
+    static NAMES: OrderedIndex<Item, &str> = OrderedIndex::new("names", |item| item.name);
+    static DIGITS: Index<Item, u32> =
+        Index::many("digits", |item| vec![item.id % 10, item.id / 10, item.id % 2]);
+    static LABELS: Labels<Item> =
+        Labels::new("labels", |item, each| item.labels.iter().for_each(|(key, value)| each(key, value)));
+    let schema = Schema::new(|item: &Item| item.id, |_| Version::ZERO);
+    let store = Store::builder(schema).index(&NAMES).index(&DIGITS).index(&LABELS).build().unwrap();
+    type Told = &'static [(&'static str, &'static str)];
+    let items: [(u32, &str, Told); 5] = [
+        (11, "", &[]),
+        (12, "ä", &[("app", ""), ("", "x")]),
+        (21, "äb", &[("app", "web"), ("app", "db")]),
+        (22, "日本", &[("app", "web")]),
+        (30, "日", &[("tier", "web")]),
+    ];
+    store.replace(items.map(|(id, name, labels)| Item { id, name, labels }), Version::ZERO);
+    let view = store.snapshot();
+
+    let sorted = |ids: &mut dyn Iterator<Item = u32>| {
+        let mut ids: Vec<_> = ids.collect();
+        ids.sort_unstable();
+        ids
+    };
+    let any = view.query().by_any(&DIGITS, &[1, 2, 1, 2, 9]).unwrap();
+    assert_eq!(sorted(&mut any.iter().map(|item| item.id)), [11, 12, 21, 22], "each once");
+    assert_eq!(any.keys().count(), any.entries().count());
+    assert_eq!(
+        view.query().by_any(&DIGITS, std::iter::empty::<&u32>()).unwrap().iter().count(),
+        0,
+        "no values, no objects"
+    );
+    assert_eq!(view.query().iter().count(), 5);
+    let outside = view.query().not(&DIGITS, &1).unwrap().not(&DIGITS, &77).unwrap();
+    assert_eq!(sorted(&mut outside.iter().map(|item| item.id)), [22, 30]);
+    let contradiction = view.query().by(&DIGITS, &1).unwrap().not(&DIGITS, &1).unwrap();
+    assert_eq!(contradiction.iter().count(), 0);
+    let mut nothing = contradiction.iter();
+    assert!(nothing.next().is_none() && nothing.next().is_none(), "and stays so");
+
+    let select =
+        |selector: Selector| sorted(&mut view.select(&LABELS, &selector).unwrap().iter().map(|item| item.id));
+    let all = Selector::everything;
+    assert_eq!(select(all()), [11, 12, 21, 22, 30]);
+    assert_eq!(select(all().equals("app", "")), [12]);
+    assert_eq!(select(all().equals("", "x")), [12]);
+    assert_eq!(select(all().equals("app", "web")), [22], "of a key told twice the last counts");
+    assert_eq!(select(all().equals("app", "web").equals("app", "db")), []);
+    assert_eq!(select("app in (web, web, db)".parse().unwrap()), [21, 22]);
+    assert_eq!(select("app notin (web), !tier".parse().unwrap()), [11, 12, 21]);
+
+    fn named<'a>(range: impl Iterator<Item = (&'a &'static str, &'a Arc<Item>)>) -> Vec<&'static str> {
+        range.map(|(name, _)| *name).collect()
+    }
+    assert_eq!(named(view.prefix(&NAMES, "").unwrap()), ["", "ä", "äb", "日", "日本"]);
+    assert_eq!(named(view.prefix(&NAMES, "ä").unwrap()), ["ä", "äb"]);
+    assert_eq!(named(view.prefix(&NAMES, "日").unwrap().descending()), ["日本", "日"]);
+    assert_eq!(named(view.prefix(&NAMES, "日本語").unwrap()), [""; 0]);
+    assert_eq!(named(view.range::<_, &str, _>(&NAMES, "ä"..="ä").unwrap()), ["ä"]);
+    assert_eq!(named(view.range::<_, &str, _>(&NAMES, "ä".."ä").unwrap()), [""; 0]);
+    let mut turned = view.range::<_, &str, _>(&NAMES, ..).unwrap();
+    assert_eq!(turned.next().map(|(name, _)| *name), Some(""));
+    assert_eq!(turned.values(), 4);
+    assert_eq!(named(turned.descending()), ["日本", "日", "äb", "ä"]);
+
+    let mut hits = view.by_index(&DIGITS, &1).unwrap();
+    for left in (0..=hits.len()).rev() {
+        assert_eq!(hits.size_hint(), (left, Some(left)));
+        assert_eq!(hits.next().is_some(), left > 0);
+    }
+}

@@ -1,0 +1,28 @@
+//! Selectors against the naive one: random texts and selectors, and the corpus of the fuzz target.
+
+use std::cell::Cell;
+
+use testkit::random::cases;
+
+use crate::corpus::replay;
+use crate::selector_driver::{Seen, run};
+
+#[test]
+fn random_selectors_agree_with_the_naive_one() {
+    let seen = Cell::new(Seen::default());
+    cases("selector", CASES, 24, |bytes| {
+        let mut now = seen.get();
+        run(bytes, &mut now);
+        seen.set(now);
+    });
+    let Seen { read, refused, spelled, foreign, matched, missed } = seen.get();
+    let rarest = [read, refused, spelled, foreign, matched, missed].into_iter().min();
+    assert!(rarest >= Some(1_000), "{:?}", seen.get());
+}
+
+#[test]
+fn the_corpus_agrees_with_the_naive_selector() {
+    replay("selector", |bytes| run(bytes, &mut Seen::default()));
+}
+
+const CASES: u64 = if cfg!(debug_assertions) { 30_000 } else { 300_000 };

@@ -1,0 +1,112 @@
+//! Counterparts of client-go's tests of its store with expiry, one named case each.
+//!
+//! client-go finds out lazily, by reads; here a sweep takes out what has expired, and no read shows it before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_informer_cache::{Change, Outcome, Timed, TtlStore};
+use flyball_ratelimit::{ManualClock, Nanos};
+use parking_lot::Mutex;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Object {
+    id: &'static str,
+    value: &'static str,
+}
+
+type Objects = TtlStore<&'static str, Object, ManualClock>;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn object(id: &'static str, value: &'static str) -> Object {
+    Object { id, value }
+}
+
+fn store(policy: impl Fn(&Object) -> Option<Duration> + Send + Sync + 'static) -> (Objects, ManualClock) {
+    let clock = ManualClock::new();
+    let builder = TtlStore::builder(|object: &Timed<Object>| object.id).ttl_by(policy);
+    (builder.clock(clock.clone()).build().unwrap(), clock)
+}
+
+fn deletions(changes: &[Change<&'static str, Timed<Object>>]) -> Vec<&'static str> {
+    assert!(changes.iter().all(|change| change.new().is_none()));
+    changes.iter().map(|change| *change.key()).collect()
+}
+
+/// TestTTLExpirationBasic: an expired object is not there from the first read on, and it is deleted.
+#[test]
+fn expiration_basic() {
+    let (store, clock) = store(|_| Some(SECOND));
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let _observer = store.observe({
+        let told = told.clone();
+        move |change: &Change<_, _>| {
+            if change.new().is_none() {
+                told.lock().push(*change.key());
+            }
+        }
+    });
+    store.upsert(object("foo", "bar"));
+    clock.advance(2 * SECOND);
+    assert_eq!(store.get(&"foo"), None);
+    assert_eq!(deletions(&store.sweep()), ["foo"]);
+    assert_eq!(*told.lock(), ["foo"]);
+    assert_eq!((store.get(&"foo"), store.stored()), (None, 0));
+    store.check().unwrap();
+}
+
+/// TestReAddExpiredItem: a key that has expired is as good as new.
+#[test]
+fn re_add_expired_item() {
+    let (store, clock) = store(|_| Some(SECOND));
+    store.upsert(object("foo", "bar"));
+    clock.advance(2 * SECOND);
+    assert_eq!(store.upsert(object("foo", "baz")), Outcome::Added);
+    assert_eq!(store.get(&"foo").as_deref(), Some(&object("foo", "baz")));
+    clock.advance(SECOND);
+    assert_eq!(store.get(&"foo").as_deref(), Some(&object("foo", "baz")), "its life began anew");
+    assert!(store.sweep().is_empty());
+    store.check().unwrap();
+}
+
+/// TestTTLList: of three only the one that lives for ever is listed, and the others are deleted. (Its list of keys shows all three in
+/// client-go.)
+#[test]
+fn list() {
+    let (store, clock) = store(|object| (object.id != "foo2").then_some(SECOND));
+    for id in ["foo", "foo1", "foo2"] {
+        store.upsert(object(id, "bar"));
+    }
+    clock.advance(2 * SECOND);
+    let view = store.snapshot();
+    assert_eq!(view.objects().map(|object| object.id).collect::<Vec<_>>(), ["foo2"]);
+    assert_eq!(view.keys().copied().collect::<Vec<_>>(), ["foo2"]);
+    assert_eq!((view.len(), store.len()), (1, 1));
+    let mut deleted = deletions(&store.sweep());
+    deleted.sort_unstable();
+    assert_eq!(deleted, ["foo", "foo1"]);
+    store.check().unwrap();
+}
+
+/// TestTTLPolicy: alive up to its time and at exactly that, expired after it, and for ever with none. (client-go says none by 0 or less.)
+#[test]
+fn policy() {
+    let begin = Nanos::new(7);
+    let cases: [(Option<Duration>, Duration, bool); 6] = [
+        (Some(SECOND), SECOND / 2, true),
+        (Some(SECOND), SECOND, true),
+        (Some(SECOND), SECOND + Duration::from_nanos(1), false),
+        (None, Duration::MAX, true),
+        (Some(Duration::ZERO), Duration::ZERO, true),
+        (Some(Duration::ZERO), Duration::from_nanos(1), false),
+    ];
+    for (ttl, age, alive) in cases {
+        let (store, clock) = store(move |_| ttl);
+        clock.set(begin);
+        store.upsert(object("foo", "bar"));
+        clock.set(begin + age);
+        assert_eq!(store.get(&"foo").is_some(), alive, "{ttl:?} at the age of {age:?}");
+        assert_eq!(store.sweep().is_empty(), alive, "{ttl:?} at the age of {age:?}");
+    }
+}

@@ -1,0 +1,348 @@
+//! Models of indexes that come and go beside writers and readers.
+
+#[path = "informer_cache_ops/object.rs"]
+mod object;
+
+use flyball_informer_cache::{Index, Version};
+use loom_tests::{Model, model, thread};
+use object::{BY_VERSION, Object, Objects, content, holding, is_exact, object};
+
+/// By version, too: what comes while the store runs.
+static LATE: Index<Object, u64> = Index::new("late", |object| object.version);
+
+/// When everybody is done: both indexes hold exactly the objects.
+fn complete(store: &Objects) {
+    let view = store.snapshot();
+    assert!(is_exact(&view, &BY_VERSION), "the index there was");
+    assert!(is_exact(&view, &LATE), "the index that was added");
+    store.check().unwrap();
+}
+
+#[test]
+fn add_index_vs_upsert() {
+    let claim = Model {
+        name: "informer_cache::add_index_vs_upsert",
+        threads: 2,
+        floor: 77,
+        catches: "a new index that is filled with what its function said of an object that was replaced meanwhile",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || store.upsert(object(1, 2))
+        });
+        store.add_index(&LATE).unwrap();
+        writer.join().unwrap();
+        complete(&store);
+    });
+}
+
+#[test]
+fn add_index_vs_new_key() {
+    let claim = Model {
+        name: "informer_cache::add_index_vs_new_key",
+        threads: 2,
+        floor: 77,
+        catches: "a write that commits what it asked the indexes before there was another one",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || store.upsert(object(2, 2))
+        });
+        store.add_index(&LATE).unwrap();
+        writer.join().unwrap();
+        complete(&store);
+        assert_eq!(store.by_index(&LATE, &2).unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn add_index_vs_delete() {
+    let claim = Model {
+        name: "informer_cache::add_index_vs_delete",
+        threads: 2,
+        floor: 71,
+        catches: "a new index that looks for an object in one critical section and takes it in in another",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1), object(2, 2)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || store.delete(&1, None)
+        });
+        store.add_index(&LATE).unwrap();
+        writer.join().unwrap();
+        complete(&store);
+        assert!(store.by_index(&LATE, &1).unwrap().is_empty());
+    });
+}
+
+#[test]
+fn add_index_vs_by_index() {
+    let claim = Model {
+        name: "informer_cache::add_index_vs_by_index",
+        threads: 2,
+        floor: 41,
+        catches: "a new index that is asked before it is filled",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let reader = thread::spawn({
+            let store = store.clone();
+            move || {
+                let first = store.by_index(&LATE, &1);
+                let second = store.by_index(&LATE, &1);
+                assert!(
+                    first.as_ref().is_ok_and(|hits| hits.len() == 1) || first.is_err(),
+                    "never half of it"
+                );
+                assert!(second.is_ok() || first.is_err(), "it does not go again");
+                assert!(second.is_ok_and(|hits| hits.len() == 1) || first.is_err());
+            }
+        });
+        store.add_index(&LATE).unwrap();
+        assert_eq!(store.by_index(&LATE, &1).unwrap().len(), 1);
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn add_index_vs_replace() {
+    let claim = Model {
+        name: "informer_cache::add_index_vs_replace",
+        threads: 2,
+        floor: 246,
+        catches: "a new index that is filled beside a relist, which then publishes a copy of the table without it",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1), object(2, 2)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            // One stays, one changes, one is new.
+            move || store.replace([object(1, 1), object(2, 3), object(3, 3)], Version::new(3))
+        });
+        store.add_index(&LATE).unwrap();
+        complete(&store);
+        writer.join().unwrap();
+        complete(&store);
+        assert_eq!(content(&store.snapshot()), (vec![(1, 1), (2, 3), (3, 3)], 3));
+    });
+}
+
+#[test]
+fn add_index_vs_transaction() {
+    let claim = Model {
+        name: "informer_cache::add_index_vs_transaction",
+        threads: 2,
+        floor: 221,
+        catches: "a new index that is opened beside a transaction, which then publishes a copy where it is not",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || {
+                let mut transaction = store.transaction();
+                transaction.delete(1, None);
+                transaction.upsert(object(2, 2));
+                transaction.commit()
+            }
+        });
+        store.add_index(&LATE).unwrap();
+        complete(&store);
+        writer.join().unwrap();
+        complete(&store);
+        assert_eq!(content(&store.snapshot()), (vec![(2, 2)], 2));
+    });
+}
+
+#[test]
+fn remove_index_vs_upsert() {
+    let claim = Model {
+        name: "informer_cache::remove_index_vs_upsert",
+        threads: 2,
+        floor: 20,
+        catches: "an index whose definition goes in one critical section and whose column goes in another",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        store.add_index(&LATE).unwrap();
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || store.upsert(object(1, 2))
+        });
+        store.remove_index(&BY_VERSION).unwrap();
+        assert!(store.by_index(&BY_VERSION, &1).is_err());
+        writer.join().unwrap();
+        let view = store.snapshot();
+        assert_eq!(content(&view), (vec![(1, 2)], 2));
+        assert!(is_exact(&view, &LATE), "the other one is not touched");
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn remove_index_vs_transaction() {
+    let claim = Model {
+        name: "informer_cache::remove_index_vs_transaction",
+        threads: 2,
+        floor: 8,
+        catches: "an index that is removed beside a transaction, which then publishes a copy with it",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || {
+                let mut transaction = store.transaction();
+                transaction.upsert(object(1, 2));
+                transaction.commit()
+            }
+        });
+        store.remove_index(&BY_VERSION).unwrap();
+        writer.join().unwrap();
+        assert!(store.by_index(&BY_VERSION, &2).is_err(), "it does not come back");
+        assert_eq!(content(&store.snapshot()), (vec![(1, 2)], 2));
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn two_add_index_of_one_name() {
+    let claim = Model {
+        name: "informer_cache::two_add_index_of_one_name",
+        threads: 2,
+        floor: 38,
+        catches: "an index whose name is looked for in one critical section and taken in another",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let other = thread::spawn({
+            let store = store.clone();
+            move || store.add_index(&LATE).is_ok()
+        });
+        let mine = store.add_index(&LATE).is_ok();
+        assert!(mine != other.join().unwrap(), "one of them adds it");
+        complete(&store);
+        store.remove_index(&LATE).unwrap();
+        assert!(store.remove_index(&LATE).is_err(), "it was there once");
+    });
+}
+
+#[test]
+fn add_index_upsert_snapshot() {
+    let claim = Model {
+        name: "informer_cache::add_index_upsert_snapshot",
+        threads: 3,
+        floor: 1172,
+        catches: "a new index that is opened before its last objects are in it",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1), object(2, 2)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || store.upsert(object(1, 3))
+        });
+        let reader = thread::spawn({
+            let store = store.clone();
+            move || {
+                let view = store.snapshot();
+                assert!(is_exact(&view, &BY_VERSION));
+                let asked = view.index_values(&LATE).is_ok();
+                assert!(!asked || is_exact(&view, &LATE), "missing or complete");
+                view.check().unwrap();
+            }
+        });
+        store.add_index(&LATE).unwrap();
+        writer.join().unwrap();
+        reader.join().unwrap();
+        complete(&store);
+    });
+}
+
+#[test]
+fn add_index_upsert_delete() {
+    let claim = Model {
+        name: "informer_cache::add_index_upsert_delete",
+        threads: 3,
+        floor: 1989,
+        catches: "a new index that takes an object for the one it asked because it has the key",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || store.upsert(object(1, 2))
+        });
+        let deleter = thread::spawn({
+            let store = store.clone();
+            move || store.delete(&1, None)
+        });
+        store.add_index(&LATE).unwrap();
+        writer.join().unwrap();
+        deleter.join().unwrap();
+        assert!(store.len() <= 1);
+        complete(&store);
+    });
+}
+
+#[test]
+fn add_index_upsert_transaction() {
+    let claim = Model {
+        name: "informer_cache::add_index_upsert_transaction",
+        threads: 3,
+        floor: 2902,
+        catches: "a transaction that is judged again and takes what the indexes said of one object for another",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || store.upsert(object(1, 2))
+        });
+        let committing = thread::spawn({
+            let store = store.clone();
+            move || {
+                let mut transaction = store.transaction();
+                transaction.upsert(object(1, 3));
+                transaction.upsert(object(2, 4));
+                transaction.commit()
+            }
+        });
+        store.add_index(&LATE).unwrap();
+        writer.join().unwrap();
+        committing.join().unwrap();
+        complete(&store);
+        assert_eq!(content(&store.snapshot()), (vec![(1, 3), (2, 4)], 4), "it never goes back");
+    });
+}
+
+#[test]
+fn add_index_upsert_stage_publish() {
+    let claim = Model {
+        name: "informer_cache::add_index_upsert_stage_publish",
+        threads: 3,
+        floor: 3819,
+        catches: "a relist that publishes what it found before there was another index",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let mut stage = store.stage();
+        stage.put(object(1, 1));
+        stage.put(object(2, 2));
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || store.upsert(object(1, 3))
+        });
+        let listing = thread::spawn(move || stage.publish(Version::new(2)));
+        store.add_index(&LATE).unwrap();
+        writer.join().unwrap();
+        listing.join().unwrap();
+        complete(&store);
+        let states = [(vec![(1, 1), (2, 2)], 2), (vec![(1, 3), (2, 2)], 3)];
+        assert!(states.contains(&content(&store.snapshot())), "one after the other");
+    });
+}

@@ -1,0 +1,95 @@
+//! What the models of the store share: objects of one kind, how to look at them, and a consumer that judges what it is told.
+
+#![allow(dead_code, reason = "not every file of models needs all of it")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use flyball_informer_cache::{ChangeKind, Index, Schema, Snapshot, Store, Subscription, Version};
+
+/// One state of the object `key`; `uid` tells objects of one key apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Object {
+    pub(crate) key: u8,
+    pub(crate) uid: u8,
+    pub(crate) version: u64,
+}
+
+pub(crate) type Objects = Store<u8, Object>;
+pub(crate) type View = Snapshot<u8, Object>;
+
+pub(crate) static BY_VERSION: Index<Object, u64> = Index::new("version", |object| object.version);
+
+pub(crate) fn store() -> Objects {
+    let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version))
+        .identity(|a, b| a.uid == b.uid);
+    Store::builder(schema).index(&BY_VERSION).seed(1).build().unwrap()
+}
+
+/// A store of these objects.
+pub(crate) fn holding(objects: impl IntoIterator<Item = Object>) -> Objects {
+    let store = store();
+    for object in objects {
+        store.upsert(object);
+    }
+    store
+}
+
+pub(crate) fn object(key: u8, version: u64) -> Object {
+    Object { key, uid: 0, version }
+}
+
+/// What a consumer holds that was told nothing illegal.
+#[derive(Default)]
+pub(crate) struct Consumer(BTreeMap<u8, Arc<Object>>);
+
+impl Consumer {
+    /// Takes what there is now.
+    pub(crate) fn drain(&mut self, changes: &mut Subscription<u8, Object>) {
+        while let Some(change) = changes.try_next() {
+            self.hear(*change.key(), change.kind);
+        }
+    }
+
+    fn hear(&mut self, key: u8, kind: ChangeKind<Object>) {
+        match kind {
+            ChangeKind::Added { object, .. } => assert!(self.0.insert(key, object).is_none(), "added twice"),
+            ChangeKind::Updated { old, new } => {
+                let held = self.0.insert(key, new).expect("an update of something known");
+                assert!(Arc::ptr_eq(&held, &old), "an update from what was told");
+            }
+            ChangeKind::Deleted { .. } => {
+                assert!(self.0.remove(&key).is_some(), "a deletion of something known")
+            }
+        }
+    }
+
+    pub(crate) fn agrees(&self, store: &Objects) {
+        let view = store.snapshot();
+        assert_eq!(self.0.len(), view.len(), "no change is lost");
+        for (key, object) in view.iter() {
+            assert!(
+                self.0.get(key).is_some_and(|held| Arc::ptr_eq(held, object)),
+                "the newest state was told"
+            );
+        }
+    }
+}
+
+/// The keys and versions there are, and the version of it all.
+pub(crate) fn content(view: &View) -> (Vec<(u8, u64)>, u64) {
+    let mut objects: Vec<_> = view.objects().map(|object| (object.key, object.version)).collect();
+    objects.sort_unstable();
+    (objects, view.version().get())
+}
+
+/// Whether an index by version holds every object, each where it belongs, and nothing else.
+pub(crate) fn is_exact(view: &View, index: &Index<Object, u64>) -> bool {
+    let Ok(values) = view.index_values(index) else { return false };
+    let members: usize = values.map(|(_, members)| members).sum();
+    let found = |object: &Arc<Object>| {
+        let mut hits = view.by_index(index, &object.version).expect("the index is there");
+        hits.any(|hit| Arc::ptr_eq(hit, object))
+    };
+    members == view.len() && view.objects().all(found)
+}

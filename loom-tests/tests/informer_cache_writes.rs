@@ -1,0 +1,361 @@
+//! Models of writes of many objects, relists and transactions, and of who waits for them or holds what was before.
+
+#[path = "informer_cache_ops/object.rs"]
+mod object;
+
+use flyball_informer_cache::Version;
+use loom_tests::{Model, block_on, model, thread};
+use object::{BY_VERSION, Consumer, Object, View, content, holding, is_exact, object, store};
+
+#[test]
+fn stage_publish_vs_two_writes() {
+    let claim = Model {
+        name: "informer_cache::stage_publish_vs_two_writes",
+        threads: 2,
+        floor: 72,
+        catches: "a relist that takes what another writer changed meanwhile for unchanged",
+    };
+    model(claim, || {
+        let store = holding([object(1, 5)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || {
+                store.upsert(object(1, 9));
+                store.upsert(object(2, 10));
+            }
+        });
+        let mut stage = store.stage();
+        stage.put(object(1, 5));
+        stage.put(object(2, 6));
+        stage.publish(Version::new(6));
+        writer.join().unwrap();
+        let view = store.snapshot();
+        // The list after both events, between them, or before.
+        let states = [(vec![(1, 5), (2, 6)], 6), (vec![(1, 5), (2, 10)], 10), (vec![(1, 9), (2, 10)], 10)];
+        assert!(states.contains(&content(&view)), "one after the other: {:?}", content(&view));
+        assert!(is_exact(&view, &BY_VERSION));
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn stage_publish_vs_transaction() {
+    let claim = Model {
+        name: "informer_cache::stage_publish_vs_transaction",
+        threads: 2,
+        floor: 73,
+        catches: "a publication that lets other writers in between building the table and publishing it",
+    };
+    model(claim, || {
+        let store = holding([object(1, 5)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || {
+                let mut transaction = store.transaction();
+                transaction.upsert(object(1, 9));
+                transaction.upsert(object(3, 8));
+                transaction.commit()
+            }
+        });
+        let mut stage = store.stage();
+        stage.put(object(1, 5));
+        stage.put(object(2, 6));
+        stage.publish(Version::new(6));
+        writer.join().unwrap();
+        let view = store.snapshot();
+        let states = [(vec![(1, 5), (2, 6)], 6), (vec![(1, 9), (2, 6), (3, 8)], 9)];
+        assert!(states.contains(&content(&view)), "one after the other: {:?}", content(&view));
+        assert!(is_exact(&view, &BY_VERSION));
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn replace_vs_snapshot() {
+    let claim = Model {
+        name: "informer_cache::replace_vs_snapshot",
+        threads: 2,
+        floor: 8,
+        catches: "a relist that publishes the objects in one critical section and the version in another",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || store.replace([object(2, 6)], Version::new(7))
+        });
+        let view = store.snapshot();
+        let seen = content(&view);
+        assert!([(vec![(1, 1)], 1), (vec![(2, 6)], 7)].contains(&seen), "all of it or nothing: {seen:?}");
+        assert!(is_exact(&view, &BY_VERSION));
+        writer.join().unwrap();
+        assert_eq!(content(&view), seen, "a view does not change");
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn replace_vs_two_readers() {
+    let claim = Model {
+        name: "informer_cache::replace_vs_two_readers",
+        threads: 3,
+        floor: 483,
+        catches: "a relist that takes out what is gone in one critical section and puts in what is new in another",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || store.replace([object(2, 6)], Version::new(6))
+        });
+        let reader = thread::spawn({
+            let store = store.clone();
+            move || {
+                let new = store.get(&2).is_some();
+                let old = store.get(&1).is_some();
+                assert!(!(new && old), "the old state does not come back");
+            }
+        });
+        let old = !store.by_index(&BY_VERSION, &1).unwrap().is_empty();
+        let new = store.get(&2).is_some();
+        assert!(old || new, "the store is never empty");
+        writer.join().unwrap();
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn transaction_vs_upsert() {
+    let claim = Model {
+        name: "informer_cache::transaction_vs_upsert",
+        threads: 2,
+        floor: 42,
+        catches: "a publication that builds upon the table of before it kept other writers out",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || assert!(store.upsert(object(1, 3)).is_change())
+        });
+        let mut transaction = store.transaction();
+        transaction.upsert(object(1, 2));
+        transaction.upsert(object(2, 2));
+        transaction.commit();
+        writer.join().unwrap();
+        let view = store.snapshot();
+        assert_eq!(content(&view), (vec![(1, 3), (2, 2)], 3), "nothing is lost, and nothing goes back");
+        assert!(is_exact(&view, &BY_VERSION));
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn two_transactions() {
+    let claim = Model {
+        name: "informer_cache::two_transactions",
+        threads: 2,
+        floor: 63,
+        catches: "a transaction that is published as soon as one of its writes still stands",
+    };
+    model(claim, || {
+        let store = store();
+        let mut changes = store.subscribe();
+        let write = |uid, keys: &'static [u8]| {
+            let mut transaction = store.transaction();
+            keys.iter().for_each(|key| transaction.upsert(Object { key: *key, uid, version: 1 }));
+            move || transaction.commit().len()
+        };
+        let (both, one) = (write(1, &[1, 2]), write(2, &[2]));
+        let other = thread::spawn(one);
+        let told = both() + other.join().unwrap();
+        // Whoever comes later replaces the other's object, which is a deletion and an addition.
+        assert_eq!(told, 4);
+        assert!(store.get(&1).is_some_and(|object| object.uid == 1), "nothing is lost");
+        let mut consumer = Consumer::default();
+        consumer.drain(&mut changes);
+        consumer.agrees(&store);
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn transaction_vs_snapshot() {
+    let claim = Model {
+        name: "informer_cache::transaction_vs_snapshot",
+        threads: 2,
+        floor: 9,
+        catches: "a transaction that is published one write after the other",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || {
+                let mut transaction = store.transaction();
+                transaction.delete(1, None);
+                transaction.upsert(object(2, 2));
+                transaction.upsert(object(3, 3));
+                transaction.commit()
+            }
+        });
+        let view = store.snapshot();
+        let states = [(vec![(1, 1)], 1), (vec![(2, 2), (3, 3)], 3)];
+        assert!(states.contains(&content(&view)), "all of it or nothing: {:?}", content(&view));
+        assert!(is_exact(&view, &BY_VERSION));
+        assert_eq!(writer.join().unwrap().len(), 3);
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn transaction_replace_snapshot() {
+    let claim = Model {
+        name: "informer_cache::transaction_replace_snapshot",
+        threads: 3,
+        floor: 560,
+        catches: "a transaction that compares its version with that of before it kept other writers out",
+    };
+    model(claim, || {
+        let store = holding([object(3, 1)]);
+        let committing = thread::spawn({
+            let store = store.clone();
+            move || {
+                let mut transaction = store.transaction();
+                transaction.upsert(object(1, 2));
+                transaction.upsert(object(2, 2));
+                transaction.commit()
+            }
+        });
+        let listing = thread::spawn({
+            let store = store.clone();
+            move || store.replace([object(3, 3)], Version::new(3))
+        });
+        let ends = [(vec![(3, 3)], 3), (vec![(1, 2), (2, 2), (3, 3)], 3)];
+        let before = [(vec![(3, 1)], 1), (vec![(1, 2), (2, 2), (3, 1)], 2)];
+        let legal = |view: &View, may_be_before: bool| {
+            let seen = content(view);
+            let known = ends.contains(&seen) || may_be_before && before.contains(&seen);
+            assert!(known && is_exact(view, &BY_VERSION), "one after the other: {seen:?}");
+        };
+        legal(&store.snapshot(), true);
+        committing.join().unwrap();
+        listing.join().unwrap();
+        legal(&store.snapshot(), false);
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn wait_for_vs_transaction() {
+    let claim = Model {
+        name: "informer_cache::wait_for_vs_transaction",
+        threads: 2,
+        floor: 149,
+        catches: "a publication that looks who waits in one critical section and publishes in another",
+    };
+    model(claim, || {
+        let store = store();
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || {
+                let mut transaction = store.transaction();
+                transaction.upsert(object(1, 7));
+                transaction.commit()
+            }
+        });
+        assert_eq!(block_on(store.wait_for(Version::new(7))), Ok(Version::new(7)));
+        assert!(store.get(&1).is_some(), "what was waited for is there");
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn wait_for_vs_replace() {
+    let claim = Model {
+        name: "informer_cache::wait_for_vs_replace",
+        threads: 2,
+        floor: 188,
+        catches: "a relist that publishes the version in one critical section and the objects in the next",
+    };
+    model(claim, || {
+        let store = store();
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || store.replace([object(1, 5)], Version::new(7))
+        });
+        assert_eq!(block_on(store.wait_for(Version::new(6))), Ok(Version::new(7)));
+        assert!(store.get(&1).is_some(), "what was waited for is there");
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn wait_for_vs_bookmark() {
+    let claim = Model {
+        name: "informer_cache::wait_for_vs_bookmark",
+        threads: 2,
+        floor: 80,
+        catches: "a bookmark that looks who waits in one critical section and publishes in another",
+    };
+    model(claim, || {
+        let store = store();
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || store.bookmark(Version::new(7))
+        });
+        assert_eq!(block_on(store.wait_for(Version::new(7))), Ok(Version::new(7)));
+        writer.join().unwrap();
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn held_snapshots_vs_write() {
+    let claim = Model {
+        name: "informer_cache::held_snapshots_vs_write",
+        threads: 2,
+        floor: 21,
+        catches: "a write that looks who holds the state in one critical section and leaves it in another",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || store.upsert(object(1, 2))
+        });
+        let view = store.snapshot();
+        let held = store.held_snapshots();
+        assert!(held.states <= 1 && held.behind == held.states as u64, "{held:?}");
+        writer.join().unwrap();
+        let held = store.held_snapshots();
+        let former = view.version() == Version::new(1);
+        assert_eq!(held.states, usize::from(former));
+        assert_eq!(held.oldest, former.then(|| view.version()));
+        drop(view);
+        assert_eq!(store.held_snapshots().states, 0, "the last to hold it is gone");
+    });
+}
+
+#[test]
+fn held_snapshots_vs_two_bookmarks() {
+    let claim = Model {
+        name: "informer_cache::held_snapshots_vs_two_bookmarks",
+        threads: 2,
+        floor: 28,
+        catches: "a stale bookmark that counts the state there is as one of the past",
+    };
+    model(claim, || {
+        let store = store();
+        let older = thread::spawn({
+            let store = store.clone();
+            move || store.bookmark(Version::new(2))
+        });
+        store.bookmark(Version::new(3));
+        let view = store.snapshot();
+        older.join().unwrap();
+        assert_eq!(view.version(), store.version());
+        assert_eq!(store.held_snapshots().states, 0, "the view is of the state there is");
+        drop(view);
+    });
+}

@@ -1,0 +1,108 @@
+//! Models of the store with expiry: sweeps beside writes, and beside each other.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use flyball_informer_cache::{Timed, TtlStore};
+use flyball_ratelimit::{Clock, Nanos};
+use loom_tests::{Arc, Model, model, thread};
+
+/// Shows what it was set to, and one more after each reading if it runs. Not the model's atomic, so that reading adds no scheduling
+/// point; loom runs all threads on one.
+#[derive(Clone, Default)]
+struct Ticking {
+    now: Arc<AtomicU64>,
+    by: u64,
+}
+
+impl Clock for Ticking {
+    fn now(&self) -> Nanos {
+        // Ordering: Relaxed, a clock publishes nothing.
+        Nanos::new(self.now.fetch_add(self.by, Ordering::Relaxed))
+    }
+}
+
+/// A key and what it was written with.
+type Object = (u8, u8);
+type Objects = TtlStore<u8, Object, Ticking>;
+
+fn store(by: u64) -> (Objects, Ticking) {
+    let clock = Ticking { by, ..Ticking::default() };
+    let builder = TtlStore::builder(|object: &Timed<Object>| object.0).clock(clock.clone());
+    (builder.seed(1).build().unwrap(), clock)
+}
+
+const TTL: Option<Duration> = Some(Duration::from_nanos(10));
+
+#[test]
+fn sweep_vs_upsert() {
+    let claim = Model {
+        name: "ttl::sweep_vs_upsert",
+        threads: 2,
+        floor: 275,
+        catches: "a sweep that deletes what has come since it found the key expired",
+    };
+    model(claim, || {
+        let (store, clock) = store(0);
+        store.upsert_for((1, 1), TTL);
+        clock.now.store(11, Ordering::Relaxed);
+        let sweeper = thread::spawn({
+            let store = store.clone();
+            move || store.sweep().len()
+        });
+        store.upsert_for((1, 2), TTL);
+        assert!(sweeper.join().unwrap() <= 1);
+        assert_eq!(
+            store.get(&1).as_deref(),
+            Some(&(1, 2)),
+            "a new life is not ended by the end of the old one"
+        );
+        store.check().unwrap();
+        clock.now.store(22, Ordering::Relaxed);
+        assert_eq!((store.sweep().len(), store.stored(), store.next_sweep()), (1, 0, None));
+    });
+}
+
+#[test]
+fn sweep_vs_upsert_of_no_time() {
+    let claim = Model {
+        name: "ttl::sweep_vs_upsert_of_no_time",
+        threads: 2,
+        floor: 16,
+        catches: "a sweep that takes an object for gone which is not published yet: it would stay for ever",
+    };
+    model(claim, || {
+        let (store, _) = store(1);
+        let sweeper = thread::spawn({
+            let store = store.clone();
+            move || store.sweep().len()
+        });
+        // It has expired by the next reading of the clock.
+        store.upsert_for((1, 1), Some(Duration::ZERO));
+        let swept = sweeper.join().unwrap();
+        assert_eq!((swept + store.sweep().len(), store.stored(), store.next_sweep()), (1, 0, None));
+    });
+}
+
+#[test]
+fn two_sweeps() {
+    let claim = Model {
+        name: "ttl::two_sweeps",
+        threads: 2,
+        floor: 180,
+        catches: "a sweep that says what it found, not what it deleted",
+    };
+    model(claim, || {
+        let (store, clock) = store(0);
+        store.upsert_for((1, 1), TTL);
+        clock.now.store(11, Ordering::Relaxed);
+        let sweeper = thread::spawn({
+            let store = store.clone();
+            move || store.sweep().len()
+        });
+        let swept = store.sweep().len();
+        assert_eq!(swept + sweeper.join().unwrap(), 1, "each deletion is told once");
+        assert_eq!((store.stored(), store.next_sweep()), (0, None));
+        store.check().unwrap();
+    });
+}
