@@ -32,9 +32,9 @@ func main() {
 	case "limiter":
 		start = newLimiter
 	case "store":
-		refuse("the store has no scripts yet; there are queue and limiter")
+		start = newStore
 	default:
-		refuse("usage: client-go [-many] queue|limiter < script > answers")
+		refuse("usage: client-go [-many] queue|limiter|store < script > answers")
 	}
 	// What the testing package says about itself goes elsewhere.
 	out := bufio.NewWriter(os.Stdout)

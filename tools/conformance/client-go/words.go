@@ -15,6 +15,8 @@ const (
 	ok         answer = `{}`
 	empty      answer = `{"empty":true}`
 	isShutdown answer = `{"shutdown":true}`
+	absent     answer = `{"absent":true}`
+	missing    answer = `{"error":true}`
 )
 
 func key(k string) answer {

@@ -18,7 +18,7 @@ pub(crate) enum Job {
     Queue(Scripts),
     /// Answers a script for limiters.
     Limiter(Scripts),
-    /// Not there yet.
+    /// Answers a script for an indexed store.
     Store(Scripts),
     /// New scripts through all three; `cargo xtask parity` starts it.
     #[command(hide = true)]

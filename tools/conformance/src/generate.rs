@@ -3,9 +3,12 @@
 //! Few keys and few different delays, so that they meet; each script has weights of its own, so that some are all deadlines
 //! and others all unpaired `done`s (swarm testing, Groce et al. 2012).
 
+mod store;
+
 use testkit::random::Random;
 use testkit::reference::Rules;
 
+use self::store::StoreScript;
 use crate::kind::{Answering, Kind};
 
 const KEYS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -39,6 +42,7 @@ pub(crate) fn script(kind: Kind, seed: u64, number: u64) -> Vec<String> {
     match kind {
         Kind::Queue => QueueScript::new(&mut random).write(),
         Kind::Limiter => limiter(&mut random),
+        Kind::Store => StoreScript::new(&mut random).write(),
     }
 }
 

@@ -1,18 +1,22 @@
-//! PURE. Two kinds of scripts, and who answers them.
+//! PURE. Three kinds of scripts, and who answers them.
 
 #[cfg(test)]
 use testkit::reference::Rule;
-use testkit::reference::{Answer, LimiterLine, QueueLine, ReferenceLimiter, ReferenceQueue, Rules};
+use testkit::reference::{
+    Answer, LimiterLine, QueueLine, ReferenceLimiter, ReferenceQueue, ReferenceStore, Rules, StoreLine,
+};
 
 use crate::limiter::FlyballLimiter;
 use crate::queue::FlyballQueue;
-use crate::text::{Parsed, answer_text, limiter_line, queue_line};
+use crate::store::FlyballStore;
+use crate::text::{Parsed, answer_text, limiter_line, queue_line, store_line};
 
 /// What a script is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Queue,
     Limiter,
+    Store,
 }
 
 /// Answers the lines of one script, in order.
@@ -21,12 +25,13 @@ pub(crate) trait Answering {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 2] = [Self::Queue, Self::Limiter];
+    pub(crate) const ALL: [Self; 3] = [Self::Queue, Self::Limiter, Self::Store];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Queue => "queue",
             Self::Limiter => "limiter",
+            Self::Store => "store",
         }
     }
 
@@ -34,10 +39,15 @@ impl Kind {
     #[cfg(test)]
     pub(crate) fn rules(self) -> Vec<Rule> {
         let limiter = [Rule::InvalidLimiterRefused, Rule::WholeNanoseconds];
+        let store = [Rule::MissingIndexIsAnError, Rule::IndexErrorIsAValue, Rule::VersionsAreNumbers];
         match self {
             // A wait that is long enough to be rounded is too long to be waited for.
-            Self::Queue => Rule::ALL.into_iter().filter(|rule| *rule != Rule::WholeNanoseconds).collect(),
+            Self::Queue => {
+                let others = [&[Rule::WholeNanoseconds][..], &store].concat();
+                Rule::ALL.into_iter().filter(|rule| !others.contains(rule)).collect()
+            }
             Self::Limiter => limiter.to_vec(),
+            Self::Store => store.to_vec(),
         }
     }
 
@@ -52,6 +62,10 @@ impl Kind {
                 let mut limiter = FlyballLimiter::new();
                 Box::new(Text(limiter_line, move |line: Option<&LimiterLine>| limiter.answer(line)))
             }
+            Self::Store => {
+                let store = FlyballStore::new();
+                Box::new(Text(store_line, move |line: Option<&StoreLine>| store.answer(line)))
+            }
         }
     }
 
@@ -65,6 +79,10 @@ impl Kind {
             Self::Limiter => {
                 let mut limiter = ReferenceLimiter::new(rules);
                 Box::new(Text(limiter_line, move |line: Option<&LimiterLine>| limiter.answer(line)))
+            }
+            Self::Store => {
+                let mut store = ReferenceStore::new(rules);
+                Box::new(Text(store_line, move |line: Option<&StoreLine>| store.answer(line)))
             }
         }
     }
@@ -85,7 +103,7 @@ where
 {
     fn answer(&mut self, line: &str) -> String {
         match self.0(line) {
-            Ok(line) => answer_text(&self.1(Some(&line)), "this config is refused"),
+            Ok(line) => answer_text(&self.1(Some(&line)), "what this line asks for is refused"),
             Err(error) => answer_text(&self.1(None), &error),
         }
     }

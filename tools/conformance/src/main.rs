@@ -3,7 +3,7 @@
 //! | file | |
 //! |---|---|
 //! | args, text | how it is called; lines and answers as JSON |
-//! | kind, queue, limiter, policy | who answers: flyball, or the reference under given rules |
+//! | kind, queue, limiter, policy, store, indexes | who answers: flyball, or the reference under given rules |
 //! | generate, examples, committed | scripts by seed, those of the page of differences, those with client-go's answers |
 //! | parity, client_go, shrink | new scripts through all of them |
 
@@ -14,12 +14,14 @@ mod client_go;
 mod committed;
 mod examples;
 mod generate;
+mod indexes;
 mod kind;
 mod limiter;
 mod parity;
 mod policy;
 mod queue;
 mod shrink;
+mod store;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -37,10 +39,7 @@ fn main() -> ExitCode {
     let ended = match Arguments::parse().job {
         Job::Queue(options) => answer(Kind::Queue, options.many),
         Job::Limiter(options) => answer(Kind::Limiter, options.many),
-        Job::Store(_) => {
-            eprintln!("error: the store has no scripts yet; there are `queue` and `limiter`");
-            return ExitCode::from(2);
-        }
+        Job::Store(options) => answer(Kind::Store, options.many),
         Job::Parity(options) => parity::run(&options),
     };
     match ended {

@@ -65,7 +65,8 @@ fn each_rule_is_needed_for_both_equalities() {
 
 #[test]
 fn there_are_a_few_thousand_scripts() {
-    for (kind, scripts, lines) in [(Kind::Queue, 2000, 80_000), (Kind::Limiter, 500, 20_000)] {
+    let enough = [(Kind::Queue, 2000, 80_000), (Kind::Limiter, 500, 20_000), (Kind::Store, 2000, 80_000)];
+    for (kind, scripts, lines) in enough {
         let committed = committed(kind);
         assert!(committed.scripts.len() >= scripts, "{kind:?}: {}", committed.scripts.len());
         let count = committed.scripts.iter().map(Vec::len).sum::<usize>();

@@ -4,7 +4,7 @@
 //! milliseconds fit the 63 bits of nanoseconds that Go's durations have.
 
 use serde_json::{Value, json};
-use testkit::reference::{Answer, LimiterConfig, LimiterLine, QueueLine};
+use testkit::reference::{Answer, LimiterConfig, LimiterLine, QueueLine, StoreLine, StoreObject};
 
 const MOST_MS: u64 = i64::MAX as u64 / 1_000_000;
 
@@ -44,6 +44,36 @@ pub(crate) fn limiter_line(text: &str) -> Parsed<LimiterLine> {
     })
 }
 
+pub(crate) fn store_line(text: &str) -> Parsed<StoreLine> {
+    let line = object(text)?;
+    let name = || word(&line, "name").map(str::to_owned);
+    Ok(match word(&line, "op")? {
+        "index" => StoreLine::Index(name()?),
+        "upsert" => StoreLine::Upsert(key(&line)?, store_object(&line["o"])?),
+        "delete" => StoreLine::Delete(key(&line)?),
+        "replace" => {
+            let items = line["items"].as_object().ok_or("\"items\" has to be objects by key")?;
+            let items = items.iter().map(|(key, object)| Ok((key.clone(), store_object(object)?)));
+            StoreLine::Replace(items.collect::<Parsed<_>>()?, word(&line, "rv")?.to_owned())
+        }
+        "get" => StoreLine::Get(key(&line)?),
+        "keys" => StoreLine::Keys,
+        "by_index" => StoreLine::ByIndex(name()?, word(&line, "v")?.to_owned()),
+        "values" => StoreLine::Values(name()?),
+        op => return Err(format!("no such operation: {op}")),
+    })
+}
+
+fn store_object(object: &Value) -> Parsed<StoreObject> {
+    let members = object.as_object().ok_or("what is stored has to be an object")?;
+    let members = members.iter().map(|(name, member)| (name.clone(), strings(member)));
+    Ok(StoreObject { text: object.to_string(), members: members.collect() })
+}
+
+fn strings(list: &Value) -> Option<Vec<String>> {
+    list.as_array()?.iter().map(|value| value.as_str().map(str::to_owned)).collect()
+}
+
 fn limiter_config(line: &Value) -> Parsed<LimiterConfig> {
     Ok(match word(line, "kind")? {
         "exponential" => {
@@ -72,6 +102,11 @@ pub(crate) fn answer_text(answer: &Answer, error: &str) -> String {
         Answer::Number(n) => json!({ "n": n }),
         Answer::Flag(v) => json!({ "v": v }),
         Answer::Wait(ns) => json!({ "ns": ns }),
+        // JSON already.
+        Answer::Object(text) => return format!(r#"{{"o":{text}}}"#),
+        Answer::Absent => json!({ "absent": true }),
+        Answer::List(l) => json!({ "l": l }),
+        Answer::MissingIndex => json!({ "error": true }),
         Answer::Error => json!({ "error": error }),
     }
     .to_string()

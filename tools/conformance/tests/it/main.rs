@@ -89,6 +89,78 @@ fn limiters_answer_each_operation() {
 }
 
 #[test]
+fn the_store_answers_each_operation() {
+    answers(
+        "store",
+        &[
+            (r#"{"op":"keys"}"#, r#"{"l":[]}"#),
+            (r#"{"op":"by_index","name":"i","v":"x"}"#, r#"{"error":true}"#),
+            (r#"{"op":"values","name":"i"}"#, r#"{"error":true}"#),
+            (r#"{"op":"upsert","k":"b","o":{"i":["x","é"],"n":1}}"#, "{}"),
+            (r#"{"op":"index","name":"i"}"#, "{}"),
+            (r#"{"op":"upsert","k":"a","o":{"i":["x","x"]}}"#, "{}"),
+            (r#"{"op":"get","k":"b"}"#, r#"{"o":{"i":["x","é"],"n":1}}"#),
+            (r#"{"op":"get","k":"c"}"#, r#"{"absent":true}"#),
+            (r#"{"op":"keys"}"#, r#"{"l":["a","b"]}"#),
+            (r#"{"op":"by_index","name":"i","v":"x"}"#, r#"{"l":["a","b"]}"#),
+            (r#"{"op":"by_index","name":"i","v":"y"}"#, r#"{"l":[]}"#),
+            (r#"{"op":"by_index","name":"j","v":"x"}"#, r#"{"error":true}"#),
+            (r#"{"op":"values","name":"i"}"#, r#"{"l":["x","é"]}"#),
+            (r#"{"op":"index","name":"j"}"#, "{}"),
+            (r#"{"op":"values","name":"j"}"#, r#"{"l":[]}"#),
+            (r#"{"op":"delete","k":"b"}"#, "{}"),
+            (r#"{"op":"delete","k":"b"}"#, "{}"),
+            (r#"{"op":"values","name":"i"}"#, r#"{"l":["x"]}"#),
+            (r#"{"op":"replace","items":{"c":{"j":["y"]},"d":{}},"rv":"7"}"#, "{}"),
+            (r#"{"op":"keys"}"#, r#"{"l":["c","d"]}"#),
+            (r#"{"op":"by_index","name":"j","v":"y"}"#, r#"{"l":["c"]}"#),
+            (r#"{"op":"values","name":"i"}"#, r#"{"l":[]}"#),
+        ],
+    );
+}
+
+/// The 64 places for names are all used up: every other name is one that no index has, and none can get.
+#[test]
+fn more_index_names_than_places_are_refused() {
+    let of = |op: &str, n: u32| format!("{{\"op\":\"{op}\",\"name\":\"{n}\"}}\n");
+    let script: String =
+        (0..66).map(|n| of("index", n)).chain([of("values", 63), of("values", 64)]).collect();
+    let (status, stdout, _) = run(&["store"], script.as_bytes());
+    let lines: Vec<_> = stdout.lines().collect();
+    assert_eq!((status, lines.len()), (0, 68));
+    assert!(lines[..64].iter().all(|line| *line == "{}"), "{lines:?}");
+    assert!(lines[64..66].iter().all(|line| line.starts_with(r#"{"error":""#)), "{lines:?}");
+    assert_eq!(lines[66..], [r#"{"l":[]}"#, r#"{"error":true}"#]);
+}
+
+#[test]
+fn an_invalid_line_of_a_store_changes_nothing() {
+    let invalid = [
+        r#"{"op":"index"}"#,
+        r#"{"op":"index","name":7}"#,
+        r#"{"op":"upsert","k":"a"}"#,
+        r#"{"op":"upsert","k":"a","o":"x"}"#,
+        r#"{"op":"upsert","o":{}}"#,
+        r#"{"op":"delete"}"#,
+        r#"{"op":"replace","items":[],"rv":"7"}"#,
+        r#"{"op":"replace","items":{"b":7},"rv":"7"}"#,
+        r#"{"op":"replace","items":{}}"#,
+        r#"{"op":"replace","items":{},"rv":"seven"}"#,
+        r#"{"op":"by_index","name":"i"}"#,
+        r#"{"op":"add","k":"a"}"#,
+    ];
+    let mut script = String::from("{\"op\":\"upsert\",\"k\":\"a\",\"o\":{}}\n");
+    script.extend(invalid.iter().map(|line| format!("{line}\n")));
+    script += "{\"op\":\"keys\"}";
+    let (status, stdout, _) = run(&["store"], script.as_bytes());
+    let lines: Vec<_> = stdout.lines().collect();
+    assert_eq!((status, lines.len(), lines[13]), (0, 14, r#"{"l":["a"]}"#));
+    for line in &lines[1..13] {
+        assert!(line.starts_with(r#"{"error":""#), "{line}");
+    }
+}
+
+#[test]
 fn an_invalid_line_is_an_answer_and_the_next_one_follows() {
     let invalid: [&[u8]; 12] = [
         b"",
@@ -124,13 +196,6 @@ fn an_empty_line_ends_a_script_when_there_are_many() {
     let (status, stdout, _) =
         run(&["queue", "--many"], b"{\"op\":\"add\",\"k\":\"a\"}\n\n{\"op\":\"len\"}\n");
     assert_eq!((status, stdout.as_str()), (0, "{}\n\n{\"n\":0}\n"));
-}
-
-#[test]
-fn a_store_is_refused() {
-    let (status, stdout, stderr) = run(&["store"], b"");
-    assert_eq!((status, stdout.as_str()), (2, ""));
-    assert!(stderr.contains("no scripts yet"), "{stderr}");
 }
 
 #[test]

@@ -1,0 +1,80 @@
+//! EDGE. The shipped store, as a script drives it.
+
+use flyball_informer_cache::{DuplicateIndex, MissingIndex, Schema, Snapshot, Store, Version};
+use testkit::reference::{Answer, StoreLine, StoreObject};
+
+use crate::indexes::{self, ByName};
+
+/// What is stored: an object of a script, and its key.
+pub(crate) struct Object {
+    key: String,
+    pub(crate) object: StoreObject,
+}
+
+/// Objects of a script have no version, so a later line always wins.
+const OBJECTS: Schema<String, Object> = Schema::new(|object| object.key.clone(), |_| Version::ZERO);
+
+/// A store that gets its indexes as the script goes.
+pub(crate) struct FlyballStore {
+    store: Store<String, Object>,
+}
+
+impl FlyballStore {
+    pub(crate) fn new() -> Self {
+        let store = Store::builder(OBJECTS).build().expect("no index, so no two of a name");
+        Self { store }
+    }
+
+    /// The answer to a line; `None` stands for one that is not valid.
+    pub(crate) fn answer(&self, line: Option<&StoreLine>) -> Answer {
+        let Some(line) = line else { return Answer::Error };
+        match line {
+            StoreLine::Index(name) => match indexes::named(name).map(|index| self.store.add_index(&index)) {
+                Some(Ok(())) => {}
+                Some(Err(DuplicateIndex { .. })) | None => return Answer::Error,
+            },
+            StoreLine::Upsert(key, object) => {
+                self.store.upsert(Object { key: key.clone(), object: object.clone() });
+            }
+            StoreLine::Delete(key) => {
+                self.store.delete(key, None);
+            }
+            StoreLine::Replace(items, version) => {
+                let Ok(version) = version.parse() else { return Answer::Error };
+                let object = |(key, object): (&String, &StoreObject)| Object {
+                    key: key.clone(),
+                    object: object.clone(),
+                };
+                self.store.replace(items.iter().map(object), version);
+            }
+            StoreLine::Get(key) => {
+                let found = self.store.get(key);
+                return found.map_or(Answer::Absent, |found| Answer::Object(found.object.text.clone()));
+            }
+            StoreLine::Keys => return sorted(self.store.snapshot().keys()),
+            StoreLine::ByIndex(name, value) => {
+                return self.ask(name, |view, index| Ok(sorted(view.keys_by_index(index, value)?)));
+            }
+            StoreLine::Values(name) => {
+                return self
+                    .ask(name, |view, index| Ok(sorted(view.index_values(index)?.map(|(value, _)| value))));
+            }
+        }
+        Answer::Done
+    }
+
+    fn ask(
+        &self,
+        name: &str,
+        question: impl Fn(&Snapshot<String, Object>, &ByName) -> Result<Answer, MissingIndex>,
+    ) -> Answer {
+        let answer = indexes::named(name).map(|index| question(&self.store.snapshot(), &index));
+        answer.and_then(Result::ok).unwrap_or(Answer::MissingIndex)
+    }
+}
+
+fn sorted<'a>(texts: impl Iterator<Item = &'a String>) -> Answer {
+    let mut texts: Vec<_> = texts.cloned().collect();
+    texts.sort_unstable();
+    Answer::List(texts)
+}
