@@ -1,5 +1,5 @@
-// Command peers-go runs one measurement on client-go's work queue and limiters, on controller-runtime's priority queue or
-// on x/time/rate, and prints its figures as one JSON object. The Rust program beside it runs the same measurements on everybody else, by
+// Command peers-go runs one measurement on client-go's work queue, limiters and store, on controller-runtime's priority
+// queue or on x/time/rate, and prints its figures as one JSON object. The Rust program beside it runs the same measurements on everybody else, by
 // the same names, flags, keys and draws; `cargo xtask peers` runs both in turn.
 //
 // Keys are strings of 30 bytes, made before the clock starts, as are the random draws.
@@ -23,27 +23,40 @@ type Options struct {
 	Adds    int
 	Sides   int
 	Percent int
+	Indexes int
 	Rate    int
 	Seconds int
+	Trace   string
 }
 
 var runs = map[string]func(Options) Figures{
-	"cycle":          cycle,
-	"cycle-priority": cyclePriority,
-	"add-duplicate":  addDuplicate,
-	"fill-drain":     fillDrain,
-	"mixed":          mixed,
-	"contended":      contended,
-	"latency":        latency,
-	"bytes":          bytes,
-	"allocations":    allocations,
-	"delay-add":      delayAdd,
-	"delay-bytes":    delayBytes,
-	"lateness":       lateness,
-	"handover":       handover,
-	"idle":           idle,
-	"limit-default":  limitDefault,
-	"limit-bucket":   limitBucket,
+	"cycle":            cycle,
+	"cycle-priority":   cyclePriority,
+	"add-duplicate":    addDuplicate,
+	"fill-drain":       fillDrain,
+	"mixed":            mixed,
+	"contended":        contended,
+	"latency":          latency,
+	"bytes":            bytes,
+	"allocations":      allocations,
+	"delay-add":        delayAdd,
+	"delay-bytes":      delayBytes,
+	"lateness":         lateness,
+	"handover":         handover,
+	"idle":             idle,
+	"limit-default":    limitDefault,
+	"limit-bucket":     limitBucket,
+	"store-add":        storeAdd,
+	"store-update":     storeUpdate,
+	"store-get":        storeGet,
+	"store-by-index":   storeByIndex,
+	"store-list":       storeList,
+	"store-beside":     storeBeside,
+	"store-replace":    storeReplace,
+	"store-bytes":      storeBytes,
+	"store-operations": storeOperations,
+	"store-readers":    storeReaders,
+	"cluster":          cluster,
 }
 
 func main() {
@@ -59,12 +72,14 @@ func main() {
 	var options Options
 	flags := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
 	flags.StringVar(&options.Who, "who", "client-go", "client-go, controller-runtime or time-rate")
-	flags.IntVar(&options.Keys, "keys", 1000, "distinct keys")
+	flags.IntVar(&options.Keys, "keys", 1000, "distinct keys or objects")
 	flags.IntVar(&options.Adds, "adds", 1_000_000, "adds, failures or checks in total")
 	flags.IntVar(&options.Sides, "sides", 1, "producers, and as many consumers")
-	flags.IntVar(&options.Percent, "percent", 0, "share of adds of keys that are queued already")
+	flags.IntVar(&options.Percent, "percent", 0, "share of adds of keys that are queued already, or of objects that a list has newer")
+	flags.IntVar(&options.Indexes, "indexes", 2, "indexes of a store: 0, 1, 2 or 4")
 	flags.IntVar(&options.Rate, "rate", 50_000, "adds a second")
 	flags.IntVar(&options.Seconds, "seconds", 10, "how long to look")
+	flags.StringVar(&options.Trace, "trace", "", "the recorded cluster")
 	_ = flags.Parse(os.Args[2:])
 	if err := json.NewEncoder(os.Stdout).Encode(runs[os.Args[1]](options)); err != nil {
 		fmt.Fprintln(os.Stderr, err)

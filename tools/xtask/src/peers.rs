@@ -38,7 +38,8 @@ pub(crate) struct Options {
     /// Only rows whose name contains this.
     #[arg(long, value_name = "NAME")]
     row: Option<String>,
-    /// Instead: how cost grows with keys, threads and duplicates, as a table and plots in `benches/results`.
+    /// Instead: how cost of queues grows with keys, threads and duplicates, and that of stores with objects and readers, as
+    /// tables and plots in `benches/results`.
     #[arg(long)]
     scaling: bool,
     /// Instead: instructions an operation, counted by callgrind.
@@ -54,27 +55,29 @@ enum Group {
     Delay,
     /// Failures, tokens, and who waits for them.
     Limit,
+    /// The indexed store, and the recorded cluster through all of it.
+    Store,
 }
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     ensure!(options.rounds > 0, "a median needs at least one round");
-    let programs = Programs::build(workspace, !options.instructions)?;
+    let asked = |group: Group| options.groups.is_empty() || options.groups.contains(&group);
+    let programs =
+        Programs::build(workspace, !options.instructions, asked(Group::Store) && !options.scaling)?;
     eprintln!("{}", surroundings(workspace));
     if options.instructions {
         return instructions::run(workspace, &programs);
     }
     if options.scaling {
-        return scaling::run(workspace, &programs);
+        return scaling::run(workspace, &programs, options.rounds, asked);
     }
-    let wanted =
-        |measurement: &&Measurement| options.groups.is_empty() || options.groups.contains(&measurement.group);
     let named = |name: &str| options.row.as_ref().is_none_or(|part| name.contains(part.as_str()));
     let mut complaints = Vec::new();
     let mut rows = 0;
     if options.markdown {
         println!("{}\n\n{}", surroundings(workspace), report::HEAD);
     }
-    for measurement in table::MEASUREMENTS.iter().filter(wanted) {
+    for measurement in table::MEASUREMENTS.iter().filter(|measurement| asked(measurement.group)) {
         if !measurement.rows.iter().any(|row| named(row.work)) {
             continue;
         }

@@ -22,6 +22,7 @@ mod lateness;
 mod limit;
 mod options;
 mod peer;
+mod store;
 mod system;
 mod waiters;
 

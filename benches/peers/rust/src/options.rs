@@ -9,7 +9,7 @@ use flyball_workqueue::Queue;
 use crate::delaying::{ByKey, Ours};
 use crate::keys::Key;
 use crate::{
-    Figures, allocations, contended, delay, fifo, handover, idle, latency, lateness, limit, waiters,
+    Figures, allocations, contended, delay, fifo, handover, idle, latency, lateness, limit, store, waiters,
 };
 
 /// Runs one measurement and prints its figures as one JSON object.
@@ -19,7 +19,7 @@ pub(crate) struct Options {
     /// Whom to measure.
     #[arg(long, default_value = "ours")]
     who: Who,
-    /// Distinct keys, or waiters.
+    /// Distinct keys, objects, or waiters.
     #[arg(long, default_value_t = 1000)]
     pub(crate) keys: usize,
     /// Adds, failures or checks in total.
@@ -28,19 +28,22 @@ pub(crate) struct Options {
     /// Producers, and as many consumers.
     #[arg(long, default_value_t = 1)]
     pub(crate) sides: usize,
-    /// Share of adds of keys that are queued already.
+    /// Share of adds of keys that are queued already, or of objects that a list has newer.
     #[arg(long, default_value_t = 0)]
     pub(crate) percent: usize,
     /// Adds a second.
     #[arg(long, default_value_t = 50_000)]
     pub(crate) rate: usize,
+    /// Indexes of a store: 0, 1, 2 or 4.
+    #[arg(long, default_value_t = 2)]
+    pub(crate) indexes: usize,
     /// How long to look.
     #[arg(long, default_value_t = 10)]
     pub(crate) seconds: u64,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Run {
+pub(crate) enum Run {
     Cycle,
     CyclePriority,
     AddDuplicate,
@@ -59,6 +62,16 @@ enum Run {
     LimitBucket,
     LimitKeyed,
     LimitWaiters,
+    StoreAdd,
+    StoreUpdate,
+    StoreGet,
+    StoreByIndex,
+    StoreList,
+    StoreBeside,
+    StoreReplace,
+    StoreBytes,
+    StoreOperations,
+    StoreReaders,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -83,6 +96,12 @@ pub(crate) enum Who {
     /// Keyed, with the hasher that ours has.
     GovernorFoldhash,
     LeakyBucket,
+    /// A store, its objects handed out by a lookup.
+    OursCollected,
+    /// One snapshot of a store.
+    OursView,
+    Dashmap,
+    Papaya,
 }
 
 impl Options {
@@ -133,10 +152,10 @@ impl Options {
             (Run::LimitWaiters, who @ (Who::Ours | Who::Governor | Who::LeakyBucket)) => {
                 waiters::waiters(self, who)
             }
-            (run, who) => {
+            (run, who) => store::run(self, run, who).unwrap_or_else(|| {
                 eprintln!("error: {who:?} has no {run:?}");
                 exit(2);
-            }
+            }),
         }
     }
 }

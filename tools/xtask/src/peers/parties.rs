@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::report::Sample;
 use crate::process;
 use crate::workspace::{Workspace, cargo};
 
 const GO: &str = "benches/peers/go";
+const TRACE: &str = "tools/replay/data/kube-1.36-rollout.jsonl.zst";
 const RUST: &str = "benches/peers/rust/Cargo.toml";
 
 /// Somebody who is measured.
@@ -20,6 +23,8 @@ pub(super) enum Party {
     OursBlocking,
     OursPure,
     OursWaited,
+    OursCollected,
+    OursView,
     Naive,
     DelayQueue,
     Kube,
@@ -29,6 +34,8 @@ pub(super) enum Party {
     Governor,
     GovernorFoldhash,
     LeakyBucket,
+    Dashmap,
+    Papaya,
 }
 
 impl Party {
@@ -40,6 +47,8 @@ impl Party {
             Self::OursBlocking => "ours-blocking",
             Self::OursPure => "ours-pure",
             Self::OursWaited => "ours-waited",
+            Self::OursCollected => "ours-collected",
+            Self::OursView => "ours-view",
             Self::Naive => "naive",
             Self::DelayQueue => "delay-queue",
             Self::Kube => "kube",
@@ -49,6 +58,8 @@ impl Party {
             Self::Governor => "governor",
             Self::GovernorFoldhash => "governor-foldhash",
             Self::LeakyBucket => "leaky-bucket",
+            Self::Dashmap => "dashmap",
+            Self::Papaya => "papaya",
         }
     }
 
@@ -57,36 +68,64 @@ impl Party {
     }
 }
 
-/// The two measuring programs, built.
+/// The measuring programs, built.
 #[derive(Debug)]
 pub(super) struct Programs {
     rust: PathBuf,
     go: PathBuf,
+    /// Plays the recorded cluster through ours.
+    replay: PathBuf,
+    trace: PathBuf,
 }
 
 impl Programs {
-    pub(super) fn build(workspace: &Workspace, with_go: bool) -> Result<Self> {
+    pub(super) fn build(workspace: &Workspace, with_go: bool, with_replay: bool) -> Result<Self> {
         let folder = workspace.target.join("peers");
-        let programs = Self { rust: folder.join("release/peers-rust"), go: folder.join("peers-go") };
+        let programs = Self {
+            rust: folder.join("release/peers-rust"),
+            go: folder.join("peers-go"),
+            replay: workspace.target.join("release/replay"),
+            trace: workspace.root.join(TRACE),
+        };
         if with_go {
             build_go(workspace, &programs.go)?;
         }
         let mut build = cargo();
         build.current_dir(&workspace.root).args(["build", "--quiet", "--release", "--manifest-path", RUST]);
+        build.args(["--bin", "peers-rust", "--bin", "plots"]);
         process::run(build.arg("--target-dir").arg(&folder))?;
+        if with_replay {
+            let mut build = cargo();
+            build.current_dir(&workspace.root).args(["build", "--quiet", "--release", "-p", "replay"]);
+            process::run(build.arg("--target-dir").arg(&workspace.target))?;
+        }
         Ok(programs)
     }
 
     /// The figures of one process.
     pub(super) fn run(&self, party: Party, words: &[&str]) -> Result<Sample> {
+        if let (Party::Ours, ["cluster", seconds]) = (party, words) {
+            return self.replay(seconds);
+        }
         let mut command = Command::new(if party.in_go() { &self.go } else { &self.rust });
         command.args(words).args(["--who", party.name()]);
-        let shown = process::show(&command);
-        let output = command.output().with_context(|| shown.clone())?;
-        if !output.status.success() {
-            bail!("{shown}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+        if let ["cluster", ..] = words {
+            command.arg("--trace").arg(&self.trace);
         }
-        serde_json::from_slice(&output.stdout).context(shown)
+        answer(&mut command)
+    }
+
+    /// Ours is the program that plays the recorded cluster anyway; it checks what came out.
+    fn replay(&self, seconds: &str) -> Result<Sample> {
+        #[derive(Deserialize)]
+        struct Played {
+            events_per_second: f64,
+            converged: bool,
+        }
+        let seconds = seconds.trim_start_matches("--seconds=");
+        let played: Played = answer(Command::new(&self.replay).args(["--json", "--repeat", seconds]))?;
+        ensure!(played.converged, "the recorded cluster did not converge");
+        Ok([("ns".to_owned(), 1e9 / played.events_per_second)].into())
     }
 
     pub(super) fn rust(&self) -> &Path {
@@ -97,6 +136,16 @@ impl Programs {
     pub(super) fn plots(&self) -> PathBuf {
         self.rust.with_file_name("plots")
     }
+}
+
+/// What a program prints.
+fn answer<T: DeserializeOwned>(command: &mut Command) -> Result<T> {
+    let shown = process::show(command);
+    let output = command.output().with_context(|| shown.clone())?;
+    if !output.status.success() {
+        bail!("{shown}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    serde_json::from_slice(&output.stdout).context(shown)
 }
 
 fn build_go(workspace: &Workspace, program: &Path) -> Result<()> {

@@ -42,7 +42,7 @@ pub(super) const HEAD: &str = "\
 /// One row beside one peer.
 #[derive(Debug)]
 pub(super) struct Verdict {
-    work: &'static str,
+    work: String,
     unit: &'static str,
     peer: Party,
     target: Target,
@@ -50,9 +50,18 @@ pub(super) struct Verdict {
     theirs: Figure,
     /// Other ways to use ours.
     variants: Vec<(Party, f64)>,
-    /// Keys handed out an add, ours and theirs, where a run says so: see `contended.rs` of the programs.
-    handed_out: Option<(f64, f64)>,
+    /// What else a run says of ours and of theirs, by its name.
+    told: Vec<(&'static str, f64, f64)>,
 }
+
+/// Figures without which others cannot be judged: how much was done, see `contended.rs` and `beside.rs` of the programs; and
+/// what the machine adds, see `replace.rs` and `stall.rs`.
+const TOLD: [(&str, &str); 4] = [
+    ("handed-out", "handed out an add"),
+    ("lists", "lists a second"),
+    ("slowest", "with load"),
+    ("quiet", "without a list"),
+];
 
 impl Verdict {
     pub(super) fn new(
@@ -70,16 +79,25 @@ impl Verdict {
         for party in others {
             variants.push((*party, needed(*party)?.median));
         }
-        let handed_out = |party| figure(party, "handed-out").map(|figure| figure.median);
+        let told = |(name, words)| {
+            let [ours, theirs] = [*own, peer].map(|party| Some(figure(party, name)?.median));
+            Some((words, ours?, theirs?))
+        };
+        let target = row.target(peer);
+        let work = match target {
+            // Not the row that was asked for.
+            Target::Shown => format!("{}-{}", row.work, peer.name()),
+            _ => row.work.to_owned(),
+        };
         Ok(Self {
-            work: row.work,
+            work,
             unit: row.unit,
             peer,
-            target: row.target(peer),
+            target,
             ours: needed(*own)?,
             theirs: needed(peer)?,
             variants,
-            handed_out: handed_out(*own).zip(handed_out(peer)),
+            told: TOLD.into_iter().filter_map(told).collect(),
         })
     }
 
@@ -92,6 +110,7 @@ impl Verdict {
         match self.target {
             Target::Ratio(most) => self.ratio() <= most,
             Target::Ours(most) => self.ours.median <= most,
+            Target::Shown => true,
         }
     }
 
@@ -100,6 +119,7 @@ impl Verdict {
         let asked = match self.target {
             Target::Ratio(most) => format!("at most {most:.3} of theirs"),
             Target::Ours(most) => format!("at most {most} {unit}"),
+            Target::Shown => return None,
         };
         let (ours, ratio) = (self.ours.median, self.ratio());
         (!self.met()).then(|| {
@@ -109,8 +129,9 @@ impl Verdict {
 
     pub(super) fn json(&self) -> String {
         let (target, of) = match self.target {
-            Target::Ratio(most) => (most, "ratio"),
-            Target::Ours(most) => (most, "ours"),
+            Target::Ratio(most) => (Some(most), "ratio"),
+            Target::Ours(most) => (Some(most), "ours"),
+            Target::Shown => (None, "shown"),
         };
         let mut row = json!({
             "work": self.work,
@@ -129,8 +150,8 @@ impl Verdict {
         for (party, median) in &self.variants {
             row["variants"][party.name()] = json!(median);
         }
-        if let Some((ours, theirs)) = self.handed_out {
-            row["handed_out"] = json!([ours, theirs]);
+        for (words, ours, theirs) in &self.told {
+            row[words.replace(' ', "_")] = json!([ours, theirs]);
         }
         row.to_string()
     }
@@ -143,13 +164,14 @@ impl Verdict {
         let target = match self.target {
             Target::Ratio(most) => format!("ratio ≤ {most:.2}"),
             Target::Ours(most) => format!("ours ≤ {most}"),
+            Target::Shown => String::new(),
         };
         let mut note = if self.met() { "" } else { "**missed**" }.to_owned();
         for (party, median) in &self.variants {
             note += &format!(" {} {};", party.name(), short(*median));
         }
-        if let Some((ours, theirs)) = self.handed_out {
-            note += &format!(" handed out an add: {ours:.3}, {theirs:.3}");
+        for (words, ours, theirs) in &self.told {
+            note += &format!(" {words}: {}, {};", short(*ours), short(*theirs));
         }
         format!(
             "| `{}` | {} | {} | {} | {} | {:.2} | {target} | {} |",
@@ -169,10 +191,11 @@ impl Verdict {
         let target = match self.target {
             Target::Ratio(most) => format!("ratio <= {most:.3}"),
             Target::Ours(most) => format!("ours <= {most}"),
+            Target::Shown => String::new(),
         };
         let end = if self.met() { "ok" } else { "MISSED" };
         let mut line = format!(
-            "{work:24} {unit:17} ours {:>9.2} {:20} {:18} {:>9.2} {:20} ratio {:>6.3}  {target:15} {end}",
+            "{work:33} {unit:17} ours {:>9.2} {:20} {:18} {:>9.2} {:20} ratio {:>6.3}  {target:15} {end}",
             ours.median,
             spread(ours),
             self.peer.name(),
@@ -183,8 +206,8 @@ impl Verdict {
         for (party, median) in &self.variants {
             line += &format!("; {} {median:.1}", party.name());
         }
-        if let Some((ours, theirs)) = self.handed_out {
-            line += &format!("; handed out {ours:.3} and {theirs:.3} an add");
+        for (words, ours, theirs) in &self.told {
+            line += &format!("; {words} {} and {}", short(*ours), short(*theirs));
         }
         line
     }
@@ -241,6 +264,20 @@ mod tests {
     fn nothing_beside_nothing_is_no_loss() {
         let verdict = cycle(&[0.0], &[0.0]).unwrap();
         assert_eq!((verdict.ratio(), verdict.met()), (0.0, true));
+    }
+
+    #[test]
+    fn what_nobody_asked_for_is_a_row_of_its_own() {
+        let named = |measurement: &&Measurement| measurement.rows[0].work == "store-add";
+        let measurement = MEASUREMENTS.iter().find(named).unwrap();
+        let mut all: BTreeMap<Party, Vec<Sample>> = BTreeMap::new();
+        for (party, ns) in [(Party::Ours, 50.0), (Party::ClientGo, 150.0), (Party::Kube, 10.0)] {
+            all.insert(party, samples("ns", &[ns]));
+        }
+        let verdict = |peer| Verdict::new(measurement, &measurement.rows[0], peer, &all).unwrap();
+        let (asked, shown) = (verdict(Party::ClientGo), verdict(Party::Kube));
+        assert_eq!((&*asked.work, &*shown.work), ("store-add", "store-add-kube"));
+        assert!(asked.ratio() < 1.0 && shown.ratio() > 1.0 && shown.complaint().is_none());
     }
 
     #[test]

@@ -1,19 +1,20 @@
-//! How cost grows with keys, threads and duplicates, and how long a key takes to its getter.
+//! How cost grows: of queues with keys, threads and duplicates, and how long a key takes to its getter; of stores with objects and readers.
 
 use std::fmt::Write;
 use std::fs;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
-use super::parties::Party::{self, ClientGo, ControllerRuntime, Naive, Ours};
+use super::Group;
+use super::parties::Party::{self, ClientGo, ControllerRuntime, Kube, Naive, Ours};
 use super::parties::Programs;
 use super::report::{Figure, Sample};
 use crate::process;
 use crate::workspace::Workspace;
 
+/// At most.
 const ROUNDS: usize = 3;
-const TABLE: &str = "benches/results/queue-scaling.csv";
 const PLOTS: &str = "benches/results";
 
 /// One plot: a run whose last word grows.
@@ -28,7 +29,19 @@ struct Sweep {
     figures: &'static [&'static str],
 }
 
-const SWEEPS: [Sweep; 4] = [
+/// What is measured and drawn together.
+struct Family {
+    group: Group,
+    table: &'static str,
+    sweeps: &'static [Sweep],
+}
+
+const FAMILIES: [Family; 2] = [
+    Family { group: Group::Queue, table: "benches/results/queue-scaling.csv", sweeps: &QUEUE },
+    Family { group: Group::Store, table: "benches/results/store-scaling.csv", sweeps: &STORE },
+];
+
+const QUEUE: [Sweep; 4] = [
     Sweep {
         plot: "keys",
         run: &["mixed"],
@@ -67,11 +80,102 @@ const SWEEPS: [Sweep; 4] = [
     },
 ];
 
-pub(super) fn run(workspace: &Workspace, programs: &Programs) -> Result<()> {
+const SIZES: &[u64] = &[10_000, 100_000, 1_000_000];
+const STORES: &[Party] = &[Ours, ClientGo, Kube];
+
+const STORE: [Sweep; 10] = [
+    Sweep {
+        plot: "operations",
+        run: &["store-operations"],
+        grows: "keys",
+        at: SIZES,
+        adds: |_| 200_000,
+        parties: STORES,
+        figures: &[
+            "add-p50",
+            "add-p99",
+            "add-p999",
+            "update-p50",
+            "update-p99",
+            "update-p999",
+            "get-p50",
+            "get-p99",
+            "get-p999",
+            "by-index-p50",
+            "by-index-p99",
+            "by-index-p999",
+            "snapshot-p50",
+            "snapshot-p99",
+            "snapshot-p999",
+            "list-p50",
+            "list-p99",
+            "list-p999",
+        ],
+    },
+    Sweep {
+        plot: "beside",
+        run: &["store-beside", "--seconds=2"],
+        grows: "keys",
+        at: SIZES,
+        adds: |_| 500_000,
+        parties: STORES,
+        figures: &["alone", "us", "p50", "p99", "p999", "max", "lists"],
+    },
+    Sweep {
+        plot: "replace",
+        run: &["store-replace", "--indexes=4", "--percent=100"],
+        grows: "keys",
+        at: SIZES,
+        adds: |_| 3,
+        parties: STORES,
+        figures: &["total", "blocked", "slowest", "quiet"],
+    },
+    Sweep {
+        plot: "bytes",
+        run: &["store-bytes"],
+        grows: "keys",
+        at: SIZES,
+        adds: |_| 0,
+        parties: STORES,
+        figures: &["bytes"],
+    },
+    readers("readers-0", &["store-readers", "--seconds=1", "--sides=0"]),
+    readers("readers-1", &["store-readers", "--seconds=1", "--sides=1"]),
+    readers("readers-10", &["store-readers", "--seconds=1", "--sides=10"]),
+    readers("readers-20", &["store-readers", "--seconds=1", "--sides=20"]),
+    readers("readers-40", &["store-readers", "--seconds=1", "--sides=40"]),
+    readers("readers-80", &["store-readers", "--seconds=1", "--sides=80"]),
+];
+
+/// The sizes of client-go's `BenchmarkSharedIndexInformer`.
+const fn readers(plot: &'static str, run: &'static [&'static str]) -> Sweep {
+    Sweep {
+        plot,
+        run,
+        grows: "keys",
+        at: &[10_000, 20_000, 40_000, 80_000, 160_000],
+        adds: |_| 0,
+        parties: &[Ours, ClientGo],
+        figures: &["reads", "writes"],
+    }
+}
+
+pub(super) fn run(
+    workspace: &Workspace,
+    programs: &Programs,
+    rounds: usize,
+    asked: impl Fn(Group) -> bool,
+) -> Result<()> {
+    let asked: Vec<_> = FAMILIES.iter().filter(|family| asked(family.group)).collect();
+    ensure!(!asked.is_empty(), "only queues and stores are measured at several sizes");
+    asked.into_iter().try_for_each(|family| measure(workspace, programs, rounds.min(ROUNDS), family))
+}
+
+fn measure(workspace: &Workspace, programs: &Programs, rounds: usize, family: &Family) -> Result<()> {
     let mut table = String::from("plot,party,x,figure,median,least,most\n");
-    for sweep in &SWEEPS {
+    for sweep in family.sweeps {
         for &x in sweep.at {
-            for (party, samples) in point(programs, sweep, x)? {
+            for (party, samples) in point(programs, sweep, rounds, x)? {
                 for figure in sweep.figures {
                     let Figure { median, least, most, .. } = Figure::of(&samples, figure)
                         .with_context(|| format!("{}: no {figure}", sweep.plot))?;
@@ -82,18 +186,18 @@ pub(super) fn run(workspace: &Workspace, programs: &Programs) -> Result<()> {
             }
         }
     }
-    let file = workspace.root.join(TABLE);
+    let file = workspace.root.join(family.table);
     fs::create_dir_all(workspace.root.join(PLOTS))?;
-    fs::write(&file, table).with_context(|| TABLE.to_owned())?;
+    fs::write(&file, table).with_context(|| family.table.to_owned())?;
     process::run(Command::new(programs.plots()).arg(file).arg(workspace.root.join(PLOTS)))
 }
 
 /// Everybody at one size, in turn.
-fn point(programs: &Programs, sweep: &Sweep, x: u64) -> Result<Vec<(Party, Vec<Sample>)>> {
+fn point(programs: &Programs, sweep: &Sweep, rounds: usize, x: u64) -> Result<Vec<(Party, Vec<Sample>)>> {
     let (grows, adds) = (format!("--{}={x}", sweep.grows), format!("--adds={}", (sweep.adds)(x)));
     let words: Vec<&str> = sweep.run.iter().copied().chain([grows.as_str(), adds.as_str()]).collect();
     // Ten million keys take half a minute a party, and one run tells as much.
-    let rounds = if sweep.grows == "keys" && x > 1_000_000 { 1 } else { ROUNDS };
+    let rounds = if sweep.grows == "keys" && x > 1_000_000 { 1 } else { rounds };
     let mut all: Vec<(Party, Vec<Sample>)> = sweep.parties.iter().map(|party| (*party, Vec::new())).collect();
     for _ in 0..rounds {
         for (party, samples) in &mut all {

@@ -1,9 +1,10 @@
 //! The rows, their targets, and the runs that give their figures.
 
-use super::Group::{self, Delay, Limit, Queue};
+use super::Group::{self, Delay, Limit, Queue, Store};
 use super::parties::Party::{
-    self, ClientGo, ControllerRuntime, DelayQueue, Governor, GovernorFoldhash, Kube, LeakyBucket, Naive,
-    Ours, OursBlocking, OursMultiThread, OursPure, OursWaited, TimeRate,
+    self, ClientGo, ControllerRuntime, Dashmap, DelayQueue, Governor, GovernorFoldhash, Kube, LeakyBucket,
+    Naive, Ours, OursBlocking, OursCollected, OursMultiThread, OursPure, OursView, OursWaited, Papaya,
+    TimeRate,
 };
 
 /// What is asked of a row.
@@ -13,6 +14,8 @@ pub(super) enum Target {
     Ratio(f64),
     /// Of our figure, whatever theirs is.
     Ours(f64),
+    /// Nothing: who does less, or is not whom the target is about, is shown in a row of his own.
+    Shown,
 }
 
 /// One run of the programs, and the rows that its figures fill.
@@ -61,6 +64,21 @@ const fn absolute(work: &'static str, unit: &'static str, figure: &'static str, 
     Row { work, unit, figure, target: Target::Ours(most), beside: &[] }
 }
 
+/// Nothing is asked.
+const fn shown(work: &'static str, unit: &'static str, figure: &'static str) -> Row {
+    Row { work, unit, figure, target: Target::Shown, beside: &[] }
+}
+
+/// Asked beside client-go; kube-runtime has no index.
+const fn indexed(
+    work: &'static str,
+    unit: &'static str,
+    figure: &'static str,
+    beside: &'static [(Party, Target)],
+) -> Row {
+    Row { work, unit, figure, target: Target::Shown, beside }
+}
+
 const fn measurement(
     group: Group,
     run: &'static [&'static str],
@@ -72,6 +90,10 @@ const fn measurement(
 }
 
 const THIRD: Target = Target::Ratio(1.0 / 3.0);
+const HALF: Target = Target::Ratio(0.5);
+const TENTH: Target = Target::Ratio(0.1);
+const INDEXED: &[Party] = &[ClientGo, Kube];
+const MAPS: &[Party] = &[Dashmap, Papaya, Kube, ClientGo];
 const FIFO: &[Party] = &[ClientGo, ControllerRuntime, Naive];
 
 pub(super) const MEASUREMENTS: &[Measurement] = &[
@@ -216,4 +238,102 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         ],
         most_rounds: 3,
     },
+    measurement(
+        Store,
+        &["store-add", "--keys=100000", "--adds=500000"],
+        &[Ours],
+        INDEXED,
+        &[indexed("store-add", "ns", "ns", &[(ClientGo, THIRD)])],
+    ),
+    measurement(
+        Store,
+        &["store-add", "--keys=100000", "--adds=500000", "--indexes=0"],
+        &[Ours],
+        MAPS,
+        &[shown("store-add-no-index", "ns", "ns")],
+    ),
+    measurement(
+        Store,
+        &["store-update", "--keys=100000", "--adds=500000"],
+        &[Ours],
+        INDEXED,
+        &[indexed("store-update", "ns", "ns", &[(ClientGo, HALF)])],
+    ),
+    measurement(
+        Store,
+        &["store-update", "--keys=100000", "--adds=500000", "--indexes=0"],
+        &[Ours],
+        MAPS,
+        &[shown("store-update-no-index", "ns", "ns")],
+    ),
+    measurement(
+        Store,
+        &["store-get", "--keys=100000", "--sides=8", "--adds=4000000"],
+        // Shown: the same, all from one view.
+        &[Ours, OursView],
+        &[ClientGo, Kube, Dashmap, Papaya],
+        &[indexed("store-get", "ns", "ns", &[(ClientGo, HALF)])],
+    ),
+    measurement(
+        Store,
+        &["store-by-index", "--keys=100000", "--adds=100000"],
+        // Shown: the same, with the objects handed out.
+        &[Ours, OursCollected],
+        INDEXED,
+        &[indexed("store-by-index", "ns", "ns", &[(ClientGo, TENTH)])],
+    ),
+    measurement(
+        Store,
+        &["store-list", "--keys=100000", "--adds=200"],
+        &[Ours],
+        INDEXED,
+        &[
+            absolute("store-list", "us, the snapshot", "snapshot", 1.0),
+            absolute("store-list", "ns/object", "walk", 10.0),
+            shown("store-list-read", "ns/object", "read"),
+        ],
+    ),
+    measurement(
+        Store,
+        &["store-beside", "--keys=100000", "--adds=1000000", "--seconds=3"],
+        &[Ours],
+        INDEXED,
+        &[
+            // 330 000 a second.
+            absolute("store-write-beside-lister", "us/update", "us", 3.03),
+            absolute("store-write-beside-lister", "times alone", "times", 2.0),
+            absolute("store-write-beside-lister-p999", "us", "p999", 50.0),
+        ],
+    ),
+    measurement(
+        Store,
+        &["store-replace", "--keys=100000", "--indexes=4", "--percent=100", "--adds=5"],
+        &[Ours],
+        INDEXED,
+        &[
+            absolute("store-replace", "us blocked", "blocked", 100.0),
+            indexed("store-replace", "ms", "total", &[(ClientGo, THIRD)]),
+        ],
+    ),
+    measurement(
+        Store,
+        &["store-replace", "--keys=100000", "--indexes=4", "--percent=0", "--adds=5"],
+        &[Ours],
+        INDEXED,
+        &[shown("store-replace-unchanged", "ms", "total")],
+    ),
+    measurement(
+        Store,
+        &["store-bytes", "--keys=100000"],
+        &[Ours],
+        INDEXED,
+        &[absolute("store-bytes", "bytes/object", "bytes", 120.0)],
+    ),
+    measurement(
+        Store,
+        &["cluster", "--seconds=5"],
+        &[Ours],
+        &[ClientGo],
+        &[ratio("cluster", "ns/event", "ns", &[(ClientGo, THIRD)])],
+    ),
 ];

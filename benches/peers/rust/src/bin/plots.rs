@@ -21,7 +21,9 @@ struct Point {
 
 /// One picture.
 struct Plot {
+    /// After the name of what was measured, which the table's begins with.
     file: &'static str,
+    lines: fn(&[Point]) -> Lines,
     title: &'static str,
     across: &'static str,
     up: &'static str,
@@ -33,11 +35,16 @@ struct Lines {
     of: BTreeMap<String, Vec<(f64, f64)>>,
 }
 
-const COLOURS: [(&str, RGBColor); 4] = [
+const COLOURS: [(&str, RGBColor); 9] = [
     ("ours", RGBColor(0, 102, 204)),
     ("client-go", RGBColor(204, 85, 0)),
     ("controller-runtime", RGBColor(128, 64, 160)),
     ("naive", RGBColor(110, 110, 110)),
+    ("kube", RGBColor(40, 140, 60)),
+    ("ours, 10k", RGBColor(0, 102, 204)),
+    ("ours, 160k", RGBColor(110, 180, 250)),
+    ("client-go, 10k", RGBColor(204, 85, 0)),
+    ("client-go, 160k", RGBColor(250, 170, 110)),
 ];
 const WIDTH: u32 = 800;
 /// Of the strip with the names.
@@ -45,38 +52,114 @@ const LEGEND: u32 = 170;
 /// The rate of adds whose percentiles are drawn.
 const RATE: f64 = 50_000.0;
 
+const QUEUE: [Plot; 4] = [
+    Plot {
+        file: "keys",
+        lines: |all| growth(all, "keys", "ns"),
+        title: "add, get and done, one thread",
+        across: "keys queued",
+        up: "ns a key",
+    },
+    Plot {
+        file: "threads",
+        lines: |all| growth(all, "threads", "ns"),
+        title: "producers and as many consumers, 10 000 keys",
+        across: "producers",
+        up: "ns an add",
+    },
+    Plot {
+        file: "duplicates",
+        lines: |all| growth(all, "duplicates", "ns"),
+        title: "adds of keys that are queued already",
+        across: "duplicates, %",
+        up: "ns an add",
+    },
+    Plot {
+        file: "latency",
+        lines: percentiles,
+        title: "from add to getter, 4 getters, 50 000 adds a second",
+        across: "percentile",
+        up: "µs",
+    },
+];
+
+const STORE: [Plot; 8] = [
+    Plot {
+        file: "update",
+        lines: |all| growth(all, "operations", "update-p50"),
+        title: "an update, two indexes, median",
+        across: "objects",
+        up: "ns",
+    },
+    Plot {
+        file: "get",
+        lines: |all| growth(all, "operations", "get-p50"),
+        title: "the object of a key, median",
+        across: "objects",
+        up: "ns",
+    },
+    Plot {
+        file: "by-index",
+        lines: |all| growth(all, "operations", "by-index-p50"),
+        title: "the 100 objects of an index value, median",
+        across: "objects",
+        up: "ns",
+    },
+    Plot {
+        file: "beside",
+        lines: |all| growth(all, "beside", "p999"),
+        title: "an update beside somebody who lists, 99.9 %",
+        across: "objects",
+        up: "µs",
+    },
+    Plot {
+        file: "blocked",
+        lines: |all| growth(all, "replace", "blocked"),
+        title: "a reader beside a relist, four indexes, the longest wait",
+        across: "objects",
+        up: "µs",
+    },
+    Plot {
+        file: "bytes",
+        lines: |all| growth(all, "bytes", "bytes"),
+        title: "memory beyond the objects, two indexes",
+        across: "objects",
+        up: "bytes an object",
+    },
+    Plot {
+        file: "reads",
+        lines: |all| readers(all, "reads"),
+        title: "lists of a namespace with all pods, while pods are modified",
+        across: "readers",
+        up: "lists a second",
+    },
+    Plot {
+        file: "writes",
+        lines: |all| readers(all, "writes"),
+        title: "modifications through an informer to a handler, beside readers",
+        across: "readers",
+        up: "modifications a second",
+    },
+];
+
 fn main() -> Result<(), Failure> {
     let words: Vec<String> = env::args().collect();
     let [_, table, folder] = words.as_slice() else { return Err("usage: plots TABLE FOLDER".into()) };
     let points = fs::read_to_string(table)?.lines().skip(1).map(point).collect::<Result<Vec<_>, _>>()?;
-    let plots = [
-        Plot { file: "keys", title: "add, get and done, one thread", across: "keys queued", up: "ns a key" },
-        Plot {
-            file: "threads",
-            title: "producers and as many consumers, 10 000 keys",
-            across: "producers",
-            up: "ns an add",
-        },
-        Plot {
-            file: "duplicates",
-            title: "adds of keys that are queued already",
-            across: "duplicates, %",
-            up: "ns an add",
-        },
-        Plot {
-            file: "latency",
-            title: "from add to getter, 4 getters, 50 000 adds a second",
-            across: "percentile",
-            up: "µs",
-        },
-    ];
+    let name = Path::new(table).file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+    let (what, plots): (_, &[Plot]) = match name.split_once('-') {
+        Some(("queue", _)) => ("queue", &QUEUE),
+        Some(("store", _)) => ("store", &STORE),
+        _ => return Err(format!("neither of queues nor of stores: {table}").into()),
+    };
     for plot in plots {
-        let all = points.iter().filter(|point| point.plot == plot.file);
-        let lines = match plot.file {
-            "latency" => percentiles(all.filter(|point| point.x == RATE)),
-            _ => growth(all.filter(|point| point.figure == "ns")),
-        };
-        draw(&plot, &lines, Path::new(folder))?;
+        let lines = (plot.lines)(&points);
+        if lines.of.is_empty() {
+            // A table that was not measured to its end.
+            eprintln!("{what}-{}: no points", plot.file);
+            continue;
+        }
+        draw(plot, &lines, &Path::new(folder).join(format!("{what}-{}.svg", plot.file)))?;
     }
     Ok(())
 }
@@ -91,8 +174,9 @@ fn point(line: &str) -> Result<Point, Failure> {
 }
 
 /// Sizes at equal distances: they grow by factors.
-fn growth<'a>(points: impl Iterator<Item = &'a Point>) -> Lines {
-    let points: Vec<&Point> = points.collect();
+fn growth(all: &[Point], plot: &str, figure: &str) -> Lines {
+    let points: Vec<&Point> =
+        all.iter().filter(|point| point.plot == plot && point.figure == figure).collect();
     let sizes: BTreeSet<u64> = points.iter().map(|point| point.x as u64).collect();
     let mut of: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for point in &points {
@@ -102,10 +186,27 @@ fn growth<'a>(points: impl Iterator<Item = &'a Point>) -> Lines {
     Lines { labels: sizes.into_iter().map(short).collect(), of }
 }
 
-fn percentiles<'a>(points: impl Iterator<Item = &'a Point>) -> Lines {
+/// Numbers of readers at equal distances; the fewest and the most objects.
+fn readers(all: &[Point], figure: &str) -> Lines {
+    const READERS: [&str; 6] = ["0", "1", "10", "20", "40", "80"];
+    let mut of: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    let shown = |point: &&Point| point.figure == figure && [10_000.0, 160_000.0].contains(&point.x);
+    for point in all.iter().filter(shown) {
+        let readers = point.plot.strip_prefix("readers-");
+        let Some(at) = READERS.iter().position(|count| Some(*count) == readers) else { continue };
+        // Nothing has no place where figures grow by factors: without readers there is no list.
+        if point.median > 0.0 {
+            let line = format!("{}, {}", point.party, short(point.x as u64));
+            of.entry(line).or_default().push((at as f64, point.median));
+        }
+    }
+    Lines { labels: READERS.map(str::to_owned).into(), of }
+}
+
+fn percentiles(all: &[Point]) -> Lines {
     const FIGURES: [&str; 5] = ["p50", "p90", "p99", "p999", "max"];
     let mut of: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
-    for point in points {
+    for point in all.iter().filter(|point| point.plot == "latency" && point.x == RATE) {
         let at = FIGURES.iter().position(|figure| *figure == point.figure).unwrap_or(0);
         of.entry(point.party.clone()).or_default().push((at as f64, point.median));
     }
@@ -121,9 +222,8 @@ fn short(size: u64) -> String {
 }
 
 /// Upwards by factors too, so that a straight gap is a constant ratio.
-fn draw(plot: &Plot, lines: &Lines, folder: &Path) -> Result<(), Failure> {
-    let file = folder.join(format!("queue-{}.svg", plot.file));
-    let area: DrawingArea<SVGBackend<'_>, Shift> = SVGBackend::new(&file, (WIDTH, 420)).into_drawing_area();
+fn draw(plot: &Plot, lines: &Lines, file: &Path) -> Result<(), Failure> {
+    let area: DrawingArea<SVGBackend<'_>, Shift> = SVGBackend::new(file, (WIDTH, 420)).into_drawing_area();
     area.fill(&WHITE)?;
     let figures = || lines.of.values().flatten().map(|(_, median)| *median);
     let least = figures().fold(f64::INFINITY, f64::min) / 1.5;

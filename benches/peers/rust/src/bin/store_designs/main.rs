@@ -1,0 +1,101 @@
+//! Weighs designs of the store's data structure: `benches::designs` beside each other, and plain maps for reference.
+//!
+//! `cargo run --release --manifest-path benches/peers/rust/Cargo.toml --bin store_designs` prints Markdown tables; `--help` has the
+//! sizes and rounds. In a round every design runs every measurement, so what the machine does meanwhile hits
+//! all; a figure is the median of the rounds, with the least and the most in brackets. Times are those that the threads ran, but for the
+//! updates beside a lister.
+//!
+//! Keys are `Arc<str>` of 30 bytes, found by the very allocation that is kept, as a queue of the store's keys would have it.
+//! There are two indexes, of 1000 nodes and 100 namespaces. All designs are behind `RwLock<Arc<_>>`: a reader holds
+//! the lock for one search or to clone the `Arc`, a writer changes in place what no snapshot shares.
+
+#![allow(clippy::disallowed_methods, reason = "a measurement is made on the machine's clock")]
+
+#[path = "../../draws.rs"]
+mod draws;
+#[path = "../../heap.rs"]
+mod heap;
+mod maps;
+mod report;
+mod runs;
+mod store;
+mod world;
+
+use std::fs;
+
+use benches::designs::{btree, rows::Rows, shards, trie};
+use clap::Parser;
+
+use crate::report::Report;
+use crate::world::World;
+
+/// Weighs designs of the store's data structure and prints Markdown tables.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Sizes, in objects.
+    #[arg(long, value_delimiter = ',', default_value = "10000,100000,1000000")]
+    objects: Vec<usize>,
+    /// Rounds at the largest of the default sizes; the smaller ones get one and two more.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// The fourth design with other sizes of leaves and pages, too.
+    #[arg(long)]
+    variants: bool,
+    /// Only designs and maps whose name contains this.
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+fn main() {
+    let options = Options::parse();
+    for &objects in &options.objects {
+        let world = World::new(objects);
+        let rounds =
+            options.rounds + [2, 1, 0][usize::from(objects > 10_000) + usize::from(objects > 100_000)];
+        let (mut designs, mut peers) = (Report::default(), Report::default());
+        let load = load();
+        for round in 0..rounds {
+            let first = round == 0;
+            let mut run = |name: &'static str, work: fn(&World, bool) -> report::Figures| {
+                if name.contains(&options.only) {
+                    eprintln!("{objects} objects, round {} of {rounds}: {name}", round + 1);
+                    designs.add(name, work(&world, first));
+                }
+            };
+            run("trie", runs::all::<trie::Design>);
+            run("shards", runs::all::<shards::Design>);
+            run("btree", runs::all::<btree::Design>);
+            run("rows 16", runs::all::<Rows<16, 64>>);
+            run("rows 32", runs::all::<Rows<32, 64>>);
+            if options.variants {
+                run("rows 8", runs::all::<Rows<8, 64>>);
+                run("rows 64", runs::all::<Rows<64, 64>>);
+                run("rows 32, pages of 16", runs::all::<Rows<32, 16>>);
+                run("rows 32, pages of 32", runs::all::<Rows<32, 32>>);
+                run("rows 32, pages of 128", runs::all::<Rows<32, 128>>);
+            }
+            let mut run = |name: &'static str, work: fn(&World) -> report::Figures| {
+                if name.contains(&options.only) {
+                    peers.add(name, work(&world));
+                }
+            };
+            run("hashbrown", maps::all::<maps::Plain>);
+            run("dashmap", maps::all::<maps::Dash>);
+            run("papaya", maps::all::<maps::Papaya>);
+            run("imbl", maps::all::<maps::Imbl>);
+            run("rpds", maps::all::<maps::Rpds>);
+        }
+        println!(
+            "### {objects} objects\n\n{rounds} rounds, load average {load} before, {} after\n",
+            self::load()
+        );
+        designs.print();
+        peers.print();
+    }
+}
+
+/// Of the last minute.
+fn load() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or_default().to_owned()
+}

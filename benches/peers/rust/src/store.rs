@@ -1,0 +1,75 @@
+//! The indexed store, and what else keeps the newest objects of a source.
+//!
+//! | file | |
+//! |---|---|
+//! | pods | the objects of every run, and their indexes |
+//! | cache | what every store does, so that each workload is written once |
+//! | ours, kube, maps | the stores |
+//! | single | one operation after the other, and what a store takes from the heap |
+//! | get | point reads by several threads |
+//! | beside | writes beside somebody who lists |
+//! | operations | single operations with their tails, at any size |
+//! | readers | an informer beside many who list |
+//! | replace, stall | a complete list beside somebody who reads |
+//!
+//! Objects are made before the clock starts. A read looks into the object that it found: that is what it is for.
+
+mod beside;
+mod cache;
+mod get;
+mod kube;
+mod maps;
+mod operations;
+mod ours;
+mod pods;
+mod readers;
+mod replace;
+mod single;
+mod stall;
+
+use flyball_informer_cache::Store;
+
+use crate::Figures;
+use crate::options::{Options, Run, Who};
+use crate::store::cache::{Lists, Replaces, Writes};
+use crate::store::kube::Kube;
+use crate::store::maps::{Dash, Papaya};
+use crate::store::ours::{Collected, Ours};
+
+/// `None`: these do not go together.
+pub(crate) fn run(options: &Options, run: Run, who: Who) -> Option<Figures> {
+    match (who, run) {
+        (Who::Ours, Run::StoreReaders) => Some(readers::readers(options)),
+        (Who::Ours, _) => indexed::<Ours>(options, run),
+        (Who::OursCollected, Run::StoreByIndex) => {
+            Some(single::by_index(options, |store: &Ours| Collected(store.clone())))
+        }
+        (Who::OursView, Run::StoreGet) => Some(get::get(options, Store::snapshot)),
+        (Who::Kube, _) => indexed::<Kube>(options, run),
+        (Who::Dashmap, _) => by_key::<Dash>(options, run),
+        (Who::Papaya, _) => by_key::<Papaya>(options, run),
+        _ => None,
+    }
+}
+
+fn indexed<C: Replaces<Reader: Lists>>(options: &Options, run: Run) -> Option<Figures> {
+    match run {
+        Run::StoreByIndex => Some(single::by_index(options, C::reader)),
+        Run::StoreList => Some(single::list::<C>(options)),
+        Run::StoreBeside => Some(beside::beside::<C>(options)),
+        Run::StoreOperations => Some(operations::operations::<C>(options)),
+        Run::StoreReplace => Some(replace::replace::<C>(options)),
+        _ => by_key::<C>(options, run),
+    }
+}
+
+/// What a map without indexes and views does, too.
+fn by_key<C: Writes>(options: &Options, run: Run) -> Option<Figures> {
+    match run {
+        Run::StoreAdd => Some(single::add::<C>(options)),
+        Run::StoreUpdate => Some(single::update::<C>(options)),
+        Run::StoreGet => Some(get::get(options, C::reader)),
+        Run::StoreBytes => Some(single::bytes::<C>(options)),
+        _ => None,
+    }
+}

@@ -1,0 +1,121 @@
+//! The shape of client-go's `BenchmarkSharedIndexInformer`: readers list the one namespace that holds all pods, again and
+//! again, while modifications come through a watch and an informer to a handler, ten of them under way at a time.
+//!
+//! As there, a read goes through all objects and looks into none, and the watch has room for one event. Readers are threads, and
+//! goroutines there.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flyball_informer_cache::{
+    Event, Informer, ListRequest, Page, Source, SourceError, SourceErrorKind, Version, Watch, WatchRequest,
+};
+use flyball_ratelimit::TokioTimer;
+use parking_lot::Mutex;
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::{Receiver, channel};
+
+use crate::Figures;
+use crate::draws::Draws;
+use crate::options::Options;
+use crate::store::ours::{NAMESPACE, PODS};
+use crate::store::pods::{Pod, fleet, newer};
+
+const UNDER_WAY: usize = 10;
+
+/// One list, then one watch.
+struct Fed {
+    pods: Vec<Pod>,
+    events: Mutex<Option<Receiver<Pod>>>,
+}
+
+struct Feed(Receiver<Pod>);
+
+impl Source for Fed {
+    type Object = Pod;
+    type Watch = Feed;
+
+    async fn list(&self, _: ListRequest) -> Result<Page<Pod>, SourceError> {
+        Ok(Page { items: self.pods.clone(), version: Version::new(1), continuation: None })
+    }
+
+    async fn watch(&self, _: WatchRequest) -> Result<Feed, SourceError> {
+        self.events.lock().take().map(Feed).ok_or_else(|| SourceErrorKind::Other.into())
+    }
+}
+
+impl Watch for Feed {
+    type Object = Pod;
+
+    async fn next(&mut self) -> Option<Result<Event<Pod>, SourceError>> {
+        Some(Ok(Event::Modified(self.0.recv().await?)))
+    }
+}
+
+pub(crate) fn readers(options: &Options) -> Figures {
+    let pods = fleet(options.keys, 1);
+    let (events, receiver) = channel(1);
+    let source = Fed { pods: pods.clone(), events: Mutex::new(Some(receiver)) };
+    let (informers, informer) = mpsc::channel();
+    let running = thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(async {
+            let builder = Informer::builder(PODS, source).index(&NAMESPACE).timer(TokioTimer::current());
+            let (informer, run) = builder.build().expect("distinct names");
+            let running = tokio::spawn(run);
+            informer.synced().await.expect("it lists");
+            informers.send(informer).expect("somebody reads");
+            running.await.expect("it ends");
+        });
+    });
+    let informer = informer.recv().expect("an informer");
+    let (begun, handled) = mpsc::sync_channel(UNDER_WAY);
+    let handled = Mutex::new(handled);
+    let writes = Arc::new(AtomicU64::new(0));
+    let observer = informer.observe({
+        let writes = writes.clone();
+        move |change| {
+            if change.old().is_some() {
+                writes.fetch_add(1, Ordering::Relaxed);
+                let _ = handled.lock().try_recv();
+            }
+        }
+    });
+    let (stop, reads, namespace) = (AtomicBool::new(false), AtomicU64::new(0), &*pods[0].namespace);
+    let figures = thread::scope(|scope| {
+        for _ in 0..options.sides {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let view = informer.snapshot();
+                    let objects = view.by_index(&NAMESPACE, namespace).expect("it is indexed");
+                    assert_eq!(objects.len(), pods.len());
+                    objects.for_each(|pod| {
+                        black_box(&**pod);
+                    });
+                    reads.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let (mut draws, most) = (Draws(8), Duration::from_secs(options.seconds));
+        let begin = Instant::now();
+        for version in 2.. {
+            events.blocking_send(newer(&pods[draws.next(pods.len())], version)).expect("it listens");
+            begun.send(()).expect("it listens");
+            if begin.elapsed() > most {
+                break;
+            }
+        }
+        let per_second =
+            |count: &AtomicU64| count.load(Ordering::Relaxed) as f64 / begin.elapsed().as_secs_f64();
+        let figures = [("reads", per_second(&reads)), ("writes", per_second(&writes))].into();
+        stop.store(true, Ordering::Relaxed);
+        figures
+    });
+    informer.shut_down();
+    running.join().expect("the informer");
+    drop(observer);
+    figures
+}

@@ -1,0 +1,109 @@
+//! One thread, one operation after the other; and what a store takes from the heap.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use crate::Figures;
+use crate::clock::{measured, ns, per_op};
+use crate::draws::Draws;
+use crate::heap::growth;
+use crate::options::Options;
+use crate::store::cache::{Lists, Writes, filled, read};
+use crate::store::pods::{NAMESPACES, Pod, fleet, newer, nodes, updates};
+
+/// Distinct objects into a new store; again, into another new one, until `adds` are made.
+pub(crate) fn add<C: Writes>(options: &Options) -> Figures {
+    let rounds = (options.adds / options.keys).max(1);
+    let pods = fleet(options.keys, NAMESPACES);
+    let mut time = Duration::ZERO;
+    for _ in 0..rounds {
+        let (mut cache, pods) = (C::new(options.indexes), pods.clone());
+        let (cache, took) = measured(|| {
+            pods.into_iter().for_each(|pod| cache.put(pod));
+            cache
+        });
+        time += took;
+        drop(cache);
+    }
+    ns(time, rounds * options.keys)
+}
+
+/// Newer states of objects drawn at random; no index value changes.
+pub(crate) fn update<C: Writes>(options: &Options) -> Figures {
+    let pods = fleet(options.keys, NAMESPACES);
+    let mut cache: C = filled(options.indexes, &pods);
+    let updates = updates(&pods, options.adds, 1);
+    let ((), time) = measured(|| updates.into_iter().for_each(|pod| cache.put(pod)));
+    ns(time, options.adds)
+}
+
+/// The hundred objects of a node, each looked at; as many lookups as asked for, or as there is time for.
+pub(crate) fn by_index<C: Writes, R: Lists>(options: &Options, reader: impl Fn(&C) -> R) -> Figures {
+    const MOST: Duration = Duration::from_secs(3);
+    let cache = filled(options.indexes, &fleet(options.keys, NAMESPACES));
+    let (reader, nodes) = (reader(&cache), nodes(options.keys));
+    let drawn = Draws::choices(2, options.adds, nodes.len());
+    let begin = Instant::now();
+    let (mut hits, mut sum, mut lookups) = (0, 0, 0);
+    for ten in drawn.chunks(10) {
+        for &node in ten {
+            reader.by_node(&nodes[node as usize], |pod| {
+                hits += 1;
+                sum += pod.version;
+            });
+        }
+        lookups += ten.len();
+        if begin.elapsed() > MOST {
+            break;
+        }
+    }
+    let time = begin.elapsed();
+    assert_eq!((hits, sum), (100 * lookups, hits as u64), "a node has a hundred pods, all at version 1");
+    ns(time, lookups)
+}
+
+/// One view of all objects, after a write so that none is left from before (`snapshot`, µs); that and going through it
+/// (`walk`, ns an object); and looking at each object, too (`read`).
+pub(crate) fn list<C: Writes<Reader: Lists>>(options: &Options) -> Figures {
+    let pods = fleet(options.keys, NAMESPACES);
+    let mut cache: C = filled(options.indexes, &pods);
+    let reader = cache.reader();
+    let mut version = 1;
+    let mut times = |work: &dyn Fn(&C::Reader)| {
+        let mut taken = Duration::ZERO;
+        for _ in 0..options.adds {
+            version += 1;
+            cache.put(newer(&pods[version as usize % pods.len()], version));
+            taken += measured(|| work(&reader)).1;
+        }
+        per_op(taken, options.adds)
+    };
+    let snapshot = times(&|reader| drop(black_box(reader.view())));
+    let walk = times(&|reader| {
+        <C::Reader as Lists>::walk(&reader.view(), |pod: &Pod| {
+            black_box(pod);
+        });
+    });
+    let read = times(&|reader| {
+        black_box(read::<C::Reader>(&reader.view()));
+    });
+    let objects = pods.len() as f64;
+    [("snapshot", snapshot / 1e3), ("walk", walk / objects), ("read", read / objects)].into()
+}
+
+/// Live heap of a store that holds the objects, beyond the objects: neither the texts nor the object itself, once.
+pub(crate) fn bytes<C: Writes>(options: &Options) -> Figures {
+    let mut pods = fleet(options.keys, NAMESPACES);
+    // What a process has once is not the store's.
+    drop(filled::<C>(options.indexes, &pods[..1]));
+    let (cache, bytes, allocations) = growth(|| {
+        let mut cache = C::new(options.indexes);
+        // Drained, as giving back the list's own memory would be counted.
+        pods.drain(..).for_each(|pod| cache.put(pod));
+        cache
+    });
+    drop(cache);
+    let objects = options.keys as f64;
+    let beyond = bytes as f64 / objects - size_of::<Pod>() as f64;
+    [("bytes", beyond), ("allocations", allocations as f64 / objects)].into()
+}

@@ -1,0 +1,47 @@
+//! How long a thread is kept from going on: not counted is the time in which it could run and the kernel gave the core
+//! to somebody else. That is the machine's load, and not the doing of a store.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Shorter gaps are not looked into: to ask the kernel takes longer.
+const SHORT: Duration = Duration::from_micros(20);
+
+pub(crate) struct Stalls {
+    last: Instant,
+    queued: Duration,
+    /// The longest gap between two notes.
+    pub(crate) slowest: Duration,
+    /// The longest without the wait for a core.
+    pub(crate) blocked: Duration,
+}
+
+impl Stalls {
+    pub(crate) fn begin() -> Self {
+        let queued = queued();
+        Self { last: Instant::now(), queued, slowest: Duration::ZERO, blocked: Duration::ZERO }
+    }
+
+    pub(crate) fn note(&mut self) {
+        let now = Instant::now();
+        let gap = now - self.last;
+        self.last = now;
+        if gap <= SHORT {
+            self.slowest = self.slowest.max(gap);
+            self.blocked = self.blocked.max(gap);
+            return;
+        }
+        let queued = queued();
+        self.slowest = self.slowest.max(gap);
+        self.blocked = self.blocked.max(gap.saturating_sub(queued - self.queued));
+        self.queued = queued;
+        self.last = Instant::now();
+    }
+}
+
+/// How long this thread has waited for a core so far.
+fn queued() -> Duration {
+    let stat = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
+    let waited = stat.split(' ').nth(1).and_then(|waited| waited.parse().ok());
+    Duration::from_nanos(waited.expect("ran, waited, slices"))
+}

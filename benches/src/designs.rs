@@ -1,0 +1,79 @@
+//! Designs of the store's data structure, each built far enough to be measured, behind one trait.
+//!
+//! All keep the same: objects by key, two indexes of one value an object, and a `Clone` that is a snapshot. They are changed
+//! in place while no snapshot shares what is changed. The harness is `store_designs` among the peers' programs.
+//!
+//! What a store needs and none of them has, because all would have it alike: versions, index functions that fail or give
+//! several values, transactions, diffs of a relist. Users' code is nowhere kept out of the lock.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+
+pub mod btree;
+pub mod grouped;
+pub mod rows;
+pub mod shards;
+pub mod trie;
+
+/// How many indexes there are.
+pub const INDEXES: usize = 2;
+
+/// An object.
+#[derive(Debug)]
+pub struct Pod {
+    /// Thirty bytes.
+    pub key: Arc<str>,
+    /// Changes with every update.
+    pub version: u64,
+    /// One value of each index.
+    pub values: [Arc<str>; INDEXES],
+}
+
+/// An object as it is handed to a store, with the hash of its key, which is computed outside of any lock.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Of the key.
+    pub hash: u64,
+    /// The object.
+    pub pod: Arc<Pod>,
+}
+
+impl Entry {
+    /// Hashes the key.
+    #[must_use]
+    pub fn new(pod: Arc<Pod>) -> Self {
+        Self { hash: hash(&pod.key), pod }
+    }
+}
+
+/// Of a key or a value.
+#[must_use]
+pub fn hash(text: &str) -> u64 {
+    FixedState::with_seed(1).hash_one(text)
+}
+
+/// A store's data structure. `clone` is the snapshot: cheap, immutable, sent to other threads.
+pub trait Design: Clone + Default + Send + Sync {
+    /// What was replaced, to be dropped outside of the lock.
+    type Old: Send;
+
+    /// Adds or replaces the object of a key.
+    fn upsert(&mut self, new: Entry) -> Option<Self::Old>;
+
+    /// Takes the object of a key out.
+    fn remove(&mut self, hash: u64, key: &str) -> Option<Self::Old>;
+
+    /// The object of a key.
+    fn get(&self, hash: u64, key: &str) -> Option<&Arc<Pod>>;
+
+    /// The objects with a value of an index.
+    fn by_index<'a>(&'a self, index: usize, value: &str) -> impl Iterator<Item = &'a Arc<Pod>>;
+
+    /// All objects.
+    fn iter(&self) -> impl Iterator<Item = &Arc<Pod>>;
+}
+
+#[cfg(test)]
+mod tests;

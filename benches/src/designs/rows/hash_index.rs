@@ -1,0 +1,90 @@
+//! From a hash to the numbers that have it: linear hashing (Litwin, 1980) with pages of sorted words.
+//!
+//! A word is the upper half of the hash above the number. The low bits of that half choose the page, so pages split without
+//! asking anyone for hashes; within a page words are sorted, that is by the half's high bits, and as these are
+//! uniform, a word is sought where its share of the page says. Adding `LOAD` words splits one page, the next in
+//! turn; a page has `LOAD` to twice that.
+
+use super::radix::Radix;
+
+#[derive(Clone, Debug)]
+pub(super) struct HashIndex<const LOAD: usize> {
+    pages: Radix<Vec<u64>>,
+    /// How many pages there are.
+    count: usize,
+    len: usize,
+}
+
+impl<const LOAD: usize> HashIndex<LOAD> {
+    /// The first result that `accept` gives for a number with this hash, or another with the same upper half.
+    #[inline]
+    pub(super) fn find<R>(&self, hash: u64, mut accept: impl FnMut(u32) -> Option<R>) -> Option<R> {
+        let tag = hash >> 32;
+        let page = self.pages.get(self.page(tag))?;
+        page[place(page, tag)..]
+            .iter()
+            .take_while(|word| **word >> 32 == tag)
+            .find_map(|word| accept(*word as u32))
+    }
+
+    /// The number must not be there.
+    pub(super) fn insert(&mut self, hash: u64, number: u32) {
+        if self.len >= self.count * LOAD {
+            self.split();
+        }
+        let tag = hash >> 32;
+        let page = self.pages.get_mut(self.page(tag));
+        if page.len() == page.capacity() {
+            page.reserve_exact(16);
+        }
+        page.insert(place(page, tag), tag << 32 | u64::from(number));
+        self.len += 1;
+    }
+
+    pub(super) fn remove(&mut self, hash: u64, number: u32) {
+        let tag = hash >> 32;
+        let page = self.pages.get_mut(self.page(tag));
+        let first = place(page, tag);
+        if let Some(at) = page[first..].iter().position(|word| *word == tag << 32 | u64::from(number)) {
+            page.remove(first + at);
+            self.len -= 1;
+        }
+    }
+
+    /// Of `count` pages, those that have been split this round go by one bit more.
+    #[inline]
+    fn page(&self, tag: u64) -> usize {
+        let mask = self.count.next_power_of_two() - 1;
+        let page = tag as usize & mask;
+        if page < self.count { page } else { page & (mask >> 1) }
+    }
+
+    fn split(&mut self) {
+        // The new page's partner lacks its top bit.
+        let bit = 1_usize << self.count.ilog2();
+        let old = self.pages.get_mut(self.count - bit);
+        let (moved, kept): (Vec<u64>, Vec<u64>) = old.iter().partition(|word| **word >> 32 & bit as u64 != 0);
+        *old = kept;
+        *self.pages.get_mut(self.count) = moved;
+        self.count += 1;
+    }
+}
+
+/// Where the first word of the tag is or would be.
+#[inline]
+fn place(page: &[u64], tag: u64) -> usize {
+    let mut at = ((tag * page.len() as u64) >> 32) as usize;
+    while at > 0 && page[at - 1] >> 32 >= tag {
+        at -= 1;
+    }
+    while at < page.len() && page[at] >> 32 < tag {
+        at += 1;
+    }
+    at
+}
+
+impl<const LOAD: usize> Default for HashIndex<LOAD> {
+    fn default() -> Self {
+        Self { pages: Radix::default(), count: 1, len: 0 }
+    }
+}

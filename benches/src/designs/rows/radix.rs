@@ -1,0 +1,51 @@
+//! A persistent vector of three levels: a root of any length, nodes of 64, leaves.
+
+use std::sync::Arc;
+
+const WIDTH: usize = 64;
+
+/// Leaves by number; there are as many as were ever asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Radix<L> {
+    root: Arc<Vec<Arc<Mid<L>>>>,
+}
+
+type Mid<L> = [Option<Arc<L>>; WIDTH];
+
+impl<L: Clone + Default> Radix<L> {
+    #[inline]
+    pub(super) fn get(&self, leaf: usize) -> Option<&L> {
+        self.root.get(leaf / WIDTH)?[leaf % WIDTH].as_deref()
+    }
+
+    /// To be changed in place: what a clone shares on the path is copied first.
+    #[inline]
+    pub(super) fn get_mut(&mut self, leaf: usize) -> &mut L {
+        let root = Arc::make_mut(&mut self.root);
+        while root.len() <= leaf / WIDTH {
+            root.push(Arc::new([const { None }; WIDTH]));
+        }
+        let slot = &mut Arc::make_mut(&mut root[leaf / WIDTH])[leaf % WIDTH];
+        Arc::make_mut(slot.get_or_insert_default())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &L> {
+        self.root.iter().flat_map(|mid| mid.iter().flatten()).map(|leaf| &**leaf)
+    }
+}
+
+impl<L> Default for Radix<L> {
+    fn default() -> Self {
+        Self { root: Arc::default() }
+    }
+}
+
+/// An array with a default, whatever its length.
+#[derive(Clone, Debug)]
+pub(super) struct Leaf<T, const LEN: usize>(pub(super) [T; LEN]);
+
+impl<T: Default, const LEN: usize> Default for Leaf<T, LEN> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| T::default()))
+    }
+}
