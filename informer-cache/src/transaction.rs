@@ -217,12 +217,12 @@ where
     /// What the indexes said of the objects is kept for the next try.
     fn take_back(&mut self, steps: Vec<Step<K, V>>, sides: Vec<Side<V>>) {
         let judged = steps.iter().zip(sides);
-        let mut judged: Vec<_> =
-            judged.filter_map(|(step, side)| Some((step.after()?, side.drafted))).collect();
+        let mut judged = judged.filter_map(|(step, side)| Some((step.after()?, side.drafted))).peekable();
         for write in &mut self.writes {
             let Write::Upsert { new, drafted } = write else { continue };
-            if let Some(at) = judged.iter().position(|(other, _)| Arc::ptr_eq(other, new)) {
-                *drafted = judged.swap_remove(at).1;
+            // In the order of the writes, some of which were left out.
+            if let Some((_, kept)) = judged.next_if(|(other, _)| Arc::ptr_eq(other, new)) {
+                *drafted = kept;
             }
         }
     }

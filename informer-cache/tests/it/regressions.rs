@@ -271,6 +271,36 @@ fn a_transaction_left_out_what_was_stale_no_more_when_it_committed() {
 }
 
 #[test]
+fn a_transaction_that_lost_a_race_keeps_what_the_indexes_said() {
+    static ASKED: Index<Named, u8> = Index::new("asked", |object| {
+        ASKED_OF.with(|asked| asked.borrow_mut().push(object.0));
+        object.2
+    });
+    thread_local! { static ASKED_OF: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) }; }
+    let store = store();
+    store.add_index(&ASKED).unwrap();
+    store.add_index(&BY_WHICH_MEANWHILE).unwrap();
+    store.upsert((4, 1, 14));
+    store.upsert((9, 9, 9));
+    let mut writes = store.transaction();
+    for key in 0..5 {
+        writes.upsert((key, 5, 10 + key));
+    }
+    writes.delete(4, None);
+    writes.upsert((9, 5, 9));
+    let inside = store.clone();
+    meanwhile(move || assert!(inside.upsert((0, 4, 10)).is_change()));
+    ASKED_OF.with(RefCell::take);
+    assert_eq!(writes.commit().len(), 5);
+    // What is judged again finds its values where it left them: only the other writer's object is asked besides.
+    assert_eq!(ASKED_OF.with(RefCell::take), [0, 0, 1, 2, 3]);
+    for key in 0..4 {
+        assert_eq!(store.by_index(&ASKED, &(10 + key)).unwrap(), [Arc::new((key, 5, 10 + key))]);
+    }
+    store.check().unwrap();
+}
+
+#[test]
 fn the_present_state_was_counted_among_those_held() {
     let store = store();
     store.upsert((1, 1, 1));
