@@ -120,7 +120,8 @@ impl<K: Clone + Eq + Hash, V: 'static> Coming<'_, K, V> {
         for (row, record, values) in chunk {
             if published.table.has(*row, record) {
                 self.inner.note_superseded(&mut published);
-                published.table.plan_column(at, values, &mut plan);
+                // A relist may have brought this very record back, and another answer with it, if the function is not pure.
+                published.table.plan_column(at, *row, values, &mut plan);
                 Arc::make_mut(&mut published.table).fill(*row, &mut plan, &mut garbage);
             }
         }

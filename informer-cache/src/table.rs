@@ -184,13 +184,13 @@ impl<K, V> Table<K, V> {
         self.columns.iter().map(|column| column.values_of(row)).collect()
     }
 
-    /// Gives one column the values of a row it knows nothing of yet.
-    pub(crate) fn plan_column(&self, at: usize, values: &Values, plan: &mut Plan)
+    /// Gives one column the values of a row.
+    pub(crate) fn plan_column(&self, at: usize, row: u32, values: &Values, plan: &mut Plan)
     where
         V: 'static,
     {
         plan.clear();
-        plan.column(at, &self.columns[at], &self.recipe.indexes[at], None, Some(values));
+        plan.column(at, &self.columns[at], &self.recipe.indexes[at], Some(row), Some(values));
     }
 
     /// Carries out the plan of one column.

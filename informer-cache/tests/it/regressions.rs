@@ -1,6 +1,6 @@
 //! What went wrong once, each as short as it can be told.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use flyball_informer_cache::{
-    Event, Index, ListVersion, OrderedIndex, Outcome, Phase, Reflector, ReflectorConfig, Schema, Snapshot,
-    SourceErrorKind, Step, Store, Verdict, Version, WaitForError,
+    Event, Index, IndexError, ListVersion, OrderedIndex, Outcome, Phase, Reflector, ReflectorConfig, Schema,
+    Snapshot, SourceErrorKind, Step, Store, Verdict, Version, WaitForError,
 };
 use flyball_ratelimit::Nanos;
 use parking_lot::Mutex;
@@ -244,6 +244,45 @@ fn an_index_that_was_coming_when_a_relist_began_missed_what_was_deleted_under_it
     assert_eq!(list.publish(version(5)).len(), 1, "it was deleted, so it is added again");
     assert_eq!(store.by_index(&BY_WHICH_MEANWHILE, &1).unwrap().len(), 1);
     store.check().unwrap();
+}
+
+#[test]
+fn an_index_function_that_is_not_pure_put_an_object_in_two_places() {
+    thread_local! { static CALLS: Cell<u8> = const { Cell::new(0) }; }
+    // Another answer each time, an error now and then.
+    fn moody() -> Result<Vec<u8>, IndexError> {
+        let first = FIRST.with(RefCell::take);
+        // Said before what is done meanwhile, so the later calls are the inner ones.
+        let calls = CALLS.replace(CALLS.get() + 1);
+        first.into_iter().for_each(|first| first());
+        if calls % 3 == 2 { Err(IndexError::new("moody")) } else { Ok(vec![calls, 100 + calls / 2]) }
+    }
+    static MANY: OrderedIndex<Named, u8> = OrderedIndex::fallible("many", |_| moody());
+    static ONE: Index<Named, u8> = Index::new("one", |_| moody().map_or(200, |values| values[0])).unique();
+    for first_call in 0..3 {
+        for one in [false, true] {
+            CALLS.set(first_call);
+            let store = store();
+            store.upsert((1, 5, 1));
+            store.upsert((2, 5, 1));
+            let mut list = store.stage();
+            list.put((1, 5, 1));
+            list.put((2, 5, 1));
+            let inside = store.clone();
+            // While it is asked about the first record, that goes and comes back.
+            meanwhile(move || {
+                assert!(inside.upsert((1, 6, 1)).is_change());
+                assert!(!list.publish(version(5)).is_empty());
+            });
+            match one {
+                true => store.add_index(&ONE).unwrap(),
+                false => store.add_index(&MANY).unwrap(),
+            }
+            store.check().unwrap();
+            store.delete(&1, None);
+            store.check().unwrap();
+        }
+    }
 }
 
 #[test]
