@@ -13,6 +13,9 @@ use crate::IndexError;
 /// value is there. A compound value in the order of its parts, (namespace, name) say, answers for its first part, too:
 /// [`Snapshot::range_by`](crate::Snapshot::range_by).
 ///
+/// An `Ord` that contradicts itself costs the order of the values and nothing else; or the write panics, as sorting may where it
+/// notices, and changes nothing.
+///
 /// Everything else is as with [`Index`], which it derefs to.
 ///
 /// # Examples

@@ -155,6 +155,7 @@ impl Plan {
                 Edit::Stay(_) | Edit::Join(_) | Edit::Fail(_) | Edit::Mend => {}
             }
         }
+        // Like all that runs here it may panic, about an order that contradicts itself: nothing has changed yet.
         edits.sort_by(|a, b| {
             b.at.cmp(&a.at).then_with(|| match (&a.what, &b.what) {
                 (Placed::Out, Placed::In(_)) => Ordering::Less,

@@ -528,6 +528,84 @@ fn an_order_that_contradicts_itself_loses_nothing_but_the_order() {
     store.check().unwrap();
 }
 
+thread_local! {
+    static CONTRADICTS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// In order, unless and until it contradicts itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Fickle(u32);
+
+impl Ord for Fickle {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match CONTRADICTS.get() {
+            true => Contrary(self.0).cmp(&Contrary(other.0)),
+            false => self.0.cmp(&other.0),
+        }
+    }
+}
+
+impl PartialOrd for Fickle {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Sorting many new values of one object, the standard library may panic when it notices the contradiction.
+#[test]
+fn an_order_that_contradicts_itself_may_refuse_an_object_and_changes_nothing_then() {
+    type Pair = (u32, u32);
+    static MANY: OrderedIndex<Pair, Fickle> =
+        OrderedIndex::many("many", |pair| (0..90).map(|at| Fickle(pair.1 * 100 + at)).collect());
+    let deeds: [fn(&Store<u32, Pair>); 4] = [
+        |store| {
+            store.upsert((1, 7));
+        },
+        |store| drop(store.replace([(1, 7), (2, 8)], Version::ZERO)),
+        |store| {
+            let mut writes = store.transaction();
+            writes.delete(2, None);
+            writes.upsert((3, 7));
+            drop(writes.commit());
+        },
+        |store| {
+            store.remove_index(&MANY).unwrap();
+            let added = catch_unwind(AssertUnwindSafe(|| store.add_index(&MANY).unwrap()));
+            CONTRADICTS.set(false);
+            if added.is_err() {
+                assert!(store.by_index(&MANY, &Fickle(100)).is_err(), "half of it is nothing");
+                store.add_index(&MANY).unwrap();
+                panic!("again");
+            }
+        },
+    ];
+    for (at, deed) in deeds.into_iter().enumerate() {
+        let mut refusals = 0;
+        for _ in 0..20 {
+            let schema = Schema::new(|pair: &Pair| pair.0, |_| Version::ZERO);
+            let store = Store::builder(schema).index(&MANY).build().unwrap();
+            store.replace([(1, 1), (2, 2)], Version::ZERO);
+            let before: Vec<_> = store.snapshot().objects().cloned().collect();
+            CONTRADICTS.set(true);
+            let refused = catch_unwind(AssertUnwindSafe(|| deed(&store))).is_err();
+            CONTRADICTS.set(false);
+            if refused {
+                refusals += 1;
+                store.check().unwrap();
+                assert!(store.snapshot().objects().eq(&before));
+            }
+            // No lock is left behind, nor half a plan, and whatever the order was for a while, all goes with its object.
+            store.upsert((5, 5));
+            assert_eq!(store.by_index(&MANY, &Fickle(589)).unwrap().len(), 1);
+            assert_eq!(store.snapshot().index_values(&MANY).unwrap().len(), 90 * store.len());
+            store.replace([], Version::ZERO);
+            assert_eq!(store.snapshot().index_values(&MANY).unwrap().len(), 0);
+            store.check().unwrap();
+        }
+        assert!(refusals > 0, "deed {at} was never refused, so nothing was looked at");
+    }
+}
+
 /// All hash alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Same(u32);
