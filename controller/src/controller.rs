@@ -14,6 +14,7 @@ use flyball_workqueue::{AsyncGet, Delays, Fifo, Key, NoLimit, Order, Priority, Q
 
 use crate::config::{Attempts, Config};
 use crate::events::{AddInitial, BoxFuture, Events};
+use crate::runtime::Tokio;
 use crate::{Action, Context, Failure, Report, RunError};
 
 /// The reconcile loop: changes become keys, keys become reconciles.
@@ -194,7 +195,7 @@ where
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
     {
         self.config.check::<L>(self.events.len())?;
-        crate::run::run(self, reconcile).await
+        crate::run::run(Tokio, self, reconcile).await
     }
 }
 

@@ -11,6 +11,7 @@ mod failure;
 mod guard;
 mod report;
 mod run;
+mod runtime;
 mod sync;
 mod worker;
 

@@ -5,25 +5,25 @@
 
 use std::error::Error;
 use std::future::{Future, pending};
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_ratelimit::Policy;
 use flyball_workqueue::{AsyncGet, Delays, Key, Leftovers, Order, Queue};
-use tokio::task::{JoinError, JoinSet};
-use tokio::time::timeout;
 
 use crate::events::Events;
 use crate::report::Tally;
+use crate::runtime::{Runtime, Tasks};
 use crate::worker::Shop;
 use crate::{Action, Context, Controller, Report, RunError};
 
-pub(crate) async fn run<K, O, L, T, F, R, E>(
+pub(crate) async fn run<X, K, O, L, T, F, R, E>(
+    runtime: X,
     controller: Controller<K, O, L, T>,
     reconcile: F,
 ) -> Result<Report<K>, RunError>
 where
+    X: Runtime,
     K: Key,
     O: Order<K>,
     L: Policy<K> + Send + 'static,
@@ -35,7 +35,8 @@ where
     let Controller { queue, config, events, initial, stop } = controller;
     let (workers, grace, settles) = (config.workers, config.grace, config.settles);
     let (tally, context) = (Arc::new(Tally::default()), Context::new());
-    let shop = Arc::new(Shop::new(queue.clone(), reconcile, config, context.clone(), tally.clone()));
+    let (tasks, tallied) = (runtime.clone(), tally.clone());
+    let shop = Arc::new(Shop::new(tasks, queue.clone(), reconcile, config, context.clone(), tallied));
 
     let (mut observing, mut unsynced, mut unstopped) = (Vec::new(), Vec::new(), Vec::new());
     for Events { observe, synced, stopped } in events {
@@ -53,7 +54,7 @@ where
         pending().await
     };
 
-    let mut working = JoinSet::new();
+    let mut working = runtime.tasks();
     let live = async {
         for synced in unsynced {
             if synced.await.is_err() {
@@ -64,12 +65,12 @@ where
             working.spawn(shop.clone().work());
         }
         // They end when the queue is closed: because it has settled, or by somebody else.
-        let worked = async {
-            while let Some(worker) = working.join_next().await {
-                ended(worker);
-            }
-        };
+        // One panics only where no guard can be, inside the queue: a reconcile that is aborted is dropped under a
+        // guard, too.
+        let worked = async { while working.join_next().await {} };
         tokio::select! {
+            // In a fixed order, so that a simulated run replays.
+            biased;
             () = worked => Ok(()),
             settled = settling => settled,
         }
@@ -86,19 +87,23 @@ where
     // refused, as the queue is shut down below.
     drop(observing);
     lived?;
-    let leftovers = finish(&queue, grace, !working.is_empty()).await;
+    let leftovers = finish(&runtime, &queue, grace, !working.is_empty()).await;
     if !leftovers.leased.is_empty() {
         working.abort_all();
     }
-    while let Some(worker) = working.join_next().await {
-        ended(worker);
-    }
+    while working.join_next().await {}
     Ok(tally.report(leftovers))
 }
 
 /// Finishes the queue, or gives up after the grace.
-async fn finish<K, O, L, T>(queue: &Queue<K, O, L, T>, grace: Option<Duration>, workers: bool) -> Leftovers<K>
+async fn finish<X, K, O, L, T>(
+    runtime: &X,
+    queue: &Queue<K, O, L, T>,
+    grace: Option<Duration>,
+    workers: bool,
+) -> Leftovers<K>
 where
+    X: Runtime,
     K: Key,
     O: Order<K>,
     L: Policy<K> + Send + 'static,
@@ -111,14 +116,6 @@ where
     let drain = queue.drain();
     match grace {
         None => drain.await,
-        Some(grace) => timeout(grace, drain).await.unwrap_or_else(|_| queue.stop_now()),
-    }
-}
-
-/// A task has ended, or was aborted. It panics only where no guard can be, inside the queue: a reconcile that is aborted
-/// is dropped under a guard, too.
-fn ended(task: Result<(), JoinError>) {
-    if let Some(Ok(panic)) = task.err().map(JoinError::try_into_panic) {
-        resume_unwind(panic);
+        Some(grace) => runtime.timeout(grace, drain).await.unwrap_or_else(|| queue.stop_now()),
     }
 }

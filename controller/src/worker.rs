@@ -12,17 +12,17 @@ use std::time::Duration;
 
 use flyball_ratelimit::Policy;
 use flyball_workqueue::{AsyncGet, Delays, Key, Lease, Order, Queue};
-use tokio::task::coop;
-use tokio::time::timeout;
 
 use crate::config::{Attempts, Config};
 use crate::guard::guarded;
 use crate::report::Tally;
+use crate::runtime::Runtime;
 use crate::sync::{AtomicBool, Ordering};
 use crate::{Action, Context, Failure};
 
 /// What all workers of a controller share.
-pub(crate) struct Shop<K, O: Order<K>, L, T, F> {
+pub(crate) struct Shop<X, K, O: Order<K>, L, T, F> {
+    pub(crate) runtime: X,
     pub(crate) queue: Queue<K, O, L, T>,
     pub(crate) reconcile: F,
     pub(crate) config: Config<K>,
@@ -32,21 +32,23 @@ pub(crate) struct Shop<K, O: Order<K>, L, T, F> {
     settling: AtomicBool,
 }
 
-impl<K, O, L, T, F> Shop<K, O, L, T, F>
+impl<X, K, O, L, T, F> Shop<X, K, O, L, T, F>
 where
+    X: Runtime,
     K: Key,
     O: Order<K>,
     L: Policy<K> + Send + 'static,
     T: AsyncGet + Delays,
 {
     pub(crate) fn new(
+        runtime: X,
         queue: Queue<K, O, L, T>,
         reconcile: F,
         config: Config<K>,
         context: Context,
         tally: Arc<Tally>,
     ) -> Self {
-        Self { queue, reconcile, config, context, tally, settling: AtomicBool::new(false) }
+        Self { runtime, queue, reconcile, config, context, tally, settling: AtomicBool::new(false) }
     }
 
     /// Ends the queue once it is idle; every worker looks after each key from now on.
@@ -68,7 +70,7 @@ where
     pub(crate) async fn work<R, E>(self: Arc<Self>)
     where
         F: Fn(K, Context) -> R,
-        R: Future<Output = Result<Action, E>>,
+        R: Future<Output = Result<Action, E>> + Send,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
         while let Some(lease) = self.queue.get().await {
@@ -78,18 +80,19 @@ where
                 self.close_if_idle();
             }
             // A queue that always has a key is never pending: without this, other tasks would starve.
-            coop::consume_budget().await;
+            self.runtime.breathe().await;
         }
     }
 
     async fn serve<R, E>(&self, lease: Lease<K, T>)
     where
         F: Fn(K, Context) -> R,
-        R: Future<Output = Result<Action, E>>,
+        R: Future<Output = Result<Action, E>> + Send,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
         let key = lease.key().clone();
-        let outcome = attempt(|| (self.reconcile)(key, self.context.clone()), self.config.timeout).await;
+        let start = || (self.reconcile)(key, self.context.clone());
+        let outcome = attempt(&self.runtime, start, self.config.timeout).await;
         self.tally.reconciles.count();
         // Ending a lease calls the limiter and the clock, which are user code: whatever they do, the worker lives on,
         // and the queue says what becomes of the key.
@@ -128,9 +131,14 @@ where
 /// Runs one reconcile on the worker's own task. It is dropped when this returns, and when this is dropped.
 ///
 /// A task per reconcile would catch panics, too, but costs an allocation and a hand-over for each key.
-async fn attempt<R, E>(start: impl FnOnce() -> R, limit: Option<Duration>) -> Result<Action, Failure>
+async fn attempt<X, R, E>(
+    runtime: &X,
+    start: impl FnOnce() -> R,
+    limit: Option<Duration>,
+) -> Result<Action, Failure>
 where
-    R: Future<Output = Result<Action, E>>,
+    X: Runtime,
+    R: Future<Output = Result<Action, E>> + Send,
     E: Into<Box<dyn Error + Send + Sync>>,
 {
     let mut running = Running(pin!(Some(guarded(start).map_err(Failure::Panic)?)));
@@ -143,7 +151,7 @@ where
     });
     let outcome = match limit {
         None => done.await,
-        Some(limit) => timeout(limit, done).await.unwrap_or(Err(Failure::Timeout(limit))),
+        Some(limit) => runtime.timeout(limit, done).await.unwrap_or(Err(Failure::Timeout(limit))),
     };
     running.end().map_err(Failure::Panic)?;
     outcome
