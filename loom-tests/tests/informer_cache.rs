@@ -4,8 +4,8 @@
 mod object;
 
 use flyball_informer_cache::{Version, WaitForError};
-use loom_tests::{Model, block_on, model, thread};
-use object::{BY_VERSION, Consumer, Object, content, holding, is_exact, object, store};
+use loom_tests::{Model, block_on, model};
+use object::{BY_VERSION, Consumer, Object, beside, content, holding, is_exact, object, store};
 
 #[test]
 fn write_vs_snapshot() {
@@ -18,10 +18,7 @@ fn write_vs_snapshot() {
     model(claim, || {
         let store = store();
         store.upsert(object(1, 1));
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.upsert(object(1, 2))
-        });
+        let writer = beside(&store, |store| store.upsert(object(1, 2)));
         let view = store.snapshot();
         let version = view.version();
         assert_eq!(Version::new(view.get(&1).unwrap().version), version);
@@ -45,12 +42,9 @@ fn subscribe_vs_write() {
     model(claim, || {
         let store = store();
         store.upsert(object(1, 1));
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || {
-                store.upsert(object(1, 2));
-                store.upsert(object(2, 3));
-            }
+        let writer = beside(&store, |store| {
+            store.upsert(object(1, 2));
+            store.upsert(object(2, 3));
         });
         let mut changes = store.subscribe();
         let mut consumer = Consumer::default();
@@ -73,9 +67,8 @@ fn two_writers_one_order() {
         let store = store();
         let mut changes = store.subscribe();
         let writers = [0, 1].map(|uid| {
-            let store = store.clone();
             // Different objects under one key: whoever comes last wins.
-            thread::spawn(move || store.upsert(Object { key: 1, uid, version: 1 }))
+            beside(&store, move |store| store.upsert(Object { key: 1, uid, version: 1 }))
         });
         for writer in writers {
             writer.join().unwrap();
@@ -97,10 +90,7 @@ fn two_upserts_never_go_back() {
     model(claim, || {
         let store = store();
         store.upsert(object(1, 1));
-        let newer = thread::spawn({
-            let store = store.clone();
-            move || assert!(store.upsert(object(1, 3)).is_change())
-        });
+        let newer = beside(&store, |store| assert!(store.upsert(object(1, 3)).is_change()));
         store.upsert(object(1, 2));
         newer.join().unwrap();
         assert_eq!(store.get(&1).unwrap().version, 3);
@@ -119,10 +109,7 @@ fn next_vs_write() {
     model(claim, || {
         let store = store();
         let mut changes = store.subscribe();
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.upsert(object(1, 1))
-        });
+        let writer = beside(&store, |store| store.upsert(object(1, 1)));
         let change = block_on(changes.next()).expect("the store is open");
         let seen = store.get(change.key()).expect("what is told is in the store");
         assert_eq!(seen.version, change.object().version);
@@ -141,17 +128,11 @@ fn close_vs_write() {
     model(claim, || {
         let store = store();
         let mut changes = store.subscribe();
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.upsert(object(1, 1))
-        });
-        let closer = thread::spawn({
-            let store = store.clone();
-            move || {
-                let there = store.get(&1).is_some();
-                store.close();
-                there
-            }
+        let writer = beside(&store, |store| store.upsert(object(1, 1)));
+        let closer = beside(&store, |store| {
+            let there = store.get(&1).is_some();
+            store.close();
+            there
         });
         let mut told = 0;
         while block_on(changes.next()).is_some() {
@@ -175,10 +156,7 @@ fn drop_subscription_vs_write() {
     model(claim, || {
         let store = store();
         let changes = store.subscribe();
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.upsert(object(1, 1))
-        });
+        let writer = beside(&store, |store| store.upsert(object(1, 1)));
         drop(changes);
         writer.join().unwrap();
         store.check().unwrap();
@@ -199,10 +177,7 @@ fn resync_vs_write() {
         let mut changes = store.subscribe();
         let mut consumer = Consumer::default();
         consumer.drain(&mut changes);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.upsert(object(1, 2))
-        });
+        let writer = beside(&store, |store| store.upsert(object(1, 2)));
         changes.resync();
         consumer.drain(&mut changes);
         writer.join().unwrap();
@@ -221,10 +196,7 @@ fn synced_vs_two_waiters() {
     };
     model(claim, || {
         let store = store();
-        let waiters = [(); 2].map(|()| {
-            let store = store.clone();
-            thread::spawn(move || block_on(store.synced()).unwrap())
-        });
+        let waiters = [(); 2].map(|()| beside(&store, |store| block_on(store.synced()).unwrap()));
         store.replace([], Version::new(1));
         for waiter in waiters {
             waiter.join().unwrap();
@@ -242,10 +214,7 @@ fn wait_for_vs_publish() {
     };
     model(claim, || {
         let store = store();
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.upsert(object(1, 7))
-        });
+        let writer = beside(&store, |store| store.upsert(object(1, 7)));
         assert_eq!(block_on(store.wait_for(Version::new(7))), Ok(Version::new(7)));
         assert!(store.get(&1).is_some(), "what was waited for is there");
         writer.join().unwrap();
@@ -268,10 +237,7 @@ fn stage_publish_vs_upsert() {
         let mut changes = store.subscribe();
         let mut consumer = Consumer::default();
         consumer.drain(&mut changes);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.upsert(object(1, 9))
-        });
+        let writer = beside(&store, |store| store.upsert(object(1, 9)));
         let mut stage = store.stage();
         stage.put(object(1, 5));
         stage.publish(Version::new(5));
@@ -294,12 +260,9 @@ fn get_vs_row_of_another() {
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || {
-                store.delete(&1, None);
-                store.upsert(object(2, 2))
-            }
+        let writer = beside(&store, |store| {
+            store.delete(&1, None);
+            store.upsert(object(2, 2))
         });
         assert!(store.get(&1).is_none_or(|object| object.key == 1), "what was asked for");
         writer.join().unwrap();
@@ -318,10 +281,7 @@ fn by_index_vs_upsert() {
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.upsert(object(1, 2))
-        });
+        let writer = beside(&store, |store| store.upsert(object(1, 2)));
         let by = |version| {
             let hits = store.by_index(&BY_VERSION, &version).unwrap();
             assert!(hits.iter().all(|object| object.version == version), "what has the value");
@@ -346,12 +306,9 @@ fn snapshot_vs_two_writes() {
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || {
-                store.upsert(object(1, 2));
-                store.upsert(object(2, 3));
-            }
+        let writer = beside(&store, |store| {
+            store.upsert(object(1, 2));
+            store.upsert(object(2, 3));
         });
         let view = store.snapshot();
         let seen = content(&view);

@@ -5,7 +5,7 @@ mod object;
 
 use flyball_informer_cache::{Index, Version};
 use loom_tests::{Model, model, thread};
-use object::{BY_VERSION, Object, Objects, content, holding, is_exact, object};
+use object::{BY_VERSION, Object, Objects, beside, commit, content, holding, is_exact, object};
 
 /// By version, too: what comes while the store runs.
 static LATE: Index<Object, u64> = Index::new("late", |object| object.version);
@@ -24,14 +24,11 @@ fn add_index_vs_upsert() {
         name: "informer_cache::add_index_vs_upsert",
         threads: 2,
         floor: 77,
-        catches: "a new index that is filled with what its function said of an object that was replaced meanwhile",
+        catches: "a new index that takes the objects there are in one critical section and is made known in another",
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.upsert(object(1, 2))
-        });
+        let writer = beside(&store, |store| store.upsert(object(1, 2)));
         store.add_index(&LATE).unwrap();
         writer.join().unwrap();
         complete(&store);
@@ -48,10 +45,7 @@ fn add_index_vs_new_key() {
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.upsert(object(2, 2))
-        });
+        let writer = beside(&store, |store| store.upsert(object(2, 2)));
         store.add_index(&LATE).unwrap();
         writer.join().unwrap();
         complete(&store);
@@ -69,10 +63,7 @@ fn add_index_vs_delete() {
     };
     model(claim, || {
         let store = holding([object(1, 1), object(2, 2)]);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.delete(&1, None)
-        });
+        let writer = beside(&store, |store| store.delete(&1, None));
         store.add_index(&LATE).unwrap();
         writer.join().unwrap();
         complete(&store);
@@ -90,18 +81,12 @@ fn add_index_vs_by_index() {
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
-        let reader = thread::spawn({
-            let store = store.clone();
-            move || {
-                let first = store.by_index(&LATE, &1);
-                let second = store.by_index(&LATE, &1);
-                assert!(
-                    first.as_ref().is_ok_and(|hits| hits.len() == 1) || first.is_err(),
-                    "never half of it"
-                );
-                assert!(second.is_ok() || first.is_err(), "it does not go again");
-                assert!(second.is_ok_and(|hits| hits.len() == 1) || first.is_err());
-            }
+        let reader = beside(&store, |store| {
+            let first = store.by_index(&LATE, &1);
+            let second = store.by_index(&LATE, &1);
+            assert!(first.as_ref().is_ok_and(|hits| hits.len() == 1) || first.is_err(), "never half of it");
+            assert!(second.is_ok() || first.is_err(), "it does not go again");
+            assert!(second.is_ok_and(|hits| hits.len() == 1) || first.is_err());
         });
         store.add_index(&LATE).unwrap();
         assert_eq!(store.by_index(&LATE, &1).unwrap().len(), 1);
@@ -119,11 +104,11 @@ fn add_index_vs_replace() {
     };
     model(claim, || {
         let store = holding([object(1, 1), object(2, 2)]);
-        let writer = thread::spawn({
-            let store = store.clone();
+        let writer = beside(
+            &store,
             // One stays, one changes, one is new.
-            move || store.replace([object(1, 1), object(2, 3), object(3, 3)], Version::new(3))
-        });
+            |store| store.replace([object(1, 1), object(2, 3), object(3, 3)], Version::new(3)),
+        );
         store.add_index(&LATE).unwrap();
         complete(&store);
         writer.join().unwrap();
@@ -142,14 +127,11 @@ fn add_index_vs_transaction() {
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || {
-                let mut transaction = store.transaction();
-                transaction.delete(1, None);
-                transaction.upsert(object(2, 2));
-                transaction.commit()
-            }
+        let writer = beside(&store, |store| {
+            let mut transaction = store.transaction();
+            transaction.delete(1, None);
+            transaction.upsert(object(2, 2));
+            transaction.commit()
         });
         store.add_index(&LATE).unwrap();
         complete(&store);
@@ -170,10 +152,7 @@ fn remove_index_vs_upsert() {
     model(claim, || {
         let store = holding([object(1, 1)]);
         store.add_index(&LATE).unwrap();
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.upsert(object(1, 2))
-        });
+        let writer = beside(&store, |store| store.upsert(object(1, 2)));
         store.remove_index(&BY_VERSION).unwrap();
         assert!(store.by_index(&BY_VERSION, &1).is_err());
         writer.join().unwrap();
@@ -194,14 +173,7 @@ fn remove_index_vs_transaction() {
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || {
-                let mut transaction = store.transaction();
-                transaction.upsert(object(1, 2));
-                transaction.commit()
-            }
-        });
+        let writer = beside(&store, |store| commit(store, [object(1, 2)]));
         store.remove_index(&BY_VERSION).unwrap();
         writer.join().unwrap();
         assert!(store.by_index(&BY_VERSION, &2).is_err(), "it does not come back");
@@ -220,10 +192,7 @@ fn two_add_index_of_one_name() {
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
-        let other = thread::spawn({
-            let store = store.clone();
-            move || store.add_index(&LATE).is_ok()
-        });
+        let other = beside(&store, |store| store.add_index(&LATE).is_ok());
         let mine = store.add_index(&LATE).is_ok();
         assert!(mine != other.join().unwrap(), "one of them adds it");
         complete(&store);
@@ -242,19 +211,13 @@ fn add_index_upsert_snapshot() {
     };
     model(claim, || {
         let store = holding([object(1, 1), object(2, 2)]);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.upsert(object(1, 3))
-        });
-        let reader = thread::spawn({
-            let store = store.clone();
-            move || {
-                let view = store.snapshot();
-                assert!(is_exact(&view, &BY_VERSION));
-                let asked = view.index_values(&LATE).is_ok();
-                assert!(!asked || is_exact(&view, &LATE), "missing or complete");
-                view.check().unwrap();
-            }
+        let writer = beside(&store, |store| store.upsert(object(1, 3)));
+        let reader = beside(&store, |store| {
+            let view = store.snapshot();
+            assert!(is_exact(&view, &BY_VERSION));
+            let asked = view.index_values(&LATE).is_ok();
+            assert!(!asked || is_exact(&view, &LATE), "missing or complete");
+            view.check().unwrap();
         });
         store.add_index(&LATE).unwrap();
         writer.join().unwrap();
@@ -269,18 +232,12 @@ fn add_index_upsert_delete() {
         name: "informer_cache::add_index_upsert_delete",
         threads: 3,
         floor: 1989,
-        catches: "a new index that takes an object for the one it asked because it has the key",
+        catches: "a new index whose objects are judged in one critical section and taken in in another",
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.upsert(object(1, 2))
-        });
-        let deleter = thread::spawn({
-            let store = store.clone();
-            move || store.delete(&1, None)
-        });
+        let writer = beside(&store, |store| store.upsert(object(1, 2)));
+        let deleter = beside(&store, |store| store.delete(&1, None));
         store.add_index(&LATE).unwrap();
         writer.join().unwrap();
         deleter.join().unwrap();
@@ -299,21 +256,9 @@ fn add_index_upsert_transaction() {
     };
     model(claim, || {
         let store = holding([object(1, 1), object(3, 1)]);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.upsert(object(1, 2))
-        });
-        let committing = thread::spawn({
-            let store = store.clone();
-            move || {
-                let mut transaction = store.transaction();
-                // Left out, as it is stored.
-                transaction.upsert(object(3, 1));
-                transaction.upsert(object(1, 3));
-                transaction.upsert(object(2, 4));
-                transaction.commit()
-            }
-        });
+        let writer = beside(&store, |store| store.upsert(object(1, 2)));
+        // The first is left out, as it is stored.
+        let committing = beside(&store, |store| commit(store, [object(3, 1), object(1, 3), object(2, 4)]));
         store.add_index(&LATE).unwrap();
         writer.join().unwrap();
         committing.join().unwrap();
@@ -335,10 +280,7 @@ fn add_index_upsert_stage_publish() {
         let mut stage = store.stage();
         stage.put(object(1, 1));
         stage.put(object(2, 2));
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.upsert(object(1, 3))
-        });
+        let writer = beside(&store, |store| store.upsert(object(1, 3)));
         let listing = thread::spawn(move || stage.publish(Version::new(2)));
         store.add_index(&LATE).unwrap();
         writer.join().unwrap();

@@ -5,7 +5,7 @@ mod object;
 
 use flyball_informer_cache::Version;
 use loom_tests::{Model, block_on, model, thread};
-use object::{BY_VERSION, Consumer, Object, View, content, holding, is_exact, object, store};
+use object::{BY_VERSION, Consumer, Object, View, beside, commit, content, holding, is_exact, object, store};
 
 #[test]
 fn stage_publish_vs_two_writes() {
@@ -17,12 +17,9 @@ fn stage_publish_vs_two_writes() {
     };
     model(claim, || {
         let store = holding([object(1, 5)]);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || {
-                store.upsert(object(1, 9));
-                store.upsert(object(2, 10));
-            }
+        let writer = beside(&store, |store| {
+            store.upsert(object(1, 9));
+            store.upsert(object(2, 10));
         });
         let mut stage = store.stage();
         stage.put(object(1, 5));
@@ -48,15 +45,7 @@ fn stage_publish_vs_transaction() {
     };
     model(claim, || {
         let store = holding([object(1, 5)]);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || {
-                let mut transaction = store.transaction();
-                transaction.upsert(object(1, 9));
-                transaction.upsert(object(3, 8));
-                transaction.commit()
-            }
-        });
+        let writer = beside(&store, |store| commit(store, [object(1, 9), object(3, 8)]));
         let mut stage = store.stage();
         stage.put(object(1, 5));
         stage.put(object(2, 6));
@@ -80,10 +69,7 @@ fn replace_vs_snapshot() {
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.replace([object(2, 6)], Version::new(7))
-        });
+        let writer = beside(&store, |store| store.replace([object(2, 6)], Version::new(7)));
         let view = store.snapshot();
         let seen = content(&view);
         assert!([(vec![(1, 1)], 1), (vec![(2, 6)], 7)].contains(&seen), "all of it or nothing: {seen:?}");
@@ -104,17 +90,11 @@ fn replace_vs_two_readers() {
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.replace([object(2, 6)], Version::new(6))
-        });
-        let reader = thread::spawn({
-            let store = store.clone();
-            move || {
-                let new = store.get(&2).is_some();
-                let old = store.get(&1).is_some();
-                assert!(!(new && old), "the old state does not come back");
-            }
+        let writer = beside(&store, |store| store.replace([object(2, 6)], Version::new(6)));
+        let reader = beside(&store, |store| {
+            let new = store.get(&2).is_some();
+            let old = store.get(&1).is_some();
+            assert!(!(new && old), "the old state does not come back");
         });
         let old = !store.by_index(&BY_VERSION, &1).unwrap().is_empty();
         let new = store.get(&2).is_some();
@@ -134,14 +114,8 @@ fn transaction_vs_upsert() {
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || assert!(store.upsert(object(1, 3)).is_change())
-        });
-        let mut transaction = store.transaction();
-        transaction.upsert(object(1, 2));
-        transaction.upsert(object(2, 2));
-        transaction.commit();
+        let writer = beside(&store, |store| assert!(store.upsert(object(1, 3)).is_change()));
+        commit(&store, [object(1, 2), object(2, 2)]);
         writer.join().unwrap();
         let view = store.snapshot();
         assert_eq!(content(&view), (vec![(1, 3), (2, 2)], 3), "nothing is lost, and nothing goes back");
@@ -189,15 +163,12 @@ fn transaction_vs_snapshot() {
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || {
-                let mut transaction = store.transaction();
-                transaction.delete(1, None);
-                transaction.upsert(object(2, 2));
-                transaction.upsert(object(3, 3));
-                transaction.commit()
-            }
+        let writer = beside(&store, |store| {
+            let mut transaction = store.transaction();
+            transaction.delete(1, None);
+            transaction.upsert(object(2, 2));
+            transaction.upsert(object(3, 3));
+            transaction.commit()
         });
         let view = store.snapshot();
         let states = [(vec![(1, 1)], 1), (vec![(2, 2), (3, 3)], 3)];
@@ -218,19 +189,8 @@ fn transaction_replace_snapshot() {
     };
     model(claim, || {
         let store = holding([object(3, 1)]);
-        let committing = thread::spawn({
-            let store = store.clone();
-            move || {
-                let mut transaction = store.transaction();
-                transaction.upsert(object(1, 2));
-                transaction.upsert(object(2, 2));
-                transaction.commit()
-            }
-        });
-        let listing = thread::spawn({
-            let store = store.clone();
-            move || store.replace([object(3, 3)], Version::new(3))
-        });
+        let committing = beside(&store, |store| commit(store, [object(1, 2), object(2, 2)]));
+        let listing = beside(&store, |store| store.replace([object(3, 3)], Version::new(3)));
         let ends = [(vec![(3, 3)], 3), (vec![(1, 2), (2, 2), (3, 3)], 3)];
         let before = [(vec![(3, 1)], 1), (vec![(1, 2), (2, 2), (3, 1)], 2)];
         let legal = |view: &View, may_be_before: bool| {
@@ -256,14 +216,7 @@ fn wait_for_vs_transaction() {
     };
     model(claim, || {
         let store = store();
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || {
-                let mut transaction = store.transaction();
-                transaction.upsert(object(1, 7));
-                transaction.commit()
-            }
-        });
+        let writer = beside(&store, |store| commit(store, [object(1, 7)]));
         assert_eq!(block_on(store.wait_for(Version::new(7))), Ok(Version::new(7)));
         assert!(store.get(&1).is_some(), "what was waited for is there");
         writer.join().unwrap();
@@ -280,10 +233,7 @@ fn wait_for_vs_replace() {
     };
     model(claim, || {
         let store = store();
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.replace([object(1, 5)], Version::new(7))
-        });
+        let writer = beside(&store, |store| store.replace([object(1, 5)], Version::new(7)));
         assert_eq!(block_on(store.wait_for(Version::new(6))), Ok(Version::new(7)));
         assert!(store.get(&1).is_some(), "what was waited for is there");
         writer.join().unwrap();
@@ -300,10 +250,7 @@ fn wait_for_vs_bookmark() {
     };
     model(claim, || {
         let store = store();
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.bookmark(Version::new(7))
-        });
+        let writer = beside(&store, |store| store.bookmark(Version::new(7)));
         assert_eq!(block_on(store.wait_for(Version::new(7))), Ok(Version::new(7)));
         writer.join().unwrap();
         store.check().unwrap();
@@ -320,10 +267,7 @@ fn held_snapshots_vs_write() {
     };
     model(claim, || {
         let store = holding([object(1, 1)]);
-        let writer = thread::spawn({
-            let store = store.clone();
-            move || store.upsert(object(1, 2))
-        });
+        let writer = beside(&store, |store| store.upsert(object(1, 2)));
         let view = store.snapshot();
         let held = store.held_snapshots();
         assert!(held.states <= 1 && held.behind == held.states as u64, "{held:?}");
@@ -347,10 +291,7 @@ fn held_snapshots_vs_two_bookmarks() {
     };
     model(claim, || {
         let store = store();
-        let older = thread::spawn({
-            let store = store.clone();
-            move || store.bookmark(Version::new(2))
-        });
+        let older = beside(&store, |store| store.bookmark(Version::new(2)));
         store.bookmark(Version::new(3));
         let view = store.snapshot();
         older.join().unwrap();

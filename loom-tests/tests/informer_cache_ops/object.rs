@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flyball_informer_cache::{ChangeKind, Index, Schema, Snapshot, Store, Subscription, Version};
+use loom_tests::thread::{self, JoinHandle};
 
 /// One state of the object `key`; `uid` tells objects of one key apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,22 @@ pub(crate) fn holding(objects: impl IntoIterator<Item = Object>) -> Objects {
 
 pub(crate) fn object(key: u8, version: u64) -> Object {
     Object { key, uid: 0, version }
+}
+
+/// Does something with the store in a thread of its own.
+pub(crate) fn beside<T: Send + 'static>(
+    store: &Objects,
+    deed: impl FnOnce(&Objects) -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let store = store.clone();
+    thread::spawn(move || deed(&store))
+}
+
+/// A transaction that stores these.
+pub(crate) fn commit(store: &Objects, objects: impl IntoIterator<Item = Object>) -> usize {
+    let mut transaction = store.transaction();
+    objects.into_iter().for_each(|object| transaction.upsert(object));
+    transaction.commit().len()
 }
 
 /// What a consumer holds that was told nothing illegal.

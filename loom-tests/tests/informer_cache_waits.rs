@@ -1,0 +1,124 @@
+//! Models of who waits for a version, in a task or on a thread, beside those who write, close, and give up.
+
+#[path = "informer_cache_ops/object.rs"]
+mod object;
+
+use std::pin::pin;
+use std::time::Duration;
+
+use flyball_informer_cache::{Version, WaitForError};
+use loom_tests::wakers::{Counting, poll_with};
+use loom_tests::{Model, block_on, model};
+use object::{Objects, beside, holding, object, store};
+
+const WANTED: Version = Version::new(2);
+
+#[test]
+fn wait_for_key_vs_upsert() {
+    let claim = Model {
+        name: "informer_cache::wait_for_key_vs_upsert",
+        threads: 2,
+        floor: 61,
+        catches: "a wait that finds the object in one critical section and the version in a later one",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let writer = beside(&store, |store| store.upsert(object(1, 2)));
+        let found = block_on(store.wait_for_key(1, WANTED)).unwrap();
+        assert_eq!(found.as_deref(), Some(&object(1, 2)), "what was waited for");
+        writer.join().unwrap();
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn wait_for_key_vs_close() {
+    let claim = Model {
+        name: "informer_cache::wait_for_key_vs_close",
+        threads: 2,
+        floor: 50,
+        catches: "a wait that looks in one critical section whether the store is closed and parks in another",
+    };
+    model(claim, || {
+        let store = store();
+        let closing = beside(&store, Objects::close);
+        assert_eq!(block_on(store.wait_for_key(1, WANTED)), Err(WaitForError::Closed));
+        closing.join().unwrap();
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn wait_for_key_vs_dropped_wait() {
+    let claim = Model {
+        name: "informer_cache::wait_for_key_vs_dropped_wait",
+        threads: 3,
+        floor: 885,
+        catches: "a wait that draws its number in one critical section and parks in another: dropped, it takes another one's \
+                  place with it",
+    };
+    model(claim, || {
+        let store = store();
+        let dropped = beside(&store, |store| {
+            let (_, waker) = Counting::waker();
+            let mut wait = pin!(store.wait_for_key(1, WANTED));
+            poll_with(wait.as_mut(), &waker).is_ready()
+        });
+        let waiting = beside(&store, |store| block_on(store.wait_for_key(1, WANTED)).unwrap());
+        store.upsert(object(1, 2));
+        dropped.join().unwrap();
+        assert_eq!(waiting.join().unwrap().as_deref(), Some(&object(1, 2)));
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn blocking_wait_for_vs_upsert() {
+    let claim = Model {
+        name: "informer_cache::blocking_wait_for_vs_upsert",
+        threads: 2,
+        floor: 18,
+        catches: "a thread that unlocks between looking whether it was woken and sleeping",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        let writer = beside(&store, |store| store.upsert(object(1, 2)));
+        assert_eq!(store.blocking_wait_for(WANTED), Ok(WANTED));
+        assert_eq!(store.get(&1).as_deref(), Some(&object(1, 2)), "what was waited for is there");
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn blocking_wait_for_vs_close() {
+    let claim = Model {
+        name: "informer_cache::blocking_wait_for_vs_close",
+        threads: 2,
+        floor: 14,
+        catches: "a waker that notifies the thread before it notes that it was woken",
+    };
+    model(claim, || {
+        let store = store();
+        let closing = beside(&store, Objects::close);
+        assert_eq!(store.blocking_wait_for(WANTED), Err(WaitForError::Closed));
+        closing.join().unwrap();
+    });
+}
+
+/// The time is never up: a clock is nothing to interleave.
+#[test]
+fn wait_for_timeout_vs_upsert() {
+    let claim = Model {
+        name: "informer_cache::wait_for_timeout_vs_upsert",
+        threads: 2,
+        floor: 18,
+        catches: "a thread that forgets, before it sleeps, what it was woken for since it looked",
+    };
+    model(claim, || {
+        let store = store();
+        let writer = beside(&store, |store| store.upsert(object(1, 2)));
+        assert_eq!(store.wait_for_timeout(WANTED, Duration::MAX), Ok(WANTED));
+        writer.join().unwrap();
+        store.check().unwrap();
+    });
+}
