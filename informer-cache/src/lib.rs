@@ -41,7 +41,7 @@ mod sync;
 mod synced;
 mod table;
 #[cfg(feature = "testing")]
-mod testing;
+pub mod testing;
 mod transaction;
 mod ttl;
 mod version;

@@ -15,7 +15,7 @@ use testkit::random;
 use testkit::wakers::{Counting, poll_once, poll_with};
 
 use crate::relist_driver;
-use crate::server::Server;
+use crate::server::server;
 use crate::world::{Object, SCHEMA, World, object};
 
 fn first_page(items: Vec<Object>, version: u64) -> Result<Page<Object>, SourceError> {
@@ -539,7 +539,7 @@ fn handles_and_futures_can_be_sent_to_other_threads() {
     fn sendable<T: Send + Sync>(_: &T) {}
     fn movable<T: Send + 'static>(_: &T) {}
     let clock = ManualClock::new();
-    let (informer, run) = Informer::builder(SCHEMA, Server::new()).timer(clock.timer()).build().unwrap();
+    let (informer, run) = Informer::builder(SCHEMA, server()).timer(clock.timer()).build().unwrap();
     sendable(&informer);
     movable(&run);
     movable(&informer.subscribe());

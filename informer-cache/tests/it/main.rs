@@ -18,6 +18,7 @@ mod server;
 mod store_driver;
 mod subscription;
 mod surface;
+mod testing_server;
 mod ttl;
 mod ttl_hostile;
 mod upstream_informer;

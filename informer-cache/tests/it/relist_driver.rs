@@ -10,8 +10,8 @@ use std::time::Duration;
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{ChangeKind, Informer, InformerState, SourceErrorKind, Subscription};
 
-use crate::server::Server;
-use crate::world::{BUSY, EXPIRED, INTERNAL, OTHER, Object, REFUSED, SCHEMA, TOO_LARGE, World};
+use crate::server::{Server, server};
+use crate::world::{BUSY, EXPIRED, INTERNAL, OTHER, Object, REFUSED, SCHEMA, TOO_LARGE, World, object};
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Op {
@@ -80,7 +80,7 @@ impl Follower {
 pub(crate) fn run(bytes: &[u8]) {
     let mut food = Unstructured::new(bytes);
     let settings: u8 = food.arbitrary().unwrap_or(0);
-    let server = Server::new();
+    let server = server();
     let mut builder = Informer::builder(SCHEMA, server.clone());
     if settings & 1 != 0 {
         builder = builder.streaming_lists();
@@ -104,7 +104,7 @@ pub(crate) fn run(bytes: &[u8]) {
     assert!(world.informer.is_synced());
     // One more change comes through the watch alone.
     let relists = world.informer.status().relists;
-    server.put(0);
+    put(&server, 0);
     world.settle();
     assert_eq!(world.stored(), server.objects());
     assert_eq!(world.informer.status().relists, relists);
@@ -121,28 +121,29 @@ fn follower(world: &World) -> Follower {
     Follower { changes: world.informer.subscribe(), known: BTreeMap::new() }
 }
 
+fn put(server: &Server, key: u8) {
+    server.put(object(key % KEYS, 0));
+}
+
 fn perform(op: Op, server: &Server, world: &mut World, followers: &mut Vec<Follower>) {
     match op {
-        Op::Put(key) => server.put(key % KEYS),
-        Op::PutMany(bits) => (0..KEYS).filter(|key| bits >> key & 1 != 0).for_each(|key| server.put(key)),
-        Op::Delete(key) => server.delete(key % KEYS),
-        Op::Recreate(key) => {
-            server.delete(key % KEYS);
-            server.put(key % KEYS);
-        }
+        Op::Put(key) => put(server, key),
+        Op::PutMany(bits) => (0..KEYS).filter(|key| bits >> key & 1 != 0).for_each(|key| put(server, key)),
+        Op::Delete(key) => drop(server.delete(&(key % KEYS))),
+        Op::Recreate(key) => drop(server.recreate(object(key % KEYS, 0))),
         Op::Bookmark => server.bookmark(),
         Op::Compact => server.compact(),
         Op::Cache => server.cache(),
         Op::Restore => server.restore(),
         Op::FailList(number) => server.fail_list(kind(number)),
         Op::FailWatch(number) => server.fail_watch(kind(number)),
-        Op::BreakWatch(number) => server.break_watch(kind(number)),
-        Op::Close => server.close(),
+        Op::BreakWatch(number) => server.break_watches(kind(number)),
+        Op::Close => server.close_watches(),
         Op::Repeat => server.repeat(),
-        Op::Silent(silent) => server.set_silent(silent),
-        Op::Shuffled => server.set_shuffled(),
-        Op::Endless => server.set_endless(),
-        Op::Repeats => server.set_repeats(),
+        Op::Silent(silent) => server.faults(|faults| faults.silent = silent),
+        Op::Shuffled => server.faults(|faults| faults.shuffled ^= true),
+        Op::Endless => server.faults(|faults| faults.endless ^= true),
+        Op::Repeats => server.faults(|faults| faults.repeats ^= true),
         Op::Pass(millis) => {
             world.pass(Duration::from_millis(millis.into()));
         }

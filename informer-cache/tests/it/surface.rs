@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use flyball_informer_cache::{
     Change, DuplicateIndex, Index, IndexError, MissingIndex, NamespacedName, NextChange, Observer, Outcome,
     ParseKeyError, ParseVersionError, Schema, Snapshot, Stage, Stopped, Store, StoreBuilder, Subscription,
-    Version, WaitFor, WaitForError,
+    Version, WaitFor, WaitForError, testing,
 };
 use testkit::random::Random;
 
@@ -28,6 +28,8 @@ fn types_can_be_sent_shared_and_shown() {
     shared::<Schema<String, String>>();
     shared::<NamespacedName>();
     shared::<Version>();
+    shared::<testing::Server<String, String>>();
+    shared::<testing::ServerWatch<String, String>>();
     shared::<Outcome>();
     error::<ParseKeyError>();
     error::<ParseVersionError>();

@@ -1,0 +1,251 @@
+//! EDGE. A source that says what a test told it to say.
+//!
+//! Cancel safety: a call that is dropped before it was answered takes no answer.
+//!
+//! | guarded by `script` | |
+//! |---|---|
+//! | answers, messages, the record of requests | whoever adds an answer wakes everybody who waits, outside the lock |
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use crate::sync::Mutex;
+use crate::{Event, ListRequest, Page, Source, SourceError, Watch, WatchRequest};
+
+/// What a [`ScriptedSource`] was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// For a page.
+    List(ListRequest),
+    /// For a watch.
+    Watch(WatchRequest),
+}
+
+/// A source that says what a test told it to say. A handle: clones share the script.
+///
+/// Answers are given in the order they were added, each once. A request without an answer waits for one.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Asked, Event, Informer, Page, Schema, ScriptedSource, Version};
+/// use flyball_ratelimit::ManualClock;
+/// use std::pin::pin;
+/// use std::task::{Context, Waker};
+///
+/// const NUMBERS: Schema<u64, u64> = Schema::new(|n| n % 10, |n| Version::new(*n));
+///
+/// let source = ScriptedSource::new();
+/// source.list(Ok(Page { items: vec![1, 2], version: Version::new(7), continuation: None }));
+/// source.watch(Ok(()));
+/// source.tell(Event::Modified(12));
+///
+/// let clock = ManualClock::new();
+/// let (numbers, run) = Informer::builder(NUMBERS, source.clone()).timer(clock.timer()).build()?;
+/// let mut run = pin!(run);
+/// assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+///
+/// assert!(numbers.is_synced());
+/// assert_eq!(numbers.store().get(&2).as_deref(), Some(&12));
+/// assert!(matches!(source.asked()[1], Asked::Watch(ref request) if request.from == Version::new(7)));
+/// # Ok::<(), flyball_informer_cache::BuildError>(())
+/// ```
+pub struct ScriptedSource<V> {
+    script: Arc<Mutex<Script<V>>>,
+}
+
+struct Script<V> {
+    lists: VecDeque<Result<Page<V>, SourceError>>,
+    watches: VecDeque<Result<u64, SourceError>>,
+    /// Of each watch that can still be told something, by number.
+    messages: Vec<(u64, VecDeque<Message<V>>)>,
+    newest: u64,
+    open: usize,
+    asked: Vec<Asked>,
+    waiting: Vec<Waker>,
+}
+
+/// What a watch says: an event, an error, or its end.
+type Message<V> = Option<Result<Event<V>, SourceError>>;
+
+impl<V> ScriptedSource<V> {
+    /// A source that was told nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let script = Script {
+            lists: VecDeque::new(),
+            watches: VecDeque::new(),
+            messages: Vec::new(),
+            newest: 0,
+            open: 0,
+            asked: Vec::new(),
+            waiting: Vec::new(),
+        };
+        Self { script: Arc::new(Mutex::new(script)) }
+    }
+
+    /// Answers the next list request that has no answer yet.
+    pub fn list(&self, answer: Result<Page<V>, SourceError>) {
+        self.change(|script| script.lists.push_back(answer));
+    }
+
+    /// Answers the next watch request that has no answer yet.
+    pub fn watch(&self, answer: Result<(), SourceError>) {
+        self.change(|script| {
+            let answer = answer.map(|()| {
+                script.newest += 1;
+                script.messages.push((script.newest, VecDeque::new()));
+                script.newest
+            });
+            script.watches.push_back(answer);
+        });
+    }
+
+    /// Lets the watch that was [added](Self::watch) last tell an event.
+    ///
+    /// # Panics
+    /// When no watch was added, or it is over.
+    #[track_caller]
+    pub fn tell(&self, event: Event<V>) {
+        self.say(Some(Ok(event)));
+    }
+
+    /// Lets the watch that was added last tell an error.
+    ///
+    /// # Panics
+    /// When no watch was added, or it is over.
+    #[track_caller]
+    pub fn fail(&self, error: SourceError) {
+        self.say(Some(Err(error)));
+    }
+
+    /// Lets the watch that was added last end in order.
+    ///
+    /// # Panics
+    /// When no watch was added, or it is over.
+    #[track_caller]
+    pub fn close(&self) {
+        self.say(None);
+    }
+
+    /// What was asked since this was called last.
+    #[must_use]
+    pub fn asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.script.lock().asked)
+    }
+
+    /// Watches that were handed out and not dropped.
+    #[must_use]
+    pub fn open_watches(&self) -> usize {
+        self.script.lock().open
+    }
+
+    #[track_caller]
+    fn say(&self, message: Message<V>) {
+        let told = self.change(|script| match script.messages.last_mut() {
+            Some((number, messages)) if *number == script.newest => {
+                messages.push_back(message);
+                true
+            }
+            _ => false,
+        });
+        assert!(told, "there is no watch to tell it");
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Script<V>) -> R) -> R {
+        let mut script = self.script.lock();
+        let result = change(&mut script);
+        let waiting = std::mem::take(&mut script.waiting);
+        drop(script);
+        waiting.into_iter().for_each(Waker::wake);
+        result
+    }
+
+    /// What `take` finds in the script, as soon as it finds something.
+    fn poll<R>(&self, cx: &Context<'_>, mut take: impl FnMut(&mut Script<V>) -> Option<R>) -> Poll<R> {
+        // Cloned first, so that it is dropped after unlocking where it is not needed.
+        let waker = cx.waker().clone();
+        let mut script = self.script.lock();
+        match take(&mut script) {
+            Some(found) => Poll::Ready(found),
+            None => {
+                if !script.waiting.iter().any(|waiting| waiting.will_wake(&waker)) {
+                    script.waiting.push(waker);
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<V: Send + Sync + 'static> Source for ScriptedSource<V> {
+    type Object = V;
+    type Watch = ScriptedWatch<V>;
+
+    async fn list(&self, request: ListRequest) -> Result<Page<V>, SourceError> {
+        self.script.lock().asked.push(Asked::List(request));
+        poll_fn(|cx| self.poll(cx, |script| script.lists.pop_front())).await
+    }
+
+    async fn watch(&self, request: WatchRequest) -> Result<ScriptedWatch<V>, SourceError> {
+        self.script.lock().asked.push(Asked::Watch(request));
+        let number = poll_fn(|cx| self.poll(cx, |script| script.watches.pop_front())).await?;
+        self.script.lock().open += 1;
+        Ok(ScriptedWatch { source: self.clone(), number })
+    }
+}
+
+/// A watch of a [`ScriptedSource`].
+#[derive(Debug)]
+pub struct ScriptedWatch<V> {
+    source: ScriptedSource<V>,
+    number: u64,
+}
+
+impl<V: Send + Sync + 'static> Watch for ScriptedWatch<V> {
+    type Object = V;
+
+    async fn next(&mut self) -> Option<Result<Event<V>, SourceError>> {
+        poll_fn(|cx| {
+            self.source.poll(cx, |script| {
+                let (_, messages) = script.messages.iter_mut().find(|(number, _)| *number == self.number)?;
+                messages.pop_front()
+            })
+        })
+        .await
+    }
+}
+
+impl<V> Drop for ScriptedWatch<V> {
+    fn drop(&mut self) {
+        let mut script = self.source.script.lock();
+        script.open -= 1;
+        let at = script.messages.iter().position(|(number, _)| *number == self.number);
+        let left = at.map(|at| script.messages.remove(at));
+        drop(script);
+        drop(left);
+    }
+}
+
+impl<V> Clone for ScriptedSource<V> {
+    fn clone(&self) -> Self {
+        Self { script: self.script.clone() }
+    }
+}
+
+impl<V> Default for ScriptedSource<V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<V> fmt::Debug for ScriptedSource<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let script = self.script.lock();
+        let mut debug = f.debug_struct("ScriptedSource");
+        debug.field("lists", &script.lists.len()).field("watches", &script.watches.len());
+        debug.field("open", &script.open).finish_non_exhaustive()
+    }
+}

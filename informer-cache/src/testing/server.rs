@@ -1,0 +1,313 @@
+//! EDGE. A server in memory to list and watch, with every fault a real one has.
+//!
+//! Cancel safety: a request that is dropped has no effect; a dropped watch is forgotten.
+//!
+//! | guarded by `state` | |
+//! |---|---|
+//! | objects, history, faults, watches | whoever changes them wakes everybody who waits, outside the lock. The functions of the schema, the stamp, and `Clone`, `Drop` and `Ord` of objects and keys run under it: they must not call the server |
+
+mod state;
+mod watch;
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use flyball_ratelimit::{Clock, ManualClock, Timer};
+
+use self::state::{Disturbance, Line, State};
+pub use self::watch::ServerWatch;
+use crate::sync::Mutex;
+use crate::{ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Version, WatchRequest};
+
+/// A server in memory to list and watch. A handle: clones share the server.
+///
+/// It keeps its objects and the history of their changes, pages its lists, tells its watches what changed, forgets history when it is
+/// [compacted](Self::compact), and fails as it is told to. So a test changes the *truth* and looks what comes of it:
+/// an informer arrives at [`objects`](Self::objects) once it is [healed](Self::heal), whatever went wrong before.
+///
+/// It gives every object that is [put](Self::put) its version, and an id that is new when the key was not there: the
+/// `stamp` writes both into the object. Versions begin at 1, the empty server's.
+///
+/// # Examples
+/// A watch that breaks, and a change that its informer has to find out about with a new list:
+/// ```
+/// use flyball_informer_cache::testing::Server;
+/// use flyball_informer_cache::{Informer, Schema, SourceErrorKind, Version};
+/// use flyball_ratelimit::ManualClock;
+/// use std::pin::pin;
+/// use std::task::{Context, Waker};
+/// use std::time::Duration;
+///
+/// #[derive(Clone)]
+/// struct Pod { name: &'static str, phase: &'static str, uid: u64, version: Version }
+///
+/// const PODS: Schema<&str, Pod> = Schema::new(|pod: &Pod| pod.name, |pod| pod.version)
+///     .identity(|a, b| a.uid == b.uid);
+///
+/// fn pod(name: &'static str, phase: &'static str) -> Pod {
+///     Pod { name, phase, uid: 0, version: Version::ZERO }
+/// }
+///
+/// let server = Server::new(PODS, |pod, uid, version| (pod.uid, pod.version) = (uid, version));
+/// server.put(pod("a", "Pending"));
+///
+/// let clock = ManualClock::new();
+/// let (pods, run) = Informer::builder(PODS, server.clone()).timer(clock.timer()).build()?;
+/// let mut run = pin!(run);
+/// let mut turn = || assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+/// turn();
+/// assert_eq!(pods.store().get(&"a").unwrap().phase, "Pending");
+///
+/// // The watch fails, and while nobody watches, what happened is forgotten.
+/// server.break_watches(SourceErrorKind::Other);
+/// turn();
+/// server.put(pod("a", "Running"));
+/// server.compact();
+/// clock.advance(Duration::from_secs(60));
+/// turn();
+/// assert_eq!(pods.store().get(&"a").unwrap().phase, "Running");
+/// assert_eq!(pods.status().relists, 1);
+/// # Ok::<(), flyball_informer_cache::BuildError>(())
+/// ```
+pub struct Server<K, V> {
+    schema: Schema<K, V>,
+    stamp: fn(&mut V, u64, Version),
+    state: Arc<Mutex<State<K, V>>>,
+}
+
+/// What goes wrong with a [`Server`] for as long as it is set. Nothing by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Faults {
+    /// No request is answered; open watches go on.
+    pub silent: bool,
+    /// A list is in another order than that of the keys, and its pages repeat an object.
+    pub shuffled: bool,
+    /// A streaming list never says that it is complete.
+    pub endless: bool,
+    /// A watch begins with what had happened before it.
+    pub repeats: bool,
+}
+
+impl<K: Ord + Clone, V: Clone> Server<K, V> {
+    /// A server without objects, at version 1.
+    ///
+    /// The keys are the schema's. `stamp(object, id, version)` writes into an object what the server knows about it;
+    /// it leaves out what the object has no place for.
+    #[must_use]
+    pub fn new(schema: Schema<K, V>, stamp: fn(&mut V, u64, Version)) -> Self {
+        Self { schema, stamp, state: Arc::new(Mutex::new(State::new())) }
+    }
+
+    /// Creates the object, or replaces the one under its key; the version of the change.
+    pub fn put(&self, object: V) -> Version {
+        let key = self.schema.key(&object);
+        self.change(|state| state.put(key, object, self.stamp))
+    }
+
+    /// Changes the object under `key`, if there is one; the version of the change. It must keep the key.
+    pub fn update(&self, key: &K, change: impl FnOnce(&mut V)) -> Option<Version> {
+        self.change(|state| {
+            let mut object = state.objects.get(key)?.object.clone();
+            change(&mut object);
+            Some(state.put(key.clone(), object, self.stamp))
+        })
+    }
+
+    /// Deletes the object under `key`, if there is one; the version of the change.
+    pub fn delete(&self, key: &K) -> Option<Version> {
+        self.change(|state| state.delete(key, self.stamp))
+    }
+
+    /// Deletes what is under the object's key and creates this one, with an id of its own: two changes, and nobody
+    /// sees a state in between. The version of the second one.
+    pub fn recreate(&self, object: V) -> Version {
+        let key = self.schema.key(&object);
+        self.change(|state| {
+            state.delete(&key, self.stamp);
+            state.put(key, object, self.stamp)
+        })
+    }
+
+    /// The object under `key`.
+    #[must_use]
+    pub fn get(&self, key: &K) -> Option<V> {
+        Some(self.state.lock().objects.get(key)?.object.clone())
+    }
+
+    /// The truth: all objects, by key.
+    #[must_use]
+    pub fn objects(&self) -> Vec<V> {
+        self.state.lock().objects.values().map(|stored| stored.object.clone()).collect()
+    }
+
+    /// The version of the last change.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        Version::new(self.state.lock().version)
+    }
+
+    /// Watches that were opened and not dropped.
+    #[must_use]
+    pub fn open_watches(&self) -> usize {
+        self.state.lock().watches.len()
+    }
+
+    /// Every open watch says, once it has told everything, that it has.
+    pub fn bookmark(&self) {
+        self.change(State::bookmark);
+    }
+
+    /// Forgets what happened: a watch that has not told it yet expires, so does one from an earlier version, and so do
+    /// lists whose pages were not all asked for.
+    pub fn compact(&self) {
+        self.change(State::compact);
+    }
+
+    /// Lists that need not be the newest are answered with the state of this moment from now on, until this is called
+    /// again: the cache in front of a real server.
+    pub fn cache(&self) {
+        self.change(|state| state.cached = Some((state.version, state.objects.clone())));
+    }
+
+    /// Goes back to the [cached](Self::cache) state, as a server restored from a backup: versions count on from the
+    /// highest there ever was, all watches end, and none can go on from what was lost. Without one it does nothing.
+    pub fn restore(&self) {
+        self.change(State::restore);
+    }
+
+    /// Lets one more list request, or one more page, fail.
+    pub fn fail_list(&self, kind: SourceErrorKind) {
+        self.change(|state| state.failing_lists.push_back(kind));
+    }
+
+    /// Lets one more watch fail to open.
+    pub fn fail_watch(&self, kind: SourceErrorKind) {
+        self.change(|state| state.failing_watches.push_back(kind));
+    }
+
+    /// Every open watch fails.
+    pub fn break_watches(&self, kind: SourceErrorKind) {
+        self.change(|state| state.disturb(Disturbance::Fail(kind)));
+    }
+
+    /// Every open watch ends in order.
+    pub fn close_watches(&self) {
+        self.change(|state| state.disturb(Disturbance::End));
+    }
+
+    /// Every open watch tells the last three events again, those it has told.
+    pub fn repeat(&self) {
+        self.change(|state| state.disturb(Disturbance::Repeat));
+    }
+
+    /// Changes the lasting faults.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_informer_cache::{Schema, Version, testing::Server};
+    /// # let server = Server::new(Schema::new(|n: &u64| *n, |_| Version::ZERO), |_, _, _| {});
+    /// server.faults(|faults| faults.silent = true);
+    /// ```
+    pub fn faults(&self, change: impl FnOnce(&mut Faults)) {
+        self.change(|state| change(&mut state.faults));
+    }
+
+    /// From now on every answer, and every event from its change on, takes this long on `clock`. Zero by default.
+    pub fn set_latency(&self, clock: &ManualClock, latency: Duration) {
+        self.change(|state| state.line = Some(Line { clock: clock.clone(), latency }));
+    }
+
+    /// Everything works from now on. What was compacted stays so, and so does the [latency](Self::set_latency).
+    pub fn heal(&self) {
+        self.change(State::heal);
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut State<K, V>) -> R) -> R {
+        let mut state = self.state.lock();
+        let result = change(&mut state);
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        result
+    }
+
+    /// The answer to a request, when it is time for it and the server says anything.
+    async fn answer<R>(
+        &self,
+        mut ask: impl FnMut(&mut State<K, V>) -> Result<R, SourceErrorKind>,
+    ) -> Result<R, SourceError> {
+        let line = self.state.lock().line.clone();
+        if let Some(Line { clock, latency }) = line {
+            let timer = clock.timer();
+            let due = timer.now() + latency;
+            poll_fn(|cx| {
+                if timer.now() >= due {
+                    return Poll::Ready(());
+                }
+                timer.wake_at(due, cx.waker());
+                Poll::Pending
+            })
+            .await;
+        }
+        poll_fn(|cx| {
+            self.poll(cx, |state| match state.faults.silent {
+                true => None,
+                false => Some(ask(state).map_err(Into::into)),
+            })
+        })
+        .await
+    }
+
+    /// What `take` finds, as soon as it finds something.
+    fn poll<R>(&self, cx: &Context<'_>, take: impl FnOnce(&mut State<K, V>) -> Option<R>) -> Poll<R> {
+        // Cloned first, so that it is dropped after unlocking where it is not needed.
+        let waker = cx.waker().clone();
+        let mut state = self.state.lock();
+        match take(&mut state) {
+            Some(found) => Poll::Ready(found),
+            None => {
+                if !state.wakers.iter().any(|waiting| waiting.will_wake(&waker)) {
+                    state.wakers.push(waker);
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<K, V> Source for Server<K, V>
+where
+    K: Ord + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    type Object = V;
+    type Watch = ServerWatch<K, V>;
+
+    async fn list(&self, request: ListRequest) -> Result<Page<V>, SourceError> {
+        self.answer(|state| state.list(&request)).await
+    }
+
+    async fn watch(&self, request: WatchRequest) -> Result<ServerWatch<K, V>, SourceError> {
+        let place = self.answer(|state| state.watch(&request)).await?;
+        Ok(ServerWatch::new(self.clone(), place))
+    }
+}
+
+impl<K, V> Clone for Server<K, V> {
+    fn clone(&self) -> Self {
+        Self { schema: self.schema, stamp: self.stamp, state: self.state.clone() }
+    }
+}
+
+impl<K, V> fmt::Debug for Server<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.lock();
+        let mut debug = f.debug_struct("Server");
+        debug.field("version", &state.version).field("objects", &state.objects.len());
+        debug.field("watches", &state.watches.len()).field("faults", &state.faults).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,315 @@
+//! PURE. What a server knows, and how it answers.
+//!
+//! # Invariants
+//! 1. The versions of the history ascend, and all are above `compacted`, or above `restored`.
+//! 2. `version <= highest`; they differ only after a restore, until the next change.
+//! 3. A watch has told everything up to its place, and nothing above it but what it tells again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::task::Waker;
+use std::time::Duration;
+
+use flyball_ratelimit::{Clock, ManualClock, Nanos};
+
+use super::Faults;
+use crate::{Event, ListRequest, ListVersion, Page, SourceErrorKind, Version, WatchRequest};
+
+pub(super) struct State<K, V> {
+    pub(super) objects: Objects<K, V>,
+    pub(super) version: u64,
+    /// The highest version ever given; a restored server goes on from there.
+    highest: u64,
+    ids: u64,
+    /// What happened, oldest first, after `compacted`.
+    history: Vec<Happened<V>>,
+    compacted: u64,
+    /// A restored server: watches may also start at this version, though it is older than `compacted`.
+    restored: Option<u64>,
+    pub(super) cached: Option<(u64, Objects<K, V>)>,
+    /// Lists in progress.
+    pages: Vec<Rest<V>>,
+    tokens: u64,
+    pub(super) wakers: Vec<Waker>,
+    pub(super) faults: Faults,
+    pub(super) failing_lists: VecDeque<SourceErrorKind>,
+    pub(super) failing_watches: VecDeque<SourceErrorKind>,
+    /// What the open watches have to say beside the history.
+    pub(super) watches: BTreeMap<u64, Said>,
+    opened: u64,
+    pub(super) line: Option<Line>,
+}
+
+type Objects<K, V> = BTreeMap<K, Stored<V>>;
+
+#[derive(Clone)]
+pub(super) struct Stored<V> {
+    id: u64,
+    pub(super) object: V,
+}
+
+struct Happened<V> {
+    /// On the clock of the line.
+    at: Nanos,
+    version: u64,
+    event: Event<V>,
+}
+
+/// What is left of a list.
+struct Rest<V> {
+    token: String,
+    at: u64,
+    objects: Vec<V>,
+}
+
+/// How long words take.
+#[derive(Clone)]
+pub(super) struct Line {
+    pub(super) clock: ManualClock,
+    pub(super) latency: Duration,
+}
+
+#[derive(Default)]
+pub(super) struct Said {
+    disturbances: VecDeque<Disturbance>,
+    /// Bookmarks to tell when everything up to them was told.
+    marks: VecDeque<u64>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Disturbance {
+    End,
+    Fail(SourceErrorKind),
+    /// The last events told are told again.
+    Repeat,
+}
+
+/// Where a watch is.
+pub(super) struct Place<V> {
+    pub(super) number: u64,
+    /// Everything up to here was told.
+    from: u64,
+    /// What it tells first.
+    first: VecDeque<Event<V>>,
+}
+
+/// What a watch says next.
+pub(super) enum Next<V> {
+    Told(Event<V>),
+    Failed(SourceErrorKind),
+    Ended,
+    NotBefore(Nanos),
+}
+
+impl<K: Ord + Clone, V: Clone> State<K, V> {
+    pub(super) fn new() -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            version: 1,
+            highest: 1,
+            ids: 0,
+            history: Vec::new(),
+            compacted: 0,
+            restored: None,
+            cached: None,
+            pages: Vec::new(),
+            tokens: 0,
+            wakers: Vec::new(),
+            faults: Faults::default(),
+            failing_lists: VecDeque::new(),
+            failing_watches: VecDeque::new(),
+            watches: BTreeMap::new(),
+            opened: 0,
+            line: None,
+        }
+    }
+
+    pub(super) fn put(&mut self, key: K, mut object: V, stamp: fn(&mut V, u64, Version)) -> Version {
+        let version = self.advance();
+        let old = self.objects.get(&key).map(|old| old.id);
+        let id = old.unwrap_or_else(|| {
+            self.ids += 1;
+            self.ids
+        });
+        stamp(&mut object, id, version);
+        let event = if old.is_some() { Event::Modified } else { Event::Added };
+        self.happened(event(object.clone()));
+        self.objects.insert(key, Stored { id, object });
+        version
+    }
+
+    pub(super) fn delete(&mut self, key: &K, stamp: fn(&mut V, u64, Version)) -> Option<Version> {
+        let Stored { id, mut object } = self.objects.remove(key)?;
+        let version = self.advance();
+        stamp(&mut object, id, version);
+        self.happened(Event::Deleted(object));
+        Some(version)
+    }
+
+    fn advance(&mut self) -> Version {
+        self.highest += 1;
+        self.version = self.highest;
+        Version::new(self.version)
+    }
+
+    fn happened(&mut self, event: Event<V>) {
+        let at = self.line.as_ref().map_or(Nanos::ZERO, |line| line.clock.now());
+        self.history.push(Happened { at, version: self.version, event });
+    }
+
+    pub(super) fn bookmark(&mut self) {
+        self.watches.values_mut().for_each(|said| said.marks.push_back(self.version));
+    }
+
+    pub(super) fn disturb(&mut self, disturbance: Disturbance) {
+        self.watches.values_mut().for_each(|said| said.disturbances.push_back(disturbance));
+    }
+
+    pub(super) fn compact(&mut self) {
+        self.history.clear();
+        if self.version >= self.compacted {
+            self.compacted = self.version;
+            self.restored = None;
+        }
+        self.pages.clear();
+    }
+
+    pub(super) fn restore(&mut self) {
+        let Some((version, objects)) = self.cached.clone() else { return };
+        (self.version, self.objects) = (version, objects);
+        self.history.clear();
+        // Nobody may go on from what was lost, not even from its very end.
+        self.compacted = self.highest + 1;
+        self.restored = Some(self.version);
+        self.pages.clear();
+        self.disturb(Disturbance::End);
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.faults = Faults::default();
+        self.failing_lists.clear();
+        self.failing_watches.clear();
+        self.watches.values_mut().for_each(|said| said.disturbances.clear());
+    }
+
+    pub(super) fn list(&mut self, request: &ListRequest) -> Result<Page<V>, SourceErrorKind> {
+        if let Some(fault) = self.failing_lists.pop_front() {
+            return Err(fault);
+        }
+        let (at, mut objects) = match &request.continuation {
+            Some(token) => {
+                let rest = self.pages.iter().position(|rest| rest.token == *token);
+                let Rest { at, objects, .. } =
+                    rest.map(|rest| self.pages.remove(rest)).ok_or(SourceErrorKind::Expired)?;
+                (at, objects)
+            }
+            None => self.begin(request.version)?,
+        };
+        let limit = request.limit.map_or(objects.len(), |limit| limit as usize);
+        let mut rest = objects.split_off(limit.min(objects.len()));
+        let continuation = (!rest.is_empty()).then(|| {
+            self.tokens += 1;
+            self.tokens.to_string()
+        });
+        if let Some(token) = continuation.clone() {
+            if let Some(again) = objects.first().filter(|_| self.faults.shuffled) {
+                rest.insert(0, again.clone());
+            }
+            self.pages.push(Rest { token, at, objects: rest });
+        }
+        Ok(Page { items: objects, version: Version::new(at), continuation })
+    }
+
+    fn begin(&self, asked: ListVersion) -> Result<(u64, Vec<V>), SourceErrorKind> {
+        let newest = (self.version, &self.objects);
+        let cached = self.cached.as_ref().map(|(at, objects)| (*at, objects));
+        let (at, objects) = match (asked, cached) {
+            (ListVersion::Any, Some(cached)) => cached,
+            (ListVersion::NotOlderThan(version), _) if version.get() > self.version => {
+                return Err(SourceErrorKind::TooLargeVersion);
+            }
+            (ListVersion::NotOlderThan(version), Some(cached))
+                if version.get() <= cached.0 && cached.0 <= self.version =>
+            {
+                cached
+            }
+            _ => newest,
+        };
+        let mut objects: Vec<V> = objects.values().map(|stored| stored.object.clone()).collect();
+        if self.faults.shuffled {
+            objects.reverse();
+        }
+        Ok((at, objects))
+    }
+
+    fn expired(&self, from: u64) -> bool {
+        from < self.compacted && self.restored != Some(from)
+    }
+
+    pub(super) fn watch(&mut self, request: &WatchRequest) -> Result<Place<V>, SourceErrorKind> {
+        if let Some(fault) = self.failing_watches.pop_front() {
+            return Err(fault);
+        }
+        let mut from = request.from.get();
+        if from > self.version {
+            return Err(SourceErrorKind::TooLargeVersion);
+        }
+        let mut first = VecDeque::new();
+        if request.streaming_list || request.from.is_none() {
+            first.extend(self.objects.values().map(|stored| Event::Added(stored.object.clone())));
+            if request.streaming_list && !self.faults.endless {
+                first.push_back(Event::InitialEnd(Version::new(self.version)));
+            }
+            from = self.version;
+        } else if self.expired(from) {
+            return Err(SourceErrorKind::Expired);
+        } else if self.faults.repeats {
+            first.extend(self.told(from).iter().map(|happened| happened.event.clone()));
+        }
+        self.opened += 1;
+        self.watches.insert(self.opened, Said::default());
+        Ok(Place { number: self.opened, from, first })
+    }
+
+    /// The part of the history that a watch at `from` has told.
+    fn told(&self, from: u64) -> &[Happened<V>] {
+        let told = self.history.partition_point(|happened| happened.version <= from);
+        &self.history[..told]
+    }
+
+    /// What a watch says next; `None` when it has nothing to say.
+    pub(super) fn next(&mut self, place: &mut Place<V>) -> Option<Next<V>> {
+        if let Some(first) = place.first.pop_front() {
+            return Some(Next::Told(first));
+        }
+        let disturbance = self.watches.get_mut(&place.number).and_then(|said| said.disturbances.pop_front());
+        match disturbance {
+            Some(Disturbance::End) => return Some(Next::Ended),
+            Some(Disturbance::Fail(kind)) => return Some(Next::Failed(kind)),
+            Some(Disturbance::Repeat) => {
+                let told = self.told(place.from);
+                let last = &told[told.len().saturating_sub(3)..];
+                place.first.extend(last.iter().map(|happened| happened.event.clone()));
+                return self.next(place);
+            }
+            None => {}
+        }
+        if self.expired(place.from) {
+            return Some(Next::Failed(SourceErrorKind::Expired));
+        }
+        let next = self.history.get(self.told(place.from).len());
+        let mark = self.watches.get(&place.number).and_then(|said| said.marks.front().copied());
+        if let Some(mark) = mark.filter(|mark| next.is_none_or(|next| next.version > *mark)) {
+            self.watches.get_mut(&place.number)?.marks.pop_front();
+            return Some(Next::Told(Event::Bookmark(Version::new(mark))));
+        }
+        let next = next?;
+        if let Some(Line { clock, latency }) = &self.line {
+            let due = next.at + *latency;
+            if clock.now() < due {
+                return Some(Next::NotBefore(due));
+            }
+        }
+        place.from = next.version;
+        Some(Next::Told(next.event.clone()))
+    }
+}

@@ -1,0 +1,72 @@
+//! EDGE. A watch of a server in memory.
+//!
+//! Cancel safety: a future of `next` that is dropped took nothing.
+
+use std::fmt;
+use std::future::poll_fn;
+
+use flyball_ratelimit::{ManualTimer, Timer};
+
+use super::Server;
+use super::state::{Next, Place};
+use crate::{Event, SourceError, Watch};
+
+/// A watch of a [`Server`]; dropping it ends it.
+pub struct ServerWatch<K, V> {
+    server: Server<K, V>,
+    place: Place<V>,
+    /// Wakes for an event that is on its way.
+    timer: Option<ManualTimer>,
+}
+
+impl<K, V> ServerWatch<K, V> {
+    pub(super) fn new(server: Server<K, V>, place: Place<V>) -> Self {
+        Self { server, place, timer: None }
+    }
+}
+
+impl<K, V> Watch for ServerWatch<K, V>
+where
+    K: Ord + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    type Object = V;
+
+    async fn next(&mut self) -> Option<Result<Event<V>, SourceError>> {
+        let Self { server, place, timer } = self;
+        poll_fn(|cx| {
+            let mut line = None;
+            let next = server.poll(cx, |state| match state.next(place) {
+                Some(Next::NotBefore(due)) => {
+                    line = state.line.as_ref().map(|line| (line.clock.clone(), due));
+                    None
+                }
+                next => next,
+            });
+            if let Some((clock, due)) = line {
+                timer.get_or_insert_with(|| clock.timer()).wake_at(due, cx.waker());
+            }
+            next.map(|next| match next {
+                Next::Told(event) => Some(Ok(event)),
+                Next::Failed(kind) => Some(Err(kind.into())),
+                Next::Ended | Next::NotBefore(_) => None,
+            })
+        })
+        .await
+    }
+}
+
+impl<K, V> Drop for ServerWatch<K, V> {
+    fn drop(&mut self) {
+        let mut state = self.server.state.lock();
+        let said = state.watches.remove(&self.place.number);
+        drop(state);
+        drop(said);
+    }
+}
+
+impl<K, V> fmt::Debug for ServerWatch<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerWatch").field("number", &self.place.number).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,300 @@
+//! The server for tests, asked as an informer asks it.
+//!
+//! client-go's `cache/testing` has two tests: `TestRCNumber` is `a_watch_tells_exactly_what_came_after_its_version`, `TestResetWatch` is
+//! `history_that_was_compacted_expires`, as there is no reset of a watch here but a server that forgets, or ends it.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use flyball_informer_cache::testing::ServerWatch;
+use flyball_informer_cache::{
+    Event, ListRequest, ListVersion, Page, Source, SourceErrorKind, Version, Watch, WatchRequest,
+};
+use flyball_ratelimit::ManualClock;
+
+use crate::server::{Server, server};
+use crate::world::{EXPIRED, OTHER, Object, TOO_LARGE, object};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What a future has now.
+fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+fn list(
+    server: &Server,
+    version: ListVersion,
+    limit: Option<u32>,
+    continuation: Option<String>,
+) -> Result<Page<Object>, SourceErrorKind> {
+    let request = ListRequest { version, limit, continuation };
+    now(server.list(request)).expect("an answer").map_err(|error| error.kind())
+}
+
+fn request(from: u64, streaming_list: bool) -> WatchRequest {
+    WatchRequest { from: Version::new(from), streaming_list, timeout: 300 * SECOND }
+}
+
+fn watch(server: &Server, from: u64) -> Result<ServerWatch<u8, Object>, SourceErrorKind> {
+    now(server.watch(request(from, false))).expect("an answer").map_err(|error| error.kind())
+}
+
+type Told = Option<Result<Event<Object>, SourceErrorKind>>;
+
+/// All that a watch says now.
+fn told(watch: &mut ServerWatch<u8, Object>) -> Vec<Told> {
+    let mut all = Vec::new();
+    while let Some(told) = now(watch.next()) {
+        let over = !matches!(told, Some(Ok(_)));
+        all.push(told.map(|told| told.map_err(|error| error.kind())));
+        if over {
+            break;
+        }
+    }
+    all
+}
+
+fn added(key: u8, uid: u64, version: u64) -> Told {
+    Some(Ok(Event::Added(Object { key, uid, version })))
+}
+
+fn modified(key: u8, uid: u64, version: u64) -> Told {
+    Some(Ok(Event::Modified(Object { key, uid, version })))
+}
+
+fn deleted(key: u8, uid: u64, version: u64) -> Told {
+    Some(Ok(Event::Deleted(Object { key, uid, version })))
+}
+
+fn bookmark(version: u64) -> Told {
+    Some(Ok(Event::Bookmark(Version::new(version))))
+}
+
+#[test]
+fn a_watch_tells_exactly_what_came_after_its_version() {
+    let server = server();
+    assert_eq!(server.version(), Version::new(1));
+    assert_eq!(server.put(object(7, 0)), Version::new(2));
+    assert_eq!(server.put(object(7, 0)), Version::new(3));
+    assert_eq!(server.delete(&7), Some(Version::new(4)));
+    assert_eq!(server.delete(&7), None);
+    let changes = [added(7, 1, 2), modified(7, 1, 3), deleted(7, 1, 4)];
+    for from in 1..=4 {
+        let mut watch = watch(&server, from).unwrap();
+        assert_eq!(told(&mut watch), changes[usize::try_from(from).unwrap() - 1..], "from {from}");
+    }
+    let mut open = watch(&server, 4).unwrap();
+    server.put(object(8, 0));
+    assert_eq!(told(&mut open), [added(8, 2, 5)], "and what comes later");
+    assert_eq!(watch(&server, 100).unwrap_err(), TOO_LARGE);
+}
+
+#[test]
+fn what_comes_under_a_key_again_has_another_id() {
+    let server = server();
+    server.put(object(7, 0));
+    assert_eq!(server.update(&7, |_| {}), Some(Version::new(3)));
+    assert_eq!(server.update(&8, |_| {}), None);
+    let mut watch = watch(&server, 3).unwrap();
+    assert_eq!(server.recreate(object(7, 0)), Version::new(5));
+    assert_eq!(told(&mut watch), [deleted(7, 1, 4), added(7, 2, 5)]);
+    assert_eq!(server.get(&7), Some(Object { key: 7, uid: 2, version: 5 }));
+    assert_eq!(server.objects(), [server.get(&7).unwrap()]);
+}
+
+#[test]
+fn history_that_was_compacted_expires() {
+    let server = server();
+    let mut early = watch(&server, 1).unwrap();
+    server.put(object(7, 0));
+    let mut late = watch(&server, 2).unwrap();
+    server.compact();
+    assert_eq!(told(&mut early), [Some(Err(EXPIRED))]);
+    assert_eq!(told(&mut late), [], "it had told everything");
+    assert_eq!(watch(&server, 1).unwrap_err(), EXPIRED);
+    server.put(object(7, 0));
+    assert_eq!(told(&mut late), [modified(7, 1, 3)]);
+    assert_eq!(told(&mut watch(&server, 2).unwrap()), [modified(7, 1, 3)]);
+}
+
+#[test]
+fn a_watch_from_no_version_begins_with_what_there_is() {
+    let server = server();
+    server.put(object(7, 0));
+    server.compact();
+    let mut watch = watch(&server, 0).unwrap();
+    server.put(object(8, 0));
+    assert_eq!(told(&mut watch), [added(7, 1, 2), added(8, 2, 3)]);
+}
+
+#[test]
+fn a_streaming_list_ends_unless_it_is_endless() {
+    let server = server();
+    server.put(object(7, 0));
+    let mut stream = now(server.watch(request(0, true))).unwrap().unwrap();
+    assert_eq!(told(&mut stream), [added(7, 1, 2), Some(Ok(Event::InitialEnd(Version::new(2))))]);
+    server.faults(|faults| faults.endless = true);
+    let mut stream = now(server.watch(request(0, true))).unwrap().unwrap();
+    assert_eq!(told(&mut stream), [added(7, 1, 2)]);
+}
+
+#[test]
+fn a_list_comes_in_pages_of_one_state() {
+    let server = server();
+    for key in 1..=3 {
+        server.put(object(key, 0));
+    }
+    let first = list(&server, ListVersion::MostRecent, Some(2), None).unwrap();
+    assert_eq!(first.items.iter().map(|object| object.key).collect::<Vec<_>>(), [1, 2]);
+    server.delete(&3);
+    let rest = list(&server, ListVersion::MostRecent, Some(2), first.continuation.clone()).unwrap();
+    assert_eq!((rest.items[0].key, rest.version, rest.continuation), (3, Version::new(4), None));
+    let again = list(&server, ListVersion::MostRecent, Some(2), first.continuation);
+    assert_eq!(again.unwrap_err(), EXPIRED, "a page is told once");
+
+    server.put(object(3, 0));
+    let first = list(&server, ListVersion::MostRecent, Some(2), None).unwrap();
+    server.compact();
+    assert_eq!(list(&server, ListVersion::MostRecent, None, first.continuation).unwrap_err(), EXPIRED);
+
+    server.faults(|faults| faults.shuffled = true);
+    let first = list(&server, ListVersion::MostRecent, Some(2), None).unwrap();
+    let rest = list(&server, ListVersion::MostRecent, Some(2), first.continuation).unwrap();
+    let keys = |page: &[Object]| page.iter().map(|object| object.key).collect::<Vec<_>>();
+    assert_eq!((keys(&first.items), keys(&rest.items)), (vec![3, 2], vec![3, 1]), "one is told twice");
+}
+
+#[test]
+fn lists_that_need_not_be_the_newest_come_from_the_cache() {
+    let server = server();
+    server.put(object(7, 0));
+    server.cache();
+    server.delete(&7);
+    let at = |version| list(&server, version, None, None).map(|page| page.version.get());
+    assert_eq!(at(ListVersion::Any), Ok(2));
+    assert_eq!(at(ListVersion::NotOlderThan(Version::new(2))), Ok(2));
+    assert_eq!(at(ListVersion::NotOlderThan(Version::new(3))), Ok(3));
+    assert_eq!(at(ListVersion::NotOlderThan(Version::new(4))), Err(TOO_LARGE));
+    assert_eq!(at(ListVersion::MostRecent), Ok(3));
+}
+
+#[test]
+fn a_restored_server_counts_on_and_goes_on_from_nothing_that_was_lost() {
+    let server = server();
+    server.put(object(7, 0));
+    server.cache();
+    server.put(object(8, 0));
+    let mut open = watch(&server, 3).unwrap();
+    server.restore();
+    assert_eq!(told(&mut open), [None]);
+    assert_eq!(server.version(), Version::new(2));
+    assert_eq!(server.put(object(9, 0)), Version::new(4));
+    assert_eq!(watch(&server, 3).unwrap_err(), EXPIRED);
+    assert_eq!(told(&mut watch(&server, 2).unwrap()), [added(9, 3, 4)]);
+}
+
+#[test]
+fn every_open_watch_is_told_everything_and_every_end() {
+    let server = server();
+    let mut watches = [watch(&server, 1).unwrap(), watch(&server, 1).unwrap()];
+    assert_eq!(server.open_watches(), 2);
+    server.put(object(7, 0));
+    for watch in &mut watches {
+        assert_eq!(told(watch), [added(7, 1, 2)]);
+    }
+    server.repeat();
+    server.break_watches(OTHER);
+    for watch in &mut watches {
+        assert_eq!(told(watch), [added(7, 1, 2), Some(Err(OTHER))]);
+    }
+    server.close_watches();
+    assert_eq!(told(&mut watches[0]), [None]);
+    drop(watches);
+    assert_eq!(server.open_watches(), 0);
+    server.faults(|faults| faults.repeats = true);
+    assert_eq!(told(&mut watch(&server, 2).unwrap()), [added(7, 1, 2)], "from before its version");
+}
+
+#[test]
+fn a_bookmark_comes_when_everything_up_to_it_was_told() {
+    let server = server();
+    let clock = ManualClock::new();
+    server.set_latency(&clock, SECOND);
+    let mut opening = pin!(server.watch(request(1, false)));
+    let mut poll = || opening.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(poll().is_pending());
+    clock.advance(SECOND);
+    let Poll::Ready(Ok(mut watch)) = poll() else { panic!("it is not open") };
+    server.put(object(7, 0));
+    server.bookmark();
+    server.put(object(8, 0));
+    assert_eq!(told(&mut watch), [], "all is on its way");
+    clock.advance(SECOND);
+    assert_eq!(told(&mut watch), [added(7, 1, 2), bookmark(2), added(8, 2, 3)]);
+    server.bookmark();
+    assert_eq!(told(&mut watch), [bookmark(3)]);
+}
+
+#[test]
+fn words_take_their_time_and_wake_whoever_waits_for_them() {
+    let (server, clock) = (server(), ManualClock::new());
+    server.put(object(7, 0));
+    server.set_latency(&clock, 2 * SECOND);
+    let (wakes, waker) = testkit::wakers::Counting::waker();
+    let mut cx = Context::from_waker(&waker);
+    {
+        let request = ListRequest { version: ListVersion::MostRecent, limit: None, continuation: None };
+        let mut listing = pin!(server.list(request));
+        assert!(listing.as_mut().poll(&mut cx).is_pending());
+        clock.advance(SECOND);
+        assert_eq!(wakes.wakes(), 0, "half way");
+        server.delete(&7);
+        clock.advance(SECOND);
+        assert_eq!(wakes.wakes(), 1);
+        let Poll::Ready(Ok(page)) = listing.as_mut().poll(&mut cx) else { panic!("no answer") };
+        assert_eq!(page.items, [], "the answer is of the time it is given");
+    }
+    let mut opening = pin!(server.watch(request(2, false)));
+    assert!(opening.as_mut().poll(&mut cx).is_pending());
+    clock.advance(2 * SECOND);
+    let Poll::Ready(Ok(mut watch)) = opening.as_mut().poll(&mut cx) else { panic!("it is not open") };
+    assert_eq!(told(&mut watch), [deleted(7, 1, 3)], "that was long ago");
+    server.put(object(7, 0));
+    let mut next = pin!(watch.next());
+    assert!(next.as_mut().poll(&mut cx).is_pending());
+    let before = wakes.wakes();
+    clock.advance(2 * SECOND);
+    assert_eq!(wakes.wakes(), before + 1);
+    assert!(next.as_mut().poll(&mut cx).is_ready());
+}
+
+#[test]
+fn it_fails_as_it_is_told_until_it_is_healed() {
+    let server = server();
+    let newest = || list(&server, ListVersion::MostRecent, None, None).map(drop);
+    server.fail_list(OTHER);
+    server.fail_watch(OTHER);
+    assert_eq!((newest(), newest()), (Err(OTHER), Ok(())), "once each");
+    assert_eq!(watch(&server, 1).unwrap_err(), OTHER);
+    let mut open = watch(&server, 1).unwrap();
+
+    server.fail_list(OTHER);
+    server.fail_watch(OTHER);
+    server.break_watches(OTHER);
+    server.faults(|faults| faults.silent = true);
+    assert!(now(server.watch(request(1, false))).is_none(), "nobody answers");
+    let (wakes, waker) = testkit::wakers::Counting::waker();
+    let request = ListRequest { version: ListVersion::MostRecent, limit: None, continuation: None };
+    let mut listing = pin!(server.list(request));
+    assert!(listing.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    server.heal();
+    assert_eq!(wakes.wakes(), 1);
+    assert_eq!(newest(), Ok(()));
+    assert!(watch(&server, 1).is_ok());
+    assert_eq!(told(&mut open), []);
+}
