@@ -14,7 +14,7 @@ use flyball_workqueue::{AsyncGet, Delays, Fifo, Key, NoLimit, Order, Priority, Q
 
 use crate::config::{Attempts, Config};
 use crate::events::{AddInitial, BoxFuture, Events};
-use crate::runtime::Tokio;
+use crate::runtime::{Runtime, Tokio};
 use crate::{Action, Context, Failure, Report, RunError};
 
 /// The reconcile loop: changes become keys, keys become reconciles.
@@ -194,8 +194,18 @@ where
         R: Future<Output = Result<Action, E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
     {
+        self.run_on(Tokio, reconcile).await
+    }
+
+    pub(crate) async fn run_on<X, F, R, E>(self, runtime: X, reconcile: F) -> Result<Report<K>, RunError>
+    where
+        X: Runtime,
+        F: Fn(K, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Action, E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>> + 'static,
+    {
         self.config.check::<L>(self.events.len())?;
-        crate::run::run(Tokio, self, reconcile).await
+        crate::run::run(runtime, self, reconcile).await
     }
 }
 

@@ -13,6 +13,8 @@ mod report;
 mod run;
 mod runtime;
 mod sync;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod worker;
 
 pub use crate::action::Action;

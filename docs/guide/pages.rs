@@ -44,6 +44,10 @@ pub mod cache {}
 #[doc = include_str!("src/together.md")]
 pub mod together {}
 
+/// Testing a reconciler.
+#[doc = include_str!("src/testing.md")]
+pub mod testing {}
+
 /// kube-runtime's reconcile functions; checked as a program of its own, in `docs/examples/kube-reconcile`.
 #[doc = include_str!("src/kube-reconcile.md")]
 pub mod kube_reconcile {}

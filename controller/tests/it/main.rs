@@ -10,3 +10,4 @@ mod priority;
 mod shutdown;
 mod support;
 mod synced;
+mod testing;

@@ -1,0 +1,16 @@
+//! EDGE. Tests of reconcilers without a cluster, without threads and without sleeping: a [`Simulation`] runs the very
+//! controller that ships, one step after another, in an order that a seed decides, on a clock that stands still until it
+//! is moved.
+//!
+//! The cluster is a [`Server`](flyball_informer_cache::testing::Server), whose faults are ordered by the test.
+
+mod random;
+mod runtime;
+mod scheduler;
+mod simulation;
+mod task;
+mod time;
+
+pub use self::simulation::Simulation;
+pub use self::task::Task;
+pub use self::time::Time;

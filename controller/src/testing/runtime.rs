@@ -1,0 +1,78 @@
+//! EDGE. A controller's tasks and limits, simulated.
+//!
+//! Cancel safety: as the trait asks for.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::scheduler::Scheduler;
+use super::time::Time;
+use crate::runtime::{Runtime, Tasks};
+
+#[derive(Clone)]
+pub(super) struct Simulated(pub(super) Arc<Scheduler>);
+
+impl Runtime for Simulated {
+    type Tasks = SimulatedTasks;
+
+    fn tasks(&self) -> SimulatedTasks {
+        SimulatedTasks { scheduler: self.0.clone(), ids: Vec::new() }
+    }
+
+    async fn timeout<F>(&self, limit: Duration, future: F) -> Option<F::Output>
+    where
+        F: Future<Output: Send> + Send,
+    {
+        let (mut future, mut late) = (pin!(future), pin!(Time::new(self.0.clock.clone()).sleep(limit)));
+        poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => late.as_mut().poll(cx).map(|()| None),
+        })
+        .await
+    }
+
+    async fn breathe(&self) {
+        // As a budget, but one that ends anywhere.
+        if self.0.random() % 2 == 0 {
+            Time::new(self.0.clock.clone()).sleep(Duration::ZERO).await;
+        }
+    }
+}
+
+pub(super) struct SimulatedTasks {
+    scheduler: Arc<Scheduler>,
+    /// Those that were not joined.
+    ids: Vec<u64>,
+}
+
+impl Tasks for SimulatedTasks {
+    fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.ids.push(self.scheduler.spawn(Box::pin(task)));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    fn abort_all(&mut self) {
+        self.ids.iter().for_each(|id| self.scheduler.abort(*id));
+    }
+
+    async fn join_next(&mut self) -> bool {
+        if self.ids.is_empty() {
+            return false;
+        }
+        let over = poll_fn(|cx| self.scheduler.poll_over(&self.ids, cx)).await;
+        self.ids.remove(over);
+        true
+    }
+}
+
+impl Drop for SimulatedTasks {
+    fn drop(&mut self) {
+        self.abort_all();
+    }
+}

@@ -1,0 +1,189 @@
+//! SHELL. Tasks that run one at a time; a seed decides whose turn it is.
+//!
+//! | guarded by `state` | |
+//! |---|---|
+//! | tasks, whose turn it may be, the random numbers | a task's future is taken out while it is polled or dropped, so nothing of it runs under the lock; wakers are woken outside |
+//!
+//! # Invariants
+//! 1. `ready` holds tasks that are there. One that is woken while it runs is ready again.
+//! 2. Whose turn it is depends on the seed and on *which* tasks are ready, not on the order in which they were woken: tokio's
+//!    channels wake several waiters in an order of their own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+
+use flyball_ratelimit::ManualClock;
+use tokio::task::coop::unconstrained;
+
+use super::random::Random;
+use crate::events::BoxFuture;
+use crate::guard::guarded;
+use crate::sync::Mutex;
+
+pub(super) struct Scheduler {
+    pub(super) clock: ManualClock,
+    state: Mutex<State>,
+}
+
+struct State {
+    random: Random,
+    tasks: BTreeMap<u64, Slot>,
+    ready: BTreeSet<u64>,
+    spawned: u64,
+    steps: u64,
+    /// They wait for the end of any task.
+    joiners: Vec<Waker>,
+}
+
+struct Slot {
+    /// Not there while it is polled.
+    future: Option<BoxFuture<()>>,
+    waker: Waker,
+    aborted: bool,
+}
+
+/// A turn in this many is given to a task that nobody woke, as long as somebody else has something to do. Under every other
+/// seed: it would hide a wake-up that is lost.
+const IDLE_TURNS: usize = 16;
+
+impl Scheduler {
+    pub(super) fn new(seed: u64) -> Self {
+        let state = State {
+            random: Random::new(seed),
+            tasks: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            spawned: 0,
+            steps: 0,
+            joiners: Vec::new(),
+        };
+        Self { clock: ManualClock::new(), state: Mutex::new(state) }
+    }
+
+    pub(super) fn random(&self) -> u64 {
+        self.state.lock().random.next()
+    }
+
+    pub(super) fn steps(&self) -> u64 {
+        self.state.lock().steps
+    }
+
+    pub(super) fn spawn(self: &Arc<Self>, future: BoxFuture<()>) -> u64 {
+        let mut state = self.state.lock();
+        state.spawned += 1;
+        let id = state.spawned;
+        let waker = Arc::new(TaskWaker { id, scheduler: Arc::downgrade(self) }).into();
+        state.tasks.insert(id, Slot { future: Some(future), waker, aborted: false });
+        state.ready.insert(id);
+        id
+    }
+
+    /// The task is dropped when its turn comes.
+    pub(super) fn abort(&self, id: u64) {
+        let mut state = self.state.lock();
+        if let Some(task) = state.tasks.get_mut(&id) {
+            task.aborted = true;
+            state.ready.insert(id);
+        }
+    }
+
+    pub(super) fn is_over(&self, id: u64) -> bool {
+        !self.state.lock().tasks.contains_key(&id)
+    }
+
+    /// One of these that is over; if none is, the next end of a task wakes the waker.
+    pub(super) fn poll_over(&self, ids: &[u64], cx: &Context<'_>) -> Poll<usize> {
+        let waker = cx.waker().clone();
+        let mut state = self.state.lock();
+        match ids.iter().position(|id| !state.tasks.contains_key(id)) {
+            Some(over) => Poll::Ready(over),
+            None => {
+                state.joiners.push(waker);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Gives one task its turn; `false` when none has anything to do.
+    pub(super) fn step(&self, idle_turns: bool) -> bool {
+        let mut state = self.state.lock();
+        let Some(id) = state.pick(idle_turns) else { return false };
+        state.steps += 1;
+        state.ready.remove(&id);
+        let task = state.tasks.get_mut(&id).expect("invariant 1");
+        let (mut future, waker) = (task.future.take().expect("one runs at a time"), task.waker.clone());
+        let aborted = task.aborted;
+        drop(state);
+        // Without a budget: when the test itself runs in a tokio task, its budget is not ours to use up.
+        let over = aborted
+            || Pin::new(&mut unconstrained(future.as_mut()))
+                .poll(&mut Context::from_waker(&waker))
+                .is_ready();
+        if over {
+            drop(future);
+            self.ended(id);
+        } else if let Some(task) = self.state.lock().tasks.get_mut(&id) {
+            task.future = Some(future);
+        }
+        true
+    }
+
+    fn ended(&self, id: u64) {
+        let mut state = self.state.lock();
+        let task = state.tasks.remove(&id);
+        state.ready.remove(&id);
+        let joiners = std::mem::take(&mut state.joiners);
+        drop(state);
+        drop(task);
+        joiners.into_iter().for_each(Waker::wake);
+    }
+
+    /// Drops all tasks, those too that are spawned meanwhile.
+    pub(super) fn clear(&self) {
+        loop {
+            let mut state = self.state.lock();
+            let Some((id, task)) = state.tasks.pop_first() else { return };
+            state.ready.remove(&id);
+            drop(state);
+            // It may panic while the test unwinds already.
+            let _ = guarded(|| drop(task));
+        }
+    }
+}
+
+impl State {
+    fn pick(&mut self, idle_turns: bool) -> Option<u64> {
+        if self.ready.is_empty() {
+            return None;
+        }
+        if idle_turns && self.random.below(IDLE_TURNS) == 0 {
+            let nth = self.random.below(self.tasks.len());
+            return self.tasks.keys().nth(nth).copied();
+        }
+        let nth = self.random.below(self.ready.len());
+        self.ready.iter().nth(nth).copied()
+    }
+}
+
+struct TaskWaker {
+    id: u64,
+    /// Weak: what is waited for may outlive the simulation.
+    scheduler: Weak<Scheduler>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if let Some(scheduler) = self.scheduler.upgrade() {
+            let mut state = scheduler.state.lock();
+            if state.tasks.contains_key(&self.id) {
+                state.ready.insert(self.id);
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! EDGE. A controller and all around it on one thread, in an order and a time that a test decides.
+//!
+//! Cancel safety: dropping the simulation drops all of its tasks.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_informer_cache::{BuildError, Informer, InformerBuilder, Source};
+use flyball_ratelimit::{Clock, ManualClock, ManualTimer, Policy};
+use flyball_workqueue::{AsyncGet, Delays, Key, Order};
+
+use super::runtime::Simulated;
+use super::scheduler::Scheduler;
+use super::{Task, Time};
+use crate::sync::Mutex;
+use crate::{Action, Context, Controller, Report, RunError};
+
+/// A controller and all around it on one thread, in an order and a time that a test decides.
+///
+/// Informers, workers and whatever else is [spawned](Self::spawn) are tasks. They run within [`settle`](Self::settle) and
+/// [`pass`](Self::pass), one step after another; the seed decides whose turn it is, so one seed is one run, and it can be had again. Time
+/// passes in [`pass`](Self::pass) alone. Queues and reconciles have to use it: a queue is built on
+/// [`timer`](Self::timer) and seeded by [`random`](Self::random), a reconcile sleeps by [`Time::sleep`]. Timers of a real
+/// runtime know nothing of it.
+///
+/// A panic in a reconcile is caught by the controller, as always; one in any other task goes on in the call that ran it.
+///
+/// # Examples
+/// The test of a reconciler that gives every pod an address, and has to bear that the network is slow, and that it fails:
+/// ```
+/// use flyball_controller::testing::Simulation;
+/// use flyball_controller::{Action, Controller};
+/// use flyball_informer_cache::testing::Server;
+/// use flyball_informer_cache::{Informer, Schema, SourceErrorKind, Version};
+/// use flyball_ratelimit::Exponential;
+/// use flyball_workqueue::Queue;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use std::time::Duration;
+///
+/// #[derive(Clone)]
+/// struct Pod { name: &'static str, address: Option<u32>, version: Version }
+/// const PODS: Schema<&str, Pod> = Schema::new(|pod: &Pod| pod.name, |pod| pod.version);
+///
+/// // Under a hundred orders of events; a failure names its seed.
+/// Simulation::explore(100, |sim| {
+///     let server = Server::new(PODS, |pod, _, version| pod.version = version);
+///     server.set_latency(sim.clock(), Duration::from_millis(20));
+///     let pods = sim.informer(Informer::builder(PODS, server.clone())).unwrap();
+///
+///     let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(60));
+///     let queue = Queue::builder().limiter(backoff).timer(sim.timer()).seed(sim.random()).build();
+///     let controller = Controller::new(queue).on(&pods, |change| *change.key()).workers(2);
+///     let (cluster, time, answers) = (server.clone(), sim.time(), AtomicU32::new(sim.random() as u32 % 2));
+///     sim.run(controller, move |name, _| {
+///         let (pods, cluster, time) = (pods.clone(), cluster.clone(), time.clone());
+///         let refused = answers.fetch_add(1, Ordering::Relaxed) % 3 == 0;
+///         async move {
+///             let Some(pod) = pods.store().get(&name) else { return Ok(Action::await_change()) };
+///             if pod.address.is_none() {
+///                 time.sleep(Duration::from_millis(300)).await; // asks for an address
+///                 if refused { return Err("no address is free") }
+///                 cluster.update(&name, |pod| pod.address = Some(7));
+///             }
+///             Ok(Action::await_change())
+///         }
+///     });
+///
+///     server.put(Pod { name: "a", address: None, version: Version::ZERO });
+///     sim.pass(Duration::from_millis(100));
+///     server.break_watches(SourceErrorKind::Other);
+///     server.put(Pod { name: "b", address: None, version: Version::ZERO });
+///     sim.pass(Duration::from_secs(60));
+///     assert!(server.objects().iter().all(|pod| pod.address == Some(7)));
+/// });
+/// ```
+pub struct Simulation {
+    scheduler: Arc<Scheduler>,
+    seed: u64,
+    loaded: bool,
+}
+
+impl Simulation {
+    /// The run that belongs to this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { scheduler: Arc::new(Scheduler::new(seed)), seed, loaded: false }
+    }
+
+    /// Runs the test under each of this many seeds, and prints the seed under which it panics.
+    ///
+    /// The environment variable `FLYBALL_SEED` chooses one seed, which repeats that run; `FLYBALL_CASES` another number of seeds.
+    ///
+    /// # Panics
+    /// As the test does. When a variable is not a number.
+    pub fn explore(seeds: u64, test: impl Fn(&mut Self)) {
+        let number = |name| {
+            let text = std::env::var(name).ok()?;
+            Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a whole number, not {text:?}")))
+        };
+        let seeds = match number("FLYBALL_SEED") {
+            Some(seed) => seed..=seed,
+            None => 1..=number("FLYBALL_CASES").unwrap_or(seeds),
+        };
+        for seed in seeds {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| test(&mut Self::new(seed)))) {
+                eprintln!("this was seed {seed}: FLYBALL_SEED={seed} repeats it");
+                resume_unwind(panic);
+            }
+        }
+    }
+
+    /// The seed of this run.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The next of the run's random numbers, uniform over `u64`: to seed a queue, or to choose what the test does.
+    pub fn random(&self) -> u64 {
+        self.scheduler.random()
+    }
+
+    /// The clock. Move it with [`pass`](Self::pass) rather than by hand.
+    #[must_use]
+    pub fn clock(&self) -> &ManualClock {
+        &self.scheduler.clock
+    }
+
+    /// A timer of its own on the clock, for a queue.
+    #[must_use]
+    pub fn timer(&self) -> ManualTimer {
+        self.scheduler.clock.timer()
+    }
+
+    /// The time, for reconciles.
+    #[must_use]
+    pub fn time(&self) -> Time {
+        Time::new(self.scheduler.clock.clone())
+    }
+
+    /// Whether time passes while tasks still have something to do, as on a machine under load: what was due at different
+    /// times comes together then. Not by default: then everybody is done with what they can do before the clock moves.
+    pub fn set_loaded(&mut self, loaded: bool) {
+        self.loaded = loaded;
+    }
+
+    /// Steps that tasks have made.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.scheduler.steps()
+    }
+
+    /// Runs the future as a task.
+    pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Task<T> {
+        let output = Arc::new(Mutex::new(None));
+        let slot = output.clone();
+        let id = self.scheduler.spawn(Box::pin(async move {
+            let output = future.await;
+            *slot.lock() = Some(output);
+        }));
+        Task::new(self.scheduler.clone(), id, output)
+    }
+
+    /// An informer, seeded and run as a task, on the time of this simulation.
+    ///
+    /// # Errors
+    /// As [`InformerBuilder::build`].
+    pub fn informer<K, V, S, T>(
+        &self,
+        builder: InformerBuilder<K, V, S, T>,
+    ) -> Result<Informer<K, V>, BuildError>
+    where
+        K: Clone + Eq + Hash + Send + Sync + 'static,
+        V: Send + Sync + 'static,
+        S: Source<Object = V>,
+    {
+        let (informer, run) = builder.timer(self.timer()).seed(self.random()).build()?;
+        self.spawn(run);
+        Ok(informer)
+    }
+
+    /// Runs the controller; see [`Controller::run`]. Its workers are tasks, its timeout and its grace are of this time.
+    pub fn run<K, O, L, T, F, R, E>(
+        &self,
+        controller: Controller<K, O, L, T>,
+        reconcile: F,
+    ) -> Task<Result<Report<K>, RunError>>
+    where
+        K: Key,
+        O: Order<K>,
+        L: Policy<K> + Send + 'static,
+        T: AsyncGet + Delays,
+        F: Fn(K, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Action, E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>> + 'static,
+    {
+        self.spawn(controller.run_on(Simulated(self.scheduler.clone()), reconcile))
+    }
+
+    /// Lets every task do what it can. The clock stands still.
+    ///
+    /// # Panics
+    /// When there is no end to it. As a task does that is no reconcile.
+    #[track_caller]
+    pub fn settle(&mut self) {
+        for _ in 0..1_000_000 {
+            if !self.step() {
+                return;
+            }
+        }
+        panic!("a million steps, and the tasks still wake each other without waiting for time");
+    }
+
+    /// Lets time pass, from one alarm to the next; in between, every task does what it can.
+    ///
+    /// # Panics
+    /// As [`settle`](Self::settle).
+    #[track_caller]
+    pub fn pass(&mut self, time: Duration) {
+        let clock = self.scheduler.clock.clone();
+        let end = clock.now() + time;
+        loop {
+            match self.loaded {
+                false => self.settle(),
+                // Somewhere between here and settled.
+                true => while self.random() % 8 != 0 && self.step() {},
+            }
+            match clock.next_alarm().filter(|alarm| *alarm <= end) {
+                Some(alarm) => clock.set(alarm.max(clock.now())),
+                None => break,
+            }
+        }
+        clock.set(end);
+        self.settle();
+    }
+
+    fn step(&self) -> bool {
+        self.scheduler.step(self.seed % 2 == 1)
+    }
+}
+
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        self.scheduler.clear();
+    }
+}
+
+impl fmt::Debug for Simulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Simulation");
+        debug.field("seed", &self.seed).field("now", &self.clock().now()).field("steps", &self.steps());
+        debug.finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,45 @@
+//! EDGE. A task of a simulation, seen from outside.
+//!
+//! Cancel safety: dropping a handle does nothing; the task goes on.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::scheduler::Scheduler;
+use crate::sync::Mutex;
+
+/// A task of a [`Simulation`](super::Simulation). The task goes on when this is dropped.
+pub struct Task<T> {
+    scheduler: Arc<Scheduler>,
+    id: u64,
+    output: Arc<Mutex<Option<T>>>,
+}
+
+impl<T> Task<T> {
+    pub(super) fn new(scheduler: Arc<Scheduler>, id: u64, output: Arc<Mutex<Option<T>>>) -> Self {
+        Self { scheduler, id, output }
+    }
+
+    /// Whether it has ended or was dropped.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.scheduler.is_over(self.id)
+    }
+
+    /// What it returned; once, and not before it has ended.
+    #[must_use]
+    pub fn output(&self) -> Option<T> {
+        self.output.lock().take()
+    }
+
+    /// Drops it, when its turn comes, where it awaits something.
+    pub fn abort(&self) {
+        self.scheduler.abort(self.id);
+    }
+}
+
+impl<T> fmt::Debug for Task<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task").field("id", &self.id).field("is_over", &self.is_over()).finish()
+    }
+}

@@ -1,0 +1,41 @@
+//! EDGE. Sleeping in simulated time.
+//!
+//! Cancel safety: dropping a sleep drops its alarm.
+
+use std::future::{Future, poll_fn};
+use std::task::Poll;
+use std::time::Duration;
+
+use flyball_ratelimit::{Clock, ManualClock, Nanos, Timer};
+
+/// The time of a [`Simulation`](super::Simulation), to be cloned into reconciles.
+#[derive(Clone, Debug)]
+pub struct Time {
+    clock: ManualClock,
+}
+
+impl Time {
+    pub(super) fn new(clock: ManualClock) -> Self {
+        Self { clock }
+    }
+
+    /// What time it is.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.clock.now()
+    }
+
+    /// Waits for `time` to pass. Others have their turn even when it is zero.
+    pub fn sleep(&self, time: Duration) -> impl Future<Output = ()> + Send + 'static {
+        let timer = self.clock.timer();
+        let mut due = None;
+        poll_fn(move |cx| match due {
+            Some(due) if timer.now() >= due => Poll::Ready(()),
+            _ => {
+                let due = *due.get_or_insert_with(|| timer.now() + time);
+                timer.wake_at(due, cx.waker());
+                Poll::Pending
+            }
+        })
+    }
+}

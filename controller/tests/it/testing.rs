@@ -1,0 +1,229 @@
+//! The simulation itself: one seed is one run, and time passes when the test says so.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_controller::testing::{Simulation, Time};
+use flyball_controller::{Action, Controller};
+use flyball_ratelimit::{Exponential, ManualTimer, Nanos};
+use flyball_workqueue::{Fifo, Queue, Timed};
+
+use crate::support::{Log, SECOND, panic_quietly};
+
+type Keys = Queue<u32, Fifo, Exponential<u32>, Timed<ManualTimer>>;
+
+fn queue(sim: &Simulation) -> Keys {
+    Queue::builder()
+        .limiter(Exponential::new(SECOND..=60 * SECOND))
+        .timer(sim.timer())
+        .seed(sim.random())
+        .build()
+}
+
+fn seconds(time: &Time) -> u64 {
+    time.now().since(Nanos::ZERO).as_secs()
+}
+
+/// Eight keys, three workers, reconciles of different lengths: who worked when.
+fn life(seed: u64) -> Vec<(u64, u32, bool)> {
+    let mut sim = Simulation::new(seed);
+    let (queue, log, time) = (queue(&sim), Log::new(), sim.time());
+    (0..8).for_each(|key| drop(queue.add(key)));
+    let noted = log.clone();
+    sim.run(Controller::new(queue).workers(3), move |key, _| {
+        let (noted, time) = (noted.clone(), time.clone());
+        async move {
+            noted.note((seconds(&time), key, true));
+            time.sleep(SECOND * (key % 3)).await;
+            noted.note((seconds(&time), key, false));
+            Ok::<_, String>(Action::await_change())
+        }
+    });
+    sim.pass(60 * SECOND);
+    log.take()
+}
+
+#[test]
+fn a_seed_is_a_run_and_another_seed_is_another_one() {
+    let lives: Vec<_> = (0..20).map(life).collect();
+    assert_eq!(lives, (0..20).map(life).collect::<Vec<_>>());
+    assert!(lives.iter().all(|life| life.len() == 16));
+    assert!(lives.iter().collect::<BTreeSet<_>>().len() > 5, "the seed decides nothing");
+}
+
+#[test]
+fn time_passes_from_alarm_to_alarm_and_never_by_itself() {
+    let mut sim = Simulation::new(1);
+    let (log, time) = (Log::new(), sim.time());
+    for after in [3_u32, 1, 2] {
+        let (noted, time) = (log.clone(), time.clone());
+        let task = sim.spawn(async move {
+            time.sleep(after * SECOND).await;
+            noted.note((seconds(&time), after));
+            after
+        });
+        assert!(!task.is_over());
+    }
+    sim.settle();
+    assert_eq!((log.take(), seconds(&time)), (vec![], 0));
+    sim.pass(2 * SECOND);
+    assert_eq!((log.take(), seconds(&time)), (vec![(1, 1), (2, 2)], 2));
+    sim.pass(10 * SECOND);
+    assert_eq!((log.take(), seconds(&time)), (vec![(3, 3)], 12));
+}
+
+#[test]
+fn under_load_what_was_due_at_different_times_comes_together() {
+    let together = |seed| {
+        let mut sim = Simulation::new(seed);
+        sim.set_loaded(true);
+        let (log, time) = (Log::new(), sim.time());
+        for after in 1..=4 {
+            let (noted, time) = (log.clone(), time.clone());
+            sim.spawn(async move {
+                time.sleep(after * SECOND).await;
+                noted.note(seconds(&time));
+            });
+        }
+        sim.settle();
+        sim.pass(10 * SECOND);
+        let at = log.take();
+        assert_eq!(at.len(), 4);
+        assert!(at.iter().all(|at| (1..=10).contains(at)), "late, but never early: {at:?}");
+        at.iter().collect::<BTreeSet<_>>().len() < 4
+    };
+    let runs = (0..50).filter(|seed| together(*seed)).count();
+    assert!((1..50).contains(&runs), "{runs} of 50");
+}
+
+#[test]
+fn timeouts_backoff_panics_and_the_end_are_on_its_time() {
+    for seed in 0..20 {
+        let mut sim = Simulation::new(seed);
+        let (queue, log, time) = (queue(&sim), Log::new(), sim.time());
+        queue.add(1).unwrap();
+        let (noted, stop) = (log.clone(), time.sleep(20 * SECOND));
+        let controller = Controller::new(queue.clone())
+            .reconcile_timeout(2 * SECOND)
+            .shutdown_grace(5 * SECOND)
+            .shutdown_on(stop);
+        let run = sim.run(controller, move |_, context| {
+            let (noted, time) = (noted.clone(), time.clone());
+            async move {
+                let at = seconds(&time);
+                noted.note(at);
+                match at {
+                    // Too long: fails at 2, comes back after 1 s.
+                    0 => time.sleep(3 * SECOND).await,
+                    // Comes back after 2 s.
+                    3 => panic_quietly("now"),
+                    5 => return Ok(Action::requeue_after(5 * SECOND)),
+                    _ => {
+                        time.sleep(SECOND).await;
+                        assert!(!context.is_shutting_down());
+                    }
+                }
+                if at == 10 { Err("the last") } else { Ok(Action::await_change()) }
+            }
+        });
+        sim.pass(19 * SECOND);
+        assert_eq!(log.take(), [0, 3, 5, 10, 12]);
+        assert!(!run.is_over());
+        sim.pass(SECOND);
+        let report = run.output().expect("it is over").unwrap();
+        assert_eq!((report.reconciles, report.timeouts, report.panics, report.errors), (5, 1, 1, 1));
+        assert!(queue.is_shutting_down());
+    }
+}
+
+#[test]
+fn who_is_aborted_is_dropped_and_so_is_everybody_with_the_simulation() {
+    let mut sim = Simulation::new(1);
+    let (one, other) = (Arc::new(()), Arc::new(()));
+    let hold = |held: &Arc<()>| {
+        let held = held.clone();
+        sim.spawn(async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        })
+    };
+    let task = hold(&one);
+    hold(&other);
+    sim.settle();
+    task.abort();
+    assert_eq!(Arc::strong_count(&one), 2, "when its turn comes");
+    sim.settle();
+    assert!(task.is_over() && task.output().is_none());
+    assert_eq!((Arc::strong_count(&one), Arc::strong_count(&other)), (1, 2));
+
+    // A whole controller in the middle of a reconcile, too.
+    let queue = queue(&sim);
+    queue.add(1).unwrap();
+    let held = other.clone();
+    sim.run(Controller::new(queue.clone()), move |_, _| {
+        let held = held.clone();
+        async move {
+            let _held = held;
+            std::future::pending::<Result<Action, String>>().await
+        }
+    });
+    sim.settle();
+    assert_eq!((queue.counts().leased, Arc::strong_count(&other)), (1, 4));
+    drop(sim);
+    assert_eq!((queue.counts().leased, Arc::strong_count(&other)), (0, 1));
+}
+
+#[test]
+fn a_failing_seed_fails_the_exploration() {
+    let seeds = Log::new();
+    let noted = seeds.clone();
+    let explored = catch_unwind(AssertUnwindSafe(|| {
+        Simulation::explore(5, |sim| {
+            noted.note(sim.seed());
+            if sim.seed() == 3 {
+                panic_quietly("here");
+            }
+        })
+    }));
+    assert_eq!(explored.unwrap_err().downcast_ref(), Some(&"here"));
+    assert_eq!(seeds.take(), [1, 2, 3]);
+}
+
+#[test]
+fn tasks_that_wake_each_other_for_ever_are_told() {
+    let mut sim = Simulation::new(0);
+    let time = sim.time();
+    sim.spawn(async move {
+        loop {
+            time.sleep(Duration::ZERO).await;
+        }
+    });
+    let settled = catch_unwind(AssertUnwindSafe(|| sim.settle()));
+    assert!(settled.unwrap_err().downcast_ref::<&str>().unwrap().starts_with("a million steps"));
+}
+
+/// A task's budget is used up by what the simulation polls, unless it looks after that.
+#[tokio::test]
+async fn it_runs_within_a_task_of_a_real_runtime() {
+    for seed in 0..300 {
+        let mut sim = Simulation::new(seed);
+        let queue = queue(&sim);
+        let ends = Log::new();
+        let (noted, time) = (ends.clone(), sim.time());
+        queue.add(1).unwrap();
+        let controller = Controller::new(queue).shutdown_on(time.sleep(SECOND));
+        let run = sim.run(controller, move |_, context| {
+            let noted = noted.clone();
+            async move {
+                context.shutdown().await;
+                noted.note(());
+                Ok::<_, String>(Action::await_change())
+            }
+        });
+        sim.pass(SECOND);
+        assert!(run.is_over());
+        assert_eq!(ends.take().len(), 1);
+    }
+}
