@@ -20,6 +20,7 @@ mod subscription;
 mod surface;
 mod testing_server;
 mod ttl;
+mod ttl_driver;
 mod ttl_hostile;
 mod upstream_informer;
 mod upstream_store;

@@ -1,50 +1,17 @@
-//! The store with expiry: each promise by a test, then random lives beside a list that spells the rules out.
+//! The store with expiry: each promise by a test, then random lives, and the corpus of the fuzz target, beside a list that spells the rules
+//! out.
 
+use std::cell::RefCell;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
 
-use flyball_informer_cache::{
-    Change, ChangeKind, Index, IndexError, OrderedIndex, Outcome, Timed, TtlSnapshot, TtlStore,
-};
-use flyball_ratelimit::{Clock, ManualClock, Nanos};
+use flyball_informer_cache::{Change, OrderedIndex, Outcome, Timed, TtlSnapshot, TtlStore};
+use flyball_ratelimit::{Clock, Nanos};
 use parking_lot::Mutex;
 use testkit::random::cases;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Object {
-    id: u8,
-    /// Of the write that made it.
-    serial: u32,
-    tag: u8,
-}
-
-type Objects = TtlStore<u8, Object, ManualClock>;
-
-static BY_TAG: Index<Timed<Object>, u8> = Index::fallible("tag", |object| match object.tag {
-    7 => Err(IndexError::new("no tag")),
-    tag => Ok(vec![tag, tag % 2]),
-});
-
-fn nanos(nanos: u64) -> Duration {
-    Duration::from_nanos(nanos)
-}
-
-/// How long the objects of a tag live.
-fn ttl_of(tag: u8) -> Option<Duration> {
-    match tag {
-        0 => None,
-        5 => Some(Duration::MAX),
-        6 => Some(Duration::ZERO),
-        tag => Some(nanos(u64::from(tag) * 5)),
-    }
-}
-
-fn store() -> (Objects, ManualClock) {
-    let clock = ManualClock::new();
-    let builder = TtlStore::builder(|object: &Timed<Object>| object.id).ttl_by(|object| ttl_of(object.tag));
-    (builder.index(&BY_TAG).seed(1).clock(clock.clone()).build().unwrap(), clock)
-}
+use crate::corpus::replay;
+use crate::ttl_driver::{BY_TAG, Object, Tally, nanos, run, store};
 
 fn object(id: u8, tag: u8) -> Object {
     Object { id, serial: 0, tag }
@@ -291,197 +258,18 @@ fn handles_share_the_store_and_two_indexes_need_two_names() {
     assert!(!format!("{store:?} {:?}", store.snapshot()).is_empty());
 }
 
-// === Random lives ===
-
-/// The rules, spelt out: a list of what is in memory, each with when it was written and how long it lives.
-#[derive(Clone, Debug, Default)]
-struct Naive {
-    lives: Vec<Life>,
-    now: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Life {
-    object: Object,
-    written: u64,
-    ttl: Option<u64>,
-}
-
-impl Naive {
-    /// Its age does not exceed its time. An end after the end of time is none.
-    fn is_alive(&self, life: &Life) -> bool {
-        life.ttl.is_none_or(|ttl| {
-            let end = u128::from(life.written) + u128::from(ttl);
-            end >= u128::from(u64::MAX) || u128::from(self.now) <= end
-        })
-    }
-
-    /// What is there now, by key.
-    fn alive(&self) -> Vec<Object> {
-        let mut alive: Vec<_> =
-            self.lives.iter().filter(|life| self.is_alive(life)).map(|life| life.object).collect();
-        alive.sort_unstable_by_key(|object| object.id);
-        alive
-    }
-
-    fn position(&self, id: u8) -> Option<usize> {
-        self.lives.iter().position(|life| life.object.id == id)
-    }
-
-    /// Something was told. `meant` says which keys an operation may delete while they are alive.
-    fn hear(&mut self, kind: &Told, meant: &[u8], ttl: Option<u64>) {
-        match kind {
-            Told::Deleted(last) => {
-                let at = self.position(last.id).expect("a deletion of something in memory");
-                let life = self.lives.remove(at);
-                assert_eq!(life.object, *last);
-                assert!(!self.is_alive(&life) || meant.contains(&last.id), "{last:?} has not expired");
-            }
-            Told::Added(new) => {
-                assert_eq!(self.position(new.id), None, "an addition of something new");
-                self.lives.push(Life { object: *new, written: self.now, ttl });
-            }
-            Told::Updated(old, new) => {
-                let at = self.position(old.id).expect("an update of something in memory");
-                assert!(self.is_alive(&self.lives[at]), "what has expired is not updated");
-                assert_eq!(self.lives[at].object, *old);
-                self.lives[at] = Life { object: *new, written: self.now, ttl };
-            }
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    Added(Object),
-    Updated(Object, Object),
-    Deleted(Object),
-}
-
-fn told(change: &Change<u8, Timed<Object>>) -> Told {
-    match &change.kind {
-        ChangeKind::Added { object, .. } => Told::Added(**object.object()),
-        ChangeKind::Updated { old, new } => Told::Updated(**old.object(), **new.object()),
-        ChangeKind::Deleted { last, .. } => Told::Deleted(**last.object()),
-    }
-}
-
-/// A view shows exactly these, however it is asked.
-fn agrees(view: &TtlSnapshot<u8, Object>, alive: &[Object]) {
-    let mut objects: Vec<_> = view.objects().map(|object| **object).collect();
-    objects.sort_unstable_by_key(|object| object.id);
-    assert_eq!(objects, alive);
-    let mut keys: Vec<_> = view.keys().copied().collect();
-    keys.sort_unstable();
-    assert!(keys.iter().eq(alive.iter().map(|object| &object.id)));
-    assert_eq!((view.len(), view.is_empty()), (alive.len(), alive.is_empty()));
-    for id in 0..IDS {
-        let there = alive.iter().find(|object| object.id == id);
-        assert_eq!(view.get(&id).map(|object| &**object), there);
-        assert_eq!(view.contains_key(&id), there.is_some());
-    }
-    let has = |object: &Object, tag: u8| object.tag != 7 && (object.tag == tag || object.tag % 2 == tag);
-    for tag in 0..8 {
-        let mut hits: Vec<_> = view.by_index(&BY_TAG, &tag).unwrap().map(|object| **object).collect();
-        hits.sort_unstable_by_key(|object| object.id);
-        let expected: Vec<_> = alive.iter().filter(|object| has(object, tag)).copied().collect();
-        assert_eq!(hits, expected);
-        assert_eq!(view.keys_by_index(&BY_TAG, &tag).unwrap().count(), expected.len());
-        let counted = view.index_values(&BY_TAG).unwrap().find(|(value, _)| **value == tag);
-        assert_eq!(counted.map_or(0, |(_, count)| count), expected.len());
-    }
-    let failures = alive.iter().filter(|object| object.tag == 7).count();
-    assert_eq!(view.index_errors().count(), failures);
-}
-
-const IDS: u8 = 6;
-
-fn life(bytes: &[u8]) {
-    let (store, clock) = store();
-    let mut naive = Naive::default();
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let _observer = store.observe({
-        let heard = heard.clone();
-        move |change: &Change<_, _>| heard.lock().push(told(change))
-    });
-    let mut views: Vec<(TtlSnapshot<u8, Object>, Vec<Object>)> = Vec::new();
-    for (serial, step) in bytes.chunks_exact(3).enumerate() {
-        let (id, tag) = (step[1] % IDS, step[2] % 8);
-        let object = Object { id, serial: serial as u32, tag };
-        let policy = |tag| ttl_of(tag).map(|ttl| u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX));
-        let there = naive.alive().iter().find(|object| object.id == id).copied();
-        let mut hear = |meant: &[u8], ttl: &dyn Fn(u8) -> Option<u64>| {
-            let heard = std::mem::take(&mut *heard.lock());
-            for told in &heard {
-                let new = match told {
-                    Told::Added(new) | Told::Updated(_, new) => new.tag,
-                    Told::Deleted(_) => 0,
-                };
-                naive.hear(told, meant, ttl(new));
-            }
-            heard
-        };
-        match step[0] % 12 {
-            0..4 => {
-                let outcome = store.upsert(object);
-                let written = if there.is_some() { Outcome::Updated } else { Outcome::Added };
-                assert_eq!(outcome, written);
-                let heard = hear(&[], &policy);
-                assert!(heard.iter().filter(|told| matches!(told, Told::Deleted(_))).count() <= 3);
-            }
-            4 => {
-                let ttl = u64::from(step[2]);
-                store.upsert_for(object, Some(nanos(ttl)));
-                hear(&[], &|_| Some(ttl));
-            }
-            5 => {
-                assert_eq!(store.delete(&id).as_deref().copied(), there);
-                let heard = hear(&[id], &policy);
-                assert!(there.is_none_or(|there| heard.contains(&Told::Deleted(there))));
-            }
-            6 => {
-                let listed =
-                    [object, Object { id: (id + 1) % IDS, ..object }, Object { id, tag: 3, ..object }];
-                let changes = store.replace(listed);
-                let all: Vec<_> = (0..IDS).collect();
-                let heard = hear(&all, &policy);
-                let changes: Vec<_> = changes.iter().map(told).collect();
-                assert!(heard.ends_with(&changes));
-                assert_eq!(naive.lives.len(), 2);
-            }
-            7 => {
-                let swept: Vec<_> = store.sweep().iter().map(told).collect();
-                assert_eq!(hear(&[], &policy), swept);
-                assert!(naive.lives.iter().all(|life| naive.is_alive(life)), "all of it is swept");
-            }
-            8 => {
-                views.truncate(3);
-                views.insert(0, (store.snapshot(), naive.alive()));
-            }
-            9 => {
-                // Any instant: back, the same, far ahead.
-                clock.set(Nanos::new([0, 3, 10, 40, 1_000, u64::MAX - 1, u64::MAX][usize::from(id)]));
-            }
-            _ => clock.advance(nanos(u64::from(step[2] % 16))),
-        }
-        naive.now = clock.now().get();
-        assert_eq!(store.stored(), naive.lives.len());
-        let alive = naive.alive();
-        assert_eq!(store.len(), alive.len());
-        assert_eq!(store.get(&id).as_deref(), alive.iter().find(|object| object.id == id));
-        agrees(&store.snapshot(), &alive);
-        views.iter().for_each(|(view, then)| agrees(view, then));
-        // Nothing expired is overlooked; early it may be, for what a snapshot holds.
-        let waited = store.next_sweep().map(Nanos::get);
-        let expiring = naive.lives.iter().filter_map(|life| life.written.checked_add(life.ttl?));
-        if let Some(first) = expiring.filter(|end| *end != u64::MAX).min() {
-            assert!(waited.is_some_and(|at| at <= first + 1), "{waited:?} and {first}");
-        }
-        store.check().unwrap();
-    }
+#[test]
+fn random_lives_agree_with_a_list_of_them() {
+    let tally = RefCell::new(Tally::default());
+    cases("ttl", CASES, 300, |bytes| run(bytes, &mut tally.borrow_mut()));
+    let rare = tally.into_inner().below(FLOOR);
+    assert!(rare.is_empty(), "hardly happened: {rare:?}");
 }
 
 #[test]
-fn random_lives_agree_with_a_list_of_them() {
-    cases("ttl", if cfg!(debug_assertions) { 500 } else { 20_000 }, 300, life);
+fn the_corpus_agrees_with_a_list_of_lives() {
+    replay("ttl_ops", |bytes| run(bytes, &mut Tally::default()));
 }
+
+const CASES: u64 = if cfg!(debug_assertions) { 500 } else { 20_000 };
+const FLOOR: u64 = if cfg!(debug_assertions) { 10 } else { 400 };
