@@ -3,8 +3,6 @@
 //! Runs the user's identity function and clones keys, so it belongs outside every lock. A due item stays with its
 //! subscription until its changes exist; a panic on the way costs nothing.
 
-use std::sync::Arc;
-
 use crate::pending::{Gone, State};
 use crate::record::Record;
 use crate::step::Last;
@@ -13,18 +11,18 @@ use crate::{Change, Schema};
 /// Something taken out of a feed that its consumer has not been told yet.
 pub(crate) enum Due<K, V> {
     /// An object of the first snapshot, with what has happened to it meanwhile.
-    Initial { record: Arc<Record<K, V>>, since: Option<State<K, V>> },
+    Initial { record: Record<K, V>, since: Option<State<K, V>> },
     /// A pending change.
     Changed(State<K, V>),
     /// An object to be told again.
-    Resync(Arc<Record<K, V>>),
+    Resync(Record<K, V>),
 }
 
 impl<K: Clone, V> Due<K, V> {
     /// The changes to tell, in order: none for an object that went before it was told, two where an object was replaced by
     /// another one.
     pub(crate) fn changes(&self, schema: &Schema<K, V>) -> [Option<Change<K, V>>; 2] {
-        let key = |record: &Record<K, V>| record.key.clone();
+        let key = |record: &Record<K, V>| record.key().clone();
         let added =
             |record: &Record<K, V>, initial| Some(Change::added(key(record), record.object.clone(), initial));
         let updated = |old: &Record<K, V>, new: &Record<K, V>| {

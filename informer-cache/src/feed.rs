@@ -58,7 +58,7 @@ impl<K, V> Feed<K, V> {
             let state = self.state.lock();
             found.extend(steps.iter().map(|step| {
                 let record = step.record();
-                state.pending.find(record.hash, |key| *key == record.key)
+                state.pending.find(record.hash(), |key| key == record.key())
             }));
         }
     }

@@ -57,7 +57,7 @@ pub(crate) struct Published<K, V> {
 /// What is stored under a key, and what a new object has to be asked.
 pub(crate) struct Found<K, V> {
     pub(crate) recipe: Arc<Recipe<V>>,
-    pub(crate) old: Option<(u32, Arc<Record<K, V>>)>,
+    pub(crate) old: Option<(u32, Record<K, V>)>,
     /// The values of the old object in every index.
     pub(crate) values: Vec<Values>,
     /// The revision of the table at that instant.

@@ -76,7 +76,7 @@ impl<K, V> Observer<K, V> {
         let observer = Self { store: Arc::downgrade(store), fate };
         let table = store.listen(&listener);
         for (_, record) in table.rows.iter() {
-            listener.call(|tell| tell(&Change::added(record.key.clone(), record.object.clone(), true)));
+            listener.call(|tell| tell(&Change::added(record.key().clone(), record.object.clone(), true)));
         }
         observer
     }

@@ -28,7 +28,6 @@
 //! Hence a key that changes all the time is delivered in its turn, and memory is O(keys).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use hashbrown::HashTable;
 
@@ -54,10 +53,10 @@ struct Entry<K, V> {
 
 /// What a consumer has to hear of one key; the table is in the [module](self).
 pub(crate) enum State<K, V> {
-    Added { new: Arc<Record<K, V>> },
-    Updated { old: Arc<Record<K, V>>, new: Arc<Record<K, V>> },
-    Deleted { old: Arc<Record<K, V>>, gone: Gone<V> },
-    Replaced { old: Arc<Record<K, V>>, gone: Gone<V>, new: Arc<Record<K, V>> },
+    Added { new: Record<K, V> },
+    Updated { old: Record<K, V>, new: Record<K, V> },
+    Deleted { old: Record<K, V>, gone: Gone<V> },
+    Replaced { old: Record<K, V>, gone: Gone<V>, new: Record<K, V> },
 }
 
 /// The ends of the objects under one key: of the one the consumer holds, and the latest if there were more.
@@ -82,7 +81,7 @@ impl<K, V> Pending<K, V> {
 
     /// The ticket of a key that is pending. The only operation that compares keys; it changes nothing.
     pub(crate) fn find(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<Ticket> {
-        let found = self.entries.find(hash, |entry| entry.hash == hash && eq(&entry.state.record().key));
+        let found = self.entries.find(hash, |entry| entry.hash == hash && eq(entry.state.record().key()));
         found.map(|entry| entry.ticket)
     }
 
@@ -90,7 +89,7 @@ impl<K, V> Pending<K, V> {
     /// Gives back what nobody will hear of any more, to be dropped where no lock is held. The caller keeps the step alive
     /// as long.
     pub(crate) fn merge(&mut self, found: Option<Ticket>, step: &Step<K, V>) -> Option<Last<V>> {
-        let hash = step.record().hash;
+        let hash = step.record().hash();
         let known =
             found.and_then(|ticket| self.entries.find_entry(hash, |entry| entry.ticket == ticket).ok());
         let Some(known) = known else {
@@ -140,7 +139,7 @@ impl<K, V> Pending<K, V> {
             if self.order.get(&entry.ticket) != Some(&entry.hash) || entry.ticket >= self.next {
                 return Err("invariant 2: an entry out of the order".into());
             }
-            let key = &entry.state.record().key;
+            let key = entry.state.record().key();
             if self.find(entry.hash, |other| other == key) != Some(entry.ticket) {
                 return Err("invariant 1: a key with two entries".into());
             }
@@ -151,7 +150,7 @@ impl<K, V> Pending<K, V> {
 
 impl<K, V> State<K, V> {
     /// The record that tells the key.
-    fn record(&self) -> &Arc<Record<K, V>> {
+    fn record(&self) -> &Record<K, V> {
         match self {
             Self::Added { new } => new,
             Self::Updated { old, .. } | Self::Deleted { old, .. } | Self::Replaced { old, .. } => old,
@@ -165,7 +164,7 @@ impl<K, V> State<K, V> {
             Step::Updated { old, new } => Self::Updated { old: old.clone(), new: new.clone() },
             Step::Deleted { old, last } => Self::Deleted { old: old.clone(), gone: last.into() },
             Step::Replaced { old, new } => {
-                Self::Replaced { old: old.clone(), gone: old.as_ref().into(), new: new.clone() }
+                Self::Replaced { old: old.clone(), gone: old.into(), new: new.clone() }
             }
         }
     }
@@ -186,7 +185,7 @@ impl<K, V> State<K, V> {
                 Some(Self::Deleted { old, gone: last.into() })
             }
             (Self::Updated { old, .. }, Step::Replaced { old: replaced, new }) => {
-                Some(Self::Replaced { old, gone: replaced.as_ref().into(), new: new.clone() })
+                Some(Self::Replaced { old, gone: replaced.into(), new: new.clone() })
             }
             (Self::Deleted { old, mut gone }, Step::Deleted { last, .. }) => {
                 dropped = gone.latest.replace(last.clone());

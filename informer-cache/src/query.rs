@@ -146,12 +146,12 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
 
     /// The keys of the objects.
     pub fn keys(&self) -> impl Iterator<Item = &'a K> + use<'a, K, V> {
-        Records::new(self.clone()).map(|record| &record.key)
+        Records::new(self.clone()).map(|record| record.key())
     }
 
     /// The objects with their keys.
     pub fn entries(&self) -> impl Iterator<Item = (&'a K, &'a Arc<V>)> + use<'a, K, V> {
-        Records::new(self.clone()).map(|record| (&record.key, &record.object))
+        Records::new(self.clone()).map(|record| (record.key(), &record.object))
     }
 
     fn with_values<'q, IK, Q>(
@@ -272,7 +272,7 @@ struct Records<'a, K, V> {
 
 /// Where rows come from.
 enum Lead<'a, K, V> {
-    All(Items<'a, Arc<Record<K, V>>>),
+    All(Items<'a, Record<K, V>>),
     /// The groups of a condition, one after the other: those before `next` are done, but for the rows of the last of them.
     Groups {
         condition: Condition<'a>,
@@ -318,7 +318,7 @@ impl<K, V> Lead<'_, K, V> {
 }
 
 impl<'a, K, V> Iterator for Records<'a, K, V> {
-    type Item = &'a Arc<Record<K, V>>;
+    type Item = &'a Record<K, V>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::index::Definition;
 use crate::record::{Record, Values};
 use crate::seed::Seed;
-use crate::{MissingIndex, Schema};
+use crate::{MissingIndex, Schema, Version};
 
 /// What a store asks about its objects.
 pub(crate) struct Recipe<V> {
@@ -36,17 +36,40 @@ impl<K, V> Clone for Reading<K, V> {
 
 impl<K: Hash, V> Reading<K, V> {
     /// Reads an object: key and version as it came, the rest as it is to be stored.
-    pub(crate) fn record(&self, object: V) -> Record<K, V> {
+    pub(crate) fn read(&self, object: V) -> Arrived<K, V> {
         let key = self.schema.key(&object);
         let version = self.schema.version(&object);
         let hash = self.seed.hash_one(&key);
-        Record { hash, key, version, object: Arc::new(self.transform(object)) }
+        Arrived { hash, key, version, object: Arc::new(self.transform(object)) }
     }
 
     pub(crate) fn transform(&self, object: V) -> V {
         match self.transform {
             Some(transform) => transform(object),
             None => object,
+        }
+    }
+}
+
+/// An object as it was read, before anybody looked for what is stored under its key.
+pub(crate) struct Arrived<K, V> {
+    pub(crate) hash: u64,
+    pub(crate) key: K,
+    version: Version,
+    object: Arc<V>,
+}
+
+impl<K, V> Arrived<K, V> {
+    /// As a record, after the one with this key if there is one.
+    pub(crate) fn after(self, old: Option<&Record<K, V>>) -> Record<K, V> {
+        let Self { hash, key, version, object } = self;
+        match old {
+            Some(old) => {
+                // First, since a panic of it would take along what is being returned.
+                drop(key);
+                old.next(version, object)
+            }
+            None => Record::new(hash, key, version, object),
         }
     }
 }

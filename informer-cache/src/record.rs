@@ -6,11 +6,55 @@ use std::sync::Arc;
 use crate::{IndexError, Version};
 
 /// One version of one object, with its key and version. Never changes, so whoever holds it holds that state.
+///
+/// A value, not an allocation of its own: a new version of an object shares its name with the one before, so an update allocates
+/// the object and nothing else, and a look at a row leads to name and object at once.
 pub(crate) struct Record<K, V> {
-    pub(crate) hash: u64,
-    pub(crate) key: K,
+    name: Arc<Name<K>>,
     pub(crate) version: Version,
     pub(crate) object: Arc<V>,
+}
+
+/// What all versions of an object share.
+struct Name<K> {
+    hash: u64,
+    key: K,
+}
+
+impl<K, V> Record<K, V> {
+    pub(crate) fn new(hash: u64, key: K, version: Version, object: Arc<V>) -> Self {
+        Self { name: Arc::new(Name { hash, key }), version, object }
+    }
+
+    /// Another version of the object.
+    pub(crate) fn next(&self, version: Version, object: Arc<V>) -> Self {
+        Self { name: self.name.clone(), version, object }
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self) -> u64 {
+        self.name.hash
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &K {
+        &self.name.key
+    }
+
+    /// Whether it is this very version. By address: who asks holds the object, so its address is not used again.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.object, &other.object)
+    }
+
+    /// The memory of a name, in bytes, without what the key points to.
+    pub(crate) const NAME: usize = size_of::<Name<K>>() + 2 * size_of::<usize>();
+}
+
+// Not derived: nothing is asked of the types.
+impl<K, V> Clone for Record<K, V> {
+    fn clone(&self) -> Self {
+        Self { name: self.name.clone(), version: self.version, object: self.object.clone() }
+    }
 }
 
 /// An index value with its hash.

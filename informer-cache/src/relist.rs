@@ -48,7 +48,7 @@ pub(crate) fn judge<K, V>(schema: &Schema<K, V>, old: &Record<K, V>, new: &Recor
 
 /// A listed object that is not simply the stored one.
 pub(crate) struct Listed<K, V> {
-    pub(crate) record: Arc<Record<K, V>>,
+    pub(crate) record: Record<K, V>,
     pub(crate) drafted: Drafted<V>,
     /// The row of its key in the base, if there is one, and what it is to that.
     pub(crate) stored: Option<(u32, Verdict)>,
@@ -95,7 +95,7 @@ impl<K: Eq + Hash, V: 'static> List<K, V> {
             return Err(OtherRecipe);
         }
         let find = |record: &Record<K, V>| {
-            let row = table.find(record.hash, |key| *key == record.key)?;
+            let row = table.find(record.hash(), |key| key == record.key())?;
             Some((row, judge(table.rows.get(row)?, record)))
         };
         for listed in &mut self.listed {

@@ -61,7 +61,7 @@ impl<K, V> Snapshot<K, V> {
 
     /// All objects with their keys.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&K, &Arc<V>)> {
-        self.table.rows.iter().map(|(_, record)| (&record.key, &record.object))
+        self.table.rows.iter().map(|(_, record)| (record.key(), &record.object))
     }
 
     /// All objects.
@@ -71,7 +71,7 @@ impl<K, V> Snapshot<K, V> {
 
     /// All keys.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &K> {
-        self.table.rows.iter().map(|(_, record)| &record.key)
+        self.table.rows.iter().map(|(_, record)| record.key())
     }
 
     /// The objects that an index function failed on, each with its key and the name of the index.
@@ -80,7 +80,7 @@ impl<K, V> Snapshot<K, V> {
     pub fn index_errors(&self) -> impl Iterator<Item = (&K, &'static str, &Arc<IndexError>)> {
         let columns = self.ready();
         columns.flat_map(|(name, column)| {
-            let key = |row| self.table.rows.get(row).map(|record| &record.key);
+            let key = |row| self.table.rows.get(row).map(|record| record.key());
             column.failures().filter_map(move |(row, error)| Some((key(row)?, name, error)))
         })
     }
@@ -141,7 +141,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         IK: Borrow<Q> + 'static,
         Q: Hash + Eq + ?Sized,
     {
-        Ok(self.with_value(index, value)?.map(|record| &record.key))
+        Ok(self.with_value(index, value)?.map(|record| record.key()))
     }
 
     /// The values that at least one object has in an index, each with the number of its objects.
@@ -187,7 +187,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
         let groups = violated.filter_map(|number| column.group(number));
         Ok(groups.map(|group| {
             let hits = Hits { table: &self.table, rows: group.rows.iter() };
-            (typed::<IK>(&group.value), hits.map(|record| (&record.key, &record.object)))
+            (typed::<IK>(&group.value), hits.map(|record| (record.key(), &record.object)))
         }))
     }
 
@@ -239,7 +239,7 @@ pub(crate) struct Hits<'a, K, V> {
 }
 
 impl<'a, K, V> Iterator for Hits<'a, K, V> {
-    type Item = &'a Arc<Record<K, V>>;
+    type Item = &'a Record<K, V>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {

@@ -58,14 +58,15 @@ where
     /// Only as these functions or a key do; then nothing has changed.
     pub fn put(&mut self, object: V) {
         let reading = &self.inner.reading;
-        let record = Arc::new(reading.record(object));
+        let arrived = reading.read(object);
         let List { base, unchanged, places, listed, .. } = &mut self.list;
-        let row = base.find(record.hash, |key| *key == record.key);
+        let row = base.find(arrived.hash, |key| *key == arrived.key);
         let old = row.and_then(|row| base.rows.get(row));
+        let record = arrived.after(old);
         let verdict = old.map(|old| judge(&reading.schema, old, &record));
-        let known = self.places.find(record.hash, |&at| {
+        let known = self.places.find(record.hash(), |&at| {
             let other = &listed[at].record;
-            other.hash == record.hash && other.key == record.key
+            other.hash() == record.hash() && other.key() == record.key()
         });
         let known = known.copied();
         let known_row = row.filter(|row| unchanged.has(*row));
@@ -92,7 +93,7 @@ where
                 (record, drafted)
             }
         };
-        let hash = record.hash;
+        let hash = record.hash();
         let new = Listed { record, drafted, stored, place };
         // Nothing panics from here on but the drop of what is replaced.
         row.iter().for_each(|row| unchanged.clear(*row));
@@ -101,7 +102,7 @@ where
             Some(at) => drop(std::mem::replace(&mut listed[at], new)),
             None => {
                 listed.push(new);
-                self.places.insert_unique(hash, listed.len() - 1, |&at| listed[at].record.hash);
+                self.places.insert_unique(hash, listed.len() - 1, |&at| listed[at].record.hash());
             }
         }
     }

@@ -7,14 +7,14 @@ use crate::record::Record;
 /// A change of one key in the store.
 pub(crate) enum Step<K, V> {
     /// The key was not there.
-    Added { new: Arc<Record<K, V>> },
+    Added { new: Record<K, V> },
     /// The same object, newer.
-    Updated { old: Arc<Record<K, V>>, new: Arc<Record<K, V>> },
+    Updated { old: Record<K, V>, new: Record<K, V> },
     /// Another object under the same key, or one of which nobody could yet tell whether it is another: whoever delivers
     /// the change asks for the identity, outside every lock.
-    Replaced { old: Arc<Record<K, V>>, new: Arc<Record<K, V>> },
+    Replaced { old: Record<K, V>, new: Record<K, V> },
     /// The key is gone; `last` is the last state that was told, or else the stored one.
-    Deleted { old: Arc<Record<K, V>>, last: Last<V> },
+    Deleted { old: Record<K, V>, last: Last<V> },
 }
 
 /// The last known state of an object that is gone.
@@ -26,7 +26,7 @@ pub(crate) struct Last<V> {
 
 impl<K, V> Step<K, V> {
     /// What is in the store before.
-    pub(crate) fn before(&self) -> Option<&Arc<Record<K, V>>> {
+    pub(crate) fn before(&self) -> Option<&Record<K, V>> {
         match self {
             Self::Added { .. } => None,
             Self::Updated { old, .. } | Self::Replaced { old, .. } | Self::Deleted { old, .. } => Some(old),
@@ -34,7 +34,7 @@ impl<K, V> Step<K, V> {
     }
 
     /// What is in the store after.
-    pub(crate) fn after(&self) -> Option<&Arc<Record<K, V>>> {
+    pub(crate) fn after(&self) -> Option<&Record<K, V>> {
         match self {
             Self::Added { new } | Self::Updated { new, .. } | Self::Replaced { new, .. } => Some(new),
             Self::Deleted { .. } => None,
@@ -42,7 +42,7 @@ impl<K, V> Step<K, V> {
     }
 
     /// The record that tells the key.
-    pub(crate) fn record(&self) -> &Arc<Record<K, V>> {
+    pub(crate) fn record(&self) -> &Record<K, V> {
         match self {
             Self::Added { new } => new,
             Self::Updated { old, .. } | Self::Replaced { old, .. } | Self::Deleted { old, .. } => old,

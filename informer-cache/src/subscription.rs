@@ -62,7 +62,7 @@ pub struct Subscription<K, V> {
     /// Weak, so that a forgotten subscription does not keep the store open.
     store: Weak<Inner<K, V>>,
     schema: Schema<K, V>,
-    walk: Option<Walk<Arc<Record<K, V>>>>,
+    walk: Option<Walk<Record<K, V>>>,
     /// Whether the walk tells objects for the first time.
     initial: bool,
     /// Whether to walk again once everything has been told.
@@ -223,11 +223,11 @@ where
     fn walk_on(&mut self) {
         let Some(walk) = &mut self.walk else { return };
         if let Some(record) = walk.item().cloned() {
-            let eq = |key: &K| *key == record.key;
+            let eq = |key: &K| key == record.key();
             self.due = if self.initial {
-                let since = self.feed.take(record.hash, eq);
+                let since = self.feed.take(record.hash(), eq);
                 Some(Due::Initial { record, since })
-            } else if self.feed.contains(record.hash, eq) {
+            } else if self.feed.contains(record.hash(), eq) {
                 None
             } else {
                 Some(Due::Resync(record))

@@ -37,7 +37,7 @@ pub(crate) struct Table<K, V> {
     pub(crate) version: Version,
     /// How many commits and changes of indexes led here.
     pub(crate) revision: u64,
-    pub(crate) rows: Slab<Arc<Record<K, V>>>,
+    pub(crate) rows: Slab<Record<K, V>>,
     keys: Hashes,
     /// One for each index of the recipe.
     pub(crate) columns: Vec<Arc<Column>>,
@@ -71,17 +71,17 @@ impl<K, V> Table<K, V> {
 
     /// The row whose key `eq` accepts.
     pub(crate) fn find(&self, hash: u64, mut eq: impl FnMut(&K) -> bool) -> Option<u32> {
-        self.keys.find(hash, |row| self.rows.get(row).is_some_and(|record| eq(&record.key)))
+        self.keys.find(hash, |row| self.rows.get(row).is_some_and(|record| eq(record.key())))
     }
 
     /// The record whose key `eq` accepts.
-    pub(crate) fn record(&self, hash: u64, eq: impl FnMut(&K) -> bool) -> Option<&Arc<Record<K, V>>> {
+    pub(crate) fn record(&self, hash: u64, eq: impl FnMut(&K) -> bool) -> Option<&Record<K, V>> {
         self.rows.get(self.find(hash, eq)?)
     }
 
-    /// Whether a row has this very record. By address: who asks holds the record, so its address is not used again.
-    pub(crate) fn has(&self, row: u32, record: &Arc<Record<K, V>>) -> bool {
-        self.rows.get(row).is_some_and(|stored| Arc::ptr_eq(stored, record))
+    /// Whether a row has this very record.
+    pub(crate) fn has(&self, row: u32, record: &Record<K, V>) -> bool {
+        self.rows.get(row).is_some_and(|stored| stored.is(record))
     }
 
     /// What a write will change, if what it was judged by is still there. Changes nothing; the plan holds for this table as it is.
@@ -127,7 +127,7 @@ impl<K, V> Table<K, V> {
         let record = step.record();
         let stored = match (side.row, step.before()) {
             (Some(row), Some(old)) => self.has(row, old),
-            _ => self.find(record.hash, |key| *key == record.key).is_none(),
+            _ => self.find(record.hash(), |key| key == record.key()).is_none(),
         };
         let same_recipe = |drafted: &Drafted<V>| Arc::ptr_eq(&drafted.recipe, &self.recipe);
         stored && side.drafted.as_ref().is_none_or(same_recipe)
@@ -151,12 +151,12 @@ impl<K, V> Table<K, V> {
             }
             (Some(row), None) => {
                 self.rows.remove(row);
-                self.keys.remove(step.record().hash, row);
+                self.keys.remove(step.record().hash(), row);
                 row
             }
             (None, Some(new)) => {
                 let row = self.rows.insert(new.clone());
-                self.keys.insert(new.hash, row);
+                self.keys.insert(new.hash(), row);
                 row
             }
             (None, None) => return,
@@ -200,8 +200,8 @@ impl<K, V> Table<K, V> {
 
     /// The memory it takes besides columns and objects, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let record = size_of::<Record<K, V>>() + 2 * size_of::<usize>();
-        size_of::<Self>() + self.rows.bytes() + self.keys.bytes() + self.rows.len() * record
+        let names = self.rows.len() * Record::<K, V>::NAME;
+        size_of::<Self>() + self.rows.bytes() + self.keys.bytes() + names
     }
 
     /// Walks the invariants; O(objects × values).

@@ -48,21 +48,21 @@ pub struct Transaction<K, V> {
 }
 
 enum Write<K, V> {
-    Upsert { new: Arc<Record<K, V>>, drafted: Option<Drafted<V>> },
+    Upsert { new: Record<K, V>, drafted: Option<Drafted<V>> },
     Delete { hash: u64, key: K, last: Option<Arc<V>>, version: Version },
 }
 
 impl<K, V> Write<K, V> {
     fn hash(&self) -> u64 {
         match self {
-            Self::Upsert { new, .. } => new.hash,
+            Self::Upsert { new, .. } => new.hash(),
             Self::Delete { hash, .. } => *hash,
         }
     }
 
     fn key(&self) -> &K {
         match self {
-            Self::Upsert { new, .. } => &new.key,
+            Self::Upsert { new, .. } => new.key(),
             Self::Delete { key, .. } => key,
         }
     }
@@ -72,7 +72,7 @@ impl<K, V> Write<K, V> {
 struct LeftOut<K, V> {
     /// Which of the writes.
     at: usize,
-    stored: Option<(u32, Arc<Record<K, V>>)>,
+    stored: Option<(u32, Record<K, V>)>,
 }
 
 /// What a transaction comes to, as it was judged.
@@ -111,7 +111,7 @@ where
 
     /// Stores an object, at the commit.
     pub fn upsert(&mut self, object: V) {
-        let new = Arc::new(self.inner.reading.record(object));
+        let new = self.inner.reading.read(object).after(None);
         let version = new.version;
         self.put(Write::Upsert { new, drafted: None });
         self.version = self.version.max(version);
@@ -178,7 +178,7 @@ where
             match write {
                 Write::Upsert { new, drafted } => {
                     let Found { recipe, old, values, revision } =
-                        self.inner.find(new.hash, |key| *key == new.key);
+                        self.inner.find(new.hash(), |key| key == new.key());
                     let verdict = old.as_ref().map(|(_, old)| judge_event(&reading.schema, old, new));
                     let row = old.as_ref().map(|(row, _)| *row);
                     let new = new.clone();
@@ -221,7 +221,7 @@ where
         for write in &mut self.writes {
             let Write::Upsert { new, drafted } = write else { continue };
             // In the order of the writes, some of which were left out.
-            if let Some((_, kept)) = judged.next_if(|(other, _)| Arc::ptr_eq(other, new)) {
+            if let Some((_, kept)) = judged.next_if(|(other, _)| other.is(new)) {
                 *drafted = kept;
             }
         }

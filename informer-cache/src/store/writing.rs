@@ -49,10 +49,12 @@ where
     /// in that comes when all is done.
     pub fn upsert(&self, object: V) -> Outcome {
         let inner = &*self.inner;
-        let new = Arc::new(inner.reading.record(object));
+        let arrived = inner.reading.read(object);
+        let mut found = inner.find(arrived.hash, |key| *key == arrived.key);
+        let new = arrived.after(found.old.as_ref().map(|(_, old)| old));
         let mut drafted = None;
         loop {
-            let Found { recipe, old, values, revision } = inner.find(new.hash, |key| *key == new.key);
+            let Found { recipe, old, values, revision } = found;
             let verdict = old.as_ref().map(|(_, old)| judge_event(&inner.reading.schema, old, &new));
             let row = old.as_ref().map(|(row, _)| *row);
             let (step, outcome) = match (old, verdict) {
@@ -79,6 +81,7 @@ where
                 return outcome;
             }
             drafted = side.drafted;
+            found = inner.find(new.hash(), |key| key == new.key());
         }
     }
 

@@ -13,15 +13,15 @@ pub(super) fn check<K: Eq + Hash, V: 'static>(
     hash_of: impl Fn(&K) -> u64,
 ) -> Result<(), String> {
     table.rows.check().map_err(|problem| format!("objects: {problem}"))?;
-    let hash = |row| table.rows.get(row).map(|record| record.hash);
+    let hash = |row| table.rows.get(row).map(|record| record.hash());
     table.keys.check(hash).map_err(|problem| format!("keys: {problem}"))?;
     let mut keys = HashSet::new();
     for (row, record) in table.rows.iter() {
-        let found = table.find(record.hash, |key| *key == record.key);
-        if record.hash != hash_of(&record.key) || found != Some(row) {
+        let found = table.find(record.hash(), |key| key == record.key());
+        if record.hash() != hash_of(record.key()) || found != Some(row) {
             return Err("table invariant 1: a record that its key does not lead to".into());
         }
-        if !keys.insert(&record.key) {
+        if !keys.insert(record.key()) {
             return Err("table invariant 1: two records of one key".into());
         }
     }
