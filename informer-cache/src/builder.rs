@@ -4,9 +4,11 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use crate::board::Board;
 use crate::index::Definition;
 use crate::inner::Inner;
 use crate::recipe::{Reading, Recipe};
+use crate::seats::Seats;
 use crate::seed::Seed;
 use crate::{AnyIndex, DuplicateIndex, Schema, Store};
 
@@ -18,6 +20,7 @@ pub struct StoreBuilder<K, V> {
     duplicate: Option<DuplicateIndex>,
     transform: Option<fn(V) -> V>,
     seed: Seed,
+    seats: Option<usize>,
 }
 
 impl<K, V> StoreBuilder<K, V>
@@ -26,7 +29,14 @@ where
     V: Send + Sync + 'static,
 {
     pub(crate) fn new(schema: Schema<K, V>) -> Self {
-        Self { schema, indexes: Vec::new(), duplicate: None, transform: None, seed: Seed::random() }
+        Self {
+            schema,
+            indexes: Vec::new(),
+            duplicate: None,
+            transform: None,
+            seed: Seed::random(),
+            seats: None,
+        }
     }
 
     /// Keeps this index. The values are dropped with the objects that have them.
@@ -54,6 +64,13 @@ where
         self
     }
 
+    /// So many seats for readers instead of some for each core; for models.
+    #[doc(hidden)]
+    pub fn seats(mut self, count: usize) -> Self {
+        self.seats = Some(count);
+        self
+    }
+
     /// The store, empty.
     ///
     /// # Errors
@@ -63,7 +80,9 @@ where
             Some(duplicate) => Err(duplicate),
             None => {
                 let reading = Reading { schema: self.schema, transform: self.transform, seed: self.seed };
-                Ok(Store { inner: Arc::new(Inner::new(reading, Recipe { indexes: self.indexes })) })
+                let seats = Seats::new(self.seats.unwrap_or_else(crate::sync::seats));
+                let published = Board::new(Recipe { indexes: self.indexes }, seats);
+                Ok(Store { inner: Arc::new(Inner::new(reading, published)) })
             }
         }
     }

@@ -4,9 +4,10 @@
 //! |---|---|---|
 //! | `writing` | the memory of the last plan, to be used again; and it serialises writers, so that what one finds still holds when it commits, and changes are fanned out in the order they were published | for a write |
 //! | `published` | the table, the lists of feeds and listeners, the waits for versions, `closed` | for one lookup, one commit in place, or one swap |
+//! | a seat's | the table's address once more, for one thread ([`Seats`](crate::seats::Seats)) | for one lookup |
 //! | a feed's | that consumer's pending changes | for one step, or a small chunk of a relist |
 //!
-//! Order: `writing` before each of the others; never two of the others together. (`synced`, the outcome of each wait and the list of what is
+//! Order: `writing` before each of the others; of those only `published` and then a seat together. (`synced`, the outcome of each wait and the list of what is
 //! `held` have a lock of their own, the last in order.)
 //!
 //! A write goes like this, and the order is what makes it safe:
@@ -21,18 +22,18 @@
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
+use crate::board::{Board, Published};
 use crate::feed::{Feed, Feeds};
 use crate::held::Held;
-use crate::observer::{self, Listeners};
+use crate::observer;
 use crate::pending::Ticket;
 use crate::recipe::{Reading, Recipe};
 use crate::record::{Record, Values};
 use crate::snapshot::Snapshot;
 use crate::step::{Last, Step};
-use crate::sync::{Mutex, RwLock};
+use crate::sync::Mutex;
 use crate::synced::Synced;
 use crate::table::{Garbage, Plan, Raced, Side, Table};
-use crate::waiters::Waiters;
 use crate::wakers::Wakers;
 use crate::{Stopped, Version, WaitForError};
 
@@ -40,18 +41,9 @@ use crate::{Stopped, Version, WaitForError};
 pub(crate) struct Inner<K, V> {
     pub(crate) reading: Reading<K, V>,
     pub(crate) writing: Mutex<Plan>,
-    pub(crate) published: RwLock<Published<K, V>>,
+    pub(crate) published: Board<K, V>,
     pub(crate) held: Held<K, V>,
     pub(crate) synced: Synced,
-}
-
-/// What readers see, all of it at once.
-pub(crate) struct Published<K, V> {
-    pub(crate) table: Arc<Table<K, V>>,
-    pub(crate) feeds: Feeds<K, V>,
-    pub(crate) listeners: Listeners<K, V>,
-    pub(crate) waiters: Waiters,
-    pub(crate) closed: bool,
 }
 
 /// What is stored under a key, and what a new object has to be asked.
@@ -65,25 +57,18 @@ pub(crate) struct Found<K, V> {
 }
 
 impl<K, V> Inner<K, V> {
-    pub(crate) fn new(reading: Reading<K, V>, recipe: Recipe<V>) -> Self {
-        let published = Published {
-            table: Arc::new(Table::new(Arc::new(recipe))),
-            feeds: Arc::new([]),
-            listeners: Arc::new([]),
-            waiters: Waiters::default(),
-            closed: false,
-        };
+    pub(crate) fn new(reading: Reading<K, V>, published: Board<K, V>) -> Self {
         Self {
             reading,
             writing: Mutex::new(Plan::default()),
-            published: RwLock::new(published),
+            published,
             held: Held::default(),
             synced: Synced::default(),
         }
     }
 
     pub(crate) fn table(&self) -> Arc<Table<K, V>> {
-        self.published.read().table.clone()
+        self.published.look(Arc::clone)
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot<K, V> {
@@ -100,7 +85,7 @@ impl<K, V> Inner<K, V> {
     /// The store is at least at this version; nothing changed.
     pub(crate) fn advance(&self, version: Version) {
         // Most stale events bring no news, and need not queue behind a writer to find that out.
-        if version <= self.published.read().table.version {
+        if version <= self.published.look(|table| table.version) {
             return;
         }
         let mut wakers = Wakers::default();
@@ -281,17 +266,6 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
         drop(published);
         table.check(|key| self.reading.seed.hash_one(key))?;
         feeds.iter().try_for_each(|feed| feed.check())
-    }
-}
-
-impl<K, V> Published<K, V> {
-    /// The version grows to this one at least.
-    fn advance(&mut self, version: Version, wakers: &mut Wakers) -> Version {
-        if version > self.table.version {
-            Arc::make_mut(&mut self.table).version = version;
-            self.waiters.reached(version, wakers);
-        }
-        self.table.version
     }
 }
 

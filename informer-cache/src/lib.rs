@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod blocking;
+mod board;
 mod builder;
 mod caught;
 mod change;
@@ -27,6 +28,7 @@ mod record;
 mod reflector;
 mod relist;
 mod schema;
+mod seats;
 mod seed;
 mod selector;
 mod snapshot;

@@ -1,12 +1,17 @@
 //! The only place of this crate that names a lock or an atomic.
 //!
 //! parking_lot in the shipped build, loom's or shuttle's under our own cfgs. The shim adapts signatures only: it
-//! has no state and no branch, so what is checked is what ships.
+//! has no branch, and no state but the numbers of threads, so what is checked is what ships.
 
-pub(crate) use imp::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock};
+pub(crate) use imp::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock, seats, thread_number};
 
 #[cfg(not(any(flyball_loom, flyball_shuttle)))]
 mod imp {
+    use std::cell::Cell;
+    use std::num::NonZeroUsize;
+    use std::sync::OnceLock;
+    use std::sync::atomic::AtomicUsize;
+    use std::thread::available_parallelism;
     use std::time::Duration;
 
     use parking_lot::MutexGuard;
@@ -35,18 +40,62 @@ mod imp {
             guard
         }
     }
+
+    /// How many seats readers get: two for each core, so that threads that run at one time seldom share one.
+    pub(crate) fn seats() -> usize {
+        // Asked once: it reads files.
+        static SEATS: OnceLock<usize> = OnceLock::new();
+        let cores = || available_parallelism().map_or(1, NonZeroUsize::get);
+        *SEATS.get_or_init(|| cores().saturating_mul(2).next_power_of_two().clamp(8, 32))
+    }
+
+    /// A small number that is this thread's own.
+    #[inline]
+    pub(crate) fn thread_number() -> usize {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        thread_local! {
+            static NUMBER: Cell<usize> = const { Cell::new(0) };
+        }
+        // A thread that is ending shares the number 0.
+        let number = NUMBER.try_with(|number| {
+            if number.get() == 0 {
+                // Ordering: Relaxed, it only counts.
+                number.set(NEXT.fetch_add(1, Ordering::Relaxed));
+            }
+            number.get()
+        });
+        number.unwrap_or(0)
+    }
 }
 
 #[cfg(any(flyball_loom, flyball_shuttle))]
 mod imp {
     #[cfg(flyball_loom)]
-    use loom::sync as model;
+    use loom::{lazy_static, sync as model, thread_local};
     #[cfg(flyball_shuttle)]
-    use shuttle::sync as model;
+    use shuttle::{lazy_static, sync as model, thread_local};
     use std::time::Duration;
 
     pub(crate) use model::atomic::{AtomicBool, AtomicU64, Ordering};
     use model::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+
+    /// None: each look would be two more steps. Models of seats ask for theirs.
+    pub(crate) fn seats() -> usize {
+        0
+    }
+
+    lazy_static! {
+        static ref NEXT: AtomicU64 = AtomicU64::new(0);
+    }
+
+    thread_local! {
+        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A small number that is this thread's own.
+    pub(crate) fn thread_number() -> usize {
+        NUMBER.with(|number| *number as usize)
+    }
 
     /// The model's mutex without poisoning, as parking_lot's.
     #[derive(Debug, Default)]
@@ -55,6 +104,10 @@ mod imp {
     impl<T> Mutex<T> {
         pub(crate) fn new(value: T) -> Self {
             Self(model::Mutex::new(value))
+        }
+
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().ok()
         }
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {

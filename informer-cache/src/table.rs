@@ -79,6 +79,11 @@ impl<K, V> Table<K, V> {
         self.rows.get(self.find(hash, eq)?)
     }
 
+    /// The object whose key `eq` accepts.
+    pub(crate) fn object(&self, hash: u64, eq: impl FnMut(&K) -> bool) -> Option<Arc<V>> {
+        self.record(hash, eq).map(|record| record.object.clone())
+    }
+
     /// Whether a row has this very record.
     pub(crate) fn has(&self, row: u32, record: &Record<K, V>) -> bool {
         self.rows.get(row).is_some_and(|stored| stored.is(record))

@@ -42,8 +42,7 @@ impl<K: Eq + Hash + Unpin, V> Future for WaitForKey<K, V> {
         Poll::Ready(reached.and_then(|_| {
             let store = this.store.upgrade().ok_or(WaitForError::Closed)?;
             let hash = store.reading.seed.hash_one(&this.key);
-            let published = store.published.read();
-            Ok(published.table.record(hash, |key| *key == this.key).map(|record| record.object.clone()))
+            Ok(store.published.look(|table| table.object(hash, |key| *key == this.key)))
         }))
     }
 }

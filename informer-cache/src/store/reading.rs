@@ -25,14 +25,13 @@ where
         Q: Hash + Eq + ?Sized,
     {
         let hash = self.inner.reading.seed.hash_one(key);
-        let published = self.inner.published.read();
-        published.table.record(hash, |known| known.borrow() == key).map(|record| record.object.clone())
+        self.inner.published.look(|table| table.object(hash, |known| known.borrow() == key))
     }
 
     /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.inner.published.read().table.rows.len()
+        self.inner.published.look(|table| table.rows.len())
     }
 
     /// Whether there is no object.
@@ -46,7 +45,7 @@ where
     /// It grows with events and bookmarks, and is set by a relist, which may take it back.
     #[must_use]
     pub fn version(&self) -> Version {
-        self.inner.published.read().table.version
+        self.inner.published.look(|table| table.version)
     }
 
     /// A consistent view of everything, in O(1).

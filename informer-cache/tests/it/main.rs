@@ -12,6 +12,7 @@ mod reflector;
 mod reflector_driver;
 mod regressions;
 mod relist_driver;
+mod seats;
 mod selector;
 mod selector_driver;
 mod server;

@@ -1,0 +1,78 @@
+//! SHELL. What readers see of a store, and the lock before it.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use crate::Version;
+use crate::feed::Feeds;
+use crate::observer::Listeners;
+use crate::recipe::Recipe;
+use crate::seats::Seats;
+use crate::sync::RwLock;
+use crate::table::Table;
+use crate::waiters::Waiters;
+use crate::wakers::Wakers;
+
+/// What readers see, all of it at once.
+pub(crate) struct Published<K, V> {
+    pub(crate) table: Arc<Table<K, V>>,
+    pub(crate) feeds: Feeds<K, V>,
+    pub(crate) listeners: Listeners<K, V>,
+    pub(crate) waiters: Waiters,
+    pub(crate) closed: bool,
+}
+
+impl<K, V> Published<K, V> {
+    /// The version grows to this one at least.
+    pub(crate) fn advance(&mut self, version: Version, wakers: &mut Wakers) -> Version {
+        if version > self.table.version {
+            Arc::make_mut(&mut self.table).version = version;
+            self.waiters.reached(version, wakers);
+        }
+        self.table.version
+    }
+}
+
+/// What is published, behind a lock; and the seats of those who only look at the table.
+pub(crate) struct Board<K, V> {
+    published: RwLock<Published<K, V>>,
+    seats: Seats<Table<K, V>>,
+}
+
+impl<K, V> Board<K, V> {
+    pub(crate) fn new(recipe: Recipe<V>, seats: Seats<Table<K, V>>) -> Self {
+        let published = Published {
+            table: Arc::new(Table::new(Arc::new(recipe))),
+            feeds: Arc::new([]),
+            listeners: Arc::new([]),
+            waiters: Waiters::default(),
+            closed: false,
+        };
+        Self { published: RwLock::new(published), seats }
+    }
+
+    /// Looks at the table of this instant. What runs in it takes no lock.
+    #[inline]
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&Arc<Table<K, V>>) -> R) -> R {
+        match self.seats.look(look) {
+            Ok(seen) => seen,
+            Err(look) => {
+                let published = self.published.read();
+                self.seats.looked(&published.table);
+                look(&published.table)
+            }
+        }
+    }
+
+    pub(crate) fn read(&self) -> impl Deref<Target = Published<K, V>> {
+        self.published.read()
+    }
+
+    /// Nobody else looks at it from here on.
+    pub(crate) fn write(&self) -> impl DerefMut<Target = Published<K, V>> {
+        let published = self.published.write();
+        // Seats invariant 1. Also where only the feeds change: a clear that is forgotten shows an old table for ever.
+        self.seats.clear();
+        published
+    }
+}

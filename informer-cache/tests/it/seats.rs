@@ -1,0 +1,95 @@
+//! Readers have seats of their own after some looks without a write. Nobody may notice.
+
+use std::cell::Cell;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+
+use flyball_informer_cache::{Event, Schema, Store, Version};
+
+/// More looks than it takes to get a seat.
+const MANY: usize = 100;
+
+fn store() -> Store<u8, (u8, u64)> {
+    Store::builder(Schema::new(|object: &(u8, u64)| object.0, |object| Version::new(object.1)))
+        .build()
+        .unwrap()
+}
+
+/// Looks until this thread has a seat; what is under key 1 then.
+fn settled(store: &Store<u8, (u8, u64)>) -> Option<u64> {
+    (0..MANY).map(|_| store.get(&1).map(|object| object.1)).last().flatten()
+}
+
+#[test]
+fn every_write_is_seen_from_a_seat() {
+    let store = store();
+    assert_eq!(settled(&store), None);
+    store.upsert((1, 1));
+    assert_eq!(settled(&store), Some(1));
+    store.delete(&1, None);
+    assert_eq!(settled(&store), None);
+    store.replace([(1, 5)], Version::new(5));
+    assert_eq!((settled(&store), store.version()), (Some(5), Version::new(5)));
+    let mut transaction = store.transaction();
+    transaction.upsert((1, 6));
+    transaction.commit();
+    assert_eq!(settled(&store), Some(6));
+    store.apply(Event::Bookmark(Version::new(9)));
+    assert_eq!((store.version(), store.snapshot().version()), (Version::new(9), Version::new(9)));
+    store.check().unwrap();
+}
+
+#[test]
+fn a_seat_keeps_no_object_and_counts_as_no_snapshot() {
+    let store = store();
+    store.upsert((1, 1));
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| assert_eq!(settled(&store), Some(1)));
+        }
+    });
+    settled(&store);
+    let old = Arc::downgrade(&store.get(&1).unwrap());
+    store.upsert((1, 2));
+    assert_eq!(old.strong_count(), 0, "the old object goes with the write");
+    assert_eq!(store.held_snapshots().states, 0);
+}
+
+#[derive(Clone, Debug, Eq)]
+struct Touchy(u8);
+
+thread_local! {
+    static ANGRY: Cell<bool> = const { Cell::new(false) };
+}
+
+impl PartialEq for Touchy {
+    fn eq(&self, other: &Self) -> bool {
+        assert!(!ANGRY.get(), "touched");
+        self.0 == other.0
+    }
+}
+
+impl Hash for Touchy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+#[test]
+fn an_equality_that_panics_leaves_the_seat_in_order() {
+    let schema = Schema::new(|object: &(u8, u64)| Touchy(object.0), |object| Version::new(object.1));
+    let store = Store::builder(schema).build().unwrap();
+    store.upsert((1, 1));
+    for _ in 0..MANY {
+        store.get(&Touchy(1));
+    }
+    ANGRY.set(true);
+    assert!(catch_unwind(AssertUnwindSafe(|| store.get(&Touchy(1)))).is_err());
+    ANGRY.set(false);
+    assert_eq!(store.get(&Touchy(1)).map(|object| object.1), Some(1));
+    store.upsert((1, 2));
+    assert_eq!(store.get(&Touchy(1)).map(|object| object.1), Some(2));
+    store.check().unwrap();
+}

@@ -1,0 +1,103 @@
+//! Models of the seats that readers look from: what is read from one is what is published.
+
+#[path = "informer_cache_ops/object.rs"]
+mod object;
+
+use flyball_informer_cache::{Schema, Store, Version};
+use loom_tests::{Model, model, thread};
+use object::{Object, Objects, object};
+
+/// A store with so many seats, in which key 1 is at version 1.
+fn seated(seats: usize) -> Objects {
+    let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version));
+    let store = Store::builder(schema).seats(seats).seed(1).build().unwrap();
+    store.upsert(object(1, 1));
+    store
+}
+
+fn version(store: &Objects) -> Option<u64> {
+    store.get(&1).map(|object| object.version)
+}
+
+#[test]
+fn look_vs_upsert() {
+    let claim = Model {
+        name: "seats::look_vs_upsert",
+        threads: 2,
+        floor: 132,
+        catches: "a writer that clears the seats before readers are kept out",
+    };
+    model(claim, || {
+        let store = seated(1);
+        let reader = thread::spawn({
+            let store = store.clone();
+            move || {
+                let seen = [version(&store), version(&store)];
+                assert!(seen[0] <= seen[1], "back in time: {seen:?}");
+            }
+        });
+        store.upsert(object(1, 2));
+        assert_eq!(version(&store), Some(2), "what was written is read");
+        reader.join().unwrap();
+        assert_eq!(version(&store), Some(2));
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn sit_vs_delete() {
+    let claim = Model {
+        name: "seats::sit_vs_delete",
+        threads: 3,
+        floor: 16,
+        catches: "a reader that takes its seat when it no longer holds the lock of what it saw",
+    };
+    model(claim, || {
+        let store = seated(2);
+        let reader = thread::spawn({
+            let store = store.clone();
+            move || {
+                let seen = version(&store);
+                (seen, version(&store))
+            }
+        });
+        store.delete(&1, None);
+        let (first, second) = reader.join().unwrap();
+        assert!(first.is_some() || second.is_none(), "back in time: {first:?}, {second:?}");
+        assert_eq!(version(&store), None);
+        // In the reader's seat, too.
+        let again = thread::spawn({
+            let store = store.clone();
+            move || assert_eq!((version(&store), store.len()), (None, 0))
+        });
+        again.join().unwrap();
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn two_seats_vs_replace() {
+    let claim = Model {
+        name: "seats::two_seats_vs_replace",
+        threads: 3,
+        floor: 144499,
+        catches: "a writer that clears the first seat and lets the others sit",
+    };
+    model(claim, || {
+        let store = seated(2);
+        let readers = [(); 2].map(|()| {
+            let store = store.clone();
+            thread::spawn(move || {
+                version(&store);
+                (version(&store), store.version())
+            })
+        });
+        store.replace([object(1, 2)], Version::new(2));
+        assert_eq!((version(&store), store.version()), (Some(2), Version::new(2)));
+        for reader in readers {
+            let (object, list) = reader.join().unwrap();
+            assert!(object == Some(1) || list == Version::new(2), "the list is at once");
+        }
+        store.check().unwrap();
+    });
+}
