@@ -16,10 +16,7 @@
 
 use std::sync::Arc;
 
-use crate::sync::{AtomicU64, Mutex, Ordering, thread_number};
-
-/// A seat is taken after so many looks without a write.
-const QUIET: u32 = if cfg!(any(flyball_loom, flyball_shuttle)) { 1 } else { 32 };
+use crate::sync::{AtomicU64, Mutex, Ordering, QUIET, thread_number};
 
 /// A seat for each thread, or for a few; see the [module](self).
 pub(crate) struct Seats<T> {
@@ -80,7 +77,7 @@ impl<T> Seats<T> {
     pub(crate) fn looked(&self, published: &Arc<T>) {
         let Some((seat, bit)) = self.mine() else { return };
         let Some(mut sitting) = seat.0.try_lock() else { return };
-        // Ordering: Relaxed here and below, the lock of what is published orders it all.
+        // Ordering: Relaxed, it is written under the write lock of what is published.
         let since = self.writes.load(Ordering::Relaxed);
         if sitting.since != since {
             (sitting.since, sitting.looks) = (since, 0);
@@ -88,6 +85,7 @@ impl<T> Seats<T> {
         sitting.looks += 1;
         if sitting.looks >= QUIET && sitting.held.is_none() {
             sitting.held = Some(published.clone());
+            // Ordering: Relaxed, it is read for what it says under the write lock.
             self.taken.fetch_or(bit, Ordering::Relaxed);
         }
     }
@@ -95,11 +93,17 @@ impl<T> Seats<T> {
     /// Waits for those who look from a seat, and clears them all. The caller holds the write lock of what is published, and what is
     /// published, so nothing is dropped here.
     pub(crate) fn clear(&self) {
+        if self.seats.is_empty() {
+            return;
+        }
+        // Ordering: Relaxed, all of it; the write lock that the caller holds is later than every read lock under which it was written.
         self.writes.store(self.writes.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        // Ordering: as above.
         let mut taken = self.taken.load(Ordering::Relaxed);
         if taken == 0 {
             return;
         }
+        // Ordering: as above.
         self.taken.store(0, Ordering::Relaxed);
         while taken != 0 {
             let at = taken.trailing_zeros() as usize;

@@ -3,7 +3,7 @@
 //! parking_lot in the shipped build, loom's or shuttle's under our own cfgs. The shim adapts signatures only: it
 //! has no branch, and no state but the numbers of threads, so what is checked is what ships.
 
-pub(crate) use imp::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, RwLock, seats, thread_number};
+pub(crate) use imp::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, QUIET, RwLock, seats, thread_number};
 
 #[cfg(not(any(flyball_loom, flyball_shuttle)))]
 mod imp {
@@ -40,6 +40,9 @@ mod imp {
             guard
         }
     }
+
+    /// A reader gets a seat after so many looks without a write.
+    pub(crate) const QUIET: u32 = 32;
 
     /// How many seats readers get: two for each core, so that threads that run at one time seldom share one.
     pub(crate) fn seats() -> usize {
@@ -79,6 +82,9 @@ mod imp {
     pub(crate) use model::atomic::{AtomicBool, AtomicU64, Ordering};
     use model::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
+    /// The first look gets a seat: there is nothing to be seen in the others.
+    pub(crate) const QUIET: u32 = 1;
+
     /// None: each look would be two more steps. Models of seats ask for theirs.
     pub(crate) fn seats() -> usize {
         0
@@ -89,6 +95,7 @@ mod imp {
     }
 
     thread_local! {
+        // Ordering: Relaxed, it only counts.
         static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
     }
 
