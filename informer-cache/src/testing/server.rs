@@ -194,9 +194,9 @@ impl<K: Ord + Clone, V: Clone> Server<K, V> {
         self.change(|state| state.disturb(Disturbance::Fail(kind)));
     }
 
-    /// Every open watch ends in order.
+    /// Every open watch ends in order, once it has told what happened until now.
     pub fn close_watches(&self) {
-        self.change(|state| state.disturb(Disturbance::End));
+        self.change(State::close);
     }
 
     /// Every open watch tells the last three events again, those it has told.

@@ -212,12 +212,15 @@ fn every_open_watch_is_told_everything_and_every_end() {
     for watch in &mut watches {
         assert_eq!(told(watch), [added(7, 1, 2), Some(Err(OTHER))]);
     }
+    server.put(object(7, 0));
     server.close_watches();
-    assert_eq!(told(&mut watches[0]), [None]);
+    server.put(object(7, 0));
+    assert_eq!(told(&mut watches[0]), [modified(7, 1, 3), None], "in order: not before what it has to tell");
     drop(watches);
     assert_eq!(server.open_watches(), 0);
     server.faults(|faults| faults.repeats = true);
-    assert_eq!(told(&mut watch(&server, 2).unwrap()), [added(7, 1, 2)], "from before its version");
+    let again = [added(7, 1, 2), modified(7, 1, 3), modified(7, 1, 4)];
+    assert_eq!(told(&mut watch(&server, 3).unwrap()), again, "also from before its version");
 }
 
 #[test]

@@ -77,7 +77,8 @@ pub(super) struct Said {
 
 #[derive(Clone, Copy)]
 pub(super) enum Disturbance {
-    End,
+    /// After everything up to this version was told.
+    End(u64),
     Fail(SourceErrorKind),
     /// The last events told are told again.
     Repeat,
@@ -164,6 +165,10 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         self.watches.values_mut().for_each(|said| said.disturbances.push_back(disturbance));
     }
 
+    pub(super) fn close(&mut self) {
+        self.disturb(Disturbance::End(self.version));
+    }
+
     pub(super) fn compact(&mut self) {
         self.history.clear();
         if self.version >= self.compacted {
@@ -181,7 +186,7 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         self.compacted = self.highest + 1;
         self.restored = Some(self.version);
         self.pages.clear();
-        self.disturb(Disturbance::End);
+        self.close();
     }
 
     pub(super) fn heal(&mut self) {
@@ -281,9 +286,13 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
         if let Some(first) = place.first.pop_front() {
             return Some(Next::Told(first));
         }
-        let disturbance = self.watches.get_mut(&place.number).and_then(|said| said.disturbances.pop_front());
-        match disturbance {
-            Some(Disturbance::End) => return Some(Next::Ended),
+        let next = self.history.get(self.told(place.from).len()).map(|next| next.version);
+        let said = self.watches.get_mut(&place.number)?;
+        match said.disturbances.pop_front() {
+            Some(Disturbance::End(after)) if next.is_some_and(|next| next <= after) => {
+                said.disturbances.push_front(Disturbance::End(after));
+            }
+            Some(Disturbance::End(_)) => return Some(Next::Ended),
             Some(Disturbance::Fail(kind)) => return Some(Next::Failed(kind)),
             Some(Disturbance::Repeat) => {
                 let told = self.told(place.from);
