@@ -8,6 +8,7 @@ mod isolation;
 mod once;
 mod priority;
 mod shutdown;
+mod simulation;
 mod support;
 mod synced;
 mod testing;

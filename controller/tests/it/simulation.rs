@@ -1,0 +1,658 @@
+//! Random lives of a cluster and its controllers, in an order that a seed decides: whatever fails on the way, in the end the
+//! reconciles have made of the world what the cluster says.
+//!
+//! A life is made of changes of one or two kinds of objects, all faults of the server, reconciles that fail, panic, are slow or
+//! take too long, keys from elsewhere, controllers that are shut down or dropped, and others that follow or run beside them.
+//! All the time:
+//! 1. a key is held by one reconcile at most;
+//! 2. nobody works before every cache has synced, what a mapper is told, the store shows, and a reconcile sees every object of its key as it was told last, or newer;
+//! 3. a controller that is shut down in order names every key that it leaves undone, and one that is dropped leaves it in the queue.
+//!
+//! And when nothing fails any more:
+//! 4. the caches are the cluster;
+//! 5. the last change of each object was followed by a reconcile of its key that succeeded, and what reconciles made of what
+//!    they saw is the cluster;
+//! 6. nothing is left in the queue, and one more change is one more reconcile.
+//!
+//! That each of these can fail is shown below, by lives with something broken on purpose.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_controller::testing::{Simulation, Task, Time};
+use flyball_controller::{Action, Controller, Report, RunError};
+use flyball_informer_cache::testing::{Server, ServerWatch};
+use flyball_informer_cache::{
+    Change, ChangeKind, Event, Informer, ListRequest, Page, Schema, Source, SourceError, SourceErrorKind,
+    Version, Watch, WatchRequest,
+};
+use flyball_ratelimit::{Exponential, ManualTimer};
+use flyball_workqueue::{Fifo, KeyState, Queue, Timed};
+use parking_lot::Mutex;
+use testkit::random::Random;
+use tokio::sync::oneshot;
+
+use crate::support::{SECOND, panic_quietly};
+
+/// An object of some kind. Its controller's key is its own, up to a multiple of [`KEYS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Thing {
+    key: u32,
+    uid: u64,
+    version: u64,
+}
+
+const THINGS: Schema<u32, Thing> =
+    Schema::new(|thing: &Thing| thing.key, |thing| Version::new(thing.version))
+        .identity(|a, b| a.uid == b.uid);
+
+const KEYS: u32 = 4;
+
+/// Kind and key of an object.
+type Id = (usize, u32);
+
+type Cluster = Server<u32, Thing>;
+type Keys = Queue<u32, Fifo, Exponential<u32>, Timed<ManualTimer>>;
+
+/// What is broken on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Broken {
+    Nothing,
+    /// The source swallows some events.
+    Source,
+    /// The mapper overlooks deletions.
+    Mapper,
+    /// A key that is being worked on is not added again.
+    Dirty,
+    /// Reconciles look at a snapshot of the start.
+    Snapshot,
+    /// Two controllers have a queue each.
+    Queues,
+    /// A failure counts as a success.
+    Failures,
+}
+
+/// What a change said of an object.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    version: u64,
+    gone: bool,
+}
+
+impl Told {
+    fn is_newer_than(self, seen: &Thing) -> bool {
+        if self.gone { self.version >= seen.version } else { self.version > seen.version }
+    }
+}
+
+/// How often lives came to what they are meant to come to.
+type Reached = BTreeMap<&'static str, u64>;
+
+/// What mappers and reconciles note, and what they do next.
+struct Notes {
+    random: Random,
+    /// Nothing fails any more.
+    calm: bool,
+    /// The server went back to an earlier version, so versions say nothing about what is newer.
+    restored: bool,
+    /// Counts the changes told of.
+    clock: u64,
+    held: BTreeSet<u32>,
+    /// Of each object, what was told last.
+    told: BTreeMap<Id, Told>,
+    /// When a key was told of last; when its last reconcile that succeeded, or was the last attempt, began.
+    wanted: BTreeMap<u32, u64>,
+    done: BTreeMap<u32, u64>,
+    begun: BTreeMap<u32, u64>,
+    /// Keys whose last attempt failed.
+    given_up: BTreeSet<u32>,
+    /// What reconciles have made of what they saw.
+    made: BTreeMap<Id, Thing>,
+    reconciles: u64,
+    reached: Reached,
+    /// What was wrong, as a panic in a reconcile or a mapper would be caught.
+    wrong: Option<String>,
+    log: String,
+}
+
+impl Notes {
+    fn check(&mut self, right: bool, what: impl FnOnce() -> String) {
+        if !right && self.wrong.is_none() {
+            self.wrong = Some(what());
+        }
+    }
+
+    /// Keys told of and not worked off.
+    fn undone(&self) -> Vec<u32> {
+        let done = |key| self.done.get(key).copied().unwrap_or(0);
+        self.wanted.iter().filter(|(key, wanted)| done(key) < **wanted).map(|(key, _)| *key).collect()
+    }
+
+    fn reach(&mut self, what: &'static str, times: u64) {
+        *self.reached.entry(what).or_default() += times;
+    }
+
+    fn chance(&mut self, of: u64) -> bool {
+        !self.calm && self.random.below(of) == 0
+    }
+}
+
+/// All that mappers and reconciles share.
+#[derive(Clone)]
+struct World {
+    notes: Arc<Mutex<Notes>>,
+    kinds: Arc<Vec<Informer<u32, Thing>>>,
+    time: Time,
+    broken: Broken,
+}
+
+impl World {
+    fn told(&self, kind: usize, change: &Change<u32, Thing>) -> Option<u32> {
+        let (id, key) = ((kind, *change.key()), *change.key() % KEYS);
+        let gone = matches!(change.kind, ChangeKind::Deleted { .. });
+        let told = Told { version: change.object().version, gone };
+        let shown = self.kinds[kind].store().get(&id.1);
+        let mut notes = self.notes.lock();
+        notes.clock += 1;
+        let now = notes.clock;
+        notes.wanted.insert(key, now);
+        let older = match &shown {
+            Some(shown) => told.is_newer_than(shown),
+            None => false,
+        };
+        let wrong = older && !notes.restored;
+        notes.check(!wrong, || format!("2: {id:?} was told as {told:?}, and {shown:?} is shown"));
+        notes.told.insert(id, told);
+        let skip = match self.broken {
+            Broken::Mapper => told.gone,
+            Broken::Dirty => notes.held.contains(&key),
+            _ => false,
+        };
+        (!skip).then_some(key)
+    }
+
+    /// The objects of a key.
+    fn look(&self, key: u32, snapshots: Option<&[Snapshot]>) -> BTreeMap<Id, Thing> {
+        let now: Vec<Snapshot> = self.kinds.iter().map(Informer::snapshot).collect();
+        let kinds = snapshots.unwrap_or(&now).iter().enumerate();
+        let all =
+            kinds.flat_map(|(kind, things)| things.iter().map(move |(id, thing)| ((kind, *id), **thing)));
+        all.filter(|((_, id), _)| id % KEYS == key).collect()
+    }
+}
+
+type Snapshot = flyball_informer_cache::Snapshot<u32, Thing>;
+
+/// A reconcile holds its key as long as it exists.
+struct Held {
+    world: World,
+    key: u32,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut notes = self.world.notes.lock();
+        notes.held.remove(&self.key);
+        let bad = notes.chance(20);
+        drop(notes);
+        if bad && !std::thread::panicking() {
+            panic_quietly("dropped");
+        }
+    }
+}
+
+async fn reconcile(world: World, key: u32, old: Option<Arc<Vec<Snapshot>>>) -> Result<Action, &'static str> {
+    let seen = world.look(key, old.as_ref().map(|old| old.as_slice()));
+    let (slow, turns) = {
+        let mut notes = world.notes.lock();
+        let synced = world.kinds.iter().all(Informer::is_synced);
+        notes.check(synced, || "2: it works before every cache has synced".to_owned());
+        let first = notes.held.insert(key);
+        notes.check(first, || format!("1: key {key} is held twice"));
+        let now = notes.clock;
+        notes.begun.insert(key, now);
+        notes.reconciles += 1;
+        if !notes.restored {
+            let mut told = notes.told.iter().filter(|((_, id), _)| id % KEYS == key);
+            // Who is not seen is gone since: what was told is in the cache.
+            let older = told.find(|(id, told)| seen.get(id).is_some_and(|thing| told.is_newer_than(thing)));
+            let older =
+                older.map(|(id, told)| format!("2: {id:?} was told as {told:?}, and {seen:?} was seen"));
+            notes.check(older.is_none(), || older.unwrap_or_default());
+        }
+        let slow = if notes.chance(3) { notes.random.below(12_000) } else { 0 };
+        let turns = notes.random.below(3);
+        (Duration::from_millis(slow), turns)
+    };
+    let held = Held { world, key };
+    let world = &held.world;
+    for _ in 0..turns {
+        world.time.sleep(Duration::ZERO).await;
+    }
+    if !slow.is_zero() {
+        world.time.sleep(slow).await;
+    }
+    let mut notes = world.notes.lock();
+    if notes.chance(4) {
+        if notes.random.below(2) == 0 {
+            drop(notes);
+            panic_quietly("reconcile");
+        }
+        if world.broken != Broken::Failures {
+            return Err("reconcile");
+        }
+        return Ok(Action::await_change());
+    }
+    notes.made.retain(|(_, id), _| id % KEYS != key);
+    notes.made.extend(seen);
+    let begun = notes.begun[&key];
+    notes.done.insert(key, begun);
+    notes.given_up.remove(&key);
+    if notes.chance(8) {
+        return Ok(Action::requeue_after(Duration::from_millis(notes.random.below(3_000))));
+    }
+    Ok(Action::await_change())
+}
+
+/// A controller that runs.
+struct Running {
+    task: Task<Result<Report<u32>, RunError>>,
+    stop: Option<oneshot::Sender<()>>,
+    /// Its queue never had another one.
+    alone: bool,
+}
+
+struct Life<'a> {
+    sim: &'a mut Simulation,
+    clusters: Vec<Cluster>,
+    world: World,
+    queue: Keys,
+    running: Vec<Running>,
+    /// Controllers that had this queue.
+    served: usize,
+}
+
+impl<'a> Life<'a> {
+    fn new(sim: &'a mut Simulation, broken: Broken) -> Self {
+        let kinds = 1 + sim.random() as usize % 2;
+        let stamp =
+            |thing: &mut Thing, uid, version: Version| (thing.uid, thing.version) = (uid, version.get());
+        let clusters: Vec<Cluster> = (0..kinds).map(|_| Server::new(THINGS, stamp)).collect();
+        let informer = |cluster: &Cluster| {
+            let mut builder = Informer::builder(THINGS, Leaky { inner: cluster.clone(), broken });
+            if sim.random() % 2 == 0 {
+                builder = builder.streaming_lists();
+            }
+            if sim.random() % 2 == 0 {
+                builder = builder.page_size(NonZeroU32::new(2).expect("it is 2"));
+            }
+            sim.informer(builder).expect("the configuration makes sense")
+        };
+        let informers = clusters.iter().map(informer).collect();
+        let notes = Notes {
+            random: Random::new(sim.random()),
+            calm: false,
+            restored: false,
+            clock: 0,
+            held: BTreeSet::new(),
+            told: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            done: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            given_up: BTreeSet::new(),
+            made: BTreeMap::new(),
+            reconciles: 0,
+            reached: Reached::new(),
+            wrong: None,
+            log: String::new(),
+        };
+        let notes = Arc::new(Mutex::new(notes));
+        let world = World { notes, kinds: Arc::new(informers), time: sim.time(), broken };
+        sim.set_loaded(sim.seed() % 3 == 0);
+        let queue = queue(sim);
+        let mut life = Self { sim, clusters, world, queue, running: Vec::new(), served: 0 };
+        life.start();
+        life
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        self.sim.random() % bound
+    }
+
+    /// Starts another controller over the queue, or over a new one if that is shut down.
+    fn start(&mut self) {
+        if self.queue.is_shutting_down() || self.world.broken == Broken::Queues {
+            self.queue = queue(self.sim);
+            self.served = 0;
+        }
+        self.served += 1;
+        self.running.iter_mut().for_each(|running| running.alone = false);
+        // Whoever starts looks at everything that was made: what was deleted while nobody ran is told to nobody.
+        (0..KEYS).for_each(|key| self.add(key));
+        let (sender, receiver) = oneshot::channel();
+        let world = self.world.clone();
+        let gives_up = world.clone();
+        let mut controller = Controller::new(self.queue.clone())
+            .workers(1 + self.below(3) as usize)
+            .shutdown_on(async { drop(receiver.await) })
+            .max_attempts(2 + self.below(4) as u32, move |key, _| {
+                let mut notes = gives_up.notes.lock();
+                let begun = notes.begun[key];
+                notes.done.insert(*key, begun);
+                notes.given_up.insert(*key);
+                if notes.chance(3) {
+                    drop(notes);
+                    panic_quietly("given up");
+                }
+            });
+        if self.below(2) == 0 {
+            controller = controller.reconcile_timeout(5 * SECOND);
+        }
+        if self.below(2) == 0 {
+            controller = controller.shutdown_grace(SECOND);
+        }
+        for (kind, informer) in world.kinds.iter().enumerate() {
+            let world = world.clone();
+            controller = controller.on_many(informer, move |change| world.told(kind, change));
+        }
+        let snapshots = || Arc::new(world.kinds.iter().map(Informer::snapshot).collect());
+        let old = (world.broken == Broken::Snapshot).then(snapshots);
+        let task = self.sim.run(controller, move |key, _| {
+            let mut notes = world.notes.lock();
+            if notes.chance(12) {
+                // Not even a future: it began, though, and ended.
+                let now = notes.clock;
+                notes.begun.insert(key, now);
+                drop(notes);
+                panic_quietly("called");
+            }
+            drop(notes);
+            reconcile(world.clone(), key, old.clone())
+        });
+        self.running.push(Running { task, stop: Some(sender), alone: self.served == 1 });
+    }
+
+    /// A second one runs over the same queue; one with a queue of its own has to wait for the end of the first.
+    fn may_start(&self) -> bool {
+        let ending = self.queue.is_shutting_down() && self.world.broken != Broken::Queues;
+        self.running.is_empty() || self.running.len() < 2 && !ending
+    }
+
+    /// Adds a key from elsewhere.
+    fn add(&self, key: u32) {
+        if self.queue.add(key).is_ok() {
+            let mut notes = self.world.notes.lock();
+            notes.clock += 1;
+            let now = notes.clock;
+            notes.wanted.insert(key, now);
+        }
+    }
+
+    fn act(&mut self) {
+        let (what, which) = (self.below(34), self.below(self.clusters.len() as u64) as usize);
+        let number = self.below(256);
+        let _ = write!(self.world.notes.lock().log, " {what}.{which}.{number}");
+        let cluster = self.clusters[which].clone();
+        let key = number as u32 % (KEYS * (1 + which as u32));
+        let kind = {
+            use SourceErrorKind::*;
+            let busy = TooManyRequests { retry_after: (number > 128).then_some(SECOND) };
+            [Expired, TooLargeVersion, busy, Refused, Internal, Other][number as usize % 6]
+        };
+        let thing = |key| Thing { key, uid: 0, version: 0 };
+        match what {
+            0..=5 => _ = cluster.put(thing(key)),
+            6 => (0..KEYS).filter(|key| number >> key & 1 != 0).for_each(|key| _ = cluster.put(thing(key))),
+            7 | 8 => _ = cluster.delete(&key),
+            9 => _ = cluster.recreate(thing(key)),
+            10 => cluster.bookmark(),
+            11 => cluster.compact(),
+            12 => cluster.cache(),
+            13 if number < 64 => {
+                self.world.notes.lock().restored = true;
+                cluster.restore();
+            }
+            13 | 14 => cluster.fail_list(kind),
+            15 => cluster.fail_watch(kind),
+            16 => cluster.break_watches(kind),
+            17 => cluster.close_watches(),
+            18 => cluster.repeat(),
+            19 => cluster.faults(|faults| faults.silent ^= true),
+            20 => cluster.faults(|faults| faults.shuffled ^= true),
+            21 => cluster.faults(|faults| faults.endless ^= true),
+            22 => cluster.faults(|faults| faults.repeats ^= true),
+            23 => cluster.set_latency(self.sim.clock(), Duration::from_millis(number)),
+            24..=26 => self.sim.pass(Duration::from_millis(number * 8)),
+            27 => self.sim.pass(Duration::from_secs(number / 4)),
+            28 => self.add(key % KEYS),
+            29 => _ = self.queue.add_after(key % KEYS, Duration::from_millis(number * 20)),
+            30 | 33 if self.may_start() => self.start(),
+            31 => {
+                if let Some(running) = self.running.last_mut() {
+                    running.stop = None;
+                }
+            }
+            32 => {
+                if number < 128 {
+                    // Whoever is woken for it may be dropped before its turn.
+                    self.add(key % KEYS);
+                }
+                self.abort();
+            }
+            _ => self.sim.settle(),
+        }
+        if self.below(2) == 0 {
+            self.sim.settle();
+        }
+        self.look();
+    }
+
+    /// Drops a controller, and lets its workers be dropped.
+    fn abort(&mut self) {
+        let Some(running) = self.running.pop() else { return };
+        running.task.abort();
+        let leased = self.queue.counts().leased as u64;
+        self.world.notes.lock().reach("keys held at a drop", leased);
+        self.sim.settle();
+        assert!(running.task.is_over());
+        self.look();
+        if self.running.is_empty() && !self.queue.is_shutting_down() {
+            let mut notes = self.world.notes.lock();
+            let undone = notes.undone();
+            notes.reach("keys undone by a dropped controller", undone.len() as u64);
+            for key in undone {
+                assert_ne!(self.queue.state(&key), KeyState::Absent, "3: key {key} is lost");
+            }
+            assert_eq!(self.queue.counts().leased, 0);
+        }
+    }
+
+    /// What has to be right all the time.
+    fn look(&mut self) {
+        if let Some(wrong) = self.world.notes.lock().wrong.take() {
+            panic!("{wrong}");
+        }
+        self.queue.check().expect("the queue is sound");
+        for informer in self.world.kinds.iter() {
+            informer.store().check().expect("the store is sound");
+        }
+        self.running.retain(|running| {
+            if let Some(report) = running.task.output() {
+                let report = report.expect("its informers live");
+                let mut notes = self.world.notes.lock();
+                notes.reach("controllers shut down", 1);
+                notes.reach("errors", report.errors);
+                notes.reach("panics", report.panics);
+                notes.reach("timeouts", report.timeouts);
+                notes.reach("keys given up", report.dead_letters);
+                notes.reach("reconciles cut off", report.leftovers.leased.len() as u64);
+                drop(notes);
+                if running.alone {
+                    let left = &report.leftovers;
+                    let left: BTreeSet<u32> =
+                        left.ready.iter().chain(&left.waiting).chain(&left.leased).copied().collect();
+                    let mut notes = self.world.notes.lock();
+                    let undone = notes.undone();
+                    notes.reach("keys undone at the end of a controller", undone.len() as u64);
+                    for key in undone {
+                        assert!(left.contains(&key), "3: key {key} is lost at shutdown");
+                    }
+                }
+                return false;
+            }
+            true
+        });
+    }
+
+    /// Nothing fails any more; all has to be right in the end.
+    fn heal(mut self) -> Reached {
+        let mut notes = self.world.notes.lock();
+        let (late, restored) = (notes.undone().len(), notes.restored);
+        notes.reach("keys undone at the end of the faults", late as u64);
+        notes.reach("servers restored", u64::from(restored));
+        notes.calm = true;
+        drop(notes);
+        for cluster in &self.clusters {
+            cluster.heal();
+            cluster.set_latency(self.sim.clock(), Duration::ZERO);
+        }
+        self.sim.set_loaded(false);
+        // Who was told to stop does.
+        self.sim.pass(100 * SECOND);
+        self.look();
+        if self.running.is_empty() {
+            self.start();
+        }
+        // Somebody looks after the dead letters.
+        let given_up = std::mem::take(&mut self.world.notes.lock().given_up);
+        given_up.into_iter().for_each(|key| self.add(key));
+        // Longer than the longest wait, an unanswered request and a streaming list that never ends together.
+        self.sim.pass(800 * SECOND);
+        self.converged();
+        let before = self.world.notes.lock().reconciles;
+        self.clusters[0].put(Thing { key: 0, uid: 0, version: 0 });
+        self.sim.pass(SECOND);
+        self.converged();
+        let mut notes = self.world.notes.lock();
+        assert_eq!(notes.reconciles, before + 1, "6: one change, one reconcile");
+        for status in self.world.kinds.iter().map(Informer::status) {
+            notes.reach("relists", status.relists);
+            notes.reach("watches without a list", status.watch_restarts);
+        }
+        let reconciles = notes.reconciles;
+        notes.reach("reconciles", reconciles);
+        std::mem::take(&mut notes.reached)
+    }
+
+    fn converged(&mut self) {
+        self.look();
+        for (kind, (cluster, informer)) in self.clusters.iter().zip(self.world.kinds.iter()).enumerate() {
+            let mut stored: Vec<Thing> = informer.snapshot().iter().map(|(_, thing)| **thing).collect();
+            stored.sort_by_key(|thing| thing.key);
+            assert_eq!(stored, cluster.objects(), "4: the cache is not the cluster");
+            let notes = self.world.notes.lock();
+            let made = notes.made.iter().filter(|((of, _), _)| *of == kind).map(|(_, thing)| *thing);
+            assert_eq!(made.collect::<Vec<_>>(), stored, "5: what was made is not the cluster");
+        }
+        let notes = self.world.notes.lock();
+        assert_eq!(notes.undone(), [], "5: a change without a reconcile");
+        assert!(notes.held.is_empty());
+        assert_eq!(self.queue.counts(), Default::default(), "6: something is left");
+        assert_eq!(self.running.len().min(1), 1);
+    }
+}
+
+fn queue(sim: &Simulation) -> Keys {
+    let backoff = Exponential::new(Duration::from_millis(100)..=20 * SECOND);
+    Queue::builder().limiter(backoff).timer(sim.timer()).seed(sim.random()).build()
+}
+
+fn live(sim: &mut Simulation, broken: Broken) -> Reached {
+    let acts = 1 + sim.random() % 100;
+    let mut life = Life::new(sim, broken);
+    for _ in 0..acts {
+        life.act();
+    }
+    life.heal()
+}
+
+/// A server, and what is lost on the way from it.
+struct Leaky<T> {
+    inner: T,
+    broken: Broken,
+}
+
+impl Source for Leaky<Cluster> {
+    type Object = Thing;
+    type Watch = Leaky<ServerWatch<u32, Thing>>;
+
+    async fn list(&self, request: ListRequest) -> Result<Page<Thing>, SourceError> {
+        self.inner.list(request).await
+    }
+
+    async fn watch(&self, request: WatchRequest) -> Result<Self::Watch, SourceError> {
+        Ok(Leaky { inner: self.inner.watch(request).await?, broken: self.broken })
+    }
+}
+
+impl Watch for Leaky<ServerWatch<u32, Thing>> {
+    type Object = Thing;
+
+    async fn next(&mut self) -> Option<Result<Event<Thing>, SourceError>> {
+        loop {
+            match self.inner.next().await {
+                Some(Ok(Event::Modified(thing)))
+                    if self.broken == Broken::Source && thing.version % 3 == 0 => {}
+                told => return told,
+            }
+        }
+    }
+}
+
+#[test]
+fn it_always_arrives_at_the_cluster() {
+    let (lives, reached) = (Cell::new(0), RefCell::new(Reached::new()));
+    Simulation::explore(10_000, |sim| {
+        for (what, times) in live(sim, Broken::Nothing) {
+            *reached.borrow_mut().entry(what).or_default() += times;
+        }
+        lives.set(lives.get() + 1);
+    });
+    let reached = reached.into_inner();
+    println!("{} lives: {reached:#?}", lives.get());
+    if lives.get() >= 1_000 {
+        assert_eq!(reached.len(), 14, "some of it was never reached");
+        assert!(reached.values().all(|times| *times > lives.get() / 20), "some of it is rare: {reached:#?}");
+    }
+}
+
+/// How the lives of some seeds end when something is broken.
+fn found(broken: Broken) -> Vec<String> {
+    let failed = |seed| {
+        let panic =
+            catch_unwind(AssertUnwindSafe(|| live(&mut Simulation::new(seed), broken).len())).err()?;
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        panic.downcast_ref::<String>().cloned().or(text)
+    };
+    (1..=100).filter_map(failed).collect()
+}
+
+#[test]
+fn it_finds_what_is_broken() {
+    for (broken, message) in [
+        (Broken::Source, "4: "),
+        (Broken::Mapper, "5: "),
+        (Broken::Dirty, "5: "),
+        (Broken::Snapshot, "2: "),
+        (Broken::Queues, "1: "),
+        (Broken::Failures, "3: "),
+    ] {
+        let told = found(broken);
+        assert!(told.iter().any(|told| told.contains(message)), "{broken:?}: {told:#?}");
+    }
+}
