@@ -1,0 +1,144 @@
+//! Models of the way from an event to the lease of its key, across the crates: what a store publishes is visible, then its
+//! observer adds the key, and whoever leases that key sees the version that caused it, or a newer one.
+//!
+//! It is the controller's way; the controller itself adds no lock or atomic to it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flyball_informer_cache::{Change, Observer, Schema, Store, Version};
+use flyball_workqueue::Queue;
+use loom_tests::{Arc, Model, block_on, model, thread};
+
+/// A key and a version.
+type Object = (u8, u64);
+
+/// A store and a queue, joined by an observer; and what was told and seen of key 1. Not the model's atomics, so that noting
+/// adds no scheduling point; loom runs all threads on one.
+#[derive(Clone)]
+struct Way {
+    store: Store<u8, Object>,
+    queue: Queue<u8>,
+    /// The newest version a key was added for.
+    told: Arc<AtomicU64>,
+    /// The version that was seen last.
+    seen: Arc<AtomicU64>,
+    /// Leases there are.
+    held: Arc<AtomicU64>,
+}
+
+// Ordering: Relaxed throughout, see above.
+const RELAXED: Ordering = Ordering::Relaxed;
+
+impl Way {
+    /// With version 1 of key 1 in the store.
+    fn new() -> Self {
+        let schema = Schema::new(|object: &Object| object.0, |object| Version::new(object.1));
+        let store = Store::builder(schema).seed(1).build().unwrap();
+        store.upsert((1, 1));
+        let queue = Queue::builder().seed(1).build();
+        Self { store, queue, told: Arc::default(), seen: Arc::default(), held: Arc::default() }
+    }
+
+    /// As a controller does it.
+    fn observe(&self) -> Observer<u8, Object> {
+        let (queue, told) = (self.queue.clone(), self.told.clone());
+        self.store.observe(move |change: &Change<u8, Object>| {
+            told.fetch_max(change.object().1, RELAXED);
+            queue.add(*change.key()).unwrap();
+        })
+    }
+
+    /// One reconcile; the version it saw, or `None` when the queue is closed.
+    fn lease(&self) -> Option<u64> {
+        let lease = block_on(self.queue.get())?;
+        assert_eq!(self.held.fetch_add(1, RELAXED), 0, "two leases of one key");
+        let told = self.told.load(RELAXED);
+        let seen = self.store.get(&1).expect("it is never deleted").1;
+        assert!(seen >= told, "told of {told}, and sees {seen}");
+        self.seen.store(seen, RELAXED);
+        self.held.fetch_sub(1, RELAXED);
+        lease.done();
+        Some(seen)
+    }
+
+    /// Reconciles until the second version was seen. It never is when its event is lost: then nobody wakes us.
+    fn lease_until_seen(&self) {
+        while self.lease() != Some(2) {}
+    }
+
+    fn check(&self) {
+        self.store.check().unwrap();
+        self.queue.check().unwrap();
+    }
+}
+
+#[test]
+fn event_vs_lease() {
+    let claim = Model {
+        name: "composed::event_vs_lease",
+        threads: 2,
+        floor: 101,
+        catches: "an event while its key is leased, forgotten by a lease's end that looks for a mark in one critical section and ends in another",
+    };
+    model(claim, || {
+        let way = Way::new();
+        let _observer = way.observe();
+        let store = way.store.clone();
+        let writer = thread::spawn(move || {
+            store.upsert((1, 2));
+        });
+        way.lease_until_seen();
+        writer.join().unwrap();
+        way.check();
+    });
+}
+
+#[test]
+fn list_vs_start() {
+    let claim = Model {
+        name: "composed::list_vs_start",
+        threads: 2,
+        floor: 296,
+        catches: "a list that looks who observes in one critical section and is published in another: a controller that starts meanwhile never hears of it",
+    };
+    model(claim, || {
+        let way = Way::new();
+        let store = way.store.clone();
+        let writer = thread::spawn(move || {
+            let mut stage = store.stage();
+            stage.put((1, 2));
+            drop(stage.publish(Version::new(2)));
+        });
+        let _observer = way.observe();
+        way.lease_until_seen();
+        writer.join().unwrap();
+        way.check();
+    });
+}
+
+#[test]
+fn event_vs_two_workers() {
+    let claim = Model {
+        name: "composed::event_vs_two_workers",
+        threads: 3,
+        floor: 60000,
+        catches: "a worker that looks at the key in one critical section and takes it in another: two leases of one key",
+    };
+    model(claim, || {
+        let way = Way::new();
+        let _observer = way.observe();
+        let other = way.clone();
+        let worker = thread::spawn(move || while other.lease().is_some() {});
+        let (store, queue) = (way.store.clone(), way.queue.clone());
+        let writer = thread::spawn(move || {
+            store.upsert((1, 2));
+            queue.shut_down();
+        });
+        while way.lease().is_some() {}
+        writer.join().unwrap();
+        worker.join().unwrap();
+        assert_eq!(way.seen.load(RELAXED), 2, "the last lease came after the event");
+        assert_eq!(way.queue.len(), 0);
+        way.check();
+    });
+}
