@@ -26,7 +26,7 @@ struct Way {
     held: Arc<AtomicU64>,
 }
 
-// Ordering: Relaxed throughout, see above.
+// Ordering: Relaxed where the lease, or a join, gives the order.
 const RELAXED: Ordering = Ordering::Relaxed;
 
 impl Way {
@@ -43,7 +43,8 @@ impl Way {
     fn observe(&self) -> Observer<u8, Object> {
         let (queue, told) = (self.queue.clone(), self.told.clone());
         self.store.observe(move |change: &Change<u8, Object>| {
-            told.fetch_max(change.object().1, RELAXED);
+            // Ordering: Release, with the load of whoever leases: it looks into the store only after.
+            told.fetch_max(change.object().1, Ordering::Release);
             queue.add(*change.key()).unwrap();
         })
     }
@@ -52,7 +53,8 @@ impl Way {
     fn lease(&self) -> Option<u64> {
         let lease = block_on(self.queue.get())?;
         assert_eq!(self.held.fetch_add(1, RELAXED), 0, "two leases of one key");
-        let told = self.told.load(RELAXED);
+        // Ordering: Acquire, with the one who was told.
+        let told = self.told.load(Ordering::Acquire);
         let seen = self.store.get(&1).expect("it is never deleted").1;
         assert!(seen >= told, "told of {told}, and sees {seen}");
         self.seen.store(seen, RELAXED);
