@@ -216,8 +216,8 @@ where
     L: Policy<K> + Send + 'static,
     T: AsyncGet + Delays,
 {
-    /// With which priority [`on`](Self::on) and [`on_many`](Self::on_many) add keys for the objects an informer begins with:
-    /// 0 unless set here, as for every other change.
+    /// With which priority [`on`](Self::on) and [`on_many`](Self::on_many) add keys for the objects an informer begins with, be its first
+    /// list published before the controller runs or after: 0 unless set here, as for every other change.
     ///
     /// Below 0, what happens after a start goes before the look at everything. The queue's
     /// [ageing](flyball_workqueue::Priority::ageing) sees to it that the latter gets its turn all the same.

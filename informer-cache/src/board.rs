@@ -19,6 +19,8 @@ pub(crate) struct Published<K, V> {
     pub(crate) feeds: Feeds<K, V>,
     pub(crate) listeners: Listeners<K, V>,
     pub(crate) waiters: Waiters,
+    /// Whether a list was published, so whether the table shows one.
+    pub(crate) listed: bool,
     pub(crate) closed: bool,
 }
 
@@ -46,6 +48,7 @@ impl<K, V> Board<K, V> {
             feeds: Arc::new([]),
             listeners: Arc::new([]),
             waiters: Waiters::default(),
+            listed: false,
             closed: false,
         };
         Self { published: RwLock::new(published), seats }

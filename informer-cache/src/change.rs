@@ -18,7 +18,8 @@ pub enum ChangeKind<V> {
     Added {
         /// The object now.
         object: Arc<V>,
-        /// Whether it belongs to the snapshot a subscription or an observer starts with.
+        /// Whether it belongs to what there was at the beginning: the snapshot a subscription or an observer starts with, or, where that was
+        /// taken earlier, the store's first list.
         initial: bool,
     },
     /// The same object, newer (or the same again: a resync).
@@ -91,7 +92,8 @@ impl<K, V> Change<K, V> {
         }
     }
 
-    /// Whether this is an object of the snapshot that a subscription or an observer starts with.
+    /// Whether this is an object of the beginning: of the snapshot that a subscription or an observer starts with, or of the store's first
+    /// list.
     pub fn is_initial(&self) -> bool {
         matches!(self.kind, ChangeKind::Added { initial: true, .. })
     }

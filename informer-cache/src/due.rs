@@ -35,11 +35,12 @@ impl<K: Clone, V> Due<K, V> {
             Self::Initial { record, since: None } => [added(record, true), None],
             Self::Initial { since: Some(State::Deleted { .. }), .. } => [None, None],
             Self::Initial {
-                since: Some(State::Added { new } | State::Updated { new, .. } | State::Replaced { new, .. }),
+                since:
+                    Some(State::Added { new, .. } | State::Updated { new, .. } | State::Replaced { new, .. }),
                 ..
             } => [added(new, true), None],
             Self::Resync(record) => [updated(record, record), None],
-            Self::Changed(State::Added { new }) => [added(new, false), None],
+            Self::Changed(State::Added { new, initial }) => [added(new, *initial), None],
             Self::Changed(State::Updated { old, new }) => [updated(old, new), None],
             Self::Changed(State::Deleted { old, gone }) => [deleted(old, gone.of(old, schema)), None],
             Self::Changed(State::Replaced { old, gone, new }) => {

@@ -5,11 +5,17 @@
 //! | `pending` | what the consumer has not heard of yet |
 //! | `waker` | of the consumer while it waits; taken by whoever makes it wait no longer |
 //! | `version` | the store's version up to which everything has been merged |
+//! | `until` | the ticket before which everything is a part of the beginning; none as long as the store had no list |
 //! | `ended` | no more changes will come; the consumer hears what is left |
 //! | `detached` | the consumer is gone; changes are ignored |
 //!
 //! Writers come one at a time (they hold the store's writer lock), so what [`find`](Feed::find) found can only vanish, by
 //! the consumer taking it out, before [`merge`](Feed::merge).
+//!
+//! # Invariants
+//! 1. `until` is set with the first list, after all of it has been merged; or at registration, if the snapshot shows a list. It stays.
+//! 2. A consumer is caught up when it has been told its snapshot, `until` is set, and no ticket below it is pending or in its hands. It
+//!    stays so, as tickets ascend ([`Pending`], invariants 2 and 3).
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -29,13 +35,14 @@ struct FeedState<K, V> {
     pending: Pending<K, V>,
     waker: Option<Waker>,
     version: Version,
+    until: Option<Ticket>,
     ended: bool,
     detached: bool,
 }
 
 /// What there is for a consumer.
 pub(crate) enum Popped<K, V> {
-    Change(State<K, V>),
+    Change(Ticket, State<K, V>),
     /// Nothing now; everything up to this version has been taken.
     Empty(Version),
     /// Nothing now or ever.
@@ -43,10 +50,12 @@ pub(crate) enum Popped<K, V> {
 }
 
 impl<K, V> Feed<K, V> {
-    /// The feed of a consumer that knows everything up to `version`.
-    pub(crate) fn new(version: Version, ended: bool) -> Self {
+    /// The feed of a consumer that knows everything up to `version`, and whether that is the state after a list.
+    pub(crate) fn new(version: Version, listed: bool, ended: bool) -> Self {
         let pending = Pending::new();
-        Self { state: Mutex::new(FeedState { pending, waker: None, version, ended, detached: false }) }
+        let until = listed.then(|| pending.next());
+        let state = FeedState { pending, waker: None, version, until, ended, detached: false };
+        Self { state: Mutex::new(state) }
     }
 
     /// The ticket of a step's key for each of the steps. Compares keys and changes nothing.
@@ -64,7 +73,7 @@ impl<K, V> Feed<K, V> {
     }
 
     /// Merges steps into what [`find`](Self::find) found, and wakes the consumer. Runs no foreign code. The caller wakes
-    /// and drops what it is given after unlocking everything.
+    /// and drops what it is given after unlocking everything. `first_list`: with these steps, the store has had its first list.
     ///
     /// Whether the consumer is still there.
     pub(crate) fn merge(
@@ -72,6 +81,7 @@ impl<K, V> Feed<K, V> {
         steps: &[Step<K, V>],
         mut found: impl Iterator<Item = Option<Ticket>>,
         version: Version,
+        first_list: bool,
         wakers: &mut Wakers,
         dropped: &mut Vec<Last<V>>,
     ) -> bool {
@@ -90,6 +100,10 @@ impl<K, V> Feed<K, V> {
         }
         let mut state = self.state.lock();
         state.version = version;
+        if first_list {
+            // Here, after the last chunk: of a list that is half merged, everything that is pending may have been told.
+            state.until = Some(state.pending.next());
+        }
         !state.detached
     }
 
@@ -98,7 +112,7 @@ impl<K, V> Feed<K, V> {
         let mut state = self.state.lock();
         let (version, ended) = (state.version, state.ended);
         match state.pending.pop() {
-            Some(change) => Popped::Change(change),
+            Some((ticket, change)) => Popped::Change(ticket, change),
             None if ended => Popped::Ended(version),
             None => Popped::Empty(version),
         }
@@ -110,7 +124,7 @@ impl<K, V> Feed<K, V> {
         let (version, ended) = (state.version, state.ended);
         // In one critical section, or a change between looking and registering would wake nobody.
         match state.pending.pop() {
-            Some(change) => (Popped::Change(change), Some(waker)),
+            Some((ticket, change)) => (Popped::Change(ticket, change), Some(waker)),
             None if ended => (Popped::Ended(version), Some(waker)),
             None => (Popped::Empty(version), state.waker.replace(waker)),
         }
@@ -126,6 +140,14 @@ impl<K, V> Feed<K, V> {
     /// Whether something is pending for a key.
     pub(crate) fn contains(&self, hash: u64, eq: impl Fn(&K) -> bool) -> bool {
         self.state.lock().pending.find(hash, eq).is_some()
+    }
+
+    /// Whether everything that belongs to the beginning has been taken out, and the consumer, which may have what was under a ticket
+    /// in its hands, has told it. O(1).
+    pub(crate) fn is_caught_up(&self, in_hands: Option<Ticket>) -> bool {
+        let state = self.state.lock();
+        let oldest = in_hands.unwrap_or_else(|| state.pending.oldest());
+        state.until.is_some_and(|until| oldest >= until)
     }
 
     /// How many keys are pending, and the version up to which everything has been merged.

@@ -3,7 +3,7 @@
 //! | lock | guards | held |
 //! |---|---|---|
 //! | `writing` | the memory of the last plan, to be used again; and it serialises writers, so that what one finds still holds when it commits, and changes are fanned out in the order they were published | for a write |
-//! | `published` | the table, the lists of feeds and listeners, the waits for versions, `closed` | for one lookup, one commit in place, or one swap |
+//! | `published` | the table, the lists of feeds and listeners, the waits for versions, `listed`, `closed` | for one lookup, one commit in place, or one swap |
 //! | a seat's | the table's address once more, for one thread ([`Seats`](crate::seats::Seats)) | for one lookup |
 //! | a feed's | that consumer's pending changes | for one step, or a small chunk of a relist |
 //!
@@ -101,7 +101,7 @@ impl<K, V> Inner<K, V> {
             (version, published.feeds.clone())
         };
         for feed in &*feeds {
-            feed.merge(&[], std::iter::empty(), version, &mut wakers, &mut Vec::new());
+            feed.merge(&[], std::iter::empty(), version, false, &mut wakers, &mut Vec::new());
         }
         drop(writing);
         wakers.wake();
@@ -119,7 +119,8 @@ impl<K, V> Inner<K, V> {
     pub(crate) fn subscribe(&self) -> (Snapshot<K, V>, Arc<Feed<K, V>>) {
         let mut published = self.published.write();
         let snapshot = Snapshot { table: published.table.clone(), reading: self.reading };
-        let feed = Arc::new(Feed::new(snapshot.version(), published.closed));
+        // In one critical section with the table: a list is either in the snapshot or still to be told, and here it is known which.
+        let feed = Arc::new(Feed::new(snapshot.version(), published.listed, published.closed));
         if !published.closed {
             // Those whose subscription is gone leave; they hold nothing that could be dropped.
             let alive = published.feeds.iter().filter(|feed| Arc::strong_count(feed) > 1);
@@ -189,7 +190,7 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
         let feeds = known.is_some().then(|| published.feeds.clone());
         drop(published);
         if let (Some(known), Some(feeds)) = (&known, &feeds) {
-            fan_out(known, feeds, std::slice::from_ref(step), &found, version, &mut effects);
+            fan_out(known, feeds, std::slice::from_ref(step), &found, version, false, &mut effects);
         }
         std::mem::swap(&mut plan, &mut writing);
         drop(writing);
@@ -212,11 +213,17 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
         // Declared before the lock, so dropped after it, also when equality panics.
         let mut effects = Effects::default();
         let mut plan = Plan::default();
-        let (mut next, current, before, listeners, sides, done);
+        let (mut next, current, before, listeners, sides, mut done);
         let mut found = Vec::new();
         let writing = self.writing.lock();
         current = self.table();
         (done, sides) = steps(&current)?;
+        let list = matches!(arrival, Arrival::List(_));
+        // Under the writer lock, as only a writer can make it another.
+        let first_list = list && !self.published.read().listed;
+        if first_list {
+            done.iter_mut().for_each(Step::begins);
+        }
         next = Arc::new(Table::clone(&current));
         build(Arc::make_mut(&mut next), &done, &sides, &mut plan, &mut effects.garbage);
         let known = self.published.read().feeds.clone();
@@ -231,6 +238,7 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
             let version = arrival.version(now);
             Arc::make_mut(&mut next).version = version;
             before = std::mem::replace(&mut published.table, next);
+            published.listed |= list;
             listeners = published.listeners.clone();
             published.waiters.reached(version, &mut effects.wakers);
             if version < now {
@@ -238,8 +246,8 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
             }
             (version, published.feeds.clone())
         };
-        fan_out(&known, &feeds, &done, &found, version, &mut effects);
-        if let Arrival::List(_) = arrival {
+        fan_out(&known, &feeds, &done, &found, version, first_list, &mut effects);
+        if list {
             self.synced.end(Ok(()), &mut effects.wakers);
         }
         drop(writing);
@@ -333,6 +341,7 @@ fn fan_out<K, V>(
     steps: &[Step<K, V>],
     found: &[Option<Ticket>],
     version: Version,
+    first_list: bool,
     effects: &mut Effects<V>,
 ) {
     for (at, feed) in feeds.iter().enumerate() {
@@ -341,8 +350,8 @@ fn fan_out<K, V>(
             _ => known.iter().position(|known| Arc::ptr_eq(known, feed)),
         };
         let found = place.map_or(&[][..], |place| &found[place * steps.len()..][..steps.len()]);
-        let there =
-            feed.merge(steps, found.iter().copied(), version, &mut effects.wakers, &mut effects.dropped);
+        let (wakers, dropped) = (&mut effects.wakers, &mut effects.dropped);
+        let there = feed.merge(steps, found.iter().copied(), version, first_list, wakers, dropped);
         effects.detached |= !there;
     }
 }

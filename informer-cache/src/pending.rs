@@ -20,10 +20,15 @@
 //! lock: if `o` and `n` are the same object it is delivered as Updated(o, n), else as Deleted(g), then Added(n). In the same
 //! way `g, l` keeps the first and the latest end of an object under this key: the latest counts if it is still `o`, else the first.
 //!
+//! An addition stays initial, or not, as it came in: `Added(n)` of a row that begins with `Added(a)` is as initial as `a` was. What comes
+//! back in place of something the consumer knew (`Replaced`) is not.
+//!
 //! # Invariants
 //! 1. A key has at most one entry.
 //! 2. `order` holds the ticket of every entry exactly once; tickets ascend in the order in which keys became pending, and a
 //!    merge keeps the ticket.
+//! 3. Everything that was pending at some moment has been taken out, or came and went unseen, once [`oldest`](Pending::oldest) is not
+//!    below what [`next`](Pending::next) was then. (By 2, and as no ticket is used twice.)
 //!
 //! Hence a key that changes all the time is delivered in its turn, and memory is O(keys).
 
@@ -53,7 +58,7 @@ struct Entry<K, V> {
 
 /// What a consumer has to hear of one key; the table is in the [module](self).
 pub(crate) enum State<K, V> {
-    Added { new: Record<K, V> },
+    Added { new: Record<K, V>, initial: bool },
     Updated { old: Record<K, V>, new: Record<K, V> },
     Deleted { old: Record<K, V>, gone: Gone<V> },
     Replaced { old: Record<K, V>, gone: Gone<V>, new: Record<K, V> },
@@ -77,6 +82,16 @@ impl<K, V> Pending<K, V> {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// The ticket of the next key that becomes pending.
+    pub(crate) fn next(&self) -> Ticket {
+        self.next
+    }
+
+    /// The ticket of the oldest entry; where there is none, that of the next.
+    pub(crate) fn oldest(&self) -> Ticket {
+        self.order.first_key_value().map_or(self.next, |(&ticket, _)| ticket)
     }
 
     /// The ticket of a key that is pending. The only operation that compares keys; it changes nothing.
@@ -110,9 +125,9 @@ impl<K, V> Pending<K, V> {
     }
 
     /// Takes out the oldest entry.
-    pub(crate) fn pop(&mut self) -> Option<State<K, V>> {
+    pub(crate) fn pop(&mut self) -> Option<(Ticket, State<K, V>)> {
         let (&ticket, _) = self.order.first_key_value()?;
-        self.take(ticket)
+        self.take(ticket).map(|state| (ticket, state))
     }
 
     /// Takes out one entry.
@@ -152,7 +167,7 @@ impl<K, V> State<K, V> {
     /// The record that tells the key.
     fn record(&self) -> &Record<K, V> {
         match self {
-            Self::Added { new } => new,
+            Self::Added { new, .. } => new,
             Self::Updated { old, .. } | Self::Deleted { old, .. } | Self::Replaced { old, .. } => old,
         }
     }
@@ -160,7 +175,7 @@ impl<K, V> State<K, V> {
     /// The first row of the table.
     pub(crate) fn first(step: &Step<K, V>) -> Self {
         match step {
-            Step::Added { new } => Self::Added { new: new.clone() },
+            Step::Added { new, initial } => Self::Added { new: new.clone(), initial: *initial },
             Step::Updated { old, new } => Self::Updated { old: old.clone(), new: new.clone() },
             Step::Deleted { old, last } => Self::Deleted { old: old.clone(), gone: last.into() },
             Step::Replaced { old, new } => {
@@ -175,10 +190,10 @@ impl<K, V> State<K, V> {
         let state = match (self, step) {
             (Self::Added { .. }, Step::Deleted { .. }) => None,
             (
-                Self::Added { .. },
-                Step::Added { new } | Step::Updated { new, .. } | Step::Replaced { new, .. },
-            ) => Some(Self::Added { new: new.clone() }),
-            (Self::Updated { old, .. }, Step::Added { new } | Step::Updated { new, .. }) => {
+                Self::Added { initial, .. },
+                Step::Added { new, .. } | Step::Updated { new, .. } | Step::Replaced { new, .. },
+            ) => Some(Self::Added { new: new.clone(), initial }),
+            (Self::Updated { old, .. }, Step::Added { new, .. } | Step::Updated { new, .. }) => {
                 Some(Self::Updated { old, new: new.clone() })
             }
             (Self::Updated { old, .. }, Step::Deleted { last, .. }) => {
@@ -193,9 +208,9 @@ impl<K, V> State<K, V> {
             }
             (
                 Self::Deleted { old, gone },
-                Step::Added { new } | Step::Updated { new, .. } | Step::Replaced { new, .. },
+                Step::Added { new, .. } | Step::Updated { new, .. } | Step::Replaced { new, .. },
             )
-            | (Self::Replaced { old, gone, .. }, Step::Added { new } | Step::Updated { new, .. }) => {
+            | (Self::Replaced { old, gone, .. }, Step::Added { new, .. } | Step::Updated { new, .. }) => {
                 Some(Self::Replaced { old, gone, new: new.clone() })
             }
             (Self::Replaced { old, mut gone, .. }, Step::Deleted { last, .. }) => {

@@ -177,7 +177,8 @@ impl<K: Eq + Hash, V: 'static> List<K, V> {
                 Some((_, Verdict::Unchanged)) => continue,
                 Some((old, Verdict::Updated)) => Step::Updated { old, new },
                 Some((old, Verdict::Replaced)) => Step::Replaced { old, new },
-                None => Step::Added { new },
+                // Whoever publishes it knows whether it is the first list.
+                None => Step::Added { new, initial: false },
             };
             let row = stored.map(|(row, _)| row);
             let drafted = self.listed[at].drafted.take();

@@ -6,8 +6,8 @@ use crate::record::Record;
 
 /// A change of one key in the store.
 pub(crate) enum Step<K, V> {
-    /// The key was not there.
-    Added { new: Record<K, V> },
+    /// The key was not there; whether it came with the store's first list.
+    Added { new: Record<K, V>, initial: bool },
     /// The same object, newer.
     Updated { old: Record<K, V>, new: Record<K, V> },
     /// Another object under the same key, or one of which nobody could yet tell whether it is another: whoever delivers
@@ -36,15 +36,22 @@ impl<K, V> Step<K, V> {
     /// What is in the store after.
     pub(crate) fn after(&self) -> Option<&Record<K, V>> {
         match self {
-            Self::Added { new } | Self::Updated { new, .. } | Self::Replaced { new, .. } => Some(new),
+            Self::Added { new, .. } | Self::Updated { new, .. } | Self::Replaced { new, .. } => Some(new),
             Self::Deleted { .. } => None,
+        }
+    }
+
+    /// It belongs to the store's first list.
+    pub(crate) fn begins(&mut self) {
+        if let Self::Added { initial, .. } = self {
+            *initial = true;
         }
     }
 
     /// The record that tells the key.
     pub(crate) fn record(&self) -> &Record<K, V> {
         match self {
-            Self::Added { new } => new,
+            Self::Added { new, .. } => new,
             Self::Updated { old, .. } | Self::Replaced { old, .. } | Self::Deleted { old, .. } => old,
         }
     }

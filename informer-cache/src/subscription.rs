@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `walk` | what it has still to be told of a snapshot: the first, or one to resynchronise from |
 //! | `due`, `ready` | taken out of the feed, not handed over yet |
+//! | `taken` | the ticket they were taken out under, if it was not for the walk |
 //!
 //! Everything shared is in the feed, under its lock. The snapshot and the registration of the feed happen in one critical
 //! section of the store, so the two join at one version. While there is anything left to walk nothing pending is
@@ -22,13 +23,15 @@ use std::task::{Context, Poll, Waker};
 use crate::due::Due;
 use crate::feed::{Feed, Popped};
 use crate::inner::Inner;
+use crate::pending::Ticket;
 use crate::persist::Walk;
 use crate::record::Record;
 use crate::{Change, Schema, Snapshot, Version};
 
 /// The objects of a store and everything that changes afterwards, merged per key.
 ///
-/// It begins with the objects of one snapshot, [initial](Change::is_initial); then follow changes, each key in its turn: what happened to
+/// It begins with the objects of one snapshot, [initial](Change::is_initial), as those of the store's first list are when that comes
+/// later; then follow changes, each key in its turn: what happened to
 /// different objects may be told in another order than it happened. Changes of one key
 /// that were not yet told are merged, so a slow consumer costs memory for keys, never for events, and stalls nobody. Applied in
 /// order, the changes lead from nothing to the store's state: an addition is always of a key the consumer does not know, an
@@ -69,6 +72,7 @@ pub struct Subscription<K, V> {
     resync: bool,
     due: Option<Due<K, V>>,
     ready: [Option<Change<K, V>>; 2],
+    taken: Option<Ticket>,
     seen: Version,
 }
 
@@ -101,6 +105,7 @@ where
             resync: false,
             due: None,
             ready: [None, None],
+            taken: None,
             seen: Version::ZERO,
         }
     }
@@ -145,12 +150,17 @@ where
         Lag { snapshot, pending, seen, version }
     }
 
-    /// Whether every object of the first snapshot has been told; stays so.
+    /// Whether the store has had its first list, and everything there was with it has been told; stays so.
+    ///
+    /// False in a store that never gets a list, however it is filled, as [`Store::synced`](crate::Store::synced) waits for ever there.
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
-        !self.initial
-            && !matches!(self.due, Some(Due::Initial { .. }))
-            && !self.ready.iter().flatten().any(Change::is_initial)
+        let (due, ready) = (&self.due, self.ready.iter().flatten());
+        if self.initial || matches!(due, Some(Due::Initial { .. })) || ready.clone().any(Change::is_initial) {
+            return false;
+        }
+        let in_hands = self.taken.filter(|_| due.is_some() || ready.count() > 0);
+        self.feed.is_caught_up(in_hands)
     }
 
     /// Wishes to be told every object once more, as an update from itself to itself.
@@ -180,7 +190,9 @@ where
                 self.walk_on();
             } else {
                 match self.pop(waker) {
-                    Popped::Change(state) => self.due = Some(Due::Changed(state)),
+                    Popped::Change(ticket, state) => {
+                        (self.taken, self.due) = (Some(ticket), Some(Due::Changed(state)));
+                    }
                     Popped::Empty(_) if std::mem::take(&mut self.resync) => self.walk_again(),
                     Popped::Empty(version) => {
                         self.seen = version;
@@ -222,6 +234,7 @@ where
     /// Makes the next object of the walk due, unless there is nothing to tell of it.
     fn walk_on(&mut self) {
         let Some(walk) = &mut self.walk else { return };
+        self.taken = None;
         if let Some(record) = walk.item().cloned() {
             let eq = |key: &K| key == record.key();
             self.due = if self.initial {

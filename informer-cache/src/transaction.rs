@@ -189,7 +189,7 @@ where
                         }
                         (Some((_, old)), Some(Verdict::Updated)) => Step::Updated { old, new },
                         (Some((_, old)), Some(Verdict::Replaced)) => Step::Replaced { old, new },
-                        (None, _) | (_, None) => Step::Added { new },
+                        (None, _) | (_, None) => Step::Added { new, initial: false },
                     };
                     let object = &step.after().expect("an upsert").object;
                     let drafted = Drafted::again(drafted.take(), recipe, object, values, &reading.seed);

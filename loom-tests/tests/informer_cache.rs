@@ -3,7 +3,7 @@
 #[path = "informer_cache_ops/object.rs"]
 mod object;
 
-use flyball_informer_cache::{Version, WaitForError};
+use flyball_informer_cache::{Change, Version, WaitForError};
 use loom_tests::{Model, block_on, model};
 use object::{BY_VERSION, Consumer, Object, beside, content, holding, is_exact, object, store};
 
@@ -52,6 +52,74 @@ fn subscribe_vs_write() {
         writer.join().unwrap();
         consumer.drain(&mut changes);
         consumer.agrees(&store);
+    });
+}
+
+#[test]
+fn subscribe_vs_first_list() {
+    let claim = Model {
+        name: "informer_cache::subscribe_vs_first_list",
+        threads: 2,
+        floor: 9,
+        catches: "a subscription that looks whether there was a list in one critical section and registers in another",
+    };
+    model(claim, || {
+        let store = store();
+        let lister = beside(&store, |store| store.replace([object(1, 1)], Version::new(1)));
+        let mut changes = store.subscribe();
+        lister.join().unwrap();
+        assert!(!changes.is_caught_up(), "the list is still to be told, in whichever way");
+        assert!(changes.try_next().is_some_and(|change| change.is_initial()));
+        assert!(changes.is_caught_up());
+        assert!(changes.try_next().is_none());
+    });
+}
+
+#[test]
+fn caught_up_vs_first_list() {
+    let claim = Model {
+        name: "informer_cache::caught_up_vs_first_list",
+        threads: 2,
+        floor: 27,
+        catches: "a first list that says to a consumer that it is there before it is merged",
+    };
+    model(claim, || {
+        let store = store();
+        let mut changes = store.subscribe();
+        let lister = beside(&store, |store| store.replace([object(1, 1)], Version::new(1)));
+        assert!(!changes.is_caught_up(), "nothing was told yet");
+        let mut consumer = Consumer::default();
+        consumer.drain(&mut changes);
+        if changes.is_caught_up() {
+            consumer.agrees(&store);
+        }
+        lister.join().unwrap();
+        consumer.drain(&mut changes);
+        assert!(changes.is_caught_up());
+    });
+}
+
+#[test]
+fn two_first_lists() {
+    let claim = Model {
+        name: "informer_cache::two_first_lists",
+        threads: 3,
+        floor: 330,
+        catches: "a list that decides before it locks out other writers that it is the first",
+    };
+    model(claim, || {
+        let store = store();
+        let mut changes = store.subscribe();
+        // Whichever comes second adds to what the other one listed, or takes away from it.
+        let listers = [vec![object(1, 1)], vec![object(1, 1), object(2, 1)]]
+            .map(|list| beside(&store, move |store| store.replace(list, Version::new(1))));
+        let [one, two] = listers.map(|lister| lister.join().unwrap());
+        let initial =
+            |changes: &[Change<u8, Object>]| changes.iter().filter(|change| change.is_initial()).count();
+        let initial = (initial(&one), initial(&two));
+        assert!(matches!(initial, (1, 0) | (0, 2)), "of either list, not of both: {initial:?}");
+        assert!(!changes.is_caught_up());
+        assert!(changes.try_next().is_some_and(|change| change.is_initial()));
     });
 }
 

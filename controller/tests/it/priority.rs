@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flyball_controller::{Action, Controller};
+use flyball_informer_cache::Informer;
 use flyball_ratelimit::{Exponential, TokioTimer};
 use flyball_workqueue::{Priority, Queue, Timed};
 
-use crate::support::{Log, SECOND, World};
+use crate::support::{Log, SECOND, Thing, World};
 
 type Prioritised = Queue<u32, Priority, Exponential<u32>, Timed<TokioTimer>>;
 
@@ -18,17 +19,36 @@ fn queue() -> Prioritised {
 #[tokio::test(start_paused = true)]
 async fn the_initial_list_goes_last() {
     let world = World::new();
+    initial_goes_last(&world, async |things| things.synced().await.unwrap()).await;
+}
+
+/// The ordinary order: the informer is started and the controller at once, so it is there before the list is.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_comes_after_the_start_goes_last_too() {
+    let world = World::closed();
+    let opening = world.clone();
+    initial_goes_last(&world, async move |things| {
+        let things = things.clone();
+        tokio::spawn(async move {
+            assert!(!things.is_synced());
+            opening.open();
+        });
+    })
+    .await;
+}
+
+async fn initial_goes_last(world: &World, before: impl AsyncFnOnce(&Informer<u32, Thing>)) {
     for key in 1..=3 {
         world.put(key, 0);
     }
     let things = world.informer();
-    things.synced().await.unwrap();
-    let (queue, log) = (queue(), Log::new());
+    before(&things).await;
+    let (world, queue, log) = (world.clone(), queue(), Log::new());
     let noted = log.clone();
     let first = AtomicBool::new(true);
     let controller =
         Controller::new(queue.clone()).on(&things, |change| *change.key()).initial_priority(-100);
-    let running = tokio::spawn(controller.until_settled().run(move |key, _| {
+    let controller = controller.until_settled().run(move |key, _| {
         noted.note(key);
         let first = first.swap(false, Ordering::Relaxed);
         let event = first.then(|| world.put(7, 0));
@@ -42,8 +62,8 @@ async fn the_initial_list_goes_last() {
             }
             Ok::<_, String>(Action::await_change())
         }
-    }));
-    running.await.unwrap().unwrap();
+    });
+    controller.await.unwrap();
     let order = log.take();
     assert_eq!((order.len(), order[1]), (4, 7), "{order:?}");
 }

@@ -22,8 +22,8 @@ where
 
     /// Tells `f` the objects there are, then everything that changes: unmerged, and by the very thread that writes.
     ///
-    /// This call tells `f` the objects of one snapshot, as initial additions. From that snapshot on every write tells it every change, a relist
-    /// deletions first, after the change can be seen here and after unlocking everything: `f` may use the store. It must be
+    /// This call tells `f` the objects of one snapshot, as initial additions. (Those of the store's first list are, too, where that comes later.)
+    /// From that snapshot on every write tells it every change, a relist deletions first, after the change can be seen here and after unlocking everything: `f` may use the store. It must be
     /// quick, as the writer waits for it. Changes come in the order of the writes of one thread; calls of several threads
     /// overlap, those with the initial objects, too. So it is for what can be told twice and in any order, as a queue of keys: what is bounded
     /// by itself and must hear of every state there was. An `f` that writes is told that write within the call, and so is every other observer: those

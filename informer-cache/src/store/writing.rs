@@ -69,7 +69,7 @@ where
                 (Some((_, old)), Some(Verdict::Replaced)) => {
                     (Step::Replaced { old, new: new.clone() }, Outcome::Replaced)
                 }
-                (_, None) | (None, _) => (Step::Added { new: new.clone() }, Outcome::Added),
+                (_, None) | (None, _) => (Step::Added { new: new.clone(), initial: false }, Outcome::Added),
             };
             let seed = &inner.reading.seed;
             let side = Side {

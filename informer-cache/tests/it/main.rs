@@ -1,5 +1,6 @@
 //! One binary: modules by subject.
 
+mod caught_up;
 mod corpus;
 mod defects;
 mod hostile;

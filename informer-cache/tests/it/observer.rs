@@ -76,7 +76,7 @@ fn changes(steps: impl IntoIterator<Item = NaiveStep<u8, Thing>>) -> Vec<Told> {
     let (mut deleted, mut rest) = (Vec::new(), Vec::new());
     for step in steps {
         match step {
-            NaiveStep::Added { key, new } => rest.push(Told::Added { key, object: new, initial: false }),
+            NaiveStep::Added { key, new, initial } => rest.push(Told::Added { key, object: new, initial }),
             NaiveStep::Updated { key, old, new } => rest.push(Told::Updated { key, old, new }),
             NaiveStep::Deleted { key, last, missed, .. } => deleted.push(Told::Deleted { key, last, missed }),
             NaiveStep::Replaced { key, old, new } => {
@@ -195,6 +195,17 @@ fn every_step_of_the_naive_store_is_told_once_and_in_order() {
     let lives = if cfg!(debug_assertions) { 3_000 } else { 30_000 };
     cases("observer", lives, 600, |bytes| life(bytes, &told));
     assert!(told.into_inner() > lives, "there was something to tell");
+}
+
+#[test]
+fn the_first_list_is_initial_and_no_other() {
+    let store = store();
+    let (heard, _observer) = Heard::of(&store);
+    store.upsert(thing(1, 1, 1));
+    store.replace([thing(1, 1, 2), thing(2, 1, 2)], Version::new(2));
+    assert_eq!(brief(heard.take()), ["+1@1", "1@1>2", "=2@2"]);
+    store.replace([thing(2, 1, 2), thing(3, 1, 3)], Version::new(3));
+    assert_eq!(brief(heard.take()), ["-1@2?", "+3@3"]);
 }
 
 #[test]
@@ -358,7 +369,7 @@ fn a_function_may_use_the_store_that_tells_it() {
     store.upsert(thing(1, 1, 1));
     let told = brief(log.take());
     assert_eq!(told[..2], ["+1@1", "+2@1"]);
-    assert_eq!(told.last().map(String::as_str), Some("+3@1"), "it ended itself there: {told:?}");
+    assert_eq!(told.last().map(String::as_str), Some("=3@1"), "it ended itself there: {told:?}");
     assert_eq!(Arc::strong_count(&log.0), 1, "and its function is gone");
     assert!(heard.take().len() > told.len(), "the other one heard the rest");
     store.upsert(thing(1, 1, 9));

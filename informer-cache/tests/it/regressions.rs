@@ -119,7 +119,7 @@ fn continuations_in_a_circle_never_ended() {
 #[test]
 fn a_consumer_that_had_caught_up_was_not_any_more() {
     let store = store();
-    store.upsert((1, 1, 1));
+    store.replace([(1, 1, 1)], Version::new(1));
     let mut changes = store.subscribe();
     assert!(!changes.is_caught_up());
     assert!(changes.try_next().is_some_and(|change| change.is_initial()));

@@ -141,7 +141,7 @@ pub(crate) struct Tally(BTreeMap<&'static str, u64>);
 
 impl Tally {
     /// All that a test may wait for.
-    pub(crate) const NAMES: [&str; 56] = [
+    pub(crate) const NAMES: [&str; 57] = [
         "upsert",
         "delete",
         "forget",
@@ -196,6 +196,7 @@ impl Tally {
         "nothing in a range",
         "found by prefix",
         "woken",
+        "first list heard",
         "rewound",
         "transformed",
     ];
@@ -471,7 +472,7 @@ impl<'a> World<'a> {
                     let objects = contents(&self.store);
                     self.readers.push(Reader {
                         subscription: self.store.subscribe(),
-                        feed: NaiveFeed::new(RULES.same, objects),
+                        feed: NaiveFeed::new(RULES.same, objects, self.naive.listed),
                         consumer: Consumer::new(RULES.same),
                         waiting: None,
                     });
@@ -575,7 +576,7 @@ impl<'a> World<'a> {
     }
 
     fn replaced(&mut self, changes: Vec<Change<u8, Thing>>, stage: NaiveStage<u8, Thing>, version: u64) {
-        let before = self.naive.version;
+        let (before, first) = (self.naive.version, !self.naive.listed);
         let listed = stage.len();
         let mut steps = stage.publish(&mut self.naive, version);
         let changes: Vec<_> = changes.into_iter().map(plain).collect();
@@ -598,6 +599,10 @@ impl<'a> World<'a> {
             }
         }
         self.wrote(steps);
+        if !self.closed {
+            self.tally.hit_if(first && !self.readers.is_empty(), "first list heard");
+            self.readers.iter_mut().for_each(|reader| reader.feed.listed());
+        }
     }
 
     fn wrote(&mut self, steps: impl IntoIterator<Item = NaiveStep<u8, Thing>>) {
@@ -636,6 +641,8 @@ impl<'a> World<'a> {
         for reader in &mut self.readers {
             reader.subscription.check().unwrap();
             assert_eq!(reader.subscription.pending(), reader.feed.pending());
+            assert_eq!(reader.subscription.is_caught_up(), reader.feed.is_caught_up());
+            assert!(reader.feed.is_caught_up() || !reader.consumer.caught_up, "it stays so");
             let lag = reader.subscription.lag();
             assert!(reader.subscription.pending() > 0 || lag.seen == lag.version, "{lag:?}");
             assert!(self.closed || lag.version == self.store.version(), "{lag:?}");
@@ -673,7 +680,7 @@ impl<'a> World<'a> {
         (self.stage, self.transaction) = (None, None);
         let mut reader = Reader {
             subscription: self.store.subscribe(),
-            feed: NaiveFeed::new(RULES.same, []),
+            feed: NaiveFeed::new(RULES.same, [], self.naive.listed),
             consumer: Consumer::new(RULES.same),
             waiting: None,
         };
@@ -692,6 +699,7 @@ impl Reader {
         let closed = objects.is_none();
         // Whoever takes does not wait; an earlier waker may still be woken, and nobody cares.
         self.waiting = None;
+        self.consumer.caught_up = self.subscription.is_caught_up();
         let expected = self.feed.next(cells, objects);
         if let Some(expected) = expected {
             let change = self.subscription.try_next().map(plain);
@@ -700,7 +708,7 @@ impl Reader {
             return;
         }
         assert!(self.subscription.try_next().is_none());
-        assert!(self.subscription.is_caught_up());
+        assert_eq!(self.subscription.is_caught_up(), self.feed.is_caught_up());
         let lag = self.subscription.lag();
         assert_eq!(lag.seen, lag.version);
         let (counting, waker) = Counting::waker();
@@ -756,8 +764,8 @@ fn diff(steps: &[NaiveStep<u8, Thing>]) -> Vec<NaiveChange<u8, Thing>> {
     let (mut deleted, mut changed) = (Vec::new(), Vec::new());
     for step in steps.iter().cloned() {
         match step {
-            NaiveStep::Added { key, new } => {
-                changed.push(NaiveChange::Added { key, object: new, initial: false })
+            NaiveStep::Added { key, new, initial } => {
+                changed.push(NaiveChange::Added { key, object: new, initial })
             }
             NaiveStep::Updated { key, old, new } => changed.push(NaiveChange::Updated { key, old, new }),
             NaiveStep::Replaced { key, old, new } => {

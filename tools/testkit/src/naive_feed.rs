@@ -1,6 +1,6 @@
 //! A slow obvious subscription: it keeps everything that happened since a key was told, and thinks when asked.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::naive_store::{NaiveChange, NaiveStep};
 
@@ -72,6 +72,8 @@ struct Log<V> {
     now: Option<V>,
     /// The ends of objects under this key, with whether they were missed.
     ends: Vec<(V, bool)>,
+    /// Whether it came with the first list.
+    initial: bool,
 }
 
 /// The subscription.
@@ -86,11 +88,15 @@ pub struct NaiveFeed<K, V> {
     order: Vec<K>,
     logs: BTreeMap<K, Log<V>>,
     ready: VecDeque<NaiveChange<K, V>>,
+    /// The keys that have to be told until it is caught up; none as long as there was no list.
+    awaited: Option<BTreeSet<K>>,
+    /// Whether what is ready was awaited.
+    telling: bool,
 }
 
 impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
-    /// A subscription that begins with these objects, told in this order.
-    pub fn new(same: fn(&V, &V) -> bool, snapshot: impl IntoIterator<Item = (K, V)>) -> Self {
+    /// A subscription that begins with these objects, told in this order; whether they are the state after a list.
+    pub fn new(same: fn(&V, &V) -> bool, snapshot: impl IntoIterator<Item = (K, V)>, listed: bool) -> Self {
         let walk: VecDeque<_> = snapshot.into_iter().collect();
         Self {
             same,
@@ -100,6 +106,8 @@ impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
             order: Vec::new(),
             logs: BTreeMap::new(),
             ready: VecDeque::new(),
+            awaited: listed.then(BTreeSet::new),
+            telling: false,
         }
     }
 
@@ -107,6 +115,19 @@ impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
     #[must_use]
     pub fn pending(&self) -> usize {
         self.walk.len() + self.order.len() + self.ready.len()
+    }
+
+    /// The store has had a list, of which everything was heard.
+    pub fn listed(&mut self) {
+        self.awaited.get_or_insert_with(|| self.order.iter().cloned().collect());
+    }
+
+    /// Whether the consumer has been told everything there was in the beginning.
+    #[must_use]
+    pub fn is_caught_up(&self) -> bool {
+        let told = self.awaited.as_ref().is_some_and(BTreeSet::is_empty);
+        let telling = self.telling && !self.ready.is_empty();
+        told && !self.initial && !telling
     }
 
     /// Something happened.
@@ -125,11 +146,12 @@ impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
                 (Some(old), None, Some((last, missed)), Incoming::Deleted)
             }
         };
+        let initial = matches!(step, NaiveStep::Added { initial: true, .. });
         cells.hit(self.row(&key), incoming);
         if !self.logs.contains_key(&key) {
             // Nothing is pending, so the consumer holds (or is about to be told) what was in the store.
             self.order.push(key.clone());
-            self.logs.insert(key.clone(), Log { held: old, now: None, ends: Vec::new() });
+            self.logs.insert(key.clone(), Log { held: old, now: None, ends: Vec::new(), initial });
         }
         let log = self.logs.get_mut(&key).expect("it was put there");
         log.now = new;
@@ -151,6 +173,9 @@ impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
 
     fn forget(&mut self, key: &K) -> Option<Log<V>> {
         self.order.retain(|pending| pending != key);
+        if let Some(awaited) = &mut self.awaited {
+            awaited.remove(key);
+        }
         self.logs.remove(key)
     }
 
@@ -198,16 +223,17 @@ impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
                 }
                 return None;
             };
+            self.telling = self.awaited.as_ref().is_some_and(|awaited| awaited.contains(&key));
             let log = self.forget(&key).expect("it is pending");
             self.tell(key, log);
         }
     }
 
     fn tell(&mut self, key: K, log: Log<V>) {
-        let Log { held, now, ends } = log;
+        let Log { held, now, ends, initial } = log;
         match (held, now) {
             (None, None) => {}
-            (None, Some(object)) => self.ready.push_back(NaiveChange::Added { key, object, initial: false }),
+            (None, Some(object)) => self.ready.push_back(NaiveChange::Added { key, object, initial }),
             (Some(old), Some(new)) if (self.same)(&old, &new) => {
                 self.ready.push_back(NaiveChange::Updated { key, old, new });
             }

@@ -48,7 +48,7 @@ pub enum NaiveOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum NaiveStep<K, V> {
-    Added { key: K, new: V },
+    Added { key: K, new: V, initial: bool },
     Updated { key: K, old: V, new: V },
     Replaced { key: K, old: V, new: V },
     Deleted { key: K, old: V, last: V, missed: bool },
@@ -77,6 +77,8 @@ pub struct NaiveStore<K, V> {
     versions: BTreeMap<K, u64>,
     /// The version.
     pub version: u64,
+    /// Whether there was a list.
+    pub listed: bool,
 }
 
 /// An object that came: its key, its version, and what is stored of it.
@@ -92,7 +94,14 @@ impl<K: Ord + Clone, V: Clone> NaiveStore<K, V> {
     /// An empty one that changes objects before it stores them. Key and version are those before.
     #[must_use]
     pub fn with_transform(rules: Rules<K, V>, transform: fn(V) -> V) -> Self {
-        Self { rules, transform, objects: BTreeMap::new(), versions: BTreeMap::new(), version: 0 }
+        Self {
+            rules,
+            transform,
+            objects: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            version: 0,
+            listed: false,
+        }
     }
 
     fn arrived(&self, object: V) -> Arrived<K, V> {
@@ -109,7 +118,7 @@ impl<K: Ord + Clone, V: Clone> NaiveStore<K, V> {
         self.bookmark(version);
         let Some(old) = self.objects.get(&key).cloned() else {
             self.put(key.clone(), version, new.clone());
-            return (NaiveOutcome::Added, Some(NaiveStep::Added { key, new }));
+            return (NaiveOutcome::Added, Some(NaiveStep::Added { key, new, initial: false }));
         };
         let stored = self.versions[&key];
         let another = !(self.rules.same)(&old, &new);
@@ -165,7 +174,7 @@ impl<K: Ord + Clone, V: Clone> NaiveStore<K, V> {
     /// What a listed object does; nothing if it is what is stored.
     fn list(&mut self, (key, version, new): Arrived<K, V>) -> Option<NaiveStep<K, V>> {
         let step = match self.objects.get(&key).cloned() {
-            None => NaiveStep::Added { key: key.clone(), new: new.clone() },
+            None => NaiveStep::Added { key: key.clone(), new: new.clone(), initial: !self.listed },
             Some(old) if !(self.rules.same)(&old, &new) => {
                 NaiveStep::Replaced { key: key.clone(), old, new: new.clone() }
             }
@@ -247,7 +256,7 @@ impl<K: Ord + Clone, V: Clone> NaiveStage<K, V> {
             }
         }
         steps.extend(self.listed.into_iter().filter_map(|arrived| store.list(arrived)));
-        store.version = version;
+        (store.version, store.listed) = (version, true);
         steps
     }
 }
@@ -321,7 +330,8 @@ pub struct Consumer<K, V> {
     same: fn(&V, &V) -> bool,
     /// What it holds.
     pub held: BTreeMap<K, V>,
-    caught_up: bool,
+    /// Whether nothing initial may be told any more.
+    pub caught_up: bool,
 }
 
 impl<K: Ord + Clone + Debug, V: Clone + Debug + PartialEq> Consumer<K, V> {
@@ -334,23 +344,20 @@ impl<K: Ord + Clone + Debug, V: Clone + Debug + PartialEq> Consumer<K, V> {
     /// Applies a change.
     ///
     /// # Panics
-    /// When it is not legal: an addition of a known key, an initial object after other changes, an update from something else
+    /// When it is not legal: an addition of a known key, an initial object for one that was caught up, an update from something else
     /// than what was told, of something unknown or of another object, a deletion of something unknown or of another object.
     pub fn apply(&mut self, change: NaiveChange<K, V>) {
         match change {
             NaiveChange::Added { key, object, initial } => {
-                assert!(!(initial && self.caught_up), "{key:?} is initial after a change");
-                self.caught_up |= !initial;
+                assert!(!(initial && self.caught_up), "{key:?} is initial after the beginning");
                 assert!(self.held.insert(key.clone(), object).is_none(), "{key:?} was added twice");
             }
             NaiveChange::Updated { key, old, new } => {
-                self.caught_up = true;
                 assert!((self.same)(&old, &new), "{key:?} was updated to another object");
                 let held = self.held.insert(key.clone(), new);
                 assert_eq!(held.as_ref(), Some(&old), "{key:?} was updated from something else");
             }
             NaiveChange::Deleted { key, last, .. } => {
-                self.caught_up = true;
                 let held = self.held.remove(&key);
                 let held = held.unwrap_or_else(|| panic!("{key:?} was deleted and is not known"));
                 assert!((self.same)(&held, &last), "{key:?} was deleted as another object");
