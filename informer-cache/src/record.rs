@@ -8,14 +8,16 @@ use crate::{IndexError, Version};
 /// One version of one object, with its key and version. Never changes, so whoever holds it holds that state.
 ///
 /// A value, not an allocation of its own: a new version of an object shares its name with the one before, so an update allocates
-/// the object and nothing else, and a look at a row leads to name and object at once.
+/// the object and what indexes are asked, and a look at a row leads to name and object at once. (In a transaction it brings its own.)
+///
+/// So the key is that of an earlier version: text that it shared with that object stays.
 pub(crate) struct Record<K, V> {
     name: Arc<Name<K>>,
     pub(crate) version: Version,
     pub(crate) object: Arc<V>,
 }
 
-/// What all versions of an object share.
+/// What versions of an object share.
 struct Name<K> {
     hash: u64,
     key: K,

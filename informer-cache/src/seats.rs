@@ -1,11 +1,18 @@
 //! SHELL. Where readers look, so that they do not fight for one lock.
 //!
 //! Whoever takes a lock writes its cache line, readers too; so however many cores there are, they read one after the other. Here every
-//! thread has a **seat**: a lock of its own with the address of what is published, from which it reads while nobody writes. (Dice and Kogan,
-//! *BRAVO: Biased Locking for Reader-Writer Locks*, 2019, with a lock for each slot, so that a look needs no unsafe code.)
+//! thread has a **seat**: a lock with the address of what is published, from which it reads while nobody writes. (Dice and Kogan,
+//! *BRAVO: Biased Locking for Reader-Writer Locks*, 2019, with a lock for each slot, so that a look needs no unsafe code.) Where there are more
+//! threads than seats, some share one; who finds it in use looks under the lock of what is published.
 //!
 //! A writer clears the seats that are taken before it changes anything. That costs him a lock for each, so a seat is taken only after so many
 //! looks without a write in between: where many write, there is nothing to clear and nothing to pay.
+//!
+//! | what | guarded by |
+//! |---|---|
+//! | what a seat holds, and its looks | the seat's lock |
+//! | `taken` | the lock of what is published: bits are set under its read lock, and cleared under its write lock |
+//! | `writes` | the same, changed under its write lock |
 //!
 //! # Invariants
 //! 1. A seat that holds something holds what is published. (It is taken under the read lock of that; and cleared under its write lock,
@@ -82,7 +89,8 @@ impl<T> Seats<T> {
         if sitting.since != since {
             (sitting.since, sitting.looks) = (since, 0);
         }
-        sitting.looks += 1;
+        // Saturating: where threads share a seat that holds something, looks go on being counted, for as long as nobody writes.
+        sitting.looks = sitting.looks.saturating_add(1);
         if sitting.looks >= QUIET && sitting.held.is_none() {
             sitting.held = Some(published.clone());
             // Ordering: Relaxed, it is read for what it says under the write lock.
@@ -110,5 +118,60 @@ impl<T> Seats<T> {
             taken &= taken - 1;
             self.seats[at].0.lock().held = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(seats: &Seats<u8>) -> Option<u8> {
+        seats.look(|held| **held).ok()
+    }
+
+    #[test]
+    fn a_seat_is_taken_after_a_quiet_time_and_given_up_for_a_write() {
+        let (seats, published) = (Seats::new(3), Arc::new(7));
+        for _ in 0..3 {
+            for _ in 0..QUIET {
+                assert_eq!(seen(&seats), None);
+                seats.looked(&published);
+            }
+            assert_eq!(seen(&seats), Some(7));
+            seats.clear();
+            assert_eq!((seen(&seats), Arc::strong_count(&published)), (None, 1));
+            // Those before a write do not count.
+            (1..QUIET).for_each(|_| seats.looked(&published));
+            seats.clear();
+        }
+    }
+
+    #[test]
+    fn who_looks_again_further_down_the_stack_is_sent_to_the_lock() {
+        let (seats, published) = (Seats::new(1), Arc::new(7));
+        (0..QUIET).for_each(|_| seats.looked(&published));
+        let inner = seats.look(|_| {
+            seats.looked(&published);
+            seen(&seats)
+        });
+        assert_eq!((inner.ok(), seen(&seats)), (Some(None), Some(7)));
+    }
+
+    #[test]
+    fn looks_at_a_seat_that_others_use_are_counted_without_end() {
+        let (seats, published) = (Seats::new(1), Arc::new(7));
+        seats.seats[0].0.lock().looks = u32::MAX - 1;
+        (0..3).for_each(|_| seats.looked(&published));
+        assert_eq!(seen(&seats), Some(7));
+    }
+
+    #[test]
+    fn there_may_be_no_seat_and_are_never_more_than_bits() {
+        let published = Arc::new(7);
+        let none = Seats::new(0);
+        (0..2 * QUIET).for_each(|_| none.looked(&published));
+        none.clear();
+        assert_eq!((seen(&none), Arc::strong_count(&published)), (None, 1));
+        assert_eq!(Seats::<u8>::new(usize::MAX).seats.len(), 64);
     }
 }

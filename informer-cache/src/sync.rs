@@ -1,7 +1,7 @@
 //! The only place of this crate that names a lock or an atomic.
 //!
-//! parking_lot in the shipped build, loom's or shuttle's under our own cfgs. The shim adapts signatures only: it
-//! has no branch, and no state but the numbers of threads, so what is checked is what ships.
+//! parking_lot in the shipped build, loom's or shuttle's under our own cfgs. The shim adapts signatures, so what is checked is what
+//! ships; but for three numbers, on which nothing but time depends: of a thread, of seats, and of looks before one is taken.
 
 pub(crate) use imp::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, QUIET, RwLock, seats, thread_number};
 
@@ -44,7 +44,7 @@ mod imp {
     /// A reader gets a seat after so many looks without a write.
     pub(crate) const QUIET: u32 = 32;
 
-    /// How many seats readers get: two for each core, so that threads that run at one time seldom share one.
+    /// How many seats readers get: two for each core up to 16, so that threads that run at one time seldom share one.
     pub(crate) fn seats() -> usize {
         // Asked once: it reads files.
         static SEATS: OnceLock<usize> = OnceLock::new();
