@@ -42,7 +42,10 @@ impl<K: Eq + Hash + Unpin, V> Future for WaitForKey<K, V> {
         Poll::Ready(reached.and_then(|_| {
             let store = this.store.upgrade().ok_or(WaitForError::Closed)?;
             let hash = store.reading.seed.hash_one(&this.key);
-            Ok(store.published.look(|table| table.object(hash, |key| *key == this.key)))
+            let object = store.published.look(|table| table.object(hash, |key| *key == this.key));
+            // Here, because the last handle drops all objects, and a panic of one while returning would leak the result.
+            drop(store);
+            Ok(object)
         }))
     }
 }
@@ -50,5 +53,58 @@ impl<K: Eq + Hash + Unpin, V> Future for WaitForKey<K, V> {
 impl<K, V> fmt::Debug for WaitForKey<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WaitForKey").field("wait", &self.wait).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::hash::Hasher;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::task::Waker;
+
+    use super::*;
+    use crate::{Schema, Store};
+
+    thread_local! { static LAST: RefCell<Option<Store<Key, Thing>>> = const { RefCell::new(None) }; }
+
+    #[derive(Clone, Eq)]
+    struct Key(u8);
+
+    /// As if another thread let the last handle go meanwhile.
+    impl PartialEq for Key {
+        fn eq(&self, other: &Self) -> bool {
+            drop(LAST.take());
+            self.0 == other.0
+        }
+    }
+
+    impl Hash for Key {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+
+    struct Thing(u8);
+
+    impl Drop for Thing {
+        fn drop(&mut self) {
+            assert_ne!(self.0, 2, "a drop that panics");
+        }
+    }
+
+    #[test]
+    fn the_object_does_not_leak_when_the_store_goes_with_a_panic_meanwhile() {
+        let version = Version::new(1);
+        let store = Store::builder(Schema::new(|thing: &Thing| Key(thing.0), |_| Version::new(1))).build();
+        let store = store.unwrap();
+        store.upsert(Thing(1));
+        store.upsert(Thing(2));
+        let wanted = Arc::downgrade(&store.get(&Key(1)).unwrap());
+        let mut wait = store.wait_for_key(Key(1), version);
+        LAST.set(Some(store));
+        let mut poll = || Pin::new(&mut wait).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(catch_unwind(AssertUnwindSafe(&mut poll)).is_err());
+        assert_eq!(wanted.strong_count(), 0);
     }
 }
