@@ -18,7 +18,8 @@ pub(crate) use writing::{judge_event, last_state};
 /// Writes come one after the other, from any number of threads. What a write did is returned, and told to every
 /// [subscription](Self::subscribe) after it can be seen here.
 ///
-/// Objects are shared and must not be changed from inside: an index holds the values it was told when the object came.
+/// Objects are shared and must not be changed from inside: an index holds the values it was told when the object came. `Hash`, `Eq` and `Ord` of
+/// keys and index values run under locks of the store, and must not call it.
 ///
 /// # Examples
 /// ```
