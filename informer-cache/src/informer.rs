@@ -145,6 +145,12 @@ where
         self.shared.stop.wish();
     }
 
+    /// Whether it will never do anything again: it was stopped, or it failed.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.shared.status.read().state.is_final()
+    }
+
     /// Waits until the run future is over, for whatever reason; [`status`](Self::status) tells which.
     ///
     /// # Cancel safety

@@ -6,6 +6,7 @@ mod defects;
 mod hostile;
 mod hostile_store;
 mod informer;
+mod informer_set;
 mod observer;
 mod oracle;
 mod pending;

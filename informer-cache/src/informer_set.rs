@@ -1,0 +1,356 @@
+//! SHELL. Informers that many share: started for the first who asks, stopped when the last lets go.
+//!
+//! | guarded by `state` | |
+//! |---|---|
+//! | `running` | a slot for each name: its informer, and how many hold it |
+//! | `leaving` | informers that were told to stop, until they are over |
+//! | `closed` | set once, never unset |
+//!
+//! What builds an informer, what runs it, wakers and destructors run without the lock. An informer's status may be read under it: that lock is
+//! the last in order.
+//!
+//! # Invariants
+//! 1. A slot has at least one user, and no number is used twice.
+//! 2. Of one name and types, at most one informer in `running` is not over.
+//! 3. Once closed, there is no slot.
+//!
+//! Cancel safety: waits are of informers, and lose nothing when dropped.
+
+use std::any::TypeId;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt;
+use std::future::poll_fn;
+use std::hash::Hash;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use crate::sync::Mutex;
+use crate::{BuildError, Informer, Status};
+
+mod member;
+mod name;
+mod shared;
+
+use self::member::Member;
+pub use self::name::InformerName;
+pub use self::shared::SharedInformer;
+
+type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Informers by name, shared by all who use one. A handle: clones share them.
+///
+/// Who asks for a name that nobody uses starts its informer; who asks for one that is in use joins it, at the version it is at. When the last user lets
+/// go of his [`SharedInformer`], or by [`stop`](Self::stop), the informer is shut down. One that is over, for whatever reason, is replaced when
+/// it is asked for again: by a panic of the source or an index function, say.
+///
+/// # Examples
+/// ```
+/// # use flyball_informer_cache::*;
+/// # use flyball_ratelimit::ManualClock;
+/// const NUMBERS: Schema<u64, u64> = Schema::new(|number| *number, |_| Version::ZERO);
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// # let (clock, source) = (ManualClock::new(), ScriptedSource::new());
+/// # source.list(Ok(Page { items: vec![1, 2], version: Version::new(1), continuation: None }));
+/// # source.watch(Ok(()));
+/// // With the feature `tokio`: `InformerSet::on_tokio()`, and a `TokioTimer` for each.
+/// let set = InformerSet::new(|run| drop(tokio::spawn(run)));
+/// let build = || Informer::builder(NUMBERS, source.clone()).timer(clock.timer()).build();
+/// let mine = set.get_or_start("numbers", build)?;
+/// let yours = set.get_or_start("numbers", build)?; // the same informer: nothing is built
+/// set.synced().await?;
+/// assert_eq!(yours.snapshot().len(), 2);
+///
+/// drop(mine);
+/// assert_eq!(set.statuses().len(), 1);
+/// drop(yours); // the last one: it is shut down
+/// set.stopped().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct InformerSet {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    run: Box<dyn Fn(Run) + Send + Sync>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    running: BTreeMap<Id, Slot>,
+    leaving: Vec<Named>,
+    /// The number of the next slot.
+    next: u64,
+    closed: bool,
+}
+
+/// A name, and the types of its informer's keys and objects.
+type Id = (InformerName, TypeId);
+
+type Named = (InformerName, Arc<dyn Member>);
+
+struct Slot {
+    number: u64,
+    member: Arc<dyn Member>,
+    users: usize,
+}
+
+impl InformerSet {
+    /// No informers yet; `run` is given the run future of each that starts, and has it polled until it is over. To drop one stops that informer.
+    pub fn new(run: impl Fn(Pin<Box<dyn Future<Output = ()> + Send>>) + Send + Sync + 'static) -> Self {
+        Self { inner: Arc::new(Inner { run: Box::new(run), state: Mutex::new(State::default()) }) }
+    }
+
+    /// One whose informers run as tasks of the current tokio runtime.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    #[cfg(feature = "tokio")]
+    #[must_use]
+    #[track_caller]
+    pub fn on_tokio() -> Self {
+        let runtime = tokio::runtime::Handle::current();
+        Self::new(move |run| drop(runtime.spawn(run)))
+    }
+
+    /// The informer of this name; built and started if nobody uses one of this name and these types, or if it is over.
+    ///
+    /// `build` runs without a lock. When two ask for the first time at once, both may build one, and all get the one that was there first; the other
+    /// has not run.
+    ///
+    /// # Errors
+    /// When it cannot be built, or the set was [shut down](Self::shut_down).
+    ///
+    /// # Panics
+    /// Only as `build` or what runs the informer does; then nothing has changed, or the informer is over.
+    pub fn get_or_start<K, V, R>(
+        &self,
+        name: impl Into<InformerName>,
+        build: impl FnOnce() -> Result<(Informer<K, V>, R), BuildError>,
+    ) -> Result<SharedInformer<K, V>, StartError>
+    where
+        K: Clone + Eq + Hash + Send + Sync + 'static,
+        V: Send + Sync + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        let id = (name.into(), TypeId::of::<(K, V)>());
+        if let Some(informer) = self.join(&id)? {
+            return Ok(informer);
+        }
+        let (informer, run) = build().map_err(StartError::Build)?;
+        let (shared, is_new) = self.enter(id, informer)?;
+        if is_new {
+            (self.inner.run)(Box::pin(run));
+        }
+        Ok(shared)
+    }
+
+    /// One user more of the informer there is.
+    fn join<K, V>(&self, id: &Id) -> Result<Option<SharedInformer<K, V>>, StartError>
+    where
+        K: Clone + Eq + Hash + Send + Sync + 'static,
+        V: Send + Sync + 'static,
+    {
+        let mut state = self.inner.state.lock();
+        if state.closed {
+            return Err(StartError::ShutDown);
+        }
+        let slot = state.running.get_mut(id).filter(|slot| !slot.member.is_over());
+        Ok(slot.and_then(|slot| SharedInformer::of(self, id, slot)))
+    }
+
+    /// The first user of this informer; or one more of another that came first.
+    fn enter<K, V>(
+        &self,
+        id: Id,
+        informer: Informer<K, V>,
+    ) -> Result<(SharedInformer<K, V>, bool), StartError>
+    where
+        K: Clone + Eq + Hash + Send + Sync + 'static,
+        V: Send + Sync + 'static,
+    {
+        // Declared before the lock, so dropped after it: what is in a store is the user's.
+        let (member, over): (Arc<dyn Member>, _);
+        member = Arc::new(informer.clone());
+        let mut state = self.inner.state.lock();
+        if state.closed {
+            return Err(StartError::ShutDown);
+        }
+        // Looked at again: somebody may have been quicker while this one was built.
+        let there = state.running.get_mut(&id).filter(|slot| !slot.member.is_over());
+        if let Some(shared) = there.and_then(|slot| SharedInformer::of(self, &id, slot)) {
+            return Ok((shared, false));
+        }
+        let number = state.next;
+        state.next += 1;
+        over = state.running.insert(id.clone(), Slot { number, member: member.clone(), users: 1 });
+        drop(state);
+        drop(over);
+        Ok((SharedInformer::new(self, id, number, informer), true))
+    }
+
+    /// Shuts down the informers of this name, whoever uses them; who asks for one again starts another.
+    pub fn stop(&self, name: impl Into<InformerName>) {
+        let name = name.into();
+        self.leave(false, |id| id.0 == name);
+    }
+
+    /// Shuts down all informers and starts no more. Nobody waits here: [`stopped`](Self::stopped) does. Again is the same.
+    pub fn shut_down(&self) {
+        self.leave(true, |_| true);
+    }
+
+    /// Shuts down those that `which` accepts, and if `close`, lets nobody in after them.
+    fn leave(&self, close: bool, which: impl Fn(&Id) -> bool) {
+        let mut state = self.inner.state.lock();
+        state.closed |= close;
+        let (leaving, staying): (BTreeMap<_, _>, _) =
+            std::mem::take(&mut state.running).into_iter().partition(|(id, _)| which(id));
+        state.running = staying;
+        let leaving: Vec<Named> = leaving.into_iter().map(|((name, _), slot)| (name, slot.member)).collect();
+        let over = state.let_go(leaving.iter().cloned());
+        drop(state);
+        drop(over);
+        leaving.iter().for_each(|(_, member)| member.shut_down());
+    }
+
+    /// One user less; the last one shuts the informer down.
+    fn release(&self, id: &Id, number: u64) {
+        let mut state = self.inner.state.lock();
+        let Some(slot) = state.running.get_mut(id).filter(|slot| slot.number == number) else { return };
+        slot.users -= 1;
+        if slot.users > 0 {
+            return;
+        }
+        let slot = state.running.remove(id);
+        let last: Vec<Named> = slot.into_iter().map(|slot| (id.0.clone(), slot.member)).collect();
+        let over = state.let_go(last.iter().cloned());
+        drop(state);
+        drop(over);
+        last.iter().for_each(|(_, member)| member.shut_down());
+    }
+
+    /// One user more of an informer that this one still holds.
+    fn retain(&self, id: &Id, number: u64) {
+        let mut state = self.inner.state.lock();
+        if let Some(slot) = state.running.get_mut(id).filter(|slot| slot.number == number) {
+            slot.users += 1;
+        }
+    }
+
+    /// Waits until the first list of every informer there is now is published. No informers: at once.
+    ///
+    /// # Errors
+    /// When one of them ended before; it says which.
+    ///
+    /// # Cancel safety
+    /// Dropping the future forgets the wait and nothing else.
+    pub async fn synced(&self) -> Result<(), NotSynced> {
+        let members = self.running();
+        let mut waits: Vec<_> = members.iter().map(|(name, member)| (name, member.synced())).collect();
+        poll_fn(|cx| {
+            let mut ended = Vec::new();
+            waits.retain_mut(|(name, wait)| match wait.as_mut().poll(cx) {
+                Poll::Pending => true,
+                Poll::Ready(Ok(())) => false,
+                Poll::Ready(Err(_)) => {
+                    ended.push(name.clone());
+                    false
+                }
+            });
+            match (ended.is_empty(), waits.is_empty()) {
+                (false, _) => Poll::Ready(Err(NotSynced { ended })),
+                (true, true) => Poll::Ready(Ok(())),
+                (true, false) => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Waits until every informer there is now is over, those included that were told to stop. After [`shut_down`](Self::shut_down), until nothing
+    /// runs any more.
+    ///
+    /// # Cancel safety
+    /// Dropping the future forgets the wait and nothing else.
+    pub async fn stopped(&self) {
+        let mut members = self.running();
+        members.extend(self.inner.state.lock().leaving.iter().cloned());
+        for (_, member) in &members {
+            member.stopped().await;
+        }
+    }
+
+    /// How each informer fares that somebody uses, by name.
+    #[must_use]
+    pub fn statuses(&self) -> Vec<(InformerName, Status)> {
+        self.running().into_iter().map(|(name, member)| (name, member.status())).collect()
+    }
+
+    fn running(&self) -> Vec<Named> {
+        let state = self.inner.state.lock();
+        state.running.iter().map(|((name, _), slot)| (name.clone(), slot.member.clone())).collect()
+    }
+}
+
+impl State {
+    /// These leave; gives back those that have left, to be dropped without the lock.
+    fn let_go(&mut self, leaving: impl Iterator<Item = Named>) -> Vec<Named> {
+        let (over, left) =
+            std::mem::take(&mut self.leaving).into_iter().partition(|(_, member)| member.is_over());
+        self.leaving = left;
+        self.leaving.extend(leaving);
+        over
+    }
+}
+
+impl fmt::Debug for InformerSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.running().into_iter().map(|(name, _)| name).collect();
+        f.debug_struct("InformerSet").field("running", &names).finish_non_exhaustive()
+    }
+}
+
+/// An informer of a set cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartError {
+    /// It cannot be built.
+    Build(BuildError),
+    /// The set was shut down.
+    ShutDown,
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Build(error) => error.fmt(f),
+            Self::ShutDown => f.write_str("the set of informers was shut down"),
+        }
+    }
+}
+
+impl Error for StartError {}
+
+/// Informers ended before their first list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotSynced {
+    /// Which, by name; at least one. Others may have been on their way still.
+    pub ended: Vec<InformerName>,
+}
+
+impl fmt::Display for NotSynced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ended before the first list: ")?;
+        for (at, name) in self.ended.iter().enumerate() {
+            let comma = if at > 0 { ", " } else { "" };
+            write!(f, "{comma}{name}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for NotSynced {}

@@ -1,0 +1,52 @@
+//! EDGE. An informer of a set, whatever its types.
+//!
+//! Cancel safety: that of the informer's waits.
+
+use std::any::Any;
+use std::hash::Hash;
+use std::pin::Pin;
+
+use crate::{Informer, Status, Stopped};
+
+pub(super) type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+pub(super) trait Member: Send + Sync {
+    fn as_any(&self) -> &dyn Any;
+    fn status(&self) -> Status;
+    fn shut_down(&self);
+    fn synced(&self) -> Wait<'_, Result<(), Stopped>>;
+    fn stopped(&self) -> Wait<'_, ()>;
+
+    /// Whether it will never do anything again.
+    fn is_over(&self) -> bool;
+}
+
+impl<K, V> Member for Informer<K, V>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn status(&self) -> Status {
+        self.status()
+    }
+
+    fn shut_down(&self) {
+        self.shut_down();
+    }
+
+    fn synced(&self) -> Wait<'_, Result<(), Stopped>> {
+        Box::pin(self.synced())
+    }
+
+    fn stopped(&self) -> Wait<'_, ()> {
+        Box::pin(self.stopped())
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over()
+    }
+}

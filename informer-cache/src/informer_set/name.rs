@@ -1,0 +1,66 @@
+//! PURE. What tells informers of a set apart.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The name of an informer in a set: of what kind its objects are, and which of them it holds. Cheap to clone.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::InformerName;
+///
+/// let name = InformerName::new("pods").selected("app=web");
+/// assert_eq!(name.to_string(), "pods (app=web)");
+/// assert_ne!(name, InformerName::from("pods"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InformerName {
+    kind: Arc<str>,
+    selection: Arc<str>,
+}
+
+impl InformerName {
+    /// All objects of a kind.
+    pub fn new(kind: impl Into<Arc<str>>) -> Self {
+        Self { kind: kind.into(), selection: "".into() }
+    }
+
+    /// Those of the kind that a selection means, in whatever words: a selector, a namespace. An empty one means all.
+    #[must_use]
+    pub fn selected(self, selection: impl Into<Arc<str>>) -> Self {
+        Self { selection: selection.into(), ..self }
+    }
+
+    /// The kind of the objects.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// Which of them; empty for all.
+    #[must_use]
+    pub fn selection(&self) -> &str {
+        &self.selection
+    }
+}
+
+impl From<&str> for InformerName {
+    fn from(kind: &str) -> Self {
+        Self::new(kind)
+    }
+}
+
+impl From<&Self> for InformerName {
+    fn from(name: &Self) -> Self {
+        name.clone()
+    }
+}
+
+impl fmt::Display for InformerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.selection {
+            "" => f.write_str(&self.kind),
+            selection => write!(f, "{} ({selection})", self.kind),
+        }
+    }
+}

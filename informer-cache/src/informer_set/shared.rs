@@ -1,0 +1,70 @@
+//! SHELL. A user's hold on an informer of a set. Guards nothing; cloning and dropping it take the lock of the set.
+
+use std::fmt;
+use std::hash::Hash;
+use std::ops::Deref;
+
+use super::{Id, InformerName, InformerSet, Slot};
+use crate::Informer;
+
+/// An informer that others may use, too; made by [`InformerSet::get_or_start`]. Derefs to the [`Informer`].
+///
+/// The informer runs as long as somebody holds one of these, unless it is stopped before: when the last is dropped, it is shut down. (Clones of the
+/// [`Informer`] itself, of its store and its subscriptions do not count; they stay readable after the end.)
+pub struct SharedInformer<K, V> {
+    set: InformerSet,
+    id: Id,
+    number: u64,
+    informer: Informer<K, V>,
+}
+
+impl<K, V> SharedInformer<K, V> {
+    pub(super) fn new(set: &InformerSet, id: Id, number: u64, informer: Informer<K, V>) -> Self {
+        Self { set: set.clone(), id, number, informer }
+    }
+
+    /// One user more of a slot, whose lock is held.
+    pub(super) fn of(set: &InformerSet, id: &Id, slot: &mut Slot) -> Option<Self>
+    where
+        K: Clone + Eq + Hash + Send + Sync + 'static,
+        V: Send + Sync + 'static,
+    {
+        // The types are a part of the id.
+        let informer = slot.member.as_any().downcast_ref::<Informer<K, V>>()?.clone();
+        slot.users += 1;
+        Some(Self::new(set, id.clone(), slot.number, informer))
+    }
+
+    /// Its name in the set.
+    #[must_use]
+    pub fn name(&self) -> &InformerName {
+        &self.id.0
+    }
+}
+
+impl<K, V> Deref for SharedInformer<K, V> {
+    type Target = Informer<K, V>;
+
+    fn deref(&self) -> &Informer<K, V> {
+        &self.informer
+    }
+}
+
+impl<K, V> Clone for SharedInformer<K, V> {
+    fn clone(&self) -> Self {
+        self.set.retain(&self.id, self.number);
+        Self::new(&self.set, self.id.clone(), self.number, self.informer.clone())
+    }
+}
+
+impl<K, V> Drop for SharedInformer<K, V> {
+    fn drop(&mut self) {
+        self.set.release(&self.id, self.number);
+    }
+}
+
+impl<K, V> fmt::Debug for SharedInformer<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedInformer").field("name", &self.id.0).finish_non_exhaustive()
+    }
+}

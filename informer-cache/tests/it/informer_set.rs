@@ -1,0 +1,286 @@
+//! Informers that many share. Upstream's cases by name: `TestWaitFor` (empty, some late, cancelled, all late), `TestSyncResult`; the factory's `Start`
+//! once for each, `Shutdown` that waits, and what it cannot do: stop one, start it again.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use flyball_informer_cache::{
+    BuildError, Index, Informer, InformerName, InformerSet, InformerState, NotSynced, Page, Schema,
+    ScriptedSource, SharedInformer, StartError, Version,
+};
+use flyball_ratelimit::ManualClock;
+use parking_lot::Mutex;
+use testkit::wakers::{Counting, poll_once, poll_with};
+
+type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+const NUMBERS: Schema<u64, u64> = Schema::new(|number| *number, |_| Version::ZERO);
+const WORDS: Schema<&str, &str> = Schema::new(|word| *word, |_| Version::ZERO);
+
+/// A set, and what it runs.
+struct World {
+    set: InformerSet,
+    runs: Arc<Mutex<Vec<Run>>>,
+    clock: ManualClock,
+}
+
+impl World {
+    fn new() -> Self {
+        let runs = Arc::new(Mutex::new(Vec::new()));
+        let set = InformerSet::new({
+            let runs = runs.clone();
+            move |run| runs.lock().push(run)
+        });
+        Self { set, runs, clock: ManualClock::new() }
+    }
+
+    /// Polls what runs, a few times; a run future that panics is over.
+    fn settle(&self) {
+        for _ in 0..5 {
+            let runs = std::mem::take(&mut *self.runs.lock());
+            for mut run in runs {
+                let polled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    poll_once(run.as_mut()).is_pending()
+                }));
+                if polled.unwrap_or(false) {
+                    self.runs.lock().push(run);
+                }
+            }
+        }
+    }
+
+    fn get(&self, name: impl Into<InformerName>, source: &ScriptedSource<u64>) -> SharedInformer<u64, u64> {
+        self.set.get_or_start(name, || self.build(source)).unwrap()
+    }
+
+    fn build(
+        &self,
+        source: &ScriptedSource<u64>,
+    ) -> Result<(Informer<u64, u64>, impl Future<Output = ()> + Send + use<>), BuildError> {
+        Informer::builder(NUMBERS, source.clone()).timer(self.clock.timer()).build()
+    }
+}
+
+/// A source that will list these.
+fn listing(numbers: &[u64]) -> ScriptedSource<u64> {
+    let source = ScriptedSource::new();
+    list(&source, numbers);
+    source
+}
+
+fn list(source: &ScriptedSource<u64>, numbers: &[u64]) {
+    source.list(Ok(Page { items: numbers.to_vec(), version: Version::new(1), continuation: None }));
+    source.watch(Ok(()));
+}
+
+#[test]
+fn who_asks_for_what_is_there_joins_it() {
+    let world = World::new();
+    let source = listing(&[1, 2]);
+    let built = AtomicUsize::new(0);
+    let get = |name: InformerName| {
+        let build = || {
+            built.fetch_add(1, Ordering::Relaxed);
+            world.build(&source)
+        };
+        world.set.get_or_start(name, build).unwrap()
+    };
+    let first = get("numbers".into());
+    world.settle();
+    let second = get("numbers".into());
+    let third = second.clone();
+    assert_eq!(built.load(Ordering::Relaxed), 1);
+    assert_eq!((second.snapshot().len(), third.snapshot().len()), (2, 2));
+    assert_eq!(first.name().to_string(), "numbers");
+    // Others: another selection, other types.
+    let even = get(InformerName::new("numbers").selected("even"));
+    assert_eq!((built.load(Ordering::Relaxed), even.is_synced()), (2, false));
+    let words = ScriptedSource::<&str>::new();
+    let words = world
+        .set
+        .get_or_start("numbers", || Informer::builder(WORDS, words).timer(world.clock.timer()).build());
+    assert!(!words.as_ref().unwrap().is_synced());
+    let names: Vec<_> = world.set.statuses().into_iter().map(|(name, _)| name.to_string()).collect();
+    assert_eq!(names, ["numbers", "numbers", "numbers (even)"]);
+    assert_eq!(world.runs.lock().len(), 3);
+}
+
+#[test]
+fn the_last_who_lets_go_shuts_it_down() {
+    let world = World::new();
+    let source = listing(&[1]);
+    let first = world.get("numbers", &source);
+    let second = first.clone();
+    world.settle();
+    let (store, informer) = (first.store().clone(), Informer::clone(&first));
+    drop(first);
+    world.settle();
+    assert!(!informer.is_over());
+    drop(second);
+    let mut stopped = Box::pin(world.set.stopped());
+    assert!(poll_once(stopped.as_mut()).is_pending(), "it is told to, and not over yet");
+    world.settle();
+    assert!(informer.is_over());
+    assert!(poll_once(stopped.as_mut()).is_ready());
+    assert_eq!(store.len(), 1, "the store stays as it was");
+    assert!(world.set.statuses().is_empty());
+    // Another one, from the beginning.
+    list(&source, &[7, 8]);
+    let again = world.get("numbers", &source);
+    world.settle();
+    assert_eq!((again.snapshot().len(), world.runs.lock().len()), (2, 1));
+}
+
+#[test]
+fn one_that_is_stopped_is_started_again_for_who_asks() {
+    let world = World::new();
+    let source = listing(&[1]);
+    let (old, other) = (world.get("numbers", &source), world.get("others", &ScriptedSource::new()));
+    world.settle();
+    world.set.stop("numbers");
+    world.settle();
+    assert_eq!((old.status().state, other.is_over()), (InformerState::Stopped, false));
+    list(&source, &[1, 2]);
+    let new = world.get("numbers", &source);
+    world.settle();
+    assert_eq!((old.snapshot().len(), new.snapshot().len()), (1, 2));
+    // The old one's users no longer count: neither a copy nor the end of one.
+    drop(old.clone());
+    drop(old);
+    world.settle();
+    assert!(!new.is_over());
+    drop(new);
+    world.settle();
+    assert_eq!(world.set.statuses().len(), 1);
+}
+
+#[test]
+fn one_that_failed_is_replaced() {
+    static GRUMPY: Index<u64, u64> = Index::new("grumpy", |number| {
+        assert_ne!(*number, 13, "unlucky");
+        *number
+    });
+    let world = World::new();
+    let source = listing(&[13]);
+    let get = || {
+        let build =
+            || Informer::builder(NUMBERS, source.clone()).index(&GRUMPY).timer(world.clock.timer()).build();
+        world.set.get_or_start("numbers", build).unwrap()
+    };
+    let failed = get();
+    let mut synced = Box::pin(world.set.synced());
+    world.settle();
+    assert_eq!(failed.status().state, InformerState::Failed);
+    let error = NotSynced { ended: vec!["numbers".into()] };
+    assert_eq!(poll_once(synced.as_mut()), std::task::Poll::Ready(Err(error)));
+    list(&source, &[14]);
+    let new = get();
+    world.settle();
+    assert_eq!((failed.is_over(), new.snapshot().len()), (true, 1));
+    drop(failed);
+    assert!(!new.is_over());
+}
+
+#[test]
+fn synced_waits_for_the_slowest_and_wakes_everybody() {
+    let world = World::new();
+    assert!(poll_once(Box::pin(world.set.synced()).as_mut()).is_ready(), "nobody to wait for");
+    let (quick, late) = (listing(&[1]), ScriptedSource::new());
+    let _informers = (world.get("quick", &quick), world.get("late", &late));
+    let mut waits: Vec<_> = (0..3).map(|_| (Box::pin(world.set.synced()), Counting::waker())).collect();
+    waits.iter_mut().for_each(|(wait, (_, waker))| assert!(poll_with(wait.as_mut(), waker).is_pending()));
+    world.settle();
+    waits.iter_mut().for_each(|(wait, (_, waker))| assert!(poll_with(wait.as_mut(), waker).is_pending()));
+    drop(waits.remove(1));
+    list(&late, &[2]);
+    world.settle();
+    for (wait, (wakes, waker)) in &mut waits {
+        assert!(wakes.wakes() > 0);
+        assert!(poll_with(wait.as_mut(), waker).is_ready());
+    }
+}
+
+#[test]
+fn who_never_synced_is_named() {
+    let world = World::new();
+    let sources = [ScriptedSource::new(), ScriptedSource::new(), listing(&[1])];
+    let names = ["pods", "nodes", "jobs"];
+    let informers: Vec<_> =
+        names.iter().zip(&sources).map(|(name, source)| world.get(*name, source)).collect();
+    world.settle();
+    let mut synced = Box::pin(world.set.synced());
+    assert!(poll_once(synced.as_mut()).is_pending());
+    informers.iter().for_each(|informer| informer.shut_down());
+    world.settle();
+    let std::task::Poll::Ready(Err(error)) = poll_once(synced.as_mut()) else { panic!("two ended before") };
+    assert_eq!(error.to_string(), "ended before the first list: nodes, pods");
+}
+
+#[test]
+fn a_set_that_was_shut_down_starts_nothing() {
+    let world = World::new();
+    let (one, two) = (world.get("one", &listing(&[1])), world.get("two", &ScriptedSource::new()));
+    world.settle();
+    let mut stopped = Box::pin(world.set.stopped());
+    assert!(poll_once(stopped.as_mut()).is_pending());
+    world.set.shut_down();
+    world.set.shut_down();
+    let refused = world.set.get_or_start("one", || world.build(&listing(&[1])));
+    assert_eq!(refused.unwrap_err(), StartError::ShutDown);
+    assert!(poll_once(stopped.as_mut()).is_pending());
+    // Who begins to wait now waits for those that leave, too.
+    let mut later = Box::pin(world.set.stopped());
+    assert!(poll_once(later.as_mut()).is_pending());
+    world.settle();
+    assert!(one.is_over() && two.is_over());
+    assert!(poll_once(stopped.as_mut()).is_ready() && poll_once(later.as_mut()).is_ready());
+    drop((one, two));
+    assert!(world.runs.lock().is_empty());
+}
+
+#[test]
+fn what_builds_and_what_runs_may_call_back() {
+    let world = World::new();
+    let source = listing(&[1]);
+    let outer = world.set.get_or_start("numbers", || {
+        // Quicker than the one that is being built.
+        let inner = world.get("numbers", &source);
+        assert_eq!(world.set.statuses().len(), 1);
+        std::mem::forget(inner);
+        world.build(&source)
+    });
+    assert_eq!(world.runs.lock().len(), 1, "one of the two runs");
+    world.settle();
+    assert_eq!(outer.unwrap().snapshot().len(), 1);
+
+    let slot: Arc<Mutex<Option<InformerSet>>> = Arc::default();
+    let set = InformerSet::new({
+        let slot = slot.clone();
+        move |run| {
+            let set = slot.lock().clone().unwrap();
+            assert_eq!(set.statuses().len(), 1);
+            drop(run);
+        }
+    });
+    *slot.lock() = Some(set.clone());
+    let dropped = set.get_or_start("numbers", || world.build(&source)).unwrap();
+    assert!(dropped.is_over(), "its run future was dropped");
+    slot.lock().take();
+}
+
+#[test]
+fn a_panic_of_what_builds_or_runs_leaves_no_user_behind() {
+    let world = World::new();
+    let source = listing(&[1]);
+    let panics =
+        |deed: &dyn Fn()| assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(deed)).is_err());
+    panics(&|| {
+        let build = || -> Result<(Informer<u64, u64>, Run), BuildError> { panic!("no builder") };
+        drop(world.set.get_or_start("numbers", build));
+    });
+    let set = InformerSet::new(|_| panic!("no runner"));
+    panics(&|| drop(set.get_or_start("numbers", || world.build(&source))));
+    assert!(world.set.statuses().is_empty() && set.statuses().is_empty());
+    assert!(poll_once(Box::pin(set.stopped()).as_mut()).is_ready());
+}

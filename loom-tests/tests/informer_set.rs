@@ -1,0 +1,94 @@
+//! Models of a set of informers: who comes and who goes.
+
+#[path = "informer_cache_ops/quiet.rs"]
+mod quiet;
+
+use std::pin::Pin;
+use std::sync::mpsc::{Receiver, channel};
+
+use flyball_informer_cache::{InformerSet, SharedInformer, StartError};
+use loom_tests::wakers::{Counting, poll_with};
+use loom_tests::{Model, model, thread};
+use quiet::informer;
+
+type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A set, and what it started: no part of the model.
+fn set() -> (InformerSet, Receiver<Run>) {
+    let (started, runs) = channel();
+    (InformerSet::new(move |run| started.send(run).unwrap()), runs)
+}
+
+/// Polls each that was started once; those that are not over.
+fn poll(runs: &Receiver<Run>) -> Vec<Run> {
+    let (_, waker) = Counting::waker();
+    let mut runs: Vec<_> = runs.try_iter().collect();
+    runs.retain_mut(|run| poll_with(run.as_mut(), &waker).is_pending());
+    runs
+}
+
+fn get(set: &InformerSet) -> Result<SharedInformer<u8, u8>, StartError> {
+    set.get_or_start("numbers", || Ok(informer(None)))
+}
+
+#[test]
+fn two_first_users() {
+    let claim = Model {
+        name: "informer_set::two_first_users",
+        threads: 2,
+        floor: 11,
+        catches: "a user that starts an informer without looking again whether another was quicker",
+    };
+    model(claim, || {
+        let (set, runs) = set();
+        let other = thread::spawn({
+            let set = set.clone();
+            move || get(&set).unwrap()
+        });
+        let mine = get(&set).unwrap();
+        let theirs = other.join().unwrap();
+        mine.store().upsert(1);
+        assert_eq!((theirs.store().len(), runs.try_iter().count()), (1, 1), "they share one");
+    });
+}
+
+#[test]
+fn last_drop_vs_get() {
+    let claim = Model {
+        name: "informer_set::last_drop_vs_get",
+        threads: 2,
+        floor: 4,
+        catches: "the last user who finds out that he is in one critical section and stops the informer in another",
+    };
+    model(claim, || {
+        let (set, runs) = set();
+        let last = get(&set).unwrap();
+        let dropping = thread::spawn(move || drop(last));
+        let next = get(&set).unwrap();
+        dropping.join().unwrap();
+        let running = poll(&runs);
+        assert_eq!(running.len(), 1);
+        assert!(!next.is_over(), "it was stopped under its user");
+    });
+}
+
+#[test]
+fn shut_down_vs_get() {
+    let claim = Model {
+        name: "informer_set::shut_down_vs_get",
+        threads: 2,
+        floor: 8,
+        catches: "a set that stops its informers in one critical section and closes in another",
+    };
+    model(claim, || {
+        let (set, runs) = set();
+        let closing = thread::spawn({
+            let set = set.clone();
+            move || set.shut_down()
+        });
+        let got = get(&set);
+        closing.join().unwrap();
+        assert_eq!((poll(&runs).len(), set.statuses().len()), (0, 0), "nothing runs after the end");
+        assert!(got.is_err() || got.is_ok_and(|informer| informer.is_over()));
+    });
+}
