@@ -3,6 +3,8 @@
 #[path = "informer_cache_ops/object.rs"]
 mod object;
 
+use std::hash::{Hash, Hasher};
+
 use flyball_informer_cache::{Schema, Store, Version};
 use loom_tests::{Model, model, thread};
 use object::{Object, Objects, object};
@@ -99,5 +101,50 @@ fn two_seats_vs_replace() {
             assert!(object == Some(1) || list == Version::new(2), "the list is at once");
         }
         store.check().unwrap();
+    });
+}
+
+/// A key that takes its time to be compared, so that others come in between.
+#[derive(Clone, Debug, Eq)]
+struct Slow(u8);
+
+impl PartialEq for Slow {
+    fn eq(&self, other: &Self) -> bool {
+        thread::yield_now();
+        self.0 == other.0
+    }
+}
+
+impl Hash for Slow {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+#[test]
+fn clear_vs_look() {
+    let claim = Model {
+        name: "seats::clear_vs_look",
+        threads: 2,
+        floor: 4,
+        catches: "a writer that does not wait for who looks from a seat, and leaves the old table there",
+    };
+    model(claim, || {
+        let schema = Schema::new(|object: &Object| Slow(object.key), |object| Version::new(object.version));
+        let store = Store::builder(schema).seats(1).seed(1).build().unwrap();
+        store.upsert(object(1, 1));
+        let version = |store: &Store<Slow, Object>| store.get(&Slow(1)).map(|object| object.version);
+        // Somebody has a seat; the same for all.
+        assert_eq!(version(&store), Some(1));
+        let reader = thread::spawn({
+            let store = store.clone();
+            move || version(&store)
+        });
+        store.upsert(object(1, 2));
+        assert_eq!(version(&store), Some(2));
+        reader.join().unwrap();
+        store.upsert(object(1, 3));
+        assert_eq!(store.held_snapshots().states, 0, "nobody holds what was");
+        assert_eq!(version(&store), Some(3));
     });
 }
