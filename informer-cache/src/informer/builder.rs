@@ -13,7 +13,7 @@ use super::ending::Ending;
 use super::run::{Drive, Random};
 use super::{Informer, Shared};
 use crate::{
-    ConfigError, DuplicateIndex, Index, Reflector, ReflectorConfig, Schema, Source, Store, StoreBuilder,
+    AnyIndex, ConfigError, DuplicateIndex, Reflector, ReflectorConfig, Schema, Source, Store, StoreBuilder,
 };
 
 /// No timer was chosen yet.
@@ -49,12 +49,16 @@ where
     V: Send + Sync + 'static,
     S: Source<Object = V>,
 {
-    /// Keeps this index in the store.
-    pub fn index<IK>(mut self, index: &Index<V, IK>) -> Self
-    where
-        IK: Eq + Hash + Send + Sync + 'static,
-    {
+    /// Keeps this index in the store: an [`Index`](crate::Index), an [`OrderedIndex`](crate::OrderedIndex) or [`Labels`](crate::Labels).
+    pub fn index(mut self, index: &impl AnyIndex<V>) -> Self {
         self.store = self.store.index(index);
+        self
+    }
+
+    /// Changes every object before it is stored, once, whether it comes by a list, by a streaming list or by a watch; see
+    /// [`StoreBuilder::transform`]. The versions from which it goes on watching are read before.
+    pub fn transform(mut self, transform: fn(V) -> V) -> Self {
+        self.store = self.store.transform(transform);
         self
     }
 

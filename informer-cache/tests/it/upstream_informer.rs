@@ -6,22 +6,23 @@
 //! - `TestReflectorWatchHandler`'s wrong types, `TestIsUnsupportedTableObject`, `TestGetTypeDescription…`,
 //!   `TestGetExpectedGVK…`, `TestReflectorListExtract`: objects are typed; a page is a `Vec` that is moved.
 //! - `TestReflectorResyncChan`, `TestReflectorResync`: there is no resync in the reflector.
-//! - `TestReflectorRespectStoreTransformer`, `TestTransforming…`: a source maps its objects itself, once.
 //! - `TestNewReflectorWithDisablementWatchList`, `TestToListWatcherWithWatchListSemantics`, `util/watchlist`: streaming
 //!   lists are a setting, and the source is asked.
 //! - `TestInitialEventsEndBookmarkTicker`: instead of a warning there is a deadline, tested below.
 //! - `TestReflectorDataConsistencyDetector`, `TestDataConsistencyChecker`: a debugging aid that panics.
-//! - `TestPanicPropagated`, `TestEventPanics`, handler tests: there are no handlers; subscriptions are pulled.
+//! - `TestPanicPropagated`: a panic of the user's functions leaves the run future, `informer.rs`. `TestEventPanics`: one of an observer is counted,
+//!   `observer.rs`; subscriptions are pulled, so what panics there is their consumer.
 //! - `TestNameForHandler`, `TestNewInformerName`, `TestWithResource`, `TestRelease`: names for metrics.
-//! - `TestWaitFor`: `synced()` futures are joined by the caller; `synctrack`: a subscription flags its initial objects.
+//! - `TestWaitFor`: `synced()` futures are joined by the caller; `synctrack`: `caught_up.rs`.
 //! - `tools/watch`: `RetryWatcher`'s cases are "late and repeated events" below; the rest are Go channel helpers.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use flyball_informer_cache::{
-    Asked, BackoffConfig, Cause, Event, Informer, InformerState, ListRequest, ListVersion, Page,
-    ReflectorConfig, ScriptedSource, SourceErrorKind, Version, WatchRequest,
+    Asked, BackoffConfig, BuildError, Cause, Change, Event, Index, Informer, InformerState, Labels,
+    ListRequest, ListVersion, OrderedIndex, Page, ReflectorConfig, ScriptedSource, SourceErrorKind,
+    Subscription, Version, WatchRequest,
 };
 
 use crate::world::{
@@ -635,6 +636,88 @@ fn a_streaming_list_is_published_at_its_end_and_goes_on_as_the_watch() {
     world.settle();
     world.pass_alarm();
     assert_eq!(asked(&source), ["stream 7"]);
+}
+
+/// What the store keeps of an object: no version, and an identity that tells how often this was done.
+fn slim(object: Object) -> Object {
+    Object { uid: object.uid + 100, version: 0, ..object }
+}
+
+fn slimmed(key: u8) -> Object {
+    slim(object(key, 0))
+}
+
+// TestTransformingInformer, TestTransformingInformerRace, TestSharedInformerTransformer, TestReflectorRespectStoreTransformer: adds,
+// updates and deletes, each transformed once, and never again by a resync or a relist
+#[test]
+fn objects_are_transformed_once_whatever_brings_them() {
+    for stream in [false, true] {
+        let source = Source::new();
+        let mut builder = Informer::builder(SCHEMA, source.clone()).transform(slim);
+        let objects = [object(1, 1), object(2, 2)];
+        if stream {
+            builder = builder.streaming_lists();
+        } else {
+            lists(&source, objects.to_vec(), 2);
+        }
+        source.watch(Ok(()));
+        let mut world = World::new(builder);
+        let mut changes = world.informer.subscribe();
+        if stream {
+            objects.into_iter().for_each(|object| source.tell(Event::Added(object)));
+            source.tell(Event::Added(object(3, 2)));
+            source.tell(Event::Modified(object(2, 2)));
+            source.tell(Event::Deleted(object(3, 2)));
+            source.tell(Event::InitialEnd(Version::new(2)));
+        }
+        let told = |changes: &mut Subscription<u8, Object>| -> Vec<_> {
+            let objects =
+                |change: Change<u8, Object>| (change.old().map(|old| **old), change.new().map(|new| **new));
+            std::iter::from_fn(|| changes.try_next()).map(objects).collect()
+        };
+        world.settle();
+        assert_eq!(told(&mut changes), [1, 2].map(|key| (None, Some(slimmed(key)))));
+        source.tell(Event::Modified(object(1, 5)));
+        source.tell(Event::Added(object(4, 6)));
+        source.tell(Event::Deleted(object(2, 7)));
+        world.settle();
+        let [one, two, four] = [1, 2, 4].map(slimmed);
+        assert_eq!(told(&mut changes), [(Some(one), Some(one)), (None, Some(four)), (Some(two), None)]);
+        changes.resync();
+        assert_eq!(told(&mut changes).len(), 2);
+        assert_eq!(world.stored(), [one, four]);
+        // TestStoreResourceVersionWithNonMetaTransform: there the version stays until the next list. Here it is read before.
+        assert_eq!(world.informer.status().version, Version::new(7));
+        source.fail(error(EXPIRED));
+        source.watch(Err(error(OTHER)));
+        lists(&source, vec![object(1, 5), object(4, 9)], 9);
+        world.pass(MINUTE);
+        assert_eq!(
+            told(&mut changes),
+            [(Some(four), Some(four))],
+            "1 is known as it is, though it does not say so"
+        );
+    }
+}
+
+// Indexes of every kind; upstream has one.
+#[test]
+fn an_informer_keeps_indexes_of_every_kind() {
+    static BY_UID: Index<Object, u64> = Index::new("uid", |object| object.uid);
+    static BY_KEY: OrderedIndex<Object, u8> = OrderedIndex::new("key", |object| object.key);
+    static LABELS: Labels<Object> =
+        Labels::new("labels", |object, each| each("even", if object.key % 2 == 0 { "yes" } else { "no" }));
+    let source = Source::new();
+    lists(&source, (1..=4).map(|key| object(key, 1)).collect(), 1);
+    let builder = Informer::builder(SCHEMA, source.clone()).index(&BY_UID).index(&BY_KEY).index(&LABELS);
+    let mut world = World::new(builder.transform(slim));
+    world.settle();
+    let view = world.informer.snapshot();
+    assert_eq!(view.by_index(&BY_UID, &100).unwrap().len(), 4, "of what is stored");
+    assert!(view.range(&BY_KEY, 2..4).unwrap().map(|(key, _)| *key).eq([2, 3]));
+    assert_eq!(view.select(&LABELS, &"even=yes".parse().unwrap()).unwrap().into_iter().count(), 2);
+    let twice = Informer::builder(SCHEMA, source).index(&BY_KEY).index(&BY_KEY).timer(world.clock.timer());
+    assert!(matches!(twice.build().err(), Some(BuildError::Index(_))));
 }
 
 // TestWatchList: "fallback on any error / Invalid", "gate off"
