@@ -10,7 +10,6 @@
 mod builder;
 mod ending;
 mod run;
-mod stream_list;
 
 use std::fmt;
 use std::hash::Hash;

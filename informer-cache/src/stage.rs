@@ -1,7 +1,8 @@
 //! SHELL. A relist in the making: collected page by page, published at once, or thrown away.
 
+use std::borrow::Borrow;
 use std::fmt;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use hashbrown::HashTable;
@@ -28,6 +29,8 @@ pub struct Stage<K, V> {
     /// Where in `list.listed` a key is.
     places: HashTable<usize>,
     len: usize,
+    /// The place of the next new key in the list. That of a key taken off stays empty.
+    next: u32,
 }
 
 impl<K, V> Stage<K, V>
@@ -37,7 +40,7 @@ where
 {
     pub(crate) fn new(inner: Arc<Inner<K, V>>) -> Self {
         let list = List::new(inner.table());
-        Self { inner, list, places: HashTable::new(), len: 0 }
+        Self { inner, list, places: HashTable::new(), len: 0, next: 0 }
     }
 
     /// The number of keys listed so far.
@@ -73,15 +76,19 @@ where
         let place = match (known, known_row) {
             (Some(at), _) => listed[at].place,
             (None, Some(row)) => places[row as usize],
-            (None, None) => u32::try_from(self.len).expect("less than 2³² objects"),
+            (None, None) => self.next,
         };
         let counted = known.is_some() || known_row.is_some();
         let stored = row.zip(verdict);
+        let (len, next) = match counted {
+            true => (self.len, self.next),
+            false => (self.len + 1, self.next.checked_add(1).expect("less than 2³² keys")),
+        };
         let (record, drafted) = match (stored, old, known) {
             (Some((row, Verdict::Unchanged)), _, None) => {
                 unchanged.set(row);
                 places[row as usize] = place;
-                self.len += usize::from(!counted);
+                (self.len, self.next) = (len, next);
                 return;
             }
             // Once listed as something else, it stays in that list.
@@ -97,7 +104,7 @@ where
         let new = Listed { record, drafted, stored, place };
         // Nothing panics from here on but the drop of what is replaced.
         row.iter().for_each(|row| unchanged.clear(*row));
-        self.len += usize::from(!counted);
+        (self.len, self.next) = (len, next);
         match known {
             Some(at) => drop(std::mem::replace(&mut listed[at], new)),
             None => {
@@ -105,6 +112,41 @@ where
                 self.places.insert_unique(hash, listed.len() - 1, |&at| listed[at].record.hash());
             }
         }
+    }
+
+    /// Takes a key off the list again, if it is listed: a streaming list may tell of a deletion before it is complete.
+    ///
+    /// # Panics
+    /// Only as `Hash` and `Eq` of keys do, when nothing has changed, or the drop of what was listed.
+    pub fn remove<Q>(&mut self, key: &Q)
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.inner.reading.seed.hash_one(key);
+        let List { base, unchanged, listed, .. } = &mut self.list;
+        let known = self.places.find_entry(hash, |&at| {
+            let other = &listed[at].record;
+            other.hash() == hash && other.key().borrow() == key
+        });
+        let Ok(known) = known else {
+            let row = base.find(hash, |known| known.borrow() == key).filter(|row| unchanged.has(*row));
+            if let Some(row) = row {
+                unchanged.clear(row);
+                self.len -= 1;
+            }
+            return;
+        };
+        let (at, _) = known.remove();
+        let gone = listed.swap_remove(at);
+        if let Some(moved) = listed.get(at) {
+            let last = listed.len();
+            let place = self.places.find_mut(moved.record.hash(), |&place| place == last);
+            *place.expect("every listed key has a place") = at;
+        }
+        self.len -= 1;
+        // Last, as it may panic.
+        drop(gone);
     }
 
     /// Makes the listed objects the store's, at this version, and says what changed: deletions first, with the last known state, then

@@ -114,8 +114,7 @@ where
             random,
             reflector,
             batch: Vec::new(),
-            pages: None,
-            stream: None,
+            half: None,
         };
         let run = Ending::new(shared.clone()).after(drive.run());
         Ok((Informer { shared }, run))

@@ -13,12 +13,11 @@ use flyball_ratelimit::{Nanos, Timer};
 use foldhash::quality::FixedState;
 
 use super::Shared;
-use super::stream_list::StreamList;
 use crate::{
     Event, Page, Phase, Reflector, Schema, Source, SourceError, Stage, Step, Verdict, Version, Watch,
 };
 
-/// Events taken from a busy watch before others get their turn, on the processor and on the store.
+/// Events taken from a busy watch, or objects from a page, before others get their turn, on the processor and on the store.
 const BATCH: usize = 256;
 
 /// Everything the run future works with.
@@ -31,10 +30,8 @@ pub(super) struct Drive<K, V, S, T> {
     pub(super) reflector: Reflector,
     /// Events that are accepted and not applied yet; none while the future is pending.
     pub(super) batch: Vec<Event<V>>,
-    /// The half list, from pages.
-    pub(super) pages: Option<Stage<K, V>>,
-    /// The half list, from a stream: that tells of changes and deletions, too.
-    pub(super) stream: Option<StreamList<K, V>>,
+    /// The half list, from pages or from a stream.
+    pub(super) half: Option<Stage<K, V>>,
 }
 
 /// A seeded stream of random numbers: the hashes of 1, 2, 3…
@@ -85,7 +82,7 @@ where
         match self.reflector.step() {
             Step::List(request) => {
                 let page = self.within(self.source.list(request)).await;
-                self.listed(page)
+                self.listed(page).await
             }
             Step::Watch(request) => {
                 let watch = self.within(self.source.watch(request)).await;
@@ -103,17 +100,24 @@ where
         }
     }
 
-    fn listed(&mut self, page: Outcome<Result<Page<V>, SourceError>>) -> Result<(), Stop> {
+    async fn listed(&mut self, page: Outcome<Result<Page<V>, SourceError>>) -> Result<(), Stop> {
         let (now, random) = self.moment();
         match page {
             Outcome::Done(Ok(Page { items, version, continuation })) => {
                 let verdict = self.reflector.page(version, continuation, now, random);
                 if let Verdict::Stage | Verdict::Publish(_) = verdict {
-                    let mut stage = self.pages.take().unwrap_or_else(|| self.shared.store.stage());
-                    items.into_iter().for_each(|object| stage.put(object));
+                    let mut stage = self.half.take().unwrap_or_else(|| self.shared.store.stage());
+                    let mut items = items.into_iter();
+                    loop {
+                        items.by_ref().take(BATCH).for_each(|object| stage.put(object));
+                        if items.len() == 0 {
+                            break;
+                        }
+                        self.breathe().await?;
+                    }
                     match verdict {
                         Verdict::Publish(version) => self.publish(stage, version),
-                        _ => self.pages = Some(stage),
+                        _ => self.half = Some(stage),
                     }
                 }
             }
@@ -190,19 +194,15 @@ where
             Verdict::Apply => self.batch.push(event),
             Verdict::Ignore => {}
             Verdict::Stage => {
-                let stream = self.stream.get_or_insert_with(StreamList::new);
+                let stage = self.half.get_or_insert_with(|| self.shared.store.stage());
                 match event {
-                    Event::Added(object) | Event::Modified(object) => {
-                        stream.put(self.schema.key(&object), object)
-                    }
-                    Event::Deleted(object) => stream.remove(&self.schema.key(&object)),
+                    Event::Added(object) | Event::Modified(object) => stage.put(object),
+                    Event::Deleted(object) => stage.remove(&self.schema.key(&object)),
                     Event::Bookmark(_) | Event::InitialEnd(_) => {}
                 }
             }
             Verdict::Publish(version) => {
-                let mut stage = self.shared.store.stage();
-                let objects = self.stream.take().into_iter().flat_map(StreamList::into_objects);
-                objects.for_each(|object| stage.put(object));
+                let stage = self.half.take().unwrap_or_else(|| self.shared.store.stage());
                 self.publish(stage, version);
                 self.report();
             }
@@ -257,8 +257,7 @@ where
     fn report(&mut self) {
         if !self.reflector.holds_half_list() {
             // Thrown away here rather than kept through a wait.
-            self.pages = None;
-            self.stream = None;
+            self.half = None;
         }
         let relists = self.reflector.lists().saturating_sub(1);
         self.shared.status.moved(self.reflector.phase().into(), relists, self.reflector.rewatches());

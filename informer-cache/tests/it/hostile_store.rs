@@ -240,6 +240,9 @@ const DEEDS: [(&str, Prepare); 9] = [
         Box::new(move |_| {
             list.put(object(4, 1, 8));
             list.put(object(3, 3, 2));
+            list.remove(&word(4));
+            list.remove(&word(3));
+            list.put(object(3, 3, 2));
             list.put(object(2, 6, 12));
             drop(list.publish(Version::new(9)));
         })

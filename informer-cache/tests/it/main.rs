@@ -18,6 +18,7 @@ mod seats;
 mod selector;
 mod selector_driver;
 mod server;
+mod staging;
 mod store_driver;
 mod subscription;
 mod surface;

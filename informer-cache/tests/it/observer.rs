@@ -135,6 +135,12 @@ fn life(bytes: &[u8], told: &AtomicU64) {
                 half.put(thing.clone());
                 listed.put(thing);
             }
+            StoreOp::StageRemove(key) => {
+                if let Some((half, listed)) = &mut stage {
+                    half.remove(&key.0);
+                    listed.remove(&key.0);
+                }
+            }
             StoreOp::StagePublish(stamp) => {
                 let version = stamp.version(&mut latest);
                 if let Some((half, listed)) = stage.take() {

@@ -141,13 +141,15 @@ pub(crate) struct Tally(BTreeMap<&'static str, u64>);
 
 impl Tally {
     /// All that a test may wait for.
-    pub(crate) const NAMES: [&str; 57] = [
+    pub(crate) const NAMES: [&str; 59] = [
         "upsert",
         "delete",
         "forget",
         "bookmark",
         "replace",
         "stage put",
+        "stage remove",
+        "taken off the list",
         "stage publish",
         "stage drop",
         "transaction upsert",
@@ -399,6 +401,15 @@ impl<'a> World<'a> {
                 stage.put(thing.clone());
                 naive.put(thing);
                 assert_eq!((stage.len(), stage.is_empty()), (naive.len(), false));
+            }
+            StoreOp::StageRemove(key) => {
+                if let Some((stage, naive, _)) = &mut self.stage {
+                    let listed = naive.len();
+                    stage.remove(&key.0);
+                    naive.remove(&key.0);
+                    assert_eq!((stage.len(), stage.is_empty()), (naive.len(), naive.len() == 0));
+                    self.tally.hit_if(naive.len() < listed, "taken off the list");
+                }
             }
             StoreOp::StagePublish(stamp) => {
                 let version = stamp.version(&mut self.latest);
@@ -1053,6 +1064,7 @@ fn name(op: &StoreOp) -> &'static str {
         StoreOp::Bookmark(_) => "bookmark",
         StoreOp::Replace(..) => "replace",
         StoreOp::StagePut(_) => "stage put",
+        StoreOp::StageRemove(_) => "stage remove",
         StoreOp::StagePublish(_) => "stage publish",
         StoreOp::StageDrop => "stage drop",
         StoreOp::TransactionUpsert(_) => "transaction upsert",

@@ -246,6 +246,11 @@ impl<K: Ord + Clone, V: Clone> NaiveStage<K, V> {
         }
     }
 
+    /// Takes a key off the list.
+    pub fn remove(&mut self, key: &K) {
+        self.listed.retain(|(other, ..)| other != key);
+    }
+
     /// Makes it the content. Of its steps the deletions, which come first, are in no order.
     pub fn publish(self, store: &mut NaiveStore<K, V>, version: u64) -> Vec<NaiveStep<K, V>> {
         let mut steps = Vec::new();

@@ -187,6 +187,8 @@ pub enum StoreOp {
     Replace(Vec<Draft>, Stamp),
     /// A page of a list.
     StagePut(Draft),
+    /// A key is taken off the list again.
+    StageRemove(SmallKey),
     /// The list is complete.
     StagePublish(Stamp),
     /// The list broke off.
@@ -256,7 +258,8 @@ impl<'a> Arbitrary<'a> for StoreOp {
             227 => Self::Abandon,
             228..=234 => Self::AddIndex(u.arbitrary()?),
             235..=240 => Self::RemoveIndex(u.arbitrary()?),
-            241..=255 => Self::Ask(u.arbitrary()?),
+            241..=244 => Self::StageRemove(u.arbitrary()?),
+            245..=255 => Self::Ask(u.arbitrary()?),
         })
     }
 }
