@@ -4,29 +4,36 @@ use std::any::TypeId;
 use std::fmt;
 use std::time::Duration;
 
-use flyball_workqueue::NoLimit;
+use flyball_workqueue::{Key, NoLimit};
 
+use crate::classes::Classes;
 use crate::{ConfigError, Failure};
 
 /// What becomes of a key that is given up.
-pub(crate) type DeadLetter<K> = dyn Fn(&K, Failure) + Send + Sync;
+pub(crate) type DeadLetter<K> = dyn Fn(&K, &Failure) + Send + Sync;
 
 pub(crate) struct Config<K> {
     pub(crate) workers: usize,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) attempts: Option<Attempts<K>>,
+    /// So many failures in a row are one too many.
+    pub(crate) attempts: Option<u32>,
+    pub(crate) given_up: Option<Box<DeadLetter<K>>>,
+    pub(crate) classes: Classes<K>,
     pub(crate) grace: Option<Duration>,
     pub(crate) settles: bool,
 }
 
-pub(crate) struct Attempts<K> {
-    pub(crate) most: u32,
-    pub(crate) given_up: Box<DeadLetter<K>>,
-}
-
-impl<K> Default for Config<K> {
+impl<K: Key> Default for Config<K> {
     fn default() -> Self {
-        Self { workers: 1, timeout: None, attempts: None, grace: None, settles: false }
+        Self {
+            workers: 1,
+            timeout: None,
+            attempts: None,
+            given_up: None,
+            classes: Classes::default(),
+            grace: None,
+            settles: false,
+        }
     }
 }
 
@@ -37,7 +44,7 @@ impl<K> Config<K> {
         match self {
             Self { workers: 0, .. } => Err(ConfigError::NoWorkers),
             Self { timeout: Some(Duration::ZERO), .. } => Err(ConfigError::NoTime),
-            Self { attempts: Some(Attempts { most: 0, .. }), .. } => Err(ConfigError::NoAttempts),
+            Self { attempts: Some(0), .. } => Err(ConfigError::NoAttempts),
             Self { attempts: Some(_), .. } if !counted => Err(ConfigError::NothingCountsAttempts),
             Self { settles: true, .. } if informers == 0 => Err(ConfigError::NothingSettles),
             _ => Ok(()),
@@ -50,7 +57,9 @@ impl<K> fmt::Debug for Config<K> {
         f.debug_struct("Config")
             .field("workers", &self.workers)
             .field("timeout", &self.timeout)
-            .field("attempts", &self.attempts.as_ref().map(|attempts| attempts.most))
+            .field("attempts", &self.attempts)
+            .field("given_up", &self.given_up.is_some())
+            .field("classifies", &self.classes.of.is_some())
             .field("grace", &self.grace)
             .field("settles", &self.settles)
             .finish()

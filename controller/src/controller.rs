@@ -2,6 +2,8 @@
 //!
 //! Cancel safety: nothing runs until [`Controller::run`] is polled; what dropping that does is told there.
 
+mod failing;
+
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
@@ -12,10 +14,10 @@ use flyball_informer_cache::{Change, Informer};
 use flyball_ratelimit::Policy;
 use flyball_workqueue::{AsyncGet, Delays, Fifo, Key, NoLimit, Order, Priority, Queue};
 
-use crate::config::{Attempts, Config};
+use crate::config::Config;
 use crate::events::{AddInitial, BoxFuture, Events};
 use crate::runtime::{Runtime, Tokio};
-use crate::{Action, Context, Failure, Report, RunError};
+use crate::{Action, Context, Report, RunError};
 
 /// The reconcile loop: changes become keys, keys become reconciles.
 ///
@@ -116,26 +118,6 @@ where
     /// How many keys are worked on at once. 1 by default.
     pub fn workers(mut self, workers: usize) -> Self {
         self.config.workers = workers;
-        self
-    }
-
-    /// A reconcile that is not done after this long is dropped, and counts as a failure. No limit by default.
-    ///
-    /// It is dropped where it awaits something: one that blocks its thread is not interrupted.
-    pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
-        self.config.timeout = Some(limit);
-        self
-    }
-
-    /// Gives a key up at its `most`-th failure in a row, instead of retrying it: `given_up` is told the key and the
-    /// failure, and the failures are forgotten. The next change brings the key back. By default it is retried for ever.
-    ///
-    /// Failures are those the queue's limiter counts: one of a key that ran before its backoff was over, because it
-    /// was added, does not count. So a storm of changes gives no key up.
-    ///
-    /// `given_up` is called by the worker that holds the key, and a panic in it is caught.
-    pub fn max_attempts(mut self, most: u32, given_up: impl Fn(&K, Failure) + Send + Sync + 'static) -> Self {
-        self.config.attempts = Some(Attempts { most, given_up: Box::new(given_up) });
         self
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// How a reconcile failed.
 ///
-/// All three are alike to the queue: the key is retried when its limiter says.
+/// All three are retried when the queue's limiter says, unless the controller [classifies](crate::Controller::classify) them.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Failure {
@@ -16,6 +16,32 @@ pub enum Failure {
     Panic(String),
     /// It was not done after this time, and was dropped.
     Timeout(Duration),
+}
+
+impl Failure {
+    /// The error of this type that the reconcile returned, or the first one among what it says was its cause.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_controller::Failure;
+    /// use std::io;
+    ///
+    /// let failure = Failure::Error(Box::new(io::Error::from(io::ErrorKind::AlreadyExists)));
+    /// assert!(failure.error::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::AlreadyExists));
+    /// assert!(Failure::Panic("boom".into()).error::<io::Error>().is_none());
+    /// ```
+    #[must_use]
+    pub fn error<E: Error + 'static>(&self) -> Option<&E> {
+        let Self::Error(error) = self else { return None };
+        let mut next: Option<&(dyn Error + 'static)> = Some(&**error);
+        while let Some(error) = next {
+            if let Some(found) = error.downcast_ref() {
+                return Some(found);
+            }
+            next = error.source();
+        }
+        None
+    }
 }
 
 impl fmt::Display for Failure {

@@ -2,6 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod attempt;
+mod class;
+mod classes;
 mod config;
 mod context;
 mod controller;
@@ -18,6 +21,7 @@ pub mod testing;
 mod worker;
 
 pub use crate::action::Action;
+pub use crate::class::Class;
 pub use crate::context::Context;
 pub use crate::controller::Controller;
 pub use crate::error::{ConfigError, RunError};

@@ -22,9 +22,11 @@ pub struct Report<K> {
     pub panics: u64,
     /// Reconciles that took too long.
     pub timeouts: u64,
+    /// Failures that were conflicts; they are among the three above, too.
+    pub conflicts: u64,
     /// Failures after which the key was given up.
     pub dead_letters: u64,
-    /// Panics in mappers and dead-letter hooks; what they were called for was left out.
+    /// Panics in mappers and other functions that were given to the controller; what they were called for was left out.
     pub hook_panics: u64,
     /// What the queue still held.
     pub leftovers: Leftovers<K>,
@@ -61,6 +63,7 @@ pub(crate) struct Tally {
     pub(crate) errors: Counter,
     pub(crate) panics: Counter,
     pub(crate) timeouts: Counter,
+    pub(crate) conflicts: Counter,
     pub(crate) dead_letters: Counter,
     pub(crate) hook_panics: Counter,
 }
@@ -73,6 +76,7 @@ impl Tally {
             errors: self.errors.read(),
             panics: self.panics.read(),
             timeouts: self.timeouts.read(),
+            conflicts: self.conflicts.read(),
             dead_letters: self.dead_letters.read(),
             hook_panics: self.hook_panics.read(),
             leftovers,

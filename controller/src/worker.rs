@@ -5,20 +5,19 @@
 //! when it is dropped changes nothing about that.
 
 use std::error::Error;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use flyball_ratelimit::Policy;
 use flyball_workqueue::{AsyncGet, Delays, Key, Lease, Order, Queue};
 
-use crate::config::{Attempts, Config};
+use crate::attempt::attempt;
+use crate::config::Config;
 use crate::guard::guarded;
 use crate::report::Tally;
 use crate::runtime::Runtime;
 use crate::sync::{AtomicBool, Ordering};
-use crate::{Action, Context, Failure};
+use crate::{Action, Class, Context, Failure};
 
 /// What all workers of a controller share.
 pub(crate) struct Shop<X, K, O: Order<K>, L, T, F> {
@@ -94,81 +93,68 @@ where
         let start = || (self.reconcile)(key, self.context.clone());
         let outcome = attempt(&self.runtime, start, self.config.timeout).await;
         self.tally.reconciles.count();
-        // Ending a lease calls the limiter and the clock, which are user code: whatever they do, the worker lives on,
-        // and the queue says what becomes of the key.
+        // Ending a lease calls the limiter, the clock and who classifies, which are user code: whatever they do, the
+        // worker lives on, and the queue says what becomes of the key.
         let ended = guarded(|| match outcome {
-            Ok(action) => match action.requeues_after() {
-                None => lease.succeed(),
-                Some(delay) => lease.requeue_after(delay),
-            },
-            Err(failure) => self.failed(lease, failure),
+            Ok(action) => self.succeeded(lease, action),
+            Err(failure) => self.failed(lease, &failure),
         });
         if ended.is_err() {
             self.tally.hook_panics.count();
         }
     }
 
-    fn failed(&self, lease: Lease<K, T>, failure: Failure) {
+    fn succeeded(&self, lease: Lease<K, T>, action: Action) {
+        self.config.classes.forget(lease.key());
+        match action.requeues_after() {
+            None => lease.succeed(),
+            Some(delay) => lease.requeue_after(delay),
+        }
+    }
+
+    fn failed(&self, lease: Lease<K, T>, failure: &Failure) {
         match failure {
             Failure::Error(_) => self.tally.errors.count(),
             Failure::Panic(_) => self.tally.panics.count(),
             Failure::Timeout(_) => self.tally.timeouts.count(),
         }
-        match &self.config.attempts {
-            Some(Attempts { most, given_up }) if lease.failures().saturating_add(1) >= *most => {
-                self.tally.dead_letters.count();
-                // Told while the key is still held, so that nobody works on it meanwhile.
-                if guarded(|| given_up(lease.key(), failure)).is_err() {
-                    self.tally.hook_panics.count();
-                }
-                lease.succeed();
+        let class = guarded(|| self.config.classes.of(failure)).unwrap_or_else(|_| {
+            self.tally.hook_panics.count();
+            Class::Transient
+        });
+        match class {
+            Class::Transient => match self.config.attempts {
+                Some(most) if lease.failures().saturating_add(1) >= most => self.give_up(lease, failure),
+                _ => lease.retry(),
+            },
+            Class::Conflict => {
+                self.tally.conflicts.count();
+                self.conflicted(lease);
             }
-            _ => lease.retry(),
+            Class::Permanent => self.give_up(lease, failure),
         }
     }
-}
 
-/// Runs one reconcile on the worker's own task. It is dropped when this returns, and when this is dropped.
-///
-/// A task per reconcile would catch panics, too, but costs an allocation and a hand-over for each key.
-async fn attempt<X, R, E>(
-    runtime: &X,
-    start: impl FnOnce() -> R,
-    limit: Option<Duration>,
-) -> Result<Action, Failure>
-where
-    X: Runtime,
-    R: Future<Output = Result<Action, E>> + Send,
-    E: Into<Box<dyn Error + Send + Sync>>,
-{
-    let mut running = Running(pin!(Some(guarded(start).map_err(Failure::Panic)?)));
-    let done = poll_fn(|context| {
-        let polled = guarded(|| {
-            let future = running.0.as_mut().as_pin_mut().expect("it is taken out after the last poll only");
-            future.poll(context).map_err(|error| Failure::Error(error.into()))
-        });
-        polled.unwrap_or_else(|message| Err(Failure::Panic(message)).into())
-    });
-    let outcome = match limit {
-        None => done.await,
-        Some(limit) => runtime.timeout(limit, done).await.unwrap_or(Err(Failure::Timeout(limit))),
-    };
-    running.end().map_err(Failure::Panic)?;
-    outcome
-}
-
-/// The future of the user. An option, so that dropping it can be guarded as polling it is, wherever its worker ends.
-struct Running<'a, R>(Pin<&'a mut Option<R>>);
-
-impl<R> Running<'_, R> {
-    fn end(&mut self) -> Result<(), String> {
-        guarded(|| self.0.set(None))
+    /// Has the key come back on its own schedule, with its failures as they are.
+    fn conflicted(&self, lease: Lease<K, T>) {
+        let key = lease.key().clone();
+        let wait = self.config.classes.conflicts.next(&key);
+        match self.queue.add_after(key, wait) {
+            Ok(_) => lease.done(),
+            // It is shut down: by `done` the key would be lost, so it is left over as a failure is.
+            Err(_) => lease.retry(),
+        }
     }
-}
 
-impl<R> Drop for Running<'_, R> {
-    fn drop(&mut self) {
-        // Has something to do only when the worker is aborted. The panic is told to nobody: the key is a leftover.
-        let _ = self.end();
+    fn give_up(&self, lease: Lease<K, T>, failure: &Failure) {
+        self.tally.dead_letters.count();
+        if let Some(given_up) = &self.config.given_up {
+            // Told while the key is still held, so that nobody works on it meanwhile.
+            if guarded(|| given_up(lease.key(), failure)).is_err() {
+                self.tally.hook_panics.count();
+            }
+        }
+        self.config.classes.forget(lease.key());
+        lease.succeed();
     }
 }

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod cancel;
+mod classes;
 mod config;
 mod events;
 mod isolation;

@@ -1,0 +1,58 @@
+//! EDGE. One call of the user's: whatever it does, it ends, as a value.
+//!
+//! Cancel safety: the future of the user is dropped with this one, and a panic while it is dropped goes no further.
+
+use std::error::Error;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use crate::Failure;
+use crate::guard::guarded;
+use crate::runtime::Runtime;
+
+/// Runs one future of the user on the worker's own task. It is dropped when this returns, and when this is dropped.
+///
+/// A task for each would catch panics, too, but costs an allocation and a hand-over for each key.
+pub(crate) async fn attempt<X, R, A, E>(
+    runtime: &X,
+    start: impl FnOnce() -> R,
+    limit: Option<Duration>,
+) -> Result<A, Failure>
+where
+    X: Runtime,
+    A: Send,
+    R: Future<Output = Result<A, E>> + Send,
+    E: Into<Box<dyn Error + Send + Sync>>,
+{
+    let mut running = Running(pin!(Some(guarded(start).map_err(Failure::Panic)?)));
+    let done = poll_fn(|context| {
+        let polled = guarded(|| {
+            let future = running.0.as_mut().as_pin_mut().expect("it is taken out after the last poll only");
+            future.poll(context).map_err(|error| Failure::Error(error.into()))
+        });
+        polled.unwrap_or_else(|message| Err(Failure::Panic(message)).into())
+    });
+    let outcome = match limit {
+        None => done.await,
+        Some(limit) => runtime.timeout(limit, done).await.unwrap_or(Err(Failure::Timeout(limit))),
+    };
+    running.end().map_err(Failure::Panic)?;
+    outcome
+}
+
+/// The future of the user. An option, so that dropping it can be guarded as polling it is, wherever its worker ends.
+struct Running<'a, R>(Pin<&'a mut Option<R>>);
+
+impl<R> Running<'_, R> {
+    fn end(&mut self) -> Result<(), String> {
+        guarded(|| self.0.set(None))
+    }
+}
+
+impl<R> Drop for Running<'_, R> {
+    fn drop(&mut self) {
+        // Has something to do only when the worker is aborted. The panic is told to nobody: the key is a leftover.
+        let _ = self.end();
+    }
+}

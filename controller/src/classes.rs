@@ -1,0 +1,61 @@
+//! EDGE. Who says of which class a failure is, and when a conflict is tried again.
+//!
+//! Cancel safety: nothing here waits.
+
+use std::time::Duration;
+
+use flyball_ratelimit::{Clock, Exponential, Limiter, Policy};
+use flyball_workqueue::Key;
+
+use crate::{Class, Failure};
+
+/// The waits after conflicts, unless set otherwise.
+const CONFLICTS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+
+/// Who says of which class a failure is.
+type Classify = dyn Fn(&Failure) -> Class + Send + Sync;
+
+pub(crate) struct Classes<K> {
+    /// Without one all are transient, and nobody looks at the schedule.
+    pub(crate) of: Option<Box<Classify>>,
+    pub(crate) conflicts: Box<dyn Schedule<K>>,
+}
+
+/// A limiter, its policy and its clock out of sight.
+pub(crate) trait Schedule<K>: Send + Sync {
+    /// Counts a conflict of the key, and says how long it waits.
+    fn next(&self, key: &K) -> Duration;
+
+    /// Forgets the conflicts of the key, and says how many there were.
+    fn forget(&self, key: &K) -> u32;
+}
+
+impl<K: Key> Classes<K> {
+    pub(crate) fn of(&self, failure: &Failure) -> Class {
+        self.of.as_ref().map_or(Class::Transient, |of| of(failure))
+    }
+
+    /// Forgets the conflicts of a key that is done with, and says how many there were.
+    pub(crate) fn forget(&self, key: &K) -> u32 {
+        self.of.as_ref().map_or(0, |_| self.conflicts.forget(key))
+    }
+}
+
+impl<K: Key> Default for Classes<K> {
+    fn default() -> Self {
+        let [least, most] = CONFLICTS;
+        Self { of: None, conflicts: Box::new(Limiter::new(Exponential::new(least..=most))) }
+    }
+}
+
+impl<K, P: Policy<K> + Send, C: Clock> Schedule<K> for Limiter<K, P, C> {
+    fn next(&self, key: &K) -> Duration {
+        self.when(key)
+    }
+
+    fn forget(&self, key: &K) -> u32 {
+        let conflicts = self.requeues(key);
+        Limiter::forget(self, key);
+        conflicts
+    }
+}

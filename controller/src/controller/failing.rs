@@ -1,0 +1,98 @@
+//! EDGE. What counts as a failure, and what becomes of the key then.
+//!
+//! Cancel safety: nothing here waits.
+
+use std::time::Duration;
+
+use flyball_ratelimit::{Clock, Limiter, Policy};
+use flyball_workqueue::{AsyncGet, Delays, Key, Order};
+
+use crate::{Class, Controller, Failure};
+
+/// What counts as a failure, and what becomes of the key then.
+impl<K, O, L, T> Controller<K, O, L, T>
+where
+    K: Key,
+    O: Order<K>,
+    L: Policy<K> + Send + 'static,
+    T: AsyncGet + Delays,
+{
+    /// A reconcile that is not done after this long is dropped, and counts as a failure. No limit by default.
+    ///
+    /// It is dropped where it awaits something: one that blocks its thread is not interrupted.
+    pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
+        self.config.timeout = Some(limit);
+        self
+    }
+
+    /// Gives a key up at its `most`-th failure in a row, instead of retrying it: `given_up` is told the key and the
+    /// failure, and the failures are forgotten. The next change brings the key back. By default it is retried for ever.
+    ///
+    /// Failures are those the queue's limiter counts: one of a key that ran before its backoff was over, because it
+    /// was added, does not count. So a storm of changes gives no key up.
+    ///
+    /// `given_up` is called as [`given_up`](Self::given_up) says, and takes its place.
+    pub fn max_attempts(
+        mut self,
+        most: u32,
+        given_up: impl Fn(&K, &Failure) + Send + Sync + 'static,
+    ) -> Self {
+        self.config.attempts = Some(most);
+        self.given_up(given_up)
+    }
+
+    /// Is told every key that is given up, and the failure that was the last: one too many, or a
+    /// [permanent](Class::Permanent) one.
+    ///
+    /// It is called by the worker that holds the key, and a panic in it is caught.
+    pub fn given_up(mut self, given_up: impl Fn(&K, &Failure) + Send + Sync + 'static) -> Self {
+        self.config.given_up = Some(Box::new(given_up));
+        self
+    }
+
+    /// Says what kind of failure each one is. By default, and where this panics, all are [transient](Class::Transient).
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::{Action, Class, Controller, Failure};
+    /// # use flyball_ratelimit::{Exponential, TokioTimer};
+    /// # use flyball_workqueue::Queue;
+    /// # use std::io::{Error, ErrorKind};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
+    /// # let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
+    /// queue.add("a name that nobody can have")?;
+    /// queue.shut_down();
+    /// let report = Controller::new(queue)
+    ///     .classify(|failure| match failure.error::<Error>().map(Error::kind) {
+    ///         Some(ErrorKind::AlreadyExists) => Class::Conflict,
+    ///         Some(ErrorKind::InvalidInput) => Class::Permanent,
+    ///         _ => Class::Transient,
+    ///     })
+    ///     .given_up(|key, failure| eprintln!("{key}: {failure}"))
+    ///     .run(|_, _| async { Err::<Action, _>(Error::from(ErrorKind::InvalidInput)) })
+    ///     .await?;
+    /// assert_eq!((report.dead_letters, report.retries()), (1, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn classify(mut self, of: impl Fn(&Failure) -> Class + Send + Sync + 'static) -> Self {
+        self.config.classes.of = Some(Box::new(of));
+        self
+    }
+
+    /// When a key is tried again after a [conflict](Class::Conflict): 10 ms, doubling up to a second, unless set here.
+    ///
+    /// The limiter counts conflicts in a row, of each key, until the key succeeds or is given up. Two writers that conflict
+    /// with each other should not come back together: give it a policy with jitter then.
+    pub fn conflict_schedule<P, C>(mut self, schedule: Limiter<K, P, C>) -> Self
+    where
+        P: Policy<K> + Send + 'static,
+        C: Clock,
+    {
+        self.config.classes.conflicts = Box::new(schedule);
+        self
+    }
+}

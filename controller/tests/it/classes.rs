@@ -1,0 +1,210 @@
+//! Classes of failures: each has its schedule, and its end.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use flyball_controller::{Action, Class, Controller, Failure, Report};
+use flyball_ratelimit::{Exponential, Limiter, TokioTimer};
+use flyball_workqueue::{Fifo, Timed};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Keys, Log, SECOND, left, panic_quietly, queue};
+
+type Plain = Controller<u32, Fifo, Exponential<u32>, Timed<TokioTimer>>;
+
+const MILLI: Duration = Duration::from_millis(1);
+
+/// An error that says of which class it is.
+#[derive(Debug)]
+struct Told(Class);
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+impl std::error::Error for Told {}
+
+fn told(failure: &Failure) -> Class {
+    failure.error::<Told>().map_or(Class::Transient, |told| told.0)
+}
+
+/// Runs key 1, which ends as `life` says, one after the other, and well from then on; says when it ran, in milliseconds.
+async fn run(
+    queue: &Keys,
+    life: &'static [Class],
+    with: impl FnOnce(Plain) -> Plain,
+) -> (Vec<u128>, Report<u32>) {
+    let (log, begin) = (Log::new(), Instant::now());
+    let (noted, runs) = (log.clone(), AtomicUsize::new(0));
+    queue.add(1).unwrap();
+    let controller = Controller::new(queue.clone()).classify(told).shutdown_on(sleep(100 * SECOND));
+    let report = with(controller)
+        .run(move |_, _| {
+            noted.note(begin.elapsed().as_millis());
+            let class = life.get(runs.fetch_add(1, Ordering::Relaxed)).copied();
+            async move { class.map_or(Ok(Action::await_change()), |class| Err(Told(class))) }
+        })
+        .await
+        .unwrap();
+    queue.check().unwrap();
+    (log.take(), report)
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_class_has_its_schedule() {
+    use Class::{Conflict, Permanent, Transient};
+    let lives: [(&[Class], &[u128]); 5] = [
+        (&[Transient, Transient], &[0, 1_000, 3_000]),
+        (&[Conflict, Conflict, Conflict], &[0, 10, 30, 70]),
+        (&[Permanent, Permanent], &[0]),
+        // Neither schedule counts what the other one does.
+        (&[Transient, Conflict, Transient], &[0, 1_000, 1_010, 3_010]),
+        (&[Conflict, Transient, Conflict], &[0, 10, 1_010, 1_030]),
+    ];
+    for (life, expected) in lives {
+        let queue = queue();
+        let (runs, report) = run(&queue, life, |controller| controller).await;
+        assert_eq!(runs, expected, "{life:?}");
+        let of = |class| life.iter().take(runs.len()).filter(|of| **of == class).count() as u64;
+        assert_eq!(report.errors, of(Conflict) + of(Transient) + of(Permanent), "{life:?}");
+        assert_eq!((report.conflicts, report.dead_letters), (of(Conflict), of(Permanent)), "{life:?}");
+        assert_eq!((queue.requeues(&1), left(&report)), (0, 0), "{life:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_or_a_last_failure_forgets_the_conflicts() {
+    for last in [None, Some(Class::Permanent)] {
+        let queue = queue();
+        let (log, begin) = (Log::new(), Instant::now());
+        let (noted, adding) = (log.clone(), queue.clone());
+        queue.add(1).unwrap();
+        tokio::spawn(async move {
+            sleep(SECOND).await;
+            adding.add(1).unwrap();
+        });
+        let runs = AtomicUsize::new(0);
+        let controller = Controller::new(queue).classify(told).shutdown_on(sleep(10 * SECOND));
+        let reconcile = move |_, _| {
+            noted.note(begin.elapsed().as_millis());
+            let run = runs.fetch_add(1, Ordering::Relaxed);
+            let class = if run == 2 { last } else { Some(Class::Conflict).filter(|_| run < 5) };
+            async move { class.map_or(Ok(Action::await_change()), |class| Err(Told(class))) }
+        };
+        controller.run(reconcile).await.unwrap();
+        assert_eq!(log.take(), [0, 10, 30, 1_000, 1_010, 1_030], "{last:?}: it begins anew");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_schedule_of_conflicts_may_be_chosen() {
+    let schedule = || Limiter::new(Exponential::new(100 * MILLI..=200 * MILLI));
+    let life = &[Class::Conflict; 4];
+    let (runs, _) = run(&queue(), life, |controller| controller.conflict_schedule(schedule())).await;
+    assert_eq!(runs, [0, 100, 300, 500, 700]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_are_used_up_by_transient_failures_alone() {
+    use Class::{Conflict, Transient};
+    let letters = Log::new();
+    let given_up = letters.clone();
+    let life = &[Transient, Conflict, Conflict, Conflict, Transient];
+    let (runs, report) = run(&queue(), life, |controller| {
+        controller.max_attempts(2, move |key, failure| given_up.note((*key, failure.to_string())))
+    })
+    .await;
+    assert_eq!(runs, [0, 1_000, 1_010, 1_030, 1_070]);
+    assert_eq!(letters.take(), [(1, "Transient".to_owned())]);
+    assert_eq!((report.dead_letters, report.retries()), (1, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_up_at_once_is_told_and_comes_back_with_an_add() {
+    let (queue, letters) = (queue(), Log::new());
+    let given_up = letters.clone();
+    let life = &[Class::Permanent];
+    let adding = queue.clone();
+    tokio::spawn(async move {
+        sleep(SECOND).await;
+        adding.add(1).unwrap();
+    });
+    let (runs, _) =
+        run(&queue, life, |controller| controller.given_up(move |key, _| given_up.note(*key))).await;
+    assert_eq!((runs, letters.take()), (vec![0, 1_000], vec![1]));
+}
+
+/// A conflict at the end is not lost: adding the key for later would be refused then.
+#[tokio::test(start_paused = true)]
+async fn after_shutdown_what_would_come_back_is_left_over() {
+    for (class, left_over) in [(Class::Transient, 1), (Class::Conflict, 1), (Class::Permanent, 0)] {
+        let queue = queue();
+        queue.add(1).unwrap();
+        let report = Controller::new(queue)
+            .classify(told)
+            .shutdown_on(sleep(SECOND))
+            .run(move |_, _| async move {
+                sleep(2 * SECOND).await;
+                Err::<Action, _>(Told(class))
+            })
+            .await
+            .unwrap();
+        assert_eq!(report.leftovers.waiting.len(), left_over, "{class:?}");
+        assert_eq!((left(&report), report.reconciles), (left_over, 1), "{class:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_classifies_sees_every_kind_and_may_panic() {
+    let queue = queue();
+    (1..=4).for_each(|key| drop(queue.add(key)));
+    let seen = Log::new();
+    let noted = seen.clone();
+    let report = Controller::new(queue)
+        .reconcile_timeout(SECOND)
+        .classify(move |failure| {
+            noted.note(failure.to_string());
+            match failure {
+                Failure::Error(_) => panic_quietly("nobody knows"),
+                _ => Class::Permanent,
+            }
+        })
+        .shutdown_on(sleep(SECOND + SECOND / 2))
+        .run(|key, _| async move {
+            match key {
+                2 => panic_quietly("boom"),
+                3 => std::future::pending().await,
+                4 => Ok(Action::await_change()),
+                _ => Err("no luck"),
+            }
+        })
+        .await
+        .unwrap();
+    let expected = ["no luck", "reconcile panicked: boom", "reconcile was not done after 1s", "no luck"];
+    assert_eq!(seen.take(), expected);
+    assert_eq!((report.dead_letters, report.hook_panics, report.retries()), (2, 2, 2), "it is transient");
+}
+
+#[test]
+fn an_error_is_found_among_the_causes() {
+    #[derive(Debug)]
+    struct Outer(Told);
+    impl fmt::Display for Outer {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("outer")
+        }
+    }
+    impl std::error::Error for Outer {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+    let failure = Failure::Error(Box::new(Outer(Told(Class::Conflict))));
+    assert_eq!(failure.error::<Told>().map(|told| told.0), Some(Class::Conflict));
+    assert!(failure.error::<Outer>().is_some());
+    assert!(failure.error::<fmt::Error>().is_none());
+    assert!(Failure::Timeout(SECOND).error::<Told>().is_none());
+}
