@@ -7,7 +7,7 @@ use std::time::Duration;
 use flyball_workqueue::{Key, NoLimit};
 
 use crate::classes::Classes;
-use crate::{ConfigError, Failure};
+use crate::{ConfigError, Failure, Metrics};
 
 /// What becomes of a key that is given up.
 pub(crate) type DeadLetter<K> = dyn Fn(&K, &Failure) + Send + Sync;
@@ -19,6 +19,7 @@ pub(crate) struct Config<K> {
     pub(crate) attempts: Option<u32>,
     pub(crate) given_up: Option<Box<DeadLetter<K>>>,
     pub(crate) classes: Classes<K>,
+    pub(crate) metrics: Option<Box<dyn Metrics>>,
     pub(crate) grace: Option<Duration>,
     pub(crate) settles: bool,
 }
@@ -31,6 +32,7 @@ impl<K: Key> Default for Config<K> {
             attempts: None,
             given_up: None,
             classes: Classes::default(),
+            metrics: None,
             grace: None,
             settles: false,
         }
@@ -60,6 +62,7 @@ impl<K> fmt::Debug for Config<K> {
             .field("attempts", &self.attempts)
             .field("given_up", &self.given_up.is_some())
             .field("classifies", &self.classes.of.is_some())
+            .field("measures", &self.metrics.is_some())
             .field("grace", &self.grace)
             .field("settles", &self.settles)
             .finish()

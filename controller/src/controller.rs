@@ -17,7 +17,7 @@ use flyball_workqueue::{AsyncGet, Delays, Fifo, Key, NoLimit, Order, Priority, Q
 use crate::config::Config;
 use crate::events::{AddInitial, BoxFuture, Events};
 use crate::runtime::{Runtime, Tokio};
-use crate::{Action, Context, Report, RunError};
+use crate::{Action, Context, Metrics, Report, RunError};
 
 /// The reconcile loop: changes become keys, keys become reconciles.
 ///
@@ -118,6 +118,13 @@ where
     /// How many keys are worked on at once. 1 by default.
     pub fn workers(mut self, workers: usize) -> Self {
         self.config.workers = workers;
+        self
+    }
+
+    /// Is told of every reconcile as it begins and ends, and for how long it ran. That costs reading the queue's clock at
+    /// each add and each end; without metrics nothing is measured.
+    pub fn metrics(mut self, metrics: impl Metrics) -> Self {
+        self.config.metrics = Some(Box::new(metrics));
         self
     }
 

@@ -4,9 +4,12 @@
 //! |---|---|
 //! | each [`Counter`] | an atomic, for itself; nothing is published by it. The report is made after all workers were joined; only a change that was being mapped when the events stopped may be counted too late for it |
 
+use std::time::Duration;
+
 use flyball_workqueue::Leftovers;
 
 use crate::sync::{AtomicU64, Ordering};
+use crate::{Class, Outcome};
 
 /// What a controller did from its start until its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +19,8 @@ pub struct Report<K> {
     pub adds: u64,
     /// Reconciles that ended, well or not.
     pub reconciles: u64,
+    /// Reconciles that ended well and asked to come back.
+    pub requeues: u64,
     /// Reconciles that returned an error.
     pub errors: u64,
     /// Reconciles that panicked.
@@ -26,17 +31,43 @@ pub struct Report<K> {
     pub conflicts: u64,
     /// Failures after which the key was given up.
     pub dead_letters: u64,
+    /// Reconciles that ended well of keys that had failed before: retries that were worth it.
+    pub recoveries: u64,
+    /// How long reconciles took. Zero without [metrics](crate::Controller::metrics), as nobody looks at the clock then.
+    pub times: Times,
     /// Panics in mappers and other functions that were given to the controller; what they were called for was left out.
     pub hook_panics: u64,
     /// What the queue still held.
     pub leftovers: Leftovers<K>,
 }
 
+/// How long reconciles took, all together, by how they ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Times {
+    /// Those that ended well, and asked for nothing.
+    pub successes: Duration,
+    /// Those that asked to come back.
+    pub requeues: Duration,
+    /// Those that returned an error.
+    pub errors: Duration,
+    /// Those that panicked.
+    pub panics: Duration,
+    /// Those that took too long.
+    pub timeouts: Duration,
+}
+
 impl<K> Report<K> {
     /// Failures that were answered by a retry.
     #[must_use]
     pub fn retries(&self) -> u64 {
-        self.errors + self.panics + self.timeouts - self.dead_letters
+        self.failures() - self.dead_letters
+    }
+
+    /// Reconciles that failed.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.errors + self.panics + self.timeouts
     }
 }
 
@@ -45,8 +76,12 @@ pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     pub(crate) fn count(&self) {
+        self.add(1);
+    }
+
+    fn add(&self, amount: u64) {
         // Ordering: Relaxed, it counts and publishes nothing.
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.fetch_add(amount, Ordering::Relaxed);
     }
 
     fn read(&self) -> u64 {
@@ -55,29 +90,73 @@ impl Counter {
     }
 }
 
+/// Reconciles that ended in one way.
+#[derive(Debug, Default)]
+struct Ends {
+    count: Counter,
+    nanos: Counter,
+}
+
+impl Ends {
+    fn time(&self) -> Duration {
+        Duration::from_nanos(self.nanos.read())
+    }
+}
+
 /// The report in the making, shared by the workers and mappers of a controller.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) adds: Counter,
-    pub(crate) reconciles: Counter,
-    pub(crate) errors: Counter,
-    pub(crate) panics: Counter,
-    pub(crate) timeouts: Counter,
-    pub(crate) conflicts: Counter,
+    successes: Ends,
+    requeues: Ends,
+    errors: Ends,
+    panics: Ends,
+    timeouts: Ends,
+    conflicts: Counter,
     pub(crate) dead_letters: Counter,
+    pub(crate) recoveries: Counter,
     pub(crate) hook_panics: Counter,
 }
 
 impl Tally {
+    /// A reconcile has ended.
+    pub(crate) fn ended(&self, outcome: Outcome, took: Duration) {
+        let ends = match outcome {
+            Outcome::Succeeded => &self.successes,
+            Outcome::Requeued => &self.requeues,
+            Outcome::Errored(_) => &self.errors,
+            Outcome::Panicked(_) => &self.panics,
+            Outcome::TimedOut(_) => &self.timeouts,
+        };
+        ends.count.count();
+        if !took.is_zero() {
+            ends.nanos.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        }
+        if outcome.class() == Some(Class::Conflict) {
+            self.conflicts.count();
+        }
+    }
+
     pub(crate) fn report<K>(&self, leftovers: Leftovers<K>) -> Report<K> {
+        let ends = [&self.successes, &self.requeues, &self.errors, &self.panics, &self.timeouts];
+        let [_, requeues, errors, panics, timeouts] = ends.map(|ends| ends.count.read());
         Report {
             adds: self.adds.read(),
-            reconciles: self.reconciles.read(),
-            errors: self.errors.read(),
-            panics: self.panics.read(),
-            timeouts: self.timeouts.read(),
+            reconciles: ends.iter().map(|ends| ends.count.read()).sum(),
+            requeues,
+            errors,
+            panics,
+            timeouts,
             conflicts: self.conflicts.read(),
             dead_letters: self.dead_letters.read(),
+            recoveries: self.recoveries.read(),
+            times: Times {
+                successes: self.successes.time(),
+                requeues: self.requeues.time(),
+                errors: self.errors.time(),
+                panics: self.panics.time(),
+                timeouts: self.timeouts.time(),
+            },
             hook_panics: self.hook_panics.read(),
             leftovers,
         }

@@ -34,9 +34,15 @@ where
 {
     let Controller { queue, config, events, initial, stop } = controller;
     let (workers, grace, settles) = (config.workers, config.grace, config.settles);
+    let measures = config.metrics.is_some();
     let (tally, context) = (Arc::new(Tally::default()), Context::new());
     let (tasks, tallied) = (runtime.clone(), tally.clone());
     let shop = Arc::new(Shop::new(tasks, queue.clone(), reconcile, config, context.clone(), tallied));
+
+    if measures {
+        // For how long a key has been held is how long its reconcile took.
+        queue.keep_ages();
+    }
 
     let (mut observing, mut unsynced, mut unstopped) = (Vec::new(), Vec::new(), Vec::new());
     for Events { observe, synced, stopped } in events {

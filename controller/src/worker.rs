@@ -7,6 +7,7 @@
 use std::error::Error;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use flyball_ratelimit::Policy;
 use flyball_workqueue::{AsyncGet, Delays, Key, Lease, Order, Queue};
@@ -14,10 +15,11 @@ use flyball_workqueue::{AsyncGet, Delays, Key, Lease, Order, Queue};
 use crate::attempt::attempt;
 use crate::config::Config;
 use crate::guard::guarded;
+use crate::metrics::{Metrics, Owed};
 use crate::report::Tally;
 use crate::runtime::Runtime;
 use crate::sync::{AtomicBool, Ordering};
-use crate::{Action, Class, Context, Failure};
+use crate::{Action, Class, Context, Failure, Outcome};
 
 /// What all workers of a controller share.
 pub(crate) struct Shop<X, K, O: Order<K>, L, T, F> {
@@ -90,48 +92,58 @@ where
         E: Into<Box<dyn Error + Send + Sync>>,
     {
         let key = lease.key().clone();
+        let metrics = self.config.metrics.as_deref();
+        self.tell(|metrics| metrics.started());
+        let owed = Owed::new(metrics);
         let start = || (self.reconcile)(key, self.context.clone());
-        let outcome = attempt(&self.runtime, start, self.config.timeout).await;
-        self.tally.reconciles.count();
-        // Ending a lease calls the limiter, the clock and who classifies, which are user code: whatever they do, the
-        // worker lives on, and the queue says what becomes of the key.
-        let ended = guarded(|| match outcome {
-            Ok(action) => self.succeeded(lease, action),
-            Err(failure) => self.failed(lease, &failure),
+        let result = attempt(&self.runtime, start, self.config.timeout).await;
+        owed.paid();
+        self.ended(lease, &result);
+    }
+
+    /// Says how a reconcile went.
+    fn ended(&self, lease: Lease<K, T>, result: &Result<Action, Failure>) {
+        let outcome = Outcome::of(result.as_ref().map_err(|failure| (failure, self.class_of(failure))));
+        // What follows calls the limiter and the clock, which are user code: whatever they do, the worker lives on, and
+        // the queue says what becomes of the key.
+        let took = match &self.config.metrics {
+            None => Duration::ZERO,
+            Some(_) => self.call(|| lease.age()).flatten().unwrap_or_default(),
+        };
+        self.tally.ended(outcome, took);
+        self.call(|| match result {
+            Ok(action) => self.succeeded(lease, *action),
+            Err(failure) => self.failed(lease, failure, outcome.class().unwrap_or_default()),
         });
-        if ended.is_err() {
-            self.tally.hook_panics.count();
-        }
+        self.tell(|metrics| metrics.ended(outcome, took));
+    }
+
+    fn class_of(&self, failure: &Failure) -> Class {
+        self.call(|| self.config.classes.of(failure)).unwrap_or_default()
     }
 
     fn succeeded(&self, lease: Lease<K, T>, action: Action) {
-        self.config.classes.forget(lease.key());
+        let failures = lease.failures().saturating_add(self.config.classes.forget(lease.key()));
+        if failures > 0 {
+            self.tally.recoveries.count();
+            self.tell(|metrics| metrics.recovered(failures));
+        }
         match action.requeues_after() {
             None => lease.succeed(),
             Some(delay) => lease.requeue_after(delay),
         }
     }
 
-    fn failed(&self, lease: Lease<K, T>, failure: &Failure) {
-        match failure {
-            Failure::Error(_) => self.tally.errors.count(),
-            Failure::Panic(_) => self.tally.panics.count(),
-            Failure::Timeout(_) => self.tally.timeouts.count(),
-        }
-        let class = guarded(|| self.config.classes.of(failure)).unwrap_or_else(|_| {
-            self.tally.hook_panics.count();
-            Class::Transient
-        });
+    fn failed(&self, lease: Lease<K, T>, failure: &Failure, class: Class) {
         match class {
             Class::Transient => match self.config.attempts {
-                Some(most) if lease.failures().saturating_add(1) >= most => self.give_up(lease, failure),
+                Some(most) if lease.failures().saturating_add(1) >= most => {
+                    self.give_up(lease, failure, class);
+                }
                 _ => lease.retry(),
             },
-            Class::Conflict => {
-                self.tally.conflicts.count();
-                self.conflicted(lease);
-            }
-            Class::Permanent => self.give_up(lease, failure),
+            Class::Conflict => self.conflicted(lease),
+            Class::Permanent => self.give_up(lease, failure, class),
         }
     }
 
@@ -146,15 +158,29 @@ where
         }
     }
 
-    fn give_up(&self, lease: Lease<K, T>, failure: &Failure) {
+    fn give_up(&self, lease: Lease<K, T>, failure: &Failure, class: Class) {
         self.tally.dead_letters.count();
         if let Some(given_up) = &self.config.given_up {
             // Told while the key is still held, so that nobody works on it meanwhile.
-            if guarded(|| given_up(lease.key(), failure)).is_err() {
-                self.tally.hook_panics.count();
-            }
+            self.call(|| given_up(lease.key(), failure));
         }
+        self.tell(|metrics| metrics.gave_up(class));
         self.config.classes.forget(lease.key());
         lease.succeed();
+    }
+
+    fn tell(&self, what: impl FnOnce(&dyn Metrics)) {
+        if let Some(metrics) = &self.config.metrics {
+            self.call(|| what(&**metrics));
+        }
+    }
+
+    /// Calls user code, and counts it if that panics.
+    fn call<A>(&self, user: impl FnOnce() -> A) -> Option<A> {
+        let called = guarded(user).ok();
+        if called.is_none() {
+            self.tally.hook_panics.count();
+        }
+        called
     }
 }

@@ -6,6 +6,7 @@ mod classes;
 mod config;
 mod events;
 mod isolation;
+mod metrics;
 mod once;
 mod priority;
 mod shutdown;

@@ -1,0 +1,125 @@
+//! EDGE. What a controller tells of its reconciles as they happen.
+//!
+//! Cancel safety: nothing here waits. A reconcile that is dropped with its worker is told as dropped, by a guard.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::guard::guarded;
+use crate::{Class, Outcome};
+
+/// What a controller tells of its reconciles as they happen: a sink, given to [`Controller::metrics`](crate::Controller::metrics).
+///
+/// Every method has an empty body; implement those you need. They are called by the workers, so they should be quick. They
+/// decide nothing: a panic in one is caught and [counted](crate::Report::hook_panics). No key is told, as a label it would
+/// make a series of each.
+///
+/// What is queued, and for how long, the queue tells: see its [metrics](flyball_workqueue::Builder::metrics).
+///
+/// # Examples
+/// Failures per kind, and how long the slowest reconcile took:
+/// ```
+/// # use flyball_controller::{Action, Controller, Metrics, Outcome};
+/// # use flyball_ratelimit::{Exponential, TokioTimer};
+/// # use flyball_workqueue::Queue;
+/// # use std::collections::BTreeMap;
+/// # use std::sync::{Arc, Mutex};
+/// # use std::time::Duration;
+/// #[derive(Default)]
+/// struct Seen(Mutex<BTreeMap<&'static str, (u32, Duration)>>);
+///
+/// impl Metrics for Seen {
+///     fn ended(&self, outcome: Outcome, took: Duration) {
+///         let mut seen = self.0.lock().unwrap();
+///         let (count, slowest) = seen.entry(outcome.label()).or_default();
+///         (*count, *slowest) = (*count + 1, took.max(*slowest));
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
+/// # let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
+/// let seen = Arc::new(Seen::default());
+/// queue.add_many([1, 2, 3]);
+/// queue.shut_down();
+/// Controller::new(queue)
+///     .metrics(seen.clone())
+///     .run(|key, _| async move { if key == 3 { Err("no luck") } else { Ok(Action::await_change()) } })
+///     .await?;
+/// let seen = seen.0.lock().unwrap();
+/// assert_eq!((seen["success"].0, seen["error"].0), (2, 1));
+/// # Ok(())
+/// # }
+/// ```
+pub trait Metrics: Send + Sync + 'static {
+    /// A reconcile begins.
+    fn started(&self) {}
+
+    /// A reconcile has ended, so long after its key was handed out, and so has the lease of its key.
+    fn ended(&self, outcome: Outcome, took: Duration) {
+        let _ = (outcome, took);
+    }
+
+    /// A reconcile was dropped with its worker: the controller was, or the grace of its shutdown was over.
+    fn dropped(&self) {}
+
+    /// A key succeeded that had failed so often before, conflicts included. Told before its end.
+    fn recovered(&self, failures: u32) {
+        let _ = failures;
+    }
+
+    /// A key was given up, after a failure of this class. Told before its end.
+    fn gave_up(&self, class: Class) {
+        let _ = class;
+    }
+}
+
+/// Tells nobody: for the [times](crate::Report::times) in the report alone.
+impl Metrics for () {}
+
+/// For a sink of which the caller keeps a handle.
+impl<M: Metrics + ?Sized> Metrics for Arc<M> {
+    fn started(&self) {
+        (**self).started();
+    }
+
+    fn ended(&self, outcome: Outcome, took: Duration) {
+        (**self).ended(outcome, took);
+    }
+
+    fn dropped(&self) {
+        (**self).dropped();
+    }
+
+    fn recovered(&self, failures: u32) {
+        (**self).recovered(failures);
+    }
+
+    fn gave_up(&self, class: Class) {
+        (**self).gave_up(class);
+    }
+}
+
+/// A reconcile of which the start was told, and of which the end is owed.
+pub(crate) struct Owed<'a>(Option<&'a dyn Metrics>);
+
+impl<'a> Owed<'a> {
+    pub(crate) fn new(sink: Option<&'a dyn Metrics>) -> Self {
+        Self(sink)
+    }
+
+    /// It has ended, which is told by somebody else.
+    pub(crate) fn paid(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Owed<'_> {
+    fn drop(&mut self) {
+        if let Some(sink) = self.0 {
+            // Nobody is left to count a panic.
+            let _ = guarded(|| sink.dropped());
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What is told of reconciles: how they ended, after what time, and which retries were worth it.
+
+use std::future::pending;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use flyball_controller::{Action, Class, Controller, Metrics, Outcome, Times};
+use tokio::time::sleep;
+
+use crate::support::{Log, SECOND, panic_quietly, queue, settle};
+
+#[derive(Clone, Debug, PartialEq)]
+enum Told {
+    Started,
+    Ended(Outcome, Duration),
+    Dropped,
+    Recovered(u32),
+    GaveUp(Class),
+}
+
+impl Metrics for Log<Told> {
+    fn started(&self) {
+        self.note(Told::Started);
+    }
+
+    fn ended(&self, outcome: Outcome, took: Duration) {
+        self.note(Told::Ended(outcome, took));
+    }
+
+    fn dropped(&self) {
+        self.note(Told::Dropped);
+    }
+
+    fn recovered(&self, failures: u32) {
+        self.note(Told::Recovered(failures));
+    }
+
+    fn gave_up(&self, class: Class) {
+        self.note(Told::GaveUp(class));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_outcome_is_told_with_its_time() {
+    use Told::{Ended, GaveUp, Recovered, Started};
+    let (queue, told) = (queue(), Log::new());
+    queue.add(1).unwrap();
+    let runs = AtomicU32::new(0);
+    let report = Controller::new(queue)
+        .metrics(told.clone())
+        .classify(|failure| match failure.to_string().as_str() {
+            "conflict" => Class::Conflict,
+            "hopeless" => Class::Permanent,
+            _ => Class::Transient,
+        })
+        .reconcile_timeout(9 * SECOND)
+        .shutdown_on(sleep(100 * SECOND))
+        .run(move |_, _| {
+            let run = runs.fetch_add(1, Ordering::Relaxed);
+            async move {
+                sleep((run + 1) * SECOND).await;
+                match run {
+                    0 => Err("no luck"),
+                    1 => panic_quietly("boom"),
+                    2 => Err("conflict"),
+                    3 => Ok(Action::requeue_after(SECOND)),
+                    4 => pending().await,
+                    5 => Ok(Action::requeue_after(SECOND)),
+                    6 => Err("hopeless"),
+                    _ => Ok(Action::await_change()),
+                }
+            }
+        })
+        .await
+        .unwrap();
+    let ended = |outcome, seconds: u32| Ended(outcome, seconds * SECOND);
+    let expected = [
+        vec![Started, ended(Outcome::Errored(Class::Transient), 1)],
+        vec![Started, ended(Outcome::Panicked(Class::Transient), 2)],
+        vec![Started, ended(Outcome::Errored(Class::Conflict), 3)],
+        vec![Started, Recovered(3), ended(Outcome::Requeued, 4)],
+        vec![Started, ended(Outcome::TimedOut(Class::Transient), 9)],
+        vec![Started, Recovered(1), ended(Outcome::Requeued, 6)],
+        vec![Started, GaveUp(Class::Permanent), ended(Outcome::Errored(Class::Permanent), 7)],
+    ];
+    assert_eq!(told.take(), expected.concat());
+    assert_eq!((report.reconciles, report.requeues, report.failures()), (7, 2, 5));
+    assert_eq!((report.errors, report.panics, report.timeouts), (3, 1, 1));
+    assert_eq!((report.conflicts, report.dead_letters, report.recoveries), (1, 1, 2));
+    let mut times = Times::default();
+    (times.requeues, times.errors) = (10 * SECOND, 11 * SECOND);
+    (times.panics, times.timeouts) = (2 * SECOND, 9 * SECOND);
+    assert_eq!(report.times, times);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_at_the_first_try_recovers_nothing_and_without_metrics_nothing_is_timed() {
+    for measured in [false, true] {
+        let queue = queue();
+        queue.add(1).unwrap();
+        let controller = Controller::new(queue.clone()).shutdown_on(sleep(10 * SECOND));
+        let controller = if measured { controller.metrics(()) } else { controller };
+        let report = controller
+            .run(|_, _| async {
+                sleep(SECOND).await;
+                Ok::<_, String>(Action::await_change())
+            })
+            .await
+            .unwrap();
+        assert_eq!((report.reconciles, report.recoveries), (1, 0));
+        assert_eq!(report.times.successes, if measured { SECOND } else { Duration::ZERO });
+        assert_eq!(queue.ages().is_some(), measured, "no clock is read for nothing");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_that_is_dropped_with_its_worker_is_told_so() {
+    let (queue, told) = (queue(), Log::new());
+    queue.add(1).unwrap();
+    let controller = Controller::new(queue).metrics(told.clone());
+    let running = tokio::spawn(controller.run(|_, _| pending::<Result<Action, String>>()));
+    settle().await;
+    assert_eq!(told.take(), [Told::Started]);
+    running.abort();
+    settle().await;
+    assert_eq!(told.take(), [Told::Dropped]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sink_that_panics_decides_nothing() {
+    struct Grenade;
+    impl Metrics for Grenade {
+        fn started(&self) {
+            panic_quietly("started");
+        }
+
+        fn ended(&self, _: Outcome, _: Duration) {
+            panic_quietly("ended");
+        }
+
+        fn recovered(&self, _: u32) {
+            panic_quietly("recovered");
+        }
+    }
+    let queue = queue();
+    queue.add(1).unwrap();
+    let first = AtomicU32::new(0);
+    let report = Controller::new(queue.clone())
+        .metrics(Grenade)
+        .shutdown_on(sleep(10 * SECOND))
+        .run(move |_, _| {
+            let first = first.fetch_add(1, Ordering::Relaxed) == 0;
+            async move { if first { Err("no luck") } else { Ok(Action::await_change()) } }
+        })
+        .await
+        .unwrap();
+    assert_eq!((report.reconciles, report.errors, report.recoveries, report.hook_panics), (2, 1, 1, 5));
+    assert_eq!(queue.requeues(&1), 0);
+}
