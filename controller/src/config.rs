@@ -1,16 +1,25 @@
 //! PURE. How a controller runs, checked before anything is started.
 
 use std::any::TypeId;
+use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_workqueue::{Key, NoLimit};
 
 use crate::classes::Classes;
-use crate::{ConfigError, Failure, Metrics};
+use crate::events::BoxFuture;
+use crate::{Action, ConfigError, Context, Failure, Metrics};
 
 /// What becomes of a key that is given up.
 pub(crate) type DeadLetter<K> = dyn Fn(&K, &Failure) + Send + Sync;
+
+/// What comes after every reconcile.
+pub(crate) type Finally<K> =
+    dyn Fn(K, Result<Action, Arc<Failure>>, Context) -> BoxFuture<Result<(), BoxError>> + Send + Sync;
+
+pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
 pub(crate) struct Config<K> {
     pub(crate) workers: usize,
@@ -19,6 +28,7 @@ pub(crate) struct Config<K> {
     pub(crate) attempts: Option<u32>,
     pub(crate) given_up: Option<Box<DeadLetter<K>>>,
     pub(crate) classes: Classes<K>,
+    pub(crate) finally: Option<Box<Finally<K>>>,
     pub(crate) metrics: Option<Box<dyn Metrics>>,
     pub(crate) grace: Option<Duration>,
     pub(crate) settles: bool,
@@ -32,6 +42,7 @@ impl<K: Key> Default for Config<K> {
             attempts: None,
             given_up: None,
             classes: Classes::default(),
+            finally: None,
             metrics: None,
             grace: None,
             settles: false,
@@ -62,6 +73,7 @@ impl<K> fmt::Debug for Config<K> {
             .field("attempts", &self.attempts)
             .field("given_up", &self.given_up.is_some())
             .field("classifies", &self.classes.of.is_some())
+            .field("finally", &self.finally.is_some())
             .field("measures", &self.metrics.is_some())
             .field("grace", &self.grace)
             .field("settles", &self.settles)

@@ -31,6 +31,9 @@ pub struct Report<K> {
     pub conflicts: u64,
     /// Failures after which the key was given up.
     pub dead_letters: u64,
+    /// Failures of what is called [finally](crate::Controller::finally). Of a reconcile that had ended well it counts as one of the
+    /// kinds of failure above, too.
+    pub finally_failures: u64,
     /// Reconciles that ended well of keys that had failed before: retries that were worth it.
     pub recoveries: u64,
     /// How long reconciles took. Zero without [metrics](crate::Controller::metrics), as nobody looks at the clock then.
@@ -114,6 +117,7 @@ pub(crate) struct Tally {
     timeouts: Ends,
     conflicts: Counter,
     pub(crate) dead_letters: Counter,
+    pub(crate) finally_failures: Counter,
     pub(crate) recoveries: Counter,
     pub(crate) hook_panics: Counter,
 }
@@ -149,6 +153,7 @@ impl Tally {
             timeouts,
             conflicts: self.conflicts.read(),
             dead_letters: self.dead_letters.read(),
+            finally_failures: self.finally_failures.read(),
             recoveries: self.recoveries.read(),
             times: Times {
                 successes: self.successes.time(),

@@ -13,7 +13,7 @@ use flyball_ratelimit::Policy;
 use flyball_workqueue::{AsyncGet, Delays, Key, Lease, Order, Queue};
 
 use crate::attempt::attempt;
-use crate::config::Config;
+use crate::config::{Config, Finally};
 use crate::guard::guarded;
 use crate::metrics::{Metrics, Owed};
 use crate::report::Tally;
@@ -97,13 +97,36 @@ where
         let owed = Owed::new(metrics);
         let start = || (self.reconcile)(key, self.context.clone());
         let result = attempt(&self.runtime, start, self.config.timeout).await;
+        let result = match &self.config.finally {
+            None => result.map_err(Arc::new),
+            Some(finally) => self.finish(lease.key().clone(), result.map_err(Arc::new), &**finally).await,
+        };
         owed.paid();
         self.ended(lease, &result);
     }
 
+    /// What comes after the reconcile, whatever became of that. It hides no failure.
+    async fn finish(
+        &self,
+        key: K,
+        result: Result<Action, Arc<Failure>>,
+        finally: &Finally<K>,
+    ) -> Result<Action, Arc<Failure>> {
+        let told = result.clone();
+        let start = || finally(key, told, self.context.clone());
+        match attempt(&self.runtime, start, self.config.timeout).await {
+            Ok(()) => result,
+            Err(failure) => {
+                self.tally.finally_failures.count();
+                result.and(Err(Arc::new(failure)))
+            }
+        }
+    }
+
     /// Says how a reconcile went.
-    fn ended(&self, lease: Lease<K, T>, result: &Result<Action, Failure>) {
-        let outcome = Outcome::of(result.as_ref().map_err(|failure| (failure, self.class_of(failure))));
+    fn ended(&self, lease: Lease<K, T>, result: &Result<Action, Arc<Failure>>) {
+        let failed = |failure| (&**failure, self.class_of(failure));
+        let outcome = Outcome::of(result.as_ref().map_err(failed));
         // What follows calls the limiter and the clock, which are user code: whatever they do, the worker lives on, and
         // the queue says what becomes of the key.
         let took = match &self.config.metrics {

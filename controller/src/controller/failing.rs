@@ -2,12 +2,15 @@
 //!
 //! Cancel safety: nothing here waits.
 
+use std::error::Error;
+use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_ratelimit::{Clock, Limiter, Policy};
 use flyball_workqueue::{AsyncGet, Delays, Key, Order};
 
-use crate::{Class, Controller, Failure};
+use crate::{Action, Class, Context, Controller, Failure};
 
 /// What counts as a failure, and what becomes of the key then.
 impl<K, O, L, T> Controller<K, O, L, T>
@@ -47,6 +50,60 @@ where
     /// It is called by the worker that holds the key, and a panic in it is caught.
     pub fn given_up(mut self, given_up: impl Fn(&K, &Failure) + Send + Sync + 'static) -> Self {
         self.config.given_up = Some(Box::new(given_up));
+        self
+    }
+
+    /// Has this done after every reconcile, also after one that returned an error, panicked, or took too long: what is to be
+    /// written whatever happened, such as a status that says why it failed.
+    ///
+    /// It is told the key and how the reconcile ended, runs while the key is still held, and has the time of
+    /// [`reconcile_timeout`](Self::reconcile_timeout) for itself. When it fails, so has the reconcile; but it never hides
+    /// an earlier failure, which decides what becomes of the key. It is not called for a reconcile that is dropped with
+    /// its worker: nobody is left to wait for it.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::{Action, Controller};
+    /// # use flyball_ratelimit::{Exponential, TokioTimer};
+    /// # use flyball_workqueue::Queue;
+    /// # use std::collections::BTreeMap;
+    /// # use std::io::{Error, ErrorKind};
+    /// # use std::sync::{Arc, Mutex};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
+    /// # let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
+    /// # queue.add("web")?;
+    /// # queue.shut_down();
+    /// # type Statuses = Mutex<BTreeMap<&'static str, String>>;
+    /// let statuses = Arc::new(Statuses::default());
+    /// let written = statuses.clone();
+    /// Controller::new(queue)
+    ///     .finally(move |key, ended, _context| {
+    ///         let statuses = written.clone();
+    ///         async move {
+    ///             let status = ended.map_or_else(|failure| failure.to_string(), |_| "Ready".to_owned());
+    ///             statuses.lock().unwrap().insert(key, status); // an await of the cluster, for most
+    ///             Ok::<_, Error>(())
+    ///         }
+    ///     })
+    ///     .run(|_, _| async { Err::<Action, _>("no image of that name") })
+    ///     .await?;
+    /// assert_eq!(statuses.lock().unwrap()["web"], "no image of that name");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn finally<F, R, E>(mut self, finally: F) -> Self
+    where
+        F: Fn(K, Result<Action, Arc<Failure>>, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.config.finally = Some(Box::new(move |key, ended, context| {
+            let done = finally(key, ended, context);
+            Box::pin(async move { done.await.map_err(Into::into) })
+        }));
         self
     }
 

@@ -5,6 +5,7 @@ mod cancel;
 mod classes;
 mod config;
 mod events;
+mod finally;
 mod isolation;
 mod metrics;
 mod once;

@@ -1,0 +1,156 @@
+//! What is done after every reconcile, whatever became of that.
+
+use std::future::pending;
+use std::sync::Arc;
+
+use flyball_controller::{Action, Class, Controller, Failure};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Log, SECOND, left, panic_quietly, queue, settle};
+
+/// How a reconcile ended, in a word.
+fn word(ended: &Result<Action, Arc<Failure>>) -> &'static str {
+    match ended {
+        Ok(_) => "well",
+        Err(failure) => match **failure {
+            Failure::Error(_) => "error",
+            Failure::Panic(_) => "panic",
+            Failure::Timeout(_) => "timeout",
+            _ => "unknown",
+        },
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_done_after_every_reconcile_while_the_key_is_held() {
+    let queue = queue();
+    (1..=4).for_each(|key| drop(queue.add(key)));
+    let (log, held) = (Log::new(), queue.clone());
+    let (noted, reconciled) = (log.clone(), log.clone());
+    let report = Controller::new(queue.clone())
+        .reconcile_timeout(SECOND)
+        .finally(move |key, ended, _| {
+            let (noted, held) = (noted.clone(), held.clone());
+            async move {
+                // As long as it is allowed to, nearly: its time is its own.
+                sleep(SECOND * 9 / 10).await;
+                assert_eq!(held.counts().leased, 1);
+                noted.note((key, word(&ended)));
+                Ok::<_, String>(())
+            }
+        })
+        .max_attempts(1, |_, _| {})
+        .shutdown_on(sleep(20 * SECOND))
+        .run(move |key, _| {
+            reconciled.note((key, "runs"));
+            async move {
+                match key {
+                    2 => Err("no luck"),
+                    3 => panic_quietly("boom"),
+                    4 => pending().await,
+                    _ => Ok(Action::await_change()),
+                }
+            }
+        })
+        .await
+        .unwrap();
+    let ends = [(1, "well"), (2, "error"), (3, "panic"), (4, "timeout")];
+    assert_eq!(log.take(), ends.map(|(key, end)| [(key, "runs"), (key, end)]).concat());
+    assert_eq!((report.reconciles, report.finally_failures, report.hook_panics), (4, 0, 0));
+    assert_eq!((report.errors, report.panics, report.timeouts), (1, 1, 1));
+}
+
+/// What it does itself, beside a reconcile that fails in a way of its own, or does not.
+#[tokio::test(start_paused = true)]
+async fn its_failure_is_one_of_the_reconcile_and_hides_none() {
+    for (first, then, last) in [
+        ("well", "error", "written: no"),
+        ("well", "panic at once", "reconcile panicked: at once"),
+        ("well", "panic later", "reconcile panicked: later"),
+        ("well", "timeout", "reconcile was not done after 1s"),
+        ("error", "error", "reconciled: no"),
+        ("error", "timeout", "reconciled: no"),
+        ("error", "well", "reconciled: no"),
+    ] {
+        let (queue, letters) = (queue(), Log::new());
+        queue.add(1).unwrap();
+        let told = letters.clone();
+        let report = Controller::new(queue)
+            .reconcile_timeout(SECOND)
+            .finally(move |_, _, _| {
+                if then == "panic at once" {
+                    panic_quietly("at once");
+                }
+                async move {
+                    tokio::task::yield_now().await;
+                    match then {
+                        "well" => Ok(()),
+                        "error" => Err("written: no"),
+                        "timeout" => pending().await,
+                        _ => panic_quietly("later"),
+                    }
+                }
+            })
+            .max_attempts(1, move |_, failure| told.note(failure.to_string()))
+            .shutdown_on(sleep(9 * SECOND))
+            .run(move |_, _| async move {
+                if first == "well" { Ok(Action::await_change()) } else { Err("reconciled: no") }
+            })
+            .await
+            .unwrap();
+        assert_eq!(letters.take(), [last], "{first}, then {then}");
+        assert_eq!((report.reconciles, report.failures()), (1, 1), "{first}, then {then}");
+        assert_eq!(report.finally_failures, u64::from(then != "well"), "{first}, then {then}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_of_what_it_writes_is_one() {
+    let queue = queue();
+    queue.add(1).unwrap();
+    let (log, begin) = (Log::new(), Instant::now());
+    let noted = log.clone();
+    Controller::new(queue)
+        .classify(|_| Class::Conflict)
+        .finally(move |_, _, _| {
+            let at = begin.elapsed().as_millis();
+            async move { if at == 0 { Err("somebody has written it") } else { Ok(()) } }
+        })
+        .shutdown_on(sleep(9 * SECOND))
+        .run(move |_, _| {
+            noted.note(begin.elapsed().as_millis());
+            async { Ok::<_, String>(Action::await_change()) }
+        })
+        .await
+        .unwrap();
+    assert_eq!(log.take(), [0, 10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_that_is_dropped_with_its_worker_has_no_end_to_tell() {
+    let (queue, log) = (queue(), Log::new());
+    queue.add(1).unwrap();
+    queue.add(2).unwrap();
+    let noted = log.clone();
+    let report = Controller::new(queue)
+        .workers(2)
+        .finally(move |key, _, _| {
+            let noted = noted.clone();
+            async move {
+                noted.note((key, "begins"));
+                sleep(9 * SECOND).await;
+                noted.note((key, "ends"));
+                Ok::<_, String>(())
+            }
+        })
+        .shutdown_on(sleep(SECOND))
+        .shutdown_grace(SECOND)
+        .run(|key, _| async move {
+            if key == 1 { pending().await } else { Ok::<_, String>(Action::await_change()) }
+        })
+        .await
+        .unwrap();
+    settle().await;
+    assert_eq!(log.take(), [(2, "begins")]);
+    assert_eq!((report.reconciles, left(&report)), (0, 2), "both keys are still owed");
+}
