@@ -17,7 +17,7 @@ use flyball_workqueue::{AsyncGet, Delays, Fifo, Key, NoLimit, Order, Priority, Q
 use crate::config::Config;
 use crate::events::{AddInitial, BoxFuture, Events};
 use crate::runtime::{Runtime, Tokio};
-use crate::{Action, Context, Metrics, Report, RunError};
+use crate::{Action, Caches, Context, Metrics, Report, RunError};
 
 /// The reconcile loop: changes become keys, keys become reconciles.
 ///
@@ -56,6 +56,8 @@ pub struct Controller<K, O: Order<K> = Fifo, L = NoLimit, T = flyball_workqueue:
     pub(crate) config: Config<K>,
     pub(crate) events: Vec<Events<K, O, L, T>>,
     pub(crate) initial: AddInitial<K, O, L, T>,
+    /// What else is waited for before workers start.
+    pub(crate) after: Vec<BoxFuture<Result<(), ()>>>,
     pub(crate) stop: BoxFuture<()>,
 }
 
@@ -78,6 +80,7 @@ where
             config: Config::default(),
             events: Vec::new(),
             initial: Arc::new(Queue::add),
+            after: Vec::new(),
             stop: Box::pin(std::future::pending()),
         }
     }
@@ -113,6 +116,39 @@ where
     {
         self.events.push(Events::new(informer, keys_of));
         self
+    }
+
+    /// Workers start only after this, too, beside the informers of this controller: for caches that reconciles read and that
+    /// are another controller's to listen to, or for whatever else has to be there.
+    ///
+    /// When it is an error, the run ends as with an informer that ends too early.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use flyball_controller::{Action, Controller};
+    /// # use flyball_informer_cache::Informer;
+    /// # use flyball_workqueue::Queue;
+    /// # use flyball_ratelimit::TokioTimer;
+    /// # async fn example(pods: Informer<u32, u32>, nodes: Informer<u32, u32>) {
+    /// # let (queue, other) = (Queue::builder().timer(TokioTimer::current()).build(), Queue::builder().timer(TokioTimer::current()).build());
+    /// let of_nodes = Controller::new(queue).on(&nodes, |change| *change.key());
+    /// // Its reconciles look at nodes, too.
+    /// let caches = of_nodes.caches();
+    /// let of_pods = Controller::new(other)
+    ///     .on(&pods, |change| *change.key())
+    ///     .after(async move { caches.synced().await });
+    /// # let _ = of_pods.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await;
+    /// # }
+    /// ```
+    pub fn after<E>(mut self, ready: impl Future<Output = Result<(), E>> + Send + 'static) -> Self {
+        self.after.push(Box::pin(async move { ready.await.map_err(drop) }));
+        self
+    }
+
+    /// The caches that this controller listens to, as far as they were given to it: for another one to run
+    /// [after](Self::after) them.
+    pub fn caches(&self) -> Caches {
+        Caches(self.events.iter().map(|events| events.synced.clone()).collect())
     }
 
     /// How many keys are worked on at once. 1 by default.

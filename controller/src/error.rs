@@ -39,7 +39,7 @@ impl Error for ConfigError {}
 pub enum RunError {
     /// It makes no sense as it is configured. Nothing was started.
     Config(ConfigError),
-    /// An informer ended before it had synced, so the workers never started. The queue is as it was, with the keys of
+    /// An informer ended before it had synced, or something else that workers had to wait for will not be, so the workers never started. The queue is as it was, with the keys of
     /// the changes so far.
     NeverSynced,
 }

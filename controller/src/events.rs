@@ -9,10 +9,11 @@ use std::hash::Hash;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use flyball_informer_cache::{Change, Informer, Stopped};
+use flyball_informer_cache::{Change, Informer};
 use flyball_ratelimit::Policy;
 use flyball_workqueue::{Added, Key, Order, Queue, Refused, Time};
 
+use crate::caches::Syncing;
 use crate::guard::guarded;
 use crate::report::Tally;
 
@@ -20,7 +21,7 @@ pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// One informer, its types out of sight.
 pub(crate) struct Events<K, O: Order<K>, L, T> {
-    pub(crate) synced: BoxFuture<Result<(), Stopped>>,
+    pub(crate) synced: Syncing,
     /// Done when every change has become keys.
     pub(crate) stopped: BoxFuture<()>,
     #[expect(clippy::type_complexity, reason = "a closure, named nowhere else")]
@@ -78,7 +79,10 @@ where
     {
         let (syncing, stopping, observed) = (informer.clone(), informer.clone(), informer.clone());
         Self {
-            synced: Box::pin(async move { syncing.synced().await }),
+            synced: Arc::new(move || {
+                let syncing = syncing.clone();
+                Box::pin(async move { syncing.synced().await })
+            }),
             stopped: Box::pin(async move { stopping.stopped().await }),
             observe: Box::new(move |queue, initial, tally| {
                 Box::new(observed.observe(move |change| {

@@ -3,6 +3,7 @@
 
 mod action;
 mod attempt;
+mod caches;
 mod class;
 mod classes;
 mod config;
@@ -23,6 +24,7 @@ pub mod testing;
 mod worker;
 
 pub use crate::action::Action;
+pub use crate::caches::Caches;
 pub use crate::class::Class;
 pub use crate::context::Context;
 pub use crate::controller::Controller;

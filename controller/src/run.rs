@@ -11,6 +11,7 @@ use std::time::Duration;
 use flyball_ratelimit::Policy;
 use flyball_workqueue::{AsyncGet, Delays, Key, Leftovers, Order, Queue};
 
+use crate::caches::all;
 use crate::events::Events;
 use crate::report::Tally;
 use crate::runtime::{Runtime, Tasks};
@@ -32,7 +33,7 @@ where
     R: Future<Output = Result<Action, E>> + Send + 'static,
     E: Into<Box<dyn Error + Send + Sync>> + 'static,
 {
-    let Controller { queue, config, events, initial, stop } = controller;
+    let Controller { queue, config, events, initial, after: mut unsynced, stop } = controller;
     let (workers, grace, settles) = (config.workers, config.grace, config.settles);
     let measures = config.metrics.is_some();
     let (tally, context) = (Arc::new(Tally::default()), Context::new());
@@ -44,10 +45,10 @@ where
         queue.keep_ages();
     }
 
-    let (mut observing, mut unsynced, mut unstopped) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut observing, mut unstopped) = (Vec::new(), Vec::new());
     for Events { observe, synced, stopped } in events {
         observing.push(observe(queue.clone(), initial.clone(), tally.clone()));
-        unsynced.push(synced);
+        unsynced.push(Box::pin(async move { synced().await.map_err(drop) }));
         unstopped.push(stopped);
     }
     let settling = async {
@@ -62,11 +63,7 @@ where
 
     let mut working = runtime.tasks();
     let live = async {
-        for synced in unsynced {
-            if synced.await.is_err() {
-                return Err(RunError::NeverSynced);
-            }
-        }
+        all(unsynced).await.map_err(|()| RunError::NeverSynced)?;
         for _ in 0..workers {
             working.spawn(shop.clone().work());
         }
@@ -81,7 +78,7 @@ where
             settled = settling => settled,
         }
     };
-    let lived = tokio::select! {
+    let lived: Result<(), RunError> = tokio::select! {
         // A signal that is there already lets nothing start.
         biased;
         () = stop => Ok(()),

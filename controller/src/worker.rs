@@ -125,8 +125,8 @@ where
 
     /// Says how a reconcile went.
     fn ended(&self, lease: Lease<K, T>, result: &Result<Action, Arc<Failure>>) {
-        let failed = |failure| (&**failure, self.class_of(failure));
-        let outcome = Outcome::of(result.as_ref().map_err(failed));
+        let classified = result.as_ref().map_err(|failure| (&**failure, self.class_of(failure)));
+        let outcome = Outcome::of(classified);
         // What follows calls the limiter and the clock, which are user code: whatever they do, the worker lives on, and
         // the queue says what becomes of the key.
         let took = match &self.config.metrics {

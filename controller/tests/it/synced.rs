@@ -68,3 +68,50 @@ async fn without_a_cache_the_workers_start_at_once() {
     assert_eq!(log.take(), [7]);
     running.abort();
 }
+
+/// Another controller's caches are waited for as its own; nobody listens to them here.
+#[tokio::test(start_paused = true)]
+async fn no_worker_starts_before_what_it_comes_after() {
+    let (own, others) = (World::new(), World::closed());
+    own.put(1, 0);
+    others.put(2, 0);
+    let (one, other) = (own.informer(), others.informer());
+    let (log, first) = (Log::new(), queue());
+    let noted = log.clone();
+    let elsewhere = Controller::new(queue()).on(&other, |change| *change.key());
+    let caches = elsewhere.caches();
+    let running = tokio::spawn(
+        Controller::new(first)
+            .on(&one, |change| *change.key())
+            .after(async move { caches.synced().await })
+            .run(move |key, _| {
+                noted.note(key);
+                async { Ok::<_, String>(Action::await_change()) }
+            }),
+    );
+    one.synced().await.unwrap();
+    settle().await;
+    assert_eq!(log.take(), []);
+    others.open();
+    settle().await;
+    assert_eq!(log.take(), [1]);
+    running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_will_never_be_ends_the_run_though_others_are_still_awaited() {
+    let never = World::closed().informer();
+    let late = World::closed().informer();
+    let controller = || Controller::new(queue()).on(&late, |change| *change.key());
+    let reconcile = |_, _| async { Ok::<_, String>(Action::await_change()) };
+    let refused = controller().after(async { Err("nobody elected us") }).run(reconcile).await;
+    assert_eq!(refused.err(), Some(RunError::NeverSynced));
+
+    let caches = Controller::new(queue()).on(&late, |_| 0).on(&never, |_| 0).caches();
+    let running = tokio::spawn(controller().after(async move { caches.synced().await }).run(reconcile));
+    settle().await;
+    never.shut_down();
+    settle().await;
+    assert!(running.is_finished());
+    assert_eq!(running.await.unwrap().err(), Some(RunError::NeverSynced));
+}
