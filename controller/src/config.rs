@@ -9,7 +9,7 @@ use std::time::Duration;
 use flyball_workqueue::{Key, NoLimit};
 
 use crate::classes::Classes;
-use crate::events::BoxFuture;
+use crate::events::{BoxFuture, Only};
 use crate::{Action, ConfigError, Context, Failure, Metrics};
 
 /// What becomes of a key that is given up.
@@ -23,6 +23,7 @@ pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
 pub(crate) struct Config<K> {
     pub(crate) workers: usize,
+    pub(crate) only: Arc<Only<K>>,
     pub(crate) timeout: Option<Duration>,
     /// So many failures in a row are one too many.
     pub(crate) attempts: Option<u32>,
@@ -38,6 +39,7 @@ impl<K: Key> Default for Config<K> {
     fn default() -> Self {
         Self {
             workers: 1,
+            only: Arc::new(|_| true),
             timeout: None,
             attempts: None,
             given_up: None,

@@ -151,6 +151,38 @@ where
         Caches(self.events.iter().map(|events| events.synced.clone()).collect())
     }
 
+    /// Works on these keys only, and leaves all others to other replicas: no change becomes one of those, and if one is
+    /// added to the queue by somebody else, it is taken out and [counted](Report::foreign), no more.
+    ///
+    /// The caches still hold everything. It is called for every key of a change, by the informer; a panic is one of the
+    /// mapper.
+    ///
+    /// # Examples
+    /// One of three replicas, each with its namespaces:
+    /// ```
+    /// # use flyball_controller::{Action, Controller, Shard};
+    /// # use flyball_workqueue::Queue;
+    /// # use flyball_ratelimit::TokioTimer;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// # for namespace in ["a", "b", "c", "d", "e", "f"] { queue.add((namespace, "pod"))?; }
+    /// # queue.shut_down();
+    /// # let index = 0;
+    /// let shard = Shard::new(index, 3)?;
+    /// let report = Controller::new(queue)
+    ///     .only(move |(namespace, _name)| shard.holds(namespace))
+    ///     .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
+    ///     .await?;
+    /// assert_eq!(report.reconciles + report.foreign, 6);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn only(mut self, mine: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
+        self.config.only = Arc::new(mine);
+        self
+    }
+
     /// How many keys are worked on at once. 1 by default.
     pub fn workers(mut self, workers: usize) -> Self {
         self.config.workers = workers;
@@ -262,9 +294,12 @@ where
         V: Send + Sync + 'static,
         I: IntoIterator<Item = (K, i8)> + 'static,
     {
-        self.events.push(Events::adding(informer, keys_of, |queue, _, _, (key, priority)| {
-            queue.at(priority).add(key)
-        }));
+        self.events.push(Events::adding(
+            informer,
+            keys_of,
+            |(key, _)| key,
+            |queue, _, _, (key, priority)| queue.at(priority).add(key),
+        ));
         self
     }
 }

@@ -25,13 +25,17 @@ pub(crate) struct Events<K, O: Order<K>, L, T> {
     /// Done when every change has become keys.
     pub(crate) stopped: BoxFuture<()>,
     #[expect(clippy::type_complexity, reason = "a closure, named nowhere else")]
-    pub(crate) observe:
-        Box<dyn FnOnce(Queue<K, O, L, T>, AddInitial<K, O, L, T>, Arc<Tally>) -> Observing + Send>,
+    pub(crate) observe: Box<
+        dyn FnOnce(Queue<K, O, L, T>, AddInitial<K, O, L, T>, Arc<Only<K>>, Arc<Tally>) -> Observing + Send,
+    >,
 }
 
 /// How a key of an initial object is added.
 pub(crate) type AddInitial<K, O, L, T> =
     Arc<dyn Fn(&Queue<K, O, L, T>, K) -> Result<Added, Refused<K>> + Send + Sync>;
+
+/// Which keys are this controller's.
+pub(crate) type Only<K> = dyn Fn(&K) -> bool + Send + Sync;
 
 /// Changes become keys until it is dropped.
 pub(crate) type Observing = Box<dyn Send>;
@@ -52,16 +56,18 @@ where
         V: Send + Sync + 'static,
         I: IntoIterator<Item = K> + 'static,
     {
-        Self::adding(informer, keys_of, |queue, initial, change, key| match change.is_initial() {
-            true => initial(queue, key),
-            false => queue.add(key),
-        })
+        let add =
+            |queue: &Queue<K, O, L, T>, initial: &AddInitial<K, O, L, T>, change: &Change<OK, V>, key| {
+                if change.is_initial() { initial(queue, key) } else { queue.add(key) }
+            };
+        Self::adding(informer, keys_of, |key| key, add)
     }
 
     /// With a say in how keys are added.
     pub(crate) fn adding<OK, V, I>(
         informer: &Informer<OK, V>,
         keys_of: impl Fn(&Change<OK, V>) -> I + Send + Sync + 'static,
+        key_of: impl Fn(&I::Item) -> &K + Send + Sync + 'static,
         add: impl Fn(
             &Queue<K, O, L, T>,
             &AddInitial<K, O, L, T>,
@@ -84,10 +90,10 @@ where
                 Box::pin(async move { syncing.synced().await })
             }),
             stopped: Box::pin(async move { stopping.stopped().await }),
-            observe: Box::new(move |queue, initial, tally| {
+            observe: Box::new(move |queue, initial, only, tally| {
                 Box::new(observed.observe(move |change| {
                     let added = guarded(|| {
-                        for key in keys_of(change) {
+                        for key in keys_of(change).into_iter().filter(|key| only(key_of(key))) {
                             if add(&queue, &initial, change, key).is_err() {
                                 // It is shut down: a change that was published as this ended.
                                 break;

@@ -18,6 +18,7 @@ mod outcome;
 mod report;
 mod run;
 mod runtime;
+mod shard;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -33,3 +34,4 @@ pub use crate::failure::Failure;
 pub use crate::metrics::Metrics;
 pub use crate::outcome::Outcome;
 pub use crate::report::{Report, Times};
+pub use crate::shard::{NoSuchShard, Shard};

@@ -17,6 +17,8 @@ use crate::{Class, Outcome};
 pub struct Report<K> {
     /// Keys that changes were mapped to and that the queue took, those merged with a waiting one included.
     pub adds: u64,
+    /// Keys that were taken out of the queue, as they are not [this controller's](crate::Controller::only).
+    pub foreign: u64,
     /// Reconciles that ended, well or not.
     pub reconciles: u64,
     /// Reconciles that ended well and asked to come back.
@@ -110,6 +112,7 @@ impl Ends {
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) adds: Counter,
+    pub(crate) foreign: Counter,
     successes: Ends,
     requeues: Ends,
     errors: Ends,
@@ -146,6 +149,7 @@ impl Tally {
         let [_, requeues, errors, panics, timeouts] = ends.map(|ends| ends.count.read());
         Report {
             adds: self.adds.read(),
+            foreign: self.foreign.read(),
             reconciles: ends.iter().map(|ends| ends.count.read()).sum(),
             requeues,
             errors,

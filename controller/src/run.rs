@@ -35,6 +35,7 @@ where
 {
     let Controller { queue, config, events, initial, after: mut unsynced, stop } = controller;
     let (workers, grace, settles) = (config.workers, config.grace, config.settles);
+    let only = config.only.clone();
     let measures = config.metrics.is_some();
     let (tally, context) = (Arc::new(Tally::default()), Context::new());
     let (tasks, tallied) = (runtime.clone(), tally.clone());
@@ -47,7 +48,7 @@ where
 
     let (mut observing, mut unstopped) = (Vec::new(), Vec::new());
     for Events { observe, synced, stopped } in events {
-        observing.push(observe(queue.clone(), initial.clone(), tally.clone()));
+        observing.push(observe(queue.clone(), initial.clone(), only.clone(), tally.clone()));
         unsynced.push(Box::pin(async move { synced().await.map_err(drop) }));
         unstopped.push(stopped);
     }

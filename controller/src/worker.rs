@@ -91,6 +91,12 @@ where
         R: Future<Output = Result<Action, E>> + Send,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
+        let mine = self.call(|| (self.config.only)(lease.key()));
+        if mine == Some(false) {
+            self.tally.foreign.count();
+            self.call(|| lease.done());
+            return;
+        }
         let key = lease.key().clone();
         let metrics = self.config.metrics.as_deref();
         self.tell(|metrics| metrics.started());

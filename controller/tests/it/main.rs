@@ -10,6 +10,7 @@ mod isolation;
 mod metrics;
 mod once;
 mod priority;
+mod shards;
 mod shutdown;
 mod simulation;
 mod support;

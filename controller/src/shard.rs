@@ -1,0 +1,121 @@
+//! PURE. A fixed share of all keys.
+//!
+//! # Invariants
+//! 1. For each number of shards, every name is in exactly one.
+//! 2. Which one never changes: not with the process, the machine, or the version of this crate. Replicas of two versions
+//!    run side by side while one is rolled out. So the hash is written out here, and pinned by a test.
+
+use std::error::Error;
+use std::fmt;
+
+/// A fixed share of all keys, for one of several replicas; see [`Controller::only`](crate::Controller::only).
+///
+/// What decides is a name, in bytes: that of the namespace, so that a namespace is one replica's, or the whole key. The
+/// same name is in the same shard in every process and every version of this crate. Shards are about equal where there
+/// are many names; when their number changes, most names move.
+///
+/// While a replica is away nobody does its share: this shares the work, it is no substitute for electing a leader
+/// for each shard.
+///
+/// # Examples
+/// ```
+/// use flyball_controller::Shard;
+///
+/// let shards = [0, 1, 2].map(|index| Shard::new(index, 3).unwrap());
+/// let mine: Vec<_> = shards.iter().filter(|shard| shard.holds("kube-system")).collect();
+/// assert_eq!(mine.len(), 1);
+/// assert!(Shard::new(3, 3).is_err()); // they are counted from 0
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shard {
+    index: u32,
+    of: u32,
+}
+
+impl Shard {
+    /// The shard of this index, from 0, of so many.
+    ///
+    /// # Errors
+    /// When there is no such shard.
+    pub const fn new(index: u32, of: u32) -> Result<Self, NoSuchShard> {
+        if index < of { Ok(Self { index, of }) } else { Err(NoSuchShard { index, of }) }
+    }
+
+    /// Whether this name is in it.
+    #[must_use]
+    pub fn holds(&self, name: impl AsRef<[u8]>) -> bool {
+        // The high half of the product: no division, and no bias worth the name.
+        let place = (u128::from(hash(name.as_ref())) * u128::from(self.of)) >> 64;
+        place == u128::from(self.index)
+    }
+}
+
+/// FNV-1a, 64 bits (Fowler, Noll, Vo), then the mix of splitmix64, as the high bits of the former know little of the last
+/// bytes.
+fn hash(name: &[u8]) -> u64 {
+    let fnv = name.iter().fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3)
+    });
+    let z = (fnv ^ (fnv >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// There is no shard of this index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoSuchShard {
+    index: u32,
+    of: u32,
+}
+
+impl fmt::Display for NoSuchShard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no shard {} of {}, as they are counted from 0", self.index, self.of)
+    }
+}
+
+impl Error for NoSuchShard {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_never_changes() {
+        let pinned = [
+            ("", 0xF52A_15E9_A9B5_E89B),
+            ("a", 0x02C0_BDBF_4814_20F8),
+            ("foobar", 0x404D_A9E3_B740_78C2),
+            ("kube-system", 0x3B05_351E_56AC_5B39),
+        ];
+        for (name, expected) in pinned {
+            assert_eq!(hash(name.as_bytes()), expected, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn every_name_is_in_one_shard_and_shards_are_about_equal() {
+        for of in [1, 2, 3, 7, 16] {
+            let shards: Vec<_> = (0..of).map(|index| Shard::new(index, of).unwrap()).collect();
+            let mut sizes = vec![0_u32; of as usize];
+            for number in 0..10_000 {
+                let name = format!("namespace-{number}");
+                let holding: Vec<_> = (0..shards.len()).filter(|shard| shards[*shard].holds(&name)).collect();
+                let [shard] = holding[..] else { panic!("{name} is in {holding:?} of {of}") };
+                sizes[shard] += 1;
+            }
+            let fair = 10_000 / of;
+            assert!(sizes.iter().all(|size| size.abs_diff(fair) <= fair / 5), "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn there_are_as_many_as_there_are() {
+        assert_eq!(
+            Shard::new(2, 2).unwrap_err().to_string(),
+            "there is no shard 2 of 2, as they are counted from 0"
+        );
+        assert!(Shard::new(0, 0).is_err());
+        assert!(Shard::new(0, 1).unwrap().holds("anything"));
+    }
+}

@@ -1,0 +1,71 @@
+//! Several replicas, each with its keys.
+
+use flyball_controller::{Action, Controller, Shard};
+
+use crate::support::{Log, World, panic_quietly, queue, settle, sorted};
+
+#[tokio::test(start_paused = true)]
+async fn every_key_is_one_replicas() {
+    let world = World::new();
+    for key in 0..100 {
+        world.put(key, 0);
+    }
+    let things = world.informer();
+    let log = Log::new();
+    let mut running = Vec::new();
+    for index in 0..3 {
+        let (noted, shard) = (log.clone(), Shard::new(index, 3).unwrap());
+        running.push(tokio::spawn(
+            Controller::new(queue())
+                .on(&things, |change| *change.key())
+                .only(move |key| shard.holds(key.to_le_bytes()))
+                .until_settled()
+                .run(move |key, _| {
+                    noted.note((key, index));
+                    async { Ok::<_, String>(Action::await_change()) }
+                }),
+        ));
+    }
+    things.synced().await.unwrap();
+    settle().await;
+    let first = sorted(log.take());
+    assert_eq!(first.iter().map(|(key, _)| *key).collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
+    assert!((0..3).all(|index| first.iter().any(|(_, by)| *by == index)));
+
+    // Later changes go to the same one.
+    for key in 0..100 {
+        world.put(key, 1);
+    }
+    settle().await;
+    assert_eq!(sorted(log.take()), first);
+    things.shut_down();
+    let mut adds = 0;
+    for running in running {
+        let report = running.await.unwrap().unwrap();
+        adds += report.adds;
+        assert_eq!(report.foreign, 0);
+    }
+    assert_eq!(adds, 200, "no key was added where it does not belong");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_key_that_somebody_added_is_taken_out() {
+    let (queue, log) = (queue(), Log::new());
+    (0..10).for_each(|key| drop(queue.add(key)));
+    queue.shut_down();
+    let noted = log.clone();
+    let report = Controller::new(queue.clone())
+        .only(|key| match key {
+            9 => panic_quietly("nobody knows"),
+            key => key % 3 == 0,
+        })
+        .run(move |key, _| {
+            noted.note(key);
+            async { Ok::<_, String>(Action::await_change()) }
+        })
+        .await
+        .unwrap();
+    assert_eq!(log.take(), [0, 3, 6, 9], "one of which nobody knows is worked on, as it must not be lost");
+    assert_eq!((report.reconciles, report.foreign, report.hook_panics), (4, 6, 1));
+    assert_eq!(queue.counts(), Default::default());
+}
