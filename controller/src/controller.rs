@@ -103,6 +103,37 @@ where
         self.on_many(informer, move |change| Some(key_of(change)))
     }
 
+    /// As [`on`](Self::on), for the changes alone that `worth` says yes to; [`predicate`](crate::predicate) has the usual ones.
+    ///
+    /// A change that is left out here is left out for good: another reason to look at the same key does not bring it back,
+    /// but the reconcile reads the newest state anyway. A panic in it is one of the mapper.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use flyball_controller::{Controller, predicate};
+    /// # use flyball_informer_cache::Informer;
+    /// # use flyball_ratelimit::TokioTimer;
+    /// # use flyball_workqueue::Queue;
+    /// # struct Pod { generation: u64 }
+    /// # fn example(pods: Informer<String, Pod>) {
+    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// let controller = Controller::new(queue)
+    ///     .on_if(&pods, predicate::changed(|pod: &Pod| pod.generation), |change| change.key().clone());
+    /// # }
+    /// ```
+    pub fn on_if<OK, V>(
+        self,
+        informer: &Informer<OK, V>,
+        worth: impl Fn(&Change<OK, V>) -> bool + Send + Sync + 'static,
+        key_of: impl Fn(&Change<OK, V>) -> K + Send + Sync + 'static,
+    ) -> Self
+    where
+        OK: Key + Sync,
+        V: Send + Sync + 'static,
+    {
+        self.on_many(informer, move |change| worth(change).then(|| key_of(change)))
+    }
+
     /// Adds all of `keys_of(change)` to the queue for every change of the informer's objects; see [`on`](Self::on).
     pub fn on_many<OK, V, I>(
         mut self,

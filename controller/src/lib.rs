@@ -15,6 +15,7 @@ mod failure;
 mod guard;
 mod metrics;
 mod outcome;
+pub mod predicate;
 mod report;
 mod run;
 mod runtime;

@@ -9,6 +9,7 @@ mod finally;
 mod isolation;
 mod metrics;
 mod once;
+mod predicates;
 mod priority;
 mod shards;
 mod shutdown;

@@ -1,0 +1,66 @@
+//! PURE. Which changes are worth a reconcile.
+//!
+//! A predicate is any function of a change: `|change| all(change) && any(change)` is the conjunction of two. These are the
+//! usual ones, for [`Controller::on_if`](crate::Controller::on_if). All of them let deletions through.
+//!
+//! They see every change, unmerged. So an object that goes from A to B and back is told twice, whoever was slow.
+//!
+//! # Examples
+//! ```
+//! use flyball_controller::predicate;
+//! use flyball_informer_cache::Change;
+//! use std::sync::Arc;
+//!
+//! struct Pod { generation: u64, labels: Vec<&'static str> }
+//! let pod = |generation, labels| Arc::new(Pod { generation, labels });
+//!
+//! let spec = predicate::changed(|pod: &Pod| pod.generation);
+//! let labels = predicate::changed(|pod: &Pod| pod.labels.clone());
+//! let either = |change: &Change<&'static str, Pod>| spec(change) || labels(change);
+//!
+//! assert!(either(&Change::added("a", pod(1, vec![]), false)));
+//! assert!(!either(&Change::updated("a", pod(1, vec![]), pod(1, vec![])))); // its status, say
+//! assert!(either(&Change::updated("a", pod(1, vec![]), pod(2, vec![]))));
+//! assert!(either(&Change::updated("a", pod(2, vec![]), pod(2, vec!["new"]))));
+//! ```
+
+use flyball_informer_cache::Change;
+
+/// Whether this part of an object is another one after an update: its generation, its labels, its version.
+///
+/// Additions count, too: one may be all that is ever told of what happened while nobody looked.
+pub fn changed<K, V, P: PartialEq>(
+    part: impl Fn(&V) -> P + Send + Sync + 'static,
+) -> impl Fn(&Change<K, V>) -> bool + Send + Sync + 'static {
+    move |change| match (change.old(), change.new()) {
+        (Some(old), Some(new)) => part(old) != part(new),
+        _ => true,
+    }
+}
+
+/// Whether somebody has yet to act on what an object asks for: its generation is not the one that its status says was
+/// observed. `generations` gives both, in this order.
+///
+/// An addition counts only if that is so: after a start, objects that are up to date cost nothing. For reconciles of
+/// which nothing but the object itself is an input, then.
+///
+/// # Examples
+/// ```
+/// # use flyball_controller::predicate;
+/// # use flyball_informer_cache::Change;
+/// # use std::sync::Arc;
+/// let stale = predicate::unobserved(|(generation, observed): &(u64, Option<u64>)| (*generation, *observed));
+/// assert!(stale(&Change::added("new", Arc::new((1, None)), true)));
+/// assert!(!stale(&Change::added("done", Arc::new((1, Some(1))), true)));
+/// assert!(stale(&Change::deleted("gone", Arc::new((1, Some(1))), false)));
+/// ```
+pub fn unobserved<K, V, G: PartialEq>(
+    generations: impl Fn(&V) -> (G, Option<G>) + Send + Sync + 'static,
+) -> impl Fn(&Change<K, V>) -> bool + Send + Sync + 'static {
+    move |change| {
+        change.new().is_none_or(|object| {
+            let (generation, observed) = generations(object);
+            observed != Some(generation)
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! Changes that are worth a reconcile, and others.
+
+use std::sync::Arc;
+
+use flyball_controller::{Action, Controller, predicate};
+use flyball_informer_cache::Change;
+
+use crate::support::{Log, Thing, World, queue, settle};
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_worth_it_becomes_no_key() {
+    let world = World::new();
+    world.put(1, 0);
+    let things = world.informer();
+    let log = Log::new();
+    let (noted, cache) = (log.clone(), things.clone());
+    let controller = Controller::new(queue())
+        .on_if(&things, predicate::changed(|thing: &Thing| thing.value / 10), |change| *change.key())
+        .until_settled();
+    let running = tokio::spawn(controller.run(move |key, _| {
+        noted.note((key, cache.store().get(&key).map(|thing| thing.value)));
+        async { Ok::<_, String>(Action::await_change()) }
+    }));
+    let mut seen = Vec::new();
+    settle().await;
+    seen.push(log.take());
+    for value in [5, 12, 19, 20] {
+        let version = world.put(1, value);
+        things.store().wait_for(version).await.unwrap();
+        settle().await;
+        seen.push(log.take());
+    }
+    let last = world.remove(1);
+    things.store().wait_for(last).await.unwrap();
+    settle().await;
+    seen.push(log.take());
+    let once = |value| vec![(1, value)];
+    assert_eq!(seen, [once(Some(0)), vec![], once(Some(12)), vec![], once(Some(20)), once(None)]);
+    things.shut_down();
+    assert_eq!(running.await.unwrap().unwrap().adds, 4);
+}
+
+/// Changes are judged one by one: merged, the first and the last state would be alike.
+#[tokio::test(start_paused = true)]
+async fn there_and_back_is_two_changes() {
+    let things = World::new().informer();
+    things.synced().await.unwrap();
+    let thing = |version, value| Thing { key: 1, version, value };
+    things.store().upsert(thing(1, 1));
+    let (queue, log) = (queue(), Log::new());
+    let noted = log.clone();
+    let controller = Controller::new(queue.clone()).on_if(
+        &things,
+        predicate::changed(|thing: &Thing| thing.value),
+        |change| *change.key(),
+    );
+    let running = tokio::spawn(controller.run(move |key, _| {
+        noted.note(key);
+        async { Ok::<_, String>(Action::await_change()) }
+    }));
+    settle().await;
+    assert_eq!(log.take(), [1]);
+    // Nobody runs in between.
+    things.store().upsert(thing(2, 2));
+    things.store().upsert(thing(3, 1));
+    settle().await;
+    assert_eq!(log.take(), [1]);
+    running.abort();
+}
+
+#[test]
+fn what_each_of_them_says() {
+    let thing = |value| Arc::new(Thing { key: 1, version: 1, value });
+    let changed = predicate::changed(|thing: &Thing| thing.value);
+    for (change, says) in [
+        (Change::added(1, thing(1), true), true),
+        (Change::added(1, thing(1), false), true),
+        (Change::updated(1, thing(1), thing(1)), false),
+        (Change::updated(1, thing(1), thing(2)), true),
+        (Change::deleted(1, thing(1), false), true),
+    ] {
+        assert_eq!(changed(&change), says, "{change:?}");
+    }
+    // Two digits: the generation and the one that was observed, 0 for none.
+    let unobserved = predicate::unobserved(|thing: &Thing| {
+        (thing.value / 10, Some(thing.value % 10).filter(|observed| *observed > 0))
+    });
+    for (change, says) in [
+        (Change::added(1, thing(10), true), true),
+        (Change::added(1, thing(11), true), false),
+        (Change::updated(1, thing(11), thing(21)), true),
+        (Change::updated(1, thing(21), thing(22)), false),
+        (Change::deleted(1, thing(22), true), true),
+    ] {
+        assert_eq!(unobserved(&change), says, "{change:?}");
+    }
+}
