@@ -1,0 +1,189 @@
+//! EDGE. What a controller listens to, and which keys come of it.
+//!
+//! Cancel safety: nothing runs before the controller does.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use flyball_informer_cache::{Change, Informer};
+use flyball_ratelimit::Policy;
+use flyball_workqueue::{AsyncGet, Delays, Key, Order, Priority, Queue};
+
+use crate::events::Events;
+use crate::{Caches, Controller};
+
+/// What it listens to, and which keys come of it.
+impl<K, O, L, T> Controller<K, O, L, T>
+where
+    K: Key,
+    O: Order<K>,
+    L: Policy<K> + Send + 'static,
+    T: AsyncGet + Delays,
+{
+    /// Adds `key_of(change)` to the queue for every change of the informer's objects, beginning with those it has.
+    ///
+    /// Every change is mapped, unmerged: when a key of yours depends on what an object said before, it is told of that
+    /// state, too. The mapper is called by the informer itself, right after it published the change, so it must be
+    /// quick: the informer waits for it. A mapper that panics loses its change (see [`Report::hook_panics`](crate::Report::hook_panics)) and is
+    /// called again for the next one.
+    pub fn on<OK, V>(
+        self,
+        informer: &Informer<OK, V>,
+        key_of: impl Fn(&Change<OK, V>) -> K + Send + Sync + 'static,
+    ) -> Self
+    where
+        OK: Key + Sync,
+        V: Send + Sync + 'static,
+    {
+        self.on_many(informer, move |change| Some(key_of(change)))
+    }
+
+    /// As [`on`](Self::on), for the changes alone that `worth` says yes to; [`predicate`](crate::predicate) has the usual ones.
+    ///
+    /// A change that is left out here is left out for good: another reason to look at the same key does not bring it back,
+    /// but the reconcile reads the newest state anyway. A panic in it is one of the mapper.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use flyball_controller::{Controller, predicate};
+    /// # use flyball_informer_cache::Informer;
+    /// # use flyball_ratelimit::TokioTimer;
+    /// # use flyball_workqueue::Queue;
+    /// # struct Pod { generation: u64 }
+    /// # fn example(pods: Informer<String, Pod>) {
+    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// let controller = Controller::new(queue)
+    ///     .on_if(&pods, predicate::changed(|pod: &Pod| pod.generation), |change| change.key().clone());
+    /// # }
+    /// ```
+    pub fn on_if<OK, V>(
+        self,
+        informer: &Informer<OK, V>,
+        worth: impl Fn(&Change<OK, V>) -> bool + Send + Sync + 'static,
+        key_of: impl Fn(&Change<OK, V>) -> K + Send + Sync + 'static,
+    ) -> Self
+    where
+        OK: Key + Sync,
+        V: Send + Sync + 'static,
+    {
+        self.on_many(informer, move |change| worth(change).then(|| key_of(change)))
+    }
+
+    /// Adds all of `keys_of(change)` to the queue for every change of the informer's objects; see [`on`](Self::on).
+    pub fn on_many<OK, V, I>(
+        mut self,
+        informer: &Informer<OK, V>,
+        keys_of: impl Fn(&Change<OK, V>) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        OK: Key + Sync,
+        V: Send + Sync + 'static,
+        I: IntoIterator<Item = K> + 'static,
+    {
+        self.events.push(Events::new(informer, keys_of));
+        self
+    }
+
+    /// Workers start only after this, too, beside the informers of this controller: for caches that reconciles read and that
+    /// are another controller's to listen to, or for whatever else has to be there.
+    ///
+    /// When it is an error, the run ends as with an informer that ends too early.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use flyball_controller::{Action, Controller};
+    /// # use flyball_informer_cache::Informer;
+    /// # use flyball_workqueue::Queue;
+    /// # use flyball_ratelimit::TokioTimer;
+    /// # async fn example(pods: Informer<u32, u32>, nodes: Informer<u32, u32>) {
+    /// # let (queue, other) = (Queue::builder().timer(TokioTimer::current()).build(), Queue::builder().timer(TokioTimer::current()).build());
+    /// let of_nodes = Controller::new(queue).on(&nodes, |change| *change.key());
+    /// // Its reconciles look at nodes, too.
+    /// let caches = of_nodes.caches();
+    /// let of_pods = Controller::new(other)
+    ///     .on(&pods, |change| *change.key())
+    ///     .after(async move { caches.synced().await });
+    /// # let _ = of_pods.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await;
+    /// # }
+    /// ```
+    pub fn after<E>(mut self, ready: impl Future<Output = Result<(), E>> + Send + 'static) -> Self {
+        self.after.push(Box::pin(async move { ready.await.map_err(drop) }));
+        self
+    }
+
+    /// The caches that this controller listens to, as far as they were given to it: for another one to run
+    /// [after](Self::after) them.
+    pub fn caches(&self) -> Caches {
+        Caches(self.events.iter().map(|events| events.synced.clone()).collect())
+    }
+
+    /// Works on these keys only, and leaves all others to other replicas: no change becomes one of those, and if one is
+    /// added to the queue by somebody else, it is taken out and [counted](crate::Report::foreign), no more.
+    ///
+    /// The caches still hold everything. It is called for every key of a change, by the informer; a panic is one of the
+    /// mapper.
+    ///
+    /// # Examples
+    /// One of three replicas, each with its namespaces:
+    /// ```
+    /// # use flyball_controller::{Action, Controller, Shard};
+    /// # use flyball_workqueue::Queue;
+    /// # use flyball_ratelimit::TokioTimer;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// # for namespace in ["a", "b", "c", "d", "e", "f"] { queue.add((namespace, "pod"))?; }
+    /// # queue.shut_down();
+    /// # let index = 0;
+    /// let shard = Shard::new(index, 3)?;
+    /// let report = Controller::new(queue)
+    ///     .only(move |(namespace, _name)| shard.holds(namespace))
+    ///     .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
+    ///     .await?;
+    /// assert_eq!(report.reconciles + report.foreign, 6);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn only(mut self, mine: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
+        self.config.only = Arc::new(mine);
+        self
+    }
+}
+
+/// For a queue of [priorities](Priority).
+impl<K, L, T> Controller<K, Priority, L, T>
+where
+    K: Key,
+    L: Policy<K> + Send + 'static,
+    T: AsyncGet + Delays,
+{
+    /// With which priority [`on`](Self::on) and [`on_many`](Self::on_many) add keys for the objects an informer begins with, be its first
+    /// list published before the controller runs or after: 0 unless set here, as for every other change.
+    ///
+    /// Below 0, what happens after a start goes before the look at everything. The queue's
+    /// [ageing](flyball_workqueue::Priority::ageing) sees to it that the latter gets its turn all the same.
+    pub fn initial_priority(mut self, priority: i8) -> Self {
+        self.initial = Arc::new(move |queue: &Queue<K, Priority, L, T>, key| queue.at(priority).add(key));
+        self
+    }
+
+    /// As [`on_many`](Self::on_many), with a priority for each key.
+    pub fn on_many_at<OK, V, I>(
+        mut self,
+        informer: &Informer<OK, V>,
+        keys_of: impl Fn(&Change<OK, V>) -> I + Send + Sync + 'static,
+    ) -> Self
+    where
+        OK: Key + Sync,
+        V: Send + Sync + 'static,
+        I: IntoIterator<Item = (K, i8)> + 'static,
+    {
+        self.events.push(Events::adding(
+            informer,
+            keys_of,
+            |(key, _)| key,
+            |queue, _, _, (key, priority)| queue.at(priority).add(key),
+        ));
+        self
+    }
+}
