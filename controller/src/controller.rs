@@ -16,8 +16,9 @@ use flyball_workqueue::{AsyncGet, Delays, Fifo, Key, NoLimit, Order, Queue};
 
 use crate::config::Config;
 use crate::events::{AddInitial, BoxFuture, Events};
+use crate::health::Alive;
 use crate::runtime::{Runtime, Tokio};
-use crate::{Action, Context, Metrics, Report, RunError};
+use crate::{Action, Context, Health, Metrics, Report, RunError};
 
 /// The reconcile loop: changes become keys, keys become reconciles.
 ///
@@ -59,6 +60,8 @@ pub struct Controller<K, O: Order<K> = Fifo, L = NoLimit, T = flyball_workqueue:
     /// What else is waited for before workers start.
     pub(crate) after: Vec<BoxFuture<Result<(), ()>>>,
     pub(crate) stop: BoxFuture<()>,
+    /// It is over wherever this is dropped, also before it runs.
+    pub(crate) health: Alive,
 }
 
 impl<K, O, L, T> Controller<K, O, L, T>
@@ -75,6 +78,7 @@ where
     /// [metrics](flyball_workqueue::Builder::metrics) to see the controller at work: a reconcile that succeeded, asked to
     /// come back, or failed is a lease that ended so; one that was dropped with its worker is a lease that was.
     pub fn new(queue: Queue<K, O, L, T>) -> Self {
+        let held = queue.clone();
         Self {
             queue,
             config: Config::default(),
@@ -82,6 +86,7 @@ where
             initial: Arc::new(Queue::add),
             after: Vec::new(),
             stop: Box::pin(std::future::pending()),
+            health: Alive(Health::new(move || held.ages()?.leased)),
         }
     }
 
@@ -96,6 +101,43 @@ where
     pub fn metrics(mut self, metrics: impl Metrics) -> Self {
         self.config.metrics = Some(Box::new(metrics));
         self
+    }
+
+    /// What says whether it is ready, and whether it is alive. From now on the queue [keeps ages](Queue::keep_ages), which
+    /// costs reading its clock at each add and get; keys that others hold count, too.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::{Action, Controller, NotReady, NotLive};
+    /// # use flyball_ratelimit::TokioTimer;
+    /// # use flyball_workqueue::Queue;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// # queue.add("a")?;
+    /// # queue.shut_down();
+    /// let controller = Controller::new(queue);
+    /// let health = controller.health();
+    /// assert_eq!(health.ready(), Err(NotReady::Idle)); // "not ready" to a probe
+    /// let longest = Duration::from_secs(60);
+    /// assert_eq!(health.live(longest), Ok(()));
+    ///
+    /// let seen = health.clone();
+    /// controller
+    ///     .run(move |_, _| {
+    ///         assert_eq!((seen.ready(), seen.live(longest)), (Ok(()), Ok(())));
+    ///         async { Ok::<_, String>(Action::await_change()) }
+    ///     })
+    ///     .await?;
+    /// assert_eq!(health.live(longest), Err(NotLive::Over));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.queue.keep_ages();
+        self.health.0.clone()
     }
 
     /// Shuts down, in order, when `signal` is done: the events are stopped, the queue is finished, the workers are

@@ -15,6 +15,7 @@ use flyball_workqueue::{Added, Key, Order, Queue, Refused, Time};
 
 use crate::caches::Syncing;
 use crate::guard::guarded;
+use crate::health::Probe;
 use crate::report::Tally;
 
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -22,6 +23,7 @@ pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// One informer, its types out of sight.
 pub(crate) struct Events<K, O: Order<K>, L, T> {
     pub(crate) synced: Syncing,
+    pub(crate) state: Probe,
     /// Done when every change has become keys.
     pub(crate) stopped: BoxFuture<()>,
     #[expect(clippy::type_complexity, reason = "a closure, named nowhere else")]
@@ -84,7 +86,9 @@ where
         I: IntoIterator + 'static,
     {
         let (syncing, stopping, observed) = (informer.clone(), informer.clone(), informer.clone());
+        let probed = informer.clone();
         Self {
+            state: Arc::new(move || probed.status().state),
             synced: Arc::new(move || {
                 let syncing = syncing.clone();
                 Box::pin(async move { syncing.synced().await })

@@ -13,6 +13,7 @@ use flyball_workqueue::{AsyncGet, Delays, Key, Leftovers, Order, Queue};
 
 use crate::caches::all;
 use crate::events::Events;
+use crate::health::Phase;
 use crate::report::Tally;
 use crate::runtime::{Runtime, Tasks};
 use crate::worker::Shop;
@@ -33,7 +34,8 @@ where
     R: Future<Output = Result<Action, E>> + Send + 'static,
     E: Into<Box<dyn Error + Send + Sync>> + 'static,
 {
-    let Controller { queue, config, events, initial, after: mut unsynced, stop } = controller;
+    let Controller { queue, config, events, initial, after: mut unsynced, stop, health: alive } = controller;
+    let health = &alive.0;
     let (workers, grace, settles) = (config.workers, config.grace, config.settles);
     let only = config.only.clone();
     let measures = config.metrics.is_some();
@@ -46,12 +48,17 @@ where
         queue.keep_ages();
     }
 
-    let (mut observing, mut unstopped) = (Vec::new(), Vec::new());
-    for Events { observe, synced, stopped } in events {
+    let (mut observing, mut unstopped, mut caches) = (Vec::new(), Vec::new(), Vec::new());
+    for Events { observe, synced, stopped, state } in events {
         observing.push(observe(queue.clone(), initial.clone(), only.clone(), tally.clone()));
         unsynced.push(Box::pin(async move { synced().await.map_err(drop) }));
         unstopped.push(stopped);
+        caches.push(state);
     }
+    if !settles {
+        health.listens(caches);
+    }
+    health.moved(Phase::Syncing);
     let settling = async {
         if settles {
             for stopped in unstopped {
@@ -68,6 +75,7 @@ where
         for _ in 0..workers {
             working.spawn(shop.clone().work());
         }
+        health.moved(Phase::Working);
         // They end when the queue is closed: because it has settled, or by somebody else.
         // One panics only where no guard can be, inside the queue: a reconcile that is aborted is dropped under a
         // guard, too.
@@ -86,6 +94,7 @@ where
         lived = live => lived,
     };
 
+    health.moved(Phase::Stopping);
     context.stop();
     // Stops the events. A change that is being mapped on another thread may still add its keys; they are worked off or
     // refused, as the queue is shut down below.

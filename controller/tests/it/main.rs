@@ -6,6 +6,7 @@ mod classes;
 mod config;
 mod events;
 mod finally;
+mod health;
 mod isolation;
 mod metrics;
 mod once;

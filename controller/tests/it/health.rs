@@ -1,0 +1,118 @@
+//! Ready and alive, through a whole life, and why not.
+
+use std::future::pending;
+
+use flyball_controller::{Action, Controller, NotLive, NotReady};
+use tokio::sync::oneshot;
+use tokio::time::{advance, sleep};
+
+use crate::support::{SECOND, World, queue, settle};
+
+#[tokio::test(start_paused = true)]
+async fn a_life_as_probes_see_it() {
+    let world = World::closed();
+    let things = world.informer();
+    let (signal, stop) = oneshot::channel::<()>();
+    let queue = queue();
+    let controller = Controller::new(queue.clone())
+        .on(&things, |change| *change.key())
+        .shutdown_on(async { drop(stop.await) });
+    let health = controller.health();
+    let probe = || (health.ready(), health.live(10 * SECOND));
+    assert_eq!(probe(), (Err(NotReady::Idle), Ok(())));
+
+    let running = tokio::spawn(controller.run(|_, _| async {
+        sleep(5 * SECOND).await;
+        Ok::<_, String>(Action::await_change())
+    }));
+    settle().await;
+    advance(60 * SECOND).await;
+    assert_eq!(probe(), (Err(NotReady::Syncing), Ok(())), "it waits, and is alive");
+    world.put(1, 0);
+    world.open();
+    settle().await;
+    assert_eq!(probe(), (Ok(()), Ok(())));
+    signal.send(()).unwrap();
+    settle().await;
+    assert_eq!(queue.counts().leased, 1, "it finishes what it has begun");
+    assert_eq!(probe(), (Err(NotReady::Stopping), Ok(())));
+    things.shut_down();
+    settle().await;
+    assert_eq!(probe(), (Err(NotReady::Stopping), Ok(())), "caches may end now");
+    running.await.unwrap().unwrap();
+    assert_eq!(probe(), (Err(NotReady::Over), Err(NotLive::Over)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_held_for_too_long_is_told() {
+    let queue = queue();
+    queue.add(1).unwrap();
+    let controller = Controller::new(queue.clone());
+    let health = controller.health();
+    let running = tokio::spawn(controller.run(|_, _| pending::<Result<Action, String>>()));
+    settle().await;
+    advance(10 * SECOND).await;
+    assert_eq!(health.live(10 * SECOND), Ok(()));
+    advance(SECOND).await;
+    assert_eq!(health.live(10 * SECOND), Err(NotLive::Stuck(11 * SECOND)));
+    assert_eq!(health.ready(), Ok(()));
+    running.abort();
+    settle().await;
+    assert_eq!((health.ready(), health.live(10 * SECOND)), (Err(NotReady::Over), Err(NotLive::Over)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_ends_while_it_works_is_told_unless_it_ends_with_it() {
+    for settles in [false, true] {
+        let world = World::new();
+        world.put(1, 0);
+        let things = world.informer();
+        let controller = Controller::new(queue()).on(&things, |change| *change.key());
+        let controller = if settles { controller.until_settled() } else { controller };
+        let health = controller.health();
+        let running = tokio::spawn(controller.run(|_, _| async {
+            sleep(SECOND).await;
+            Ok::<_, String>(Action::await_change())
+        }));
+        settle().await;
+        things.shut_down();
+        settle().await;
+        let expected = if settles { Ok(()) } else { Err(NotLive::CacheEnded) };
+        assert_eq!(health.live(10 * SECOND), expected);
+        assert_eq!(health.ready(), Ok(()));
+        running.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_nobody_asks_after_reads_no_clock() {
+    let queue = queue();
+    let controller = Controller::new(queue.clone());
+    assert!(queue.ages().is_none());
+    let _health = controller.health();
+    assert!(queue.ages().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_was_refused_or_never_run_is_over() {
+    let refused = Controller::new(queue()).workers(0);
+    let health = refused.health();
+    refused.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap_err();
+    assert_eq!(health.ready(), Err(NotReady::Over));
+    let health = Controller::new(queue()).health();
+    assert_eq!(health.live(SECOND), Err(NotLive::Over));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_never_synced_is_over() {
+    let things = World::closed().informer();
+    let controller = Controller::new(queue()).on(&things, |change| *change.key());
+    let health = controller.health();
+    let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
+    settle().await;
+    things.shut_down();
+    running.await.unwrap().unwrap_err();
+    assert_eq!(health.ready(), Err(NotReady::Over));
+    assert_eq!(NotReady::Syncing.to_string(), "the controller waits for its caches");
+    assert_eq!(NotLive::Stuck(SECOND).to_string(), "a key has been worked on for 1s");
+}
