@@ -10,7 +10,7 @@ use flyball_workqueue::Key;
 use crate::{Class, Failure};
 
 /// The waits after conflicts, unless set otherwise.
-const CONFLICTS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+pub(crate) const CONFLICTS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
 /// Who says of which class a failure is.
 type Classify = dyn Fn(&Failure) -> Class + Send + Sync;

@@ -11,14 +11,14 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
+use flyball_ratelimit::{Exponential, Limiter, Policy};
 use flyball_workqueue::{AsyncGet, Delays, Fifo, Key, NoLimit, Order, Queue};
 
 use crate::config::Config;
 use crate::events::{AddInitial, BoxFuture, Events};
 use crate::health::Alive;
 use crate::runtime::{Runtime, Tokio};
-use crate::{Action, Context, Health, Metrics, Report, RunError};
+use crate::{Action, ConfigError, Context, Health, Metrics, Report, RunError, Settings};
 
 /// The reconcile loop: changes become keys, keys become reconciles.
 ///
@@ -88,6 +88,39 @@ where
             stop: Box::pin(std::future::pending()),
             health: Alive(Health::new(move || held.ages()?.leased)),
         }
+    }
+
+    /// Takes on all of these settings; what is called later has the last word.
+    ///
+    /// # Errors
+    /// When a controller cannot run so.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::{ConfigError, Controller, Settings};
+    /// # use flyball_ratelimit::TokioTimer;
+    /// # use flyball_workqueue::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let queue = Queue::<u32>::builder().timer(TokioTimer::current()).build();
+    /// let file = r#"{ "workers": 4, "reconcile_timeout": "30s", "shutdown_grace": "1m" }"#;
+    /// # #[cfg(feature = "serde")]
+    /// let settings: Settings = serde_json::from_str(file)?;
+    /// # #[cfg(not(feature = "serde"))]
+    /// # let settings = Settings::default();
+    /// let controller = Controller::new(queue).configured(&settings)?;
+    /// # let _ = (controller, file);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn configured(mut self, settings: &Settings) -> Result<Self, ConfigError> {
+        settings.check()?;
+        let waits = settings.conflict_wait..=settings.longest_conflict_wait;
+        self.config.workers = settings.workers;
+        self.config.timeout = settings.reconcile_timeout;
+        self.config.attempts = settings.max_attempts;
+        self.config.grace = settings.shutdown_grace;
+        Ok(self.conflict_schedule(Limiter::new(Exponential::new(waits))))
     }
 
     /// How many keys are worked on at once. 1 by default.

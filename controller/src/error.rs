@@ -13,10 +13,29 @@ pub enum ConfigError {
     NoTime,
     /// Every key would be given up before it was tried.
     NoAttempts,
+    /// A conflict would be tried again at once, and again.
+    NoConflictWait,
+    /// The first wait after a conflict is longer than the longest.
+    ConflictWaits,
     /// The queue has no limiter, so nobody counts the failures of a key.
     NothingCountsAttempts,
     /// Nothing settles without an informer: a controller without one waits for keys from elsewhere.
     NothingSettles,
+}
+
+impl ConfigError {
+    /// The setting to change, as it is called in [`Settings`](crate::Settings) or, for what is none, as a method.
+    #[must_use]
+    pub const fn setting(self) -> &'static str {
+        match self {
+            Self::NoWorkers => "workers",
+            Self::NoTime => "reconcile_timeout",
+            Self::NoAttempts | Self::NothingCountsAttempts => "max_attempts",
+            Self::NoConflictWait => "conflict_wait",
+            Self::ConflictWaits => "longest_conflict_wait",
+            Self::NothingSettles => "until_settled",
+        }
+    }
 }
 
 impl fmt::Display for ConfigError {
@@ -25,6 +44,8 @@ impl fmt::Display for ConfigError {
             Self::NoWorkers => "a controller needs at least one worker",
             Self::NoTime => "the reconcile timeout must be positive",
             Self::NoAttempts => "the number of attempts must be positive",
+            Self::NoConflictWait => "the wait after a conflict must be positive",
+            Self::ConflictWaits => "the first wait after a conflict must not be longer than the longest",
             Self::NothingCountsAttempts => "a limit of attempts needs a queue with a limiter",
             Self::NothingSettles => "a controller without an informer never settles",
         })

@@ -20,7 +20,10 @@ pub mod predicate;
 mod report;
 mod run;
 mod runtime;
+mod settings;
 mod shard;
+#[cfg(feature = "serde")]
+mod span;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -37,4 +40,5 @@ pub use crate::health::{Health, NotLive, NotReady};
 pub use crate::metrics::Metrics;
 pub use crate::outcome::Outcome;
 pub use crate::report::{Report, Times};
+pub use crate::settings::Settings;
 pub use crate::shard::{NoSuchShard, Shard};

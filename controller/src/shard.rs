@@ -27,9 +27,28 @@ use std::fmt;
 /// assert!(Shard::new(3, 3).is_err()); // they are counted from 0
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(try_from = "Unchecked"))]
 pub struct Shard {
     index: u32,
     of: u32,
+}
+
+/// As it is written in a file.
+#[cfg(feature = "serde")]
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unchecked {
+    index: u32,
+    of: u32,
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Unchecked> for Shard {
+    type Error = NoSuchShard;
+
+    fn try_from(Unchecked { index, of }: Unchecked) -> Result<Self, NoSuchShard> {
+        Self::new(index, of)
+    }
 }
 
 impl Shard {

@@ -12,6 +12,7 @@ mod metrics;
 mod once;
 mod predicates;
 mod priority;
+mod settings;
 mod shards;
 mod shutdown;
 mod simulation;

@@ -1,0 +1,84 @@
+//! PURE. How a controller runs, as data.
+
+use std::time::Duration;
+
+use crate::ConfigError;
+use crate::classes::CONFLICTS;
+
+/// How a controller runs, as data: with the feature `serde`, a section of a configuration file. See
+/// [`Controller::configured`](crate::Controller::configured).
+///
+/// What is left out is as it is by default; what is unknown is an error. Spans of time are words: `"250ms"`, `"5s"`, `"2m"`.
+///
+/// # Examples
+/// ```
+/// use flyball_controller::{ConfigError, Settings};
+/// use std::time::Duration;
+///
+/// let mut settings = Settings::default();
+/// settings.workers = 4;
+/// settings.reconcile_timeout = Some(Duration::from_secs(30));
+/// assert_eq!(settings.check(), Ok(()));
+/// settings.workers = 0;
+/// assert_eq!(settings.check(), Err(ConfigError::NoWorkers));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+#[non_exhaustive]
+pub struct Settings {
+    /// How many keys are worked on at once: [`workers`](crate::Controller::workers).
+    pub workers: usize,
+    /// [`reconcile_timeout`](crate::Controller::reconcile_timeout).
+    #[cfg_attr(
+        feature = "serde",
+        serde(with = "crate::span::optional", skip_serializing_if = "Option::is_none")
+    )]
+    pub reconcile_timeout: Option<Duration>,
+    /// [`max_attempts`](crate::Controller::max_attempts); who is told is set by [`given_up`](crate::Controller::given_up).
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub max_attempts: Option<u32>,
+    /// The first wait after a conflict, for [`conflict_schedule`](crate::Controller::conflict_schedule); it doubles.
+    #[cfg_attr(feature = "serde", serde(with = "crate::span"))]
+    pub conflict_wait: Duration,
+    /// The longest wait after a conflict.
+    #[cfg_attr(feature = "serde", serde(with = "crate::span"))]
+    pub longest_conflict_wait: Duration,
+    /// [`shutdown_grace`](crate::Controller::shutdown_grace).
+    #[cfg_attr(
+        feature = "serde",
+        serde(with = "crate::span::optional", skip_serializing_if = "Option::is_none")
+    )]
+    pub shutdown_grace: Option<Duration>,
+}
+
+impl Settings {
+    /// Whether a controller can run so.
+    ///
+    /// # Errors
+    /// The first thing that makes no sense; [`ConfigError::setting`] names it.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        match self {
+            Self { workers: 0, .. } => Err(ConfigError::NoWorkers),
+            Self { reconcile_timeout: Some(Duration::ZERO), .. } => Err(ConfigError::NoTime),
+            Self { max_attempts: Some(0), .. } => Err(ConfigError::NoAttempts),
+            Self { conflict_wait: Duration::ZERO, .. } => Err(ConfigError::NoConflictWait),
+            _ if self.conflict_wait > self.longest_conflict_wait => Err(ConfigError::ConflictWaits),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let [conflict_wait, longest_conflict_wait] = CONFLICTS;
+        Self {
+            workers: 1,
+            reconcile_timeout: None,
+            max_attempts: None,
+            conflict_wait,
+            longest_conflict_wait,
+            shutdown_grace: None,
+        }
+    }
+}

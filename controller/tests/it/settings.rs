@@ -1,0 +1,49 @@
+//! A controller that is configured by data.
+
+use flyball_controller::{Action, Class, Controller, Settings};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Log, SECOND, queue};
+
+/// All of them do what they say.
+#[tokio::test(start_paused = true)]
+async fn a_controller_runs_as_it_is_configured() {
+    let queue = queue();
+    (1..=3).for_each(|key| drop(queue.add(key)));
+    let (log, begin) = (Log::new(), Instant::now());
+    let noted = log.clone();
+    let mut settings = Settings::default();
+    settings.reconcile_timeout = Some(2 * SECOND);
+    (settings.workers, settings.max_attempts) = (3, Some(2));
+    (settings.conflict_wait, settings.longest_conflict_wait) = (SECOND / 10, SECOND / 5);
+    let report = Controller::new(queue)
+        .configured(&settings)
+        .unwrap()
+        .classify(|failure| match failure.to_string().as_str() {
+            "conflict" => Class::Conflict,
+            _ => Class::Transient,
+        })
+        .shutdown_on(sleep(10 * SECOND))
+        .run(move |key, _| {
+            let at = begin.elapsed();
+            noted.note((key, at.as_millis()));
+            async move {
+                match key {
+                    1 => Err("no luck"),
+                    2 if at < SECOND => Err("conflict"),
+                    2 => Ok(Action::await_change()),
+                    _ => std::future::pending().await,
+                }
+            }
+        })
+        .await
+        .unwrap();
+    let of = |key: u32, runs: &[(u32, u128)]| {
+        runs.iter().filter(|run| run.0 == key).map(|run| run.1).collect::<Vec<_>>()
+    };
+    let runs = log.take();
+    assert_eq!(of(1, &runs), [0, 1_000], "two attempts");
+    assert_eq!(of(2, &runs), [0, 100, 300, 500, 700, 900, 1_100]);
+    assert_eq!(of(3, &runs), [0, 3_000], "two seconds, and one of backoff");
+    assert_eq!((report.dead_letters, report.timeouts), (2, 2));
+}
