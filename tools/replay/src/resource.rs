@@ -54,7 +54,7 @@ impl<V: Object> Resource<V> {
         let mut builder =
             Informer::builder(schema(), source).reflector(config()).seed(seed.wrapping_add(number as u64));
         for index in indexes {
-            builder = builder.index(index);
+            builder = builder.index(*index);
         }
         let cache = builder.start().with_context(|| format!("the informer of {name}"))?;
         let mut told = stream.records.iter().filter(|record| cluster.lose != Some(record.place));
