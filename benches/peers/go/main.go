@@ -26,6 +26,7 @@ type Options struct {
 	Indexes int
 	Rate    int
 	Seconds int
+	Scale   int
 	Trace   string
 }
 
@@ -79,6 +80,7 @@ func main() {
 	flags.IntVar(&options.Indexes, "indexes", 2, "indexes of a store: 0, 1, 2 or 4")
 	flags.IntVar(&options.Rate, "rate", 50_000, "adds a second")
 	flags.IntVar(&options.Seconds, "seconds", 10, "how long to look")
+	flags.IntVar(&options.Scale, "scale", 1, "copies of the recorded cluster")
 	flags.StringVar(&options.Trace, "trace", "", "the recorded cluster")
 	_ = flags.Parse(os.Args[2:])
 	if err := json.NewEncoder(os.Stdout).Encode(runs[os.Args[1]](options)); err != nil {

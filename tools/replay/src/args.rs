@@ -46,6 +46,10 @@ pub(crate) struct Args {
     /// Print one JSON object, last on stdout, instead of the summary
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Tell CPU time and peak memory, too, where the system tells them
+    #[arg(long)]
+    pub(crate) usage: bool,
 }
 
 /// How fast events are handed in.
@@ -125,23 +129,23 @@ mod tests {
                 args.faults,
                 args.repeat,
                 args.scale,
-                args.json
+                args.json,
+                args.usage
             ),
-            (None, 4, Speed::Max, 0, Faults::None, None, 1, false)
+            (None, 4, Speed::Max, 0, Faults::None, None, 1, false, false)
         );
     }
 
     #[test]
     fn all_arguments_are_understood() {
-        let all =
-            "t.zst --workers 64 --speed 2.5 --fail 20 --faults all --seed 7 --repeat 1.5 --scale 3 --json";
+        let all = "t.zst --workers 64 --speed 2.5 --fail 20 --faults all --seed 7 --repeat 1.5 --scale 3 --json --usage";
         let args = parse(&all.split(' ').collect::<Vec<_>>()).unwrap();
         assert_eq!(
             (args.workers, args.speed, args.fail, args.faults),
             (64, Speed::Factor(2.5), 20, Faults::All)
         );
         assert_eq!((args.seed, args.repeat, args.scale), (7, Some(Duration::from_millis(1500)), 3));
-        assert!(args.json);
+        assert!(args.json && args.usage);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! | args, input, wire, objects, trace, scale | what is played: from a file to typed objects, before any clock starts |
 //! | horizon, faults, server | the recorded cluster as an API server |
 //! | resource, replicas, endpoints, ledger, play | the informers and the two controllers of one pass |
-//! | report, progress, stop | what people see |
+//! | report, usage, progress, stop | what people see |
 //!
 //! Cancel safety: Ctrl-C sets a wish that everything looks at, so a pass ends in order. Only what cannot be told to end is
 //! left behind: a read that waits for a pipe, and a pass that takes longer than [`PATIENCE`].
@@ -30,6 +30,7 @@ mod stop;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod usage;
 mod wire;
 
 use std::fs::File;
@@ -49,6 +50,7 @@ use crate::progress::Progress;
 use crate::report::{Run, number};
 use crate::stop::Stop;
 use crate::trace::Trace;
+use crate::usage::Watched;
 
 /// The trace that is played when none is named.
 const RECORDED: &[u8] = include_bytes!("../data/kube-1.36-rollout.jsonl.zst");
@@ -158,6 +160,7 @@ fn decode(file: impl Read, stop: impl Fn() -> bool) -> anyhow::Result<Option<Tra
 /// Plays the trace once, or again and again until the time is over. The inner error: it was told to stop.
 async fn repeat(trace: &Trace, args: &Args, stop: &Stop) -> anyhow::Result<Result<Run, String>> {
     let progress = Progress::new(trace.times.len());
+    let watched = args.usage.then(Watched::begin).flatten();
     let begin = Instant::now();
     let mut passes = Vec::new();
     loop {
@@ -174,7 +177,8 @@ async fn repeat(trace: &Trace, args: &Args, stop: &Stop) -> anyhow::Result<Resul
         }
         if args.repeat.is_none_or(|limit| begin.elapsed() >= limit) {
             progress.done();
-            return Ok(Ok(Run::of(passes, args.faults)));
+            let memory = watched.and_then(|watched| watched.end());
+            return Ok(Ok(Run::of(passes, args.faults, memory)));
         }
     }
 }

@@ -26,6 +26,7 @@ use crate::resource::{AnyResource, Resource};
 use crate::server::Cluster;
 use crate::stop::Stop;
 use crate::trace::Trace;
+use crate::usage;
 
 /// How long finishing the queues may take after Ctrl-C.
 const GRACE: Duration = Duration::from_millis(300);
@@ -81,7 +82,8 @@ pub(crate) async fn play(
     let collecting = collect(&endpoints, &cluster, args, stop);
 
     let all: [&dyn AnyResource; 6] = [&pods, &services, &nodes, &deployments, &replicasets, &endpointslices];
-    let mut started = Instant::now();
+    let cpu = || args.usage.then(usage::cpu_seconds).flatten();
+    let mut started = (Instant::now(), cpu());
     let played = tokio::select! {
         biased;
         () = stop.wished() => None,
@@ -89,7 +91,7 @@ pub(crate) async fn play(
             for resource in all {
                 resource.synced().await?;
             }
-            started = Instant::now();
+            started = (Instant::now(), cpu());
             tell(trace, args.speed, &cluster.horizon, &all, progress).await
         } => Some(played),
     };
@@ -98,7 +100,8 @@ pub(crate) async fn play(
     let counted = counting.await.context("the replicas controller")?.context("the replicas controller")?;
     let collected =
         collecting.await.context("the endpoints controller")?.context("the endpoints controller")?;
-    let seconds = started.elapsed().as_secs_f64();
+    let seconds = started.0.elapsed().as_secs_f64();
+    let cpu_seconds = cpu().zip(started.1).map(|(now, before)| now - before);
     for resource in all {
         resource.stopped().await;
     }
@@ -127,6 +130,8 @@ pub(crate) async fn play(
         checked: Checked::of(&trace.expected),
         differences: differences.len(),
         converged: differences.is_empty(),
+        cpu_seconds,
+        memory: None,
     };
     Ok(Ended::Done(figures, differences))
 }

@@ -10,6 +10,7 @@ use crate::args::{Args, Faults, Speed};
 use crate::faults::Fired;
 use crate::ledger::names_of_both;
 use crate::trace::Expected;
+use crate::usage::Memory;
 
 /// The figures of a pass; as JSON, the object that `--json` prints.
 #[derive(Clone, Debug, Serialize)]
@@ -27,6 +28,12 @@ pub(crate) struct Figures {
     pub(crate) checked: Checked,
     pub(crate) differences: usize,
     pub(crate) converged: bool,
+    /// With `--usage`, of this pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu_seconds: Option<f64>,
+    /// With `--usage`, over all passes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) memory: Option<Memory>,
 }
 
 /// How long keys were queued, in microseconds.
@@ -131,14 +138,18 @@ impl Run {
     /// Of at least one pass. The median is that of the time; of an even number, the slower of the two in the middle.
     ///
     /// A pass that differed, or in which a fault did not fire, makes the run so, whichever pass is the median.
-    pub(crate) fn of(mut passes: Vec<(Figures, Vec<Difference>)>, asked: Faults) -> Self {
+    pub(crate) fn of(
+        mut passes: Vec<(Figures, Vec<Difference>)>,
+        asked: Faults,
+        memory: Option<Memory>,
+    ) -> Self {
         passes.sort_by(|(one, _), (other, _)| one.seconds.total_cmp(&other.seconds));
         let missing_fault = passes.iter().find_map(|(figures, _)| figures.faults.missing(asked));
         let converged = missing_fault.is_none() && passes.iter().all(|(figures, _)| figures.converged);
         let worst = passes.iter().max_by_key(|(_, differences)| differences.len());
         let differences = worst.map(|(_, differences)| differences.clone()).unwrap_or_default();
         let figures = passes[passes.len() / 2].0.clone();
-        let figures = Figures { differences: differences.len(), converged, ..figures };
+        let figures = Figures { differences: differences.len(), converged, memory, ..figures };
         Self { figures, passes: passes.len(), differences, missing_fault }
     }
 
@@ -184,6 +195,13 @@ impl Run {
             "queued",
             format!("p50 {}, p99 {}, max {}", micros(latency.p50), micros(latency.p99), micros(latency.max)),
         );
+        if let Some(seconds) = figures.cpu_seconds {
+            row("CPU", micros(seconds * 1e6));
+        }
+        if let Some(memory) = figures.memory {
+            let [before, peak] = [memory.before, memory.peak].map(|bytes| number(bytes >> 20));
+            row("memory", format!("{peak} MiB at most, {before} MiB before the first pass"));
+        }
         if args.faults != Faults::None {
             row(
                 "faults",

@@ -20,7 +20,7 @@ mod table;
 
 use parties::{Party, Programs};
 use report::{Sample, Verdict};
-use table::Measurement;
+use table::{ALL_OF_IT, Measurement};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -57,13 +57,18 @@ enum Group {
     Limit,
     /// The indexed store, and the recorded cluster through all of it.
     Store,
+    /// From a change to a reconcile: the recorded cluster, at several scales.
+    Controller,
 }
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     ensure!(options.rounds > 0, "a median needs at least one round");
     let asked = |group: Group| options.groups.is_empty() || options.groups.contains(&group);
-    let programs =
-        Programs::build(workspace, !options.instructions, asked(Group::Store) && !options.scaling)?;
+    let programs = Programs::build(
+        workspace,
+        !options.instructions,
+        !options.scaling && ALL_OF_IT.iter().any(|group| asked(*group)),
+    )?;
     eprintln!("{}", surroundings(workspace));
     if options.instructions {
         return instructions::run(workspace, &programs);
@@ -77,7 +82,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.markdown {
         println!("{}\n\n{}", surroundings(workspace), report::HEAD);
     }
-    for measurement in table::MEASUREMENTS.iter().filter(|measurement| asked(measurement.group)) {
+    for measurement in
+        table::MEASUREMENTS.iter().filter(|measurement| measurement.groups.iter().any(|group| asked(*group)))
+    {
         if !measurement.rows.iter().any(|row| named(row.work)) {
             continue;
         }

@@ -51,6 +51,25 @@ fn json_is_one_object_with_exactly_the_fields_that_are_fixed() {
     assert!(0.0 < latency("p50") && latency("p50") <= latency("p99") && latency("p99") <= latency("max"));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn cpu_and_memory_are_told_when_asked_for() {
+    let path = written("usage.jsonl", &small());
+    let (status, stdout, stderr) = outcome(&[&path, "--json", "--usage"]);
+    assert_eq!((status, &*stderr), (0, ""), "{stdout}");
+    let json: serde_json::Value = serde_json::from_str(&stdout).expect("it is JSON");
+    let memory = |name: &str| json["memory"][name].as_u64().expect("it is a number");
+    assert!(0 < memory("before") && memory("before") <= memory("peak"), "{stdout}");
+    let (cpu, seconds) = (json["cpu_seconds"].as_f64(), json["seconds"].as_f64());
+    let (cpu, seconds) = (cpu.expect("it is a number"), seconds.expect("it is a number"));
+    let threads = std::thread::available_parallelism().expect("there are some").get() as f64;
+    // Read one after the other, so not of exactly the same time.
+    assert!(0.0 < cpu && cpu <= seconds * (threads + 1.0) + 0.01, "{stdout}");
+    let (status, stdout, _) = outcome(&[&path, "--usage"]);
+    assert_eq!(status, 0, "{stdout}");
+    assert!(stdout.contains("  CPU  ") && stdout.contains("MiB at most"), "{stdout}");
+}
+
 #[test]
 fn a_summary_for_people_is_the_default() {
     let path = written("small.jsonl", &small());

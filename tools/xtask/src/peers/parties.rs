@@ -104,8 +104,8 @@ impl Programs {
 
     /// The figures of one process.
     pub(super) fn run(&self, party: Party, words: &[&str]) -> Result<Sample> {
-        if let (Party::Ours, ["cluster", seconds]) = (party, words) {
-            return self.replay(seconds);
+        if let (Party::Ours, ["cluster", words @ ..]) = (party, words) {
+            return self.replay(words);
         }
         let mut command = Command::new(if party.in_go() { &self.go } else { &self.rust });
         command.args(words).args(["--who", party.name()]);
@@ -116,16 +116,28 @@ impl Programs {
     }
 
     /// Ours is the program that plays the recorded cluster anyway; it checks what came out.
-    fn replay(&self, seconds: &str) -> Result<Sample> {
+    fn replay(&self, words: &[&str]) -> Result<Sample> {
         #[derive(Deserialize)]
         struct Played {
+            events: f64,
             events_per_second: f64,
+            queue_latency_us: Sample,
+            cpu_seconds: f64,
+            memory: Sample,
             converged: bool,
         }
-        let seconds = seconds.trim_start_matches("--seconds=");
-        let played: Played = answer(Command::new(&self.replay).args(["--json", "--repeat", seconds]))?;
+        let mut command = Command::new(&self.replay);
+        command
+            .args(["--json", "--usage"])
+            .args(words.iter().map(|word| word.replace("--seconds", "--repeat")));
+        let played: Played = answer(&mut command)?;
         ensure!(played.converged, "the recorded cluster did not converge");
-        Ok([("ns".to_owned(), 1e9 / played.events_per_second)].into())
+        let mut sample = played.queue_latency_us;
+        sample.insert("ns".to_owned(), 1e9 / played.events_per_second);
+        sample.insert("cpu".to_owned(), 1e9 * played.cpu_seconds / played.events);
+        let mebibytes = |(name, bytes): (String, f64)| (name, bytes / f64::from(1 << 20));
+        sample.extend(played.memory.into_iter().map(mebibytes));
+        Ok(sample)
     }
 
     pub(super) fn rust(&self) -> &Path {

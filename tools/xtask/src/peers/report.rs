@@ -55,12 +55,13 @@ pub(super) struct Verdict {
 }
 
 /// Figures without which others cannot be judged: how much was done, see `contended.rs` and `beside.rs` of the programs; and
-/// what the machine adds, see `replace.rs` and `stall.rs`.
-const TOLD: [(&str, &str); 4] = [
+/// what the machine adds, see `replace.rs` and `stall.rs`. MiB before is what was resident when the clock started, the objects to come included.
+const TOLD: [(&str, &str); 5] = [
     ("handed-out", "handed out an add"),
     ("lists", "lists a second"),
     ("slowest", "with load"),
     ("quiet", "without a list"),
+    ("before", "MiB before"),
 ];
 
 impl Verdict {

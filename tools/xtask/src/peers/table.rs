@@ -1,6 +1,6 @@
 //! The rows, their targets, and the runs that give their figures.
 
-use super::Group::{self, Delay, Limit, Queue, Store};
+use super::Group;
 use super::parties::Party::{
     self, ClientGo, ControllerRuntime, Dashmap, DelayQueue, Governor, GovernorFoldhash, Kube, LeakyBucket,
     Naive, Ours, OursBlocking, OursCollected, OursMultiThread, OursPure, OursView, OursWaited, Papaya,
@@ -21,7 +21,7 @@ pub(super) enum Target {
 /// One run of the programs, and the rows that its figures fill.
 #[derive(Debug)]
 pub(super) struct Measurement {
-    pub(super) group: Group,
+    pub(super) groups: &'static [Group],
     pub(super) run: &'static [&'static str],
     /// The first is the row's; the others are shown beside it.
     pub(super) ours: &'static [Party],
@@ -80,14 +80,21 @@ const fn indexed(
 }
 
 const fn measurement(
-    group: Group,
+    groups: &'static [Group],
     run: &'static [&'static str],
     ours: &'static [Party],
     peers: &'static [Party],
     rows: &'static [Row],
 ) -> Measurement {
-    Measurement { group, run, ours, peers, rows, most_rounds: usize::MAX }
+    Measurement { groups, run, ours, peers, rows, most_rounds: usize::MAX }
 }
+
+const QUEUE: &[Group] = &[Group::Queue];
+const DELAY: &[Group] = &[Group::Delay];
+const LIMIT: &[Group] = &[Group::Limit];
+const STORE: &[Group] = &[Group::Store];
+/// The recorded cluster needs all there is.
+pub(super) const ALL_OF_IT: &[Group] = &[Group::Store, Group::Controller];
 
 const THIRD: Target = Target::Ratio(1.0 / 3.0);
 const HALF: Target = Target::Ratio(0.5);
@@ -96,30 +103,51 @@ const INDEXED: &[Party] = &[ClientGo, Kube];
 const MAPS: &[Party] = &[Dashmap, Papaya, Kube, ClientGo];
 const FIFO: &[Party] = &[ClientGo, ControllerRuntime, Naive];
 
+/// The recorded cluster so many times side by side, as fast as it is taken.
+macro_rules! cluster {
+    ($row:literal, $copies:literal) => {
+        measurement(
+            ALL_OF_IT,
+            &["cluster", "--seconds=5", concat!("--scale=", $copies)],
+            &[Ours],
+            &[ClientGo],
+            &[
+                ratio(concat!("cluster", $row), "ns/event", "ns", &[(ClientGo, THIRD)]),
+                ratio(concat!("cluster-cpu", $row), "ns/event", "cpu", &[]),
+                ratio(concat!("cluster-peak-memory", $row), "MiB", "peak", &[]),
+                // Everybody at his own speed, so not the same load.
+                shown(concat!("cluster-queued-p50", $row), "us", "p50"),
+                shown(concat!("cluster-queued-p99", $row), "us", "p99"),
+                shown(concat!("cluster-queued-longest", $row), "us", "max"),
+            ],
+        )
+    };
+}
+
 pub(super) const MEASUREMENTS: &[Measurement] = &[
     measurement(
-        Queue,
+        QUEUE,
         &["cycle", "--keys=1000", "--adds=2000000"],
         &[Ours],
         FIFO,
         &[ratio("queue-cycle", "ns", "ns", &[(ClientGo, THIRD)])],
     ),
     measurement(
-        Queue,
+        QUEUE,
         &["cycle-priority", "--keys=1000", "--adds=1000000"],
         &[Ours],
         &[ControllerRuntime],
         &[ratio("queue-cycle-priority", "ns", "ns", &[(ControllerRuntime, Target::Ratio(1.0 / 8.0))])],
     ),
     measurement(
-        Queue,
+        QUEUE,
         &["add-duplicate", "--keys=1000", "--adds=5000000"],
         &[Ours],
         FIFO,
         &[ratio("queue-add-duplicate", "ns", "ns", &[])],
     ),
     measurement(
-        Queue,
+        QUEUE,
         &["fill-drain", "--keys=1000000"],
         &[Ours],
         FIFO,
@@ -129,70 +157,70 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         ],
     ),
     measurement(
-        Queue,
+        QUEUE,
         &["contended", "--sides=4", "--keys=100000", "--adds=2000000"],
         &[Ours],
         &[ClientGo, Naive],
         &[ratio("queue-contended-4x4", "ns", "ns", &[(ClientGo, Target::Ratio(0.5))])],
     ),
     measurement(
-        Queue,
+        QUEUE,
         &["contended", "--sides=8", "--keys=1000000", "--adds=2000000"],
         &[Ours],
         &[ClientGo, Naive],
         &[ratio("queue-contended-8x8", "ns", "ns", &[])],
     ),
     measurement(
-        Queue,
+        QUEUE,
         &["contended", "--sides=8", "--keys=100", "--adds=5000000"],
         &[Ours],
         &[ClientGo, Naive],
         &[ratio("queue-contended-8x8-hot", "ns", "ns", &[])],
     ),
     measurement(
-        Queue,
+        QUEUE,
         &["bytes", "--keys=1000000"],
         &[Ours],
         FIFO,
         &[absolute("queue-bytes", "bytes/key", "bytes", 40.0)],
     ),
     measurement(
-        Queue,
+        QUEUE,
         &["allocations", "--keys=1000"],
         &[Ours],
         FIFO,
         &[absolute("queue-allocations", "allocations/cycle", "allocations", 0.0)],
     ),
     measurement(
-        Delay,
+        DELAY,
         &["delay-add", "--keys=1000000"],
         &[Ours],
         &[ClientGo, DelayQueue],
         &[ratio("delay-add-1m", "ns", "ns", &[(ClientGo, Target::Ratio(1.0 / 6.0))])],
     ),
     measurement(
-        Delay,
+        DELAY,
         &["delay-bytes", "--keys=1000000"],
         &[Ours],
         &[ClientGo, DelayQueue],
         &[absolute("delay-bytes", "bytes/key", "bytes", 56.0)],
     ),
     measurement(
-        Delay,
+        DELAY,
         &["lateness", "--keys=100000"],
         &[OursBlocking, Ours, OursMultiThread],
         &[ClientGo, DelayQueue, Kube],
         &[absolute("delay-lateness-p99", "us", "p99", 1200.0)],
     ),
     measurement(
-        Delay,
+        DELAY,
         &["handover", "--keys=2000"],
         &[Ours, OursMultiThread, OursBlocking],
         &[Kube, ClientGo],
         &[absolute("handover-p50", "us", "p50", 20.0), absolute("handover-p99", "us", "p99", 50.0)],
     ),
     Measurement {
-        group: Delay,
+        groups: DELAY,
         // client-go's queues wake up every ten seconds: shorter would see that either not at all or too often.
         run: &["idle", "--keys=10000", "--seconds=10"],
         ours: &[Ours],
@@ -205,21 +233,21 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         most_rounds: 3,
     },
     measurement(
-        Limit,
+        LIMIT,
         &["limit-default", "--keys=10000", "--adds=5000000"],
         &[Ours],
         &[ClientGo, Naive],
         &[ratio("limit-default", "ns", "ns", &[(ClientGo, Target::Ratio(0.25))])],
     ),
     measurement(
-        Limit,
+        LIMIT,
         &["limit-bucket", "--adds=20000000"],
         &[Ours, OursWaited, OursPure],
         &[Governor, LeakyBucket, TimeRate],
         &[ratio("limit-bucket", "ns", "ns", &[])],
     ),
     measurement(
-        Limit,
+        LIMIT,
         &["limit-keyed", "--keys=10000", "--adds=10000000"],
         // Shown, nothing asked: governor with a hasher of ours instead of its own.
         &[Ours, GovernorFoldhash],
@@ -227,7 +255,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         &[ratio("limit-keyed", "ns", "ns", &[])],
     ),
     Measurement {
-        group: Limit,
+        groups: LIMIT,
         // Two seconds of real time: governor's waits know no other.
         run: &["limit-waiters", "--keys=100"],
         ours: &[Ours],
@@ -239,35 +267,35 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         most_rounds: 3,
     },
     measurement(
-        Store,
+        STORE,
         &["store-add", "--keys=100000", "--adds=500000"],
         &[Ours],
         INDEXED,
         &[indexed("store-add", "ns", "ns", &[(ClientGo, THIRD)])],
     ),
     measurement(
-        Store,
+        STORE,
         &["store-add", "--keys=100000", "--adds=500000", "--indexes=0"],
         &[Ours],
         MAPS,
         &[shown("store-add-no-index", "ns", "ns")],
     ),
     measurement(
-        Store,
+        STORE,
         &["store-update", "--keys=100000", "--adds=500000"],
         &[Ours],
         INDEXED,
         &[indexed("store-update", "ns", "ns", &[(ClientGo, HALF)])],
     ),
     measurement(
-        Store,
+        STORE,
         &["store-update", "--keys=100000", "--adds=500000", "--indexes=0"],
         &[Ours],
         MAPS,
         &[shown("store-update-no-index", "ns", "ns")],
     ),
     measurement(
-        Store,
+        STORE,
         &["store-get", "--keys=100000", "--sides=8", "--adds=4000000"],
         // Shown: the same, all from one view.
         &[Ours, OursView],
@@ -275,7 +303,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         &[indexed("store-get", "ns", "ns", &[(ClientGo, HALF)])],
     ),
     measurement(
-        Store,
+        STORE,
         &["store-by-index", "--keys=100000", "--adds=100000"],
         // Shown: the same, with the objects handed out.
         &[Ours, OursCollected],
@@ -283,7 +311,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         &[indexed("store-by-index", "ns", "ns", &[(ClientGo, TENTH)])],
     ),
     measurement(
-        Store,
+        STORE,
         &["store-list", "--keys=100000", "--adds=200"],
         &[Ours],
         INDEXED,
@@ -294,7 +322,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         ],
     ),
     measurement(
-        Store,
+        STORE,
         &["store-beside", "--keys=100000", "--adds=1000000", "--seconds=3"],
         &[Ours],
         INDEXED,
@@ -306,7 +334,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         ],
     ),
     measurement(
-        Store,
+        STORE,
         &["store-replace", "--keys=100000", "--indexes=4", "--percent=100", "--adds=5"],
         &[Ours],
         INDEXED,
@@ -316,24 +344,20 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         ],
     ),
     measurement(
-        Store,
+        STORE,
         &["store-replace", "--keys=100000", "--indexes=4", "--percent=0", "--adds=5"],
         &[Ours],
         INDEXED,
         &[shown("store-replace-unchanged", "ms", "total")],
     ),
     measurement(
-        Store,
+        STORE,
         &["store-bytes", "--keys=100000"],
         &[Ours],
         INDEXED,
         &[absolute("store-bytes", "bytes/object", "bytes", 120.0)],
     ),
-    measurement(
-        Store,
-        &["cluster", "--seconds=5"],
-        &[Ours],
-        &[ClientGo],
-        &[ratio("cluster", "ns/event", "ns", &[(ClientGo, THIRD)])],
-    ),
+    cluster!("", "1"),
+    cluster!("-x5", "5"),
+    cluster!("-x20", "20"),
 ];

@@ -1,21 +1,15 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
+	"cmp"
 	"fmt"
-	"os"
 	"slices"
-	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -25,206 +19,37 @@ import (
 // `tools/replay`, again and again; the median pass, an event. A pass runs from the first event handed in, after all
 // caches have synced, to both queues drained; decoding is not in it, and objects are cut down to what the controllers need, as ours
 // are. What the controllers stored last has to be what the cluster had settled on.
+//
+// Waits are from the handler that adds a key to the worker that gets it. CPU is that of the pass; memory that of the process, at most while passes run.
 func cluster(options Options) Figures {
-	recorded := readTrace(options.Trace)
-	begin, passes := time.Now(), []float64{}
+	recorded := readTrace(options.Trace, options.Scale)
+	memory := watchMemory()
+	begin, passes := time.Now(), []pass{}
 	for len(passes) == 0 || time.Since(begin) < time.Duration(options.Seconds)*time.Second {
-		passes = append(passes, float64(recorded.play().Nanoseconds())/float64(recorded.events))
+		passes = append(passes, recorded.play())
 	}
-	sort.Float64s(passes)
-	return Figures{"ns": passes[len(passes)/2], "passes": float64(len(passes))}
-}
-
-// resources of the recorded cluster, in no order that matters.
-const (
-	pods = iota
-	services
-	nodesOf
-	deployments
-	replicasets
-	endpointslices
-	resources
-)
-
-var resourceNames = [resources]string{"pods", "services", "nodes", "deployments", "replicasets", "endpointslices"}
-
-// Recorded is an object of any of the resources.
-type Recorded struct {
-	metav1.TypeMeta
-	metav1.ObjectMeta
-	key string
-	// Of a pod.
-	owner, ownerKey string
-	ready           bool
-	address         string
-	// Of a Service.
-	selector labels.Set
-	// Of a ReplicaSet, as its status says.
-	settled counts
-	// Of an EndpointSlice: what leads to pods, and the Service it is of.
-	service   string
-	addresses []string
-}
-
-// counts are replicas, and how many of them are ready.
-type counts struct{ all, ready int }
-
-func (r *Recorded) DeepCopyObject() runtime.Object {
-	copied := *r
-	copied.ObjectMeta = *r.ObjectMeta.DeepCopy()
-	return &copied
-}
-
-// RecordedList is a list of any of the resources.
-type RecordedList struct {
-	metav1.TypeMeta
-	metav1.ListMeta
-	Items []*Recorded
-}
-
-func (l *RecordedList) DeepCopyObject() runtime.Object {
-	copied := *l
-	copied.Items = slices.Clone(l.Items)
-	return &copied
-}
-
-// happening is one event of the trace.
-type happening struct {
-	resource int
-	event    watch.Event
-}
-
-type trace struct {
-	lists [resources]*RecordedList
-	told  []happening
-	// By resource: events without bookmarks, and the last version.
-	handled  [resources]int64
-	versions [resources]string
-	events   int
-	// What the cluster had settled on.
-	replicas  map[string]counts
-	selecting []string
-	endpoints map[string][]string
-}
-
-func readTrace(path string) *trace {
-	file := must(os.Open(path))
-	defer file.Close()
-	decoder := must(zstd.NewReader(file))
-	defer decoder.Close()
-	lines := bufio.NewScanner(decoder)
-	lines.Buffer(nil, 1<<30)
-	recorded := &trace{replicas: map[string]counts{}, endpoints: map[string][]string{}}
-	for lines.Scan() {
-		var line struct {
-			Resource, Type string
-			Object         json.RawMessage
-		}
-		check(json.Unmarshal(lines.Bytes(), &line))
-		recorded.take(slices.Index(resourceNames[:], line.Resource), line.Type, line.Object)
+	before, peak := memory.end()
+	slices.SortFunc(passes, func(one, other pass) int { return cmp.Compare(one.took, other.took) })
+	median := passes[len(passes)/2]
+	slices.Sort(median.waits)
+	micros := func(percent int) float64 {
+		return float64(median.waits[max((len(median.waits)*percent+99)/100-1, 0)].Nanoseconds()) / 1e3
 	}
-	check(lines.Err())
-	return recorded
-}
-
-func (t *trace) take(resource int, kind string, object json.RawMessage) {
-	switch kind {
-	case "LIST", "FINAL":
-		var list struct {
-			Metadata metav1.ListMeta
-			Items    []json.RawMessage
-		}
-		check(json.Unmarshal(object, &list))
-		items := make([]*Recorded, 0, len(list.Items))
-		for _, item := range list.Items {
-			items = append(items, decode(item))
-		}
-		if kind == "LIST" {
-			t.lists[resource] = &RecordedList{ListMeta: list.Metadata, Items: items}
-			t.versions[resource] = list.Metadata.ResourceVersion
-		} else {
-			t.settle(resource, items)
-		}
-	case "BOOKMARK":
-		decoded := decode(object)
-		t.versions[resource] = decoded.ResourceVersion
-		t.told = append(t.told, happening{resource, watch.Event{Type: watch.Bookmark, Object: decoded}})
-	default:
-		decoded := decode(object)
-		t.versions[resource] = decoded.ResourceVersion
-		t.told = append(t.told, happening{resource, watch.Event{Type: watch.EventType(kind), Object: decoded}})
-		t.handled[resource]++
-		t.events++
+	return Figures{
+		"ns":     float64(median.took.Nanoseconds()) / float64(recorded.events),
+		"cpu":    float64(median.cpu.Nanoseconds()) / float64(recorded.events),
+		"p50":    micros(50),
+		"p99":    micros(99),
+		"max":    micros(100),
+		"peak":   peak,
+		"before": before,
 	}
 }
 
-func (t *trace) settle(resource int, items []*Recorded) {
-	for _, item := range items {
-		switch resource {
-		case replicasets:
-			t.replicas[item.key] = item.settled
-		case services:
-			if len(item.selector) > 0 {
-				t.selecting = append(t.selecting, item.key)
-			}
-		case endpointslices:
-			if item.service != "" {
-				t.endpoints[item.service] = append(t.endpoints[item.service], item.addresses...)
-			}
-		}
-	}
-}
-
-func decode(text json.RawMessage) *Recorded {
-	var wire struct {
-		Metadata struct {
-			Name, Namespace, UID, ResourceVersion string
-			DeletionTimestamp                     *metav1.Time
-			Labels                                map[string]string
-			OwnerReferences                       []metav1.OwnerReference
-		}
-		Spec   struct{ Selector json.RawMessage }
-		Status struct {
-			PodIP                   string
-			Conditions              []struct{ Type, Status string }
-			Replicas, ReadyReplicas int
-		}
-		Endpoints []struct {
-			Addresses  []string
-			Conditions struct{ Ready *bool }
-		}
-	}
-	check(json.Unmarshal(text, &wire))
-	meta := wire.Metadata
-	object := &Recorded{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: meta.Name, Namespace: meta.Namespace, UID: types.UID(meta.UID), ResourceVersion: meta.ResourceVersion,
-			Labels: meta.Labels, DeletionTimestamp: meta.DeletionTimestamp,
-		},
-		address: wire.Status.PodIP,
-		settled: counts{wire.Status.Replicas, wire.Status.ReadyReplicas},
-	}
-	object.key = cache.MetaObjectToName(object).String()
-	for _, owner := range meta.OwnerReferences {
-		if owner.Controller != nil && *owner.Controller && owner.Kind == "ReplicaSet" {
-			object.owner, object.ownerKey = string(owner.UID), meta.Namespace+"/"+owner.Name
-		}
-	}
-	for _, condition := range wire.Status.Conditions {
-		object.ready = object.ready || condition.Type == "Ready" && condition.Status == "True"
-	}
-	// A Deployment's has another form, and nobody asks for it.
-	_ = json.Unmarshal(wire.Spec.Selector, &object.selector)
-	if service := meta.Labels["kubernetes.io/service-name"]; service != "" {
-		object.service = meta.Namespace + "/" + service
-	}
-	for _, endpoint := range wire.Endpoints {
-		// An endpoint that says nothing about being ready is ready.
-		if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
-			object.addresses = append(object.addresses, endpoint.Addresses...)
-		}
-	}
-	return object
+// pass is what one pass came to.
+type pass struct {
+	took, cpu time.Duration
+	waits     []time.Duration
 }
 
 // server lists and watches one resource, as an API server that knows no streaming lists.
@@ -247,15 +72,27 @@ func (s *server) IsWatchListSemanticsUnSupported() bool { return true }
 type controller struct {
 	queue   workqueue.TypedRateLimitingInterface[string]
 	workers sync.WaitGroup
+	queued  moments
 	lock    sync.Mutex
 	stored  map[string]any
+	waits   []time.Duration
 }
+
+// add adds a key, and notes when unless it is queued already.
+func (c *controller) add(key string, queued *moment) {
+	queued.CompareAndSwap(0, sinceStart())
+	c.queue.Add(key)
+}
+
+var started = time.Now()
+
+func sinceStart() int64 { return max(int64(time.Since(started)), 1) }
 
 const workers = 4
 
 // run starts the workers. `reconcile` gives nil for what is gone.
-func (c *controller) run(reconcile func(key string) any) {
-	c.stored = map[string]any{}
+func (c *controller) run(queued moments, reconcile func(key string) any) {
+	c.queued, c.stored = queued, map[string]any{}
 	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	for range workers {
 		c.workers.Go(func() {
@@ -264,8 +101,13 @@ func (c *controller) run(reconcile func(key string) any) {
 				if shutdown {
 					return
 				}
+				now, queued := sinceStart(), c.queued[key].Swap(0)
 				result := reconcile(key)
 				c.lock.Lock()
+				// None when it was added between the worker's getting it and looking at the moment.
+				if queued > 0 {
+					c.waits = append(c.waits, time.Duration(now-queued))
+				}
 				if result == nil {
 					delete(c.stored, key)
 				} else {
@@ -280,7 +122,7 @@ func (c *controller) run(reconcile func(key string) any) {
 }
 
 // play runs one pass.
-func (t *trace) play() time.Duration {
+func (t *trace) play() pass {
 	stop := make(chan struct{})
 	var running sync.WaitGroup
 	var informers [resources]cache.SharedIndexInformer
@@ -302,8 +144,8 @@ func (t *trace) play() time.Duration {
 		informers[resource] = cache.NewSharedIndexInformer(servers[resource], &Recorded{}, 0, indexers)
 	}
 	var counting, collecting controller
-	counting.run(func(key string) any { return count(key, informers[replicasets], informers[pods]) })
-	collecting.run(func(key string) any { return collect(key, informers[services], informers[pods]) })
+	counting.run(t.counted, func(key string) any { return count(key, informers[replicasets], informers[pods]) })
+	collecting.run(t.collected, func(key string) any { return collect(key, informers[services], informers[pods]) })
 
 	var handled [resources]atomic.Int64
 	handle := func(resource int, changed func(old, new *Recorded)) {
@@ -329,15 +171,15 @@ func (t *trace) play() time.Duration {
 		for _, pod := range []*Recorded{new, old} {
 			if pod != nil && pod.ownerKey != "" && pod.ownerKey != last {
 				last = pod.ownerKey
-				counting.queue.Add(last)
+				counting.add(last, pod.ownerQueued)
 			}
 		}
 		for _, service := range selecting(informers[services], old, new) {
-			collecting.queue.Add(service)
+			collecting.add(service.key, service.queued)
 		}
 	})
-	handle(services, func(old, new *Recorded) { collecting.queue.Add(either(old, new).key) })
-	handle(replicasets, func(old, new *Recorded) { counting.queue.Add(either(old, new).key) })
+	handle(services, func(old, new *Recorded) { collecting.add(either(old, new).key, either(old, new).queued) })
+	handle(replicasets, func(old, new *Recorded) { counting.add(either(old, new).key, either(old, new).queued) })
 
 	synced := make([]cache.InformerSynced, 0, resources)
 	for _, informer := range informers {
@@ -348,7 +190,7 @@ func (t *trace) play() time.Duration {
 		panic("a cache has not synced")
 	}
 
-	start := time.Now()
+	start, before := time.Now(), cpu()
 	for _, happening := range t.told {
 		servers[happening.resource].events <- happening.event
 	}
@@ -366,11 +208,11 @@ func (t *trace) play() time.Duration {
 		controller.queue.ShutDown()
 		controller.workers.Wait()
 	}
-	took := time.Since(start)
+	took, used := time.Since(start), cpu()-before
 	close(stop)
 	running.Wait()
 	t.compare(&counting, &collecting)
-	return took
+	return pass{took, used, append(counting.waits, collecting.waits...)}
 }
 
 func either(old, new *Recorded) *Recorded {
@@ -381,14 +223,14 @@ func either(old, new *Recorded) *Recorded {
 }
 
 // selecting are the Services that select the pod, or did before the change.
-func selecting(services cache.SharedIndexInformer, old, new *Recorded) (keys []string) {
+func selecting(services cache.SharedIndexInformer, old, new *Recorded) (selecting []*Recorded) {
 	for _, object := range must(services.GetIndexer().ByIndex("namespace", either(old, new).Namespace)) {
 		service := object.(*Recorded)
 		if service.selects(old) || service.selects(new) {
-			keys = append(keys, service.key)
+			selecting = append(selecting, service)
 		}
 	}
-	return keys
+	return selecting
 }
 
 func (r *Recorded) selects(pod *Recorded) bool {

@@ -1,0 +1,50 @@
+//! EDGE. What the kernel says of this process: CPU time and memory. Linux tells; elsewhere there is nothing to tell.
+//!
+//! Cancel safety: nothing here waits.
+
+use std::fs;
+
+use serde::Serialize;
+
+/// The memory of the process, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Memory {
+    /// Resident before the first pass: the trace, decoded, and what decoding has left.
+    pub(crate) before: u64,
+    /// The most that was resident since.
+    pub(crate) peak: u64,
+}
+
+/// A measurement of memory under way.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    before: u64,
+}
+
+impl Watched {
+    /// Forgets the peak so far, which is that of decoding. `None` where the kernel does not do that.
+    pub(crate) fn begin() -> Option<Self> {
+        fs::write("/proc/self/clear_refs", "5").ok()?;
+        Some(Self { before: status("VmRSS:")? })
+    }
+
+    pub(crate) fn end(&self) -> Option<Memory> {
+        Some(Memory { before: self.before, peak: status("VmHWM:")? })
+    }
+}
+
+fn status(name: &str) -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
+}
+
+/// Seconds that the threads there are have run; those of one that has ended are not in it.
+pub(crate) fn cpu_seconds() -> Option<f64> {
+    let threads = fs::read_dir("/proc/self/task").ok()?;
+    let ran = threads.flatten().filter_map(|thread| {
+        let stat = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        stat.split(' ').next()?.parse::<u64>().ok()
+    });
+    Some(ran.sum::<u64>() as f64 / 1e9)
+}
