@@ -4,6 +4,7 @@ mod attempts;
 mod cancel;
 mod classes;
 mod config;
+mod defects;
 mod events;
 mod finally;
 mod health;

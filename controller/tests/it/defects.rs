@@ -1,0 +1,349 @@
+//! Defects of kube-runtime 5.0.0's controller, by their numbers in our list, each with a case that shows that this one, from the
+//! source to the reconcile, does not have it. On virtual time, under many orders of events.
+//!
+//! Not here: D8 (a panic ends everything) is `isolation`; D11 (a debounce for ever) and D12 (cost of what is in flight) are the
+//! queue's, `workqueue/tests/it/defects.rs`; D13 to D16 are the cache's.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use flyball_controller::testing::Simulation;
+use flyball_controller::{Action, Controller};
+use flyball_informer_cache::testing::{Server, ServerWatch};
+use flyball_informer_cache::{
+    Change, Informer, ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Version, WatchRequest,
+};
+use flyball_ratelimit::{Clock, Exponential, ManualTimer, Nanos};
+use flyball_workqueue::{Fifo, Queue, Timed};
+
+use crate::support::{Log, SECOND, sorted};
+
+const SEEDS: u64 = 50;
+
+/// An object that belongs to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Child {
+    key: u32,
+    owner: u32,
+    version: Version,
+}
+
+const CHILDREN: Schema<u32, Child> = Schema::new(|child: &Child| child.key, |child| child.version);
+
+type Cluster = Server<u32, Child>;
+type Children = Informer<u32, Child>;
+type Keys = Queue<u32, Fifo, Exponential<u32>, Timed<ManualTimer>>;
+
+fn cluster() -> Cluster {
+    Server::new(CHILDREN, |child, _, version| child.version = version)
+}
+
+/// A child of owner `key / 10`.
+fn child(key: u32) -> Child {
+    Child { key, owner: key / 10, version: Version::ZERO }
+}
+
+/// A server that notes what is asked of it.
+struct Asked {
+    server: Cluster,
+    asked: Log<&'static str>,
+}
+
+impl Source for Asked {
+    type Object = Child;
+    type Watch = ServerWatch<u32, Child>;
+
+    async fn list(&self, request: ListRequest) -> Result<Page<Child>, SourceError> {
+        self.asked.note(if request.continuation.is_some() { "another page" } else { "a page" });
+        self.server.list(request).await
+    }
+
+    async fn watch(&self, request: WatchRequest) -> Result<Self::Watch, SourceError> {
+        self.asked.note(if request.streaming_list { "a stream" } else { "a watch" });
+        self.server.watch(request).await
+    }
+}
+
+fn queue(sim: &Simulation) -> Keys {
+    let backoff = Exponential::new(SECOND..=60 * SECOND);
+    Queue::builder().limiter(backoff).timer(sim.timer()).seed(sim.random()).build()
+}
+
+/// When a key was reconciled, and which versions of its objects the reconcile saw.
+type Seen = (u32, Nanos, Vec<u64>);
+
+/// Runs a controller whose key is the object's, or its owner's; its reconciles note what they see.
+fn run(sim: &Simulation, children: &Children, key_of: fn(&Child) -> u32) -> Log<Seen> {
+    let log = Log::new();
+    let (noted, cache, time) = (log.clone(), children.clone(), sim.time());
+    let controller = Controller::new(queue(sim))
+        .on(children, move |change: &Change<u32, Child>| key_of(change.object()))
+        .workers(2);
+    sim.run(controller, move |key, _| {
+        let all = cache.snapshot();
+        let own = all.iter().map(|(_, child)| child).filter(|child| key_of(child) == key);
+        noted.note((key, time.now(), sorted(own.map(|child| child.version.get()).collect())));
+        async { Ok::<_, String>(Action::await_change()) }
+    });
+    log
+}
+
+/// Breaks the watch and lets history be forgotten after `gap` has happened, so that it takes a relist to find out.
+fn in_a_gap(cluster: &Cluster, gap: impl FnOnce(&Cluster)) {
+    cluster.break_watches(SourceErrorKind::Other);
+    gap(cluster);
+    cluster.compact();
+}
+
+/// A request for reconciliation that comes of a list is spent on the store from before the list, if that takes more than one
+/// page, or is a stream.
+#[test]
+fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
+    for streaming in [false, true] {
+        Simulation::explore(SEEDS, |sim| {
+            let (server, asked) = (cluster(), Log::new());
+            server.set_latency(sim.clock(), Duration::from_millis(20));
+            (1..=4).for_each(|key| _ = server.put(child(key)));
+            let builder = Informer::builder(CHILDREN, Asked { server: server.clone(), asked: asked.clone() })
+                .page_size(NonZeroU32::new(2).expect("it is 2"));
+            let builder = if streaming { builder.streaming_lists() } else { builder };
+            let children = sim.informer(builder).expect("the configuration makes sense");
+            let log = run(sim, &children, |child| child.key);
+            sim.pass(SECOND);
+            assert_eq!(sorted(log.take().into_iter().map(|(key, ..)| key).collect()), [1, 2, 3, 4]);
+            asked.take();
+
+            let mut versions = BTreeMap::new();
+            in_a_gap(&server, |server| {
+                versions.insert(2, server.put(child(2)).get());
+                versions.insert(5, server.put(child(5)).get());
+            });
+            // Changed while the list is on its way, and after the first page of it.
+            while !asked.take().iter().any(|asked| matches!(*asked, "another page" | "a stream")) {
+                sim.pass(Duration::from_millis(5));
+            }
+            versions.insert(3, server.put(child(3)).get());
+            sim.pass(60 * SECOND);
+            assert_eq!(children.status().relists, 1);
+            let seen: Vec<_> = log.take().into_iter().map(|(key, _, seen)| (key, seen)).collect();
+            let expected: Vec<_> = versions.into_iter().map(|(key, version)| (key, vec![version])).collect();
+            assert_eq!(sorted(seen), expected, "each once, as it is, and what did not change not at all");
+        });
+    }
+}
+
+/// What vanished while nobody watched is told to nobody, so an owner does not hear of the end of its only child.
+#[test]
+fn d3_what_vanished_in_a_gap_is_a_change_of_its_owner() {
+    for streaming in [false, true] {
+        Simulation::explore(SEEDS, |sim| {
+            let server = cluster();
+            [11, 12, 21].into_iter().for_each(|key| _ = server.put(child(key)));
+            let builder = Informer::builder(CHILDREN, server.clone());
+            let builder = if streaming { builder.streaming_lists() } else { builder };
+            let children = sim.informer(builder).expect("the configuration makes sense");
+            let log = run(sim, &children, |child| child.owner);
+            sim.pass(SECOND);
+            log.take();
+
+            in_a_gap(&server, |server| _ = server.delete(&21));
+            sim.pass(60 * SECOND);
+            assert_eq!(children.status().relists, 1);
+            let seen: Vec<_> = log.take().into_iter().map(|(key, _, seen)| (key, seen)).collect();
+            assert_eq!(seen, [(2, vec![])], "the owner sees that it has no child any more");
+        });
+    }
+}
+
+/// A subscriber that is told of an object that is gone already hangs, also when there is more.
+#[test]
+fn d4_a_delete_before_anybody_ran_stops_nobody() {
+    Simulation::explore(SEEDS, |sim| {
+        let server = cluster();
+        server.put(child(1));
+        let children = sim.informer(Informer::builder(CHILDREN, server.clone())).expect("it makes sense");
+        let mut subscription = children.store().subscribe();
+        let log = run(sim, &children, |child| child.key);
+        sim.pass(SECOND);
+        log.take();
+
+        // In one burst, and once with the cache in between, while the subscriber does nothing.
+        server.put(child(9));
+        server.delete(&9);
+        sim.pass(SECOND);
+        server.put(child(8));
+        sim.pass(SECOND);
+        server.delete(&8);
+        let heard = Log::new();
+        let noted = heard.clone();
+        sim.spawn(async move {
+            while let Some(change) = subscription.next().await {
+                noted.note(*change.key());
+            }
+        });
+        sim.pass(SECOND);
+        let (seen, last) = (log.take(), |seen: &[Seen], key| {
+            seen.iter().rev().find(|(of, ..)| *of == key).map(|(.., seen)| seen.clone())
+        });
+        assert_eq!((last(&seen, 8), last(&seen, 9)), (Some(vec![]), Some(vec![])), "both are gone");
+        heard.take();
+
+        let version = server.put(child(9)).get();
+        sim.pass(SECOND);
+        assert_eq!(last(&log.take(), 9), Some(vec![version]));
+        assert_eq!(heard.take(), [9]);
+    });
+}
+
+/// A subscriber that does not ask stops the cache, and with it everybody, once a buffer is full.
+#[test]
+fn d5_a_subscriber_that_is_idle_stops_nobody() {
+    const OBJECTS: u32 = 1_000;
+    Simulation::explore(5, |sim| {
+        let server = cluster();
+        let children = sim.informer(Informer::builder(CHILDREN, server.clone())).expect("it makes sense");
+        let mut idle = [children.store().subscribe(), children.store().subscribe()];
+        let log = run(sim, &children, |child| child.key);
+        sim.pass(SECOND);
+        for _ in 0..3 {
+            (0..OBJECTS).for_each(|key| _ = server.put(child(key)));
+            sim.pass(SECOND);
+        }
+        assert_eq!(children.store().len(), OBJECTS as usize);
+        let newest: BTreeMap<u32, u64> =
+            server.objects().iter().map(|child| (child.key, child.version.get())).collect();
+        let seen: BTreeMap<u32, u64> =
+            log.take().into_iter().filter_map(|(key, _, seen)| Some((key, *seen.last()?))).collect();
+        assert_eq!(seen, newest, "the last reconcile of each saw it as it is");
+        for idle in &mut idle {
+            assert_eq!(idle.pending(), OBJECTS as usize, "bounded by objects, not by events");
+            let told: BTreeMap<u32, u64> = std::iter::from_fn(|| idle.try_next())
+                .map(|change| (*change.key(), change.object().version.get()))
+                .collect();
+            assert_eq!(told, newest);
+        }
+    });
+}
+
+/// One of all who wait for the first list is woken.
+#[test]
+fn d6_everybody_who_waits_for_the_first_list_is_woken() {
+    Simulation::explore(SEEDS, |sim| {
+        let server = cluster();
+        server.faults(|faults| faults.silent = true);
+        server.put(child(1));
+        let children = sim.informer(Informer::builder(CHILDREN, server.clone())).expect("it makes sense");
+        let caches = Controller::new(queue(sim)).on(&children, |change| *change.key()).caches();
+        let woken = Log::new();
+        for _ in 0..8 {
+            let (children, caches) = (children.clone(), caches.clone());
+            let (first, second) = (woken.clone(), woken.clone());
+            sim.spawn(async move { first.note(children.synced().await) });
+            sim.spawn(async move { second.note(caches.synced().await) });
+        }
+        // Controllers wait, too: of their own, and of another's.
+        let logs: Vec<_> = (0..4).map(|_| run(sim, &children, |child| child.key)).collect();
+        for _ in 0..4 {
+            let (queue, caches, noted) = (queue(sim), caches.clone(), woken.clone());
+            queue.add(7).expect("it is open");
+            let controller = Controller::new(queue).after(async move { caches.synced().await });
+            sim.run(controller, move |_, _| {
+                noted.note(Ok(()));
+                async { Ok::<_, String>(Action::await_change()) }
+            });
+        }
+        sim.pass(5 * SECOND);
+        assert_eq!(woken.take(), []);
+        server.faults(|faults| faults.silent = false);
+        sim.settle();
+        assert_eq!(woken.take(), [Ok(()); 20], "at once");
+        assert!(logs.iter().all(|log| log.take().len() == 1));
+    });
+}
+
+/// While one of a controller's watches fails and backs off, none of the others is listened to.
+#[test]
+fn d7_a_watch_that_fails_delays_no_other_one() {
+    Simulation::explore(SEEDS, |sim| {
+        let (good, bad) = (cluster(), cluster());
+        let informer = |server: &Cluster| sim.informer(Informer::builder(CHILDREN, server.clone()));
+        let (main, owned) =
+            (informer(&good).expect("it makes sense"), informer(&bad).expect("it makes sense"));
+        let log = Log::new();
+        let (noted, cache, time) = (log.clone(), main.clone(), sim.time());
+        let controller =
+            Controller::new(queue(sim)).on(&main, |change| *change.key()).on(&owned, |change| *change.key());
+        sim.run(controller, move |key, _| {
+            let seen = cache.store().get(&key).map(|child| child.version);
+            noted.note((key, time.now(), seen));
+            async { Ok::<_, String>(Action::await_change()) }
+        });
+        sim.pass(SECOND);
+        for _ in 0..100_000 {
+            bad.fail_watch(SourceErrorKind::Other);
+            bad.fail_list(SourceErrorKind::Other);
+        }
+        bad.break_watches(SourceErrorKind::Other);
+        let failing = owned.status().last_success;
+        for event in 0..600 {
+            sim.pass(Duration::from_millis(500 + event % 7 * 100));
+            let version = good.put(child(1));
+            sim.settle();
+            assert_eq!(log.take(), [(1, sim.clock().now(), Some(version))], "in no time");
+        }
+        assert!(owned.status().last_error.is_some());
+        assert_eq!(owned.status().last_success, failing, "it failed all the time");
+
+        bad.heal();
+        bad.put(child(2));
+        sim.pass(120 * SECOND);
+        let after = log.take();
+        assert!(matches!(after[..], [(2, _, None)]), "and then it is heard again: {after:?}");
+    });
+}
+
+/// Keys that wait for a slot are drawn from a hash table, so that some never run under overload.
+#[test]
+fn d1_under_overload_every_key_has_its_turn() {
+    const KEYS: u32 = 2_000;
+    let mut sim = Simulation::new(1);
+    let (queue, log) = (queue(&sim), Log::new());
+    (0..KEYS).for_each(|key| _ = queue.add(key));
+    let (noted, time) = (log.clone(), sim.time());
+    sim.run(Controller::new(queue).workers(10), move |key, _| {
+        noted.note(key);
+        let time = time.clone();
+        async move {
+            time.sleep(Duration::from_millis(49)).await;
+            Ok::<_, String>(Action::requeue_after(5 * SECOND))
+        }
+    });
+    sim.pass(60 * SECOND);
+    let mut runs = BTreeMap::<u32, u32>::new();
+    log.take().into_iter().for_each(|key| *runs.entry(key).or_default() += 1);
+    // Ten slots, 49 ms each, for a minute: six times each, and a bit.
+    assert_eq!(runs.len(), KEYS as usize);
+    assert!(runs.values().all(|runs| (6..=7).contains(runs)), "{runs:?}");
+}
+
+/// What may run now waits for a timer (D9), and what was asked for in one millisecond comes in reverse (D10).
+#[test]
+fn d9_d10_what_may_run_runs_at_once_and_in_order() {
+    Simulation::explore(SEEDS, |sim| {
+        let (queue, log) = (queue(sim), Log::new());
+        let (noted, time) = (log.clone(), sim.time());
+        sim.run(Controller::new(queue.clone()), move |key, _| {
+            noted.note((key, time.now()));
+            async { Ok::<_, String>(Action::await_change()) }
+        });
+        sim.pass(SECOND);
+        let now = sim.clock().now();
+        (0..10).for_each(|key| _ = queue.add(key));
+        sim.settle();
+        assert_eq!(log.take(), (0..10).map(|key| (key, now)).collect::<Vec<_>>());
+        (0..10).for_each(|key| _ = queue.add_after(key, SECOND));
+        sim.pass(SECOND);
+        assert_eq!(log.take(), (0..10).map(|key| (key, now + SECOND)).collect::<Vec<_>>());
+    });
+}
