@@ -54,7 +54,7 @@ pub struct TokenBucket {
     scale: Scale,
     /// When the bucket would be full if nothing more was taken, in parts.
     full_at: u128,
-    /// How often the quota has changed; a token remembers under which it was reserved.
+    /// How often the quota has changed, or tokens came back that were granted; a token remembers after which it was reserved.
     change: u64,
 }
 
@@ -201,6 +201,16 @@ impl TokenBucket {
 
     pub(crate) const fn set_full_at(&mut self, full_at: u128) {
         self.full_at = full_at;
+    }
+
+    /// Was, and always had been, fuller by so much: tokens were granted that nobody used.
+    ///
+    /// Whatever was reserved before keeps its time, which `full_at` no longer tells. So none of it can be given back from now on: the
+    /// last of it would seem to come after all others, be taken out before one that is used later, and at that one's time the bucket
+    /// would be full as if it were not.
+    pub(crate) fn refund(&mut self, back: u128) {
+        self.full_at -= back;
+        self.change += u64::from(back > 0);
     }
 
     pub(crate) fn fits(&self, count: NonZeroU32) -> Result<(), TooMany> {

@@ -35,7 +35,9 @@ impl<'a, T: Clock> Reserved<'a, T> {
     }
 
     /// Gives them back, and says whether that made a difference: as
-    /// [`TokenBucket::give_back`](crate::TokenBucket::give_back) says. Who waits in the line gets them.
+    /// [`TokenBucket::give_back`](crate::TokenBucket::give_back) says, and it makes none once tokens have come back that were
+    /// granted after this reservation and never used: that of an [`Acquire`](crate::Acquire) dropped before it looked. Who waits
+    /// in the line gets them.
     pub fn cancel(self) -> bool {
         self.shared.give_back(self.token, self.shared.now())
     }

@@ -219,7 +219,7 @@ impl<T> State<T> {
                     Some(_) => {
                         let bucket = &mut self.exact.bucket;
                         let back = self.refunds.give_back(round, bucket.scale().cost(count.get().into()));
-                        bucket.set_full_at(bucket.full_at() - back);
+                        bucket.refund(back);
                     }
                     None => self.refunds.used(round),
                 }

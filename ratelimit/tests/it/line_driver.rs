@@ -10,7 +10,7 @@ use std::task::{Poll, Waker};
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_ratelimit::{Bucket, Clock, Denied, ManualClock, ManualTimer, Nanos, Reserved};
 use testkit::naive_limiter::NaiveQuota;
-use testkit::naive_line::{Fate, LineOp, NaiveLine};
+use testkit::naive_line::{Fate, LineOp, NaiveLine, Promise};
 use testkit::wakers::{Counting, poll_with};
 
 use crate::real_quota::quota;
@@ -44,7 +44,7 @@ struct Pair<'a> {
     clock: &'a ManualClock,
     naive: NaiveLine,
     comers: Vec<Comer<'a>>,
-    held: Vec<(Reserved<'a, ManualTimer>, (u64, u64))>,
+    held: Vec<(Reserved<'a, ManualTimer>, Promise)>,
 }
 
 struct Comer<'a> {
@@ -91,7 +91,7 @@ impl<'a> Pair<'a> {
                 let real = bucket.reserve_many(nz(count)).ok();
                 let naive = self.naive.reserve(nz(count).get(), now);
                 let due = real.as_ref().map(|reserved| reserved.due().get());
-                assert_eq!(due, naive.map(|(due, _)| due), "{op:?} at {now}");
+                assert_eq!(due, naive.map(|promise| promise.due), "{op:?} at {now}");
                 self.held.extend(real.zip(naive));
             }
             LineOp::Cancel(which) if !self.held.is_empty() => {

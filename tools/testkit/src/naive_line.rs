@@ -44,12 +44,21 @@ pub enum Fate {
     Gone,
 }
 
+/// Tokens taken ahead: a name to give them back by.
+#[derive(Clone, Copy, Debug)]
+pub struct Promise {
+    /// When they may be used.
+    pub due: u64,
+    /// How many changes of the quota ago, and how many returns of what was granted.
+    changes: u64,
+    returns: u64,
+}
+
 #[derive(Clone, Debug)]
 struct Comer {
     count: u32,
     fate: Fate,
-    /// Due, and how many changes of the quota ago it was promised.
-    promised: Option<(u64, u64)>,
+    promised: Option<Promise>,
     grant: Option<usize>,
 }
 
@@ -68,6 +77,9 @@ struct Grant {
 pub struct NaiveLine {
     quota: NaiveQuota,
     changes: u64,
+    /// How often granted tokens came back. Bookings keep their times then, so from the time at which the bucket is full nobody can tell
+    /// any more which is the last.
+    returns: u64,
     /// When it would be full, in parts.
     full: u128,
     comers: Vec<Comer>,
@@ -80,7 +92,7 @@ impl NaiveLine {
     /// Full.
     #[must_use]
     pub fn new(quota: NaiveQuota) -> Self {
-        Self { quota, changes: 0, full: 0, comers: Vec::new(), grants: Vec::new(), slack: 0 }
+        Self { quota, changes: 0, returns: 0, full: 0, comers: Vec::new(), grants: Vec::new(), slack: 0 }
     }
 
     /// Somebody comes; says who.
@@ -137,6 +149,7 @@ impl NaiveLine {
                     self.grants[grant].parts -= back;
                     self.slack -= back;
                     self.full -= back;
+                    self.returns += u64::from(back > 0);
                 }
             }
             Fate::Refused | Fate::Gone => {}
@@ -160,7 +173,7 @@ impl NaiveLine {
     }
 
     /// Takes tokens ahead, but no more than the burst; says when they are due, and a name to give them back by.
-    pub fn reserve(&mut self, count: u32, now: u64) -> Option<(u64, u64)> {
+    pub fn reserve(&mut self, count: u32, now: u64) -> Option<Promise> {
         self.settle(now);
         if count > self.burst() {
             return None;
@@ -169,26 +182,30 @@ impl NaiveLine {
             let Comer { count, fate, promised, .. } = self.comers[who];
             if fate == Fate::Waits && promised.is_none() {
                 let due = self.take_ahead(count, now);
-                self.comers[who].promised = Some((due, self.changes));
+                self.comers[who].promised = Some(self.promise(due));
             }
         }
         let due = self.take_ahead(count, now);
         self.log(due, count, false);
         self.settle(now);
-        Some((due, self.changes))
+        Some(self.promise(due))
+    }
+
+    fn promise(&self, due: u64) -> Promise {
+        Promise { due, changes: self.changes, returns: self.returns }
     }
 
     /// Gives back tokens that were taken ahead: whether that made a difference.
     ///
     /// # Panics
     /// Never: what comes back was logged.
-    pub fn cancel(&mut self, reserved: (u64, u64), count: u32, now: u64) -> bool {
+    pub fn cancel(&mut self, reserved: Promise, count: u32, now: u64) -> bool {
         self.settle(now);
         let returned = self.give_back(reserved, count, now);
         if returned {
             // Not that of a waiter who may still give it back, though it be as large and of the same time.
             let cost = u128::from(count) * self.token();
-            let is_it = |grant: &Grant| !grant.open && grant.at == reserved.0 && grant.parts == cost;
+            let is_it = |grant: &Grant| !grant.open && grant.at == reserved.due && grant.parts == cost;
             let taken = self.grants.iter().rposition(is_it);
             self.grants[taken.expect("it was logged")].parts = 0;
         }
@@ -282,7 +299,7 @@ impl NaiveLine {
         while let Some(who) = self.comers.iter().position(|comer| comer.fate == Fate::Waits) {
             let Comer { count, promised, .. } = self.comers[who];
             match promised {
-                Some((due, _)) if due > now => return,
+                Some(promise) if promise.due > now => return,
                 Some(_) => {}
                 None => {
                     let full = self.after(count.into(), now);
@@ -295,7 +312,7 @@ impl NaiveLine {
             self.comers[who].fate = Fate::Granted;
             match promised {
                 // A promise keeps its time, and is used; of an earlier quota, it says nothing about the rate of this one.
-                Some((due, changes)) if changes == self.changes => _ = self.log(due, count, false),
+                Some(promise) if promise.changes == self.changes => _ = self.log(promise.due, count, false),
                 Some(_) => {}
                 None => self.comers[who].grant = Some(self.log(now, count, true)),
             }
@@ -339,7 +356,7 @@ impl NaiveLine {
     fn take(&mut self, count: u32, now: u64) -> Result<(), u64> {
         let waiting = self.comers.iter().filter(|comer| comer.fate == Fate::Waits);
         let before: u64 = waiting.clone().filter(|c| c.promised.is_none()).map(|c| u64::from(c.count)).sum();
-        let promised = waiting.filter_map(|comer| comer.promised).map(|(due, _)| due).max();
+        let promised = waiting.filter_map(|comer| comer.promised).map(|promise| promise.due).max();
         let full = self.after(before + u64::from(count), now);
         let due = self.due(full, now).max(promised.unwrap_or(0));
         if due > now || self.waiting() > 0 {
@@ -351,9 +368,12 @@ impl NaiveLine {
         Ok(())
     }
 
-    fn give_back(&mut self, (due, changes): (u64, u64), count: u32, now: u64) -> bool {
+    fn give_back(&mut self, Promise { due, changes, returns }: Promise, count: u32, now: u64) -> bool {
         let last = self.due(self.full, now);
-        if due < now || due < last || due == u64::MAX || changes != self.changes {
+        if due < now || due < last || due == u64::MAX {
+            return false;
+        }
+        if (changes, returns) != (self.changes, self.returns) {
             return false;
         }
         let cost = u128::from(count) * self.token();
