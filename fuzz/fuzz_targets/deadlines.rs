@@ -1,21 +1,3 @@
-//! Many keys and their deadlines, compared with the naive queue after every step.
 #![no_main]
 
-#[path = "../../workqueue/tests/it/at.rs"]
-mod at;
-#[path = "../../workqueue/tests/it/driver.rs"]
-#[allow(dead_code, reason = "shared with the tests and the other target")]
-mod driver;
-#[path = "../../workqueue/tests/it/kind.rs"]
-#[allow(dead_code, reason = "shared with the tests and the other targets")]
-mod kind;
-#[path = "../../workqueue/tests/it/life.rs"]
-mod life;
-#[path = "../../workqueue/tests/it/said.rs"]
-mod said;
-#[path = "../../workqueue/tests/it/told.rs"]
-mod told;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    driver::deadlines(bytes);
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| flyball_fuzz::deadlines(bytes));

@@ -1,18 +1,3 @@
-//! Any bytes as operations on a store, against the naive one.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use testkit::naive_feed::MergeCells;
-
-#[allow(dead_code, reason = "the tests use more of it")]
-#[path = "../../informer-cache/tests/it/selector_driver.rs"]
-mod selector_driver;
-#[allow(dead_code, reason = "it plays the operations of another target, too")]
-#[path = "../../informer-cache/tests/it/store_driver.rs"]
-mod store_driver;
-
-fuzz_target!(|bytes: &[u8]| store_driver::run(
-    bytes,
-    &mut MergeCells::default(),
-    &mut store_driver::Tally::default()
-));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| flyball_fuzz::store_ops(bytes));

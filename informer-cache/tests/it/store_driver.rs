@@ -1,7 +1,7 @@
 //! Plays operations on a store and on the naive one, and compares everything after each. Shared with the fuzz targets.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::ops::{Bound, RangeBounds};
@@ -15,6 +15,7 @@ use flyball_informer_cache::{
     Outcome, Query, Range, Schema, Selector, Snapshot, Stage, Store, StoreBuilder, Subscription, Transaction,
     Version, WaitFor, WaitForError,
 };
+use testkit::happened::Happened;
 use testkit::naive_feed::{MergeCells, NaiveFeed};
 use testkit::naive_store::{
     Consumer, NaiveChange, NaiveOutcome, NaiveStage, NaiveStep, NaiveStore, NaiveTransaction, Rules,
@@ -135,90 +136,72 @@ fn slimmed(thing: Thing) -> Thing {
     thing.slim()
 }
 
-/// What happened, and how often.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tally(BTreeMap<&'static str, u64>);
+/// All that a test may wait for.
+const NAMES: &[&str] = &[
+    "upsert",
+    "delete",
+    "forget",
+    "bookmark",
+    "replace",
+    "stage put",
+    "stage remove",
+    "taken off the list",
+    "stage publish",
+    "stage drop",
+    "transaction upsert",
+    "transaction delete",
+    "commit",
+    "abandon",
+    "add index",
+    "remove index",
+    "ask",
+    "snapshot",
+    "drop snapshot",
+    "subscribe",
+    "take",
+    "resync",
+    "unsubscribe",
+    "wait",
+    "drop wait",
+    "close",
+    "added",
+    "updated",
+    "replaced",
+    "deleted",
+    "stale",
+    "absent",
+    "listed as stored",
+    "stored objects changed under a stage",
+    "list taken back",
+    "transaction changed before commit",
+    "transaction of several keys",
+    "stale in a transaction",
+    "index added to objects",
+    "index there already",
+    "index not there",
+    "index added under a stage",
+    "index added under a transaction",
+    "old snapshot",
+    "violation",
+    "index error",
+    "found by label",
+    "not found by label",
+    "without a label index",
+    "found by several",
+    "not found by several",
+    "query without an index",
+    "found in a range",
+    "nothing in a range",
+    "found by prefix",
+    "woken",
+    "first list heard",
+    "rewound",
+    "transformed",
+];
 
-impl Tally {
-    /// All that a test may wait for.
-    pub(crate) const NAMES: [&str; 59] = [
-        "upsert",
-        "delete",
-        "forget",
-        "bookmark",
-        "replace",
-        "stage put",
-        "stage remove",
-        "taken off the list",
-        "stage publish",
-        "stage drop",
-        "transaction upsert",
-        "transaction delete",
-        "commit",
-        "abandon",
-        "add index",
-        "remove index",
-        "ask",
-        "snapshot",
-        "drop snapshot",
-        "subscribe",
-        "take",
-        "resync",
-        "unsubscribe",
-        "wait",
-        "drop wait",
-        "close",
-        "added",
-        "updated",
-        "replaced",
-        "deleted",
-        "stale",
-        "absent",
-        "listed as stored",
-        "stored objects changed under a stage",
-        "list taken back",
-        "transaction changed before commit",
-        "transaction of several keys",
-        "stale in a transaction",
-        "index added to objects",
-        "index there already",
-        "index not there",
-        "index added under a stage",
-        "index added under a transaction",
-        "old snapshot",
-        "violation",
-        "index error",
-        "found by label",
-        "not found by label",
-        "without a label index",
-        "found by several",
-        "not found by several",
-        "query without an index",
-        "found in a range",
-        "nothing in a range",
-        "found by prefix",
-        "woken",
-        "first list heard",
-        "rewound",
-        "transformed",
-    ];
-
-    fn hit(&mut self, name: &'static str) {
-        debug_assert!(Self::NAMES.contains(&name), "{name} is not waited for");
-        *self.0.entry(name).or_default() += 1;
-    }
-
-    fn hit_if(&mut self, happened: bool, name: &'static str) {
-        if happened {
-            self.hit(name);
-        }
-    }
-
-    /// What happened less often.
-    pub(crate) fn below(&self, floor: u64) -> Vec<(&'static str, u64)> {
-        let counts = Self::NAMES.map(|name| (name, self.0.get(name).copied().unwrap_or(0)));
-        counts.into_iter().filter(|(_, count)| *count < floor).collect()
-    }
+/// Of what a life comes by.
+pub(crate) const fn tally() -> Happened {
+    Happened::new(NAMES)
 }
 
 struct Reader {
@@ -256,7 +239,7 @@ struct World<'a> {
     naive: Naive,
     present: Present,
     cells: &'a mut MergeCells,
-    tally: &'a mut Tally,
+    tally: &'a mut Happened,
     readers: Vec<Reader>,
     copies: VecDeque<Copy>,
     stage: Option<Begun<Stage<u8, Thing>, NaiveStage<u8, Thing>>>,
@@ -275,7 +258,7 @@ struct World<'a> {
 }
 
 /// Plays as many operations as the bytes give; at most 200.
-pub(crate) fn run(bytes: &[u8], cells: &mut MergeCells, tally: &mut Tally) {
+pub(crate) fn run(bytes: &[u8], cells: &mut MergeCells, tally: &mut Happened) {
     let mut bytes = Unstructured::new(bytes);
     let (present, transforms) = (u8::arbitrary(&mut bytes), bool::arbitrary(&mut bytes));
     let (Ok(present), Ok(transforms)) = (present, transforms) else { return };
@@ -294,7 +277,7 @@ pub(crate) fn run(bytes: &[u8], cells: &mut MergeCells, tally: &mut Tally) {
 /// As [`run`], all about consumers that fall behind and catch up.
 pub(crate) fn run_subscription(bytes: &[u8], cells: &mut MergeCells) {
     let mut bytes = Unstructured::new(bytes);
-    let mut tally = Tally::default();
+    let mut tally = tally();
     let mut world = World::new(1 << TAG, false, cells, &mut tally);
     world.step(StoreOp::Subscribe);
     for _ in 0..200 {
@@ -311,7 +294,7 @@ pub(crate) fn run_subscription(bytes: &[u8], cells: &mut MergeCells) {
 
 impl<'a> World<'a> {
     /// With the indexes whose bits are set.
-    fn new(bits: u8, transforms: bool, cells: &'a mut MergeCells, tally: &'a mut Tally) -> Self {
+    fn new(bits: u8, transforms: bool, cells: &'a mut MergeCells, tally: &'a mut Happened) -> Self {
         let present: Present = std::array::from_fn(|index| bits & (1 << index) != 0);
         let mut builder = Store::builder(SCHEMA).seed(7);
         for index in (0..INDEXES).filter(|index| present[*index]) {
@@ -804,7 +787,7 @@ impl Asked {
         Self { question, selector }
     }
 
-    fn of(&self, view: &View, naive: &Naive, present: &Present, tally: &mut Tally) {
+    fn of(&self, view: &View, naive: &Naive, present: &Present, tally: &mut Happened) {
         self.labels(view, naive, present, tally);
         self.several(view, naive, present, tally);
         let Question { ranks, paths, prefix, tag, .. } = &self.question;
@@ -850,7 +833,7 @@ impl Asked {
         assert_eq!(memory.indexes.len(), present.iter().filter(|there| **there).count());
     }
 
-    fn labels(&self, view: &View, naive: &Naive, present: &Present, tally: &mut Tally) {
+    fn labels(&self, view: &View, naive: &Naive, present: &Present, tally: &mut Happened) {
         let found = view.select(&LABELS, &self.selector);
         assert_eq!(found.is_ok(), present[LABEL]);
         let Ok(found) = found else { return tally.hit("without a label index") };
@@ -865,7 +848,7 @@ impl Asked {
     }
 
     /// Up to six conditions, of which each may be missing.
-    fn several(&self, view: &View, naive: &Naive, present: &Present, tally: &mut Tally) {
+    fn several(&self, view: &View, naive: &Naive, present: &Present, tally: &mut Happened) {
         let Question { selector, conditions, tag, other, prefix, .. } = &self.question;
         let has = |bit: u8| conditions & (1 << bit) != 0;
         let uid = (tag % 2).to_string();
@@ -947,7 +930,7 @@ fn grouped<IK: PartialEq + Clone + 'static>(range: Range<'_, u8, Thing, IK>) -> 
 
 impl Copy {
     /// Long after.
-    fn compare(&self, tally: &mut Tally) {
+    fn compare(&self, tally: &mut Happened) {
         assert!(self.view.keys().eq(&self.order), "the order of a view stays");
         compare(&self.view, &self.naive, &self.present, tally);
         self.view.check().unwrap();
@@ -957,7 +940,7 @@ impl Copy {
 }
 
 /// Compares a view with the naive store in every respect that asks for no argument.
-fn compare(view: &View, naive: &Naive, present: &Present, tally: &mut Tally) {
+fn compare(view: &View, naive: &Naive, present: &Present, tally: &mut Happened) {
     assert_eq!(view.len(), naive.objects.len());
     assert_eq!(view.is_empty(), naive.objects.is_empty());
     assert_eq!(view.version(), Version::new(naive.version));
@@ -1013,7 +996,7 @@ fn same_unique<IK: Ord + Hash + Clone + Debug + 'static>(
     naive: &Naive,
     index: &Index<Thing, IK>,
     values: impl Fn(&Thing) -> Vec<IK>,
-    tally: &mut Tally,
+    tally: &mut Happened,
 ) {
     let violated = naive.by_values(&values, |_| true).iter().filter(|(_, keys)| keys.len() > 1).count();
     let told = same_values(there, view, naive, index, values);

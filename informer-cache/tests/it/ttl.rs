@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use testkit::random::cases;
 
 use crate::corpus::replay;
-use crate::ttl_driver::{BY_TAG, Object, Tally, nanos, run, store};
+use crate::ttl_driver::{BY_TAG, Object, nanos, run, store, tally};
 
 fn object(id: u8, tag: u8) -> Object {
     Object { id, serial: 0, tag }
@@ -260,7 +260,7 @@ fn handles_share_the_store_and_two_indexes_need_two_names() {
 
 #[test]
 fn random_lives_agree_with_a_list_of_them() {
-    let tally = RefCell::new(Tally::default());
+    let tally = RefCell::new(tally());
     cases("ttl", CASES, 300, |bytes| run(bytes, &mut tally.borrow_mut()));
     let rare = tally.into_inner().below(FLOOR);
     assert!(rare.is_empty(), "hardly happened: {rare:?}");
@@ -268,7 +268,7 @@ fn random_lives_agree_with_a_list_of_them() {
 
 #[test]
 fn the_corpus_agrees_with_a_list_of_lives() {
-    replay("ttl_ops", |bytes| run(bytes, &mut Tally::default()));
+    replay("ttl_ops", |bytes| run(bytes, &mut tally()));
 }
 
 const CASES: u64 = if cfg!(debug_assertions) { 500 } else { 20_000 };

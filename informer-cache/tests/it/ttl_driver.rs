@@ -10,6 +10,7 @@ use flyball_informer_cache::{
     Change, ChangeKind, Index, IndexError, OrderedIndex, Outcome, Subscription, Timed, TtlSnapshot, TtlStore,
 };
 use flyball_ratelimit::{Clock, ManualClock, Nanos};
+use testkit::happened::Happened;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
@@ -87,51 +88,33 @@ enum Op {
     },
 }
 
-/// What happened, and how often.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tally(BTreeMap<&'static str, u64>);
+/// All that a test may wait for.
+const NAMES: &[&str] = &[
+    "added",
+    "added where something had expired",
+    "updated",
+    "deleted",
+    "nothing to delete",
+    "expired before it was deleted",
+    "lives for no time",
+    "lives for ever",
+    "replaced",
+    "a key listed twice",
+    "swept",
+    "nothing to sweep",
+    "swept by a write",
+    "view with something that has expired since",
+    "subscribed",
+    "heard",
+    "unsubscribed",
+    "clock set back",
+    "end of time",
+    "alive at its deadline",
+];
 
-impl Tally {
-    /// All that a test may wait for.
-    const NAMES: [&str; 20] = [
-        "added",
-        "added where something had expired",
-        "updated",
-        "deleted",
-        "nothing to delete",
-        "expired before it was deleted",
-        "lives for no time",
-        "lives for ever",
-        "replaced",
-        "a key listed twice",
-        "swept",
-        "nothing to sweep",
-        "swept by a write",
-        "view with something that has expired since",
-        "subscribed",
-        "heard",
-        "unsubscribed",
-        "clock set back",
-        "end of time",
-        "alive at its deadline",
-    ];
-
-    fn hit(&mut self, name: &'static str) {
-        debug_assert!(Self::NAMES.contains(&name), "{name} is not waited for");
-        *self.0.entry(name).or_default() += 1;
-    }
-
-    fn hit_if(&mut self, happened: bool, name: &'static str) {
-        if happened {
-            self.hit(name);
-        }
-    }
-
-    /// What happened less often.
-    pub(crate) fn below(&self, floor: u64) -> Vec<(&'static str, u64)> {
-        let counts = Self::NAMES.map(|name| (name, self.0.get(name).copied().unwrap_or(0)));
-        counts.into_iter().filter(|(_, count)| *count < floor).collect()
-    }
+/// Of what a life comes by.
+pub(crate) const fn tally() -> Happened {
+    Happened::new(NAMES)
 }
 
 /// The rules, spelt out: a list of what is in memory, each with when it was written and how long it lives.
@@ -254,11 +237,11 @@ struct World<'a> {
     /// A consumer, and what it holds.
     reader: Option<(Changes, BTreeMap<u8, Object>)>,
     serial: u32,
-    tally: &'a mut Tally,
+    tally: &'a mut Happened,
 }
 
 /// Plays as many operations as the bytes give; at most 200.
-pub(crate) fn run(bytes: &[u8], tally: &mut Tally) {
+pub(crate) fn run(bytes: &[u8], tally: &mut Happened) {
     let (store, clock) = store();
     let (tell, heard) = mpsc::channel();
     let _observer = store.observe(move |change| tell.send(told(change)).unwrap());

@@ -5,6 +5,7 @@
 pub mod answers;
 pub mod cells;
 pub mod deadline_op;
+pub mod happened;
 pub mod hostile;
 pub mod naive_adaptive;
 pub mod naive_backoff;
