@@ -27,6 +27,7 @@ mod ttl;
 mod ttl_driver;
 mod ttl_hostile;
 mod upstream_informer;
+mod upstream_shared;
 mod upstream_store;
 mod upstream_ttl;
 mod world;

@@ -1,4 +1,4 @@
-//! Counterparts of client-go's tests of its reflector and of what starts and stops an informer, one named case each.
+//! Counterparts of client-go's tests of its reflector, one named case each; those of what comes after it are in `upstream_shared.rs`.
 //!
 //! What has no counterpart, and why:
 //! - `TestCloseWatchChannelOnError`, `TestRunUntil`, `TestReflectorHandleWatchStoppedBefore/After`,
@@ -10,10 +10,8 @@
 //!   lists are a setting, and the source is asked.
 //! - `TestInitialEventsEndBookmarkTicker`: instead of a warning there is a deadline, tested below.
 //! - `TestReflectorDataConsistencyDetector`, `TestDataConsistencyChecker`: a debugging aid that panics.
-//! - `TestPanicPropagated`: a panic of the user's functions leaves the run future, `informer.rs`. `TestEventPanics`: one of an observer is counted,
-//!   `observer.rs`; subscriptions are pulled, so what panics there is their consumer.
-//! - `TestNameForHandler`, `TestNewInformerName`, `TestWithResource`, `TestRelease`: names for metrics.
-//! - `TestWaitFor`: `synced()` futures are joined by the caller; `synctrack`: `caught_up.rs`.
+//! - `TestNewInformerName`, `TestWithResource`, `TestRelease`: names for metrics.
+//! - `TestWaitFor` (8), `TestSyncResult` (3): `informer_set.rs`, where a set waits for all and names who never synced. `synctrack`: `caught_up.rs`.
 //! - `tools/watch`: `RetryWatcher`'s cases are "late and repeated events" below; the rest are Go channel helpers.
 
 use std::num::NonZeroU32;

@@ -1,0 +1,473 @@
+//! Counterparts of client-go's tests of the queue between its reflector and its handlers (`DeltaFIFO`, `RealFIFO`), of its controller, and of
+//! its shared informer, one named case each. There is no such queue here: the store is written first, and who listens is told from what changed.
+//! So a case asks what a consumer hears, an observer each step and a subscription what is left of them.
+//!
+//! What is elsewhere, or has no counterpart, and why:
+//! - `TestDeltaFIFO_transformer`, `TestTransformingInformer` and its race, `TestSharedInformerTransformer`, `…NonMetaTransform`: "objects are
+//!   transformed once, whatever brings them", `upstream_informer.rs`; a version is read from what was transformed.
+//! - `TestDeltaFIFO_ReplaceMakesDeletionsReplaced`, `…ReplaceDeltaType`: there is one kind of replacement; `TestDeltaFIFO_KeyOf`, and all that is about
+//!   tombstones as a type: a deletion always has an object, the last known one.
+//! - `TestDeltaFIFO_HasSynced` (7), `…HasSyncedCorrectOnDeletion`, `TestAddWhileActive`'s second half: `caught_up.rs`.
+//! - `TestRealFIFO_PopMultipleDeltaInBatch` (8), `…PopBrokenItemsInBatch` (4), `TestProcessDeltasInBatch` (4): nothing is popped in batches, and applying
+//!   cannot fail; a transaction is what is applied as one. `…ReplaceAtomic` (4), `…ReplaceAtomicPop`: a list is always one step, for every reader.
+//! - `Example`, `ExampleNewInformer`: `examples/informer.rs`. `TestPanicPropagated`: `informer.rs`. `TestEventPanics` and the tests of the end of a
+//!   handler: `observer.rs`, and where callbacks are tested.
+//! - `TestListenerResyncPeriods`, `TestResyncCheckPeriod`, `TestTypedFilteringResourceEventHandler`: where resync periods and filters are tested.
+//! - `TestSharedInformerErrorHandling`: "the last error and the last success are visible", `upstream_informer.rs`.
+//! - `TestSharedInformerStartRace`, `TestStateSharedInformer`'s panics, running twice: what is set is set by the builder, which running consumes.
+//! - `TestSharedInformerRemoveForeignHandler`, `TestRemovingRemovedSharedInformer`, `TestRemoveOnStoppedSharedInformer`: a registration is a value; it
+//!   knows whose it is, is dropped once, and may be dropped whenever.
+//! - `TestShutdown` (3): "an informer that ended holds no waker", `informer.rs`; nothing runs that is not polled.
+//! - `TestTypedResourceEventHandlerFuncs`, `…Adapter`, `TestTypedSharedIndexInformer*`, `TestNameForHandler`: everything is typed; a closure has no name.
+
+use std::sync::Arc;
+use std::thread;
+
+use flyball_informer_cache::{
+    Change, ChangeKind, Event, Informer, Observer, Outcome, Store, Subscription, Version,
+};
+use parking_lot::Mutex;
+use testkit::wakers::{Counting, poll_with};
+
+use crate::server::{Server, server};
+use crate::world::{EXPIRED, Object, SCHEMA, World, object};
+
+type Objects = Store<u8, Object>;
+
+fn store() -> Objects {
+    Store::builder(SCHEMA).seed(1).build().unwrap()
+}
+
+/// Lists these at a version; what was there already has it from now on, too.
+fn replace(store: &Objects, objects: impl IntoIterator<Item = Object>, version: u64) {
+    store.replace(objects, Version::new(version));
+}
+
+/// `=1@2` initial, `+1@2`, `1@2>3`, `-1@3`, and `?` if the deletion itself was missed.
+fn brief(change: Change<u8, Object>) -> String {
+    match change.kind {
+        ChangeKind::Added { object, initial } => {
+            format!("{}{}@{}", if initial { '=' } else { '+' }, object.key, object.version)
+        }
+        ChangeKind::Updated { old, new } => format!("{}@{}>{}", new.key, old.version, new.version),
+        ChangeKind::Deleted { last, missed } => {
+            format!("-{}@{}{}", last.key, last.version, if missed { "?" } else { "" })
+        }
+    }
+}
+
+fn told(changes: &mut Subscription<u8, Object>) -> Vec<String> {
+    std::iter::from_fn(|| changes.try_next()).map(brief).collect()
+}
+
+/// An observer's words.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<String>>>);
+
+impl Heard {
+    fn of(store: &Objects) -> (Self, Observer<u8, Object>) {
+        let heard = Self::default();
+        let words = heard.clone();
+        (heard, store.observe(move |change| words.0.lock().push(brief(change.clone()))))
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+/// `TestDeltaFIFO_basic`.
+#[test]
+fn what_each_of_two_writers_wrote_is_told_in_its_order() {
+    let store = store();
+    let (heard, _observer) = Heard::of(&store);
+    thread::scope(|scope| {
+        for key in [1, 2] {
+            let store = &store;
+            scope.spawn(move || (1..=500).for_each(|version| _ = store.upsert(object(key, version))));
+        }
+    });
+    let heard = heard.take();
+    for key in ["1", "2"] {
+        let of_one = heard.iter().filter(|word| word.trim_start_matches('+').starts_with(&format!("{key}@")));
+        let mut expected = vec![format!("+{key}@1")];
+        expected.extend((1..500).map(|version| format!("{key}@{version}>{}", version + 1)));
+        assert_eq!(of_one.cloned().collect::<Vec<_>>(), expected);
+    }
+}
+
+/// `TestDeltaFIFO_replaceWithDeleteDeltaIn` (kubernetes#83810): a deletion that nobody has heard of, and a list that has the key again.
+#[test]
+fn a_deletion_that_is_pending_survives_the_list_that_has_another_under_its_key() {
+    let store = store();
+    replace(&store, [object(1, 1)], 1);
+    let mut changes = store.subscribe();
+    assert_eq!(told(&mut changes), ["=1@1"]);
+    store.apply(Event::Deleted(object(1, 2)));
+    replace(&store, [Object { uid: 1, ..object(1, 3) }], 3);
+    assert_eq!(told(&mut changes), ["-1@2", "+1@3"]);
+}
+
+/// `TestDeltaFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue` (6): what only came by an event, and is not in the next list.
+#[test]
+fn what_a_list_has_not_got_is_deleted_once_though_only_an_event_told_of_it() {
+    let store = store();
+    replace(&store, [], 1);
+    let (heard, _observer) = Heard::of(&store);
+    let mut prompt = store.subscribe();
+    let mut late = store.subscribe();
+    store.upsert(object(1, 2));
+    assert_eq!(told(&mut prompt), ["+1@2"]);
+    replace(&store, [], 3);
+    replace(&store, [], 4);
+    assert_eq!(heard.take(), ["+1@2", "-1@2?"]);
+    assert_eq!(told(&mut prompt), ["-1@2?"]);
+    assert!(told(&mut late).is_empty(), "it came and went unseen");
+    // Deleted by an event: the list has nothing to delete.
+    store.upsert(object(2, 5));
+    store.apply(Event::Deleted(object(2, 6)));
+    replace(&store, [], 7);
+    assert_eq!(heard.take(), ["+2@5", "-2@6"]);
+    // Deleted and added again: the last one is what the list deletes.
+    store.upsert(object(3, 8));
+    store.apply(Event::Deleted(object(3, 9)));
+    store.upsert(object(3, 10));
+    replace(&store, [], 11);
+    assert_eq!(heard.take(), ["+3@8", "-3@9", "+3@10", "-3@10?"]);
+    assert!(told(&mut prompt).is_empty());
+    store.check().unwrap();
+}
+
+/// `TestDeltaFIFO_addUpdate`, `…_addReplace`: of three changes the last is told, and of an update and a list the newest.
+#[test]
+fn what_is_pending_of_a_key_is_one_change_to_the_newest() {
+    let store = store();
+    replace(&store, [], 1);
+    let mut changes = store.subscribe();
+    store.upsert(object(1, 2));
+    store.upsert(object(1, 3));
+    assert_eq!(changes.pending(), 1);
+    assert_eq!(told(&mut changes), ["+1@3"]);
+    store.upsert(object(1, 4));
+    store.apply(Event::Deleted(object(1, 5)));
+    assert_eq!(changes.pending(), 1);
+    assert_eq!(told(&mut changes), ["-1@5"]);
+    store.upsert(object(2, 6));
+    replace(&store, [object(2, 7)], 7);
+    assert_eq!(told(&mut changes), ["+2@7"]);
+}
+
+/// `TestDeltaFIFO_enqueueingNoLister`, `…WithLister`: the deletion of what is not known is nobody's news. (client-go's newer queue tells its
+/// handlers; there it may be what they have not heard of yet, here what is in the store has been told or is pending.)
+#[test]
+fn a_deletion_of_what_is_not_there_is_no_news_and_of_what_is_there_it_is() {
+    let store = store();
+    replace(&store, [object(1, 1)], 1);
+    let (heard, _observer) = Heard::of(&store);
+    assert_eq!(heard.take(), ["=1@1"]);
+    assert_eq!(store.apply(Event::Deleted(object(2, 2))), Outcome::Absent);
+    assert!(heard.take().is_empty());
+    store.apply(Event::Deleted(object(1, 3)));
+    assert_eq!(heard.take(), ["-1@3"]);
+}
+
+/// `TestDeltaFIFO_ResyncNonExisting`, `…_Resync`, `…_UpdateResyncRace`, `TestRealFIFO_ResyncAtomic`. (client-go leaves out of a resync what is pending
+/// when it begins. Here it begins when nothing is, so it is of everything.)
+#[test]
+fn a_resync_tells_what_is_there_and_never_instead_of_what_is_pending() {
+    let store = store();
+    replace(&store, [], 1);
+    let mut changes = store.subscribe();
+    changes.resync();
+    assert!(told(&mut changes).is_empty());
+    store.upsert(object(1, 2));
+    store.upsert(object(2, 2));
+    assert_eq!(told(&mut changes), ["+1@2", "+2@2"]);
+    store.apply(Event::Deleted(object(1, 3)));
+    store.upsert(object(2, 4));
+    changes.resync();
+    assert_eq!(told(&mut changes), ["-1@3", "2@2>4", "2@4>4"]);
+    changes.resync();
+    assert_eq!(told(&mut changes), ["2@4>4"]);
+}
+
+/// `TestDeltaFIFO_DeleteExistingNonPropagated`: client-go tells both; who has heard of neither is told neither here, an observer both.
+#[test]
+fn what_came_and_went_is_two_steps_and_no_change() {
+    let store = store();
+    replace(&store, [], 1);
+    let (heard, _observer) = Heard::of(&store);
+    let mut changes = store.subscribe();
+    store.upsert(object(1, 2));
+    store.apply(Event::Deleted(object(1, 3)));
+    assert_eq!(heard.take(), ["+1@2", "-1@3"]);
+    assert_eq!((changes.pending(), told(&mut changes).len()), (0, 0));
+}
+
+/// `TestDeltaFIFO_ReplaceMakesDeletions` (5), `TestReplaceEvents` (3, atomic and not): three known objects, something done before a list, and the
+/// exact words and their order. The deletion of what is missed has the newest object known.
+#[test]
+fn a_list_deletes_first_and_then_goes_through_in_its_order() {
+    type Before = fn(&Objects);
+    let scripts: [(&str, Before, &[&str], &[&str]); 5] = [
+        ("nothing", |_| {}, &["-2@1?", "-3@1?", "1@1>9"], &["-2@1?", "-3@1?", "1@1>9"]),
+        (
+            "a deletion",
+            |store| _ = store.apply(Event::Deleted(object(3, 5))),
+            &["-3@5", "-2@1?", "1@1>9"],
+            &["-3@5", "-2@1?", "1@1>9"],
+        ),
+        (
+            "an addition",
+            |store| _ = store.upsert(object(4, 5)),
+            &["+4@5", "-2@1?", "-3@1?", "-4@5?", "1@1>9"],
+            &["-2@1?", "-3@1?", "1@1>9"],
+        ),
+        (
+            "an update",
+            |store| _ = store.upsert(object(2, 5)),
+            &["2@1>5", "-2@5?", "-3@1?", "1@1>9"],
+            &["-2@5?", "-3@1?", "1@1>9"],
+        ),
+        (
+            "a deletion, and an addition under the key",
+            |store| {
+                store.apply(Event::Deleted(object(3, 5)));
+                store.upsert(object(3, 6));
+            },
+            &["-3@5", "+3@6", "-2@1?", "-3@6?", "1@1>9"],
+            // Its end was heard of, and the next one came and went unseen.
+            &["-3@6?", "-2@1?", "1@1>9"],
+        ),
+    ];
+    for (name, before, steps, changes) in scripts {
+        let store = store();
+        replace(&store, [object(1, 1), object(2, 1), object(3, 1)], 1);
+        let (heard, _observer) = Heard::of(&store);
+        let mut subscription = store.subscribe();
+        assert_eq!((heard.take().len(), told(&mut subscription).len()), (3, 3));
+        before(&store);
+        replace(&store, [object(1, 9)], 9);
+        let sorted = |words: Vec<String>| {
+            // Among the deletions of a list there is no order.
+            let mut words = words;
+            words.sort_by_key(|word| if word.ends_with('?') { word.clone() } else { String::new() });
+            words
+        };
+        let steps: Vec<_> = steps.iter().map(|word| (*word).to_owned()).collect();
+        let changes: Vec<_> = changes.iter().map(|word| (*word).to_owned()).collect();
+        let (heard, told) = (heard.take(), told(&mut subscription));
+        assert_eq!(heard.last(), steps.last(), "{name}");
+        assert_eq!(told.last(), changes.last(), "{name}");
+        assert_eq!(sorted(heard), sorted(steps), "{name}");
+        assert_eq!(sorted(told), sorted(changes), "{name}");
+    }
+}
+
+/// `TestReplaceEvents`: when something is told, the store has the whole list already.
+#[test]
+fn what_is_told_of_a_list_is_told_when_all_of_it_is_there() {
+    let store = store();
+    replace(&store, [object(1, 1), object(2, 1)], 1);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let _observer = {
+        let (seen, weak) = (seen.clone(), store.clone());
+        store.observe(move |_| seen.lock().push(weak.len()))
+    };
+    seen.lock().clear();
+    replace(&store, [object(2, 2), object(3, 2), object(4, 2)], 2);
+    assert_eq!(*seen.lock(), [3; 4]);
+}
+
+/// `TestDeltaFIFO_detectLineJumpers`: who is behind is told the newest of a key at the place of its first change; a key that was told queues anew.
+#[test]
+fn a_key_keeps_its_place_until_it_is_told_and_goes_to_the_end_then() {
+    let store = store();
+    replace(&store, [], 1);
+    let mut changes = store.subscribe();
+    for key in [1, 2, 3] {
+        store.upsert(object(key, 2));
+    }
+    store.upsert(object(1, 3));
+    assert_eq!(changes.try_next().map(brief).as_deref(), Some("+1@3"));
+    store.upsert(object(1, 4));
+    assert_eq!(told(&mut changes), ["+2@2", "+3@2", "1@3>4"]);
+}
+
+/// `TestDeltaFIFO_PopShouldUnblockWhenClosed`.
+#[test]
+fn ten_that_wait_are_all_woken_by_the_end() {
+    let store = store();
+    let mut waiting: Vec<_> = (0..10).map(|_| (store.subscribe(), Counting::waker())).collect();
+    for (changes, (_, waker)) in &mut waiting {
+        assert!(poll_with(std::pin::pin!(changes.next()), waker).is_pending());
+    }
+    store.close();
+    for (changes, (wakes, waker)) in &mut waiting {
+        assert_eq!(wakes.wakes(), 1);
+        assert!(poll_with(std::pin::pin!(changes.next()), waker).is_ready());
+    }
+}
+
+/// A consumer that holds what it was told, and checks that every change leads on from it.
+struct Follower {
+    changes: Subscription<u8, Object>,
+    held: Vec<Object>,
+}
+
+impl Follower {
+    fn of(world: &World) -> Self {
+        Self { changes: world.informer.store().subscribe(), held: Vec::new() }
+    }
+
+    fn read(&mut self) {
+        while let Some(change) = self.changes.try_next() {
+            let known = self.held.iter().position(|object| object.key == *change.key());
+            // client-go's table of lawful transitions: added only if unknown, updated and deleted only if known, an update never to another.
+            match &change.kind {
+                ChangeKind::Added { .. } => assert_eq!(known, None),
+                ChangeKind::Updated { old, new } => {
+                    assert_eq!(self.held[known.expect("an update of what is known")], **old);
+                    assert!(old.uid == new.uid && old.version <= new.version);
+                }
+                ChangeKind::Deleted { last, .. } => {
+                    assert_eq!(self.held[known.expect("a deletion of what is known")].uid, last.uid);
+                }
+            }
+            if let Some(known) = known {
+                self.held.remove(known);
+            }
+            self.held.extend(change.new().map(|new| **new));
+        }
+        self.held.sort_by_key(|object| object.key);
+    }
+}
+
+/// An informer that has listed what the server has, and watches.
+fn watching(server: &Server) -> World {
+    let mut world = World::new(Informer::builder(SCHEMA, server.clone()));
+    world.settle();
+    world
+}
+
+/// `TestUpdate`, `TestHammerController`: hundreds of objects come, change and go; only lawful transitions are told, and every object's end.
+#[test]
+fn only_lawful_transitions_are_told_and_every_end() {
+    let server = server();
+    let mut world = watching(&server);
+    let mut followers = [Follower::of(&world), Follower::of(&world), Follower::of(&world)];
+    for round in 0_u32..300 {
+        let key = u8::try_from(round.wrapping_mul(97) % 20).unwrap();
+        match round % 5 {
+            0 | 1 => _ = server.put(object(key, 0)),
+            2 => _ = server.delete(&key),
+            3 => {
+                server.put(object(key, 0));
+                server.put(object(key, 0));
+            }
+            _ => server.break_watches(EXPIRED),
+        }
+        // The first hears everything at once, the second now and then, the third at the end.
+        if round % 3 == 0 {
+            world.pass(std::time::Duration::from_secs(2));
+        }
+        followers[0].read();
+        if round % 50 == 0 {
+            followers[1].read();
+        }
+    }
+    for key in 0..20 {
+        _ = server.delete(&key);
+    }
+    world.pass(std::time::Duration::from_secs(60));
+    assert!(world.stored().is_empty());
+    for follower in &mut followers {
+        follower.read();
+        assert!(follower.held.is_empty());
+    }
+}
+
+/// `TestResetWatch` (2): a watch that is lost; what the next list brings is news, not the beginning.
+/// `TestSharedInformerWatchDisruption`: of what it brings, a consumer is told what has changed, and all else only by a resync of its own.
+#[test]
+fn what_was_missed_is_told_and_nothing_else() {
+    let server = server();
+    for key in 1..4 {
+        server.put(object(key, 0));
+    }
+    let mut world = watching(&server);
+    let store = world.informer.store();
+    let (mut changes, mut resyncing) = (store.subscribe(), store.subscribe());
+    assert_eq!(told(&mut changes), ["=1@2", "=2@3", "=3@4"]);
+    assert_eq!(told(&mut resyncing).len(), 3);
+    // Its run future is not polled meanwhile.
+    server.put(object(2, 0));
+    server.put(object(4, 0));
+    _ = server.delete(&3);
+    server.compact();
+    server.break_watches(EXPIRED);
+    world.pass(std::time::Duration::from_secs(60));
+    let expected = ["-3@4?", "2@3>5", "+4@6"];
+    assert_eq!(told(&mut changes), expected);
+    resyncing.resync();
+    let mut told = told(&mut resyncing);
+    told.sort_unstable();
+    assert_eq!(told, ["+4@6", "-3@4?", "1@2>2", "2@3>5", "2@5>5", "4@6>6"]);
+}
+
+/// `TestStoreResourceVersion`: the store's version is the one of each event that was told, deletions as well.
+#[test]
+fn the_version_of_the_store_is_that_of_what_is_told() {
+    let store = store();
+    replace(&store, [object(1, 1)], 1);
+    let versions = Arc::new(Mutex::new(Vec::new()));
+    let _observer = {
+        let (versions, reader) = (versions.clone(), store.clone());
+        store.observe(move |_| versions.lock().push(reader.version().get()))
+    };
+    versions.lock().clear();
+    store.apply(Event::Modified(object(1, 2)));
+    store.apply(Event::Added(object(2, 3)));
+    store.apply(Event::Deleted(object(1, 4)));
+    store.apply(Event::Bookmark(Version::new(7)));
+    assert_eq!(*versions.lock(), [2, 3, 4]);
+    assert_eq!(store.version(), Version::new(7));
+}
+
+/// `TestAddWhileActive`, `TestRemoveWhileActive`, `TestSharedInformerMultipleRegistration`, `…RemoveHandler`: who comes late is told of all there
+/// is and then of what changes, each for itself; who has left is told nothing.
+#[test]
+fn who_comes_late_hears_all_and_who_has_left_nothing() {
+    let store = store();
+    replace(&store, [object(1, 1)], 1);
+    let (first, observer) = Heard::of(&store);
+    store.upsert(object(2, 2));
+    let (second, _second) = Heard::of(&store);
+    let mut words = second.take();
+    words.sort_unstable();
+    assert_eq!(words, ["=1@1", "=2@2"]);
+    assert_eq!(first.take(), ["=1@1", "+2@2"]);
+    drop(observer);
+    store.upsert(object(2, 3));
+    assert_eq!(second.take(), ["2@2>3"]);
+    assert!(first.take().is_empty());
+}
+
+/// `TestSharedInformerInitializationRace` (kubernetes#59822): who begins to listen while the first list is published hears of each object once.
+/// (Every interleaving of the two: the model `informer_cache::subscribe_vs_first_list`.)
+#[test]
+fn who_comes_beside_the_first_list_hears_of_each_object_once() {
+    for _ in 0..200 {
+        let store = store();
+        thread::scope(|scope| {
+            let listing = scope.spawn(|| replace(&store, (0..20).map(|key| object(key, 1)), 1));
+            let mut changes = store.subscribe();
+            listing.join().unwrap();
+            let mut words = told(&mut changes);
+            words.sort_unstable();
+            words.dedup();
+            assert_eq!(words.len(), 20);
+            assert!(words.iter().all(|word| word.starts_with('=')));
+        });
+    }
+}
