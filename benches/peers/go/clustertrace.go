@@ -51,6 +51,8 @@ type Recorded struct {
 	// Of an EndpointSlice: what leads to pods, and the Service it is of.
 	service   string
 	addresses []string
+	// Of what no recording holds: its number among all, and its version.
+	number, version uint32
 }
 
 // counts are replicas, and how many of them are ready.

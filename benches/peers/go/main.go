@@ -27,37 +27,45 @@ type Options struct {
 	Rate    int
 	Seconds int
 	Scale   int
+	Work    int
 	Trace   string
 }
 
 var runs = map[string]func(Options) Figures{
-	"cycle":            cycle,
-	"cycle-priority":   cyclePriority,
-	"add-duplicate":    addDuplicate,
-	"fill-drain":       fillDrain,
-	"mixed":            mixed,
-	"contended":        contended,
-	"latency":          latency,
-	"bytes":            bytes,
-	"allocations":      allocations,
-	"delay-add":        delayAdd,
-	"delay-bytes":      delayBytes,
-	"lateness":         lateness,
-	"handover":         handover,
-	"idle":             idle,
-	"limit-default":    limitDefault,
-	"limit-bucket":     limitBucket,
-	"store-add":        storeAdd,
-	"store-update":     storeUpdate,
-	"store-get":        storeGet,
-	"store-by-index":   storeByIndex,
-	"store-list":       storeList,
-	"store-beside":     storeBeside,
-	"store-replace":    storeReplace,
-	"store-bytes":      storeBytes,
-	"store-operations": storeOperations,
-	"store-readers":    storeReaders,
-	"cluster":          cluster,
+	"cycle":                 cycle,
+	"cycle-priority":        cyclePriority,
+	"add-duplicate":         addDuplicate,
+	"fill-drain":            fillDrain,
+	"mixed":                 mixed,
+	"contended":             contended,
+	"latency":               latency,
+	"bytes":                 bytes,
+	"allocations":           allocations,
+	"delay-add":             delayAdd,
+	"delay-bytes":           delayBytes,
+	"lateness":              lateness,
+	"handover":              handover,
+	"idle":                  idle,
+	"limit-default":         limitDefault,
+	"limit-bucket":          limitBucket,
+	"store-add":             storeAdd,
+	"store-update":          storeUpdate,
+	"store-get":             storeGet,
+	"store-by-index":        storeByIndex,
+	"store-list":            storeList,
+	"store-beside":          storeBeside,
+	"store-replace":         storeReplace,
+	"store-bytes":           storeBytes,
+	"store-operations":      storeOperations,
+	"store-readers":         storeReaders,
+	"cluster":               cluster,
+	"controller-throughput": controllerThroughput,
+	"controller-paced":      controllerPaced,
+	"informer-events":       informerEvents,
+	"informer-slow-handler": informerSlowHandler,
+	"informer-late-join":    informerLateJoin,
+	"informer-relist":       informerRelist,
+	"controller-overload":   controllerOverload,
 }
 
 func main() {
@@ -80,6 +88,7 @@ func main() {
 	flags.IntVar(&options.Indexes, "indexes", 2, "indexes of a store: 0, 1, 2 or 4")
 	flags.IntVar(&options.Rate, "rate", 50_000, "adds a second")
 	flags.IntVar(&options.Seconds, "seconds", 10, "how long to look")
+	flags.IntVar(&options.Work, "work", 0, "milliseconds that a reconcile or a handler takes")
 	flags.IntVar(&options.Scale, "scale", 1, "copies of the recorded cluster")
 	flags.StringVar(&options.Trace, "trace", "", "the recorded cluster")
 	_ = flags.Parse(os.Args[2:])

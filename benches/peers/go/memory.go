@@ -22,6 +22,12 @@ func watchMemory() memory {
 // end gives what was resident before, and the most that was since.
 func (m memory) end() (before, peak float64) { return m.before, status("VmHWM:") }
 
+// tell tells what was resident before, and by how much the most that was since is more.
+func (m memory) tell(figures Figures) {
+	before, peak := m.end()
+	figures["before"], figures["grown"] = before, peak-before
+}
+
 func status(name string) float64 {
 	for line := range strings.Lines(string(must(os.ReadFile("/proc/self/status")))) {
 		var kibibytes float64

@@ -57,7 +57,9 @@ enum Group {
     Limit,
     /// The indexed store, and the recorded cluster through all of it.
     Store,
-    /// From a change to a reconcile: the recorded cluster, at several scales.
+    /// One informer and who listens to it.
+    Informer,
+    /// From a change to a reconcile, at several concurrencies, and the recorded cluster at several scales.
     Controller,
 }
 

@@ -9,11 +9,12 @@ use flyball_workqueue::Queue;
 use crate::delaying::{ByKey, Ours};
 use crate::keys::Key;
 use crate::{
-    Figures, allocations, contended, delay, fifo, handover, idle, latency, lateness, limit, store, waiters,
+    Figures, allocations, contended, controller, delay, fifo, handover, idle, informer, latency, lateness,
+    limit, store, waiters,
 };
 
 /// Runs one measurement and prints its figures as one JSON object.
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 pub(crate) struct Options {
     run: Run,
     /// Whom to measure.
@@ -40,6 +41,12 @@ pub(crate) struct Options {
     /// How long to look.
     #[arg(long, default_value_t = 10)]
     pub(crate) seconds: u64,
+    /// Milliseconds that a reconcile or a handler takes.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) work: u64,
+    /// Threads of the runtime on which a controller or an informer runs; 0 for one a core.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) threads: usize,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -72,6 +79,13 @@ pub(crate) enum Run {
     StoreBytes,
     StoreOperations,
     StoreReaders,
+    ControllerThroughput,
+    ControllerPaced,
+    ControllerOverload,
+    InformerEvents,
+    InformerSlowHandler,
+    InformerLateJoin,
+    InformerRelist,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -152,10 +166,13 @@ impl Options {
             (Run::LimitWaiters, who @ (Who::Ours | Who::Governor | Who::LeakyBucket)) => {
                 waiters::waiters(self, who)
             }
-            (run, who) => store::run(self, run, who).unwrap_or_else(|| {
-                eprintln!("error: {who:?} has no {run:?}");
-                exit(2);
-            }),
+            (run, who) => {
+                let other = || controller::run(self, run, who).or_else(|| informer::run(self, run, who));
+                store::run(self, run, who).or_else(other).unwrap_or_else(|| {
+                    eprintln!("error: {who:?} has no {run:?}");
+                    exit(2);
+                })
+            }
         }
     }
 }

@@ -55,13 +55,16 @@ pub(super) struct Verdict {
 }
 
 /// Figures without which others cannot be judged: how much was done, see `contended.rs` and `beside.rs` of the programs; and
-/// what the machine adds, see `replace.rs` and `stall.rs`. MiB before is what was resident when the clock started, the objects to come included.
-const TOLD: [(&str, &str); 5] = [
+/// what the machine adds, see `replace.rs` and `stall.rs`. MiB before is what was resident when the clock started, the objects to come included; ms slept is how long the sleep of a reconcile was, see `controller.rs`.
+const TOLD: [(&str, &str); 8] = [
     ("handed-out", "handed out an add"),
     ("lists", "lists a second"),
     ("slowest", "with load"),
     ("quiet", "without a list"),
     ("before", "MiB before"),
+    ("told", "told an event"),
+    ("slept", "ms slept"),
+    ("never", "keys that were never reconciled"),
 ];
 
 impl Verdict {

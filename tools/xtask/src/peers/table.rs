@@ -69,8 +69,8 @@ const fn shown(work: &'static str, unit: &'static str, figure: &'static str) -> 
     Row { work, unit, figure, target: Target::Shown, beside: &[] }
 }
 
-/// Asked beside client-go; kube-runtime has no index.
-const fn indexed(
+/// Asked beside some only.
+const fn asked_beside(
     work: &'static str,
     unit: &'static str,
     figure: &'static str,
@@ -93,6 +93,8 @@ const QUEUE: &[Group] = &[Group::Queue];
 const DELAY: &[Group] = &[Group::Delay];
 const LIMIT: &[Group] = &[Group::Limit];
 const STORE: &[Group] = &[Group::Store];
+const INFORMER: &[Group] = &[Group::Informer];
+const CONTROLLER: &[Group] = &[Group::Controller];
 /// The recorded cluster needs all there is.
 pub(super) const ALL_OF_IT: &[Group] = &[Group::Store, Group::Controller];
 
@@ -101,6 +103,9 @@ const HALF: Target = Target::Ratio(0.5);
 const TENTH: Target = Target::Ratio(0.1);
 const INDEXED: &[Party] = &[ClientGo, Kube];
 const MAPS: &[Party] = &[Dashmap, Papaya, Kube, ClientGo];
+const AS_CLIENT_GO: &[(Party, Target)] = &[(ClientGo, Target::Ratio(1.0))];
+const AS_KUBE: &[(Party, Target)] = &[(Kube, Target::Ratio(1.0))];
+const CONTROLLERS: &[Party] = &[ClientGo, Kube];
 const FIFO: &[Party] = &[ClientGo, ControllerRuntime, Naive];
 
 /// The recorded cluster so many times side by side, as fast as it is taken.
@@ -119,6 +124,86 @@ macro_rules! cluster {
                 shown(concat!("cluster-queued-p50", $row), "us", "p50"),
                 shown(concat!("cluster-queued-p99", $row), "us", "p99"),
                 shown(concat!("cluster-queued-longest", $row), "us", "max"),
+            ],
+        )
+    };
+}
+
+/// Changes as fast as they are taken, to so many listeners.
+macro_rules! informer_events {
+    ($listeners:literal) => {
+        measurement(
+            INFORMER,
+            &["informer-events", "--keys=100000", "--adds=300000", concat!("--sides=", $listeners)],
+            &[Ours],
+            CONTROLLERS,
+            &[
+                ratio(concat!("informer-events-", $listeners), "ns/event", "ns", &[]),
+                ratio(concat!("informer-events-cpu-", $listeners), "ns/event", "cpu", &[]),
+            ],
+        )
+    };
+}
+
+/// Nothing but what the controller does itself: changes as fast as they are reconciled.
+macro_rules! controller_throughput {
+    ($name:literal, $workers:literal) => {
+        measurement(
+            CONTROLLER,
+            &["controller-throughput", "--keys=10000", "--adds=300000", concat!("--sides=", $workers)],
+            &[Ours],
+            CONTROLLERS,
+            &[
+                ratio(concat!("controller-throughput-", $name), "ns/reconcile", "ns", &[]),
+                ratio(concat!("controller-cpu-", $name), "ns/reconcile", "cpu", &[]),
+            ],
+        )
+    };
+}
+
+/// The same at a rate that everybody can keep up with.
+macro_rules! controller_latency {
+    ($name:literal, $workers:literal) => {
+        measurement(
+            CONTROLLER,
+            &[
+                "controller-paced",
+                "--keys=10000",
+                "--rate=20000",
+                "--seconds=2",
+                concat!("--sides=", $workers),
+            ],
+            &[Ours],
+            CONTROLLERS,
+            &[
+                ratio(concat!("controller-latency-p50-", $name), "us", "p50", &[]),
+                ratio(concat!("controller-latency-p99-", $name), "us", "p99", &[]),
+                ratio(concat!("controller-longest-wait-", $name), "us", "max", &[]),
+            ],
+        )
+    };
+}
+
+/// Reconciles that sleep, half of the workers at work on average. client-go hands keys out in the order in which they came, as we do, so
+/// that who waits for whom is the load's doing: shown beside it.
+macro_rules! controller_busy {
+    ($name:literal, $workers:literal, $rate:literal) => {
+        measurement(
+            CONTROLLER,
+            &[
+                "controller-paced",
+                "--keys=10000",
+                concat!("--rate=", $rate),
+                "--work=10",
+                "--seconds=3",
+                concat!("--sides=", $workers),
+            ],
+            &[Ours],
+            CONTROLLERS,
+            &[
+                asked_beside(concat!("controller-busy-p50-", $name), "us", "p50", AS_KUBE),
+                asked_beside(concat!("controller-busy-p99-", $name), "us", "p99", AS_KUBE),
+                asked_beside(concat!("controller-busy-longest-wait-", $name), "us", "max", AS_KUBE),
             ],
         )
     };
@@ -271,7 +356,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         &["store-add", "--keys=100000", "--adds=500000"],
         &[Ours],
         INDEXED,
-        &[indexed("store-add", "ns", "ns", &[(ClientGo, THIRD)])],
+        &[asked_beside("store-add", "ns", "ns", &[(ClientGo, THIRD)])],
     ),
     measurement(
         STORE,
@@ -285,7 +370,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         &["store-update", "--keys=100000", "--adds=500000"],
         &[Ours],
         INDEXED,
-        &[indexed("store-update", "ns", "ns", &[(ClientGo, HALF)])],
+        &[asked_beside("store-update", "ns", "ns", &[(ClientGo, HALF)])],
     ),
     measurement(
         STORE,
@@ -300,7 +385,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         // Shown: the same, all from one view.
         &[Ours, OursView],
         &[ClientGo, Kube, Dashmap, Papaya],
-        &[indexed("store-get", "ns", "ns", &[(ClientGo, HALF)])],
+        &[asked_beside("store-get", "ns", "ns", &[(ClientGo, HALF)])],
     ),
     measurement(
         STORE,
@@ -308,7 +393,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         // Shown: the same, with the objects handed out.
         &[Ours, OursCollected],
         INDEXED,
-        &[indexed("store-by-index", "ns", "ns", &[(ClientGo, TENTH)])],
+        &[asked_beside("store-by-index", "ns", "ns", &[(ClientGo, TENTH)])],
     ),
     measurement(
         STORE,
@@ -340,7 +425,7 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         INDEXED,
         &[
             absolute("store-replace", "us blocked", "blocked", 100.0),
-            indexed("store-replace", "ms", "total", &[(ClientGo, THIRD)]),
+            asked_beside("store-replace", "ms", "total", &[(ClientGo, THIRD)]),
         ],
     ),
     measurement(
@@ -357,7 +442,79 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         INDEXED,
         &[absolute("store-bytes", "bytes/object", "bytes", 120.0)],
     ),
+    informer_events!("1"),
+    informer_events!("4"),
+    informer_events!("16"),
+    measurement(
+        INFORMER,
+        &["informer-relist", "--keys=100000", "--percent=100"],
+        &[Ours],
+        CONTROLLERS,
+        &[
+            ratio("informer-relist-100k", "ms", "ms", &[]),
+            ratio("informer-relist-100k-memory", "MiB more", "grown", &[]),
+        ],
+    ),
+    measurement(
+        INFORMER,
+        &["informer-relist", "--keys=100000", "--percent=0"],
+        &[Ours],
+        CONTROLLERS,
+        &[
+            ratio("informer-relist-100k-unchanged", "ms", "ms", &[]),
+            ratio("informer-relist-100k-unchanged-memory", "MiB more", "grown", &[]),
+        ],
+    ),
+    measurement(
+        INFORMER,
+        &["informer-slow-handler", "--keys=10000", "--rate=20000", "--seconds=3", "--work=1"],
+        &[Ours],
+        CONTROLLERS,
+        &[
+            ratio("informer-slow-handler-p50", "us", "p50", &[]),
+            ratio("informer-slow-handler-p99", "us", "p99", &[]),
+            ratio("informer-slow-handler-longest", "us", "max", &[]),
+            // kube-runtime stops all when one is slow, which takes no memory.
+            asked_beside("informer-slow-handler-memory", "MiB more", "grown", AS_CLIENT_GO),
+        ],
+    ),
+    measurement(
+        INFORMER,
+        &["informer-late-join", "--keys=100000", "--rate=20000", "--seconds=3"],
+        &[Ours],
+        &[ClientGo],
+        &[
+            ratio("informer-late-join", "ms", "joined", &[]),
+            ratio("informer-late-join-others-p50", "us", "p50", &[]),
+            ratio("informer-late-join-others-p99", "us", "p99", &[]),
+            ratio("informer-late-join-others-longest", "us", "max", &[]),
+        ],
+    ),
     cluster!("", "1"),
     cluster!("-x5", "5"),
     cluster!("-x20", "20"),
+    controller_throughput!("1", "1"),
+    controller_throughput!("10", "10"),
+    controller_throughput!("100", "100"),
+    controller_throughput!("unbounded", "0"),
+    controller_latency!("1", "1"),
+    controller_latency!("10", "10"),
+    controller_latency!("100", "100"),
+    controller_latency!("unbounded", "0"),
+    controller_busy!("1", "1", "50"),
+    controller_busy!("10", "10", "500"),
+    controller_busy!("100", "100", "5000"),
+    controller_busy!("unbounded", "0", "5000"),
+    measurement(
+        CONTROLLER,
+        // Twice what there is capacity for: 400 reconciles a second of 49 ms each, ten at a time.
+        &["controller-overload", "--keys=400", "--work=49", "--seconds=6", "--sides=10"],
+        &[Ours],
+        CONTROLLERS,
+        &[
+            ratio("controller-overload-p99", "us", "p99", &[]),
+            ratio("controller-overload-longest-wait", "us", "max", &[]),
+            ratio("controller-overload-cpu", "ns/reconcile", "cpu", &[]),
+        ],
+    ),
 ];

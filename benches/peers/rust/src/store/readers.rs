@@ -11,50 +11,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flyball_informer_cache::{
-    Event, Informer, ListRequest, Page, Source, SourceError, SourceErrorKind, Version, Watch, WatchRequest,
-};
+use flyball_informer_cache::Informer;
 use flyball_ratelimit::TokioTimer;
 use parking_lot::Mutex;
 use tokio::runtime::Builder;
-use tokio::sync::mpsc::{Receiver, channel};
+use tokio::sync::mpsc::channel;
 
 use crate::Figures;
 use crate::draws::Draws;
+use crate::fed::Fed;
 use crate::options::Options;
 use crate::store::ours::{NAMESPACE, Ours, PODS};
-use crate::store::pods::{Pod, fleet, newer};
+use crate::store::pods::{fleet, newer};
 
 const UNDER_WAY: usize = 10;
-
-/// One list, then one watch.
-struct Fed {
-    pods: Vec<Pod>,
-    events: Mutex<Option<Receiver<Pod>>>,
-}
-
-struct Feed(Receiver<Pod>);
-
-impl Source for Fed {
-    type Object = Pod;
-    type Watch = Feed;
-
-    async fn list(&self, _: ListRequest) -> Result<Page<Pod>, SourceError> {
-        Ok(Page { items: self.pods.clone(), version: Version::new(1), continuation: None })
-    }
-
-    async fn watch(&self, _: WatchRequest) -> Result<Feed, SourceError> {
-        self.events.lock().take().map(Feed).ok_or_else(|| SourceErrorKind::Other.into())
-    }
-}
-
-impl Watch for Feed {
-    type Object = Pod;
-
-    async fn next(&mut self) -> Option<Result<Event<Pod>, SourceError>> {
-        Some(Ok(Event::Modified(self.0.recv().await?)))
-    }
-}
 
 pub(crate) fn readers(options: &Options) -> Figures {
     let pods = fleet(options.keys, 1);
@@ -63,7 +33,7 @@ pub(crate) fn readers(options: &Options) -> Figures {
     thread::scope(|scope| {
         runtime.block_on(async {
             let (events, receiver) = channel(1);
-            let source = Fed { pods: pods.clone(), events: Mutex::new(Some(receiver)) };
+            let source = Fed::new(pods.clone(), receiver, |pod| pod);
             let builder = Informer::builder(PODS, source).index(&NAMESPACE).timer(TokioTimer::current());
             let (informer, run) = builder.build().expect("distinct names");
             let running = tokio::spawn(run);

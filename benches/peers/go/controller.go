@@ -1,0 +1,325 @@
+package main
+
+import (
+	"runtime"
+	"sort"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// work is what reconciles do. It may ask to be called again after a while.
+type work interface {
+	reconcile(object *Recorded) (again time.Duration)
+}
+
+// watched is an object in a state: its number among all, and its version, which is that of the change that made it; 1 at the beginning.
+func watched(keys []string, number, version uint32) *Recorded {
+	namespace, name, err := cache.SplitMetaNamespaceKey(keys[number])
+	check(err)
+	return &Recorded{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, ResourceVersion: strconv.FormatUint(uint64(version), 10),
+		},
+		key:     keys[number],
+		number:  number,
+		version: version,
+	}
+}
+
+// listed are all objects as they are at the beginning, in one list, and a watch with so much room.
+func listed(keys []string, room int) *server {
+	items := make([]*Recorded, len(keys))
+	for number := range items {
+		items[number] = watched(keys, uint32(number), 1)
+	}
+	list := &RecordedList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: items}
+	return &server{list, make(chan watch.Event, room)}
+}
+
+// startController starts an informer, a queue and so many workers, 0 for one a key; the process ends with them.
+func startController(keys []string, source *server, workers int, work work) {
+	informer := cache.NewSharedIndexInformer(source, &Recorded{}, 0, cache.Indexers{})
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+	add := func(object any) { queue.Add(object.(*Recorded).key) }
+	must(informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: add, UpdateFunc: func(_, object any) { add(object) }, DeleteFunc: add,
+	}))
+	stop := make(chan struct{})
+	go informer.Run(stop)
+	if !cache.WaitForCacheSync(stop, informer.HasSynced) {
+		panic("it has not synced")
+	}
+	if workers == 0 {
+		workers = len(keys)
+	}
+	for range workers {
+		go func() {
+			for {
+				key, _ := queue.Get()
+				object, exists, err := informer.GetIndexer().GetByKey(key)
+				check(err)
+				if !exists {
+					panic("it is there")
+				}
+				again := work.reconcile(object.(*Recorded))
+				queue.Forget(key)
+				if again > 0 {
+					queue.AddAfter(key, again)
+				}
+				queue.Done(key)
+			}
+		}()
+	}
+}
+
+// changes: how long until a reconcile has begun that sees the change of an object, or a later one?
+type changes struct {
+	// How long a reconcile takes.
+	work time.Duration
+	// By change: the version that its object had before.
+	before []uint32
+	// By change: when it was sent.
+	sent []atomic.Int64
+	// By object: the version that its last reconcile saw; 0 before the first.
+	seen   []atomic.Uint32
+	listed atomic.Int64
+	// Changes that a reconcile has seen, and how many are waited for.
+	covered, awaited atomic.Int64
+	reached          chan struct{}
+	lock             sync.Mutex
+	waits            []time.Duration
+	slept            atomic.Int64
+}
+
+// The first change has this version.
+const firstChange = 2
+
+func newChanges(objects int, drawn []uint32, work time.Duration) *changes {
+	last := make([]uint32, objects)
+	for i := range last {
+		last[i] = 1
+	}
+	all := &changes{
+		work: work, before: make([]uint32, len(drawn)), sent: make([]atomic.Int64, len(drawn)), seen: make([]atomic.Uint32, objects),
+		reached: make(chan struct{}, 1), waits: make([]time.Duration, 0, len(drawn)),
+	}
+	all.awaited.Store(1 << 62)
+	for i, number := range drawn {
+		all.before[i] = last[number]
+		last[number] = uint32(i) + firstChange
+	}
+	return all
+}
+
+func (c *changes) begins(object *Recorded) {
+	seen := c.seen[object.number].Swap(object.version)
+	if seen == 0 && c.listed.Add(1) == int64(len(c.seen)) {
+		c.tell()
+	}
+	oldest, covered := -1, int64(0)
+	for version := object.version; version > max(seen, 1); version = c.before[oldest] {
+		oldest = int(version - firstChange)
+		covered++
+	}
+	if oldest < 0 {
+		return
+	}
+	wait := time.Duration(sinceStart() - c.sent[oldest].Load())
+	c.lock.Lock()
+	c.waits = append(c.waits, wait)
+	c.lock.Unlock()
+	now, awaited := c.covered.Add(covered), c.awaited.Load()
+	if now-covered < awaited && awaited <= now {
+		c.tell()
+	}
+}
+
+func (c *changes) tell() {
+	select {
+	case c.reached <- struct{}{}:
+	default:
+	}
+}
+
+func (c *changes) reconcile(object *Recorded) time.Duration {
+	c.begins(object)
+	// What was listed is not what is measured.
+	if c.work > 0 && object.version >= firstChange {
+		start := sinceStart()
+		time.Sleep(c.work)
+		c.slept.Add(sinceStart() - start)
+	}
+	return 0
+}
+
+// until waits until so many changes have been seen, or for so long.
+func (c *changes) until(count int, most time.Duration) {
+	c.awaited.Store(int64(count))
+	timeout := time.After(most)
+	for c.covered.Load() < int64(count) {
+		select {
+		case <-c.reached:
+		case <-timeout:
+			return
+		}
+	}
+}
+
+// controllerThroughput: all objects change, and when a reconcile has seen each, all change again: no change is merged with
+// another, so that everybody reconciles as often.
+func controllerThroughput(options Options) Figures {
+	all := keys(options.Keys)
+	rounds := options.Adds / options.Keys
+	drawn := make([]uint32, rounds*options.Keys)
+	for i := range drawn {
+		drawn[i] = uint32(i % options.Keys)
+	}
+	changes, source := newChanges(options.Keys, drawn, 0), listed(all, int(watch.DefaultChanSize))
+	startController(all, source, options.Sides, changes)
+	<-changes.reached
+	runtime.GC()
+	start, before := time.Now(), cpu()
+	for change, number := range drawn {
+		changes.sent[change].Store(sinceStart())
+		source.events <- watch.Event{Type: watch.Modified, Object: watched(all, number, uint32(change)+firstChange)}
+		if (change+1)%options.Keys == 0 {
+			changes.until(change+1, time.Hour)
+		}
+	}
+	took, used := time.Since(start), cpu()-before
+	if len(changes.waits) != len(drawn) {
+		panic("a change is merged with another")
+	}
+	figures := controllerFigures(changes.waits, used, len(drawn))
+	figures["ns"] = float64(took.Nanoseconds()) / float64(len(drawn))
+	return figures
+}
+
+// pace: changes of objects drawn at random, at random moments, so many a second. Who sends looks each millisecond at what is due.
+type pace struct {
+	keys    []string
+	drawn   []uint32
+	due     []uint32 // In microseconds.
+	changes *changes
+}
+
+func newPace(options Options) *pace {
+	count := options.Rate * options.Seconds
+	window := time.Duration(options.Seconds) * time.Second
+	drawn, due := choices(1, count, options.Keys), choices(2, count, int(window.Microseconds()))
+	sort.Slice(due, func(i, j int) bool { return due[i] < due[j] })
+	work := time.Duration(options.Work) * time.Millisecond
+	return &pace{keys(options.Keys), drawn, due, newChanges(options.Keys, drawn, work)}
+}
+
+// send needs a watch with room for all: who sends never waits.
+func (p *pace) send(source *server) {
+	start := time.Now()
+	for change := 0; change < len(p.due); {
+		passed, now := time.Since(start).Microseconds(), sinceStart()
+		for ; change < len(p.due) && int64(p.due[change]) <= passed; change++ {
+			p.changes.sent[change].Store(now)
+			object := watched(p.keys, p.drawn[change], uint32(change)+firstChange)
+			source.events <- watch.Event{Type: watch.Modified, Object: object}
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// end waits until all have been seen, not for ever. A change that nobody has seen then has waited until then.
+func (p *pace) end(before time.Duration) Figures {
+	c := p.changes
+	c.until(len(p.drawn), 5*time.Second)
+	used, now := cpu()-before, sinceStart()
+	c.lock.Lock()
+	waits := c.waits
+	seen := len(waits)
+	for change, number := range p.drawn {
+		if last := c.seen[number].Load(); last < uint32(change)+firstChange && c.before[change] <= last {
+			waits = append(waits, time.Duration(now-c.sent[change].Load()))
+		}
+	}
+	figures := controllerFigures(waits, used, seen)
+	if c.work > 0 {
+		figures["slept"] = float64(c.slept.Load()) / 1e6 / float64(seen)
+	}
+	return figures
+}
+
+// controllerPaced: each reconcile takes a while.
+func controllerPaced(options Options) Figures {
+	pace := newPace(options)
+	source := listed(pace.keys, len(pace.drawn))
+	startController(pace.keys, source, options.Sides, pace.changes)
+	<-pace.changes.reached
+	runtime.GC()
+	before := cpu()
+	pace.send(source)
+	return pace.end(before)
+}
+
+// turns: every reconcile asks to be called again after a while, and there are more keys than can be. How long does a key that is due wait for
+// its turn?
+type turns struct {
+	work time.Duration
+	// By key: since when it is due; in the future when it is not, and 0 before its first turn.
+	due   []atomic.Int64
+	never atomic.Int64
+	lock  sync.Mutex
+	waits []time.Duration
+	slept atomic.Int64
+}
+
+const again = time.Second
+
+func (t *turns) reconcile(object *Recorded) time.Duration {
+	start, since := sinceStart(), t.due[object.number].Load()
+	if since == 0 {
+		t.never.Add(-1)
+	}
+	t.lock.Lock()
+	t.waits = append(t.waits, time.Duration(max(start-since, 0)))
+	t.lock.Unlock()
+	time.Sleep(t.work)
+	end := sinceStart()
+	t.slept.Add(end - start)
+	t.due[object.number].Store(end + int64(again))
+	return again
+}
+
+// controllerOverload: a key that is due in the end has waited until then, whether it had a turn before or not.
+func controllerOverload(options Options) Figures {
+	turns := &turns{work: time.Duration(options.Work) * time.Millisecond, due: make([]atomic.Int64, options.Keys)}
+	turns.never.Store(int64(options.Keys))
+	all := keys(options.Keys)
+	before := cpu()
+	startController(all, listed(all, 1), options.Sides, turns)
+	time.Sleep(time.Duration(options.Seconds) * time.Second)
+	used, now := cpu()-before, sinceStart()
+	turns.lock.Lock()
+	waits := turns.waits
+	reconciles := len(waits)
+	for number := range turns.due {
+		if due := turns.due[number].Load(); due < now {
+			waits = append(waits, time.Duration(now-due))
+		}
+	}
+	figures := controllerFigures(waits, used, reconciles)
+	figures["never"] = float64(turns.never.Load())
+	figures["slept"] = float64(turns.slept.Load()) / 1e6 / float64(reconciles)
+	figures["rate"] = float64(reconciles) / float64(options.Seconds)
+	return figures
+}
+
+func controllerFigures(waits []time.Duration, used time.Duration, reconciles int) Figures {
+	figures := percentiles(waits, time.Microsecond)
+	figures["cpu"] = float64(used.Nanoseconds()) / float64(reconciles)
+	return figures
+}

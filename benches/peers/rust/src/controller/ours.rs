@@ -1,0 +1,52 @@
+//! Ours: an informer into a controller.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_controller::{Action, Controller};
+use flyball_informer_cache::{Informer, Schema, Version};
+use flyball_ratelimit::{Exponential, TokioTimer};
+use flyball_workqueue::Queue;
+use tokio::sync::mpsc::Receiver;
+
+use crate::controller::{State, Work};
+use crate::fed::Fed;
+use crate::keys::Key;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Object {
+    pub(crate) key: Key,
+    pub(crate) state: State,
+}
+
+pub(crate) const OBJECTS: Schema<Key, Object> = Schema::new(
+    |object: &Object| object.key.clone(),
+    |object: &Object| Version::new(object.state.version.into()),
+);
+
+pub(super) fn start<W: Work>(keys: Vec<Key>, events: Receiver<State>, workers: usize, work: Arc<W>) {
+    let object = move |state: State, keys: &[Key]| Object { key: keys[state.number as usize].clone(), state };
+    let workers = if workers == 0 { keys.len() } else { workers };
+    let listed = (0..keys.len() as u32).map(|number| object(State { number, version: 1 }, &keys)).collect();
+    let source = Fed::new(listed, events, move |state| object(state, &keys));
+    let informer = Informer::builder(OBJECTS, source).start().expect("it can be built");
+    // Of the delays that client-go's default has.
+    let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
+    let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
+    let store = informer.store().clone();
+    let controller =
+        Controller::new(queue).on(&informer, |change| change.object().key.clone()).workers(workers);
+    let reconciles = controller.run(move |key, _| {
+        let state = store.get(&key).expect("it is there").state;
+        let work = work.clone();
+        async move {
+            let again = work.reconcile(state).await;
+            Ok::<_, Infallible>(again.map_or(Action::await_change(), Action::requeue_after))
+        }
+    });
+    tokio::spawn(async move {
+        let report = reconciles.await;
+        panic!("it ends with the process: {report:?}, {:?}", informer.status());
+    });
+}

@@ -1,0 +1,79 @@
+//! Overload: every reconcile asks to be called again after a while, and there are more keys than can be. How long does a key that is due wait
+//! for its turn?
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::mpsc::channel;
+use tokio::time::sleep;
+
+use crate::Figures;
+use crate::controller::{State, Work, figures, start, system};
+use crate::keys::keys;
+use crate::options::{Options, Who};
+
+/// How long after a reconcile its key is due again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+struct Turns {
+    begin: Instant,
+    work: Duration,
+    /// By key: since when it is due, in nanoseconds since `begin`; in the future when it is not.
+    due: Vec<AtomicU64>,
+    never: AtomicUsize,
+    waits: Mutex<Vec<Duration>>,
+    slept: AtomicU64,
+}
+
+impl Turns {
+    fn now(&self) -> u64 {
+        self.begin.elapsed().as_nanos() as u64
+    }
+}
+
+/// The due time of a key that has not had a turn yet.
+const AT_FIRST: u64 = 0;
+
+impl Work for Turns {
+    async fn reconcile(self: Arc<Self>, state: State) -> Option<Duration> {
+        let (start, due) = (self.now(), &self.due[state.number as usize]);
+        let since = due.load(Ordering::Relaxed);
+        if since == AT_FIRST {
+            self.never.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.waits.lock().push(Duration::from_nanos(start.saturating_sub(since)));
+        sleep(self.work).await;
+        let end = self.now();
+        self.slept.fetch_add(end - start, Ordering::Relaxed);
+        due.store(end + AGAIN.as_nanos() as u64, Ordering::Relaxed);
+        Some(AGAIN)
+    }
+}
+
+/// A key that is due in the end has waited until then, whether it had a turn before or not.
+pub(crate) async fn overload(options: &Options, who: Who, begin: Instant) -> Figures {
+    let turns = Arc::new(Turns {
+        begin,
+        work: Duration::from_millis(options.work),
+        due: (0..options.keys).map(|_| AtomicU64::new(AT_FIRST)).collect(),
+        never: AtomicUsize::new(options.keys),
+        waits: Mutex::new(Vec::new()),
+        slept: AtomicU64::new(0),
+    });
+    let (_sender, events) = channel(1);
+    let cpu = system::cpu();
+    start(who, keys(options.keys), events, options.sides, turns.clone());
+    sleep(Duration::from_secs(options.seconds)).await;
+    let (cpu, now) = (system::cpu() - cpu, turns.now());
+    let mut waits = std::mem::take(&mut *turns.waits.lock());
+    let reconciles = waits.len();
+    let due = turns.due.iter().map(|due| due.load(Ordering::Relaxed)).filter(|&due| due < now);
+    waits.extend(due.map(|due| Duration::from_nanos(now - due)));
+    let mut figures = figures(waits, cpu, reconciles);
+    figures.insert("never", turns.never.load(Ordering::Relaxed) as f64);
+    figures.insert("slept", turns.slept.load(Ordering::Relaxed) as f64 / 1e6 / reconciles as f64);
+    figures.insert("rate", reconciles as f64 / options.seconds as f64);
+    figures
+}

@@ -1,0 +1,56 @@
+//! A source of one list and one watch, which a program feeds.
+
+use flyball_informer_cache::{
+    Event, ListRequest, Page, Source, SourceError, SourceErrorKind, Version, Watch, WatchRequest,
+};
+use parking_lot::Mutex;
+use tokio::sync::mpsc::Receiver;
+
+/// One list, of version 1, then one watch.
+pub(crate) struct Fed<E, V, F> {
+    items: Vec<V>,
+    watch: Mutex<Option<Feed<E, F>>>,
+}
+
+pub(crate) struct Feed<E, F> {
+    events: Receiver<E>,
+    decode: F,
+}
+
+impl<E, V, F: FnMut(E) -> V> Fed<E, V, F> {
+    /// What comes out of `events` is newer states of the items; the watch decodes them.
+    pub(crate) fn new(items: Vec<V>, events: Receiver<E>, decode: F) -> Self {
+        Self { items, watch: Mutex::new(Some(Feed { events, decode })) }
+    }
+}
+
+impl<E, V, F> Source for Fed<E, V, F>
+where
+    E: Send + 'static,
+    V: Clone + Send + Sync + 'static,
+    F: FnMut(E) -> V + Send + 'static,
+{
+    type Object = V;
+    type Watch = Feed<E, F>;
+
+    async fn list(&self, _: ListRequest) -> Result<Page<V>, SourceError> {
+        Ok(Page { items: self.items.clone(), version: Version::new(1), continuation: None })
+    }
+
+    async fn watch(&self, _: WatchRequest) -> Result<Feed<E, F>, SourceError> {
+        self.watch.lock().take().ok_or_else(|| SourceErrorKind::Other.into())
+    }
+}
+
+impl<E, V, F> Watch for Feed<E, F>
+where
+    E: Send + 'static,
+    V: Send + Sync + 'static,
+    F: FnMut(E) -> V + Send + 'static,
+{
+    type Object = V;
+
+    async fn next(&mut self) -> Option<Result<Event<V>, SourceError>> {
+        Some(Ok(Event::Modified((self.decode)(self.events.recv().await?))))
+    }
+}

@@ -1,0 +1,203 @@
+//! Changes of objects, and when who listens knows of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::sync::mpsc::channel;
+use tokio::time::sleep;
+
+use crate::Figures;
+use crate::clock::per_op;
+use crate::controller::State;
+use crate::controller::changes::{Changes, FIRST, Pace, ROOM};
+use crate::draws::Draws;
+use crate::informer::listeners::{Handler, informer, listen, start};
+use crate::keys::keys;
+use crate::memory::Memory;
+use crate::options::{Options, Who};
+use crate::system;
+
+/// Knows when it has been told the last state of each object. A listener may be told the same state twice, and may not be told of those
+/// in between.
+pub(super) struct Last {
+    /// By object.
+    last: Arc<Vec<u32>>,
+    known: Vec<u32>,
+    /// Objects to be told of: all in their first state, and then the last of those that change.
+    listed: usize,
+    left: usize,
+    told: Arc<Told>,
+}
+
+/// What all listeners tell.
+#[derive(Default)]
+pub(super) struct Told {
+    /// Listeners that know the list, or the last states.
+    listed: AtomicUsize,
+    ended: AtomicUsize,
+    changed: Notify,
+    /// How often any was told of a change.
+    times: AtomicUsize,
+}
+
+impl Told {
+    pub(super) async fn listed(&self, listeners: usize) {
+        self.until(&self.listed, listeners).await;
+    }
+
+    pub(super) async fn ended(&self, listeners: usize) {
+        self.until(&self.ended, listeners).await;
+    }
+
+    async fn until(&self, count: &AtomicUsize, listeners: usize) {
+        while count.load(Ordering::SeqCst) < listeners {
+            self.changed.notified().await;
+        }
+    }
+}
+
+impl Last {
+    /// Of objects that end up in these versions.
+    pub(super) fn new(last: &Arc<Vec<u32>>, told: &Arc<Told>) -> Self {
+        let left = last.iter().filter(|&&version| version >= FIRST).count();
+        let known = vec![0; last.len()];
+        Self { listed: last.len(), left, known, last: last.clone(), told: told.clone() }
+    }
+}
+
+impl Handler for Last {
+    async fn handle(&mut self, State { number, version }: State) {
+        let known = &mut self.known[number as usize];
+        if *known == 0 {
+            self.listed -= 1;
+            if self.listed == 0 {
+                self.told.listed.fetch_add(1, Ordering::SeqCst);
+                self.told.changed.notify_one();
+            }
+        }
+        if version < FIRST {
+            *known = (*known).max(version);
+            return;
+        }
+        self.told.times.fetch_add(1, Ordering::Relaxed);
+        if version > *known {
+            *known = version;
+            if version == self.last[number as usize] {
+                self.left -= 1;
+                if self.left == 0 {
+                    self.told.ended.fetch_add(1, Ordering::SeqCst);
+                    self.told.changed.notify_one();
+                }
+            }
+        }
+    }
+}
+
+/// Objects drawn at random change as fast as the watch takes it, until all listeners know the last state of each.
+pub(super) async fn events(options: &Options, who: Who) -> Figures {
+    let drawn = Draws::choices(1, options.adds, options.keys);
+    let mut last = vec![1; options.keys];
+    for (&number, version) in drawn.iter().zip(FIRST..) {
+        last[number as usize] = version;
+    }
+    let (last, told) = (Arc::new(last), Arc::new(Told::default()));
+    let (sender, events) = channel(ROOM);
+    let handlers: Vec<_> = (0..options.sides).map(|_| Last::new(&last, &told)).collect();
+    start(who, keys(options.keys), events, handlers);
+    told.listed(options.sides).await;
+    let (begin, cpu) = (Instant::now(), system::cpu());
+    for (&number, version) in drawn.iter().zip(FIRST..) {
+        sender.send(State { number, version }).await.expect("it listens");
+    }
+    told.ended(options.sides).await;
+    let (took, cpu) = (begin.elapsed(), system::cpu() - cpu);
+    let times = told.times.load(Ordering::Relaxed) as f64;
+    [
+        ("ns", per_op(took, options.adds)),
+        ("cpu", per_op(cpu, options.adds)),
+        ("told", times / options.adds as f64 / options.sides as f64),
+    ]
+    .into()
+}
+
+/// A listener that notes how late it is told, and one that is slow.
+enum Beside {
+    Quick(Arc<Changes>),
+    Slow(Duration),
+}
+
+impl Handler for Beside {
+    async fn handle(&mut self, state: State) {
+        match self {
+            Self::Quick(changes) => changes.begins(state),
+            // What was listed is not what is measured.
+            Self::Slow(work) if state.version >= FIRST => sleep(*work).await,
+            Self::Slow(_) => {}
+        }
+    }
+}
+
+/// How late a listener is told beside another that is too slow for all changes, and what that one costs.
+pub(super) async fn slow_handler(options: &Options, who: Who, begin: Instant) -> Figures {
+    let mut quick = options.clone();
+    quick.work = 0;
+    let pace = Pace::new(&quick);
+    let (changes, (sender, events)) = (pace.changes(&quick, begin), pace.channel());
+    let handlers = [Beside::Quick(changes.clone()), Beside::Slow(Duration::from_millis(options.work))];
+    start(who, keys(options.keys), events, handlers);
+    changes.listed().await;
+    let (memory, cpu) = (Memory::watch(), system::cpu());
+    pace.send(&changes, &sender).await;
+    let mut figures = pace.end(&changes, cpu).await;
+    memory.end(&mut figures);
+    figures
+}
+
+/// Counts the objects it is told of.
+struct Counts {
+    left: usize,
+    all: Arc<Notify>,
+}
+
+impl Handler for Counts {
+    async fn handle(&mut self, _: State) {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            self.all.notify_one();
+        }
+    }
+}
+
+/// While objects change, listeners come late, one after the other. How long until each knows all objects, and how late is meanwhile one told
+/// that is there?
+pub(super) async fn late_join(options: &Options, begin: Instant) -> Figures {
+    const JOINS: usize = 5;
+    let pace = Pace::new(options);
+    let (changes, (sender, events)) = (pace.changes(options, begin), pace.channel());
+    let informer = informer(&keys(options.keys), events);
+    tokio::spawn(listen(informer.subscribe(), Beside::Quick(changes.clone())));
+    changes.listed().await;
+    let (pause, objects) = (Duration::from_secs(options.seconds) / (JOINS as u32 + 1), options.keys);
+    let joining = tokio::spawn(async move {
+        let mut joined = Vec::new();
+        for _ in 0..JOINS {
+            sleep(pause).await;
+            let (all, start) = (Arc::new(Notify::new()), Instant::now());
+            let late = Counts { left: objects, all: all.clone() };
+            let listening = tokio::spawn(listen(informer.subscribe(), late));
+            all.notified().await;
+            joined.push(start.elapsed());
+            listening.abort();
+        }
+        joined
+    });
+    let cpu = system::cpu();
+    pace.send(&changes, &sender).await;
+    let mut figures = pace.end(&changes, cpu).await;
+    let mut joined = joining.await.expect("they join");
+    joined.sort_unstable();
+    figures.insert("joined", joined[JOINS / 2].as_secs_f64() * 1e3);
+    figures
+}

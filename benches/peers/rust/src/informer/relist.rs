@@ -1,0 +1,133 @@
+//! A complete list once more, of newer objects or of unchanged ones but for the last: how long until who listens knows, and what it takes meanwhile. The
+//! objects are there before the clock starts, as if decoded from the wire.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use flyball_informer_cache::{
+    Event, Informer, ListRequest, Page, Source, SourceError, SourceErrorKind, Version, Watch, WatchRequest,
+};
+use futures::{StreamExt, stream};
+use kube_runtime::reflector::{reflector, store::Writer};
+use kube_runtime::watcher;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::Figures;
+use crate::controller::kube::list;
+use crate::controller::ours::{OBJECTS, Object};
+use crate::informer::events::{Last, Told};
+use crate::informer::listeners::{Handler, listen, objects};
+use crate::keys::{Key, keys};
+use crate::memory::Memory;
+use crate::options::{Options, Who};
+
+struct Begun {
+    at: Instant,
+    memory: Memory,
+}
+
+pub(super) async fn relist(options: &Options, who: Who) -> Figures {
+    let last = options.keys as u32 - 1;
+    let newer = options.percent > 0;
+    // A version that all of the second list have, or only the last.
+    let version = move |number: u32| if newer || number == last { 2 } else { 1 };
+    let (told, ends) = (Arc::new(Told::default()), Arc::new((0..=last).map(version).collect()));
+    let mut listener = Last::new(&ends, &told);
+    let begun = match who {
+        Who::Kube => {
+            let keys = keys(options.keys);
+            let first = list(&keys, |_| 1);
+            let second = list(&keys, version);
+            let events = stream::iter(first).chain(stream::iter(second)).map(Ok::<_, watcher::Error>);
+            let mut reflected = Box::pin(reflector(Writer::default(), events));
+            let mut ended = 0;
+            let mut begun = None;
+            while let Some(event) = reflected.next().await {
+                match event.expect("nothing fails") {
+                    watcher::Event::InitApply(object) => listener.handle(object.state).await,
+                    watcher::Event::InitDone => {
+                        ended += 1;
+                        if ended == 1 {
+                            begun = Some(Begun { memory: Memory::watch(), at: Instant::now() });
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            begun.expect("two lists")
+        }
+        _ => {
+            let (expire, expired) = oneshot::channel();
+            let (begins, begun) = oneshot::channel();
+            let second = anew(&keys(options.keys), version);
+            let source = Relisted {
+                lists: Mutex::new(vec![second, objects(&keys(options.keys))]),
+                expired: Mutex::new(Some(expired)),
+                begins: Mutex::new(Some(begins)),
+            };
+            let informer = Informer::builder(OBJECTS, source).start().expect("it can be built");
+            tokio::spawn(listen(informer.subscribe(), listener));
+            told.listed(1).await;
+            expire.send(()).expect("it listens");
+            begun.await.expect("it lists")
+        }
+    };
+    told.ended(1).await;
+    let mut figures = Figures::from([("ms", begun.at.elapsed().as_secs_f64() * 1e3)]);
+    begun.memory.end(&mut figures);
+    figures
+}
+
+/// Objects that share nothing with others.
+fn anew(keys: &[Key], version: impl Fn(u32) -> u32) -> Vec<Object> {
+    let mut all = objects(keys);
+    for object in &mut all {
+        object.key = (*object.key).into();
+        object.state.version = version(object.state.number);
+    }
+    all
+}
+
+/// Two lists, and a watch that is too old between them.
+struct Relisted {
+    /// The next one last.
+    lists: Mutex<Vec<Vec<Object>>>,
+    expired: Mutex<Option<oneshot::Receiver<()>>>,
+    begins: Mutex<Option<oneshot::Sender<Begun>>>,
+}
+
+struct Expires(Option<oneshot::Receiver<()>>);
+
+impl Source for Relisted {
+    type Object = Object;
+    type Watch = Expires;
+
+    async fn list(&self, _: ListRequest) -> Result<Page<Object>, SourceError> {
+        let items = self.lists.lock().pop().expect("it lists twice");
+        let left = self.lists.lock().len() as u64;
+        if left == 0 {
+            let begun = Begun { memory: Memory::watch(), at: Instant::now() };
+            let _ = self.begins.lock().take().expect("once").send(begun);
+        }
+        Ok(Page { items, version: Version::new(2 - left), continuation: None })
+    }
+
+    async fn watch(&self, _: WatchRequest) -> Result<Expires, SourceError> {
+        Ok(Expires(self.expired.lock().take()))
+    }
+}
+
+impl Watch for Expires {
+    type Object = Object;
+
+    async fn next(&mut self) -> Option<Result<Event<Object>, SourceError>> {
+        match self.0.take() {
+            Some(expired) => {
+                expired.await.expect("it is told");
+                Some(Err(SourceError::new(SourceErrorKind::Expired, "too old")))
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
