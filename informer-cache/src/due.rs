@@ -1,7 +1,14 @@
-//! PURE. What a consumer is told next, from what is pending: where identity is asked for.
+//! PURE. What a consumer is told next, from what is pending: where identity and the consumer's filter are asked for.
 //!
-//! Runs the user's identity function and clones keys, so it belongs outside every lock. A due item stays with its
+//! Runs the user's functions and clones keys, so it belongs outside every lock. A due item stays with its
 //! subscription until its changes exist; a panic on the way costs nothing.
+//!
+//! | an object the filter | passed when it was told last | did not, or there was none |
+//! |---|---|---|
+//! | passes now | Updated | Added |
+//! | does not, or it is gone | Deleted | nothing |
+//!
+//! This is exact, as `old` is what the consumer was told last: it holds that object if, and only if, the filter passes it.
 
 use crate::pending::{Gone, State};
 use crate::record::Record;
@@ -18,18 +25,30 @@ pub(crate) enum Due<K, V> {
     Resync(Record<K, V>),
 }
 
+/// Says which objects a consumer wants to know of.
+pub(crate) type Filter<V> = dyn Fn(&V) -> bool + Send + Sync;
+
 impl<K: Clone, V> Due<K, V> {
     /// The changes to tell, in order: none for an object that went before it was told, two where an object was replaced by
     /// another one.
-    pub(crate) fn changes(&self, schema: &Schema<K, V>) -> [Option<Change<K, V>>; 2] {
+    pub(crate) fn changes(
+        &self,
+        schema: &Schema<K, V>,
+        filter: Option<&Filter<V>>,
+    ) -> [Option<Change<K, V>>; 2] {
+        let shown = |record: &Record<K, V>| filter.is_none_or(|filter| filter(&record.object));
         let key = |record: &Record<K, V>| record.key().clone();
-        let added =
-            |record: &Record<K, V>, initial| Some(Change::added(key(record), record.object.clone(), initial));
-        let updated = |old: &Record<K, V>, new: &Record<K, V>| {
-            Some(Change::updated(key(new), old.object.clone(), new.object.clone()))
+        let added = |new: &Record<K, V>, initial| {
+            shown(new).then(|| Change::added(key(new), new.object.clone(), initial))
         };
         let deleted = |old: &Record<K, V>, last: &Last<V>| {
-            Some(Change::deleted(key(old), last.object.clone(), last.missed))
+            shown(old).then(|| Change::deleted(key(old), last.object.clone(), last.missed))
+        };
+        let updated = |old: &Record<K, V>, new: &Record<K, V>| match (shown(old), shown(new)) {
+            (true, true) => Some(Change::updated(key(new), old.object.clone(), new.object.clone())),
+            (false, true) => Some(Change::added(key(new), new.object.clone(), false)),
+            (true, false) => Some(Change::deleted(key(old), old.object.clone(), false)),
+            (false, false) => None,
         };
         match self {
             Self::Initial { record, since: None } => [added(record, true), None],

@@ -20,7 +20,9 @@ pub use self::builder::{BuildError, InformerBuilder, NoTimer};
 use crate::status::StatusCell;
 use crate::stop::Stop;
 use crate::synced::Synced;
-use crate::{Change, Observer, Schema, Snapshot, Source, Status, Stopped, Store, Subscription};
+use crate::{
+    Change, Observer, Schema, Snapshot, Source, Status, Stopped, Store, Subscription, SubscriptionBuilder,
+};
 
 /// A store kept in step with a source. A handle: clones share it.
 ///
@@ -104,6 +106,12 @@ where
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, V> {
         self.shared.store.subscribe()
+    }
+
+    /// A [subscription](Self::subscribe) of some objects only, or one that tells everything again from time to time; see
+    /// [`Store::subscription`].
+    pub fn subscription(&self) -> SubscriptionBuilder<K, V> {
+        self.shared.store.subscription()
     }
 
     /// Tells `f` the objects known now, then every change, unmerged, as the run future publishes it: `f` is called there, so it must

@@ -81,7 +81,7 @@ pub use crate::source::{
 pub use crate::stage::Stage;
 pub use crate::status::{InformerState, LastError, Status};
 pub use crate::store::Store;
-pub use crate::subscription::{Lag, NextChange, Subscription};
+pub use crate::subscription::{Lag, NextChange, Subscription, SubscriptionBuilder};
 #[cfg(feature = "testing")]
 pub use crate::testing::{Asked, ScriptedSource, ScriptedWatch};
 pub use crate::transaction::Transaction;

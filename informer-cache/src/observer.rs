@@ -147,7 +147,7 @@ pub(crate) fn tell<K: Clone, V>(listeners: &Listeners<K, V>, steps: &[Step<K, V>
     }
     let mut changes = Vec::with_capacity(steps.len());
     for step in steps {
-        match caught(|| Due::Changed(State::first(step)).changes(schema)) {
+        match caught(|| Due::Changed(State::first(step)).changes(schema, None)) {
             Some(told) => changes.extend(told.into_iter().flatten()),
             None => listeners.iter().for_each(|listener| listener.panicked()),
         }

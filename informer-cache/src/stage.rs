@@ -189,7 +189,8 @@ where
 
 /// What the caller is told of a write of many keys.
 pub(crate) fn changes<K: Clone, V>(steps: &[Step<K, V>], schema: &Schema<K, V>) -> Vec<Change<K, V>> {
-    let changes = steps.iter().flat_map(|step| Due::Changed(State::first(step)).changes(schema)).flatten();
+    let changes =
+        steps.iter().flat_map(|step| Due::Changed(State::first(step)).changes(schema, None)).flatten();
     let mut changes: Vec<_> = changes.collect();
     Change::sort(&mut changes);
     changes

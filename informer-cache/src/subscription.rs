@@ -5,6 +5,7 @@
 //! | `walk` | what it has still to be told of a snapshot: the first, or one to resynchronise from |
 //! | `due`, `ready` | taken out of the feed, not handed over yet |
 //! | `taken` | the ticket they were taken out under, if it was not for the walk |
+//! | `filter`, `resyncing` | which objects it wants to know of, and how often all of them |
 //!
 //! Everything shared is in the feed, under its lock. The snapshot and the registration of the feed happen in one critical
 //! section of the store, so the two join at one version. While there is anything left to walk nothing pending is
@@ -20,13 +21,19 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use crate::due::Due;
+use crate::due::{Due, Filter};
 use crate::feed::{Feed, Popped};
 use crate::inner::Inner;
 use crate::pending::Ticket;
 use crate::persist::Walk;
 use crate::record::Record;
 use crate::{Change, Schema, Snapshot, Version};
+
+mod builder;
+mod resyncing;
+
+pub use self::builder::SubscriptionBuilder;
+use self::resyncing::Resyncing;
 
 /// The objects of a store and everything that changes afterwards, merged per key.
 ///
@@ -37,7 +44,8 @@ use crate::{Change, Schema, Snapshot, Version};
 /// order, the changes lead from nothing to the store's state: an addition is always of a key the consumer does not know, an
 /// update or deletion of one it does. When a change is received, the store shows that state or a newer one.
 ///
-/// Several subscriptions are independent. Dropping one ends it.
+/// Several subscriptions are independent. Dropping one ends it. [`Store::subscription`](crate::Store::subscription) makes one of some
+/// objects only, or one that tells everything again from time to time.
 ///
 /// Not for finding out which *other* objects a change concerns, as by an owner or a selector: what came and went between two changes is
 /// not told, though somebody may have read it from the store meanwhile, and an object that pointed to A, then B, then A again is
@@ -73,6 +81,8 @@ pub struct Subscription<K, V> {
     due: Option<Due<K, V>>,
     ready: [Option<Change<K, V>>; 2],
     taken: Option<Ticket>,
+    filter: Option<Box<Filter<V>>>,
+    resyncing: Option<Resyncing>,
     seen: Version,
 }
 
@@ -106,6 +116,8 @@ where
             due: None,
             ready: [None, None],
             taken: None,
+            filter: None,
+            resyncing: None,
             seen: Version::ZERO,
         }
     }
@@ -179,12 +191,13 @@ where
 
     /// One step at a time, each of which leaves everything in place when foreign code in it panics.
     fn take(&mut self, waker: Option<&Waker>) -> Poll<Option<Change<K, V>>> {
+        let mut resynced = false;
         loop {
             if let Some(change) = self.ready.iter_mut().find_map(Option::take) {
                 return Poll::Ready(Some(change));
             }
             if let Some(due) = &self.due {
-                self.ready = due.changes(&self.schema);
+                self.ready = due.changes(&self.schema, self.filter.as_deref());
                 drop(self.due.take());
             } else if self.walk.is_some() {
                 self.walk_on();
@@ -194,17 +207,31 @@ where
                         (self.taken, self.due) = (Some(ticket), Some(Due::Changed(state)));
                     }
                     Popped::Empty(_) if std::mem::take(&mut self.resync) => self.walk_again(),
+                    // Once in a call, or a filter that shows nothing might keep a short period in here for ever.
+                    Popped::Empty(_) if !resynced && self.period_is_over() => {
+                        resynced = true;
+                        self.walk_again();
+                    }
                     Popped::Empty(version) => {
                         self.seen = version;
+                        if let (Some(resyncing), Some(waker)) = (&self.resyncing, waker) {
+                            resyncing.arm(waker);
+                        }
                         return Poll::Pending;
                     }
                     Popped::Ended(version) => {
                         self.seen = version;
+                        // With its alarm, which holds a waker.
+                        drop(self.resyncing.take());
                         return Poll::Ready(None);
                     }
                 }
             }
         }
+    }
+
+    fn period_is_over(&mut self) -> bool {
+        self.resyncing.as_mut().is_some_and(Resyncing::is_due)
     }
 
     /// Begins a resync, if really everything has been told. Then this consumer holds what the store shows, so what is pending

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::blocking::{block_on, block_on_timeout};
-use crate::{Change, Observer, Stopped, Store, Subscription, Version, WaitFor, WaitForError, WaitForKey};
+use crate::{
+    Change, Observer, Stopped, Store, Subscription, SubscriptionBuilder, Version, WaitFor, WaitForError,
+    WaitForKey,
+};
 
 impl<K, V> Store<K, V>
 where
@@ -18,6 +21,11 @@ where
     pub fn subscribe(&self) -> Subscription<K, V> {
         let (snapshot, feed) = self.inner.subscribe();
         Subscription::new(feed, Arc::downgrade(&self.inner), &snapshot)
+    }
+
+    /// A [subscription](Self::subscribe) of some objects only, or one that tells everything again from time to time.
+    pub fn subscription(&self) -> SubscriptionBuilder<K, V> {
+        SubscriptionBuilder::new(self.inner.clone())
     }
 
     /// Tells `f` the objects there are, then everything that changes: unmerged, and by the very thread that writes.

@@ -3,6 +3,7 @@
 mod caught_up;
 mod corpus;
 mod defects;
+mod filter;
 mod hostile;
 mod hostile_store;
 mod informer;
@@ -14,6 +15,7 @@ mod reflector;
 mod reflector_driver;
 mod regressions;
 mod relist_driver;
+mod resync_every;
 mod seats;
 mod selector;
 mod selector_driver;

@@ -12,8 +12,11 @@ use crate::store_driver::run_subscription;
 fn every_cell_of_the_merge_table_is_entered_and_agrees() {
     let cells = RefCell::new(MergeCells::default());
     cases("subscription", CASES, 600, |bytes| run_subscription(bytes, &mut cells.borrow_mut()));
-    let rare = cells.into_inner().below(1_000);
+    let cells = cells.into_inner();
+    let rare = cells.below(1_000);
     assert!(rare.is_empty(), "hardly entered: {rare:?}");
+    let rare = cells.crossings_below(1_000);
+    assert!(rare.is_empty(), "hardly told through a filter: {rare:?}");
 }
 
 #[test]

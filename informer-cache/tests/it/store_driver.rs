@@ -8,6 +8,7 @@ use std::ops::{Bound, RangeBounds};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
@@ -15,12 +16,13 @@ use flyball_informer_cache::{
     Outcome, Query, Range, Schema, Selector, Snapshot, Stage, Store, StoreBuilder, Subscription, Transaction,
     Version, WaitFor, WaitForError,
 };
+use flyball_ratelimit::{Clock, ManualClock, Nanos};
 use testkit::happened::Happened;
 use testkit::naive_feed::{MergeCells, NaiveFeed};
 use testkit::naive_store::{
     Consumer, NaiveChange, NaiveOutcome, NaiveStage, NaiveStep, NaiveStore, NaiveTransaction, Rules,
 };
-use testkit::store_op::{Draft, Question, Stamp, StoreOp, SubscriptionOp, Thing};
+use testkit::store_op::{Draft, Question, Stamp, StoreOp, SubscriptionOp, Thing, View as Wanted};
 use testkit::wakers::{Counting, poll_with};
 
 use crate::selector_driver::build;
@@ -158,6 +160,8 @@ const NAMES: &[&str] = &[
     "snapshot",
     "drop snapshot",
     "subscribe",
+    "subscribe to a view",
+    "time passes",
     "take",
     "resync",
     "unsubscribe",
@@ -208,6 +212,7 @@ struct Reader {
     subscription: Subscription<u8, Thing>,
     feed: NaiveFeed<u8, Thing>,
     consumer: Consumer<u8, Thing>,
+    view: Wanted,
     /// The waker of a poll that found nothing.
     waiting: Option<Arc<Counting>>,
 }
@@ -245,6 +250,7 @@ struct World<'a> {
     stage: Option<Begun<Stage<u8, Thing>, NaiveStage<u8, Thing>>>,
     transaction: Option<Begun<Transaction<u8, Thing>, NaiveTransaction<u8, Thing>>>,
     waiters: VecDeque<Waiter>,
+    clock: ManualClock,
     synced: bool,
     closed: bool,
     latest: u64,
@@ -320,6 +326,7 @@ impl<'a> World<'a> {
             stage: None,
             transaction: None,
             waiters: VecDeque::new(),
+            clock: ManualClock::new(),
             synced: false,
             closed: false,
             latest: 1,
@@ -461,23 +468,25 @@ impl<'a> World<'a> {
                     copy.compare(self.tally);
                 }
             }
-            StoreOp::Subscribe => {
-                if self.readers.len() < 3 {
-                    let objects = contents(&self.store);
-                    self.readers.push(Reader {
-                        subscription: self.store.subscribe(),
-                        feed: NaiveFeed::new(RULES.same, objects, self.naive.listed),
-                        consumer: Consumer::new(RULES.same),
-                        waiting: None,
-                    });
-                }
+            StoreOp::Subscribe if self.readers.len() < 4 => {
+                let objects = contents(&self.store);
+                self.readers.push(Reader {
+                    subscription: self.store.subscribe(),
+                    feed: NaiveFeed::new(RULES.same, objects, self.naive.listed),
+                    consumer: Consumer::new(RULES.same),
+                    view: Wanted::default(),
+                    waiting: None,
+                });
             }
+            StoreOp::SubscribeTo(view) if self.readers.len() < 4 => self.subscribe_to(view),
+            StoreOp::Subscribe | StoreOp::SubscribeTo(_) => {}
+            StoreOp::Pass(seconds) => self.clock.advance(Duration::from_secs(seconds.into())),
             StoreOp::Take(reader, count) => {
-                let objects = self.objects();
+                let (objects, now) = (self.objects(), self.now());
                 let cells = &mut *self.cells;
                 if let Some(reader) = pick(&mut self.readers, reader) {
                     for _ in 0..count {
-                        reader.take(cells, objects.as_deref());
+                        reader.take(cells, objects.as_deref(), now);
                     }
                 }
             }
@@ -512,6 +521,27 @@ impl<'a> World<'a> {
                 self.closed = true;
             }
         }
+    }
+
+    fn subscribe_to(&mut self, view: Wanted) {
+        let objects = contents(&self.store);
+        let mut feed = NaiveFeed::new(RULES.same, objects, self.naive.listed);
+        let mut builder = self.store.subscription();
+        if view.filtered {
+            builder = builder.filter(Wanted::passes);
+            feed = feed.filtered(Wanted::passes);
+        }
+        if view.periodic {
+            builder = builder.resync_every(self.clock.timer(), Duration::from_secs(Wanted::PERIOD));
+            feed = feed.resync_every(Wanted::PERIOD, self.now());
+        }
+        let (subscription, consumer) = (builder.start(), Consumer::new(RULES.same));
+        self.readers.push(Reader { subscription, feed, consumer, view, waiting: None });
+    }
+
+    /// In seconds.
+    fn now(&self) -> u64 {
+        self.clock.now().since(Nanos::ZERO).as_secs()
     }
 
     fn told(&mut self, outcome: Outcome, expected: NaiveOutcome) {
@@ -632,6 +662,7 @@ impl<'a> World<'a> {
     }
 
     fn check_readers(&mut self) {
+        let now = self.now();
         for reader in &mut self.readers {
             reader.subscription.check().unwrap();
             assert_eq!(reader.subscription.pending(), reader.feed.pending());
@@ -641,7 +672,7 @@ impl<'a> World<'a> {
             assert!(reader.subscription.pending() > 0 || lag.seen == lag.version, "{lag:?}");
             assert!(self.closed || lag.version == self.store.version(), "{lag:?}");
             if let Some(waker) = &reader.waiting {
-                let something = reader.feed.pending() > 0;
+                let something = reader.feed.pending() > 0 || !self.closed && reader.feed.is_due(now);
                 assert_eq!(waker.wakes(), usize::from(something));
                 if something {
                     self.tally.hit("woken");
@@ -661,14 +692,16 @@ impl<'a> World<'a> {
             waiter.finish();
         }
         let there = self.naive.objects.clone();
-        let objects = self.objects();
+        let (objects, now) = (self.objects(), self.now());
         for mut reader in std::mem::take(&mut self.readers) {
-            while reader.feed.pending() > 0 {
-                reader.take(self.cells, objects.as_deref());
+            while reader.feed.pending() > 0 || !self.closed && reader.feed.is_due(now) {
+                reader.take(self.cells, objects.as_deref(), now);
             }
-            reader.take(self.cells, objects.as_deref());
+            reader.take(self.cells, objects.as_deref(), now);
             if !self.closed {
-                assert_eq!(reader.consumer.held, there);
+                let mut shown = there.clone();
+                shown.retain(|_, thing| !reader.view.filtered || Wanted::passes(thing));
+                assert_eq!(reader.consumer.held, shown);
             }
         }
         (self.stage, self.transaction) = (None, None);
@@ -676,6 +709,7 @@ impl<'a> World<'a> {
             subscription: self.store.subscribe(),
             feed: NaiveFeed::new(RULES.same, [], self.naive.listed),
             consumer: Consumer::new(RULES.same),
+            view: Wanted::default(),
             waiting: None,
         };
         drop(self.store);
@@ -683,18 +717,18 @@ impl<'a> World<'a> {
             reader.consumer.apply(plain(change));
         }
         assert_eq!(reader.consumer.held, there);
-        reader.take(self.cells, None);
+        reader.take(self.cells, None, now);
     }
 }
 
 impl Reader {
     /// `objects` is what the store holds, unless it is closed.
-    fn take(&mut self, cells: &mut MergeCells, objects: Option<&[(u8, Thing)]>) {
+    fn take(&mut self, cells: &mut MergeCells, objects: Option<&[(u8, Thing)]>, now: u64) {
         let closed = objects.is_none();
         // Whoever takes does not wait; an earlier waker may still be woken, and nobody cares.
         self.waiting = None;
         self.consumer.caught_up = self.subscription.is_caught_up();
-        let expected = self.feed.next(cells, objects);
+        let expected = self.feed.next(cells, objects, now);
         if let Some(expected) = expected {
             let change = self.subscription.try_next().map(plain);
             assert_eq!(change.as_ref(), Some(&expected));
@@ -1060,6 +1094,8 @@ fn name(op: &StoreOp) -> &'static str {
         StoreOp::Snapshot => "snapshot",
         StoreOp::DropSnapshot => "drop snapshot",
         StoreOp::Subscribe => "subscribe",
+        StoreOp::SubscribeTo(_) => "subscribe to a view",
+        StoreOp::Pass(_) => "time passes",
         StoreOp::Take(..) => "take",
         StoreOp::Resync(_) => "resync",
         StoreOp::Unsubscribe(_) => "unsubscribe",

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use flyball_informer_cache::{
     Change, DuplicateIndex, Index, IndexError, MissingIndex, NamespacedName, NextChange, Observer, Outcome,
     ParseKeyError, ParseVersionError, Schema, Snapshot, Stage, Stopped, Store, StoreBuilder, Subscription,
-    Version, WaitFor, WaitForError, testing,
+    SubscriptionBuilder, Version, WaitFor, WaitForError, testing,
 };
 use testkit::random::Random;
 
@@ -19,6 +19,7 @@ fn types_can_be_sent_shared_and_shown() {
     shared::<StoreBuilder<String, String>>();
     shared::<Snapshot<String, String>>();
     shared::<Subscription<String, String>>();
+    shared::<SubscriptionBuilder<String, String>>();
     shared::<Observer<String, String>>();
     shared::<NextChange<'_, String, String>>();
     shared::<WaitFor<String, String>>();

@@ -26,9 +26,24 @@ pub enum Incoming {
     Resync,
 }
 
-/// A counter for every cell of the merge table.
+/// What is told to a consumer that knows of some objects only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Told {
+    Initial,
+    Added,
+    Updated,
+    Replaced,
+    Deleted,
+    Again,
+}
+
+/// Whether the consumer's filter passed what it was told last, and whether it passes what there is now.
+pub type Crossing = (Told, bool, bool);
+
+/// A counter for every cell of the merge table, and for everything that a filter may do to what is told.
 #[derive(Clone, Debug, Default)]
-pub struct MergeCells([[u64; 5]; 5]);
+pub struct MergeCells([[u64; 5]; 5], BTreeMap<Crossing, u64>);
 
 impl MergeCells {
     const ROWS: [Row; 5] = [Row::Nothing, Row::Added, Row::Updated, Row::Deleted, Row::Replaced];
@@ -44,6 +59,40 @@ impl MergeCells {
             (Row::Deleted, incoming) => incoming != Incoming::Added,
             (_, incoming) => incoming == Incoming::Added,
         }
+    }
+
+    /// What can be told through a filter: of an object that comes there is no earlier state, of one that goes no later one, and told again
+    /// it is one state.
+    fn crossings() -> impl Iterator<Item = Crossing> {
+        let of = |told, sides: &[(bool, bool)]| {
+            sides.iter().map(|(was, is)| (told, *was, *is)).collect::<Vec<_>>()
+        };
+        let (comes, goes) = ([(false, false), (false, true)], [(false, false), (true, false)]);
+        let all = [(false, false), (false, true), (true, false), (true, true)];
+        let again = [(false, false), (true, true)];
+        [
+            of(Told::Initial, &comes),
+            of(Told::Added, &comes),
+            of(Told::Updated, &all),
+            of(Told::Replaced, &all),
+            of(Told::Deleted, &goes),
+            of(Told::Again, &again),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    fn crossed(&mut self, told: Told, was: bool, is: bool) {
+        assert!(Self::crossings().any(|crossing| crossing == (told, was, is)));
+        *self.1.entry((told, was, is)).or_default() += 1;
+    }
+
+    /// The crossings that happened fewer than `floor` times.
+    #[must_use]
+    pub fn crossings_below(&self, floor: u64) -> Vec<(Crossing, u64)> {
+        let counts =
+            Self::crossings().map(|crossing| (crossing, self.1.get(&crossing).copied().unwrap_or(0)));
+        counts.filter(|(_, count)| *count < floor).collect()
     }
 
     fn hit(&mut self, row: Row, incoming: Incoming) {
@@ -92,6 +141,10 @@ pub struct NaiveFeed<K, V> {
     awaited: Option<BTreeSet<K>>,
     /// Whether what is ready was awaited.
     telling: bool,
+    /// Which objects it is told of, if not of all.
+    filter: Option<fn(&V) -> bool>,
+    /// How often everything is told again, and when next.
+    period: Option<(u64, u64)>,
 }
 
 impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
@@ -108,6 +161,36 @@ impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
             ready: VecDeque::new(),
             awaited: listed.then(BTreeSet::new),
             telling: false,
+            filter: None,
+            period: None,
+        }
+    }
+
+    /// Tells only of objects that pass.
+    #[must_use]
+    pub fn filtered(self, filter: fn(&V) -> bool) -> Self {
+        Self { filter: Some(filter), ..self }
+    }
+
+    /// Tells everything again whenever so much time has passed since it began, at this time, or since it did so last.
+    #[must_use]
+    pub fn resync_every(self, period: u64, now: u64) -> Self {
+        Self { period: Some((period, now + period)), ..self }
+    }
+
+    /// Whether everything is to be told again at this time.
+    #[must_use]
+    pub fn is_due(&self, now: u64) -> bool {
+        self.period.is_some_and(|(_, next)| now >= next)
+    }
+
+    fn passes(&self, object: &V) -> bool {
+        self.filter.is_none_or(|filter| filter(object))
+    }
+
+    fn crossed(&self, cells: &mut MergeCells, told: Told, was: bool, is: bool) {
+        if self.filter.is_some() {
+            cells.crossed(told, was, is);
         }
     }
 
@@ -184,7 +267,7 @@ impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
         self.resync |= !self.initial && self.walk.is_empty();
     }
 
-    /// What is told next, when the store holds these objects, in its order. `None` once the store is closed.
+    /// What is told next, at this time, when the store holds these objects, in its order. `None` once the store is closed.
     ///
     /// # Panics
     /// When a resync tells of a key the consumer does not know.
@@ -192,11 +275,13 @@ impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
         &mut self,
         cells: &mut MergeCells,
         objects: Option<&'a [(K, V)]>,
+        now: u64,
     ) -> Option<NaiveChange<K, V>>
     where
         K: 'a,
         V: 'a,
     {
+        let mut resynced = false;
         loop {
             if let Some(change) = self.ready.pop_front() {
                 return Some(change);
@@ -204,46 +289,71 @@ impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
             if let Some((key, object)) = self.walk.pop_front() {
                 if self.initial {
                     let object = self.forget(&key).map_or(Some(object), |log| log.now);
-                    let told = object.map(|object| NaiveChange::Added { key, object, initial: true });
-                    self.ready.extend(told);
+                    if let Some(object) = object {
+                        let is = self.passes(&object);
+                        self.crossed(cells, Told::Initial, false, is);
+                        self.ready.extend(is.then_some(NaiveChange::Added { key, object, initial: true }));
+                    }
                 } else {
                     cells.hit(self.row(&key), Incoming::Resync);
                     if !self.logs.contains_key(&key) {
                         let (old, new) = (object.clone(), object);
-                        self.ready.push_back(NaiveChange::Updated { key, old, new });
+                        let is = self.passes(&new);
+                        self.crossed(cells, Told::Again, is, is);
+                        self.ready.extend(is.then_some(NaiveChange::Updated { key, old, new }));
                     }
                 }
                 self.initial &= !self.walk.is_empty();
                 continue;
             }
             let Some(key) = self.order.first().cloned() else {
-                if std::mem::take(&mut self.resync) && objects.is_some_and(|objects| !objects.is_empty()) {
-                    self.walk.extend(objects.into_iter().flatten().cloned());
-                    continue;
+                let due = !std::mem::take(&mut self.resync);
+                if due && (resynced || objects.is_none() || !self.is_due(now)) {
+                    return None;
                 }
-                return None;
+                if due {
+                    resynced = true;
+                    self.period = self.period.map(|(period, _)| (period, now + period));
+                }
+                self.walk.extend(objects.into_iter().flatten().cloned());
+                continue;
             };
             self.telling = self.awaited.as_ref().is_some_and(|awaited| awaited.contains(&key));
             let log = self.forget(&key).expect("it is pending");
-            self.tell(key, log);
+            self.tell(key, log, cells);
         }
     }
 
-    fn tell(&mut self, key: K, log: Log<V>) {
+    /// What a filter keeps back is not there for the consumer.
+    fn tell(&mut self, key: K, log: Log<V>, cells: &mut MergeCells) {
         let Log { held, now, ends, initial } = log;
+        let was = held.as_ref().is_some_and(|held| self.passes(held));
+        let is = now.as_ref().is_some_and(|now| self.passes(now));
         match (held, now) {
             (None, None) => {}
-            (None, Some(object)) => self.ready.push_back(NaiveChange::Added { key, object, initial }),
+            (None, Some(object)) => {
+                self.crossed(cells, Told::Added, false, is);
+                self.ready.extend(is.then_some(NaiveChange::Added { key, object, initial }));
+            }
             (Some(old), Some(new)) if (self.same)(&old, &new) => {
-                self.ready.push_back(NaiveChange::Updated { key, old, new });
+                self.crossed(cells, Told::Updated, was, is);
+                self.ready.extend(match (was, is) {
+                    (true, true) => Some(NaiveChange::Updated { key, old, new }),
+                    (false, true) => Some(NaiveChange::Added { key, object: new, initial: false }),
+                    (true, false) => Some(NaiveChange::Deleted { key, last: old, missed: false }),
+                    (false, false) => None,
+                });
             }
             (Some(old), now) => {
+                let told = if now.is_some() { Told::Replaced } else { Told::Deleted };
+                self.crossed(cells, told, was, is);
                 let own = ends.last().filter(|(last, _)| (self.same)(&old, last));
                 let (last, missed) =
                     own.or(ends.first()).expect("what is not there any more has ended").clone();
-                self.ready.push_back(NaiveChange::Deleted { key: key.clone(), last, missed });
+                let deleted = NaiveChange::Deleted { key: key.clone(), last, missed };
+                self.ready.extend(was.then_some(deleted));
                 let added = now.map(|object| NaiveChange::Added { key, object, initial: false });
-                self.ready.extend(added);
+                self.ready.extend(added.filter(|_| is));
             }
         }
     }

@@ -172,6 +172,26 @@ fn bounds<T: Copy>(a: T, b: T, kind: u8) -> (Bound<T>, Bound<T>) {
     (from[usize::from(kind % 4)], to[usize::from(kind / 4 % 4)])
 }
 
+/// What a subscription is told, and how.
+#[derive(Clone, Copy, Debug, Default, Arbitrary)]
+pub struct View {
+    /// Only of objects that [`pass`](Self::passes).
+    pub filtered: bool,
+    /// Everything again after each [`PERIOD`](Self::PERIOD).
+    pub periodic: bool,
+}
+
+impl View {
+    /// How often a periodic one is told everything, in seconds.
+    pub const PERIOD: u64 = 10;
+
+    /// The filter.
+    #[must_use]
+    pub fn passes(thing: &Thing) -> bool {
+        thing.rank % 2 == 0
+    }
+}
+
 /// One step of a random life of a store. A subscription, snapshot or index is named by its number, modulo those there are.
 #[derive(Clone, Debug)]
 pub enum StoreOp {
@@ -213,6 +233,10 @@ pub enum StoreOp {
     DropSnapshot,
     /// One more subscription.
     Subscribe,
+    /// One more, of a view.
+    SubscribeTo(View),
+    /// So many seconds pass.
+    Pass(u8),
     /// Takes changes.
     Take(u8, u8),
     /// Tells everything again.
@@ -244,9 +268,11 @@ impl<'a> Arbitrary<'a> for StoreOp {
             119 => Self::StageDrop,
             120..=127 => Self::Snapshot,
             128..=131 => Self::DropSnapshot,
-            132..=141 => Self::Subscribe,
+            132..=135 => Self::Subscribe,
+            136..=141 => Self::SubscribeTo(u.arbitrary()?),
             142..=181 => Self::Take(u.arbitrary()?, u8::arbitrary(u)? % 6),
-            182..=191 => Self::Resync(u.arbitrary()?),
+            182..=187 => Self::Resync(u.arbitrary()?),
+            188..=191 => Self::Pass(u8::arbitrary(u)? % 12),
             192..=195 => Self::Unsubscribe(u.arbitrary()?),
             196..=202 => Self::WaitFor(u.arbitrary()?),
             203..=206 => Self::DropWait,
@@ -279,8 +305,9 @@ impl<'a> Arbitrary<'a> for SubscriptionOp {
             }
             115..=164 => StoreOp::Take(u.arbitrary()?, 1),
             165..=204 => StoreOp::Take(u.arbitrary()?, 9),
-            205..=245 => StoreOp::Resync(u.arbitrary()?),
-            246..=251 => StoreOp::Subscribe,
+            205..=243 => StoreOp::Resync(u.arbitrary()?),
+            244..=247 => StoreOp::Pass(u8::arbitrary(u)? % 12),
+            248..=251 => StoreOp::SubscribeTo(u.arbitrary()?),
             252..=254 => StoreOp::Unsubscribe(u.arbitrary()?),
             255 => StoreOp::Close,
         }))

@@ -1,0 +1,116 @@
+//! EDGE. How a subscription is put together. Nothing waits here, so there is nothing to cancel.
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_ratelimit::Timer;
+
+use super::{Resyncing, Subscription};
+use crate::due::Filter;
+use crate::inner::Inner;
+
+/// A subscription in the making; made by [`Store::subscription`](crate::Store::subscription).
+#[must_use = "nothing is told before `start`"]
+pub struct SubscriptionBuilder<K, V> {
+    store: Arc<Inner<K, V>>,
+    filter: Option<Box<Filter<V>>>,
+    resync: Option<(Box<dyn Timer>, Duration)>,
+}
+
+impl<K, V> SubscriptionBuilder<K, V>
+where
+    K: Clone + Eq + Hash,
+    V: 'static,
+{
+    pub(crate) fn new(store: Arc<Inner<K, V>>) -> Self {
+        Self { store, filter: None, resync: None }
+    }
+
+    /// Tells only of objects that pass: one that begins to pass is added, not [initial](crate::Change::is_initial), one that ceases to is
+    /// deleted, with the state that was told last. Of several filters an object has to pass all.
+    ///
+    /// Whether an object that is gone was known is decided by the state that was told last, so its deletion is told whatever its last state is.
+    ///
+    /// It is asked when a change is taken, by who takes it, and never under a lock: `f` may use the store. It must be pure, as it is asked about a
+    /// state once when that is news and once when it is replaced. The changes it keeps back are pending until then, so they
+    /// count in [`lag`](Subscription::lag).
+    ///
+    /// A panic in it is that of the call that takes the change, which stays to be told by the next one.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{ChangeKind, Schema, Store, Version};
+    ///
+    /// let schema = Schema::new(|pod: &(&'static str, u64, &'static str)| pod.0, |pod| Version::new(pod.1));
+    /// let store = Store::builder(schema).build()?;
+    /// store.upsert(("a", 1, "Running"));
+    /// store.upsert(("b", 2, "Pending"));
+    /// let mut running = store.subscription().filter(|pod| pod.2 == "Running").start();
+    /// assert!(running.try_next().is_some_and(|change| *change.key() == "a" && change.is_initial()));
+    /// assert!(running.try_next().is_none());
+    ///
+    /// store.upsert(("b", 3, "Running"));
+    /// store.upsert(("a", 4, "Failed"));
+    /// assert!(matches!(running.try_next().unwrap().kind, ChangeKind::Added { object, initial: false } if object.0 == "b"));
+    /// assert!(matches!(running.try_next().unwrap().kind, ChangeKind::Deleted { last, .. } if *last == ("a", 1, "Running")));
+    /// assert!(running.try_next().is_none());
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
+    pub fn filter(mut self, f: impl Fn(&V) -> bool + Send + Sync + 'static) -> Self {
+        self.filter = Some(match self.filter {
+            None => Box::new(f),
+            Some(before) => Box::new(move |object| before(object) && f(object)),
+        });
+        self
+    }
+
+    /// Tells everything again whenever this time has passed, as [`Subscription::resync`] does. Of no time: never.
+    ///
+    /// The period is this subscription's own: neither other subscriptions nor relists move it. It begins with the subscription, and anew with each resync; one
+    /// that is due begins when everything else was told, so a consumer that is always behind has none. Periods that passed meanwhile
+    /// are not made up for.
+    ///
+    /// The timer is for this subscription alone. It is armed while the consumer waits.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{ChangeKind, Schema, Store, Version};
+    /// use flyball_ratelimit::ManualClock;
+    /// use std::time::Duration;
+    ///
+    /// let store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// store.upsert((1, 1));
+    /// let clock = ManualClock::new(); // in production `TokioTimer::current()`, say
+    /// let mut changes = store.subscription().resync_every(clock.timer(), Duration::from_secs(600)).start();
+    /// assert!(changes.try_next().is_some_and(|change| change.is_initial()));
+    /// assert!(changes.try_next().is_none());
+    ///
+    /// clock.advance(Duration::from_secs(600));
+    /// assert!(matches!(changes.try_next().unwrap().kind, ChangeKind::Updated { old, new } if old == new));
+    /// assert!(changes.try_next().is_none());
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
+    pub fn resync_every(mut self, timer: impl Timer, period: Duration) -> Self {
+        self.resync = Some((Box::new(timer), period));
+        self
+    }
+
+    /// Begins: the objects there are, then everything that changes. Costs what [`Store::subscribe`](crate::Store::subscribe) does.
+    #[must_use]
+    pub fn start(self) -> Subscription<K, V> {
+        let Self { store, filter, resync } = self;
+        let (snapshot, feed) = store.subscribe();
+        let mut subscription = Subscription::new(feed, Arc::downgrade(&store), &snapshot);
+        subscription.filter = filter;
+        subscription.resyncing = resync.and_then(|(timer, period)| Resyncing::new(timer, period));
+        subscription
+    }
+}
+
+impl<K, V> fmt::Debug for SubscriptionBuilder<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SubscriptionBuilder").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,204 @@
+//! Subscriptions to the objects that pass a filter, as client-go's `FilteringResourceEventHandler` is one: what enters and leaves.
+//!
+//! Of its tests: `TestTypedFilteringResourceEventHandler` (add and delete that pass or do not, the four updates) is
+//! `the_four_transitions`. Its filter is asked about the last state of what is gone, so a handler may keep an object for ever whose last state
+//! does not pass; ours is asked about what was told: `an_end_is_told_to_who_knew_the_object`.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use flyball_informer_cache::{ChangeKind, Schema, Store, Subscription, Version};
+use testkit::wakers::{Counting, poll_once, poll_with};
+
+/// A key, an identity, a version, and whether it passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pod(u8, u8, u64, bool);
+
+fn store() -> Store<u8, Pod> {
+    let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.2)).identity(|a, b| a.1 == b.1);
+    Store::builder(schema).seed(1).build().unwrap()
+}
+
+fn passing(store: &Store<u8, Pod>) -> Subscription<u8, Pod> {
+    store.subscription().filter(|pod| pod.3).start()
+}
+
+/// `=1@2` is initial, `+` is not; `1@2>3` an update, `-1@2` the end, `?` if nobody saw it.
+fn told(changes: &mut Subscription<u8, Pod>) -> Vec<String> {
+    let text = |kind: ChangeKind<Pod>| match kind {
+        ChangeKind::Added { object, initial } => {
+            format!("{}{}@{}", if initial { '=' } else { '+' }, object.0, object.2)
+        }
+        ChangeKind::Updated { old, new } => format!("{}@{}>{}", new.0, old.2, new.2),
+        ChangeKind::Deleted { last, missed } => {
+            format!("-{}@{}{}", last.0, last.2, if missed { "?" } else { "" })
+        }
+    };
+    std::iter::from_fn(|| changes.try_next()).map(|change| text(change.kind)).collect()
+}
+
+#[test]
+fn the_four_transitions() {
+    let store = store();
+    store.upsert(Pod(1, 1, 1, true));
+    store.upsert(Pod(2, 1, 2, false));
+    let mut changes = passing(&store);
+    assert_eq!(changes.pending(), 2, "both are still to be asked about");
+    assert_eq!(told(&mut changes), ["=1@1"]);
+    store.upsert(Pod(3, 1, 3, true));
+    store.upsert(Pod(4, 1, 4, false));
+    assert_eq!(told(&mut changes), ["+3@3"], "what comes");
+    store.upsert(Pod(1, 1, 5, true));
+    assert_eq!(told(&mut changes), ["1@1>5"], "stays");
+    store.upsert(Pod(1, 1, 6, false));
+    assert_eq!(told(&mut changes), ["-1@5"], "leaves, with the state that was told");
+    store.upsert(Pod(1, 1, 7, false));
+    assert!(told(&mut changes).is_empty(), "stays away");
+    store.upsert(Pod(1, 1, 8, true));
+    assert_eq!(told(&mut changes), ["+1@8"], "enters");
+    store.delete(&1, Some(Pod(1, 1, 9, true)));
+    store.delete(&2, Some(Pod(2, 1, 9, true)));
+    assert_eq!(told(&mut changes), ["-1@9"], "goes; nobody knew the other one");
+}
+
+#[test]
+fn what_happened_meanwhile_is_judged_by_both_ends() {
+    let store = store();
+    let mut changes = passing(&store);
+    store.upsert(Pod(1, 1, 1, true));
+    assert_eq!(told(&mut changes), ["+1@1"]);
+    store.upsert(Pod(1, 1, 2, false));
+    store.upsert(Pod(1, 1, 3, true));
+    assert_eq!(told(&mut changes), ["1@1>3"], "it was away, and nobody heard of it");
+    store.upsert(Pod(2, 1, 4, true));
+    store.upsert(Pod(2, 1, 5, false));
+    assert!(told(&mut changes).is_empty(), "it came and went");
+    // A snapshot's object that changes before its turn.
+    let mut late = passing(&store);
+    store.upsert(Pod(1, 1, 6, false));
+    store.upsert(Pod(2, 1, 7, true));
+    assert_eq!(told(&mut late), ["=2@7"]);
+}
+
+#[test]
+fn an_end_is_told_to_who_knew_the_object() {
+    let store = store();
+    store.upsert(Pod(1, 1, 1, true));
+    let mut changes = passing(&store);
+    told(&mut changes);
+    store.delete(&1, Some(Pod(1, 1, 2, false)));
+    assert_eq!(told(&mut changes), ["-1@2"]);
+    store.upsert(Pod(1, 1, 3, true));
+    told(&mut changes);
+    store.upsert(Pod(1, 1, 4, false));
+    store.delete(&1, None);
+    assert_eq!(told(&mut changes), ["-1@4?"]);
+}
+
+#[test]
+fn another_object_is_judged_by_itself() {
+    let store = store();
+    store.upsert(Pod(1, 1, 1, true));
+    let mut changes = passing(&store);
+    told(&mut changes);
+    store.upsert(Pod(1, 2, 2, true));
+    assert_eq!(told(&mut changes), ["-1@1?", "+1@2"]);
+    store.upsert(Pod(1, 3, 3, false));
+    assert_eq!(told(&mut changes), ["-1@2?"]);
+    store.upsert(Pod(1, 4, 4, true));
+    assert_eq!(told(&mut changes), ["+1@4"]);
+}
+
+#[test]
+fn the_first_list_is_initial_as_far_as_it_passes() {
+    let store = store();
+    let mut changes = passing(&store);
+    store.replace([Pod(1, 1, 1, true), Pod(2, 1, 1, false)], Version::new(1));
+    assert!(!changes.is_caught_up());
+    assert_eq!(told(&mut changes), ["=1@1"]);
+    assert!(changes.is_caught_up());
+    store.upsert(Pod(2, 1, 2, true));
+    assert_eq!(told(&mut changes), ["+2@2"], "it enters, and does not begin");
+    changes.resync();
+    store.upsert(Pod(1, 1, 3, false));
+    assert_eq!(told(&mut changes), ["-1@1", "2@2>2"], "what does not pass is not told again");
+}
+
+#[test]
+fn of_several_filters_all_have_to_pass() {
+    let store = store();
+    let mut changes = store.subscription().filter(|pod| pod.3).filter(|pod| pod.0 > 1).start();
+    for key in 0..4 {
+        store.upsert(Pod(key, 1, 1, key != 3));
+    }
+    assert_eq!(told(&mut changes), ["+2@1"]);
+}
+
+#[test]
+fn it_may_use_the_store_and_is_asked_without_a_lock() {
+    let store = store();
+    let other = store.clone();
+    let mut changes = store
+        .subscription()
+        .filter(move |pod| {
+            other.upsert(Pod(100, 1, pod.2, false));
+            pod.0 < 100 && other.len() > 1
+        })
+        .start();
+    store.upsert(Pod(1, 1, 1, true));
+    assert!(changes.try_next().is_some_and(|change| *change.key() == 1));
+    // The filter holds the store, so it stays open.
+    assert!(poll_once(std::pin::pin!(changes.next())).is_pending());
+    store.check().unwrap();
+}
+
+#[test]
+fn a_change_survives_a_panic_of_the_filter() {
+    let store = store();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let panics = calls.clone();
+    // Every second call panics, and an update asks twice.
+    let hostile = move |pod: &Pod| match panics.fetch_add(1, Ordering::Relaxed) % 4 {
+        1 | 2 => panic!("not now"),
+        _ => pod.3,
+    };
+    let mut changes = store.subscription().filter(hostile).start();
+    let (mut known, mut panicked) = (None, 0);
+    for version in 1..200 {
+        store.upsert(Pod(1, 1, version, version % 3 > 0));
+        loop {
+            match catch_unwind(AssertUnwindSafe(|| changes.try_next())) {
+                Ok(None) => break,
+                Ok(Some(change)) => {
+                    assert_eq!(change.old().map(|old| old.2), known, "{change:?}");
+                    known = change.new().map(|new| new.2);
+                }
+                Err(_) => panicked += 1,
+            }
+            changes.check().unwrap();
+        }
+        assert_eq!(known, Some(version).filter(|version| version % 3 > 0));
+    }
+    assert!(panicked > 100, "{panicked} panics");
+    assert_eq!(changes.pending(), 0);
+}
+
+#[test]
+fn who_waits_is_woken_for_nothing_at_most_and_loses_nothing() {
+    let store = store();
+    let mut changes = passing(&store);
+    for round in 0..100_u64 {
+        let (counting, waker) = Counting::waker();
+        // Dropped while it waits, or not polled at all.
+        drop(changes.next());
+        assert!(poll_with(std::pin::pin!(changes.next()), &waker).is_pending());
+        store.upsert(Pod(1, 1, 2 * round + 1, false));
+        assert_eq!(counting.wakes(), 1);
+        assert_eq!(told(&mut changes).len(), usize::from(round > 0), "it left");
+        assert!(poll_with(std::pin::pin!(changes.next()), &waker).is_pending());
+        store.upsert(Pod(1, 1, 2 * round + 2, true));
+        assert_eq!(counting.wakes(), 2);
+        assert_eq!(told(&mut changes), [format!("+1@{}", 2 * round + 2)]);
+    }
+}

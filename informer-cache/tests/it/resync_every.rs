@@ -1,0 +1,220 @@
+//! Subscriptions that are told everything again from time to time, on virtual time.
+//!
+//! Of client-go's tests: `TestListenerResyncPeriods` and `…Delayed`, `TestResyncCheckPeriod` and `TestSharedInformerWatchDisruption` are named
+//! below. Its listeners share one check, as often as the most frequent of them asked for before the start; ours have an alarm each.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+use std::time::Duration;
+
+use flyball_informer_cache::{Change, ChangeKind, Informer, Schema, Store, Subscription, Version};
+use flyball_ratelimit::{Clock, ManualClock, Nanos, Timer};
+use testkit::wakers::{Counting, Panicking, poll_with};
+
+use crate::server::server;
+use crate::world::{EXPIRED, SCHEMA, World, object};
+
+type Objects = Store<u32, (u32, u64)>;
+type Changes = Subscription<u32, (u32, u64)>;
+
+fn store(keys: impl IntoIterator<Item = u32>) -> Objects {
+    let schema = Schema::new(|object: &(u32, u64)| object.0, |object| Version::new(object.1));
+    let store = Store::builder(schema).seed(1).build().unwrap();
+    for key in keys {
+        store.upsert((key, 1));
+    }
+    store
+}
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// How many changes there are now.
+fn told(changes: &mut Changes) -> usize {
+    std::iter::from_fn(|| changes.try_next()).count()
+}
+
+fn is_told_again<K, V>(change: &Change<K, V>) -> bool {
+    matches!(&change.kind, ChangeKind::Updated { old, new } if Arc::ptr_eq(old, new))
+}
+
+/// `TestListenerResyncPeriods`: periods of none, two and three seconds.
+#[test]
+fn each_has_its_period() {
+    let clock = ManualClock::new();
+    let store = store([1, 2]);
+    let mut readers =
+        [0, 2, 3].map(|period| store.subscription().resync_every(clock.timer(), secs(period)).start());
+    assert_eq!(readers.each_mut().map(told), [2, 2, 2], "what there is");
+    let (counting, waker) = Counting::waker();
+    let mut heard = Vec::new();
+    for second in 1..=6 {
+        let before = counting.wakes();
+        for reader in &mut readers {
+            assert!(poll_with(pin!(reader.next()), &waker).is_pending());
+        }
+        clock.advance(secs(1));
+        let woken = counting.wakes() - before;
+        let told = readers.each_mut().map(told);
+        assert_eq!(told.iter().filter(|told| **told > 0).count(), woken, "exactly who has something to hear");
+        heard.push((second, told));
+    }
+    let expected = [[0, 0, 0], [0, 2, 0], [0, 0, 2], [0, 2, 0], [0, 0, 0], [0, 2, 2]];
+    assert_eq!(heard, std::iter::zip(1.., expected).collect::<Vec<_>>());
+}
+
+/// `TestListenerResyncPeriodsDelayed`: whoever begins to listen late hears it once, and then in its turn.
+#[test]
+fn periods_that_passed_are_not_made_up_for() {
+    let clock = ManualClock::new();
+    let store = store([1]);
+    let mut changes = store.subscription().resync_every(clock.timer(), secs(2)).start();
+    clock.advance(secs(7));
+    assert_eq!(told(&mut changes), 2, "the beginning, and everything once more");
+    clock.advance(secs(1));
+    assert_eq!(told(&mut changes), 0, "the period begins with the resync");
+    clock.advance(secs(1));
+    assert_eq!(told(&mut changes), 1);
+}
+
+/// `TestResyncCheckPeriod`: nobody's period is moved by another one's, whichever comes first.
+#[test]
+fn nobody_moves_the_period_of_another_one() {
+    let clock = ManualClock::new();
+    let store = store([1]);
+    let mut known = Vec::new();
+    for (period, next) in [(10, 10), (60, 10), (2, 2), (1, 1)] {
+        let mut changes = store.subscription().resync_every(clock.timer(), secs(period)).start();
+        assert_eq!(told(&mut changes), 1);
+        assert!(poll_with(pin!(changes.next()), Waker::noop()).is_pending());
+        known.push(changes);
+        assert_eq!(clock.next_alarm(), Some(Nanos::ZERO + secs(next)));
+    }
+    clock.advance(secs(10));
+    assert_eq!(known.iter_mut().map(told).collect::<Vec<_>>(), [1, 0, 1, 1]);
+}
+
+/// `TestSharedInformerWatchDisruption`: after a gap, who did not ask for more hears what changed in it, and who did hears everything.
+#[test]
+fn a_relist_tells_what_changed_and_moves_no_period() {
+    let server = server();
+    for key in 0..4 {
+        server.put(object(key, 0));
+    }
+    let mut world = World::new(Informer::builder(SCHEMA, server.clone()));
+    world.settle();
+    let mut plain = world.informer.subscribe();
+    let mut resyncing =
+        world.informer.subscription().resync_every(world.clock.timer(), Duration::from_secs(100)).start();
+    let begun = world.now();
+    assert_eq!(std::iter::from_fn(|| plain.try_next()).count(), 4);
+    assert_eq!(std::iter::from_fn(|| resyncing.try_next()).count(), 4);
+    for key in [1, 2] {
+        let relists = world.informer.status().relists;
+        server.break_watches(EXPIRED);
+        server.put(object(key, 0));
+        server.compact();
+        world.pass(Duration::from_secs(49));
+        assert!(world.informer.status().relists > relists);
+        assert_eq!(std::iter::from_fn(|| plain.try_next()).map(Change::into_key).collect::<Vec<_>>(), [key]);
+        let news = std::iter::from_fn(|| resyncing.try_next());
+        assert_eq!(news.filter(|change| !is_told_again(change)).count(), 1);
+    }
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.now().since(begun), Duration::from_secs(100));
+    assert!(plain.try_next().is_none());
+    let again: Vec<_> = std::iter::from_fn(|| resyncing.try_next()).collect();
+    assert!(again.len() == 4 && again.iter().all(is_told_again), "{again:?}");
+}
+
+#[test]
+fn what_changed_comes_first_and_counts() {
+    let clock = ManualClock::new();
+    let store = store([1, 2, 3]);
+    let mut changes = store.subscription().resync_every(clock.timer(), secs(5)).start();
+    assert_eq!(told(&mut changes), 3);
+    store.upsert((1, 2));
+    clock.advance(secs(5));
+    assert!(changes.try_next().is_some_and(|change| !is_told_again(&change)));
+    assert!(changes.try_next().is_some_and(|change| is_told_again(&change)));
+    store.upsert((2, 2));
+    store.upsert((3, 2));
+    let rest: Vec<_> = std::iter::from_fn(|| changes.try_next()).collect();
+    assert!(rest.iter().all(|change| !is_told_again(change)) && rest.len() == 2, "{rest:?}");
+}
+
+#[test]
+fn nothing_is_left_of_it_after_the_end() {
+    let clock = ManualClock::new();
+    for closes in [true, false] {
+        let store = store([]);
+        let mut changes = store.subscription().resync_every(clock.timer(), secs(5)).start();
+        let (counting, waker) = Counting::waker();
+        assert!(poll_with(pin!(changes.next()), &waker).is_pending());
+        assert!(clock.next_alarm().is_some());
+        if closes {
+            store.close();
+            assert!(poll_with(pin!(changes.next()), &waker).is_ready());
+        } else {
+            drop(changes);
+        }
+        drop(waker);
+        assert_eq!(clock.next_alarm(), None);
+        assert_eq!(Arc::strong_count(&counting), 1, "nobody holds its waker");
+    }
+}
+
+#[test]
+fn waits_may_be_dropped_at_every_poll_and_wakers_may_panic() {
+    let clock = ManualClock::new();
+    let store = store([1]);
+    let mut changes = store.subscription().resync_every(clock.timer(), secs(1)).start();
+    assert_eq!(told(&mut changes), 1);
+    let hostile = Waker::from(Arc::new(Panicking));
+    for round in 0..50 {
+        drop(changes.next());
+        if round % 2 == 0 {
+            assert!(poll_with(pin!(changes.next()), &hostile).is_pending());
+            // The alarm is the clock's business, so whoever moves that hears of it.
+            let moved = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| clock.advance(secs(1))));
+            assert!(moved.is_err());
+        } else {
+            assert!(poll_with(pin!(changes.next()), Waker::noop()).is_pending());
+            clock.advance(secs(1));
+        }
+        assert_eq!(told(&mut changes), 1);
+    }
+}
+
+/// A clock on which a second passes whenever somebody looks.
+struct Hasty(AtomicU64);
+
+impl Clock for Hasty {
+    fn now(&self) -> Nanos {
+        Nanos::ZERO + secs(self.0.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Timer for Hasty {
+    fn wake_at(&self, _: Nanos, waker: &Waker) {
+        waker.wake_by_ref();
+    }
+}
+
+#[test]
+fn a_period_shorter_than_its_resync_keeps_nobody_for_ever() {
+    let store = store([1, 2]);
+    let hasty = Hasty(AtomicU64::new(0));
+    let mut changes = store.subscription().filter(|_| false).resync_every(hasty, secs(1)).start();
+    assert!(changes.try_next().is_none());
+    let (counting, waker) = Counting::waker();
+    assert!(poll_with(pin!(changes.next()), &waker).is_pending());
+    assert_eq!(counting.wakes(), 1, "and it comes again at once");
+    // Nor does a period of no time.
+    let hasty = Hasty(AtomicU64::new(0));
+    let mut changes = store.subscription().resync_every(hasty, Duration::ZERO).start();
+    assert_eq!(told(&mut changes), 2);
+}
