@@ -171,19 +171,11 @@ where
                 }
                 _ => lease.retry(),
             },
-            Class::Conflict => self.conflicted(lease),
+            Class::Conflict => {
+                let wait = self.config.classes.conflicts.next(lease.key());
+                lease.done_after(wait);
+            }
             Class::Permanent => self.give_up(lease, failure, class),
-        }
-    }
-
-    /// Has the key come back on its own schedule, with its failures as they are.
-    fn conflicted(&self, lease: Lease<K, T>) {
-        let key = lease.key().clone();
-        let wait = self.config.classes.conflicts.next(&key);
-        match self.queue.add_after(key, wait) {
-            Ok(_) => lease.done(),
-            // It is shut down: by `done` the key would be lost, so it is left over as a failure is.
-            Err(_) => lease.retry(),
         }
     }
 

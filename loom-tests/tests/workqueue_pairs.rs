@@ -266,6 +266,17 @@ fn pairs_lease_end() {
 }
 
 #[test]
+fn pairs_done_after() {
+    let claim = Model {
+        name: "workqueue::pairs_done_after",
+        threads: 2,
+        floor: 700,
+        catches: "a key that is made to wait in one critical section and whose lease ends in another",
+    };
+    check(claim, &[DoneAfter]);
+}
+
+#[test]
 fn pairs_cancel() {
     let claim = Model {
         name: "workqueue::pairs_cancel",

@@ -139,6 +139,35 @@ impl<K, T> Lease<K, T> {
         self.end(Verdict::Done);
     }
 
+    /// Ends the lease, says nothing about success, and has the key come back after `delay`; zero is at once, at the tail.
+    ///
+    /// For what is neither a success nor a failure, such as a conflict with somebody who was faster. One step, unlike a delayed
+    /// add and [`done`](Self::done): the key keeps its priority, and cannot be lost in between. After shutdown it is a leftover
+    /// instead.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_ratelimit::{Exponential, ManualClock};
+    /// # use flyball_workqueue::{KeyState, Queue};
+    /// # use std::time::Duration;
+    /// let clock = ManualClock::new();
+    /// let backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(60));
+    /// let queue = Queue::builder().limiter(backoff).timer(clock.timer()).build();
+    /// queue.add("a")?;
+    /// queue.try_get()?.retry();
+    /// clock.advance(Duration::from_secs(1));
+    /// queue.try_get()?.done_after(Duration::from_millis(10));
+    /// assert!(matches!(queue.state(&"a"), KeyState::Waiting(_)));
+    /// assert_eq!(queue.requeues(&"a"), 1); // neither forgotten nor counted
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn done_after(self, delay: Duration)
+    where
+        T: Delays,
+    {
+        self.end(Verdict::DoneAfter(delay));
+    }
+
     /// Ends the lease with success: the failures of the key are forgotten.
     pub fn succeed(self) {
         self.end(Verdict::Succeed);

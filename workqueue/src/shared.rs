@@ -250,9 +250,9 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L
             }
             Verdict::After(delay) => {
                 self.limiter.forget(key);
-                let now = self.time.now();
-                (Outcome::At(Wait::fixed(now + delay)), Some(now))
+                self.after(delay)
             }
+            Verdict::DoneAfter(delay) => self.after(delay),
             Verdict::Retry | Verdict::Dropped if Limiter::<K, L>::limits() => {
                 let now = self.time.now();
                 match self.fail(key, now) {
@@ -269,6 +269,11 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L
             Verdict::Retry | Verdict::Dropped | Verdict::Untouched => (Outcome::Tail, self.now_if_timed()),
         };
         Ruling { outcome, now, died_after: None, counted }
+    }
+
+    fn after(&self, delay: Duration) -> (Outcome, Option<Nanos>) {
+        let now = self.time.now();
+        (Outcome::At(Wait::fixed(now + delay)), Some(now))
     }
 
     /// Counts a failure of `key`.
@@ -315,6 +320,7 @@ pub(crate) enum Verdict {
     Done,
     Succeed,
     After(Duration),
+    DoneAfter(Duration),
     Retry,
     /// As a failure: nobody said how.
     Dropped,

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use flyball_controller::{Action, Controller};
+use flyball_controller::{Action, Class, Controller};
 use flyball_informer_cache::Informer;
 use flyball_ratelimit::{Exponential, TokioTimer};
 use flyball_workqueue::{Priority, Queue, Timed};
+use tokio::time::sleep;
 
 use crate::support::{Log, SECOND, Thing, World};
 
@@ -89,4 +90,25 @@ async fn a_change_may_say_its_priority() {
     things.shut_down();
     running.await.unwrap().unwrap();
     assert_eq!(log.take(), [2, 1, 3]);
+}
+
+/// A conflict is not an add of somebody else: its key comes back as what it was.
+#[tokio::test(start_paused = true)]
+async fn a_conflict_keeps_the_priority_of_its_key() {
+    let (queue, log) = (queue(), Log::new());
+    queue.at(-5).add(1).unwrap();
+    queue.at(7).add(2).unwrap();
+    let (noted, seen) = (log.clone(), queue.clone());
+    let report = Controller::new(queue)
+        .classify(|_| Class::Conflict)
+        .shutdown_on(sleep(SECOND))
+        .run(move |key, _| {
+            let first = noted.count() < 2;
+            noted.note((key, seen.priority(&key)));
+            async move { if first { Err("conflict") } else { Ok(Action::await_change()) } }
+        })
+        .await
+        .unwrap();
+    assert_eq!(log.take(), [2, 1, 2, 1].map(|key| (key, Some(if key == 1 { -5 } else { 7 }))));
+    assert_eq!(report.conflicts, 2);
 }

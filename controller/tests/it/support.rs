@@ -129,6 +129,11 @@ impl<T> Log<T> {
         self.0.lock().push(entry);
     }
 
+    /// How much was noted since the last time.
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().len()
+    }
+
     /// What was noted since the last time.
     pub(crate) fn take(&self) -> Vec<T> {
         std::mem::take(&mut self.0.lock())

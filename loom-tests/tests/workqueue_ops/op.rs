@@ -41,7 +41,7 @@ ops! {
     Postpone
     AddMany
     Add
-    Done Succeed Retry RequeueAfter DropLease
+    Done Succeed Retry RequeueAfter DropLease DoneAfter
     Cancel
     TryGet TryGetMany
     StopNow
@@ -66,7 +66,13 @@ impl Op {
     pub(crate) fn takes_lease(self) -> bool {
         matches!(
             self,
-            Self::Detach | Self::Done | Self::Succeed | Self::Retry | Self::RequeueAfter | Self::DropLease
+            Self::Detach
+                | Self::Done
+                | Self::Succeed
+                | Self::Retry
+                | Self::RequeueAfter
+                | Self::DropLease
+                | Self::DoneAfter
         )
     }
 
@@ -222,6 +228,10 @@ impl Op {
                     Self::Succeed => lease.succeed(),
                     _ => lease.requeue_after(SECOND),
                 }
+                Answer::nothing()
+            }
+            Self::DoneAfter => {
+                lease(&mut tools.lease).done_after(SECOND);
                 Answer::nothing()
             }
             Self::Retry => {

@@ -99,6 +99,8 @@ pub enum Nothing {
 pub enum Ending {
     /// Nothing to say.
     Done,
+    /// Nothing to say, comes back.
+    DoneAfter(Duration),
     /// Failures forgotten.
     Succeed,
     /// Failures forgotten, comes back.

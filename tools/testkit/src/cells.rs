@@ -74,6 +74,7 @@ pub enum Doing {
     Done,
     Succeed,
     RequeueAfter,
+    DoneAfter,
     Retry,
     Dropped,
     /// A lease that ends by a failure too many.
@@ -94,7 +95,7 @@ pub enum Doing {
 }
 
 impl Doing {
-    const COUNT: usize = 24;
+    const COUNT: usize = 25;
 
     const ALL: [Self; Self::COUNT] = [
         Self::Add,
@@ -109,6 +110,7 @@ impl Doing {
         Self::Done,
         Self::Succeed,
         Self::RequeueAfter,
+        Self::DoneAfter,
         Self::Retry,
         Self::Dropped,
         Self::Exhausted,
@@ -123,12 +125,13 @@ impl Doing {
         Self::NotDetached,
     ];
 
-    /// To these all waits are the same.
+    /// To these all waits are the same, or, as to `DoneAfter`, what they are to another one that is counted finely.
     fn is_coarse(self) -> bool {
         matches!(
             self,
             Self::LimitedExhausted
                 | Self::Exhausted
+                | Self::DoneAfter
                 | Self::Tail
                 | Self::FailedServing
                 | Self::DeadlineServing
@@ -157,6 +160,7 @@ impl Doing {
             Self::Done
             | Self::Succeed
             | Self::RequeueAfter
+            | Self::DoneAfter
             | Self::Retry
             | Self::Dropped
             | Self::Exhausted
@@ -176,6 +180,7 @@ impl From<Ending> for Doing {
             Ending::Done => Self::Done,
             Ending::Succeed => Self::Succeed,
             Ending::RequeueAfter(_) => Self::RequeueAfter,
+            Ending::DoneAfter(_) => Self::DoneAfter,
             Ending::Retry => Self::Retry,
             Ending::Dropped => Self::Dropped,
         }

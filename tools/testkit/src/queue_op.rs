@@ -35,6 +35,8 @@ pub enum QueueOp {
     PollHandle(bool),
     /// Ends a lease: nothing to say.
     Done(u8),
+    /// Ends a lease: nothing to say, comes back.
+    DoneAfter(u8, Delay),
     /// Ends a lease: failures forgotten.
     Succeed(u8),
     /// Ends a lease: failures forgotten, comes back.
@@ -110,7 +112,8 @@ impl<'a> Arbitrary<'a> for QueueOp {
             203..=208 => Self::DoneKey(u.arbitrary()?),
             209..=211 => Self::Forget(u.arbitrary()?),
             212..=213 => Self::Attach(u.arbitrary()?),
-            214..=251 => Self::Advance(u.arbitrary()?),
+            214..=249 => Self::Advance(u.arbitrary()?),
+            250..=251 => Self::DoneAfter(u.arbitrary()?, u.arbitrary()?),
             252 => Self::DrainWaiting(u.arbitrary()?),
             253 => Self::ShutDown,
             254 => Self::Drain,
@@ -133,7 +136,8 @@ impl<'a> Arbitrary<'a> for HeldOp {
             22..=55 => QueueOp::AddDelayed(key(u)?, u.arbitrary()?, u.arbitrary()?),
             56..=66 => QueueOp::Postpone(key(u)?, u.arbitrary()?),
             67..=102 => QueueOp::AddLimited(key(u)?),
-            103..=142 => QueueOp::TryGet,
+            103..=139 => QueueOp::TryGet,
+            140..=142 => QueueOp::DoneAfter(u.arbitrary()?, u.arbitrary()?),
             143..=151 => QueueOp::Done(u.arbitrary()?),
             152..=160 => QueueOp::Succeed(u.arbitrary()?),
             161..=169 => QueueOp::RequeueAfter(u.arbitrary()?, u.arbitrary()?),

@@ -73,7 +73,7 @@ impl Verdict {
     /// In the words of those who measure; a lease that nobody has seen did not end.
     fn ended(self) -> Option<Ended> {
         Some(match self {
-            Self::Done => Ended::Done,
+            Self::Done | Self::DoneAfter(_) => Ended::Done,
             Self::Succeed => Ended::Succeeded,
             Self::After(_) => Ended::Requeued,
             Self::Retry => Ended::Failed,

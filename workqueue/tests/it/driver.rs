@@ -215,6 +215,7 @@ fn without_time(op: QueueOp) -> Option<QueueOp> {
             QueueOp::Add(key)
         }
         QueueOp::RequeueAfter(index, _) => QueueOp::Succeed(index),
+        QueueOp::DoneAfter(index, _) => QueueOp::Done(index),
         QueueOp::DrainWaiting(_) => QueueOp::Drain,
         QueueOp::Postpone(..) | QueueOp::PollOverdue(_) | QueueOp::Advance(_) => return None,
         op => op,

@@ -206,6 +206,7 @@ impl World {
                         Ending::Done => lease.done(),
                         Ending::Succeed => lease.succeed(),
                         Ending::RequeueAfter(after) => lease.requeue_after(after),
+                        Ending::DoneAfter(after) => lease.done_after(after),
                         Ending::Retry => lease.retry(),
                         Ending::Dropped => drop(lease),
                     }
@@ -309,8 +310,14 @@ fn acts() -> Vec<Act> {
         acts.extend([0, 5, 20].map(|after| Act::AddAfter(key, after)));
     }
     for key in [3, 4, 5] {
-        let endings =
-            [Ending::Done, Ending::Succeed, Ending::RequeueAfter(ns(5)), Ending::Retry, Ending::Dropped];
+        let endings = [
+            Ending::Done,
+            Ending::DoneAfter(ns(5)),
+            Ending::Succeed,
+            Ending::RequeueAfter(ns(5)),
+            Ending::Retry,
+            Ending::Dropped,
+        ];
         acts.extend(endings.map(|ending| Act::End(key, ending)));
     }
     acts

@@ -152,6 +152,7 @@ impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: AsyncGet> Life<O, L, T> {
             | QueueOp::Postpone(..)
             | QueueOp::AddLimited(_)
             | QueueOp::RequeueAfter(..)
+            | QueueOp::DoneAfter(..)
             | QueueOp::PollOverdue(_)
             | QueueOp::Advance(_)
             | QueueOp::DrainWaiting(_) => panic!("{at}: this queue knows no time"),
@@ -292,6 +293,10 @@ impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: Delays + AsyncGet> Life<O
             QueueOp::RequeueAfter(index, delay) => {
                 let ending = Ending::RequeueAfter(delay.0);
                 self.end(index, ending, |lease| lease.requeue_after(delay.0));
+            }
+            QueueOp::DoneAfter(index, delay) => {
+                let ending = Ending::DoneAfter(delay.0);
+                self.end(index, ending, |lease| lease.done_after(delay.0));
             }
             QueueOp::PollOverdue(bound) => {
                 let found = match poll(queue.next_overdue(bound.0)) {

@@ -24,7 +24,7 @@ fn every_cell() {
     let total = thread::scope(|scope| {
         let kinds = [
             scope.spawn(|| lives("with_backoff", 8_000, driver::limited)),
-            scope.spawn(|| lives("held_with_backoff", 52_000, driver::limited_held)),
+            scope.spawn(|| lives("held_with_backoff", 62_000, driver::limited_held)),
             scope.spawn(|| lives("without_backoff", 7_000, driver::unlimited)),
             scope.spawn(|| lives("held_without_backoff", 20_000, driver::unlimited_held)),
             scope.spawn(|| lives("without_time", 13_000, driver::timeless)),

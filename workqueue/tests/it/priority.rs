@@ -92,6 +92,12 @@ fn a_leased_key_has_two_priorities() {
     assert_eq!(queue.priority(&"a"), Some(5));
     queue.cancel(&"a");
     queue.forget(&"a");
+    // Neither success nor failure comes back for both, too, and is counted as nothing.
+    let lease = lease_of(5);
+    queue.at(-3).add_after("a", SECOND).unwrap();
+    lease.done_after(SECOND);
+    assert_eq!((queue.priority(&"a"), queue.requeues(&"a")), (Some(5), 0));
+    queue.cancel(&"a");
     // What is taken back does not count.
     let lease = lease_of(1);
     queue.at(9).add("a").unwrap();

@@ -62,6 +62,7 @@ pub(crate) fn as_told(told: Told) -> Told {
         Told::Ended(Ending::RequeueAfter(_), worked) => {
             Told::Ended(Ending::RequeueAfter(Duration::ZERO), worked)
         }
+        Told::Ended(Ending::DoneAfter(_), worked) => Told::Ended(Ending::Done, worked),
         told => told,
     }
 }

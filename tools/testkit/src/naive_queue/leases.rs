@@ -36,8 +36,10 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
                 self.forget(key);
                 Back::No
             }
-            Ending::RequeueAfter(delay) => {
-                self.forget(key);
+            Ending::RequeueAfter(delay) | Ending::DoneAfter(delay) => {
+                if matches!(ending, Ending::RequeueAfter(_)) {
+                    self.forget(key);
+                }
                 self.accept_delay(later(now, delay));
                 Back::At(later(now, delay))
             }

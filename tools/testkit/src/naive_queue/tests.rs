@@ -128,6 +128,7 @@ fn what_forgets_and_what_keeps() {
     let mut queue = limited();
     for (ending, left) in [
         (Ending::Done, 1),
+        (Ending::DoneAfter(ns(1)), 1),
         (Ending::Succeed, 0),
         (Ending::RequeueAfter(ns(1)), 0),
         (Ending::Retry, 1),

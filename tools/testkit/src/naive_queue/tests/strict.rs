@@ -119,6 +119,7 @@ fn a_failed_lease_waits_whatever_came_meanwhile() {
         (waiting(5), Ending::Dropped, Seen::Waiting(10)),
         (waiting(50), Ending::Dropped, Seen::Waiting(10)),
         (waiting(5), Ending::RequeueAfter(ns(3)), Seen::Waiting(3)),
+        (waiting(5), Ending::DoneAfter(ns(3)), Seen::Waiting(3)),
         (waiting(5), Ending::Done, Seen::Waiting(5)),
         (failed_beside_its_lease(), Ending::Retry, Seen::Waiting(10)),
         (failed_beside_its_lease(), Ending::RequeueAfter(ns(3)), Seen::Waiting(10)),
