@@ -3,6 +3,7 @@
 use std::any::TypeId;
 use std::error::Error;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +22,13 @@ pub(crate) type Finally<K> =
 
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
+/// So long an idle worker stays, unless set otherwise.
+pub(crate) const LINGER: Duration = Duration::from_secs(10);
+
 pub(crate) struct Config<K> {
-    pub(crate) workers: usize,
+    pub(crate) workers: RangeInclusive<usize>,
+    /// So long an idle worker stays that is one too many.
+    pub(crate) linger: Duration,
     pub(crate) only: Arc<Only<K>>,
     pub(crate) timeout: Option<Duration>,
     /// So many failures in a row are one too many.
@@ -38,7 +44,8 @@ pub(crate) struct Config<K> {
 impl<K: Key> Default for Config<K> {
     fn default() -> Self {
         Self {
-            workers: 1,
+            workers: 1..=1,
+            linger: LINGER,
             only: Arc::new(|_| true),
             timeout: None,
             attempts: None,
@@ -57,7 +64,9 @@ impl<K> Config<K> {
     pub(crate) fn check<L: 'static>(&self, informers: usize) -> Result<(), ConfigError> {
         let counted = TypeId::of::<L>() != TypeId::of::<NoLimit>();
         match self {
-            Self { workers: 0, .. } => Err(ConfigError::NoWorkers),
+            Self { workers, .. } if *workers.start() == 0 => Err(ConfigError::NoWorkers),
+            Self { workers, .. } if workers.end() < workers.start() => Err(ConfigError::FewerWorkers),
+            Self { linger: Duration::ZERO, .. } => Err(ConfigError::NoLinger),
             Self { timeout: Some(Duration::ZERO), .. } => Err(ConfigError::NoTime),
             Self { attempts: Some(0), .. } => Err(ConfigError::NoAttempts),
             Self { attempts: Some(_), .. } if !counted => Err(ConfigError::NothingCountsAttempts),
@@ -71,6 +80,7 @@ impl<K> fmt::Debug for Config<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("workers", &self.workers)
+            .field("linger", &self.linger)
             .field("timeout", &self.timeout)
             .field("attempts", &self.attempts)
             .field("given_up", &self.given_up.is_some())

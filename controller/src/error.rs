@@ -9,6 +9,10 @@ use std::fmt;
 pub enum ConfigError {
     /// No worker would ever take a key.
     NoWorkers,
+    /// There may be fewer workers at most than at least.
+    FewerWorkers,
+    /// Workers would come and go at once.
+    NoLinger,
     /// Every reconcile would time out before it began.
     NoTime,
     /// Every key would be given up before it was tried.
@@ -29,6 +33,8 @@ impl ConfigError {
     pub const fn setting(self) -> &'static str {
         match self {
             Self::NoWorkers => "workers",
+            Self::FewerWorkers => "most_workers",
+            Self::NoLinger => "worker_linger",
             Self::NoTime => "reconcile_timeout",
             Self::NoAttempts | Self::NothingCountsAttempts => "max_attempts",
             Self::NoConflictWait => "conflict_wait",
@@ -42,6 +48,8 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoWorkers => "a controller needs at least one worker",
+            Self::FewerWorkers => "there must not be fewer workers at most than at least",
+            Self::NoLinger => "the time that an idle worker stays must be positive",
             Self::NoTime => "the reconcile timeout must be positive",
             Self::NoAttempts => "the number of attempts must be positive",
             Self::NoConflictWait => "the wait after a conflict must be positive",

@@ -20,10 +20,12 @@ pub mod predicate;
 mod report;
 mod run;
 mod runtime;
+mod scaling;
 mod settings;
 mod shard;
 #[cfg(feature = "serde")]
 mod span;
+mod staff;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -53,6 +53,12 @@ use crate::{Class, Outcome};
 /// # }
 /// ```
 pub trait Metrics: Send + Sync + 'static {
+    /// A worker comes: from the start on, or [as all others are busy](crate::Controller::workers_between).
+    fn worker_came(&self) {}
+
+    /// A worker went: he had nothing to do, or the controller ends.
+    fn worker_went(&self) {}
+
     /// A reconcile begins.
     fn started(&self) {}
 
@@ -80,6 +86,14 @@ impl Metrics for () {}
 
 /// For a sink of which the caller keeps a handle.
 impl<M: Metrics + ?Sized> Metrics for Arc<M> {
+    fn worker_came(&self) {
+        (**self).worker_came();
+    }
+
+    fn worker_went(&self) {
+        (**self).worker_went();
+    }
+
     fn started(&self) {
         (**self).started();
     }
@@ -98,6 +112,18 @@ impl<M: Metrics + ?Sized> Metrics for Arc<M> {
 
     fn gave_up(&self, class: Class) {
         (**self).gave_up(class);
+    }
+}
+
+/// A worker of whom it was told that he came.
+pub(crate) struct OnDuty<'a>(pub(crate) Option<&'a dyn Metrics>);
+
+impl Drop for OnDuty<'_> {
+    fn drop(&mut self) {
+        if let Some(sink) = self.0 {
+            // Perhaps nobody is left to count a panic.
+            let _ = guarded(|| sink.worker_went());
+        }
     }
 }
 

@@ -36,7 +36,7 @@ where
 {
     let Controller { queue, config, events, initial, after: mut unsynced, stop, health: alive } = controller;
     let health = &alive.0;
-    let (workers, grace, settles) = (config.workers, config.grace, config.settles);
+    let (grace, settles) = (config.grace, config.settles);
     let only = config.only.clone();
     let measures = config.metrics.is_some();
     let (tally, context) = (Arc::new(Tally::default()), Context::new());
@@ -72,14 +72,10 @@ where
     let mut working = runtime.tasks();
     let live = async {
         all(unsynced).await.map_err(|()| RunError::NeverSynced)?;
-        for _ in 0..workers {
-            working.spawn(shop.clone().work());
-        }
+        shop.open();
         health.moved(Phase::Working);
         // They end when the queue is closed: because it has settled, or by somebody else.
-        // One panics only where no guard can be, inside the queue: a reconcile that is aborted is dropped under a
-        // guard, too.
-        let worked = async { while working.join_next().await {} };
+        let worked = shop.keep_staffed(&mut working);
         tokio::select! {
             // In a fixed order, so that a simulated run replays.
             biased;
@@ -100,7 +96,13 @@ where
     // refused, as the queue is shut down below.
     drop(observing);
     lived?;
-    let leftovers = finish(&runtime, &queue, grace, !working.is_empty()).await;
+    let finished = finish(&runtime, &queue, grace, !working.is_empty());
+    let leftovers = tokio::select! {
+        biased;
+        leftovers = finished => leftovers,
+        // What is left is worked off by as many as before.
+        never = async { shop.keep_staffed(&mut working).await; pending().await } => never,
+    };
     if !leftovers.leased.is_empty() {
         working.abort_all();
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::ConfigError;
 use crate::classes::CONFLICTS;
+use crate::config::LINGER;
 
 /// How a controller runs, as data: with the feature `serde`, a section of a configuration file. See
 /// [`Controller::configured`](crate::Controller::configured).
@@ -29,6 +30,12 @@ use crate::classes::CONFLICTS;
 pub struct Settings {
     /// How many keys are worked on at once: [`workers`](crate::Controller::workers).
     pub workers: usize,
+    /// How many it may become while all are busy: [`workers_between`](crate::Controller::workers_between). As many as `workers`, unless set.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub most_workers: Option<usize>,
+    /// [`worker_linger`](crate::Controller::worker_linger).
+    #[cfg_attr(feature = "serde", serde(with = "crate::span"))]
+    pub worker_linger: Duration,
     /// [`reconcile_timeout`](crate::Controller::reconcile_timeout).
     #[cfg_attr(
         feature = "serde",
@@ -60,6 +67,10 @@ impl Settings {
     pub fn check(&self) -> Result<(), ConfigError> {
         match self {
             Self { workers: 0, .. } => Err(ConfigError::NoWorkers),
+            Self { workers, most_workers: Some(most), .. } if most < workers => {
+                Err(ConfigError::FewerWorkers)
+            }
+            Self { worker_linger: Duration::ZERO, .. } => Err(ConfigError::NoLinger),
             Self { reconcile_timeout: Some(Duration::ZERO), .. } => Err(ConfigError::NoTime),
             Self { max_attempts: Some(0), .. } => Err(ConfigError::NoAttempts),
             Self { conflict_wait: Duration::ZERO, .. } => Err(ConfigError::NoConflictWait),
@@ -74,6 +85,8 @@ impl Default for Settings {
         let [conflict_wait, longest_conflict_wait] = CONFLICTS;
         Self {
             workers: 1,
+            most_workers: None,
+            worker_linger: LINGER,
             reconcile_timeout: None,
             max_attempts: None,
             conflict_wait,

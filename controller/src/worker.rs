@@ -15,9 +15,10 @@ use flyball_workqueue::{AsyncGet, Delays, Key, Lease, Order, Queue};
 use crate::attempt::attempt;
 use crate::config::{Config, Finally};
 use crate::guard::guarded;
-use crate::metrics::{Metrics, Owed};
+use crate::metrics::{Metrics, OnDuty, Owed};
 use crate::report::Tally;
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, Tasks};
+use crate::staff::Staff;
 use crate::sync::{AtomicBool, Ordering};
 use crate::{Action, Class, Context, Failure, Outcome};
 
@@ -29,6 +30,7 @@ pub(crate) struct Shop<X, K, O: Order<K>, L, T, F> {
     pub(crate) config: Config<K>,
     pub(crate) context: Context,
     pub(crate) tally: Arc<Tally>,
+    staff: Staff,
     /// No change will come any more, and the controller ends when the queue is idle.
     settling: AtomicBool,
 }
@@ -49,7 +51,8 @@ where
         context: Context,
         tally: Arc<Tally>,
     ) -> Self {
-        Self { runtime, queue, reconcile, config, context, tally, settling: AtomicBool::new(false) }
+        let staff = Staff::new(&config.workers, config.linger);
+        Self { runtime, queue, reconcile, config, context, tally, staff, settling: AtomicBool::new(false) }
     }
 
     /// Ends the queue once it is idle; every worker looks after each key from now on.
@@ -67,15 +70,48 @@ where
         }
     }
 
-    /// Serves the queue until it is closed.
-    pub(crate) async fn work<R, E>(self: Arc<Self>)
+    /// From now on there are workers.
+    pub(crate) fn open(&self) {
+        self.staff.begin();
+    }
+
+    /// Starts workers as they are wanted, until all have ended.
+    ///
+    /// One panics only where no guard can be, inside the queue: a reconcile that is aborted is dropped under a guard, too.
+    pub(crate) async fn keep_staffed<R, E>(self: &Arc<Self>, working: &mut X::Tasks)
+    where
+        F: Fn(K, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Action, E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>> + 'static,
+    {
+        let mut changes = self.staff.changes();
+        loop {
+            for _ in 0..self.staff.hire() {
+                working.spawn(self.clone().work());
+            }
+            tokio::select! {
+                // In a fixed order, so that a simulated run replays.
+                biased;
+                joined = working.join_next() => if !joined { return },
+                // It cannot fail: the sender is ours.
+                _ = changes.changed() => {}
+            }
+        }
+    }
+
+    /// Serves the queue until it is closed, or until he may go.
+    async fn work<R, E>(self: Arc<Self>)
     where
         F: Fn(K, Context) -> R,
         R: Future<Output = Result<Action, E>> + Send,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        while let Some(lease) = self.queue.get().await {
+        self.tell(|metrics| metrics.worker_came());
+        let _on_duty = OnDuty(self.config.metrics.as_deref());
+        let mut may_leave = self.staff.is_large();
+        while let Some(lease) = self.staff.next(&self.runtime, &self.queue, may_leave).await {
             self.serve(lease).await;
+            may_leave = self.staff.rests();
             // Ordering: Relaxed, see `settle`.
             if self.settling.load(Ordering::Relaxed) {
                 self.close_if_idle();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use flyball_controller::{ConfigError, Controller, NoSuchShard, Settings, Shard};
 use serde_json::{from_str, to_string};
 
-const FULL: &str = r#"{"workers":3,"reconcile_timeout":"2s","max_attempts":2,"conflict_wait":"100ms","longest_conflict_wait":"200ms","shutdown_grace":"1m"}"#;
+const FULL: &str = r#"{"workers":3,"most_workers":9,"worker_linger":"30s","reconcile_timeout":"2s","max_attempts":2,"conflict_wait":"100ms","longest_conflict_wait":"200ms","shutdown_grace":"1m"}"#;
 
 #[test]
 fn what_is_written_is_read() {
@@ -16,7 +16,8 @@ fn what_is_written_is_read() {
     assert_eq!(settings.shutdown_grace, Some(Duration::from_secs(60)));
     assert_eq!(from_str::<Settings>("{}").unwrap(), Settings::default());
     assert_eq!(from_str::<Settings>(r#"{"reconcile_timeout":null}"#).unwrap(), Settings::default());
-    let default = r#"{"workers":1,"conflict_wait":"10ms","longest_conflict_wait":"1s"}"#;
+    let default =
+        r#"{"workers":1,"worker_linger":"10s","conflict_wait":"10ms","longest_conflict_wait":"1s"}"#;
     assert_eq!(to_string(&Settings::default()).unwrap(), default);
 }
 
@@ -38,6 +39,8 @@ fn what_nobody_knows_is_refused() {
 fn every_rule_refuses_a_file_and_names_the_setting() {
     for (file, expected) in [
         (r#"{"workers":0}"#, ConfigError::NoWorkers),
+        (r#"{"workers":3,"most_workers":2}"#, ConfigError::FewerWorkers),
+        (r#"{"worker_linger":"0s"}"#, ConfigError::NoLinger),
         (r#"{"reconcile_timeout":"0s"}"#, ConfigError::NoTime),
         (r#"{"max_attempts":0}"#, ConfigError::NoAttempts),
         (r#"{"conflict_wait":"0s"}"#, ConfigError::NoConflictWait),

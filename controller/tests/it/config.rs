@@ -25,6 +25,10 @@ async fn senseless_configurations_are_refused_and_start_nothing() {
     waiting.add(1).unwrap();
     let controller = || Controller::new(waiting.clone());
     assert_eq!(refused(controller().workers(0)).await, ConfigError::NoWorkers);
+    assert_eq!(refused(controller().workers_between(0..=3)).await, ConfigError::NoWorkers);
+    let (more, fewer) = (3, 2);
+    assert_eq!(refused(controller().workers_between(more..=fewer)).await, ConfigError::FewerWorkers);
+    assert_eq!(refused(controller().worker_linger(Duration::ZERO)).await, ConfigError::NoLinger);
     assert_eq!(refused(controller().reconcile_timeout(Duration::ZERO)).await, ConfigError::NoTime);
     assert_eq!(refused(controller().max_attempts(0, |_, _| {})).await, ConfigError::NoAttempts);
     assert_eq!(refused(controller().until_settled()).await, ConfigError::NothingSettles);

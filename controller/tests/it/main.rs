@@ -13,6 +13,7 @@ mod metrics;
 mod once;
 mod predicates;
 mod priority;
+mod scaling;
 mod settings;
 mod shards;
 mod shutdown;

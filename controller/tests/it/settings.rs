@@ -14,7 +14,7 @@ async fn a_controller_runs_as_it_is_configured() {
     let noted = log.clone();
     let mut settings = Settings::default();
     settings.reconcile_timeout = Some(2 * SECOND);
-    (settings.workers, settings.max_attempts) = (3, Some(2));
+    (settings.workers, settings.most_workers, settings.max_attempts) = (1, Some(3), Some(2));
     (settings.conflict_wait, settings.longest_conflict_wait) = (SECOND / 10, SECOND / 5);
     let report = Controller::new(queue)
         .configured(&settings)
