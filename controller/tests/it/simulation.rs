@@ -1,8 +1,9 @@
 //! Random lives of a cluster and its controllers, in an order that a seed decides: whatever fails on the way, in the end the
 //! reconciles have made of the world what the cluster says.
 //!
-//! A life is made of changes of one or two kinds of objects, all faults of the server, reconciles that fail, panic, are slow or
-//! take too long, keys from elsewhere, controllers that are shut down or dropped, and others that follow or run beside them.
+//! A life is made of changes of one or two kinds of objects, all faults of the server, reconciles that fail in every class, panic,
+//! are slow or take too long, keys from elsewhere, of different priorities, controllers of which each has some of the keys and whose
+//! workers come and go, that are shut down or dropped, and others that follow or run beside them.
 //! All the time:
 //! 1. a key is held by one reconcile at most;
 //! 2. nobody works before every cache has synced, what a mapper is told, the store shows, and a reconcile sees every object of its key as it was told last, or newer;
@@ -12,7 +13,8 @@
 //! 4. the caches are the cluster;
 //! 5. the last change of each object was followed by a reconcile of its key that succeeded, and what reconciles made of what
 //!    they saw is the cluster;
-//! 6. nothing is left in the queue, and one more change is one more reconcile.
+//! 6. nothing is left in the queue, one more change is one more reconcile, there are as few workers as may be, and what was told of
+//!    them and of reconciles adds up.
 //!
 //! That each of these can fail is shown below, by lives with something broken on purpose.
 
@@ -25,14 +27,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_controller::testing::{Simulation, Task, Time};
-use flyball_controller::{Action, Controller, Report, RunError};
+use flyball_controller::{Action, Class, Controller, Failure, Metrics, Outcome, Report, RunError, Shard};
 use flyball_informer_cache::testing::{Server, ServerWatch};
 use flyball_informer_cache::{
     Change, ChangeKind, Event, Informer, ListRequest, Page, Schema, Source, SourceError, SourceErrorKind,
     Version, Watch, WatchRequest,
 };
 use flyball_ratelimit::{Exponential, ManualTimer};
-use flyball_workqueue::{Fifo, KeyState, Queue, Timed};
+use flyball_workqueue::{KeyState, Priority, Queue, Timed};
 use parking_lot::Mutex;
 use testkit::random::Random;
 use tokio::sync::oneshot;
@@ -57,7 +59,7 @@ const KEYS: u32 = 4;
 type Id = (usize, u32);
 
 type Cluster = Server<u32, Thing>;
-type Keys = Queue<u32, Fifo, Exponential<u32>, Timed<ManualTimer>>;
+type Keys = Queue<u32, Priority, Exponential<u32>, Timed<ManualTimer>>;
 
 /// What is broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,8 @@ enum Broken {
     Queues,
     /// A failure counts as a success.
     Failures,
+    /// Every replica takes all keys for its own.
+    Shards,
 }
 
 /// What a change said of an object.
@@ -133,6 +137,11 @@ impl Notes {
         self.wanted.iter().filter(|(key, wanted)| done(key) < **wanted).map(|(key, _)| *key).collect()
     }
 
+    /// Those of a shard.
+    fn undone_of(&self, shard: Shard) -> Vec<u32> {
+        self.undone().into_iter().filter(|key| holds(shard, *key)).collect()
+    }
+
     fn reach(&mut self, what: &'static str, times: u64) {
         *self.reached.entry(what).or_default() += times;
     }
@@ -152,7 +161,7 @@ struct World {
 }
 
 impl World {
-    fn told(&self, kind: usize, change: &Change<u32, Thing>) -> Option<u32> {
+    fn told(&self, kind: usize, change: &Change<u32, Thing>, shard: Shard) -> Option<u32> {
         let (id, key) = ((kind, *change.key()), *change.key() % KEYS);
         let gone = matches!(change.kind, ChangeKind::Deleted { .. });
         let told = Told { version: change.object().version, gone };
@@ -160,7 +169,9 @@ impl World {
         let mut notes = self.notes.lock();
         notes.clock += 1;
         let now = notes.clock;
-        notes.wanted.insert(key, now);
+        if holds(shard, key) {
+            notes.wanted.insert(key, now);
+        }
         let older = match &shown {
             Some(shown) => told.is_newer_than(shown),
             None => false,
@@ -244,7 +255,7 @@ async fn reconcile(world: World, key: u32, old: Option<Arc<Vec<Snapshot>>>) -> R
             panic_quietly("reconcile");
         }
         if world.broken != Broken::Failures {
-            return Err("reconcile");
+            return Err(["transient", "conflict", "permanent"][notes.random.below(3) as usize]);
         }
         return Ok(Action::await_change());
     }
@@ -259,22 +270,87 @@ async fn reconcile(world: World, key: u32, old: Option<Arc<Vec<Snapshot>>>) -> R
     Ok(Action::await_change())
 }
 
+/// Whether a key is one of this replica's.
+fn holds(shard: Shard, key: u32) -> bool {
+    shard.holds(key.to_le_bytes())
+}
+
+fn class_of(world: &World, failure: &Failure) -> Class {
+    let unsure = world.notes.lock().chance(20);
+    if unsure {
+        panic_quietly("nobody knows");
+    }
+    match failure.to_string().as_str() {
+        "conflict" => Class::Conflict,
+        "permanent" => Class::Permanent,
+        _ => Class::Transient,
+    }
+}
+
+/// What is told of workers and of reconciles: how many there are, of each.
+#[derive(Clone, Default)]
+struct Gauge(Arc<Mutex<Counted>>);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counted {
+    workers: usize,
+    came: u64,
+    running: usize,
+}
+
+impl Gauge {
+    fn counted(&self) -> Counted {
+        *self.0.lock()
+    }
+}
+
+impl Metrics for Gauge {
+    fn worker_came(&self) {
+        let mut counted = self.0.lock();
+        counted.workers += 1;
+        counted.came += 1;
+    }
+
+    fn worker_went(&self) {
+        self.0.lock().workers -= 1;
+    }
+
+    fn started(&self) {
+        self.0.lock().running += 1;
+    }
+
+    fn ended(&self, _: Outcome, _: Duration) {
+        self.0.lock().running -= 1;
+    }
+
+    fn dropped(&self) {
+        self.0.lock().running -= 1;
+    }
+}
+
 /// A controller that runs.
 struct Running {
     task: Task<Result<Report<u32>, RunError>>,
     stop: Option<oneshot::Sender<()>>,
+    /// Which replica.
+    shard: usize,
     /// Its queue never had another one.
     alone: bool,
+    least: usize,
+    /// Of every other one, as being told of costs looking at the clock.
+    gauge: Option<Gauge>,
 }
 
 struct Life<'a> {
     sim: &'a mut Simulation,
     clusters: Vec<Cluster>,
     world: World,
-    queue: Keys,
+    /// One of each replica.
+    shards: Vec<Shard>,
+    queues: Vec<Keys>,
     running: Vec<Running>,
-    /// Controllers that had this queue.
-    served: usize,
+    /// Controllers that had each queue.
+    served: Vec<usize>,
 }
 
 impl<'a> Life<'a> {
@@ -314,9 +390,13 @@ impl<'a> Life<'a> {
         let notes = Arc::new(Mutex::new(notes));
         let world = World { notes, kinds: Arc::new(informers), time: sim.time(), broken };
         sim.set_loaded(sim.seed() % 3 == 0);
-        let queue = queue(sim);
-        let mut life = Self { sim, clusters, world, queue, running: Vec::new(), served: 0 };
-        life.start();
+        let replicas = 1 + u32::from(sim.random() % 3 == 0);
+        let shards: Vec<Shard> =
+            (0..replicas).map(|index| Shard::new(index, replicas).expect("there is")).collect();
+        let queues = shards.iter().map(|_| queue(sim)).collect();
+        let served = vec![0; shards.len()];
+        let mut life = Self { sim, clusters, world, shards, queues, running: Vec::new(), served };
+        (0..life.shards.len()).for_each(|shard| life.start(shard));
         life
     }
 
@@ -324,21 +404,29 @@ impl<'a> Life<'a> {
         self.sim.random() % bound
     }
 
-    /// Starts another controller over the queue, or over a new one if that is shut down.
-    fn start(&mut self) {
-        if self.queue.is_shutting_down() || self.world.broken == Broken::Queues {
-            self.queue = queue(self.sim);
-            self.served = 0;
+    /// Starts another controller of this replica, over its queue, or over a new one if that is shut down.
+    fn start(&mut self, of: usize) {
+        if self.queues[of].is_shutting_down() || self.world.broken == Broken::Queues {
+            self.queues[of] = queue(self.sim);
+            self.served[of] = 0;
         }
-        self.served += 1;
-        self.running.iter_mut().for_each(|running| running.alone = false);
+        self.served[of] += 1;
+        let others = self.running.iter_mut().filter(|running| running.shard == of);
+        others.for_each(|running| running.alone = false);
         // Whoever starts looks at everything that was made: what was deleted while nobody ran is told to nobody.
-        (0..KEYS).for_each(|key| self.add(key));
+        (0..KEYS).filter(|key| self.home(*key) == of).for_each(|key| self.add(key, of));
         let (sender, receiver) = oneshot::channel();
         let world = self.world.clone();
         let gives_up = world.clone();
-        let mut controller = Controller::new(self.queue.clone())
-            .workers(1 + self.below(3) as usize)
+        let (least, more) = (1 + self.below(3) as usize, self.below(4) as usize);
+        let (shard, alike) = (self.shards[of], self.world.broken == Broken::Shards);
+        let (classifies, finishes) = (world.clone(), world.clone());
+        let mut controller = Controller::new(self.queues[of].clone())
+            .workers_between(least..=least + more)
+            .worker_linger(Duration::from_millis(1 + self.below(12_000)))
+            .only(move |key| alike || holds(shard, *key))
+            .classify(move |failure| class_of(&classifies, failure))
+            .initial_priority(-5)
             .shutdown_on(async { drop(receiver.await) })
             .max_attempts(2 + self.below(4) as u32, move |key, _| {
                 let mut notes = gives_up.notes.lock();
@@ -356,9 +444,28 @@ impl<'a> Life<'a> {
         if self.below(2) == 0 {
             controller = controller.shutdown_grace(SECOND);
         }
+        if self.below(2) == 0 {
+            controller = controller.finally(move |_, _, _| {
+                let (bad, world) = (finishes.notes.lock().chance(10), finishes.clone());
+                async move {
+                    world.time.sleep(Duration::ZERO).await;
+                    if bad { Err("finally") } else { Ok(()) }
+                }
+            });
+        }
+        let gauge = (self.below(2) == 0).then(Gauge::default);
+        if let Some(gauge) = &gauge {
+            controller = controller.metrics(gauge.clone());
+        }
         for (kind, informer) in world.kinds.iter().enumerate() {
             let world = world.clone();
-            controller = controller.on_many(informer, move |change| world.told(kind, change));
+            controller = match kind {
+                0 => controller.on_many(informer, move |change| world.told(kind, change, shard)),
+                // Some are more urgent than others.
+                _ => controller.on_many_at(informer, move |change| {
+                    Some((world.told(kind, change, shard)?, *change.key() as i8 - 2))
+                }),
+            };
         }
         let snapshots = || Arc::new(world.kinds.iter().map(Informer::snapshot).collect());
         let old = (world.broken == Broken::Snapshot).then(snapshots);
@@ -374,18 +481,30 @@ impl<'a> Life<'a> {
             drop(notes);
             reconcile(world.clone(), key, old.clone())
         });
-        self.running.push(Running { task, stop: Some(sender), alone: self.served == 1 });
+        let alone = self.served[of] == 1;
+        self.running.push(Running { task, stop: Some(sender), shard: of, alone, least, gauge });
     }
 
     /// A second one runs over the same queue; one with a queue of its own has to wait for the end of the first.
-    fn may_start(&self) -> bool {
-        let ending = self.queue.is_shutting_down() && self.world.broken != Broken::Queues;
-        self.running.is_empty() || self.running.len() < 2 && !ending
+    fn may_start(&self, of: usize) -> bool {
+        let ending = self.queues[of].is_shutting_down() && self.world.broken != Broken::Queues;
+        let running = self.running_of(of);
+        running == 0 || running < 2 && !ending
     }
 
-    /// Adds a key from elsewhere.
-    fn add(&self, key: u32) {
-        if self.queue.add(key).is_ok() {
+    fn running_of(&self, shard: usize) -> usize {
+        self.running.iter().filter(|running| running.shard == shard).count()
+    }
+
+    /// The replica of a key.
+    fn home(&self, key: u32) -> usize {
+        self.shards.iter().position(|shard| holds(*shard, key)).expect("every key is one's")
+    }
+
+    /// Adds a key from elsewhere, perhaps where it does not belong.
+    fn add(&self, key: u32, of: usize) {
+        let priority = self.below(10) as i8 - 5;
+        if self.queues[of].at(priority).add(key).is_ok() && self.home(key) == of {
             let mut notes = self.world.notes.lock();
             notes.clock += 1;
             let now = notes.clock;
@@ -396,6 +515,7 @@ impl<'a> Life<'a> {
     fn act(&mut self) {
         let (what, which) = (self.below(34), self.below(self.clusters.len() as u64) as usize);
         let number = self.below(256);
+        let shard = number as usize % self.shards.len();
         let _ = write!(self.world.notes.lock().log, " {what}.{which}.{number}");
         let cluster = self.clusters[which].clone();
         let key = number as u32 % (KEYS * (1 + which as u32));
@@ -429,9 +549,9 @@ impl<'a> Life<'a> {
             23 => cluster.set_latency(self.sim.clock(), Duration::from_millis(number)),
             24..=26 => self.sim.pass(Duration::from_millis(number * 8)),
             27 => self.sim.pass(Duration::from_secs(number / 4)),
-            28 => self.add(key % KEYS),
-            29 => _ = self.queue.add_after(key % KEYS, Duration::from_millis(number * 20)),
-            30 | 33 if self.may_start() => self.start(),
+            28 => self.add(key % KEYS, shard),
+            29 => _ = self.queues[shard].add_after(key % KEYS, Duration::from_millis(number * 20)),
+            30 | 33 if self.may_start(shard) => self.start(shard),
             31 => {
                 if let Some(running) = self.running.last_mut() {
                     running.stop = None;
@@ -440,7 +560,7 @@ impl<'a> Life<'a> {
             32 => {
                 if number < 128 {
                     // Whoever is woken for it may be dropped before its turn.
-                    self.add(key % KEYS);
+                    self.add(key % KEYS, self.home(key % KEYS));
                 }
                 self.abort();
             }
@@ -456,19 +576,24 @@ impl<'a> Life<'a> {
     fn abort(&mut self) {
         let Some(running) = self.running.pop() else { return };
         running.task.abort();
-        let leased = self.queue.counts().leased as u64;
+        let (queue, of) = (self.queues[running.shard].clone(), self.shards[running.shard]);
+        let leased = queue.counts().leased as u64;
         self.world.notes.lock().reach("keys held at a drop", leased);
         self.sim.settle();
         assert!(running.task.is_over());
         self.look();
-        if self.running.is_empty() && !self.queue.is_shutting_down() {
+        if let Some(gauge) = &running.gauge {
+            let Counted { workers, running, .. } = gauge.counted();
+            assert_eq!((workers, running), (0, 0), "6: it does not add up");
+        }
+        if self.running_of(running.shard) == 0 && !queue.is_shutting_down() {
             let mut notes = self.world.notes.lock();
-            let undone = notes.undone();
+            let undone = notes.undone_of(of);
             notes.reach("keys undone by a dropped controller", undone.len() as u64);
             for key in undone {
-                assert_ne!(self.queue.state(&key), KeyState::Absent, "3: key {key} is lost");
+                assert_ne!(queue.state(&key), KeyState::Absent, "3: key {key} is lost");
             }
-            assert_eq!(self.queue.counts().leased, 0);
+            assert_eq!(queue.counts().leased, 0);
         }
     }
 
@@ -477,7 +602,9 @@ impl<'a> Life<'a> {
         if let Some(wrong) = self.world.notes.lock().wrong.take() {
             panic!("{wrong}");
         }
-        self.queue.check().expect("the queue is sound");
+        for queue in &self.queues {
+            queue.check().expect("the queue is sound");
+        }
         for informer in self.world.kinds.iter() {
             informer.store().check().expect("the store is sound");
         }
@@ -490,14 +617,23 @@ impl<'a> Life<'a> {
                 notes.reach("panics", report.panics);
                 notes.reach("timeouts", report.timeouts);
                 notes.reach("keys given up", report.dead_letters);
+                notes.reach("conflicts", report.conflicts);
+                notes.reach("retries that were worth it", report.recoveries);
+                notes.reach("keys of another replica", report.foreign);
+                notes.reach("failures after the reconcile", report.finally_failures);
                 notes.reach("reconciles cut off", report.leftovers.leased.len() as u64);
+                if let Some(gauge) = &running.gauge {
+                    let Counted { workers, came, running: reconciles } = gauge.counted();
+                    assert_eq!((workers, reconciles), (0, 0), "6: it does not add up");
+                    notes.reach("workers who came later", came.saturating_sub(running.least as u64));
+                }
                 drop(notes);
                 if running.alone {
                     let left = &report.leftovers;
                     let left: BTreeSet<u32> =
                         left.ready.iter().chain(&left.waiting).chain(&left.leased).copied().collect();
                     let mut notes = self.world.notes.lock();
-                    let undone = notes.undone();
+                    let undone = notes.undone_of(self.shards[running.shard]);
                     notes.reach("keys undone at the end of a controller", undone.len() as u64);
                     for key in undone {
                         assert!(left.contains(&key), "3: key {key} is lost at shutdown");
@@ -525,12 +661,14 @@ impl<'a> Life<'a> {
         // Who was told to stop does.
         self.sim.pass(100 * SECOND);
         self.look();
-        if self.running.is_empty() {
-            self.start();
+        for shard in 0..self.shards.len() {
+            if self.running_of(shard) == 0 {
+                self.start(shard);
+            }
         }
         // Somebody looks after the dead letters.
         let given_up = std::mem::take(&mut self.world.notes.lock().given_up);
-        given_up.into_iter().for_each(|key| self.add(key));
+        given_up.into_iter().for_each(|key| self.add(key, self.home(key)));
         // Longer than the longest wait, an unanswered request and a streaming list that never ends together.
         self.sim.pass(800 * SECOND);
         self.converged();
@@ -538,8 +676,9 @@ impl<'a> Life<'a> {
         self.clusters[0].put(Thing { key: 0, uid: 0, version: 0 });
         self.sim.pass(SECOND);
         self.converged();
+        assert_eq!(self.world.notes.lock().reconciles, before + 1, "6: one change, one reconcile");
+        self.rests();
         let mut notes = self.world.notes.lock();
-        assert_eq!(notes.reconciles, before + 1, "6: one change, one reconcile");
         for status in self.world.kinds.iter().map(Informer::status) {
             notes.reach("relists", status.relists);
             notes.reach("watches without a list", status.watch_restarts);
@@ -562,14 +701,29 @@ impl<'a> Life<'a> {
         let notes = self.world.notes.lock();
         assert_eq!(notes.undone(), [], "5: a change without a reconcile");
         assert!(notes.held.is_empty());
-        assert_eq!(self.queue.counts(), Default::default(), "6: something is left");
-        assert_eq!(self.running.len().min(1), 1);
+        for (shard, queue) in self.queues.iter().enumerate() {
+            assert_eq!(queue.counts(), Default::default(), "6: something is left");
+            assert_ne!(self.running_of(shard), 0);
+        }
+    }
+
+    /// Nobody has anything to do: there are as few workers as may be, and all end in order.
+    fn rests(&mut self) {
+        self.sim.pass(60 * SECOND);
+        for Running { gauge, least, .. } in &self.running {
+            let workers = gauge.as_ref().map_or(*least, |gauge| gauge.counted().workers);
+            assert_eq!(workers, *least, "6: more workers than there have to be");
+        }
+        self.running.iter_mut().for_each(|running| running.stop = None);
+        self.sim.pass(SECOND);
+        self.look();
+        assert!(self.running.is_empty(), "6: it does not end");
     }
 }
 
 fn queue(sim: &Simulation) -> Keys {
     let backoff = Exponential::new(Duration::from_millis(100)..=20 * SECOND);
-    Queue::builder().limiter(backoff).timer(sim.timer()).seed(sim.random()).build()
+    Queue::builder().order(Priority::new()).limiter(backoff).timer(sim.timer()).seed(sim.random()).build()
 }
 
 fn live(sim: &mut Simulation, broken: Broken) -> Reached {
@@ -626,7 +780,7 @@ fn it_always_arrives_at_the_cluster() {
     let reached = reached.into_inner();
     println!("{} lives: {reached:#?}", lives.get());
     if lives.get() >= 1_000 {
-        assert_eq!(reached.len(), 14, "some of it was never reached");
+        assert_eq!(reached.len(), 19, "some of it was never reached");
         assert!(reached.values().all(|times| *times > lives.get() / 20), "some of it is rare: {reached:#?}");
     }
 }
@@ -651,6 +805,7 @@ fn it_finds_what_is_broken() {
         (Broken::Snapshot, "2: "),
         (Broken::Queues, "1: "),
         (Broken::Failures, "3: "),
+        (Broken::Shards, "1: "),
     ] {
         let told = found(broken);
         assert!(told.iter().any(|told| told.contains(message)), "{broken:?}: {told:#?}");
