@@ -26,14 +26,18 @@ func cluster(options Options) Figures {
 	memory := watchMemory()
 	begin, passes := time.Now(), []pass{}
 	for len(passes) == 0 || time.Since(begin) < time.Duration(options.Seconds)*time.Second {
-		passes = append(passes, recorded.play())
+		passes = append(passes, recorded.play(options.Speed))
 	}
 	before, peak := memory.end()
 	slices.SortFunc(passes, func(one, other pass) int { return cmp.Compare(one.took, other.took) })
 	median := passes[len(passes)/2]
-	slices.Sort(median.waits)
+	waits := median.waits
+	if options.Speed > 0 {
+		waits = median.lags
+	}
+	slices.Sort(waits)
 	micros := func(percent int) float64 {
-		return float64(median.waits[max((len(median.waits)*percent+99)/100-1, 0)].Nanoseconds()) / 1e3
+		return float64(waits[max((len(waits)*percent+99)/100-1, 0)].Nanoseconds()) / 1e3
 	}
 	return Figures{
 		"ns":     float64(median.took.Nanoseconds()) / float64(recorded.events),
@@ -50,6 +54,8 @@ func cluster(options Options) Figures {
 type pass struct {
 	took, cpu time.Duration
 	waits     []time.Duration
+	// From a change, as it happens in the cluster, to the reconcile after it; only at a speed.
+	lags []time.Duration
 }
 
 // server lists and watches one resource, as an API server that knows no streaming lists.
@@ -76,11 +82,15 @@ type controller struct {
 	lock    sync.Mutex
 	stored  map[string]any
 	waits   []time.Duration
+	lags    []time.Duration
 }
 
 // add adds a key, and notes when unless it is queued already.
-func (c *controller) add(key string, queued *moment) {
-	queued.CompareAndSwap(0, sinceStart())
+func (c *controller) add(key string, queued *addition, because *Recorded) {
+	queued.since.CompareAndSwap(0, sinceStart())
+	if because.happened > 0 {
+		queued.changed.CompareAndSwap(0, because.happened)
+	}
 	c.queue.Add(key)
 }
 
@@ -101,12 +111,16 @@ func (c *controller) run(queued moments, reconcile func(key string) any) {
 				if shutdown {
 					return
 				}
-				now, queued := sinceStart(), c.queued[key].Swap(0)
+				now, queued := sinceStart(), c.queued[key]
+				since, changed := queued.since.Swap(0), queued.changed.Swap(0)
 				result := reconcile(key)
 				c.lock.Lock()
 				// None when it was added between the worker's getting it and looking at the moment.
-				if queued > 0 {
-					c.waits = append(c.waits, time.Duration(now-queued))
+				if since > 0 {
+					c.waits = append(c.waits, time.Duration(now-since))
+				}
+				if changed > 0 {
+					c.lags = append(c.lags, time.Duration(now-changed))
 				}
 				if result == nil {
 					delete(c.stored, key)
@@ -121,14 +135,39 @@ func (c *controller) run(queued moments, reconcile func(key string) any) {
 	}
 }
 
+func add(to *controller, object *Recorded) { to.add(object.key, object.queued, object) }
+
+// tell lets the trace happen: as fast as the informers take it, or so many times as fast as recorded, in steps of a millisecond.
+func (t *trace) tell(speed float64, servers [resources]*server) {
+	start := time.Now()
+	for place := 0; place < len(t.told); {
+		passed, now := t.told[0].at+time.Duration(float64(time.Since(start))*speed), sinceStart()
+		for ; place < len(t.told) && (speed == 0 || t.told[place].at <= passed); place++ {
+			happening := t.told[place]
+			if object, ok := happening.event.Object.(*Recorded); ok && speed > 0 {
+				object.happened = now
+			}
+			servers[happening.resource].events <- happening.event
+		}
+		if place < len(t.told) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
 // play runs one pass.
-func (t *trace) play() pass {
+func (t *trace) play(speed float64) pass {
 	stop := make(chan struct{})
 	var running sync.WaitGroup
 	var informers [resources]cache.SharedIndexInformer
 	var servers [resources]*server
 	for resource := range resources {
-		servers[resource] = &server{t.lists[resource], make(chan watch.Event, watch.DefaultChanSize)}
+		room := int(watch.DefaultChanSize)
+		if speed > 0 {
+			// Who tells what has happened never waits.
+			room = len(t.told)
+		}
+		servers[resource] = &server{t.lists[resource], make(chan watch.Event, room)}
 		indexers := cache.Indexers{}
 		if resource == pods || resource == services {
 			indexers["namespace"] = func(object any) ([]string, error) { return []string{object.(*Recorded).Namespace}, nil }
@@ -171,15 +210,15 @@ func (t *trace) play() pass {
 		for _, pod := range []*Recorded{new, old} {
 			if pod != nil && pod.ownerKey != "" && pod.ownerKey != last {
 				last = pod.ownerKey
-				counting.add(last, pod.ownerQueued)
+				counting.add(last, pod.ownerQueued, either(old, new))
 			}
 		}
 		for _, service := range selecting(informers[services], old, new) {
-			collecting.add(service.key, service.queued)
+			collecting.add(service.key, service.queued, either(old, new))
 		}
 	})
-	handle(services, func(old, new *Recorded) { collecting.add(either(old, new).key, either(old, new).queued) })
-	handle(replicasets, func(old, new *Recorded) { counting.add(either(old, new).key, either(old, new).queued) })
+	handle(services, func(old, new *Recorded) { add(&collecting, either(old, new)) })
+	handle(replicasets, func(old, new *Recorded) { add(&counting, either(old, new)) })
 
 	synced := make([]cache.InformerSynced, 0, resources)
 	for _, informer := range informers {
@@ -191,9 +230,7 @@ func (t *trace) play() pass {
 	}
 
 	start, before := time.Now(), cpu()
-	for _, happening := range t.told {
-		servers[happening.resource].events <- happening.event
-	}
+	t.tell(speed, servers)
 	for resource, informer := range informers {
 		for informer.LastSyncResourceVersion() != t.versions[resource] {
 			time.Sleep(50 * time.Microsecond)
@@ -212,7 +249,7 @@ func (t *trace) play() pass {
 	close(stop)
 	running.Wait()
 	t.compare(&counting, &collecting)
-	return pass{took, used, append(counting.waits, collecting.waits...)}
+	return pass{took, used, append(counting.waits, collecting.waits...), append(counting.lags, collecting.lags...)}
 }
 
 func either(old, new *Recorded) *Recorded {

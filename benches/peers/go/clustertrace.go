@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,11 +38,13 @@ type Recorded struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
 	key string
-	// Of a ReplicaSet or a Service: the moment since which its key is queued.
-	queued *moment
+	// When the cluster came to be so, if that is measured.
+	happened int64
+	// Of a ReplicaSet or a Service: since when its key is queued, and because of what.
+	queued *addition
 	// Of a pod.
 	owner, ownerKey string
-	ownerQueued     *moment
+	ownerQueued     *addition
 	ready           bool
 	address         string
 	// Of a Service.
@@ -80,6 +83,7 @@ func (l *RecordedList) DeepCopyObject() runtime.Object {
 // happening is one event of the trace.
 type happening struct {
 	resource int
+	at       time.Duration
 	event    watch.Event
 }
 
@@ -99,15 +103,16 @@ type trace struct {
 	endpoints map[string][]string
 }
 
-// moment is nanoseconds of the clock; 0 when there is none.
-type moment struct{ atomic.Int64 }
+// addition is since when a key is queued, and when the first change happened that no reconcile has begun after, in nanoseconds of the
+// clock; 0 when it is not, or when there is none.
+type addition struct{ since, changed atomic.Int64 }
 
 // moments are those of a controller's keys, made before the clock starts.
-type moments map[string]*moment
+type moments map[string]*addition
 
-func (m moments) of(key string) *moment {
+func (m moments) of(key string) *addition {
 	if m[key] == nil {
-		m[key] = &moment{}
+		m[key] = &addition{}
 	}
 	return m[key]
 }
@@ -124,11 +129,13 @@ func readTrace(path string, copies int) *trace {
 	}
 	for lines.Scan() {
 		var line struct {
+			T              float64
 			Resource, Type string
 			Object         json.RawMessage
 		}
 		check(json.Unmarshal(lines.Bytes(), &line))
-		recorded.take(slices.Index(resourceNames[:], line.Resource), line.Type, line.Object)
+		at := time.Duration(line.T * float64(time.Second))
+		recorded.take(slices.Index(resourceNames[:], line.Resource), at, line.Type, line.Object)
 	}
 	check(lines.Err())
 	return recorded
@@ -180,7 +187,7 @@ func (t *trace) version(version string, number int) string {
 	return strconv.FormatUint(must(strconv.ParseUint(version, 10, 64))*uint64(t.copies)+uint64(number), 10)
 }
 
-func (t *trace) take(resource int, kind string, object json.RawMessage) {
+func (t *trace) take(resource int, at time.Duration, kind string, object json.RawMessage) {
 	switch kind {
 	case "LIST", "FINAL":
 		var list struct {
@@ -211,7 +218,7 @@ func (t *trace) take(resource int, kind string, object json.RawMessage) {
 		decoded := decode(object)
 		decoded.ResourceVersion = t.version(decoded.ResourceVersion, t.copies-1)
 		t.versions[resource] = decoded.ResourceVersion
-		t.told = append(t.told, happening{resource, watch.Event{Type: watch.Bookmark, Object: decoded}})
+		t.told = append(t.told, happening{resource, at, watch.Event{Type: watch.Bookmark, Object: decoded}})
 	default:
 		decoded := decode(object)
 		for number := range t.copies {
@@ -220,7 +227,7 @@ func (t *trace) take(resource int, kind string, object json.RawMessage) {
 				continue
 			}
 			t.versions[resource] = copied.ResourceVersion
-			t.told = append(t.told, happening{resource, watch.Event{Type: watch.EventType(kind), Object: copied}})
+			t.told = append(t.told, happening{resource, at, watch.Event{Type: watch.EventType(kind), Object: copied}})
 			t.handled[resource]++
 			t.events++
 		}

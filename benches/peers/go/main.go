@@ -27,6 +27,7 @@ type Options struct {
 	Rate    int
 	Seconds int
 	Scale   int
+	Speed   float64
 	Work    int
 	Trace   string
 }
@@ -89,6 +90,7 @@ func main() {
 	flags.IntVar(&options.Rate, "rate", 50_000, "adds a second")
 	flags.IntVar(&options.Seconds, "seconds", 10, "how long to look")
 	flags.IntVar(&options.Work, "work", 0, "milliseconds that a reconcile or a handler takes")
+	flags.Float64Var(&options.Speed, "speed", 0, "times the recorded speed of the cluster; 0 for as fast as it is taken")
 	flags.IntVar(&options.Scale, "scale", 1, "copies of the recorded cluster")
 	flags.StringVar(&options.Trace, "trace", "", "the recorded cluster")
 	_ = flags.Parse(os.Args[2:])

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `stored` | by key, what the last reconcile of it stored |
 //! | `waits` | one entry for each reconcile of a key that was added; nanoseconds |
+//! | `lags` | if measured, one for each reconcile that followed a change, from its happening; nanoseconds |
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,17 +19,21 @@ use crate::objects::Key;
 pub(crate) struct Ledger<R> {
     stored: Mutex<HashMap<Arc<str>, R>>,
     waits: Mutex<Vec<u64>>,
+    lags: Mutex<Vec<u64>>,
 }
 
 impl<R> Ledger<R> {
     pub(crate) fn new() -> Self {
-        Self { stored: Mutex::default(), waits: Mutex::default() }
+        Self { stored: Mutex::default(), waits: Mutex::default(), lags: Mutex::default() }
     }
 
     /// Begins a reconcile: notes how long its key was queued, then panics or fails if a fault strikes.
     pub(crate) fn begin(&self, key: &Key, faults: &Injector) -> Result<(), Injected> {
-        if let Some(wait) = key.taken_at(Monotonic.now()) {
-            self.waits.lock().push(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX));
+        let now = Monotonic.now();
+        for (took, all) in [(key.taken_at(now), &self.waits), (key.seen_at(now), &self.lags)] {
+            if let Some(took) = took {
+                all.lock().push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+            }
         }
         if faults.panics() {
             // As a panic, without the message that the hook would print for each.
@@ -48,9 +53,10 @@ impl<R> Ledger<R> {
         drop(old);
     }
 
-    /// What was stored, and the waits.
-    pub(crate) fn close(&self) -> (HashMap<Arc<str>, R>, Vec<u64>) {
-        (std::mem::take(&mut self.stored.lock()), std::mem::take(&mut self.waits.lock()))
+    /// What was stored, the waits and the lags.
+    pub(crate) fn close(&self) -> (HashMap<Arc<str>, R>, [Vec<u64>; 2]) {
+        let times = [&self.waits, &self.lags].map(|all| std::mem::take(&mut *all.lock()));
+        (std::mem::take(&mut self.stored.lock()), times)
     }
 }
 

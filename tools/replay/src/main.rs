@@ -166,7 +166,7 @@ async fn repeat(trace: &Trace, args: &Args, stop: &Stop) -> anyhow::Result<Resul
     loop {
         progress.pass(passes.len() + 1);
         match play(trace, args, stop, &progress, None).await? {
-            Ended::Done(figures, differences) => passes.push((figures, differences)),
+            Ended::Done(figures, differences) => passes.push((*figures, differences)),
             Ended::Stopped { places, leftovers } => {
                 progress.done();
                 let (places, all) = (number(places as u64), number(trace.times.len() as u64));

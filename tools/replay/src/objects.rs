@@ -17,6 +17,38 @@ pub(crate) struct Meta {
     pub(crate) namespace: Arc<str>,
     pub(crate) uid: Arc<str>,
     pub(crate) version: Version,
+    /// When the cluster came to be so, if that is measured.
+    pub(crate) happened: Moment,
+}
+
+/// Nanoseconds of the clock; 0 when there are none. A copy has none.
+#[derive(Debug, Default)]
+pub(crate) struct Moment(AtomicU64);
+
+// Ordering: Relaxed in all of these, the value is a measurement; nothing is published by it.
+impl Moment {
+    pub(crate) fn set(&self, now: Nanos) {
+        self.0.store(now.get().max(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> Option<Nanos> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|&at| at > 0).map(Nanos::new)
+    }
+
+    /// Sets it unless it is set.
+    fn set_first(&self, now: Nanos) {
+        let _ = self.0.compare_exchange(0, now.get().max(1), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn take(&self) -> Option<Nanos> {
+        Some(self.0.swap(0, Ordering::Relaxed)).filter(|&at| at > 0).map(Nanos::new)
+    }
+}
+
+impl Clone for Moment {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 /// An object with metadata.
@@ -107,13 +139,15 @@ pub(crate) struct Key(Arc<Entry>);
 
 struct Entry {
     name: Arc<str>,
-    /// Nanoseconds of the clock at which it was added; 0 when it is not queued.
-    queued: AtomicU64,
+    /// When it was added; none when it is not queued.
+    queued: Moment,
+    /// When the first change happened that no reconcile has begun after.
+    changed: Moment,
 }
 
 impl Key {
     pub(crate) fn new(name: Arc<str>) -> Self {
-        Self(Arc::new(Entry { name, queued: AtomicU64::new(0) }))
+        Self(Arc::new(Entry { name, queued: Moment::default(), changed: Moment::default() }))
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
@@ -122,17 +156,24 @@ impl Key {
 
     /// Notes that it is about to be added to the queue, unless it is there already.
     pub(crate) fn queued_at(&self, now: Nanos) {
-        // Ordering: Relaxed, the value is a measurement; nothing is published by it.
-        let _ = self.0.queued.compare_exchange(0, now.get().max(1), Ordering::Relaxed, Ordering::Relaxed);
+        self.0.queued.set_first(now);
+    }
+
+    /// Notes that this object is why it is about to be added.
+    pub(crate) fn changed_by(&self, object: &impl Object) {
+        if let Some(at) = object.meta().happened.get() {
+            self.0.changed.set_first(at);
+        }
+    }
+
+    /// How long ago the first change happened that no reconcile had begun after, if that is measured.
+    pub(crate) fn seen_at(&self, now: Nanos) -> Option<Duration> {
+        self.0.changed.take().map(|changed| now.since(changed))
     }
 
     /// How long it had been queued at `now`; `None` for a retry, which nobody added.
     pub(crate) fn taken_at(&self, now: Nanos) -> Option<Duration> {
-        // Ordering: Relaxed, as above.
-        match self.0.queued.swap(0, Ordering::Relaxed) {
-            0 => None,
-            queued => Some(now.since(Nanos::new(queued))),
-        }
+        self.0.queued.take().map(|queued| now.since(queued))
     }
 }
 

@@ -18,7 +18,7 @@ use crate::endpoints::{Endpoints, PODS_IN, SERVICES_IN};
 use crate::faults::Injector;
 use crate::horizon::Horizon;
 use crate::ledger::Ledger;
-use crate::objects::Key;
+use crate::objects::{Key, Moment, Object};
 use crate::progress::Progress;
 use crate::replicas::{BY_OWNER, Replicas, owners};
 use crate::report::{Checked, Difference, Figures, Latency, compare};
@@ -40,7 +40,7 @@ type Running = JoinHandle<Result<Report<Key>, flyball_controller::RunError>>;
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// Everything was told and reconciled.
-    Done(Figures, Vec<Difference>),
+    Done(Box<Figures>, Vec<Difference>),
     /// It was told to stop.
     Stopped {
         /// So many places of the trace had happened.
@@ -59,7 +59,9 @@ pub(crate) async fn play(
     lose: Option<usize>,
 ) -> anyhow::Result<Ended> {
     let faults = Injector::new(args, trace.events);
-    let cluster = Arc::new(Cluster { horizon: Horizon::new(), faults, lose });
+    let paced = args.usage && args.speed != Speed::Max;
+    let happened = if paced { vec![Moment::default(); trace.times.len()] } else { Vec::new() };
+    let cluster = Arc::new(Cluster { horizon: Horizon::new(), faults, lose, happened });
     let seed = args.seed;
     let pods = Resource::start("pods", 0, &trace.pods, &cluster, &[&BY_OWNER, &PODS_IN], seed)?;
     let services = Resource::start("services", 1, &trace.services, &cluster, &[&SERVICES_IN], seed)?;
@@ -92,7 +94,7 @@ pub(crate) async fn play(
                 resource.synced().await?;
             }
             started = (Instant::now(), cpu());
-            tell(trace, args.speed, &cluster.horizon, &all, progress).await
+            tell(trace, args.speed, &cluster, &all, progress).await
         } => Some(played),
     };
     // No change comes any more. All are keys when the informers have stopped, and the controllers settle.
@@ -113,7 +115,8 @@ pub(crate) async fn play(
         }
     }
 
-    let ((replicas, waits), (endpoints, more)) = (replicas.ledger.close(), endpoints.ledger.close());
+    let (replicas, [waits, lags]) = replicas.ledger.close();
+    let (endpoints, [more_waits, more_lags]) = endpoints.ledger.close();
     let differences = compare(&trace.expected, &replicas, &endpoints);
     let sum = |figure: fn(&Report<Key>) -> u64| figure(&counted) + figure(&collected);
     let figures = Figures {
@@ -126,14 +129,15 @@ pub(crate) async fn play(
         faults: cluster.faults.fired(),
         seconds,
         events_per_second: trace.events as f64 / seconds,
-        queue_latency_us: Latency::of([waits, more].concat()),
+        queue_latency_us: Latency::of([waits, more_waits].concat()),
         checked: Checked::of(&trace.expected),
         differences: differences.len(),
         converged: differences.is_empty(),
+        change_latency_us: paced.then(|| Latency::of([lags, more_lags].concat())),
         cpu_seconds,
         memory: None,
     };
-    Ok(Ended::Done(figures, differences))
+    Ok(Ended::Done(Box::new(figures), differences))
 }
 
 fn left(report: &Report<Key>) -> usize {
@@ -145,14 +149,14 @@ fn left(report: &Report<Key>) -> usize {
 async fn tell(
     trace: &Trace,
     speed: Speed,
-    horizon: &Horizon,
+    cluster: &Cluster,
     all: &[&dyn AnyResource],
     progress: &Progress,
 ) -> anyhow::Result<()> {
     let told = async {
         match speed {
-            Speed::Max => horizon.chase(),
-            Speed::Factor(factor) => keep_time(&trace.times, factor, horizon).await,
+            Speed::Max => cluster.horizon.chase(),
+            Speed::Factor(factor) => keep_time(&trace.times, factor, cluster).await,
         }
         for resource in all {
             resource.told().await?;
@@ -166,21 +170,26 @@ async fn tell(
         tokio::select! {
             biased;
             result = &mut told => return result,
-            _ = looks.tick() => progress.at(horizon.place().min(trace.times.len())),
+            _ = looks.tick() => progress.at(cluster.horizon.place().min(trace.times.len())),
         }
     }
 }
 
 /// Moves the horizon as time passes, `factor` times as fast as recorded; the first event happens at once.
-async fn keep_time(times: &[Duration], factor: f64, horizon: &Horizon) {
+async fn keep_time(times: &[Duration], factor: f64, cluster: &Cluster) {
     let begin = Instant::now();
     let mut place = 0;
     while let Some(&next) = times.get(place) {
         sleep_until(begin + (next - times[0]).div_f64(factor)).await;
         let passed = begin.elapsed().mul_f64(factor) + times[0];
         // At least the one that was waited for: the factor rounds.
+        let before = place;
         place = times.partition_point(|&time| time <= passed).max(place + 1);
-        horizon.move_to(place);
+        if let Some(happening) = cluster.happened.get(before..place) {
+            let now = Monotonic.now();
+            happening.iter().for_each(|at| at.set(now));
+        }
+        cluster.horizon.move_to(place);
     }
 }
 
@@ -189,17 +198,21 @@ fn queue(args: &Args) -> Queue<Key, Fifo, Exponential<Key>, Timed<TokioTimer>> {
     Queue::builder().limiter(backoff).timer(TokioTimer::current()).seed(args.seed).build()
 }
 
-/// Notes when a key is queued; it is added right after this.
-fn queued(key: Key) -> Key {
+/// Notes when a key is queued, and because of which object; it is added right after this.
+fn queued(key: Key, because: &impl Object) -> Key {
     key.queued_at(Monotonic.now());
+    key.changed_by(because);
     key
 }
 
 fn count(replicas: &Arc<Replicas>, cluster: &Arc<Cluster>, args: &Args, stop: &Stop) -> Running {
     let (cluster, stop) = (cluster.clone(), stop.clone());
     let controller = Controller::new(queue(args))
-        .on(&replicas.replicasets, |change| queued(change.object().key.clone()))
-        .on_many(&replicas.pods, |change| owners(change).map(queued))
+        .on(&replicas.replicasets, |change| queued(change.object().key.clone(), &***change.object()))
+        .on_many(&replicas.pods, |change| {
+            let pod = change.object().clone();
+            owners(change).map(move |key| queued(key, &**pod))
+        })
         .workers(args.workers as usize)
         .until_settled()
         .shutdown_on(async move { stop.wished().await })
@@ -215,8 +228,11 @@ fn collect(endpoints: &Arc<Endpoints>, cluster: &Arc<Cluster>, args: &Args, stop
     let (cluster, stop) = (cluster.clone(), stop.clone());
     let mapper = endpoints.clone();
     let controller = Controller::new(queue(args))
-        .on(&endpoints.services, |change| queued(change.object().key.clone()))
-        .on_many(&endpoints.pods, move |change| mapper.selecting(change).into_iter().map(queued))
+        .on(&endpoints.services, |change| queued(change.object().key.clone(), &***change.object()))
+        .on_many(&endpoints.pods, move |change| {
+            let pod = change.object().clone();
+            mapper.selecting(change).into_iter().map(move |key| queued(key, &**pod))
+        })
         .workers(args.workers as usize)
         .until_settled()
         .shutdown_on(async move { stop.wished().await })

@@ -28,6 +28,9 @@ pub(crate) struct Figures {
     pub(crate) checked: Checked,
     pub(crate) differences: usize,
     pub(crate) converged: bool,
+    /// With `--usage` at a speed: from a change, as it happens in the cluster, to the reconcile after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) change_latency_us: Option<Latency>,
     /// With `--usage`, of this pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cpu_seconds: Option<f64>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use flyball_informer_cache::{Event, Version};
 
-use crate::objects::{Key, Meta, Owner, Plain, Pod, ReplicaSet, Service};
+use crate::objects::{Key, Meta, Moment, Owner, Plain, Pod, ReplicaSet, Service};
 use crate::trace::{Expected, Record, Stream, Trace};
 
 impl Trace {
@@ -140,6 +140,7 @@ impl Copier {
             namespace: self.text(&meta.namespace),
             uid: self.text(&meta.uid),
             version: self.version(meta.version),
+            happened: Moment::default(),
         }
     }
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::faults::Injector;
 use crate::horizon::Horizon;
-use crate::objects::Object;
+use crate::objects::{Moment, Object};
 use crate::trace::{Record, Stream};
 
 /// What the six resources of one pass share.
@@ -26,6 +26,8 @@ pub(crate) struct Cluster {
     pub(crate) faults: Injector,
     /// A seeded bug, for the test of the comparison: the event at this place is told to nobody.
     pub(crate) lose: Option<usize>,
+    /// When each place happened; empty when that is not measured.
+    pub(crate) happened: Vec<Moment>,
 }
 
 /// One resource of the recorded cluster.
@@ -207,6 +209,9 @@ impl<V: Object> Watch for RecordedWatch<V> {
             }
             let Record { place, event, .. } = &self.stream.records[self.at];
             self.at += 1;
+            if let Some((at, object)) = self.cluster.happened.get(*place).zip(event.object()) {
+                at.get().into_iter().for_each(|at| object.meta().happened.set(at));
+            }
             if self.cluster.lose != Some(*place) {
                 return Some(Ok(event.clone()));
             }

@@ -32,7 +32,7 @@ fn pass(trace: &Trace, line: &str, lose: Option<usize>) -> (Figures, Vec<Differe
     let args = Args::parse_from(std::iter::once("replay").chain(line.split_whitespace()));
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     match runtime.block_on(play(trace, &args, &Stop::default(), &Progress::hidden(), lose)).unwrap() {
-        Ended::Done(figures, differences) => (figures, differences),
+        Ended::Done(figures, differences) => (*figures, differences),
         Ended::Stopped { .. } => panic!("nobody stops it"),
     }
 }
@@ -108,7 +108,7 @@ fn copies_are_as_the_original() {
 fn the_pages_of_a_list_are_the_list() {
     let args = Args::parse_from(["replay"]);
     let faults = Injector::new(&args, 0);
-    let cluster = Arc::new(Cluster { horizon: Horizon::new(), faults, lose: None });
+    let cluster = Arc::new(Cluster { horizon: Horizon::new(), faults, lose: None, happened: Vec::new() });
     let pods = Recorded::new(&cluster, 0, &shared().pods);
     let runtime = Builder::new_current_thread().build().unwrap();
     let page = |limit, continuation| {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use crate::objects::{Key, Labels, Meta, Owner, Plain, Pod, ReplicaSet, Service};
+use crate::objects::{Key, Labels, Meta, Moment, Owner, Plain, Pod, ReplicaSet, Service};
 
 type Text<'a> = Cow<'a, str>;
 type Map<'a> = BTreeMap<Text<'a>, Text<'a>>;
@@ -251,6 +251,7 @@ impl Decoder {
             namespace: self.text(&wire.namespace),
             uid: self.text(&wire.uid),
             version: wire.resource_version,
+            happened: Moment::default(),
         })
     }
 

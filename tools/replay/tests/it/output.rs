@@ -68,6 +68,13 @@ fn cpu_and_memory_are_told_when_asked_for() {
     let (status, stdout, _) = outcome(&[&path, "--usage"]);
     assert_eq!(status, 0, "{stdout}");
     assert!(stdout.contains("  CPU  ") && stdout.contains("MiB at most"), "{stdout}");
+    // At a speed there is a moment at which a change happens.
+    assert!(json["change_latency_us"].is_null(), "{json}");
+    let (status, stdout, _) = outcome(&[&path, "--json", "--usage", "--speed", "2"]);
+    assert_eq!(status, 0, "{stdout}");
+    let json: serde_json::Value = serde_json::from_str(&stdout).expect("it is JSON");
+    let latency = |name: &str| json["change_latency_us"][name].as_f64().expect("it is a number");
+    assert!(0.0 < latency("p50") && latency("p50") <= latency("max"), "{stdout}");
 }
 
 #[test]

@@ -122,6 +122,8 @@ impl Programs {
             events: f64,
             events_per_second: f64,
             queue_latency_us: Sample,
+            /// At a speed.
+            change_latency_us: Option<Sample>,
             cpu_seconds: f64,
             memory: Sample,
             converged: bool,
@@ -132,7 +134,7 @@ impl Programs {
             .args(words.iter().map(|word| word.replace("--seconds", "--repeat")));
         let played: Played = answer(&mut command)?;
         ensure!(played.converged, "the recorded cluster did not converge");
-        let mut sample = played.queue_latency_us;
+        let mut sample = played.change_latency_us.unwrap_or(played.queue_latency_us);
         sample.insert("ns".to_owned(), 1e9 / played.events_per_second);
         sample.insert("cpu".to_owned(), 1e9 * played.cpu_seconds / played.events);
         let mebibytes = |(name, bytes): (String, f64)| (name, bytes / f64::from(1 << 20));

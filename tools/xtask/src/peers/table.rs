@@ -129,6 +129,24 @@ macro_rules! cluster {
     };
 }
 
+/// The same at a speed at which some 36 000 events a second happen, in the bursts in which they were recorded.
+macro_rules! cluster_paced {
+    ($row:literal, $copies:literal, $speed:literal) => {
+        measurement(
+            CONTROLLER,
+            &["cluster", "--seconds=2", concat!("--scale=", $copies), concat!("--speed=", $speed)],
+            &[Ours],
+            &[ClientGo],
+            &[
+                ratio(concat!("cluster-latency-p50", $row), "us", "p50", &[]),
+                ratio(concat!("cluster-latency-p99", $row), "us", "p99", &[]),
+                ratio(concat!("cluster-longest-wait", $row), "us", "max", &[]),
+                ratio(concat!("cluster-paced-cpu", $row), "ns/event", "cpu", &[]),
+            ],
+        )
+    };
+}
+
 /// Changes as fast as they are taken, to so many listeners.
 macro_rules! informer_events {
     ($listeners:literal) => {
@@ -493,6 +511,9 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     cluster!("", "1"),
     cluster!("-x5", "5"),
     cluster!("-x20", "20"),
+    cluster_paced!("", "1", "200"),
+    cluster_paced!("-x5", "5", "40"),
+    cluster_paced!("-x20", "20", "10"),
     controller_throughput!("1", "1"),
     controller_throughput!("10", "10"),
     controller_throughput!("100", "100"),
