@@ -6,6 +6,8 @@
 //! | `waker` | of the consumer while it waits; taken by whoever makes it wait no longer |
 //! | `version` | the store's version up to which everything has been merged |
 //! | `until` | the ticket before which everything is a part of the beginning; none as long as the store had no list |
+//! | `idle` | the consumer asked for more, and has taken nothing out since |
+//! | `behind` | it is still open how `caught_up` ends; who unsets this ends it, under this lock or as the consumer |
 //! | `ended` | no more changes will come; the consumer hears what is left |
 //! | `detached` | the consumer is gone; changes are ignored |
 //!
@@ -16,19 +18,24 @@
 //! 1. `until` is set with the first list, after all of it has been merged; or at registration, if the snapshot shows a list. It stays.
 //! 2. A consumer is caught up when it has been told its snapshot, `until` is set, and no ticket below it is pending or in its hands. It
 //!    stays so, as tickets ascend ([`Pending`], invariants 2 and 3).
+//! 3. `caught_up` is set when that is so and the consumer has come back for more since: by the consumer, as it asks; or by a writer, where the
+//!    consumer is idle: of a first list that brings it nothing it is not told. It fails when the consumer goes before, or the store ends without a list.
 
 use std::sync::Arc;
 use std::task::Waker;
 
-use crate::Version;
 use crate::pending::{Pending, State, Ticket};
 use crate::step::{Last, Step};
 use crate::sync::Mutex;
+use crate::synced::Synced;
 use crate::wakers::Wakers;
+use crate::{Stopped, Version};
 
 /// The pending changes of one subscription.
 pub(crate) struct Feed<K, V> {
     state: Mutex<FeedState<K, V>>,
+    /// Shared, since who waits for it may outlive the feed, and must not keep it.
+    caught_up: Arc<Synced>,
 }
 
 struct FeedState<K, V> {
@@ -36,8 +43,24 @@ struct FeedState<K, V> {
     waker: Option<Waker>,
     version: Version,
     until: Option<Ticket>,
+    idle: bool,
+    behind: bool,
     ended: bool,
     detached: bool,
+}
+
+impl<K, V> FeedState<K, V> {
+    /// The consumer, which has nothing in its hands, asks for more. Whether it has got through the beginning by that.
+    fn asked(&mut self) -> bool {
+        self.idle = self.pending.is_empty();
+        self.got_through()
+    }
+
+    /// Whether this is the moment when a consumer with nothing in its hands has got through the beginning.
+    fn got_through(&mut self) -> bool {
+        let through = self.until.is_some_and(|until| self.pending.oldest() >= until);
+        through && std::mem::take(&mut self.behind)
+    }
 }
 
 /// What there is for a consumer.
@@ -54,8 +77,20 @@ impl<K, V> Feed<K, V> {
     pub(crate) fn new(version: Version, listed: bool, ended: bool) -> Self {
         let pending = Pending::new();
         let until = listed.then(|| pending.next());
-        let state = FeedState { pending, waker: None, version, until, ended, detached: false };
-        Self { state: Mutex::new(state) }
+        let caught_up = Arc::<Synced>::default();
+        let behind = listed || !ended;
+        if !behind {
+            // Nobody waits yet.
+            caught_up.end(Err(Stopped), &mut Wakers::default());
+        }
+        let state =
+            FeedState { pending, waker: None, version, until, idle: false, behind, ended, detached: false };
+        Self { state: Mutex::new(state), caught_up }
+    }
+
+    /// The signal that the consumer has the beginning behind it.
+    pub(crate) fn caught_up(&self) -> &Arc<Synced> {
+        &self.caught_up
     }
 
     /// The ticket of a step's key for each of the steps. Compares keys and changes nothing.
@@ -103,31 +138,48 @@ impl<K, V> Feed<K, V> {
         if first_list {
             // Here, after the last chunk: of a list that is half merged, everything that is pending may have been told.
             state.until = Some(state.pending.next());
+            // Also where it brings nothing: somebody may wait beside `next` for being caught up.
+            wakers.extend(state.waker.take());
+        }
+        if state.idle && state.got_through() {
+            self.caught_up.end(Ok(()), wakers);
         }
         !state.detached
     }
 
-    /// The oldest pending change.
+    /// The oldest pending change. The consumer has dealt with everything it was told.
     pub(crate) fn pop(&self) -> Popped<K, V> {
         let mut state = self.state.lock();
+        let caught_up = state.asked();
         let (version, ended) = (state.version, state.ended);
-        match state.pending.pop() {
+        let popped = match state.pending.pop() {
             Some((ticket, change)) => Popped::Change(ticket, change),
             None if ended => Popped::Ended(version),
             None => Popped::Empty(version),
+        };
+        drop(state);
+        if caught_up {
+            self.caught_up.set();
         }
+        popped
     }
 
     /// As [`pop`](Self::pop); when there is nothing yet, `waker` is woken once there is. Gives back the waker it replaces.
     pub(crate) fn pop_or_wait(&self, waker: Waker) -> (Popped<K, V>, Option<Waker>) {
         let mut state = self.state.lock();
+        let caught_up = state.asked();
         let (version, ended) = (state.version, state.ended);
         // In one critical section, or a change between looking and registering would wake nobody.
-        match state.pending.pop() {
+        let popped = match state.pending.pop() {
             Some((ticket, change)) => (Popped::Change(ticket, change), Some(waker)),
             None if ended => (Popped::Ended(version), Some(waker)),
             None => (Popped::Empty(version), state.waker.replace(waker)),
+        };
+        drop(state);
+        if caught_up {
+            self.caught_up.set();
         }
+        popped
     }
 
     /// What is pending for one key, taken out.
@@ -161,6 +213,9 @@ impl<K, V> Feed<K, V> {
         let mut state = self.state.lock();
         state.ended = true;
         wakers.extend(state.waker.take());
+        if state.until.is_none() && std::mem::take(&mut state.behind) {
+            self.caught_up.end(Err(Stopped), wakers);
+        }
     }
 
     /// The consumer is gone. What was pending is dropped after unlocking.
@@ -169,7 +224,13 @@ impl<K, V> Feed<K, V> {
         state.detached = true;
         let pending = std::mem::replace(&mut state.pending, Pending::new());
         let waker = state.waker.take();
+        let mut wakers = Wakers::default();
+        if std::mem::take(&mut state.behind) {
+            self.caught_up.end(Err(Stopped), &mut wakers);
+        }
         drop(state);
+        // First, as what is dropped then may panic.
+        wakers.wake();
         drop((pending, waker));
     }
 

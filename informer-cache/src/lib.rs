@@ -5,6 +5,7 @@ mod blocking;
 mod board;
 mod builder;
 mod caught;
+mod caught_up;
 mod change;
 mod due;
 mod error;
@@ -39,6 +40,8 @@ mod status;
 mod step;
 mod stop;
 mod store;
+#[cfg(feature = "stream")]
+mod stream;
 mod subscription;
 mod sync;
 mod synced;
@@ -54,6 +57,7 @@ mod waiters;
 mod wakers;
 
 pub use crate::builder::StoreBuilder;
+pub use crate::caught_up::CaughtUp;
 pub use crate::change::{Change, ChangeKind};
 pub use crate::error::{
     DuplicateIndex, IndexError, MissingIndex, ParseKeyError, ParseVersionError, Stopped, WaitForError,

@@ -27,7 +27,7 @@ use crate::inner::Inner;
 use crate::pending::Ticket;
 use crate::persist::Walk;
 use crate::record::Record;
-use crate::{Change, Schema, Snapshot, Version};
+use crate::{CaughtUp, Change, Schema, Snapshot, Version};
 
 mod builder;
 mod resyncing;
@@ -175,6 +175,31 @@ where
         self.feed.is_caught_up(in_hands)
     }
 
+    /// Waits until this consumer has dealt with the beginning. Not the same as [having been told](Self::is_caught_up): that is so only
+    /// when it comes back for more, so what was told is processed by then. For others than the consumer itself, which has to go on asking for
+    /// changes meanwhile.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_informer_cache::{Schema, Store, Version};
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let mut changes = store.subscribe();
+    /// let caught_up = changes.caught_up();
+    /// tokio::spawn(async move {
+    ///     while let Some(change) = changes.next().await {
+    ///         println!("{}", change.key());
+    ///     }
+    /// });
+    /// store.replace([(1, 1), (2, 1)], Version::new(1));
+    /// caught_up.await?; // both are printed
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn caught_up(&self) -> CaughtUp {
+        CaughtUp::new(self.feed.caught_up().clone())
+    }
+
     /// Wishes to be told every object once more, as an update from itself to itself.
     ///
     /// That begins as soon as everything pending was told, and overwrites nothing: an object that changes before its turn is told as that
@@ -288,6 +313,9 @@ impl<K, V> Drop for Subscription<K, V> {
         self.feed.detach();
     }
 }
+
+// Nothing in it is pinned.
+impl<K, V> Unpin for Subscription<K, V> {}
 
 impl<K: fmt::Debug, V> fmt::Debug for Subscription<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

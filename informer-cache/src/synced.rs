@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -57,8 +58,8 @@ impl Synced {
     ///
     /// # Errors
     /// When it never will.
-    pub(crate) fn wait(&self) -> Wait<'_> {
-        Wait { synced: self, ticket: None }
+    pub(crate) fn wait(&self) -> Wait<&Self> {
+        Wait::new(self)
     }
 }
 
@@ -68,14 +69,24 @@ impl fmt::Debug for Synced {
     }
 }
 
-/// One wait; made by [`Synced::wait`]. Dropping it forgets the wait and nothing else.
+/// One wait; made by [`Synced::wait`], or for a signal that is shared. Dropping it forgets the wait and nothing else.
 #[must_use = "futures do nothing unless polled"]
-pub(crate) struct Wait<'a> {
-    synced: &'a Synced,
+pub(crate) struct Wait<S: Deref<Target = Synced>> {
+    synced: S,
     ticket: Option<u64>,
 }
 
-impl Future for Wait<'_> {
+impl<S: Deref<Target = Synced>> Wait<S> {
+    pub(crate) fn new(synced: S) -> Self {
+        Self { synced, ticket: None }
+    }
+
+    pub(crate) fn signal(&self) -> &S {
+        &self.synced
+    }
+}
+
+impl<S: Deref<Target = Synced> + Unpin> Future for Wait<S> {
     type Output = Result<(), Stopped>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -95,7 +106,7 @@ impl Future for Wait<'_> {
     }
 }
 
-impl Drop for Wait<'_> {
+impl<S: Deref<Target = Synced>> Drop for Wait<S> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket else { return };
         let waker = self.synced.state.lock().waiting.remove(&ticket);

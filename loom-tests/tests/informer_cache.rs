@@ -100,6 +100,28 @@ fn caught_up_vs_first_list() {
 }
 
 #[test]
+fn caught_up_vs_two_waiters() {
+    let claim = Model {
+        name: "informer_cache::caught_up_vs_two_waiters",
+        threads: 3,
+        floor: 7602,
+        catches: "an empty first list that looks whether the consumer is idle in one critical section and comes in another: \
+                  nobody says that it has got through",
+    };
+    model(claim, || {
+        let store = store();
+        let mut changes = store.subscribe();
+        let waiting = changes.caught_up();
+        let waiter = loom_tests::thread::spawn(move || block_on(waiting));
+        let lister = beside(&store, |store| store.replace([], Version::new(1)));
+        assert!(changes.try_next().is_none());
+        assert_eq!(block_on(changes.caught_up()), Ok(()));
+        assert_eq!(waiter.join().unwrap(), Ok(()));
+        lister.join().unwrap();
+    });
+}
+
+#[test]
 fn two_first_lists() {
     let claim = Model {
         name: "informer_cache::two_first_lists",

@@ -1,12 +1,21 @@
 //! The beginning, as each consumer sees it: what is initial, and when all of it has been told.
 //!
 //! Counterparts of client-go, one named case each: `TestFIFO_HasSynced` (7) and `…_HasSyncedCorrectOnDeletion` of its queue,
-//! `TestAddWhileActive`'s two levels (the store has its list, the consumer has heard it), `TestResetWatch`'s flags.
+//! `TestAddWhileActive`'s two levels (the store has its list, the consumer has heard it), `TestResetWatch`'s flags; of its `synctrack`,
+//! `TestSingleFile` (6) and `TestBasicLogic` (6): a consumer of its own pace has one change in its hands, so there is one kind of tracker;
+//! `…SingleFileCounting` has no counterpart, since nobody counts; `…AsyncLocking` is loom's `caught_up_vs_two_waiters`. kubernetes#113763: whether
+//! *my* handler has seen it.
 
-use flyball_informer_cache::{Change, ChangeKind, Informer, Schema, Store, Subscription, Version};
+use flyball_informer_cache::{
+    CaughtUp, Change, ChangeKind, Informer, Schema, Stopped, Store, Subscription, Version,
+};
 use parking_lot::Mutex;
+use std::future::Future;
 use std::num::NonZeroU32;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Poll, Waker};
+use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
 use crate::server::server;
 use crate::world::{EXPIRED, SCHEMA, World, object};
@@ -180,4 +189,218 @@ fn an_informers_first_list_is_initial_for_who_was_there_before_it() {
         assert_eq!([next(&mut changes), next(&mut changes)], [told("~0", true), told("+5", true)]);
         assert_eq!(*heard.lock(), ["~0", "+5"]);
     }
+}
+
+/// How a wait stands: over, failed, or neither; and that a new one and the figure say the same.
+fn stands(caught_up: &CaughtUp) -> Option<bool> {
+    let now = match poll_once(pin!(caught_up.clone())) {
+        Poll::Ready(Ok(())) => Some(true),
+        Poll::Ready(Err(Stopped)) => Some(false),
+        Poll::Pending => None,
+    };
+    assert_eq!(caught_up.is_done(), now == Some(true));
+    now
+}
+
+/// `TestSingleFile`, `TestBasicLogic`: what the store has, and what the consumer has begun and finished.
+#[test]
+fn what_was_handed_over_is_processed_when_more_is_asked_for() {
+    // The store has no list: nothing that is processed makes up for it.
+    let store = store();
+    let mut changes = store.subscribe();
+    let caught_up = changes.caught_up();
+    assert_eq!(stands(&caught_up), None);
+    store.upsert((1, 1));
+    assert_eq!(next(&mut changes), told("+1", false));
+    assert_eq!(next(&mut changes), told("", false));
+    assert_eq!(stands(&caught_up), None);
+    // It has one: what is not begun, or not finished, is waited for.
+    list(&store, [1, 2, 3], 2);
+    assert_eq!(stands(&caught_up), None);
+    for _ in 0..3 {
+        assert!(changes.try_next().is_some());
+        assert_eq!(stands(&caught_up), None, "in somebody's hands");
+    }
+    assert!(changes.is_caught_up(), "told it is");
+    // Finished, by coming back; whatever there is next.
+    store.upsert((9, 9));
+    assert_eq!(stands(&caught_up), None, "what comes meanwhile makes no difference");
+    assert_eq!(next(&mut changes), told("+9", true));
+    assert_eq!(stands(&caught_up), Some(true));
+    // It stays so.
+    store.upsert((8, 10));
+    list(&store, [], 11);
+    assert_eq!((stands(&caught_up), stands(&changes.caught_up())), (Some(true), Some(true)));
+    drop(changes);
+    store.close();
+    assert_eq!(stands(&caught_up), Some(true));
+}
+
+/// A list that is all there is: nothing is told, and still somebody has to hear of it.
+#[test]
+fn an_empty_first_list_wakes_who_waits() {
+    let store = store();
+    let (mut parked, mut asked, idle) = (store.subscribe(), store.subscribe(), store.subscribe());
+    let (next, next_waker) = Counting::waker();
+    assert!(poll_with(pin!(parked.next()), &next_waker).is_pending());
+    assert!(asked.try_next().is_none());
+    let waits: Vec<_> = [&parked, &asked, &idle].into_iter().map(|changes| changes.caught_up()).collect();
+    let mut waits: Vec<_> = waits.into_iter().map(|wait| (Box::pin(wait), Counting::waker())).collect();
+    for (wait, (_, waker)) in &mut waits {
+        assert!(poll_with(wait.as_mut(), waker).is_pending());
+    }
+    list(&store, [], 1);
+    assert_eq!(next.wakes(), 1, "it may look at `is_caught_up` beside");
+    let wakes: Vec<_> = waits.iter().map(|(_, (count, _))| count.wakes()).collect();
+    assert_eq!(wakes, [1, 1, 0], "the third never came for anything");
+    let over = |wait: &mut Pin<Box<CaughtUp>>| poll_once(wait.as_mut());
+    assert_eq!(over(&mut waits[0].0), Poll::Ready(Ok(())));
+    assert_eq!(over(&mut waits[1].0), Poll::Ready(Ok(())));
+    assert_eq!(stands(&idle.caught_up()), None);
+    let mut idle = idle;
+    assert!(idle.try_next().is_none());
+    assert_eq!(waits[2].1.0.wakes(), 1);
+    assert_eq!(over(&mut waits[2].0), Poll::Ready(Ok(())));
+}
+
+/// As an empty one: what came with the list is gone before the consumer comes back.
+#[test]
+fn a_list_that_vanishes_unseen_is_waited_for_by_nobody() {
+    let store = store();
+    let mut changes = store.subscribe();
+    let caught_up = changes.caught_up();
+    assert!(changes.try_next().is_none());
+    list(&store, [1, 2], 1);
+    store.delete(&1, None);
+    assert_eq!(stands(&caught_up), None);
+    store.delete(&2, None);
+    assert_eq!(stands(&caught_up), Some(true));
+}
+
+#[test]
+fn who_comes_after_the_list_has_the_snapshot_to_get_through() {
+    let store = store();
+    list(&store, [1, 2], 1);
+    let mut changes = store.subscribe();
+    let caught_up = changes.caught_up();
+    store.upsert((1, 2));
+    for _ in 0..2 {
+        assert!(changes.try_next().is_some_and(|change| change.is_initial()));
+        assert_eq!(stands(&caught_up), None);
+    }
+    store.upsert((3, 3));
+    assert!(changes.try_next().is_some_and(|change| !change.is_initial()));
+    assert_eq!(stands(&caught_up), Some(true));
+}
+
+#[test]
+fn it_fails_when_it_can_no_longer_happen() {
+    // The consumer goes.
+    let store = store();
+    let changes = store.subscribe();
+    let mut wait = Box::pin(changes.caught_up());
+    let (woken, waker) = Counting::waker();
+    assert!(poll_with(wait.as_mut(), &waker).is_pending());
+    list(&store, [1], 1);
+    drop(changes);
+    assert_eq!(woken.wakes(), 1);
+    assert!(matches!(poll_once(wait.as_mut()), Poll::Ready(Err(_))));
+    // The store goes, and has had its list: the consumer may still get there.
+    let mut changes = store.subscribe();
+    let caught_up = changes.caught_up();
+    store.close();
+    assert_eq!(stands(&caught_up), None);
+    assert!(changes.try_next().is_some() && stands(&caught_up).is_none());
+    assert!(changes.try_next().is_none());
+    assert_eq!(stands(&caught_up), Some(true));
+    // Or it has not had one: for who is there, and who comes later.
+    let store = self::store();
+    store.upsert((1, 1));
+    let mut changes = store.subscribe();
+    let caught_up = changes.caught_up();
+    let dropped = store.clone();
+    drop((store, dropped));
+    assert_eq!(stands(&caught_up), Some(false));
+    assert!(changes.try_next().is_some() && changes.try_next().is_none());
+    assert_eq!(stands(&caught_up), Some(false));
+    let store = self::store();
+    store.close();
+    assert_eq!(stands(&store.subscribe().caught_up()), Some(false));
+}
+
+/// A wait that is dropped takes nothing with it, a waker that panics no other, and a resync is no beginning.
+#[test]
+fn waits_are_independent() {
+    let store = store();
+    let mut changes = store.subscribe();
+    store.upsert((1, 1));
+    assert!(changes.try_next().is_some() && changes.try_next().is_none());
+    let (woken, waker) = Counting::waker();
+    let mut waits: Vec<_> = (0..3).map(|_| Box::pin(changes.caught_up())).collect();
+    let hostile = Waker::from(Arc::new(Panicking));
+    for (wait, waker) in waits.iter_mut().zip([&hostile, &waker, &waker]) {
+        assert!(poll_with(wait.as_mut(), waker).is_pending());
+        assert!(poll_with(wait.as_mut(), waker).is_pending(), "again is the same wait");
+    }
+    drop(waits.pop());
+    changes.resync();
+    assert!(changes.try_next().is_some());
+    assert_eq!(woken.wakes(), 0);
+    list(&store, [1], 1);
+    assert_eq!(woken.wakes(), 1, "unchanged, so there is nothing to come back for");
+    assert_eq!(poll_once(waits[1].as_mut()), Poll::Ready(Ok(())));
+}
+
+/// Somebody else waits, on a thread, while the consumer works.
+#[test]
+fn others_wait_elsewhere() {
+    let store = store();
+    let mut changes = store.subscribe();
+    let waits: Vec<_> = (0..3).map(|_| changes.caught_up()).collect();
+    let waiting: Vec<_> =
+        waits.into_iter().map(|wait| std::thread::spawn(move || on_this_thread(wait))).collect();
+    let lister = std::thread::spawn({
+        let store = store.clone();
+        move || list(&store, 0..1_000, 1)
+    });
+    on_this_thread(async { while changes.next().await.is_some_and(|change| *change.key() < 999) {} });
+    store.upsert((1_000, 2));
+    on_this_thread(changes.next());
+    for wait in waiting {
+        wait.join().unwrap().unwrap();
+    }
+    lister.join().unwrap();
+}
+
+fn on_this_thread<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+#[cfg(feature = "stream")]
+#[test]
+fn a_subscription_is_a_stream() {
+    use futures_core::Stream;
+
+    fn poll<S: Stream + Unpin>(stream: &mut S, waker: &Waker) -> Poll<Option<S::Item>> {
+        Pin::new(stream).poll_next(&mut std::task::Context::from_waker(waker))
+    }
+
+    /// Not `Unpin`, as a key may be.
+    #[derive(Clone, PartialEq, Eq, Hash)]
+    struct Pinned(u32, std::marker::PhantomPinned);
+
+    let schema = Schema::new(|object: &u32| Pinned(*object, std::marker::PhantomPinned), |_| Version::ZERO);
+    let store = Store::builder(schema).build().unwrap();
+    let (woken, waker) = Counting::waker();
+    store.upsert(1);
+    let mut stream = store.subscribe();
+    assert!(matches!(poll(&mut stream, &waker), Poll::Ready(Some(change)) if change.is_initial()));
+    assert!(poll(&mut stream, &waker).is_pending());
+    store.upsert(2);
+    assert_eq!(woken.wakes(), 1);
+    assert!(matches!(poll(&mut stream, &waker), Poll::Ready(Some(change)) if change.key().0 == 2));
+    assert!(poll(&mut stream, &waker).is_pending());
+    store.close();
+    assert!(matches!(poll(&mut stream, &waker), Poll::Ready(None)));
+    assert!(matches!(poll(&mut stream, &waker), Poll::Ready(None)), "and so for ever");
 }

@@ -252,6 +252,8 @@ struct World<'a> {
     waiters: VecDeque<Waiter>,
     clock: ManualClock,
     synced: bool,
+    /// Whether there had been a list when readers were checked last.
+    listed: bool,
     closed: bool,
     latest: u64,
     serial: u64,
@@ -328,6 +330,7 @@ impl<'a> World<'a> {
             waiters: VecDeque::new(),
             clock: ManualClock::new(),
             synced: false,
+            listed: false,
             closed: false,
             latest: 1,
             serial: 0,
@@ -663,6 +666,7 @@ impl<'a> World<'a> {
 
     fn check_readers(&mut self) {
         let now = self.now();
+        let first_list = self.naive.listed && !std::mem::replace(&mut self.listed, self.naive.listed);
         for reader in &mut self.readers {
             reader.subscription.check().unwrap();
             assert_eq!(reader.subscription.pending(), reader.feed.pending());
@@ -672,7 +676,9 @@ impl<'a> World<'a> {
             assert!(reader.subscription.pending() > 0 || lag.seen == lag.version, "{lag:?}");
             assert!(self.closed || lag.version == self.store.version(), "{lag:?}");
             if let Some(waker) = &reader.waiting {
-                let something = reader.feed.pending() > 0 || !self.closed && reader.feed.is_due(now);
+                // The first list wakes who waits even if it brings nothing.
+                let something =
+                    reader.feed.pending() > 0 || first_list || !self.closed && reader.feed.is_due(now);
                 assert_eq!(waker.wakes(), usize::from(something));
                 if something {
                     self.tally.hit("woken");

@@ -4,9 +4,9 @@ use std::error::Error;
 use std::fmt::Debug;
 
 use flyball_informer_cache::{
-    Change, DuplicateIndex, Index, IndexError, MissingIndex, NamespacedName, NextChange, Observer, Outcome,
-    ParseKeyError, ParseVersionError, Schema, Snapshot, Stage, Stopped, Store, StoreBuilder, Subscription,
-    SubscriptionBuilder, Version, WaitFor, WaitForError, testing,
+    CaughtUp, Change, DuplicateIndex, Index, IndexError, MissingIndex, NamespacedName, NextChange, Observer,
+    Outcome, ParseKeyError, ParseVersionError, Schema, Snapshot, Stage, Stopped, Store, StoreBuilder,
+    Subscription, SubscriptionBuilder, Version, WaitFor, WaitForError, testing,
 };
 use testkit::random::Random;
 
@@ -21,6 +21,7 @@ fn types_can_be_sent_shared_and_shown() {
     shared::<Subscription<String, String>>();
     shared::<SubscriptionBuilder<String, String>>();
     shared::<Observer<String, String>>();
+    shared::<CaughtUp>();
     shared::<NextChange<'_, String, String>>();
     shared::<WaitFor<String, String>>();
     shared::<Stage<String, String>>();

@@ -1,0 +1,55 @@
+//! SHELL. The signal that a consumer has the beginning behind it, for others to wait for; the lock is that of [`Synced`].
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::Stopped;
+use crate::synced::{Synced, Wait};
+
+/// Waits until a consumer has dealt with the beginning: the store has had its first list, and the consumer came back for more
+/// after it was told everything there was with it. Made by [`Subscription::caught_up`](crate::Subscription::caught_up).
+///
+/// A handle: clones wait for the same, wherever they are, and each of them is woken. It ends with an error once it can no longer
+/// happen, as the subscription was dropped or the store was closed before its first list.
+///
+/// # Cancel safety
+/// Dropping it forgets the wait and nothing else.
+#[must_use = "futures do nothing unless polled"]
+pub struct CaughtUp {
+    wait: Wait<Arc<Synced>>,
+}
+
+impl CaughtUp {
+    pub(crate) fn new(signal: Arc<Synced>) -> Self {
+        Self { wait: Wait::new(signal) }
+    }
+
+    /// Whether it has happened; stays so, whatever ends afterwards.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.wait.signal().is_set()
+    }
+}
+
+impl Future for CaughtUp {
+    type Output = Result<(), Stopped>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.wait).poll(cx)
+    }
+}
+
+impl Clone for CaughtUp {
+    fn clone(&self) -> Self {
+        Self::new(self.wait.signal().clone())
+    }
+}
+
+impl fmt::Debug for CaughtUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CaughtUp").field("is_done", &self.is_done()).finish_non_exhaustive()
+    }
+}
