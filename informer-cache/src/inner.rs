@@ -194,7 +194,7 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
         }
         std::mem::swap(&mut plan, &mut writing);
         drop(writing);
-        if let Some(listeners) = &listeners {
+        if let Some(listeners) = listeners {
             observer::tell(listeners, std::slice::from_ref(step), &self.reading.schema);
         }
         self.clean_up(effects);
@@ -251,7 +251,7 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
             self.synced.end(Ok(()), &mut effects.wakers);
         }
         drop(writing);
-        observer::tell(&listeners, &done, &self.reading.schema);
+        observer::tell(listeners, &done, &self.reading.schema);
         self.clean_up(effects);
         // Here, because what panics in its drop while this function returns would take the return value with it.
         drop((sides, plan, current, before));

@@ -11,6 +11,7 @@ mod due;
 mod error;
 mod event;
 mod feed;
+mod handler;
 mod held;
 mod index;
 mod indexing;
@@ -63,6 +64,7 @@ pub use crate::error::{
     DuplicateIndex, IndexError, MissingIndex, ParseKeyError, ParseVersionError, Stopped, WaitForError,
 };
 pub use crate::event::Event;
+pub use crate::handler::{Handler, HandlerEnd, Handling};
 pub use crate::held::HeldSnapshots;
 pub use crate::index::{AnyIndex, Index, Labels, OrderedIndex};
 pub use crate::informer::{BuildError, Informer, InformerBuilder, NoTimer};

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | the list of listeners | the store's `published`; replaced as a whole, so that a writer takes it in the critical section it publishes in, and tells it after unlocking everything |
 //! | `panics` | itself, an atomic; it counts and publishes nothing |
-//! | `gone` | itself, an atomic; set once, when the observer is dropped. Who reads it too early tells one change more |
+//! | `gone` | itself, an atomic; set once, when the observer ends. Who reads it too early tells one change more |
+//! | `over` | itself; set when the listener is dropped: it is in no list any more, so nobody is calling the function or will |
+//! | `TELLING` | nobody else has it: the calls that this thread is in |
 //!
 //! Registering takes its snapshot under `published`, too. So a change that was published before is in the snapshot, and whoever publishes
 //! one after finds the listener in the list: each is told, and told once.
@@ -12,6 +14,7 @@
 //! Everything that is the user's runs without a lock and by itself: the function and its drop, the clone and the drop of a key, the identity. A
 //! panic in one of them is counted, and costs one call; the writer goes on.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -20,14 +23,15 @@ use crate::due::Due;
 use crate::inner::Inner;
 use crate::pending::State;
 use crate::step::Step;
-use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Ordering, thread_local};
+use crate::synced::Synced;
 use crate::table::Table;
 use crate::{Change, Schema};
 
 /// Keeps a function told of every change; made by [`Store::observe`](crate::Store::observe).
 ///
-/// Dropping it ends that: no call begins any more but one that another thread is about to make, and nobody waits for a call
-/// in progress. The function itself is dropped then, or when the store is closed, or after the last call in progress.
+/// Dropping it [ends](Self::end) that. The function itself is dropped then, or when the store is closed, or after the last call in progress, which
+/// is what [`ended`](Self::ended) waits for.
 #[must_use = "dropping it ends the observation"]
 pub struct Observer<K, V> {
     /// Weak, so that a forgotten observer does not keep the store open.
@@ -40,6 +44,33 @@ pub struct Observer<K, V> {
 struct Fate {
     panics: AtomicU64,
     gone: AtomicBool,
+    over: Synced,
+}
+
+thread_local! {
+    /// How deep this thread is in calls of observers.
+    #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro takes no `const` block")]
+    static TELLING: Cell<usize> = Cell::new(0);
+}
+
+/// As long as it is there, this thread is telling observers something.
+struct Telling;
+
+impl Telling {
+    fn begin() -> Self {
+        TELLING.with(|depth| depth.set(depth.get() + 1));
+        Self
+    }
+
+    fn is_here() -> bool {
+        TELLING.with(Cell::get) > 0
+    }
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        TELLING.with(|depth| depth.set(depth.get() - 1));
+    }
 }
 
 /// The function of one observer.
@@ -62,6 +93,50 @@ impl<K, V> Observer<K, V> {
         self.fate.panics.load(Ordering::Relaxed)
     }
 
+    /// No call begins any more but one that another thread is about to make; nobody waits for a call in progress. Again is the same.
+    pub fn end(&self) {
+        // Ordering: Relaxed, it publishes nothing. A function that ends its own observer is not called again by that thread.
+        self.fate.gone.store(true, Ordering::Relaxed);
+        let Some(store) = self.store.upgrade() else { return };
+        let mut published = store.published.write();
+        let staying = published.listeners.iter().filter(|listener| !Arc::ptr_eq(&listener.fate, &self.fate));
+        let staying = staying.cloned().collect();
+        let left = std::mem::replace(&mut published.listeners, staying);
+        drop(published);
+        // After unlocking, as the function may go with it.
+        drop(left);
+    }
+
+    /// Waits until it is over, as it was [ended](Self::end) or the store closed: the writers that were telling observers something have
+    /// done so, no call will begin, and the function is dropped. Any number may wait; all are woken.
+    ///
+    /// Within a call of an observer this returns at once: that call may be the one to wait for.
+    ///
+    /// # Cancel safety
+    /// Dropping the future forgets the wait and nothing else.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_informer_cache::{Schema, Store, Version};
+    /// # use std::sync::Arc;
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// # let store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let log = Arc::new("what the function holds");
+    /// let held = log.clone();
+    /// let observer = store.observe(move |change| println!("{held}: {}", change.key()));
+    /// observer.end();
+    /// observer.ended().await;
+    /// assert_eq!(Arc::strong_count(&log), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn ended(&self) {
+        if !Telling::is_here() {
+            // Never an error: this signal is always given.
+            let _ = self.fate.over.wait().await;
+        }
+    }
+
     /// Registers the function and tells it the objects there are.
     pub(crate) fn begin(
         store: &Arc<Inner<K, V>>,
@@ -75,6 +150,7 @@ impl<K, V> Observer<K, V> {
         // Before it is registered, so that a panic in the drop of an old object below ends the observation.
         let observer = Self { store: Arc::downgrade(store), fate };
         let table = store.listen(&listener);
+        let _telling = Telling::begin();
         for (_, record) in table.rows.iter() {
             listener.call(|tell| tell(&Change::added(record.key().clone(), record.object.clone(), true)));
         }
@@ -84,16 +160,7 @@ impl<K, V> Observer<K, V> {
 
 impl<K, V> Drop for Observer<K, V> {
     fn drop(&mut self) {
-        // Ordering: Relaxed, it publishes nothing. A function that drops its own observer is not called again by that thread.
-        self.fate.gone.store(true, Ordering::Relaxed);
-        let Some(store) = self.store.upgrade() else { return };
-        let mut published = store.published.write();
-        let staying = published.listeners.iter().filter(|listener| !Arc::ptr_eq(&listener.fate, &self.fate));
-        let staying = staying.cloned().collect();
-        let left = std::mem::replace(&mut published.listeners, staying);
-        drop(published);
-        // After unlocking, as the function may go with it.
-        drop(left);
+        self.end();
     }
 }
 
@@ -137,14 +204,18 @@ impl<K, V> Drop for Listener<K, V> {
         if caught(|| drop(function)).is_none() {
             self.panicked();
         }
+        self.fate.over.set();
     }
 }
 
 /// Tells what a write did, in the order in which a relist says it: deletions first. Never panics. The caller holds no lock.
-pub(crate) fn tell<K: Clone, V>(listeners: &Listeners<K, V>, steps: &[Step<K, V>], schema: &Schema<K, V>) {
+///
+/// Takes the list, so that who waits for an end waits for nothing but the calls.
+pub(crate) fn tell<K: Clone, V>(listeners: Listeners<K, V>, steps: &[Step<K, V>], schema: &Schema<K, V>) {
     if listeners.is_empty() {
         return;
     }
+    let telling = Telling::begin();
     let mut changes = Vec::with_capacity(steps.len());
     for step in steps {
         match caught(|| Due::Changed(State::first(step)).changes(schema, None)) {
@@ -154,10 +225,12 @@ pub(crate) fn tell<K: Clone, V>(listeners: &Listeners<K, V>, steps: &[Step<K, V>
     }
     Change::sort(&mut changes);
     for change in changes {
-        for listener in &**listeners {
+        for listener in &*listeners {
             listener.call(|tell| tell(&change));
         }
         // The clone of a key.
         let _ = caught(|| drop(change));
     }
+    drop(telling);
+    drop(listeners);
 }

@@ -3,7 +3,9 @@
 //! parking_lot in the shipped build, loom's or shuttle's under our own cfgs. The shim adapts signatures, so what is checked is what
 //! ships; but for three numbers, on which nothing but time depends: of a thread, of seats, and of looks before one is taken.
 
-pub(crate) use imp::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering, QUIET, RwLock, seats, thread_number};
+pub(crate) use imp::{
+    AtomicBool, AtomicU64, Condvar, Mutex, Ordering, QUIET, RwLock, seats, thread_local, thread_number,
+};
 
 #[cfg(not(any(flyball_loom, flyball_shuttle)))]
 mod imp {
@@ -17,6 +19,7 @@ mod imp {
     use parking_lot::MutexGuard;
     pub(crate) use parking_lot::{Mutex, RwLock};
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    pub(crate) use std::thread_local;
 
     #[derive(Debug, Default)]
     pub(crate) struct Condvar(parking_lot::Condvar);
@@ -74,9 +77,13 @@ mod imp {
 #[cfg(any(flyball_loom, flyball_shuttle))]
 mod imp {
     #[cfg(flyball_loom)]
-    use loom::{lazy_static, sync as model, thread_local};
+    pub(crate) use loom::thread_local;
+    #[cfg(flyball_loom)]
+    use loom::{lazy_static, sync as model};
     #[cfg(flyball_shuttle)]
-    use shuttle::{lazy_static, sync as model, thread_local};
+    pub(crate) use shuttle::thread_local;
+    #[cfg(flyball_shuttle)]
+    use shuttle::{lazy_static, sync as model};
     use std::time::Duration;
 
     pub(crate) use model::atomic::{AtomicBool, AtomicU64, Ordering};

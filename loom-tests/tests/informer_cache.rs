@@ -170,6 +170,39 @@ fn two_writers_one_order() {
 }
 
 #[test]
+fn fan_out_vs_two_consumers() {
+    let claim = Model {
+        name: "informer_cache::fan_out_vs_two_consumers",
+        threads: 3,
+        floor: 593,
+        catches: "a write that takes what it found in one consumer for another's, when one left and one came meanwhile",
+    };
+    model(claim, || {
+        let store = store();
+        let (gone, mut second) = (store.subscribe(), store.subscribe());
+        store.upsert(object(1, 1));
+        let mut gone = gone;
+        Consumer::default().drain(&mut gone);
+        let writer = beside(&store, |store| store.upsert(object(1, 2)));
+        let reader = loom_tests::thread::spawn(move || {
+            let mut consumer = Consumer::default();
+            consumer.drain(&mut second);
+            (second, consumer)
+        });
+        drop(gone);
+        let mut third = store.subscribe();
+        writer.join().unwrap();
+        store.check().unwrap();
+        let (mut second, mut second_consumer) = reader.join().unwrap();
+        let mut third_consumer = Consumer::default();
+        second_consumer.drain(&mut second);
+        third_consumer.drain(&mut third);
+        second_consumer.agrees(&store);
+        third_consumer.agrees(&store);
+    });
+}
+
+#[test]
 fn two_upserts_never_go_back() {
     let claim = Model {
         name: "informer_cache::two_upserts_never_go_back",

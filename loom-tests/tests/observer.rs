@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flyball_informer_cache::{Change, Observer, Schema, Store, Version};
-use loom_tests::{Arc, Model, model, thread};
+use loom_tests::{Arc, Model, block_on, model, thread};
 
 /// A key and a version.
 type Object = (u8, u64);
@@ -35,6 +35,11 @@ impl Sum {
             adding.0.fetch_add(what, Ordering::Relaxed);
         });
         (sum, observer)
+    }
+
+    /// The function that adds is gone.
+    fn is_let_go(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
     }
 
     fn get(&self) -> u64 {
@@ -74,5 +79,54 @@ fn observe_vs_write() {
         assert_eq!(observer.panics(), 0);
         drop(observer);
         store.check().unwrap();
+    });
+}
+
+#[test]
+fn drop_vs_write() {
+    let claim = Model {
+        name: "observer::drop_vs_write",
+        threads: 2,
+        floor: 50,
+        catches: "an observer that says it is over before its function is gone",
+    };
+    model(claim, || {
+        let store = store();
+        let (told, observer) = Sum::of(&store);
+        let writer = thread::spawn({
+            let store = store.clone();
+            move || store.upsert((1, 2))
+        });
+        observer.end();
+        block_on(observer.ended());
+        assert!(told.is_let_go(), "no call, and no function");
+        let before = told.get();
+        assert!(before == INITIAL_1 || before == INITIAL_1 + UPDATED, "{before:x}");
+        writer.join().unwrap();
+        assert_eq!(told.get(), before);
+        drop(observer);
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn observe_vs_close() {
+    let claim = Model {
+        name: "observer::observe_vs_close",
+        threads: 2,
+        floor: 44,
+        catches: "an observer that looks whether the store is closed in one critical section and registers in another",
+    };
+    model(claim, || {
+        let store = store();
+        let closer = thread::spawn({
+            let store = store.clone();
+            move || store.close()
+        });
+        let (told, observer) = Sum::of(&store);
+        block_on(observer.ended());
+        assert!(told.is_let_go());
+        assert_eq!(told.get(), INITIAL_1);
+        closer.join().unwrap();
     });
 }

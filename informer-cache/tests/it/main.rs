@@ -4,6 +4,7 @@ mod caught_up;
 mod corpus;
 mod defects;
 mod filter;
+mod handler;
 mod hostile;
 mod hostile_store;
 mod informer;

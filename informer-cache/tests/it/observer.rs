@@ -1,8 +1,10 @@
 //! Observers: every change, once, unmerged, by the writer; and whatever their functions do, nobody else suffers.
 
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::task::Waker;
 use std::thread;
 
 use arbitrary::{Arbitrary, Unstructured};
@@ -12,6 +14,7 @@ use testkit::hostile::{HostileKey, Mood, Point};
 use testkit::naive_store::{NaiveChange, NaiveStage, NaiveStep, NaiveStore, Rules};
 use testkit::random::cases;
 use testkit::store_op::{Draft, StoreOp, Thing};
+use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
 type Told = NaiveChange<u8, Thing>;
 
@@ -453,4 +456,161 @@ fn threads() {
         assert_eq!(observer.panics(), 0);
     }
     store.check().unwrap();
+}
+
+/// An observer whose function is held in its call by another thread, until it is let go on.
+struct Held {
+    heard: Heard,
+    observer: Arc<Observer<u8, Thing>>,
+    entered: mpsc::Receiver<()>,
+    go_on: mpsc::Sender<()>,
+}
+
+fn held(store: &Store<u8, Thing>) -> Held {
+    let (enter, entered) = mpsc::channel();
+    let (go_on, wait) = mpsc::channel();
+    let (heard, wait) = (Heard::default(), Mutex::new(wait));
+    let noting = heard.clone();
+    let observer = store.observe(move |change| {
+        enter.send(()).unwrap();
+        wait.lock().recv().unwrap();
+        noting.0.lock().push(plain(change));
+    });
+    Held { heard, observer: Arc::new(observer), entered, go_on }
+}
+
+/// `TestRemoveEventHandler_AsynchronousPanic` and `…_SynchronousShutdown` for a function that writers call: the end waits for nobody, and who
+/// waits for it waits for the call.
+#[test]
+fn an_end_waits_for_nobody_and_can_be_waited_for() {
+    let store = store();
+    let Held { heard, observer, entered, go_on } = held(&store);
+    let (woken, waker) = Counting::waker();
+    let mut wait = Box::pin(observer.ended());
+    assert!(poll_with(wait.as_mut(), &waker).is_pending());
+    let writer = thread::spawn({
+        let store = store.clone();
+        move || store.upsert(thing(1, 1, 1))
+    });
+    entered.recv().unwrap();
+    observer.end();
+    observer.end();
+    store.upsert(thing(2, 1, 2));
+    assert!(poll_with(wait.as_mut(), &waker).is_pending() && woken.wakes() == 0, "the call goes on");
+    let waiting = thread::spawn({
+        let (observer, heard) = (observer.clone(), heard.clone());
+        move || {
+            block_on(observer.ended());
+            assert_eq!((brief(heard.take()), Arc::strong_count(&heard.0)), (vec!["+1@1".to_owned()], 2));
+        }
+    });
+    go_on.send(()).unwrap();
+    waiting.join().unwrap();
+    writer.join().unwrap();
+    assert_eq!(woken.wakes(), 1);
+    assert!(poll_with(wait.as_mut(), &waker).is_ready());
+    assert!(heard.take().is_empty() && entered.try_recv().is_err(), "of 2 it was not told");
+}
+
+#[test]
+fn waiting_for_an_end_within_a_call_returns_at_once() {
+    type Own = Arc<OnceLock<Observer<u8, Thing>>>;
+    let store = store();
+    let (own, other) = (Own::default(), Own::default());
+    let observe = |which: &Own| {
+        let (own, other) = (own.clone(), other.clone());
+        let observer = store.observe(move |_| {
+            for observer in [own.get().unwrap(), other.get().unwrap()] {
+                observer.end();
+                block_on(observer.ended());
+            }
+        });
+        which.set(observer).unwrap();
+    };
+    observe(&own);
+    observe(&other);
+    store.upsert(thing(1, 1, 1));
+    // Now it waits, and there is nothing to wait for.
+    block_on(own.get().unwrap().ended());
+    block_on(other.get().unwrap().ended());
+    assert_eq!(Arc::strong_count(&own), 1, "both functions are gone");
+    // So it is in a call with an object of the beginning, after which this thread is in none.
+    let (_, another) = Heard::of(&store);
+    let at_once = Arc::new(AtomicU64::new(0));
+    let _observer = store.observe({
+        let (at_once, another) = (at_once.clone(), another);
+        move |_| {
+            block_on(another.ended());
+            at_once.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    assert_eq!(at_once.load(Ordering::Relaxed), 1);
+    let (_, another) = Heard::of(&store);
+    assert!(poll_once(std::pin::pin!(another.ended())).is_pending());
+}
+
+#[test]
+fn the_end_of_the_store_ends_observers_too() {
+    let store = store();
+    let (heard, observer) = Heard::of(&store);
+    let mut waits: Vec<_> = (0..3).map(|_| Box::pin(observer.ended())).collect();
+    let (woken, waker) = Counting::waker();
+    for (wait, waker) in waits.iter_mut().zip([&Waker::from(Arc::new(Panicking)), &waker, &waker]) {
+        assert!(poll_with(wait.as_mut(), waker).is_pending());
+    }
+    drop(waits.pop());
+    store.close();
+    assert_eq!((woken.wakes(), Arc::strong_count(&heard.0)), (1, 1));
+    assert!(waits.iter_mut().all(|wait| poll_once(wait.as_mut()).is_ready()));
+    // Who observes it later is over before it begins.
+    let (_, late) = Heard::of(&store);
+    assert!(poll_once(std::pin::pin!(late.ended())).is_ready());
+    // And one that is dropped with a store that is gone.
+    let store = self::store();
+    let (heard, observer) = Heard::of(&store);
+    drop(store);
+    assert!(poll_once(std::pin::pin!(observer.ended())).is_ready());
+    assert_eq!(Arc::strong_count(&heard.0), 1);
+    observer.end();
+}
+
+/// `TestSharedInformerHandlerAbuse` for observers: after its end none is told anything, whatever writers do.
+#[test]
+fn a_hundred_observers_come_and_go() {
+    let store = store();
+    let writers: Vec<_> = (0..2)
+        .map(|writer| {
+            let store = store.clone();
+            thread::spawn(move || {
+                for version in 1..5_000 {
+                    store.upsert(thing((version % 50) as u8, writer, version));
+                }
+            })
+        })
+        .collect();
+    let abusers: Vec<_> = (0..4)
+        .map(|_| {
+            let store = store.clone();
+            thread::spawn(move || {
+                for round in 0..25 {
+                    let (heard, observer) = Heard::of(&store);
+                    if round % 2 == 0 {
+                        thread::yield_now();
+                    }
+                    observer.end();
+                    block_on(observer.ended());
+                    assert_eq!(Arc::strong_count(&heard.0), 1);
+                    assert_eq!(observer.panics(), 0);
+                }
+            })
+        })
+        .collect();
+    for thread in writers.into_iter().chain(abusers) {
+        thread.join().unwrap();
+    }
+    store.check().unwrap();
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }

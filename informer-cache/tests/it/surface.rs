@@ -4,9 +4,9 @@ use std::error::Error;
 use std::fmt::Debug;
 
 use flyball_informer_cache::{
-    CaughtUp, Change, DuplicateIndex, Index, IndexError, MissingIndex, NamespacedName, NextChange, Observer,
-    Outcome, ParseKeyError, ParseVersionError, Schema, Snapshot, Stage, Stopped, Store, StoreBuilder,
-    Subscription, SubscriptionBuilder, Version, WaitFor, WaitForError, testing,
+    CaughtUp, Change, DuplicateIndex, Handler, HandlerEnd, Handling, Index, IndexError, MissingIndex,
+    NamespacedName, NextChange, Observer, Outcome, ParseKeyError, ParseVersionError, Schema, Snapshot, Stage,
+    Stopped, Store, StoreBuilder, Subscription, SubscriptionBuilder, Version, WaitFor, WaitForError, testing,
 };
 use testkit::random::Random;
 
@@ -33,6 +33,10 @@ fn types_can_be_sent_shared_and_shown() {
     shared::<testing::Server<String, String>>();
     shared::<testing::ServerWatch<String, String>>();
     shared::<Outcome>();
+    shared::<Handler>();
+    shared::<HandlerEnd>();
+    // Whatever the function holds; sent and shared as far as that can be.
+    shared::<Handling<String, String, fn(Change<String, String>)>>();
     error::<ParseKeyError>();
     error::<ParseVersionError>();
     error::<IndexError>();

@@ -11,7 +11,7 @@
 //! - `TestRealFIFO_PopMultipleDeltaInBatch` (8), `…PopBrokenItemsInBatch` (4), `TestProcessDeltasInBatch` (4): nothing is popped in batches, and applying
 //!   cannot fail; a transaction is what is applied as one. `…ReplaceAtomic` (4), `…ReplaceAtomicPop`: a list is always one step, for every reader.
 //! - `Example`, `ExampleNewInformer`: `examples/informer.rs`. `TestPanicPropagated`: `informer.rs`. `TestEventPanics` and the tests of the end of a
-//!   handler: `observer.rs`, and where callbacks are tested.
+//!   handler: `handler.rs`, `observer.rs`.
 //! - `TestListenerResyncPeriods`, `TestResyncCheckPeriod`: `resync_every.rs`; `TestTypedFilteringResourceEventHandler`: `filter.rs`.
 //! - `TestSharedInformerErrorHandling`: "the last error and the last success are visible", `upstream_informer.rs`.
 //! - `TestSharedInformerStartRace`, `TestStateSharedInformer`'s panics, running twice: what is set is set by the builder, which running consumes.

@@ -1,0 +1,209 @@
+//! EDGE. A function that is told a subscription's changes, by a future that any executor runs.
+//!
+//! Cancel safety: the run future may be dropped at any point. It takes a change and tells it in one poll, so none is half told. However it ends,
+//! by the end of the store, a wish, a drop or never having been polled, the subscription and the function go with it, and everybody who waits is told.
+
+use std::fmt;
+use std::future::Future;
+use std::hash::Hash;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::caught::caught;
+use crate::stop::Stop;
+use crate::sync::{AtomicU64, Ordering};
+use crate::synced::Synced;
+use crate::{CaughtUp, Change, Subscription};
+
+/// A function that is told the changes of a subscription; made by [`Subscription::handle`]. A handle: clones are of the same.
+///
+/// It is told as long as its run future is polled, whether handles exist or not.
+#[derive(Clone)]
+pub struct Handler {
+    shared: Arc<Shared>,
+}
+
+/// What the run future shares with the handles.
+struct Shared {
+    stop: Stop,
+    /// Told when the run future is over.
+    over: Synced,
+    panics: AtomicU64,
+    caught_up: CaughtUp,
+}
+
+/// What ended a [`Handling`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandlerEnd {
+    /// The store was closed, and everything was told.
+    Closed,
+    /// [`Handler::unsubscribe`] was called.
+    Unsubscribed,
+}
+
+/// Tells a function the changes of a subscription; made by [`Subscription::handle`], to be run by any executor.
+///
+/// # Cancel safety
+/// Dropping it unsubscribes.
+#[must_use = "nothing is told unless it is polled"]
+pub struct Handling<K, V, F> {
+    /// None once it is over.
+    work: Option<(Subscription<K, V>, F)>,
+    end: HandlerEnd,
+    shared: Arc<Shared>,
+}
+
+impl<K, V> Subscription<K, V>
+where
+    K: Clone + Eq + Hash,
+{
+    /// Tells `f` the changes, one after the other and at its own pace: a slow one holds up nobody else, and is told merged changes.
+    ///
+    /// What is told is told by the future, on whichever thread it is polled. It is over at the end of the store, which may be where something is
+    /// to be done once. A panic of `f` is [counted](Handler::panics), and the change that caused it counts as processed: `f` is called
+    /// for the next, and others that wait until it has [caught up](Handler::caught_up) do not wait for ever. What panics while a change is put
+    /// together, `Clone` of a key or the schema's identity, leaves through the future, as through [`next`](Self::next); polled again, it goes
+    /// on with that change.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_informer_cache::{HandlerEnd, Schema, Store, Version};
+    /// # use std::sync::mpsc;
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let (told, heard) = mpsc::channel();
+    /// let (handler, run) = store.subscribe().handle(move |change| told.send(*change.key()).unwrap());
+    /// let running = tokio::spawn(run);
+    ///
+    /// store.replace([(1, 1), (2, 1)], Version::new(1));
+    /// handler.caught_up().await?;
+    /// assert_eq!(heard.try_iter().collect::<Vec<_>>(), [1, 2]);
+    ///
+    /// handler.unsubscribe();
+    /// handler.unsubscribed().await; // no call begins any more, and none is in progress
+    /// assert_eq!(running.await?, HandlerEnd::Unsubscribed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn handle<F: FnMut(Change<K, V>)>(self, f: F) -> (Handler, Handling<K, V, F>) {
+        let shared = Arc::new(Shared {
+            stop: Stop::default(),
+            over: Synced::default(),
+            panics: AtomicU64::new(0),
+            caught_up: self.caught_up(),
+        });
+        let run = Handling { work: Some((self, f)), end: HandlerEnd::Unsubscribed, shared: shared.clone() };
+        (Handler { shared }, run)
+    }
+}
+
+impl Handler {
+    /// No call begins any more but one that another thread is about to make; nobody waits for a call in progress. What was pending is
+    /// told to nobody. Again is the same.
+    ///
+    /// The function and the subscription go when the run future is polled next, or dropped.
+    pub fn unsubscribe(&self) {
+        self.shared.stop.wish();
+    }
+
+    /// Waits until the run future is over, for whatever reason: the call in progress has returned, no other will begin, and the function is
+    /// dropped. Any number may wait; all are woken. A function that waited for its own end on its own thread would wait for ever.
+    ///
+    /// # Cancel safety
+    /// Dropping the future forgets the wait and nothing else.
+    pub async fn unsubscribed(&self) {
+        // Never an error: this signal is always given.
+        let _ = self.shared.over.wait().await;
+    }
+
+    /// Waits until the function has processed the beginning: see [`Subscription::caught_up`].
+    pub fn caught_up(&self) -> CaughtUp {
+        self.shared.caught_up.clone()
+    }
+
+    /// How many calls panicked; and the drop of the function, which counts as one.
+    #[must_use]
+    pub fn panics(&self) -> u64 {
+        // Ordering: Relaxed, it counts and publishes nothing.
+        self.shared.panics.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    /// Foreign code whose panic counts.
+    fn isolate(&self, foreign: impl FnOnce()) {
+        if caught(foreign).is_none() {
+            // Ordering: Relaxed, it counts and publishes nothing.
+            self.panics.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<K, V, F> Handling<K, V, F> {
+    /// Lets go of everything, then says so. Never panics, and does nothing again.
+    fn finish(&mut self, end: HandlerEnd) -> HandlerEnd {
+        if let Some((changes, function)) = self.work.take() {
+            self.end = end;
+            // Objects are dropped, and wakers are woken: nobody's business here.
+            let _ = caught(|| drop(changes));
+            self.shared.isolate(|| drop(function));
+            let _ = caught(|| self.shared.stop.over());
+            self.shared.over.set();
+        }
+        self.end
+    }
+}
+
+// Nothing in it is pinned: the function is called by reference.
+impl<K, V, F> Unpin for Handling<K, V, F> {}
+
+impl<K, V, F> Future for Handling<K, V, F>
+where
+    K: Clone + Eq + Hash,
+    F: FnMut(Change<K, V>),
+{
+    type Output = HandlerEnd;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        // Registered before anything is looked at, so a wish that comes later wakes this task.
+        this.shared.stop.poll(cx);
+        for _ in 0..BATCH {
+            let Some((changes, function)) = &mut this.work else { return Poll::Ready(this.end) };
+            // Before each call: after the wish, none begins.
+            if this.shared.stop.is_wished() {
+                return Poll::Ready(this.finish(HandlerEnd::Unsubscribed));
+            }
+            match changes.poll_next(cx) {
+                Poll::Ready(Some(change)) => this.shared.isolate(|| function(change)),
+                Poll::Ready(None) => return Poll::Ready(this.finish(HandlerEnd::Closed)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        // Others on this thread get their turn.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl<K, V, F> Drop for Handling<K, V, F> {
+    fn drop(&mut self) {
+        self.finish(HandlerEnd::Unsubscribed);
+    }
+}
+
+impl fmt::Debug for Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handler").field("over", &self.shared.over).field("panics", &self.panics()).finish()
+    }
+}
+
+impl<K, V, F> fmt::Debug for Handling<K, V, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handling").field("over", &self.work.is_none()).finish_non_exhaustive()
+    }
+}
+
+/// So many calls in one poll.
+const BATCH: usize = 64;

@@ -1,0 +1,67 @@
+//! Models of handlers: functions that a future tells merged changes, beside those who unsubscribe them and wait.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flyball_informer_cache::{HandlerEnd, Schema, Store, Version};
+use loom_tests::{Arc, Model, block_on, model, thread};
+
+/// A key and a version.
+type Object = (u8, u64);
+
+fn store() -> Store<u8, Object> {
+    let schema = Schema::new(|object: &Object| object.0, |object| Version::new(object.1));
+    Store::builder(schema).seed(1).build().unwrap()
+}
+
+#[test]
+fn unsubscribed_vs_call() {
+    let claim = Model {
+        name: "handler::unsubscribed_vs_call",
+        threads: 2,
+        floor: 120,
+        catches: "a run future that looks whether its end is wished for and registers for the wish later: it sleeps, and nobody who waits is told",
+    };
+    model(claim, || {
+        let store = store();
+        store.upsert((1, 1));
+        // Not the model's atomics, so that counting adds no scheduling point; loom runs all threads on one.
+        let calls = Arc::new(AtomicU64::new(0));
+        let counting = calls.clone();
+        // Ordering: Relaxed, who reads has waited for the end of the calls.
+        let (handler, run) = store.subscribe().handle(move |_| {
+            counting.fetch_add(1, Ordering::Relaxed);
+        });
+        let running = thread::spawn(move || block_on(run));
+        handler.unsubscribe();
+        block_on(handler.unsubscribed());
+        let told = calls.load(Ordering::Relaxed);
+        assert!(told <= 1 && Arc::strong_count(&calls) == 1, "no call, and no function");
+        store.upsert((2, 2));
+        assert_eq!(running.join().unwrap(), HandlerEnd::Unsubscribed);
+        assert_eq!(calls.load(Ordering::Relaxed), told);
+        store.check().unwrap();
+    });
+}
+
+#[test]
+fn close_vs_call() {
+    let claim = Model {
+        name: "handler::close_vs_call",
+        threads: 2,
+        floor: 687,
+        catches: "a run future that says it is over before it has let go of the function",
+    };
+    model(claim, || {
+        let store = store();
+        let held = Arc::new(());
+        let holding = held.clone();
+        let (handler, run) = store.subscribe().handle(move |_| drop(holding.clone()));
+        let running = thread::spawn(move || block_on(run));
+        store.upsert((1, 1));
+        store.close();
+        block_on(handler.unsubscribed());
+        assert_eq!(Arc::strong_count(&held), 1);
+        assert_eq!(running.join().unwrap(), HandlerEnd::Closed);
+        assert_eq!(handler.panics(), 0);
+    });
+}
