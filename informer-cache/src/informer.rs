@@ -9,6 +9,7 @@
 
 mod builder;
 mod ending;
+mod failure;
 mod run;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 pub use self::builder::{BuildError, InformerBuilder, NoTimer};
+pub use self::failure::SourceFailure;
 
 use crate::status::StatusCell;
 use crate::stop::Stop;

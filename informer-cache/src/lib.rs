@@ -67,7 +67,7 @@ pub use crate::event::Event;
 pub use crate::handler::{Handler, HandlerEnd, Handling};
 pub use crate::held::HeldSnapshots;
 pub use crate::index::{AnyIndex, Index, Labels, OrderedIndex};
-pub use crate::informer::{BuildError, Informer, InformerBuilder, NoTimer};
+pub use crate::informer::{BuildError, Informer, InformerBuilder, NoTimer, SourceFailure};
 pub use crate::informer_set::{InformerName, InformerSet, NotSynced, SharedInformer, StartError};
 pub use crate::key::NamespacedName;
 pub use crate::lister::Lister;

@@ -10,6 +10,7 @@ use flyball_ratelimit::Timer;
 use foldhash::quality::RandomState;
 
 use super::ending::Ending;
+use super::failure::{OnError, SourceFailure};
 use super::run::{Drive, Random};
 use super::{Informer, Shared};
 use crate::{
@@ -29,6 +30,7 @@ pub struct InformerBuilder<K, V, S, T = NoTimer> {
     store: StoreBuilder<K, V>,
     config: ReflectorConfig,
     seed: Option<u64>,
+    on_error: Option<OnError>,
 }
 
 impl<K, V, S> InformerBuilder<K, V, S>
@@ -39,7 +41,15 @@ where
 {
     pub(super) fn new(schema: Schema<K, V>, source: S) -> Self {
         let config = ReflectorConfig::default();
-        Self { schema, source, timer: NoTimer, store: Store::builder(schema), config, seed: None }
+        Self {
+            schema,
+            source,
+            timer: NoTimer,
+            store: Store::builder(schema),
+            config,
+            seed: None,
+            on_error: None,
+        }
     }
 }
 
@@ -64,8 +74,8 @@ where
 
     /// Tells the time and wakes the run future. Each informer needs one of its own.
     pub fn timer<U: Timer>(self, timer: U) -> InformerBuilder<K, V, S, U> {
-        let Self { schema, source, timer: _, store, config, seed } = self;
-        InformerBuilder { schema, source, timer, store, config, seed }
+        let Self { schema, source, timer: _, store, config, seed, on_error } = self;
+        InformerBuilder { schema, source, timer, store, config, seed, on_error }
     }
 
     /// Fixes what is random: parts of waits and of watch timeouts, and the store's hasher. So a run replays; by
@@ -94,6 +104,38 @@ where
         self
     }
 
+    /// Calls `f` after each failure of the source, to log or to count it: an answer that is an error, none in time, a watch that ended too early.
+    /// [`Status::last_error`](crate::Status::last_error) is the last of them; it is this one already when `f` is called.
+    ///
+    /// It is called by the run future, between two requests, so it should be quick. Of several, the last set is called.
+    ///
+    /// # Panics
+    /// A panic of it ends with the call; it is called again.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Cause, Informer, Schema, SourceErrorKind, Version, testing::Server};
+    /// use flyball_ratelimit::ManualClock;
+    /// use std::{pin::pin, sync::mpsc, task::{Context, Waker}};
+    ///
+    /// const NUMBERS: Schema<u32, u32> = Schema::new(|number: &u32| *number, |_| Version::new(1));
+    /// let server = Server::new(NUMBERS, |_, _, _| {});
+    /// server.fail_list(SourceErrorKind::Refused);
+    /// let (tell, told) = mpsc::channel();
+    /// let (numbers, run) = Informer::builder(NUMBERS, server)
+    ///     .on_error(move |failure| tell.send(failure.cause).unwrap())
+    ///     .timer(ManualClock::new().timer())
+    ///     .build()?;
+    /// assert!(pin!(run).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    /// assert_eq!(told.recv()?, Cause::Failed(SourceErrorKind::Refused));
+    /// # drop(numbers);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_error(mut self, f: impl FnMut(&SourceFailure<'_>) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(Box::new(f));
+        self
+    }
+
     /// The informer, and the future that runs it: to be polled by any executor until it is over.
     ///
     /// # Errors
@@ -102,7 +144,7 @@ where
     where
         T: Timer,
     {
-        let Self { schema, source, timer, store, config, seed } = self;
+        let Self { schema, source, timer, store, config, seed, on_error } = self;
         let mut random = Random::new(seed.unwrap_or_else(|| RandomState::default().hash_one(0)));
         let reflector = Reflector::new(config, timer.now(), random.next())?;
         let shared = Arc::new(Shared::new(store.build()?));
@@ -115,6 +157,7 @@ where
             reflector,
             batch: Vec::new(),
             half: None,
+            on_error,
         };
         let run = Ending::new(shared.clone()).after(drive.run());
         Ok((Informer { shared }, run))

@@ -13,8 +13,10 @@ use flyball_ratelimit::{Nanos, Timer};
 use foldhash::quality::FixedState;
 
 use super::Shared;
+use super::failure::{OnError, SourceFailure};
+use crate::caught::caught;
 use crate::{
-    Event, Page, Phase, Reflector, Schema, Source, SourceError, Stage, Step, Verdict, Version, Watch,
+    Cause, Event, Page, Phase, Reflector, Schema, Source, SourceError, Stage, Step, Verdict, Version, Watch,
 };
 
 /// Events taken from a busy watch, or objects from a page, before others get their turn, on the processor and on the store.
@@ -32,6 +34,7 @@ pub(super) struct Drive<K, V, S, T> {
     pub(super) batch: Vec<Event<V>>,
     /// The half list, from pages or from a stream.
     pub(super) half: Option<Stage<K, V>>,
+    pub(super) on_error: Option<OnError>,
 }
 
 /// A seeded stream of random numbers: the hashes of 1, 2, 3…
@@ -123,7 +126,7 @@ where
             }
             Outcome::Done(Err(error)) => {
                 self.reflector.list_failed(error.kind(), now, random);
-                self.erred(now, &error);
+                self.erred(now, Cause::Failed(error.kind()), Some(&error));
             }
             Outcome::Late => return self.late(),
             Outcome::Stop => return Err(Stop),
@@ -142,7 +145,7 @@ where
             }
             Outcome::Done(Err(error)) => {
                 self.reflector.watch_failed(error.kind(), now, random);
-                self.erred(now, &error);
+                self.erred(now, Cause::Failed(error.kind()), Some(&error));
                 Ok(None)
             }
             Outcome::Late => self.late().map(|()| None),
@@ -227,7 +230,7 @@ where
         match error {
             Some(error) => {
                 self.reflector.watch_broke(error.kind(), now, random);
-                self.erred(now, &error);
+                self.erred(now, Cause::Failed(error.kind()), Some(&error));
             }
             None => {
                 self.reflector.watch_closed(now, random);
@@ -244,14 +247,22 @@ where
     }
 
     /// What the reflector waits for becomes the last error.
-    fn waits(&self, now: Nanos) {
+    fn waits(&mut self, now: Nanos) {
         if let Phase::Waiting { cause, .. } = self.reflector.phase() {
-            self.erred(now, &cause);
+            self.erred(now, cause, None);
         }
     }
 
-    fn erred(&self, now: Nanos, error: &impl ToString) {
-        self.shared.status.erred(now, &error.to_string());
+    fn erred(&mut self, at: Nanos, cause: Cause, error: Option<&SourceError>) {
+        let phase = self.reflector.phase();
+        let until = if let Phase::Waiting { until, .. } = phase { Some(until) } else { None };
+        let failure = SourceFailure { at, cause, error, until };
+        self.shared.status.erred(at, &failure.to_string());
+        // The listener sees what comes of it, too.
+        self.report();
+        if let Some(listener) = &mut self.on_error {
+            caught(|| listener(&failure));
+        }
     }
 
     fn report(&mut self) {

@@ -13,7 +13,6 @@
 //! - `Example`, `ExampleNewInformer`: `examples/informer.rs`. `TestPanicPropagated`: `informer.rs`. `TestEventPanics` and the tests of the end of a
 //!   handler: `handler.rs`, `observer.rs`.
 //! - `TestListenerResyncPeriods`, `TestResyncCheckPeriod`: `resync_every.rs`; `TestTypedFilteringResourceEventHandler`: `filter.rs`.
-//! - `TestSharedInformerErrorHandling`: "the last error and the last success are visible", `upstream_informer.rs`.
 //! - `TestSharedInformerStartRace`, `TestStateSharedInformer`'s panics, running twice: what is set is set by the builder, which running consumes.
 //! - `TestSharedInformerRemoveForeignHandler`, `TestRemovingRemovedSharedInformer`, `TestRemoveOnStoppedSharedInformer`: a registration is a value; it
 //!   knows whose it is, is dropped once, and may be dropped whenever.
@@ -24,13 +23,14 @@ use std::sync::Arc;
 use std::thread;
 
 use flyball_informer_cache::{
-    Change, ChangeKind, Event, Informer, Observer, Outcome, Store, Subscription, Version,
+    Cause, Change, ChangeKind, Event, Informer, InformerState, Observer, Outcome, Schema, Store,
+    Subscription, Version,
 };
 use parking_lot::Mutex;
 use testkit::wakers::{Counting, poll_with};
 
 use crate::server::{Server, server};
-use crate::world::{EXPIRED, Object, SCHEMA, World, object};
+use crate::world::{EXPIRED, INTERNAL, OTHER, Object, REFUSED, SCHEMA, World, object};
 
 type Objects = Store<u8, Object>;
 
@@ -471,3 +471,81 @@ fn who_comes_beside_the_first_list_hears_of_each_object_once() {
         });
     }
 }
+
+/// `TestSharedInformerErrorHandling`: every failure is told, with when it is asked again; the status knows it by then, and a panic of who listens ends there.
+#[test]
+fn every_failure_is_told_to_who_asked_for_it() {
+    let server = server();
+    server.put(object(1, 0));
+    server.fail_list(REFUSED);
+    server.fail_list(EXPIRED);
+    let failures = Arc::new(Mutex::new(Vec::new()));
+    let builder = Informer::builder(SCHEMA, server.clone()).on_error({
+        let failures = failures.clone();
+        move |failure| {
+            assert!(failure.until.is_none_or(|until| until > failure.at));
+            failures.lock().push((failure.cause, failure.error.is_some(), failure.until.is_some()));
+            std::panic::resume_unwind(Box::new("of the listener"));
+        }
+    });
+    let mut world = World::new(builder);
+    let minute = std::time::Duration::from_secs(60);
+    world.pass(minute);
+    assert_eq!(world.informer.status().state, InformerState::Watching);
+    server.fail_watch(INTERNAL);
+    server.break_watches(OTHER);
+    world.pass(minute);
+    server.faults(|faults| faults.silent = true);
+    server.break_watches(EXPIRED);
+    world.settle();
+    let told = std::mem::take(&mut *failures.lock());
+    // Of a version that is too old, the newest list is asked for at once.
+    let expected = [(REFUSED, true), (EXPIRED, false), (OTHER, true), (INTERNAL, true), (EXPIRED, true)];
+    let expected = expected.map(|(kind, waits)| (Cause::Failed(kind), true, waits));
+    assert_eq!(told, expected);
+    world.pass(20 * minute);
+    let told = std::mem::take(&mut *failures.lock());
+    assert!(told.contains(&(Cause::TimedOut, false, true)), "{told:?}");
+    assert_eq!(world.informer.status().last_error.unwrap().message.as_ref(), Cause::TimedOut.to_string());
+}
+
+/// What client-go's handlers do not have (kubernetes' issues on growing buffers): however much happens while a consumer sleeps, it costs what is live.
+#[test]
+fn what_a_consumer_is_behind_by_is_bounded_by_the_keys() {
+    struct Counted {
+        key: u8,
+        version: u64,
+        _alive: Arc<()>,
+    }
+    const COUNTED: Schema<u8, Counted> =
+        Schema::new(|object: &Counted| object.key, |object| Version::new(object.version));
+    let store = Store::builder(COUNTED).seed(1).build().unwrap();
+    let alive = Arc::new(());
+    let objects = || Arc::strong_count(&alive) - 1;
+    let happens = |version: u64| {
+        let key = |number: u64| u8::try_from(number % 10).unwrap();
+        store.upsert(Counted { key: key(version), version, _alive: alive.clone() });
+        if version % 7 == 0 {
+            store.delete(&key(version / 7), None);
+        }
+    };
+    let mut sleeping = [store.subscribe(), store.subscribe()];
+    for version in 1..EVENTS {
+        happens(version);
+        // Nothing has been told, so there is nothing to tell a change from.
+        assert!(objects() <= 10);
+    }
+    while sleeping[1].try_next().is_some() {}
+    for version in EVENTS..2 * EVENTS {
+        happens(version);
+        // For each key its newest object, the one that was told, and what is known of that one's end: the first and the last in question.
+        assert!(objects() <= 40, "{} objects", objects());
+        assert!(sleeping.iter().all(|changes| changes.pending() <= 10));
+    }
+    for changes in &mut sleeping {
+        while changes.try_next().is_some() {}
+    }
+    assert_eq!(objects(), store.len());
+}
+
+const EVENTS: u64 = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
