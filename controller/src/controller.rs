@@ -15,11 +15,12 @@ use std::time::Duration;
 use flyball_ratelimit::{Exponential, Limiter, Policy};
 use flyball_workqueue::{AsyncGet, Delays, Fifo, Key, NoLimit, Order, Queue};
 
+use crate::batch_worker::Batching;
 use crate::config::Config;
 use crate::events::{AddInitial, BoxFuture, Events};
 use crate::health::Alive;
 use crate::runtime::{Runtime, Tokio};
-use crate::{Action, ConfigError, Context, Health, Metrics, Report, RunError, Settings};
+use crate::{Action, Batches, ConfigError, Context, Health, Metrics, Report, RunError, Settings};
 
 /// The reconcile loop: changes become keys, keys become reconciles.
 ///
@@ -266,7 +267,7 @@ where
         R: Future<Output = Result<Action, E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
     {
-        self.run_on(Tokio, reconcile).await
+        self.run_on(Tokio::new(), reconcile).await
     }
 
     pub(crate) async fn run_on<X, F, R, E>(self, runtime: X, reconcile: F) -> Result<Report<K>, RunError>
@@ -277,7 +278,87 @@ where
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
     {
         self.config.check::<L>(self.events.len())?;
-        crate::run::run(runtime, self, reconcile).await
+        crate::run::run(runtime, self, reconcile, |shop| shop.work()).await
+    }
+
+    /// As [`run`](Self::run), but a reconcile is of several keys at once, for what is cheaper together: one request for a
+    /// hundred objects, one transaction.
+    ///
+    /// It is told the keys of one [batch](Batches), each of them once, and returns what came of each, in the same order. Each
+    /// key keeps an outcome of its own: it is retried, given up or asks to come back by itself. When the whole fails, by an error, a
+    /// panic, or as it takes too long, or says more or less than it was asked, that is a failure of every key in it.
+    ///
+    /// One worker at a time collects a batch, and only while it is not busy, so what nobody can work on stays in the
+    /// queue. Keys that wait in a batch for others are held, and as old as if they were worked on; not more than eight batches' worth
+    /// of them. Everything else, [`finally`](Self::finally) too, is by key.
+    ///
+    /// # Errors
+    /// As `run`.
+    ///
+    /// # Panics
+    /// As `run`.
+    ///
+    /// # Cancel safety
+    /// As `run`; keys that wait in a batch are keys that are worked on.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::{Action, Batches, Controller};
+    /// # use flyball_ratelimit::{Exponential, TokioTimer};
+    /// # use flyball_workqueue::Queue;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
+    /// # let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
+    /// # queue.add_many(0..100);
+    /// # queue.shut_down();
+    /// let report = Controller::new(queue)
+    ///     .run_batches(Batches::of(50), |keys, _context| async move {
+    ///         // One request, and an answer for each of them.
+    ///         let answers = keys.iter().map(|key| {
+    ///             if *key == 7 { Err("no luck") } else { Ok(Action::await_change()) }
+    ///         });
+    ///         Ok(answers.collect())
+    ///     })
+    ///     .await?;
+    /// assert_eq!((report.batches, report.reconciles, report.errors), (2, 100, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run_batches<G, F, R, E>(
+        self,
+        batches: Batches<K, G>,
+        reconcile: F,
+    ) -> Result<Report<K>, RunError>
+    where
+        G: Key,
+        F: Fn(Vec<K>, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Vec<Result<Action, E>>, E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>> + Send + 'static,
+    {
+        self.run_batches_on(Tokio::new(), batches, reconcile).await
+    }
+
+    pub(crate) async fn run_batches_on<X, G, F, R, E>(
+        self,
+        runtime: X,
+        batches: Batches<K, G>,
+        reconcile: F,
+    ) -> Result<Report<K>, RunError>
+    where
+        X: Runtime,
+        G: Key,
+        F: Fn(Vec<K>, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Vec<Result<Action, E>>, E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>> + Send + 'static,
+    {
+        self.config.check::<L>(self.events.len())?;
+        if batches.size == 0 {
+            return Err(ConfigError::EmptyBatches.into());
+        }
+        let batching = Batching::new(batches, reconcile);
+        crate::run::run(runtime, self, batching, |shop| shop.work_batches()).await
     }
 }
 

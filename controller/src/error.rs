@@ -13,6 +13,8 @@ pub enum ConfigError {
     FewerWorkers,
     /// Workers would come and go at once.
     NoLinger,
+    /// A batch of no keys would never be full, and never be anything else.
+    EmptyBatches,
     /// Every reconcile would time out before it began.
     NoTime,
     /// Every key would be given up before it was tried.
@@ -35,6 +37,7 @@ impl ConfigError {
             Self::NoWorkers => "workers",
             Self::FewerWorkers => "most_workers",
             Self::NoLinger => "worker_linger",
+            Self::EmptyBatches => "run_batches",
             Self::NoTime => "reconcile_timeout",
             Self::NoAttempts | Self::NothingCountsAttempts => "max_attempts",
             Self::NoConflictWait => "conflict_wait",
@@ -50,6 +53,7 @@ impl fmt::Display for ConfigError {
             Self::NoWorkers => "a controller needs at least one worker",
             Self::FewerWorkers => "there must not be fewer workers at most than at least",
             Self::NoLinger => "the time that an idle worker stays must be positive",
+            Self::EmptyBatches => "a batch must be of at least one key",
             Self::NoTime => "the reconcile timeout must be positive",
             Self::NoAttempts => "the number of attempts must be positive",
             Self::NoConflictWait => "the wait after a conflict must be positive",

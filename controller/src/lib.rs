@@ -3,6 +3,9 @@
 
 mod action;
 mod attempt;
+mod batch;
+mod batch_worker;
+mod batches;
 mod caches;
 mod class;
 mod classes;
@@ -32,6 +35,7 @@ pub mod testing;
 mod worker;
 
 pub use crate::action::Action;
+pub use crate::batches::Batches;
 pub use crate::caches::Caches;
 pub use crate::class::Class;
 pub use crate::context::Context;

@@ -62,6 +62,11 @@ pub trait Metrics: Send + Sync + 'static {
     /// A reconcile begins.
     fn started(&self) {}
 
+    /// A batch of so many keys begins. Each of them is told as a reconcile of its own, too.
+    fn batch(&self, keys: usize) {
+        let _ = keys;
+    }
+
     /// A reconcile has ended, so long after its key was handed out, and so has the lease of its key.
     fn ended(&self, outcome: Outcome, took: Duration) {
         let _ = (outcome, took);
@@ -96,6 +101,10 @@ impl<M: Metrics + ?Sized> Metrics for Arc<M> {
 
     fn started(&self) {
         (**self).started();
+    }
+
+    fn batch(&self, keys: usize) {
+        (**self).batch(keys);
     }
 
     fn ended(&self, outcome: Outcome, took: Duration) {

@@ -21,6 +21,8 @@ pub struct Report<K> {
     pub foreign: u64,
     /// Reconciles that ended, well or not.
     pub reconciles: u64,
+    /// Batches that were [reconciled](crate::Controller::run_batches). Each of their keys counts as a reconcile of its own.
+    pub batches: u64,
     /// Reconciles that ended well and asked to come back.
     pub requeues: u64,
     /// Reconciles that returned an error.
@@ -113,6 +115,7 @@ impl Ends {
 pub(crate) struct Tally {
     pub(crate) adds: Counter,
     pub(crate) foreign: Counter,
+    pub(crate) batches: Counter,
     successes: Ends,
     requeues: Ends,
     errors: Ends,
@@ -151,6 +154,7 @@ impl Tally {
             adds: self.adds.read(),
             foreign: self.foreign.read(),
             reconciles: ends.iter().map(|ends| ends.count.read()).sum(),
+            batches: self.batches.read(),
             requeues,
             errors,
             panics,

@@ -3,7 +3,6 @@
 //! Cancel safety: the workers are aborted and the observers dropped with the future; see `Controller::run` for what that
 //! leaves behind.
 
-use std::error::Error;
 use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +16,14 @@ use crate::health::Phase;
 use crate::report::Tally;
 use crate::runtime::{Runtime, Tasks};
 use crate::worker::Shop;
-use crate::{Action, Context, Controller, Report, RunError};
+use crate::{Context, Controller, Report, RunError};
 
-pub(crate) async fn run<X, K, O, L, T, F, R, E>(
+/// `worker` is the life of one of the workers.
+pub(crate) async fn run<X, K, O, L, T, F, W>(
     runtime: X,
     controller: Controller<K, O, L, T>,
     reconcile: F,
+    worker: impl Fn(Arc<Shop<X, K, O, L, T, F>>) -> W,
 ) -> Result<Report<K>, RunError>
 where
     X: Runtime,
@@ -30,9 +31,8 @@ where
     O: Order<K>,
     L: Policy<K> + Send + 'static,
     T: AsyncGet + Delays,
-    F: Fn(K, Context) -> R + Send + Sync + 'static,
-    R: Future<Output = Result<Action, E>> + Send + 'static,
-    E: Into<Box<dyn Error + Send + Sync>> + 'static,
+    F: Send + Sync + 'static,
+    W: Future<Output = ()> + Send + 'static,
 {
     let Controller { queue, config, events, initial, after: mut unsynced, stop, health: alive } = controller;
     let health = &alive.0;
@@ -75,7 +75,7 @@ where
         shop.open();
         health.moved(Phase::Working);
         // They end when the queue is closed: because it has settled, or by somebody else.
-        let worked = shop.keep_staffed(&mut working);
+        let worked = shop.keep_staffed(&mut working, &worker);
         tokio::select! {
             // In a fixed order, so that a simulated run replays.
             biased;
@@ -101,7 +101,7 @@ where
         biased;
         leftovers = finished => leftovers,
         // What is left is worked off by as many as before.
-        never = async { shop.keep_staffed(&mut working).await; pending().await } => never,
+        never = async { shop.keep_staffed(&mut working, &worker).await; pending().await } => never,
     };
     if !leftovers.leased.is_empty() {
         working.abort_all();

@@ -11,6 +11,7 @@ use std::panic::resume_unwind;
 use std::time::Duration;
 
 use tokio::task::{JoinError, JoinSet, coop};
+use tokio::time::Instant;
 
 /// What a controller runs on.
 pub(crate) trait Runtime: Clone + Send + Sync + 'static {
@@ -23,6 +24,9 @@ pub(crate) trait Runtime: Clone + Send + Sync + 'static {
     fn timeout<F>(&self, limit: Duration, future: F) -> impl Future<Output = Option<F::Output>> + Send
     where
         F: Future<Output: Send> + Send;
+
+    /// How much time has passed since some moment.
+    fn now(&self) -> Duration;
 
     /// Lets others have their turn, for a task that may always have something to do.
     fn breathe(&self) -> impl Future<Output = ()> + Send;
@@ -42,9 +46,15 @@ pub(crate) trait Tasks: Send {
     fn join_next(&mut self) -> impl Future<Output = bool> + Send;
 }
 
-/// The tokio runtime this is polled in.
+/// The tokio runtime this is polled in, since it was made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tokio;
+pub(crate) struct Tokio(Instant);
+
+impl Tokio {
+    pub(crate) fn new() -> Self {
+        Self(Instant::now())
+    }
+}
 
 impl Runtime for Tokio {
     type Tasks = JoinSet<()>;
@@ -58,6 +68,10 @@ impl Runtime for Tokio {
         F: Future<Output: Send> + Send,
     {
         tokio::time::timeout(limit, future).await.ok()
+    }
+
+    fn now(&self) -> Duration {
+        self.0.elapsed()
     }
 
     async fn breathe(&self) {

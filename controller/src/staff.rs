@@ -11,11 +11,10 @@
 //! idle worker has looked at the queue after he was counted idle, or is about to. One that goes while he is woken hands
 //! that on to another idle one, of whom there is one, or he would not go.
 
+use std::future::Future;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
-use flyball_workqueue::{AsyncGet, Key, Lease, Order, Queue};
 use tokio::sync::watch;
 
 use crate::runtime::Runtime;
@@ -53,27 +52,25 @@ impl Staff {
         self.crew.subscribe()
     }
 
-    /// The next key for a worker that is idle; `None` when he is to go.
-    pub(crate) async fn next<X, K, O, L, T>(
+    /// What a worker that is idle takes next; `None` when he is to go, or there is nothing more to take.
+    pub(crate) async fn next<X, A, W>(
         &self,
         runtime: &X,
-        queue: &Queue<K, O, L, T>,
         mut may_leave: bool,
-    ) -> Option<Lease<K, T>>
+        take: impl Fn() -> W + Send,
+    ) -> Option<A>
     where
         X: Runtime,
-        K: Key,
-        O: Order<K>,
-        L: Policy<K> + Send + 'static,
-        T: AsyncGet,
+        A: Send,
+        W: Future<Output = Option<A>> + Send,
     {
         if !self.elastic {
-            return queue.get().await;
+            return take().await;
         }
         loop {
             let taken = match may_leave {
-                true => runtime.timeout(self.linger, queue.get()).await,
-                false => Some(queue.get().await),
+                true => runtime.timeout(self.linger, take()).await,
+                false => Some(take().await),
             };
             match taken {
                 Some(taken) => {

@@ -1,7 +1,11 @@
 //! The only place of this crate that names a lock or an atomic.
 //!
-//! The controller has no protocol of its own over them: counters, and a flag whose order the queue's lock gives. What
+//! The controller has no protocol of its own over them: counters, a flag whose order the queue's lock gives, and a turn that one
+//! task has at a time, across awaits. What
 //! is concurrent in it are the queue and the caches, which are checked in their own crates.
+
+/// Whose turn it is.
+pub(crate) use tokio::sync::Mutex as Turn;
 
 /// Of the simulation, which runs on one thread. What ships has no lock.
 #[cfg(feature = "testing")]

@@ -30,9 +30,9 @@ pub(crate) struct Shop<X, K, O: Order<K>, L, T, F> {
     pub(crate) config: Config<K>,
     pub(crate) context: Context,
     pub(crate) tally: Arc<Tally>,
-    staff: Staff,
+    pub(crate) staff: Staff,
     /// No change will come any more, and the controller ends when the queue is idle.
-    settling: AtomicBool,
+    pub(crate) settling: AtomicBool,
 }
 
 impl<X, K, O, L, T, F> Shop<X, K, O, L, T, F>
@@ -63,7 +63,7 @@ where
         self.close_if_idle();
     }
 
-    fn close_if_idle(&self) {
+    pub(crate) fn close_if_idle(&self) {
         let counts = self.queue.counts();
         if counts.ready + counts.waiting + counts.leased == 0 {
             self.queue.shut_down();
@@ -78,16 +78,17 @@ where
     /// Starts workers as they are wanted, until all have ended.
     ///
     /// One panics only where no guard can be, inside the queue: a reconcile that is aborted is dropped under a guard, too.
-    pub(crate) async fn keep_staffed<R, E>(self: &Arc<Self>, working: &mut X::Tasks)
-    where
-        F: Fn(K, Context) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<Action, E>> + Send + 'static,
-        E: Into<Box<dyn Error + Send + Sync>> + 'static,
+    pub(crate) async fn keep_staffed<W>(
+        self: &Arc<Self>,
+        working: &mut X::Tasks,
+        worker: &impl Fn(Arc<Self>) -> W,
+    ) where
+        W: Future<Output = ()> + Send + 'static,
     {
         let mut changes = self.staff.changes();
         loop {
             for _ in 0..self.staff.hire() {
-                working.spawn(self.clone().work());
+                working.spawn(worker(self.clone()));
             }
             tokio::select! {
                 // In a fixed order, so that a simulated run replays.
@@ -100,16 +101,16 @@ where
     }
 
     /// Serves the queue until it is closed, or until he may go.
-    async fn work<R, E>(self: Arc<Self>)
+    pub(crate) async fn work<R, E>(self: Arc<Self>)
     where
-        F: Fn(K, Context) -> R,
+        F: Fn(K, Context) -> R + Send + Sync,
         R: Future<Output = Result<Action, E>> + Send,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
         self.tell(|metrics| metrics.worker_came());
         let _on_duty = OnDuty(self.config.metrics.as_deref());
         let mut may_leave = self.staff.is_large();
-        while let Some(lease) = self.staff.next(&self.runtime, &self.queue, may_leave).await {
+        while let Some(lease) = self.staff.next(&self.runtime, may_leave, || self.queue.get()).await {
             self.serve(lease).await;
             may_leave = self.staff.rests();
             // Ordering: Relaxed, see `settle`.
@@ -127,12 +128,7 @@ where
         R: Future<Output = Result<Action, E>> + Send,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        let mine = self.call(|| (self.config.only)(lease.key()));
-        if mine == Some(false) {
-            self.tally.foreign.count();
-            self.call(|| lease.done());
-            return;
-        }
+        let Some(lease) = self.own(lease) else { return };
         let key = lease.key().clone();
         let metrics = self.config.metrics.as_deref();
         self.tell(|metrics| metrics.started());
@@ -147,8 +143,19 @@ where
         self.ended(lease, &result);
     }
 
+    /// Takes out what is another replica's.
+    pub(crate) fn own(&self, lease: Lease<K, T>) -> Option<Lease<K, T>> {
+        let mine = self.call(|| (self.config.only)(lease.key()));
+        if mine == Some(false) {
+            self.tally.foreign.count();
+            self.call(|| lease.done());
+            return None;
+        }
+        Some(lease)
+    }
+
     /// What comes after the reconcile, whatever became of that. It hides no failure.
-    async fn finish(
+    pub(crate) async fn finish(
         &self,
         key: K,
         result: Result<Action, Arc<Failure>>,
@@ -166,7 +173,7 @@ where
     }
 
     /// Says how a reconcile went.
-    fn ended(&self, lease: Lease<K, T>, result: &Result<Action, Arc<Failure>>) {
+    pub(crate) fn ended(&self, lease: Lease<K, T>, result: &Result<Action, Arc<Failure>>) {
         let classified = result.as_ref().map_err(|failure| (&**failure, self.class_of(failure)));
         let outcome = Outcome::of(classified);
         // What follows calls the limiter and the clock, which are user code: whatever they do, the worker lives on, and
@@ -226,14 +233,14 @@ where
         lease.succeed();
     }
 
-    fn tell(&self, what: impl FnOnce(&dyn Metrics)) {
+    pub(crate) fn tell(&self, what: impl FnOnce(&dyn Metrics)) {
         if let Some(metrics) = &self.config.metrics {
             self.call(|| what(&**metrics));
         }
     }
 
     /// Calls user code, and counts it if that panics.
-    fn call<A>(&self, user: impl FnOnce() -> A) -> Option<A> {
+    pub(crate) fn call<A>(&self, user: impl FnOnce() -> A) -> Option<A> {
         let called = guarded(user).ok();
         if called.is_none() {
             self.tally.hook_panics.count();

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use flyball_ratelimit::Clock;
+
 use super::scheduler::Scheduler;
 use super::time::Time;
 use crate::runtime::{Runtime, Tasks};
@@ -32,6 +34,10 @@ impl Runtime for Simulated {
             Poll::Pending => late.as_mut().poll(cx).map(|()| None),
         })
         .await
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.0.clock.now().get())
     }
 
     async fn breathe(&self) {

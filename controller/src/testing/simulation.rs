@@ -18,7 +18,7 @@ use super::runtime::Simulated;
 use super::scheduler::Scheduler;
 use super::{Task, Time};
 use crate::sync::Mutex;
-use crate::{Action, Context, Controller, Report, RunError};
+use crate::{Action, Batches, Context, Controller, Report, RunError};
 
 /// A controller and all around it on one thread, in an order and a time that a test decides.
 ///
@@ -200,6 +200,26 @@ impl Simulation {
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
     {
         self.spawn(controller.run_on(Simulated(self.scheduler.clone()), reconcile))
+    }
+
+    /// Runs the controller by batches; see [`Controller::run_batches`].
+    pub fn run_batches<K, O, L, T, G, F, R, E>(
+        &self,
+        controller: Controller<K, O, L, T>,
+        batches: Batches<K, G>,
+        reconcile: F,
+    ) -> Task<Result<Report<K>, RunError>>
+    where
+        K: Key,
+        O: Order<K>,
+        L: Policy<K> + Send + 'static,
+        T: AsyncGet + Delays,
+        G: Key,
+        F: Fn(Vec<K>, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Vec<Result<Action, E>>, E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>> + Send + 'static,
+    {
+        self.spawn(controller.run_batches_on(Simulated(self.scheduler.clone()), batches, reconcile))
     }
 
     /// Lets every task do what it can. The clock stands still.

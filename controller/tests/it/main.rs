@@ -1,6 +1,7 @@
 //! The controller from outside, on virtual time.
 
 mod attempts;
+mod batches;
 mod cancel;
 mod classes;
 mod config;

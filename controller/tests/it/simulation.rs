@@ -2,7 +2,7 @@
 //! reconciles have made of the world what the cluster says.
 //!
 //! A life is made of changes of one or two kinds of objects, all faults of the server, reconciles that fail in every class, panic,
-//! are slow or take too long, keys from elsewhere, of different priorities, controllers of which each has some of the keys and whose
+//! are slow or take too long, one by one and in batches, keys from elsewhere, of different priorities, controllers of which each has some of the keys and whose
 //! workers come and go, that are shut down or dropped, and others that follow or run beside them.
 //! All the time:
 //! 1. a key is held by one reconcile at most;
@@ -27,7 +27,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_controller::testing::{Simulation, Task, Time};
-use flyball_controller::{Action, Class, Controller, Failure, Metrics, Outcome, Report, RunError, Shard};
+use flyball_controller::{
+    Action, Batches, Class, Controller, Failure, Metrics, Outcome, Report, RunError, Shard,
+};
 use flyball_informer_cache::testing::{Server, ServerWatch};
 use flyball_informer_cache::{
     Change, ChangeKind, Event, Informer, ListRequest, Page, Schema, Source, SourceError, SourceErrorKind,
@@ -469,18 +471,40 @@ impl<'a> Life<'a> {
         }
         let snapshots = || Arc::new(world.kinds.iter().map(Informer::snapshot).collect());
         let old = (world.broken == Broken::Snapshot).then(snapshots);
-        let task = self.sim.run(controller, move |key, _| {
-            let mut notes = world.notes.lock();
-            if notes.chance(12) {
-                // Not even a future: it began, though, and ended.
+        // Not even a future: they began, though, and ended.
+        let called = {
+            let world = world.clone();
+            move |keys: &[u32]| {
+                let mut notes = world.notes.lock();
                 let now = notes.clock;
-                notes.begun.insert(key, now);
-                drop(notes);
-                panic_quietly("called");
+                notes.begun.extend(keys.iter().map(|key| (*key, now)));
+                if notes.chance(12) {
+                    drop(notes);
+                    panic_quietly("called");
+                }
             }
-            drop(notes);
-            reconcile(world.clone(), key, old.clone())
-        });
+        };
+        let task = if self.below(3) == 0 {
+            let window = Duration::from_millis(self.below(2_000));
+            let batches = Batches::of(1 + self.below(4) as usize).within(window).by(|key| key % 2);
+            self.sim.run_batches(controller, batches, move |keys: Vec<u32>, _| {
+                called(&keys);
+                let (world, old) = (world.clone(), old.clone());
+                async move {
+                    let mut results = Vec::new();
+                    world.notes.lock().reach("batches of several keys", u64::from(keys.len() > 1));
+                    for key in keys {
+                        results.push(reconcile(world.clone(), key, old.clone()).await);
+                    }
+                    Ok(results)
+                }
+            })
+        } else {
+            self.sim.run(controller, move |key, _| {
+                called(&[key]);
+                reconcile(world.clone(), key, old.clone())
+            })
+        };
         let alone = self.served[of] == 1;
         self.running.push(Running { task, stop: Some(sender), shard: of, alone, least, gauge });
     }
@@ -674,7 +698,8 @@ impl<'a> Life<'a> {
         self.converged();
         let before = self.world.notes.lock().reconciles;
         self.clusters[0].put(Thing { key: 0, uid: 0, version: 0 });
-        self.sim.pass(SECOND);
+        // A batch waits for less.
+        self.sim.pass(3 * SECOND);
         self.converged();
         assert_eq!(self.world.notes.lock().reconciles, before + 1, "6: one change, one reconcile");
         self.rests();
@@ -780,7 +805,7 @@ fn it_always_arrives_at_the_cluster() {
     let reached = reached.into_inner();
     println!("{} lives: {reached:#?}", lives.get());
     if lives.get() >= 1_000 {
-        assert_eq!(reached.len(), 19, "some of it was never reached");
+        assert_eq!(reached.len(), 20, "some of it was never reached");
         assert!(reached.values().all(|times| *times > lives.get() / 20), "some of it is rare: {reached:#?}");
     }
 }

@@ -1,0 +1,173 @@
+//! PURE. Things of one group come together, up to a size and for a time.
+//!
+//! # Invariants
+//! 1. A group is open at most once, and an open group has at least one thing and fewer than `size`.
+//! 2. Open groups are in the order in which they were opened, and so in the order in which their time is over.
+//! 3. `held` counts the things in open groups, and is below `most`.
+//!
+//! Times are spans since some moment, and never go back.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(crate) struct Accumulator<G, T> {
+    size: usize,
+    window: Duration,
+    /// So many things are one too many: the oldest group goes then.
+    most: usize,
+    held: usize,
+    /// By a number that ascends.
+    open: BTreeMap<u64, Open<G, T>>,
+    numbers: HashMap<G, u64>,
+    opened: u64,
+}
+
+#[derive(Debug)]
+struct Open<G, T> {
+    group: G,
+    until: Duration,
+    things: Vec<T>,
+}
+
+impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
+    /// Batches of up to `size`, which is positive, for up to `window` after the first of each.
+    pub(crate) fn new(size: usize, window: Duration, most: usize) -> Self {
+        Self { size, window, most, held: 0, open: BTreeMap::new(), numbers: HashMap::new(), opened: 0 }
+    }
+
+    /// Takes one in; a batch, if that makes one.
+    ///
+    /// `Eq`, `Hash` and `Clone` of the group may panic, here and where a batch comes out: `thing` or that batch is dropped then, and
+    /// nothing else.
+    pub(crate) fn put(&mut self, group: G, thing: T, now: Duration) -> Option<Vec<T>> {
+        // One that is not there any more is left from a panic.
+        let number = match self.numbers.get(&group).filter(|number| self.open.contains_key(number)) {
+            Some(number) => *number,
+            None => {
+                self.opened += 1;
+                let until = now.saturating_add(self.window);
+                self.numbers.insert(group.clone(), self.opened);
+                self.open.insert(self.opened, Open { group, until, things: Vec::new() });
+                self.opened
+            }
+        };
+        let things = &mut self.open.get_mut(&number).expect("invariant 1").things;
+        things.push(thing);
+        self.held += 1;
+        match things.len() >= self.size {
+            true => self.close(number),
+            false if self.held >= self.most => self.oldest(),
+            false => None,
+        }
+    }
+
+    /// A batch whose time is over.
+    pub(crate) fn due(&mut self, now: Duration) -> Option<Vec<T>> {
+        self.next_due().filter(|until| *until <= now)?;
+        self.oldest()
+    }
+
+    /// When the next one's time is over.
+    pub(crate) fn next_due(&self) -> Option<Duration> {
+        self.open.first_key_value().map(|(_, open)| open.until)
+    }
+
+    /// What there is of the oldest group, before its time.
+    pub(crate) fn oldest(&mut self) -> Option<Vec<T>> {
+        let number = *self.open.first_key_value()?.0;
+        self.close(number)
+    }
+
+    fn close(&mut self, number: u64) -> Option<Vec<T>> {
+        let Open { group, things, .. } = self.open.remove(&number)?;
+        self.held -= things.len();
+        self.numbers.remove(&group);
+        Some(things)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: Duration = Duration::from_millis(1);
+
+    impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
+        fn check(&self) {
+            assert_eq!(self.open.len(), self.numbers.len(), "1");
+            for (number, open) in &self.open {
+                assert_eq!(self.numbers.get(&open.group), Some(number), "1");
+                assert!((1..self.size).contains(&open.things.len()), "1");
+            }
+            let times: Vec<Duration> = self.open.values().map(|open| open.until).collect();
+            assert!(times.is_sorted(), "2");
+            let held: usize = self.open.values().map(|open| open.things.len()).sum();
+            assert!(held == self.held && held < self.most, "3");
+        }
+    }
+
+    #[test]
+    fn size_time_and_group_make_a_batch() {
+        let mut batches = Accumulator::new(2, 10 * MILLI, 4);
+        assert_eq!(batches.put('a', 1, 0 * MILLI), None);
+        assert_eq!(batches.put('b', 2, 5 * MILLI), None);
+        assert_eq!(batches.next_due(), Some(10 * MILLI), "of the first one");
+        assert_eq!(batches.due(9 * MILLI), None);
+        assert_eq!(batches.put('b', 3, 9 * MILLI), Some(vec![2, 3]), "the size");
+        assert_eq!(batches.put('b', 4, 9 * MILLI), None, "its time begins anew");
+        assert_eq!(batches.due(10 * MILLI), Some(vec![1]), "the time");
+        assert_eq!((batches.due(18 * MILLI), batches.due(19 * MILLI)), (None, Some(vec![4])));
+        assert_eq!((batches.next_due(), batches.oldest()), (None, None));
+        // One too many.
+        assert_eq!(batches.put('a', 1, 20 * MILLI), None);
+        assert_eq!(batches.put('b', 2, 20 * MILLI), None);
+        assert_eq!(batches.put('c', 3, 20 * MILLI), None);
+        assert_eq!(batches.put('d', 4, 20 * MILLI), Some(vec![1]), "the oldest goes");
+        batches.check();
+    }
+
+    /// Whatever is put in comes out once, with its group alone, in time, in order, and in no batch that is too large.
+    #[test]
+    fn everything_comes_out_once() {
+        let mut random = 1_u64;
+        let mut below = |bound: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % bound
+        };
+        let mut kinds = [0; 3];
+        for life in 0..500 {
+            let (size, window) = (1 + life % 4, (life as u32 / 4 % 3) * MILLI);
+            let mut batches = Accumulator::new(size, window, 2 * size);
+            let (mut now, mut came, mut went) = (Duration::ZERO, 0, Vec::new());
+            for _ in 0..200 {
+                let batch: Option<Vec<(u64, u32, Duration)>> = if below(3) == 0 {
+                    now += below(3) as u32 * MILLI / 2;
+                    let due = batches.due(now);
+                    kinds[2] += usize::from(due.is_some());
+                    due
+                } else {
+                    let group = below(4);
+                    came += 1;
+                    let full = batches.put(group, (group, came, now), now);
+                    kinds[usize::from(full.as_ref().is_some_and(|full| full.len() < size))] += 1;
+                    full
+                };
+                batches.check();
+                assert!(batches.next_due().is_none_or(|due| due <= now + window));
+                if let Some(batch) = &batch {
+                    assert!((1..=size).contains(&batch.len()));
+                    assert!(batch.windows(2).all(|pair| pair[0].0 == pair[1].0 && pair[0].1 < pair[1].1));
+                }
+                went.extend(batch.into_iter().flatten().map(|(_, number, _)| number));
+            }
+            while let Some(batch) = batches.oldest() {
+                went.extend(batch.into_iter().map(|(_, number, _)| number));
+            }
+            went.sort_unstable();
+            assert_eq!(went, (1..=came).collect::<Vec<_>>());
+        }
+        assert!(kinds.iter().all(|times| *times > 100), "{kinds:?}");
+    }
+}

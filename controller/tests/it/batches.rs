@@ -1,0 +1,340 @@
+//! Reconciles of several keys at once.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use flyball_controller::testing::Simulation;
+use flyball_controller::{Action, Batches, Class, ConfigError, Controller, Metrics, Outcome, RunError};
+use flyball_ratelimit::{Exponential, ManualTimer};
+use flyball_workqueue::{Fifo, KeyState, Queue, Timed};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Log, SECOND, left, panic_quietly, queue, settle, sorted};
+
+type Keys = Queue<u32, Fifo, Exponential<u32>, Timed<ManualTimer>>;
+
+fn simulated(sim: &Simulation) -> Keys {
+    let backoff = Exponential::new(SECOND..=60 * SECOND);
+    Queue::builder().limiter(backoff).timer(sim.timer()).seed(sim.random()).build()
+}
+
+type Results = Vec<Result<Action, String>>;
+
+fn well(keys: &[u32]) -> Results {
+    keys.iter().map(|_| Ok(Action::await_change())).collect()
+}
+
+/// Runs batches that end well, and notes them.
+fn run(sim: &Simulation, queue: &Keys, workers: usize, batches: Batches<u32, u32>) -> Log<Vec<u32>> {
+    let log = Log::new();
+    let (noted, time) = (log.clone(), sim.time());
+    sim.run_batches(Controller::new(queue.clone()).workers(workers), batches, move |keys, _| {
+        let results = well(&keys);
+        noted.note(keys);
+        let time = time.clone();
+        async move {
+            time.sleep(SECOND).await;
+            Ok::<_, String>(results)
+        }
+    });
+    log
+}
+
+#[test]
+fn size_time_and_group_decide() {
+    Simulation::explore(50, |sim| {
+        let queue = simulated(sim);
+        let by_tens = Batches::of(3).within(5 * SECOND).by(|key| key / 10);
+        let log = run(sim, &queue, 4, by_tens);
+        sim.settle();
+        for key in [1, 11, 2, 21, 3] {
+            queue.add(key).unwrap();
+        }
+        sim.settle();
+        assert_eq!(log.take(), [[1, 2, 3]], "the first that is full goes at once");
+        sim.pass(4 * SECOND);
+        queue.add(12).unwrap();
+        sim.settle();
+        assert_eq!(log.take(), [] as [Vec<u32>; 0]);
+        sim.pass(SECOND);
+        assert_eq!(sorted(log.take()), [vec![11, 12], vec![21]], "their time began with the first of each");
+        sim.pass(10 * SECOND);
+        assert_eq!(queue.counts(), Default::default());
+    });
+}
+
+/// Several workers do not share the keys of one batch among them, and what is Ready is not waited for.
+#[test]
+fn batches_are_as_full_as_they_can_be() {
+    Simulation::explore(50, |sim| {
+        let queue = simulated(sim);
+        (0..100).for_each(|key| _ = queue.add(key));
+        let log = run(sim, &queue, 4, Batches::of(25).by(|_| 0));
+        sim.settle();
+        let batches = log.take();
+        assert_eq!(batches.concat(), (0..100).collect::<Vec<_>>(), "in their order");
+        assert!(batches.iter().all(|batch| batch.len() == 25));
+        queue.add(7).unwrap();
+        sim.pass(SECOND);
+        assert_eq!(log.take(), [[7]], "without a time to wait, it waits for nobody");
+    });
+}
+
+/// While all are busy, keys stay in the queue, where there is an order; and of many groups not all are held.
+#[test]
+fn no_more_is_held_than_is_worth_it() {
+    Simulation::explore(20, |sim| {
+        let queue = simulated(sim);
+        let log = run(sim, &queue, 1, Batches::of(2).within(60 * SECOND).by(|key| *key));
+        (0..100).for_each(|key| _ = queue.add(key));
+        sim.settle();
+        assert_eq!((log.take(), queue.counts().leased), (vec![vec![0]], 16));
+        sim.pass(10 * SECOND);
+        assert_eq!((log.take().len(), queue.counts().leased), (10, 16));
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_key_keeps_its_outcome() {
+    let (queue, log, letters, begin) = (queue(), Log::new(), Log::new(), Instant::now());
+    (0..6).for_each(|key| _ = queue.add(key));
+    let (noted, told) = (log.clone(), letters.clone());
+    let report = Controller::new(queue)
+        .classify(|failure| match failure.to_string().as_str() {
+            "conflict" => Class::Conflict,
+            "hopeless" => Class::Permanent,
+            _ => Class::Transient,
+        })
+        .given_up(move |key, _| told.note(*key))
+        .shutdown_on(sleep(20 * SECOND))
+        .run_batches(Batches::of(10), move |keys, _| {
+            let at = begin.elapsed().as_millis();
+            let result = |key| match key {
+                0 => Ok(Action::await_change()),
+                1 if at == 0 => Ok(Action::requeue_after(5 * SECOND)),
+                2 if at == 0 => Err("no luck"),
+                3 if at == 0 => Err("conflict"),
+                4 => Err("hopeless"),
+                _ => Ok(Action::await_change()),
+            };
+            let results = keys.iter().copied().map(result).collect();
+            noted.note((at, keys));
+            async move { Ok(results) }
+        })
+        .await
+        .unwrap();
+    let expected = [(0, (0..6).collect::<Vec<u32>>()), (10, vec![3]), (1_000, vec![2]), (5_000, vec![1])];
+    assert_eq!(log.take(), expected);
+    assert_eq!(letters.take(), [4]);
+    assert_eq!((report.batches, report.reconciles, report.requeues), (4, 9, 1));
+    assert_eq!((report.errors, report.conflicts, report.recoveries), (3, 1, 2));
+}
+
+/// Whatever ends a batch as a whole ends it for each of its keys.
+#[tokio::test(start_paused = true)]
+async fn a_failure_of_the_batch_is_one_of_each_of_its_keys() {
+    for how in ["error", "panic when called", "panic", "timeout", "too few", "too many", "none"] {
+        let (queue, letters, runs) = (queue(), Log::new(), AtomicUsize::new(0));
+        (0..3).for_each(|key| _ = queue.add(key));
+        let told = letters.clone();
+        let report = Controller::new(queue.clone())
+            .reconcile_timeout(SECOND)
+            .max_attempts(2, move |key, failure| told.note((*key, failure.to_string())))
+            .shutdown_on(sleep(30 * SECOND))
+            .run_batches(Batches::of(3), move |keys, _| {
+                runs.fetch_add(1, Ordering::Relaxed);
+                let results = well(&keys);
+                if how == "panic when called" {
+                    panic_quietly(how);
+                }
+                async move {
+                    match how {
+                        "error" => return Err("no luck".to_owned()),
+                        "panic" => panic_quietly(how),
+                        "timeout" => pending().await,
+                        _ => {}
+                    }
+                    let one = [Ok(Action::await_change())];
+                    Ok(match how {
+                        "too few" => results.into_iter().skip(1).collect(),
+                        "too many" => results.into_iter().chain(one).collect(),
+                        _ => Vec::new(),
+                    })
+                }
+            })
+            .await
+            .unwrap();
+        let message = match how {
+            "error" => "no luck",
+            "panic when called" | "panic" => &format!("reconcile panicked: {how}"),
+            "timeout" => "reconcile was not done after 1s",
+            "too few" => "a batch of 3 keys came to 2 results",
+            "too many" => "a batch of 3 keys came to 4 results",
+            _ => "a batch of 3 keys came to 0 results",
+        };
+        let expected: Vec<_> = (0..3).map(|key| (key, message.to_owned())).collect();
+        assert_eq!(sorted(letters.take()), expected, "{how}");
+        assert_eq!((report.failures(), report.retries(), report.dead_letters), (6, 3, 3), "{how}");
+        assert_eq!((report.batches, left(&report)), (2, 0), "{how}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_called_for_keys_is_called_for_each() {
+    #[derive(Clone)]
+    struct Sink(Log<&'static str>);
+    impl Metrics for Sink {
+        fn batch(&self, keys: usize) {
+            assert_eq!(keys, 3);
+            self.0.note("batch");
+        }
+
+        fn started(&self) {
+            self.0.note("started");
+        }
+
+        fn ended(&self, outcome: Outcome, _: Duration) {
+            self.0.note(outcome.label());
+        }
+
+        fn dropped(&self) {
+            self.0.note("dropped");
+        }
+    }
+    let (queue, told, finals) = (queue(), Log::new(), Log::new());
+    (0..9).for_each(|key| _ = queue.add(key));
+    let noted = finals.clone();
+    let report = Controller::new(queue.clone())
+        .only(|key| key % 3 == 0)
+        .metrics(Sink(told.clone()))
+        .finally(move |key, ended, _| {
+            noted.note((key, ended.is_ok()));
+            async move { if key == 6 { Err("no status") } else { Ok(()) } }
+        })
+        .shutdown_on(sleep(SECOND / 2))
+        .run_batches(Batches::of(3), |keys, _| async move {
+            let result = |key: &u32| if *key == 3 { Err("no luck") } else { Ok(Action::await_change()) };
+            Ok(keys.iter().map(result).collect())
+        })
+        .await
+        .unwrap();
+    assert_eq!(finals.take(), [(0, true), (3, false), (6, true)]);
+    assert_eq!(told.take(), ["batch", "started", "started", "started", "success", "error", "error"]);
+    assert_eq!((report.foreign, report.finally_failures, report.errors, left(&report)), (6, 1, 2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_nobody_knows_is_a_failure_of_its_key() {
+    let (queue, log) = (queue(), Log::new());
+    (0..4).for_each(|key| _ = queue.add(key));
+    let noted = log.clone();
+    let batches = Batches::of(4).by(|key| match key {
+        2 => panic_quietly("nobody knows"),
+        _ => 0,
+    });
+    let report = Controller::new(queue.clone())
+        .shutdown_on(sleep(SECOND / 2))
+        .run_batches(batches, move |keys, _| {
+            let results = well(&keys);
+            noted.note(keys);
+            async move { Ok::<_, String>(results) }
+        })
+        .await
+        .unwrap();
+    assert_eq!(log.take(), [[0, 1, 3]]);
+    assert_eq!((report.hook_panics, report.leftovers.waiting), (1, vec![2]));
+}
+
+/// Nothing waits for others who cannot come any more.
+#[tokio::test(start_paused = true)]
+async fn at_shutdown_what_is_in_the_making_is_done_at_once() {
+    let (queue, log, begin) = (queue(), Log::new(), Instant::now());
+    (0..7).for_each(|key| _ = queue.add(key));
+    let noted = log.clone();
+    let report = Controller::new(queue)
+        .workers(2)
+        .shutdown_on(sleep(SECOND))
+        .run_batches(Batches::of(5).within(3600 * SECOND).by(|key| key % 2), move |keys, _| {
+            let results = well(&keys);
+            noted.note(keys);
+            async move { Ok::<_, String>(results) }
+        })
+        .await
+        .unwrap();
+    assert_eq!(begin.elapsed(), SECOND);
+    assert_eq!(sorted(log.take()), [vec![0, 2, 4, 6], vec![1, 3, 5]]);
+    assert_eq!((report.reconciles, left(&report)), (7, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_the_grace_all_keys_of_a_batch_are_left_over() {
+    let queue = queue();
+    (0..5).for_each(|key| _ = queue.add(key));
+    let report = Controller::new(queue)
+        .shutdown_on(sleep(SECOND))
+        .shutdown_grace(SECOND)
+        .run_batches(Batches::of(3), |_, _| pending::<Result<Results, String>>())
+        .await
+        .unwrap();
+    assert_eq!((sorted(report.leftovers.leased), report.leftovers.ready), (vec![0, 1, 2], vec![3, 4]));
+}
+
+/// Dropped wherever it is: what was collected, what was worked on and what was not comes back.
+#[test]
+fn who_drops_it_loses_no_key() {
+    let most = Arc::new(AtomicUsize::new(0));
+    Simulation::explore(300, |sim| {
+        let queue = simulated(sim);
+        (0..12).for_each(|key| _ = queue.add(key));
+        let (done, time) = (Log::new(), sim.time());
+        let noted = done.clone();
+        let controller = Controller::new(queue.clone()).workers_between(1..=3).worker_linger(SECOND);
+        let batches = Batches::of(3).within(2 * SECOND).by(|key| key % 5);
+        let running = sim.run_batches(controller, batches, move |keys, _| {
+            let (time, noted) = (time.clone(), noted.clone());
+            async move {
+                time.sleep(SECOND).await;
+                let results = well(&keys);
+                keys.into_iter().for_each(|key| noted.note(key));
+                Ok::<_, String>(results)
+            }
+        });
+        sim.pass(Duration::from_millis(sim.random() % 5_000));
+        most.fetch_max(queue.counts().leased, Ordering::Relaxed);
+        running.abort();
+        sim.settle();
+        assert!(running.is_over());
+        queue.check().unwrap();
+        assert_eq!(queue.counts().leased, 0);
+        let done = sorted(done.take());
+        for key in 0..12 {
+            assert_eq!(queue.state(&key) == KeyState::Absent, done.contains(&key), "{key}: {done:?}");
+        }
+    });
+    assert!(most.load(Ordering::Relaxed) > 9, "hardly anything was held");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_in_batches_settles() {
+    let world = crate::support::World::new();
+    (0..10).for_each(|key| _ = world.put(key, 0));
+    let things = world.informer();
+    let controller = Controller::new(queue()).on(&things, |change| *change.key()).until_settled();
+    let running =
+        tokio::spawn(controller.run_batches(Batches::of(4).within(SECOND), |keys, _| async move {
+            Ok::<_, String>(well(&keys))
+        }));
+    things.synced().await.unwrap();
+    settle().await;
+    things.shut_down();
+    let report = running.await.unwrap().unwrap();
+    assert_eq!((report.reconciles, report.batches), (10, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_of_nothing_is_refused() {
+    let run = Controller::new(queue()).run_batches(Batches::of(0), |_, _| async { Ok::<_, String>(vec![]) });
+    assert_eq!(run.await.err(), Some(RunError::Config(ConfigError::EmptyBatches)));
+}
