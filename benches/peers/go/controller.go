@@ -153,10 +153,18 @@ func (c *changes) reconcile(object *Recorded) time.Duration {
 	// What was listed is not what is measured.
 	if c.work > 0 && object.version >= firstChange {
 		start := sinceStart()
-		time.Sleep(c.work)
+		sleep(c.work)
 		c.slept.Add(sinceStart() - start)
 	}
 	return 0
+}
+
+// sleep sleeps until a whole millisecond of the clock, as tokio's timer does, whose ticks these are: what a reconcile takes must not depend
+// on who has the finer timer.
+func sleep(work time.Duration) {
+	tick := int64(time.Millisecond)
+	end := (sinceStart() + int64(work) + tick - 1) / tick * tick
+	time.Sleep(time.Duration(end - sinceStart()))
 }
 
 // until waits until so many changes have been seen, or for so long.
@@ -287,7 +295,7 @@ func (t *turns) reconcile(object *Recorded) time.Duration {
 	t.lock.Lock()
 	t.waits = append(t.waits, time.Duration(max(start-since, 0)))
 	t.lock.Unlock()
-	time.Sleep(t.work)
+	sleep(t.work)
 	end := sinceStart()
 	t.slept.Add(end - start)
 	t.due[object.number].Store(end + int64(again))

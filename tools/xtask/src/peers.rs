@@ -38,8 +38,9 @@ pub(crate) struct Options {
     /// Only rows whose name contains this.
     #[arg(long, value_name = "NAME")]
     row: Option<String>,
-    /// Instead: how cost of queues grows with keys, threads and duplicates, and that of stores with objects and readers, as
-    /// tables and plots in `benches/results`.
+    /// Instead: how cost of queues grows with keys, threads and duplicates, that of stores with objects and readers, that of
+    /// informers with listeners, and that of controllers with workers, load and copies of the recorded cluster, as tables and
+    /// plots in `benches/results`.
     #[arg(long)]
     scaling: bool,
     /// Instead: instructions an operation, counted by callgrind.
@@ -66,11 +67,8 @@ enum Group {
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     ensure!(options.rounds > 0, "a median needs at least one round");
     let asked = |group: Group| options.groups.is_empty() || options.groups.contains(&group);
-    let programs = Programs::build(
-        workspace,
-        !options.instructions,
-        !options.scaling && ALL_OF_IT.iter().any(|group| asked(*group)),
-    )?;
+    let replayed = ALL_OF_IT.iter().any(|group| asked(*group));
+    let programs = Programs::build(workspace, !options.instructions, replayed)?;
     eprintln!("{}", surroundings(workspace));
     if options.instructions {
         return instructions::run(workspace, &programs);

@@ -129,9 +129,8 @@ impl Programs {
             converged: bool,
         }
         let mut command = Command::new(&self.replay);
-        command
-            .args(["--json", "--usage"])
-            .args(words.iter().map(|word| word.replace("--seconds", "--repeat")));
+        let words = words.iter().filter(|word| !word.starts_with("--adds"));
+        command.args(["--json", "--usage"]).args(words.map(|word| word.replace("--seconds", "--repeat")));
         let played: Played = answer(&mut command)?;
         ensure!(played.converged, "the recorded cluster did not converge");
         let mut sample = played.change_latency_us.unwrap_or(played.queue_latency_us);

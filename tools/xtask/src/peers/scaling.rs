@@ -1,4 +1,5 @@
-//! How cost grows: of queues with keys, threads and duplicates, and how long a key takes to its getter; of stores with objects and readers.
+//! How cost grows: of queues with keys, threads and duplicates, and how long a key takes to its getter; of stores with objects and readers; of
+//! informers with listeners; of controllers with workers and load, and of the recorded cluster with copies.
 
 use std::fmt::Write;
 use std::fs;
@@ -36,9 +37,11 @@ struct Family {
     sweeps: &'static [Sweep],
 }
 
-const FAMILIES: [Family; 2] = [
+const FAMILIES: [Family; 4] = [
     Family { group: Group::Queue, table: "benches/results/queue-scaling.csv", sweeps: &QUEUE },
     Family { group: Group::Store, table: "benches/results/store-scaling.csv", sweeps: &STORE },
+    Family { group: Group::Informer, table: "benches/results/informer-scaling.csv", sweeps: &INFORMER },
+    Family { group: Group::Controller, table: "benches/results/controller-scaling.csv", sweeps: &CONTROLLER },
 ];
 
 const QUEUE: [Sweep; 4] = [
@@ -147,6 +150,58 @@ const STORE: [Sweep; 10] = [
     readers("readers-80", &["store-readers", "--seconds=1", "--sides=80"]),
 ];
 
+const INFORMER: [Sweep; 1] = [Sweep {
+    plot: "listeners",
+    run: &["informer-events", "--keys=100000"],
+    grows: "sides",
+    at: &[1, 4, 16, 64],
+    adds: |listeners| if listeners > 16 { 100_000 } else { 300_000 },
+    parties: STORES,
+    figures: &["ns", "cpu"],
+}];
+
+/// The last is one worker a key: as many as there can be any use for.
+const WORKERS: &[u64] = &[1, 10, 100, 1_000, 10_000];
+
+const CONTROLLER: [Sweep; 4] = [
+    Sweep {
+        plot: "throughput",
+        run: &["controller-throughput", "--keys=10000"],
+        grows: "sides",
+        at: WORKERS,
+        adds: |_| 200_000,
+        parties: STORES,
+        figures: &["ns", "cpu"],
+    },
+    Sweep {
+        plot: "latency",
+        run: &["controller-paced", "--keys=10000", "--rate=20000", "--seconds=2"],
+        grows: "sides",
+        at: WORKERS,
+        adds: |_| 0,
+        parties: STORES,
+        figures: &["p50", "p99", "max"],
+    },
+    Sweep {
+        plot: "load",
+        run: &["controller-paced", "--keys=10000", "--sides=10", "--seconds=2"],
+        grows: "rate",
+        at: &[5_000, 10_000, 20_000, 40_000, 80_000, 160_000],
+        adds: |_| 0,
+        parties: STORES,
+        figures: &["p50", "p99", "max"],
+    },
+    Sweep {
+        plot: "cluster",
+        run: &["cluster", "--seconds=2"],
+        grows: "scale",
+        at: &[1, 2, 5, 10, 20],
+        adds: |_| 0,
+        parties: &[Ours, ClientGo],
+        figures: &["ns", "cpu", "peak"],
+    },
+];
+
 /// The sizes of client-go's `BenchmarkSharedIndexInformer`.
 const fn readers(plot: &'static str, run: &'static [&'static str]) -> Sweep {
     Sweep {
@@ -167,7 +222,10 @@ pub(super) fn run(
     asked: impl Fn(Group) -> bool,
 ) -> Result<()> {
     let asked: Vec<_> = FAMILIES.iter().filter(|family| asked(family.group)).collect();
-    ensure!(!asked.is_empty(), "only queues and stores are measured at several sizes");
+    ensure!(
+        !asked.is_empty(),
+        "only queues, stores, informers and controllers are measured at several sizes"
+    );
     asked.into_iter().try_for_each(|family| measure(workspace, programs, rounds.min(ROUNDS), family))
 }
 

@@ -142,6 +142,82 @@ const STORE: [Plot; 8] = [
     },
 ];
 
+const INFORMER: [Plot; 2] = [
+    Plot {
+        file: "listeners",
+        lines: |all| growth(all, "listeners", "ns"),
+        title: "changes as fast as they are taken, 100 000 objects, until all listeners know",
+        across: "listeners",
+        up: "ns a change",
+    },
+    Plot {
+        file: "listeners-cpu",
+        lines: |all| growth(all, "listeners", "cpu"),
+        title: "the same, CPU",
+        across: "listeners",
+        up: "ns a change",
+    },
+];
+
+const CONTROLLER: [Plot; 8] = [
+    Plot {
+        file: "throughput",
+        lines: |all| growth(all, "throughput", "ns"),
+        title: "changes as fast as they are reconciled, 10 000 objects",
+        across: "workers (10k: unbounded)",
+        up: "ns a reconcile",
+    },
+    Plot {
+        file: "cpu",
+        lines: |all| growth(all, "throughput", "cpu"),
+        title: "the same, CPU",
+        across: "workers (10k: unbounded)",
+        up: "ns a reconcile",
+    },
+    Plot {
+        file: "latency-p50",
+        lines: |all| growth(all, "latency", "p50"),
+        title: "from a change to its reconcile, 20 000 changes a second, median",
+        across: "workers (10k: unbounded)",
+        up: "µs",
+    },
+    Plot {
+        file: "latency-p99",
+        lines: |all| growth(all, "latency", "p99"),
+        title: "from a change to its reconcile, 20 000 changes a second, 99 %",
+        across: "workers (10k: unbounded)",
+        up: "µs",
+    },
+    Plot {
+        file: "longest-wait",
+        lines: |all| growth(all, "latency", "max"),
+        title: "from a change to its reconcile, 20 000 changes a second, the longest",
+        across: "workers (10k: unbounded)",
+        up: "µs",
+    },
+    Plot {
+        file: "load",
+        lines: |all| growth(all, "load", "p99"),
+        title: "from a change to its reconcile, ten workers, 99 %",
+        across: "changes a second",
+        up: "µs",
+    },
+    Plot {
+        file: "cluster",
+        lines: |all| growth(all, "cluster", "ns"),
+        title: "the recorded cluster as fast as it is taken",
+        across: "copies",
+        up: "ns an event",
+    },
+    Plot {
+        file: "cluster-memory",
+        lines: |all| growth(all, "cluster", "peak"),
+        title: "the recorded cluster: peak memory of the process, the recording included",
+        across: "copies",
+        up: "MiB",
+    },
+];
+
 fn main() -> Result<(), Failure> {
     let words: Vec<String> = env::args().collect();
     let [_, table, folder] = words.as_slice() else { return Err("usage: plots TABLE FOLDER".into()) };
@@ -150,7 +226,9 @@ fn main() -> Result<(), Failure> {
     let (what, plots): (_, &[Plot]) = match name.split_once('-') {
         Some(("queue", _)) => ("queue", &QUEUE),
         Some(("store", _)) => ("store", &STORE),
-        _ => return Err(format!("neither of queues nor of stores: {table}").into()),
+        Some(("informer", _)) => ("informer", &INFORMER),
+        Some(("controller", _)) => ("controller", &CONTROLLER),
+        _ => return Err(format!("of nothing that is drawn: {table}").into()),
     };
     for plot in plots {
         let lines = (plot.lines)(&points);

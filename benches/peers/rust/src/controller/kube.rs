@@ -101,8 +101,6 @@ pub(super) fn start<W: Work>(keys: Vec<Key>, events: Receiver<State>, workers: u
     let config = Config::default().concurrency(workers as u16);
     let error_policy = |_: Arc<Object>, error: &Infallible, _: Arc<()>| match *error {};
     let reconciled = applier(reconcile, error_policy, Arc::new(()), reader, changed.boxed(), config);
-    tokio::spawn(async move {
-        let ended = reconciled.for_each(async |result| drop(result.expect("nothing fails"))).await;
-        panic!("it ends with the process: {ended:?}");
-    });
+    // Until who sends changes is gone.
+    tokio::spawn(reconciled.for_each(async |result| drop(result.expect("nothing fails"))));
 }

@@ -46,7 +46,8 @@ pub(super) fn start<W: Work>(keys: Vec<Key>, events: Receiver<State>, workers: u
         }
     });
     tokio::spawn(async move {
-        let report = reconciles.await;
-        panic!("it ends with the process: {report:?}, {:?}", informer.status());
+        // The informer lives as long as the controller.
+        let _informer = informer;
+        reconciles.await.expect("it runs")
     });
 }
