@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn size_time_and_group_make_a_batch() {
         let mut batches = Accumulator::new(2, 10 * MILLI, 4);
-        assert_eq!(batches.put('a', 1, 0 * MILLI), None);
+        assert_eq!(batches.put('a', 1, Duration::ZERO), None);
         assert_eq!(batches.put('b', 2, 5 * MILLI), None);
         assert_eq!(batches.next_due(), Some(10 * MILLI), "of the first one");
         assert_eq!(batches.due(9 * MILLI), None);
