@@ -21,6 +21,7 @@ pub struct StoreBuilder<K, V> {
     transform: Option<fn(V) -> V>,
     seed: Seed,
     seats: Option<usize>,
+    history: Option<usize>,
 }
 
 impl<K, V> StoreBuilder<K, V>
@@ -36,6 +37,7 @@ where
             transform: None,
             seed: Seed::random(),
             seats: None,
+            history: None,
         }
     }
 
@@ -54,6 +56,13 @@ where
     /// Key and version are read before, so it may strip them. Index functions and the schema's identity see what it returns. It must be pure.
     pub fn transform(mut self, transform: fn(V) -> V) -> Self {
         self.transform = Some(transform);
+        self
+    }
+
+    /// Keeps the last so many changes, for [`changes_since`](Store::changes_since) a version. None are kept otherwise, and that costs nothing. Each
+    /// holds the object before and after it, which [`memory`](Store::memory) does not count.
+    pub fn history(mut self, most: usize) -> Self {
+        self.history = Some(most);
         self
     }
 
@@ -82,7 +91,7 @@ where
                 let reading = Reading { schema: self.schema, transform: self.transform, seed: self.seed };
                 let seats = Seats::new(self.seats.unwrap_or_else(crate::sync::seats));
                 let published = Board::new(Recipe { indexes: self.indexes }, seats);
-                Ok(Store { inner: Arc::new(Inner::new(reading, published)) })
+                Ok(Store { inner: Arc::new(Inner::new(reading, published, self.history)) })
             }
         }
     }

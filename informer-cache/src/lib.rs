@@ -7,12 +7,14 @@ mod builder;
 mod caught;
 mod caught_up;
 mod change;
+mod changes_since;
 mod due;
 mod error;
 mod event;
 mod feed;
 mod handler;
 mod held;
+mod history;
 mod index;
 mod indexing;
 mod informer;
@@ -60,6 +62,7 @@ mod wakers;
 pub use crate::builder::StoreBuilder;
 pub use crate::caught_up::CaughtUp;
 pub use crate::change::{Change, ChangeKind};
+pub use crate::changes_since::{ChangesSince, HistoryError};
 pub use crate::error::{
     DuplicateIndex, IndexError, MissingIndex, ParseKeyError, ParseVersionError, Stopped, WaitForError,
 };

@@ -48,11 +48,32 @@ impl<K, V> Step<K, V> {
         }
     }
 
+    /// The step; for somebody who may have seen it, as an addition that he may know of already.
+    pub(crate) fn again_if(&self, seen: bool) -> Self {
+        match self {
+            // An addition and a deletion would come to nothing, and he would keep the object.
+            Self::Added { new, .. } if seen => Self::Updated { old: new.clone(), new: new.clone() },
+            step => step.clone(),
+        }
+    }
+
     /// The record that tells the key.
     pub(crate) fn record(&self) -> &Record<K, V> {
         match self {
             Self::Added { new, .. } => new,
             Self::Updated { old, .. } | Self::Replaced { old, .. } | Self::Deleted { old, .. } => old,
+        }
+    }
+}
+
+// Not derived: nothing is asked of the types.
+impl<K, V> Clone for Step<K, V> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Added { new, initial } => Self::Added { new: new.clone(), initial: *initial },
+            Self::Updated { old, new } => Self::Updated { old: old.clone(), new: new.clone() },
+            Self::Replaced { old, new } => Self::Replaced { old: old.clone(), new: new.clone() },
+            Self::Deleted { old, last } => Self::Deleted { old: old.clone(), last: last.clone() },
         }
     }
 }

@@ -5,6 +5,7 @@ mod corpus;
 mod defects;
 mod filter;
 mod handler;
+mod history;
 mod hostile;
 mod hostile_store;
 mod informer;

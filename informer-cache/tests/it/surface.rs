@@ -4,9 +4,10 @@ use std::error::Error;
 use std::fmt::Debug;
 
 use flyball_informer_cache::{
-    CaughtUp, Change, DuplicateIndex, Handler, HandlerEnd, Handling, Index, IndexError, MissingIndex,
-    NamespacedName, NextChange, Observer, Outcome, ParseKeyError, ParseVersionError, Schema, Snapshot, Stage,
-    Stopped, Store, StoreBuilder, Subscription, SubscriptionBuilder, Version, WaitFor, WaitForError, testing,
+    CaughtUp, Change, ChangesSince, DuplicateIndex, Handler, HandlerEnd, Handling, HistoryError, Index,
+    IndexError, MissingIndex, NamespacedName, NextChange, Observer, Outcome, ParseKeyError,
+    ParseVersionError, Schema, Snapshot, Stage, Stopped, Store, StoreBuilder, Subscription,
+    SubscriptionBuilder, Version, WaitFor, WaitForError, testing,
 };
 use testkit::random::Random;
 
@@ -33,6 +34,7 @@ fn types_can_be_sent_shared_and_shown() {
     shared::<testing::Server<String, String>>();
     shared::<testing::ServerWatch<String, String>>();
     shared::<Outcome>();
+    shared::<ChangesSince<String, String>>();
     shared::<Handler>();
     shared::<HandlerEnd>();
     // Whatever the function holds; sent and shared as far as that can be.
@@ -43,6 +45,7 @@ fn types_can_be_sent_shared_and_shown() {
     error::<MissingIndex>();
     error::<DuplicateIndex>();
     error::<WaitForError>();
+    error::<HistoryError>();
     error::<Stopped>();
 }
 
