@@ -26,8 +26,6 @@ mod runtime;
 mod scaling;
 mod settings;
 mod shard;
-#[cfg(feature = "serde")]
-mod span;
 mod staff;
 mod sync;
 #[cfg(feature = "testing")]

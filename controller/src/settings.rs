@@ -34,27 +34,27 @@ pub struct Settings {
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub most_workers: Option<usize>,
     /// [`worker_linger`](crate::Controller::worker_linger).
-    #[cfg_attr(feature = "serde", serde(with = "crate::span"))]
+    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
     pub worker_linger: Duration,
     /// [`reconcile_timeout`](crate::Controller::reconcile_timeout).
     #[cfg_attr(
         feature = "serde",
-        serde(with = "crate::span::optional", skip_serializing_if = "Option::is_none")
+        serde(with = "flyball_ratelimit::span::optional", skip_serializing_if = "Option::is_none")
     )]
     pub reconcile_timeout: Option<Duration>,
     /// [`max_attempts`](crate::Controller::max_attempts); who is told is set by [`given_up`](crate::Controller::given_up).
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub max_attempts: Option<u32>,
     /// The first wait after a conflict, for [`conflict_schedule`](crate::Controller::conflict_schedule); it doubles.
-    #[cfg_attr(feature = "serde", serde(with = "crate::span"))]
+    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
     pub conflict_wait: Duration,
     /// The longest wait after a conflict.
-    #[cfg_attr(feature = "serde", serde(with = "crate::span"))]
+    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
     pub longest_conflict_wait: Duration,
     /// [`shutdown_grace`](crate::Controller::shutdown_grace).
     #[cfg_attr(
         feature = "serde",
-        serde(with = "crate::span::optional", skip_serializing_if = "Option::is_none")
+        serde(with = "flyball_ratelimit::span::optional", skip_serializing_if = "Option::is_none")
     )]
     pub shutdown_grace: Option<Duration>,
 }

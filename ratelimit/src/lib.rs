@@ -37,6 +37,8 @@ mod scale;
 mod shared;
 mod shared_bucket;
 mod signal;
+#[cfg(feature = "serde")]
+pub mod span;
 mod sync;
 mod timed_out;
 mod timer;

@@ -9,16 +9,21 @@ use std::time::Duration;
 ///
 /// The default is client-go's: 800 ms, doubled up to 30 s, plus up to 100 %, forgotten after 2 minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct BackoffConfig {
     /// The wait after the first failure, before jitter. Positive, at most `cap`.
+    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
     pub initial: Duration,
     /// Each further failure multiplies the wait by this. At least 1.
     pub factor: u32,
     /// The longest wait, before jitter.
+    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
     pub cap: Duration,
     /// The random part added on top, in percent of the wait.
     pub jitter_percent: u32,
     /// Failures are forgotten when the last wait ended this long ago.
+    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
     pub reset_after: Duration,
 }
 
@@ -36,6 +41,9 @@ impl Default for BackoffConfig {
 
 /// Every period and size of a reflector; the defaults are client-go's where it has one.
 ///
+/// With the feature `serde` it is a section of a configuration file: what is left out is as it is by default, what is unknown is an error, and
+/// spans of time are words, `"800ms"` or `"5m"`. [Validated](Self::validate) it is where it is used.
+///
 /// # Examples
 /// ```
 /// use flyball_informer_cache::{BackoffConfig, ReflectorConfig};
@@ -48,25 +56,35 @@ impl Default for BackoffConfig {
 /// assert!(ReflectorConfig { backoff, ..patient }.validate().is_err());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct ReflectorConfig {
     /// The size of a page. `None`: 500 where the list comes from the source's own storage, unpaged where a cache
     /// can answer at once (a list "not older than" a version), unless that source was seen to page.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub page_size: Option<NonZeroU32>,
     /// How long a watch may last: at random between this and twice this, so that watches do not end together.
+    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
     pub watch_timeout: Duration,
     /// A watch the source did not end by itself is given up this long after its time.
+    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
     pub watch_grace: Duration,
     /// How long a page, or the opening of a watch, may take.
+    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
     pub request_timeout: Duration,
     /// A watch that ends within this time and told nothing new is a failure, not a clean end.
+    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
     pub short_watch: Duration,
     /// How long internal errors within a watch are answered by a new watch instead of a list; zero for never.
+    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
     pub internal_retry: Duration,
     /// This long without internal errors starts the time of `internal_retry` anew.
+    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
     pub internal_reset: Duration,
     /// Ask for the list as part of the watch, and fall back to plain lists where that fails.
     pub streaming_lists: bool,
     /// How long a streaming list may take to complete. Missed once, the reflector stays with plain lists.
+    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
     pub streaming_deadline: Duration,
     /// Waits after failures.
     pub backoff: BackoffConfig,

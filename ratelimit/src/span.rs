@@ -1,4 +1,19 @@
-//! PURE. Spans of time as people write them: a whole number and a unit, such as `"250ms"`.
+//! PURE. Spans of time as people write them: a whole number and a unit, such as `"250ms"`. For configuration files.
+//!
+//! # Examples
+//! ```
+//! use std::time::Duration;
+//!
+//! #[derive(serde::Deserialize)]
+//! struct Settings {
+//!     #[serde(with = "flyball_ratelimit::span")]
+//!     wait: Duration,
+//! }
+//!
+//! let settings: Settings = serde_json::from_str(r#"{ "wait": "250ms" }"#)?;
+//! assert_eq!(settings.wait, Duration::from_millis(250));
+//! # Ok::<(), serde_json::Error>(())
+//! ```
 
 use std::fmt;
 use std::time::Duration;
@@ -32,11 +47,19 @@ fn write(span: Duration) -> String {
     format!("{}{name}", nanos / unit)
 }
 
-pub(crate) fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+/// Writes it in the longest unit that leaves a whole number.
+///
+/// # Errors
+/// As the serializer.
+pub fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&write(*span))
 }
 
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+/// Reads a whole number of h, m, s, ms, us or ns.
+///
+/// # Errors
+/// When it is something else, or more than 584 years.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     struct Span;
     impl Visitor<'_> for Span {
         type Value = Duration;
@@ -53,19 +76,27 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 }
 
 /// One that may be left out.
-pub(crate) mod optional {
+pub mod optional {
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(crate) fn serialize<S: Serializer>(span: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    /// Writes it, if there is one.
+    ///
+    /// # Errors
+    /// As the serializer.
+    pub fn serialize<S: Serializer>(span: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
         match span {
             Some(span) => super::serialize(span, to),
             None => to.serialize_none(),
         }
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    /// Reads it, if there is one.
+    ///
+    /// # Errors
+    /// As [`super::deserialize`].
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
         #[derive(Deserialize)]
         struct Span(#[serde(with = "super")] Duration);
         Ok(Option::<Span>::deserialize(from)?.map(|Span(span)| span))

@@ -1,0 +1,56 @@
+//! A reflector's configuration as data: what is written is read, and every rule refuses a file.
+//!
+//! Apart from the other tests: with `serde_json` in sight, an empty list has more than one type.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use flyball_informer_cache::ReflectorConfig;
+use serde_json::{from_str, to_string};
+
+const DEFAULT: &str = r#"{"watch_timeout":"5m","watch_grace":"30s","request_timeout":"2m","short_watch":"1s","internal_retry":"0s","internal_reset":"1m","streaming_lists":false,"streaming_deadline":"1m","backoff":{"initial":"800ms","factor":2,"cap":"30s","jitter_percent":100,"reset_after":"2m"}}"#;
+
+#[test]
+fn what_is_written_is_read() {
+    assert_eq!(to_string(&ReflectorConfig::default()).unwrap(), DEFAULT);
+    assert_eq!(from_str::<ReflectorConfig>(DEFAULT).unwrap(), ReflectorConfig::default());
+    assert_eq!(from_str::<ReflectorConfig>("{}").unwrap(), ReflectorConfig::default());
+    let file = r#"{"page_size":50,"streaming_lists":true,"backoff":{"initial":"1s"}}"#;
+    let config: ReflectorConfig = from_str(file).unwrap();
+    assert_eq!((config.page_size, config.streaming_lists), (NonZeroU32::new(50), true));
+    assert_eq!(
+        (config.backoff.initial, config.backoff.cap),
+        (Duration::from_secs(1), Duration::from_secs(30))
+    );
+    assert_eq!(from_str::<ReflectorConfig>(&to_string(&config).unwrap()).unwrap(), config);
+}
+
+#[test]
+fn what_nobody_knows_is_refused() {
+    for (file, why) in [
+        (r#"{"page_sizes":50}"#, "unknown field `page_sizes`"),
+        (r#"{"page_size":0}"#, "nonzero"),
+        (r#"{"watch_timeout":300}"#, "a span of time"),
+        (r#"{"backoff":{"initial":"soon"}}"#, "\"soon\", expected a span of time"),
+        (r#"{"backoff":{"base":"1s"}}"#, "unknown field `base`"),
+    ] {
+        let error = from_str::<ReflectorConfig>(file).unwrap_err().to_string();
+        assert!(error.contains(why), "{file}: {error}");
+    }
+}
+
+#[test]
+fn every_rule_refuses_a_file_and_names_the_setting() {
+    for (file, setting) in [
+        (r#"{"watch_timeout":"0s"}"#, "watch_timeout"),
+        (r#"{"request_timeout":"0s"}"#, "request_timeout"),
+        (r#"{"streaming_deadline":"0s"}"#, "streaming_deadline"),
+        (r#"{"backoff":{"initial":"0s"}}"#, "backoff.initial"),
+        (r#"{"backoff":{"factor":0}}"#, "backoff.factor"),
+        (r#"{"backoff":{"initial":"1m"}}"#, "backoff.cap"),
+    ] {
+        let config: ReflectorConfig = from_str(file).unwrap();
+        let error = config.validate().unwrap_err().to_string();
+        assert!(error.contains(setting), "{file}: {error}");
+    }
+}
