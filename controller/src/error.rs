@@ -74,7 +74,25 @@ pub enum RunError {
     Config(ConfigError),
     /// An informer ended before it had synced, or something else that workers had to wait for will not be, so the workers never started. The queue is as it was, with the keys of
     /// the changes so far.
-    NeverSynced,
+    NeverSynced(Awaited),
+}
+
+/// What workers wait for before they start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Awaited {
+    /// The cache of an informer that the controller listens to.
+    Cache {
+        /// Which one, in the order in which they were given to it, from 0.
+        index: usize,
+        /// The type of its objects, for people: how it is written is not promised.
+        objects: &'static str,
+    },
+    /// What was given to [`after`](crate::Controller::after).
+    After {
+        /// Which one, in the order in which they were given to it, from 0.
+        index: usize,
+    },
 }
 
 impl From<ConfigError> for RunError {
@@ -87,7 +105,12 @@ impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config(error) => error.fmt(f),
-            Self::NeverSynced => f.write_str("an informer ended before it had synced"),
+            Self::NeverSynced(Awaited::Cache { index, objects }) => {
+                write!(f, "the informer of `{objects}`, number {index}, ended before it had synced")
+            }
+            Self::NeverSynced(Awaited::After { index }) => {
+                write!(f, "what the workers come after, number {index}, will never be")
+            }
         }
     }
 }

@@ -22,6 +22,8 @@ pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// One informer, its types out of sight.
 pub(crate) struct Events<K, O: Order<K>, L, T> {
+    /// The type of its objects.
+    pub(crate) objects: &'static str,
     pub(crate) synced: Syncing,
     pub(crate) state: Probe,
     /// Done when every change has become keys.
@@ -88,6 +90,7 @@ where
         let (syncing, stopping, observed) = (informer.clone(), informer.clone(), informer.clone());
         let probed = informer.clone();
         Self {
+            objects: std::any::type_name::<V>(),
             state: Arc::new(move || probed.status().state),
             synced: Arc::new(move || {
                 let syncing = syncing.clone();

@@ -38,7 +38,7 @@ pub use crate::caches::Caches;
 pub use crate::class::Class;
 pub use crate::context::Context;
 pub use crate::controller::Controller;
-pub use crate::error::{ConfigError, RunError};
+pub use crate::error::{Awaited, ConfigError, RunError};
 pub use crate::failure::Failure;
 pub use crate::health::{Health, NotLive, NotReady};
 pub use crate::metrics::Metrics;

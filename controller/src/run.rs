@@ -11,12 +11,12 @@ use flyball_ratelimit::Policy;
 use flyball_workqueue::{AsyncGet, Delays, Key, Leftovers, Order, Queue};
 
 use crate::caches::all;
-use crate::events::Events;
+use crate::events::{BoxFuture, Events};
 use crate::health::Phase;
 use crate::report::Tally;
 use crate::runtime::{Runtime, Tasks};
 use crate::worker::Shop;
-use crate::{Context, Controller, Report, RunError};
+use crate::{Awaited, Context, Controller, Report, RunError};
 
 /// `worker` is the life of one of the workers.
 pub(crate) async fn run<X, K, O, L, T, F, W>(
@@ -34,7 +34,7 @@ where
     F: Send + Sync + 'static,
     W: Future<Output = ()> + Send + 'static,
 {
-    let Controller { queue, config, events, initial, after: mut unsynced, stop, health: alive } = controller;
+    let Controller { queue, config, events, initial, after, stop, health: alive } = controller;
     let health = &alive.0;
     let (grace, settles) = (config.grace, config.settles);
     let only = config.only.clone();
@@ -49,9 +49,14 @@ where
     }
 
     let (mut observing, mut unstopped, mut caches) = (Vec::new(), Vec::new(), Vec::new());
-    for Events { observe, synced, stopped, state } in events {
+    let mut unsynced: Vec<BoxFuture<Result<(), Awaited>>> = Vec::new();
+    for (index, ready) in after.into_iter().enumerate() {
+        unsynced.push(Box::pin(async move { ready.await.map_err(|()| Awaited::After { index }) }));
+    }
+    for (index, Events { objects, observe, synced, stopped, state }) in events.into_iter().enumerate() {
         observing.push(observe(queue.clone(), initial.clone(), only.clone(), tally.clone()));
-        unsynced.push(Box::pin(async move { synced().await.map_err(drop) }));
+        let awaited = Awaited::Cache { index, objects };
+        unsynced.push(Box::pin(async move { synced().await.map_err(|_| awaited) }));
         unstopped.push(stopped);
         caches.push(state);
     }
@@ -71,7 +76,7 @@ where
 
     let mut working = runtime.tasks();
     let live = async {
-        all(unsynced).await.map_err(|()| RunError::NeverSynced)?;
+        all(unsynced).await.map_err(RunError::NeverSynced)?;
         shop.open();
         health.moved(Phase::Working);
         // They end when the queue is closed: because it has settled, or by somebody else.

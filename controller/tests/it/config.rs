@@ -1,12 +1,13 @@
 //! A controller that makes no sense is refused before anything starts.
 
+use std::any::type_name;
 use std::time::Duration;
 
-use flyball_controller::{Action, ConfigError, Controller, RunError};
+use flyball_controller::{Action, Awaited, ConfigError, Controller, RunError};
 use flyball_ratelimit::TokioTimer;
 use flyball_workqueue::{AsyncGet, Delays, Fifo, NoLimit, Queue};
 
-use crate::support::{Keys, SECOND, World, queue};
+use crate::support::{Keys, SECOND, Thing, World, queue};
 
 async fn refused<L, T>(controller: Controller<u32, Fifo, L, T>) -> ConfigError
 where
@@ -44,7 +45,7 @@ async fn senseless_configurations_are_refused_and_start_nothing() {
     let run = right.max_attempts(1, |_, _| {}).run(|_, _| async { Ok::<_, String>(Action::await_change()) });
     assert_eq!(
         run.await.err(),
-        Some(RunError::NeverSynced),
+        Some(RunError::NeverSynced(Awaited::Cache { index: 0, objects: type_name::<Thing>() })),
         "sense was made, and it ran until the cache had ended"
     );
 }
@@ -55,5 +56,9 @@ fn errors_read_as_sentences_and_can_be_sent() {
         error.to_string()
     }
     assert_eq!(error(RunError::from(ConfigError::NoWorkers)), "a controller needs at least one worker");
-    assert_eq!(error(RunError::NeverSynced), "an informer ended before it had synced");
+    let cache = Awaited::Cache { index: 2, objects: "Pod" };
+    let message = "the informer of `Pod`, number 2, ended before it had synced";
+    assert_eq!(error(RunError::NeverSynced(cache)), message);
+    let message = "what the workers come after, number 1, will never be";
+    assert_eq!(error(RunError::NeverSynced(Awaited::After { index: 1 })), message);
 }

@@ -1,8 +1,11 @@
 //! Workers start when every cache has synced, and not before.
 
-use flyball_controller::{Action, Controller, RunError};
+use std::any::type_name;
+use std::future::pending;
 
-use crate::support::{Log, World, queue, settle, sorted};
+use flyball_controller::{Action, Awaited, Controller, RunError};
+
+use crate::support::{Log, Thing, World, queue, settle, sorted};
 
 #[tokio::test(start_paused = true)]
 async fn no_worker_starts_before_every_cache_has_synced() {
@@ -49,7 +52,10 @@ async fn a_cache_that_ends_before_it_has_synced_ends_the_run() {
     one.synced().await.unwrap();
     settle().await;
     other.shut_down();
-    assert_eq!(running.await.unwrap(), Err(RunError::NeverSynced));
+    assert_eq!(
+        running.await.unwrap(),
+        Err(RunError::NeverSynced(Awaited::Cache { index: 1, objects: type_name::<Thing>() }))
+    );
     assert!(!queue.is_shutting_down());
     assert_eq!(queue.len(), 1, "the key of the other cache is still there");
 }
@@ -104,8 +110,12 @@ async fn what_will_never_be_ends_the_run_though_others_are_still_awaited() {
     let late = World::closed().informer();
     let controller = || Controller::new(queue()).on(&late, |change| *change.key());
     let reconcile = |_, _| async { Ok::<_, String>(Action::await_change()) };
-    let refused = controller().after(async { Err("nobody elected us") }).run(reconcile).await;
-    assert_eq!(refused.err(), Some(RunError::NeverSynced));
+    let refused = controller()
+        .after(pending::<Result<(), ()>>())
+        .after(async { Err("nobody elected us") })
+        .run(reconcile)
+        .await;
+    assert_eq!(refused.err(), Some(RunError::NeverSynced(Awaited::After { index: 1 })));
 
     let caches = Controller::new(queue()).on(&late, |_| 0).on(&never, |_| 0).caches();
     let running = tokio::spawn(controller().after(async move { caches.synced().await }).run(reconcile));
@@ -113,5 +123,5 @@ async fn what_will_never_be_ends_the_run_though_others_are_still_awaited() {
     never.shut_down();
     settle().await;
     assert!(running.is_finished());
-    assert_eq!(running.await.unwrap().err(), Some(RunError::NeverSynced));
+    assert_eq!(running.await.unwrap().err(), Some(RunError::NeverSynced(Awaited::After { index: 0 })));
 }
