@@ -150,7 +150,8 @@ where
                 (lease, Owed::new(metrics))
             })
             .collect();
-        let start = || (self.reconcile.reconcile)(keys, self.context.clone());
+        let span = self.call(|| self.config.spans.of_batch(count)).unwrap_or_default();
+        let start = || span.start(|| (self.reconcile.reconcile)(keys, self.context.clone()));
         let results = attempt(&self.runtime, start, self.config.timeout).await;
         let results = results.and_then(|results| own_results(results, count));
         let results = match results {
@@ -159,12 +160,14 @@ where
             Err(failure) => vec![Err(Arc::new(failure)); count],
         };
         for ((lease, owed), result) in held.into_iter().zip(results) {
+            // What comes after is of each key, and so is its span.
+            let span = self.call(|| self.config.spans.of(lease.key())).unwrap_or_default();
             let result = match &self.config.finally {
                 None => result,
-                Some(finally) => self.finish(lease.key().clone(), result, &**finally).await,
+                Some(finally) => self.finish(lease.key().clone(), result, &**finally, &span).await,
             };
             owed.paid();
-            self.ended(lease, &result);
+            self.ended(lease, &result, &span);
         }
     }
 }

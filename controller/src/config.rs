@@ -11,6 +11,7 @@ use flyball_workqueue::{Key, NoLimit};
 
 use crate::classes::Classes;
 use crate::events::{BoxFuture, Only};
+use crate::spans::Spans;
 use crate::{Action, ConfigError, Context, Failure, Metrics};
 
 /// What becomes of a key that is given up.
@@ -37,6 +38,7 @@ pub(crate) struct Config<K> {
     pub(crate) classes: Classes<K>,
     pub(crate) finally: Option<Box<Finally<K>>>,
     pub(crate) metrics: Option<Box<dyn Metrics>>,
+    pub(crate) spans: Spans<K>,
     pub(crate) grace: Option<Duration>,
     pub(crate) settles: bool,
 }
@@ -53,6 +55,7 @@ impl<K: Key> Default for Config<K> {
             classes: Classes::default(),
             finally: None,
             metrics: None,
+            spans: Spans::default(),
             grace: None,
             settles: false,
         }

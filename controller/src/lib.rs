@@ -26,6 +26,7 @@ mod runtime;
 mod scaling;
 mod settings;
 mod shard;
+mod spans;
 mod staff;
 mod sync;
 #[cfg(feature = "testing")]

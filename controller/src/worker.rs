@@ -18,6 +18,7 @@ use crate::guard::guarded;
 use crate::metrics::{Metrics, OnDuty, Owed};
 use crate::report::Tally;
 use crate::runtime::{Runtime, Tasks};
+use crate::spans::Within;
 use crate::staff::Staff;
 use crate::sync::{AtomicBool, Ordering};
 use crate::{Action, Class, Context, Failure, Outcome};
@@ -133,14 +134,18 @@ where
         let metrics = self.config.metrics.as_deref();
         self.tell(|metrics| metrics.started());
         let owed = Owed::new(metrics);
-        let start = || (self.reconcile)(key, self.context.clone());
+        let span = self.call(|| self.config.spans.of(lease.key())).unwrap_or_default();
+        let start = || span.start(|| (self.reconcile)(key, self.context.clone()));
         let result = attempt(&self.runtime, start, self.config.timeout).await;
         let result = match &self.config.finally {
             None => result.map_err(Arc::new),
-            Some(finally) => self.finish(lease.key().clone(), result.map_err(Arc::new), &**finally).await,
+            Some(finally) => {
+                let result = result.map_err(Arc::new);
+                self.finish(lease.key().clone(), result, &**finally, &span).await
+            }
         };
         owed.paid();
-        self.ended(lease, &result);
+        self.ended(lease, &result, &span);
     }
 
     /// Takes out what is another replica's.
@@ -160,9 +165,10 @@ where
         key: K,
         result: Result<Action, Arc<Failure>>,
         finally: &Finally<K>,
+        span: &Within,
     ) -> Result<Action, Arc<Failure>> {
         let told = result.clone();
-        let start = || finally(key, told, self.context.clone());
+        let start = || span.start(|| finally(key, told, self.context.clone()));
         match attempt(&self.runtime, start, self.config.timeout).await {
             Ok(()) => result,
             Err(failure) => {
@@ -173,7 +179,7 @@ where
     }
 
     /// Says how a reconcile went.
-    pub(crate) fn ended(&self, lease: Lease<K, T>, result: &Result<Action, Arc<Failure>>) {
+    pub(crate) fn ended(&self, lease: Lease<K, T>, result: &Result<Action, Arc<Failure>>, span: &Within) {
         let classified = result.as_ref().map_err(|failure| (&**failure, self.class_of(failure)));
         let outcome = Outcome::of(classified);
         // What follows calls the limiter and the clock, which are user code: whatever they do, the worker lives on, and
@@ -188,6 +194,7 @@ where
             Err(failure) => self.failed(lease, failure, outcome.class().unwrap_or_default()),
         });
         self.tell(|metrics| metrics.ended(outcome, took));
+        self.call(|| span.ended(outcome));
     }
 
     fn class_of(&self, failure: &Failure) -> Class {

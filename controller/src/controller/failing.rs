@@ -107,6 +107,41 @@ where
         self
     }
 
+    /// Runs every reconcile, and what comes [finally](Self::finally), within a span of `tracing`: `reconcile`, at the level `INFO`, under the
+    /// target `flyball_controller`, with the fields `controller`, which is this name, `key`, and, once it has ended, `outcome`.
+    ///
+    /// A [batch](Self::run_batches) runs within a `reconcile_batch`, with its number of `keys`; each of them has its `reconcile` after it.
+    /// A key that panics as it is shown, or a subscriber that does, fails its own key at most.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::{Action, Controller};
+    /// # use flyball_ratelimit::TokioTimer;
+    /// # use flyball_workqueue::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// # queue.add("a")?;
+    /// # queue.shut_down();
+    /// Controller::new(queue)
+    ///     .traced("pods")
+    ///     .run(|_, _| async {
+    ///         tracing::info!("working"); // INFO reconcile{controller="pods" key="a"}: working
+    ///         Ok::<_, String>(Action::await_change())
+    ///     })
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "tracing")]
+    pub fn traced(mut self, controller: impl Into<String>) -> Self
+    where
+        K: std::fmt::Debug,
+    {
+        self.config.spans = crate::spans::Spans::new(controller.into());
+        self
+    }
+
     /// Says what kind of failure each one is. By default, and where this panics, all are [transient](Class::Transient).
     ///
     /// # Examples

@@ -22,3 +22,4 @@ mod simulation;
 mod support;
 mod synced;
 mod testing;
+mod traced;

@@ -1,0 +1,119 @@
+//! EDGE. A reconcile as a span of `tracing`, with the feature of that name and where it is wanted.
+//!
+//! Cancel safety: as that of the future that runs within one.
+
+#[cfg(not(feature = "tracing"))]
+pub(crate) use off::{Spans, Within};
+#[cfg(feature = "tracing")]
+pub(crate) use on::{Spans, Within};
+
+#[cfg(feature = "tracing")]
+mod on {
+    use std::fmt::Debug;
+    use std::future::Future;
+
+    use tracing::field::Empty;
+    use tracing::{Instrument, Span, info_span};
+
+    use crate::Outcome;
+
+    const TARGET: &str = "flyball_controller";
+
+    /// Who makes spans, if anybody does.
+    pub(crate) struct Spans<K>(Option<Tracing<K>>);
+
+    struct Tracing<K> {
+        controller: String,
+        of: fn(&str, &K) -> Span,
+    }
+
+    impl<K> Default for Spans<K> {
+        fn default() -> Self {
+            Self(None)
+        }
+    }
+
+    impl<K: Debug> Spans<K> {
+        pub(crate) fn new(controller: String) -> Self {
+            let of = |controller: &str, key: &K| info_span!(target: TARGET, "reconcile", controller, ?key, outcome = Empty);
+            Self(Some(Tracing { controller, of }))
+        }
+    }
+
+    impl<K> Spans<K> {
+        /// Of a reconcile. Shows the key, which is user code.
+        pub(crate) fn of(&self, key: &K) -> Within {
+            let tracing = self.0.as_ref();
+            Within(tracing.map_or_else(Span::none, |tracing| (tracing.of)(&tracing.controller, key)))
+        }
+
+        /// Of a batch of so many keys.
+        pub(crate) fn of_batch(&self, keys: usize) -> Within {
+            let of = |tracing: &Tracing<K>| {
+                let controller = &*tracing.controller;
+                info_span!(target: TARGET, "reconcile_batch", controller, keys)
+            };
+            Within(self.0.as_ref().map_or_else(Span::none, of))
+        }
+    }
+
+    /// One span, or none.
+    pub(crate) struct Within(Span);
+
+    impl Default for Within {
+        fn default() -> Self {
+            Self(Span::none())
+        }
+    }
+
+    impl Within {
+        /// The future, called for, polled and dropped within the span.
+        pub(crate) fn start<R: Future>(&self, future: impl FnOnce() -> R) -> impl Future<Output = R::Output> {
+            self.0.in_scope(future).instrument(self.0.clone())
+        }
+
+        pub(crate) fn ended(&self, outcome: Outcome) {
+            self.0.record("outcome", outcome.label());
+        }
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+mod off {
+    use std::marker::PhantomData;
+
+    use crate::Outcome;
+
+    /// Nobody makes spans.
+    pub(crate) struct Spans<K>(PhantomData<fn(K)>);
+
+    impl<K> Default for Spans<K> {
+        fn default() -> Self {
+            Self(PhantomData)
+        }
+    }
+
+    #[expect(clippy::unused_self, reason = "it stands for what makes spans")]
+    impl<K> Spans<K> {
+        pub(crate) fn of(&self, _: &K) -> Within {
+            Within
+        }
+
+        pub(crate) fn of_batch(&self, _: usize) -> Within {
+            Within
+        }
+    }
+
+    /// No span.
+    #[derive(Default)]
+    pub(crate) struct Within;
+
+    #[expect(clippy::unused_self, reason = "it stands for a span")]
+    impl Within {
+        pub(crate) fn start<R>(&self, future: impl FnOnce() -> R) -> R {
+            future()
+        }
+
+        pub(crate) fn ended(&self, _: Outcome) {}
+    }
+}
