@@ -10,6 +10,9 @@
 //! | `behind` | it is still open how `caught_up` ends; who unsets this ends it, under this lock or as the consumer |
 //! | `ended` | no more changes will come; the consumer hears what is left |
 //! | `detached` | the consumer is gone; changes are ignored |
+//! | `lost` | it was too much: what was pending then, for the consumer to drop; changes are ignored until it begins anew |
+//!
+//! Beside it, for good: `interest`, what the feed is of, and `most`, how many keys may be pending.
 //!
 //! Writers come one at a time (they hold the store's writer lock), so what [`find`](Feed::find) found can only vanish, by
 //! the consumer taking it out, before [`merge`](Feed::merge).
@@ -17,13 +20,15 @@
 //! # Invariants
 //! 1. `until` is set with the first list, after all of it has been merged; or at registration, if the snapshot shows a list. It stays.
 //! 2. A consumer is caught up when it has been told its snapshot, `until` is set, and no ticket below it is pending or in its hands. It
-//!    stays so, as tickets ascend ([`Pending`], invariants 2 and 3).
+//!    stays so, as tickets ascend ([`Pending`], invariants 2 and 3), until it begins anew.
 //! 3. `caught_up` is set when that is so and the consumer has come back for more since: by the consumer, as it asks; or by a writer, where the
 //!    consumer is idle: of a first list that brings it nothing it is not told. It fails when the consumer goes before, or the store ends without a list.
+//! 4. No more than `most` keys are pending when nobody has the lock. Where something is `lost`, nothing is pending.
 
 use std::sync::Arc;
 use std::task::Waker;
 
+use crate::interest::Interest;
 use crate::pending::{Pending, State, Ticket};
 use crate::step::{Last, Step};
 use crate::sync::Mutex;
@@ -33,6 +38,8 @@ use crate::{Stopped, Version};
 
 /// The pending changes of one subscription.
 pub(crate) struct Feed<K, V> {
+    interest: Option<Interest<K, V>>,
+    most: usize,
     state: Mutex<FeedState<K, V>>,
     /// Shared, since who waits for it may outlive the feed, and must not keep it.
     caught_up: Arc<Synced>,
@@ -47,6 +54,7 @@ struct FeedState<K, V> {
     behind: bool,
     ended: bool,
     detached: bool,
+    lost: Option<Pending<K, V>>,
 }
 
 impl<K, V> FeedState<K, V> {
@@ -58,7 +66,7 @@ impl<K, V> FeedState<K, V> {
 
     /// Whether this is the moment when a consumer with nothing in its hands has got through the beginning.
     fn got_through(&mut self) -> bool {
-        let through = self.until.is_some_and(|until| self.pending.oldest() >= until);
+        let through = self.lost.is_none() && self.until.is_some_and(|until| self.pending.oldest() >= until);
         through && std::mem::take(&mut self.behind)
     }
 }
@@ -68,13 +76,21 @@ pub(crate) enum Popped<K, V> {
     Change(Ticket, State<K, V>),
     /// Nothing now; everything up to this version has been taken.
     Empty(Version),
+    /// It was too much.
+    Overflowed,
     /// Nothing now or ever.
     Ended(Version),
 }
 
 impl<K, V> Feed<K, V> {
     /// The feed of a consumer that knows everything up to `version`, and whether that is the state after a list.
-    pub(crate) fn new(version: Version, listed: bool, ended: bool) -> Self {
+    pub(crate) fn new(
+        version: Version,
+        listed: bool,
+        ended: bool,
+        interest: Option<Interest<K, V>>,
+        most: usize,
+    ) -> Self {
         let pending = Pending::new();
         let until = listed.then(|| pending.next());
         let caught_up = Arc::<Synced>::default();
@@ -83,9 +99,29 @@ impl<K, V> Feed<K, V> {
             // Nobody waits yet.
             caught_up.end(Err(Stopped), &mut Wakers::default());
         }
+        let (idle, detached) = (false, false);
         let state =
-            FeedState { pending, waker: None, version, until, idle: false, behind, ended, detached: false };
-        Self { state: Mutex::new(state), caught_up }
+            FeedState { pending, waker: None, version, until, idle, behind, ended, detached, lost: None };
+        Self { interest, most, state: Mutex::new(state), caught_up }
+    }
+
+    /// What it is of, if not of everything.
+    pub(crate) fn interest(&self) -> Option<&Interest<K, V>> {
+        self.interest.as_ref()
+    }
+
+    /// Begins anew, as [`new`](Self::new). Gives back what was pending, to be dropped after unlocking. No writer is under way.
+    pub(crate) fn restart(&self, version: Version, listed: bool, ended: bool) -> impl Sized + use<K, V> {
+        let mut state = self.state.lock();
+        let pending = std::mem::replace(&mut state.pending, Pending::new());
+        state.until = listed.then(|| state.pending.next());
+        (state.version, state.ended, state.idle) = (version, ended, false);
+        (pending, state.lost.take())
+    }
+
+    /// Whether it was too much.
+    pub(crate) fn has_overflowed(&self) -> bool {
+        self.state.lock().lost.is_some()
     }
 
     /// The signal that the consumer has the beginning behind it.
@@ -126,11 +162,19 @@ impl<K, V> Feed<K, V> {
             if state.detached {
                 return false;
             }
+            if state.lost.is_some() {
+                break;
+            }
             for step in steps {
                 dropped.extend(state.pending.merge(found.next().flatten(), step));
             }
             if !state.pending.is_empty() {
                 wakers.extend(state.waker.take());
+            }
+            if state.pending.len() > self.most {
+                // Kept for the consumer: the writer does not pay for dropping it.
+                let lost = std::mem::replace(&mut state.pending, Pending::new());
+                state.lost = Some(lost);
             }
         }
         let mut state = self.state.lock();
@@ -154,6 +198,7 @@ impl<K, V> Feed<K, V> {
         let (version, ended) = (state.version, state.ended);
         let popped = match state.pending.pop() {
             Some((ticket, change)) => Popped::Change(ticket, change),
+            None if state.lost.is_some() => Popped::Overflowed,
             None if ended => Popped::Ended(version),
             None => Popped::Empty(version),
         };
@@ -172,6 +217,7 @@ impl<K, V> Feed<K, V> {
         // In one critical section, or a change between looking and registering would wake nobody.
         let popped = match state.pending.pop() {
             Some((ticket, change)) => (Popped::Change(ticket, change), Some(waker)),
+            None if state.lost.is_some() => (Popped::Overflowed, Some(waker)),
             None if ended => (Popped::Ended(version), Some(waker)),
             None => (Popped::Empty(version), state.waker.replace(waker)),
         };
@@ -199,13 +245,13 @@ impl<K, V> Feed<K, V> {
     pub(crate) fn is_caught_up(&self, in_hands: Option<Ticket>) -> bool {
         let state = self.state.lock();
         let oldest = in_hands.unwrap_or_else(|| state.pending.oldest());
-        state.until.is_some_and(|until| oldest >= until)
+        state.lost.is_none() && state.until.is_some_and(|until| oldest >= until)
     }
 
     /// How many keys are pending, and the version up to which everything has been merged.
     pub(crate) fn lag(&self) -> (usize, Version) {
         let state = self.state.lock();
-        (state.pending.len(), state.version)
+        (state.pending.len() + state.lost.as_ref().map_or(0, Pending::len), state.version)
     }
 
     /// No more changes will come.
@@ -223,7 +269,7 @@ impl<K, V> Feed<K, V> {
         let mut state = self.state.lock();
         state.detached = true;
         let pending = std::mem::replace(&mut state.pending, Pending::new());
-        let waker = state.waker.take();
+        let (lost, waker) = (state.lost.take(), state.waker.take());
         let mut wakers = Wakers::default();
         if std::mem::take(&mut state.behind) {
             self.caught_up.end(Err(Stopped), &mut wakers);
@@ -231,7 +277,7 @@ impl<K, V> Feed<K, V> {
         drop(state);
         // First, as what is dropped then may panic.
         wakers.wake();
-        drop((pending, waker));
+        drop((pending, lost, waker));
     }
 
     pub(crate) fn check(&self) -> Result<(), String>
@@ -241,6 +287,9 @@ impl<K, V> Feed<K, V> {
         let state = self.state.lock();
         if state.detached && !state.pending.is_empty() {
             return Err("feed: something is pending for a consumer that is gone".into());
+        }
+        if state.pending.len() > self.most || state.lost.is_some() && !state.pending.is_empty() {
+            return Err("feed invariant 4: more is pending than may be".into());
         }
         state.pending.check().map_err(|problem| format!("pending: {problem}"))
     }

@@ -9,7 +9,7 @@ mod definition;
 mod labels;
 mod ordered;
 
-pub(crate) use definition::{Definition, typed};
+pub(crate) use definition::{Definition, erased, typed};
 pub(crate) use labels::Label;
 pub use labels::Labels;
 pub use ordered::OrderedIndex;

@@ -9,12 +9,15 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
+use crate::feed::Feed;
 use crate::held::HeldSnapshots;
 use crate::index::Definition;
 use crate::inner::Inner;
+use crate::interest::Interest;
 use crate::recipe::Recipe;
 use crate::record::{Record, Values};
 use crate::table::{Column, Garbage, Plan, Table};
+use crate::wakers::Wakers;
 use crate::{DuplicateIndex, MissingIndex};
 
 /// So many objects get into a new index under one lock.
@@ -79,8 +82,13 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
         let recipe = std::mem::replace(&mut table.recipe, Arc::new(Recipe { indexes }));
         let column = table.columns.remove(at);
         table.revision += 1;
+        let feeds = published.feeds.clone();
         drop(published);
+        let mut wakers = Wakers::default();
+        let of_it = |feed: &Feed<K, V>| matches!(feed.interest(), Some(Interest::Value { index: of, .. }) if Arc::ptr_eq(of, &index));
+        feeds.iter().filter(|feed| of_it(feed)).for_each(|feed| feed.end(&mut wakers));
         drop(writing);
+        wakers.wake();
         // After unlocking: its values are the user's.
         drop((column, recipe, index));
         true

@@ -110,8 +110,8 @@ where
         self.shared.store.subscribe()
     }
 
-    /// A [subscription](Self::subscribe) of some objects only, or one that tells everything again from time to time; see
-    /// [`Store::subscription`].
+    /// A [subscription](Self::subscribe) of some objects only, one that tells everything again from time to time, or one that may not fall behind by more than
+    /// so many keys; see [`Store::subscription`].
     pub fn subscription(&self) -> SubscriptionBuilder<K, V> {
         self.shared.store.subscription()
     }

@@ -27,8 +27,8 @@ use crate::board::{Board, Published};
 use crate::feed::{Feed, Feeds};
 use crate::held::Held;
 use crate::history::History;
+use crate::interest::{Findings, Interest, Own};
 use crate::observer;
-use crate::pending::Ticket;
 use crate::recipe::{Reading, Recipe};
 use crate::record::{Record, Values};
 use crate::snapshot::Snapshot;
@@ -120,18 +120,46 @@ impl<K, V> Inner<K, V> {
         }
     }
 
-    /// A snapshot, and a feed of everything after it.
-    pub(crate) fn subscribe(&self) -> (Snapshot<K, V>, Arc<Feed<K, V>>) {
+    /// A snapshot, and a feed of everything after it, or of what is of interest; `most` keys may be pending.
+    pub(crate) fn subscribe(
+        &self,
+        interest: Option<Interest<K, V>>,
+        most: usize,
+    ) -> (Snapshot<K, V>, Arc<Feed<K, V>>) {
+        // What a write is to an interest is found before it commits, so none comes in the middle of one.
+        let writing = interest.is_some().then(|| self.writing.lock());
         let mut published = self.published.write();
         let snapshot = Snapshot { table: published.table.clone(), reading: self.reading };
         // In one critical section with the table: a list is either in the snapshot or still to be told, and here it is known which.
-        let feed = Arc::new(Feed::new(snapshot.version(), published.listed, published.closed));
-        if !published.closed {
-            // Those whose subscription is gone leave; they hold nothing that could be dropped.
+        let (listed, closed) = (published.listed, published.closed);
+        let ended = closed || interest.as_ref().is_some_and(|of| !of.stands(&snapshot.table.recipe));
+        let feed = Arc::new(Feed::new(snapshot.version(), listed, ended, interest, most));
+        let gone = (!closed).then(|| {
+            // Those whose subscription is gone leave.
             let alive = published.feeds.iter().filter(|feed| Arc::strong_count(feed) > 1);
-            published.feeds = alive.chain([&feed]).cloned().collect();
-        }
+            let feeds = alive.chain([&feed]).cloned().collect();
+            std::mem::replace(&mut published.feeds, feeds)
+        });
+        drop(published);
+        drop(writing);
+        // After unlocking: a feed holds what it was of.
+        drop(gone);
         (snapshot, feed)
+    }
+
+    /// A feed that was too much for its consumer begins anew, with everything after this table.
+    pub(crate) fn rejoin(&self, feed: &Feed<K, V>) -> Arc<Table<K, V>> {
+        // Nothing is told meanwhile, and what was published has been told: table and feed are of one instant.
+        let writing = self.writing.lock();
+        let (table, listed, closed) = {
+            let published = self.published.read();
+            (published.table.clone(), published.listed, published.closed)
+        };
+        let ended = closed || feed.interest().is_some_and(|of| !of.stands(&table.recipe));
+        let lost = feed.restart(table.version, listed, ended);
+        drop(writing);
+        drop(lost);
+        table
     }
 
     /// Ends the feeds, the listeners and the waits.
@@ -170,7 +198,7 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
     pub(crate) fn commit(&self, step: &Step<K, V>, side: &Side<V>, version: Version) -> Result<(), Raced> {
         // All of it is dropped after the locks, also when equality panics.
         let mut effects = Effects::default();
-        let mut found = Vec::new();
+        let mut found = Findings::default();
         let (mut plan, mut known, mut listeners) = (Plan::default(), None, None);
         let mut writing = self.writing.lock();
         // Out of the lock's reach, since a plan that panics half way holds values.
@@ -178,10 +206,11 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
         let before = self.version_to_note();
         let mut published = self.published.write();
         if !published.feeds.is_empty() {
-            let feeds = published.feeds.clone();
+            let feeds = &*known.insert(published.feeds.clone());
+            let (steps, sides) = (std::slice::from_ref(step), std::slice::from_ref(side));
+            narrow(feeds, steps, sides, &published.table, &mut found);
             drop(published);
-            find(&feeds, std::slice::from_ref(step), &mut found);
-            known = Some(feeds);
+            find(feeds, steps, &mut found);
             published = self.published.write();
         }
         published.table.plan(step, side, &mut plan)?;
@@ -221,8 +250,8 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
         // Declared before the lock, so dropped after it, also when equality panics.
         let mut effects = Effects::default();
         let mut plan = Plan::default();
-        let (mut next, current, before, listeners, sides, mut done);
-        let mut found = Vec::new();
+        let (mut next, current, before, listeners, sides, mut done, known);
+        let mut found = Findings::default();
         let writing = self.writing.lock();
         current = self.table();
         (done, sides) = steps(&current)?;
@@ -234,7 +263,8 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
         }
         next = Arc::new(Table::clone(&current));
         build(Arc::make_mut(&mut next), &done, &sides, &mut plan, &mut effects.garbage);
-        let known = self.published.read().feeds.clone();
+        known = self.published.read().feeds.clone();
+        narrow(&known, &done, &sides, &current, &mut found);
         find(&known, &done, &mut found);
         let (version, feeds) = {
             let mut published = self.published.write();
@@ -269,9 +299,14 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
 
     fn clean_up(&self, effects: Effects<V>) {
         if effects.detached {
-            let mut published = self.published.write();
-            let alive = published.feeds.iter().filter(|feed| Arc::strong_count(feed) > 1);
-            published.feeds = alive.cloned().collect();
+            let gone = {
+                let mut published = self.published.write();
+                let alive = published.feeds.iter().filter(|feed| Arc::strong_count(feed) > 1);
+                let alive = alive.cloned().collect();
+                std::mem::replace(&mut published.feeds, alive)
+            };
+            // After unlocking: a feed holds what it was of.
+            drop(gone);
         }
         effects.wakers.wake();
     }
@@ -336,10 +371,29 @@ fn build<K: Eq + Hash, V: 'static>(
     }
 }
 
+/// Step 2 for the feeds that are not of everything: what the steps, which are to be done to this table, are to each.
+fn narrow<K: Eq, V>(
+    feeds: &Feeds<K, V>,
+    steps: &[Step<K, V>],
+    sides: &[Side<V>],
+    table: &Table<K, V>,
+    found: &mut Findings<K, V>,
+) {
+    for (at, feed) in feeds.iter().enumerate() {
+        if let Some(interest) = feed.interest() {
+            let steps = interest.steps(steps, sides, table);
+            found.own.push(Own { at, steps, tickets: Vec::new() });
+        }
+    }
+}
+
 /// Step 2 for the feeds: one ticket per feed and step.
-fn find<K: Eq, V>(feeds: &Feeds<K, V>, steps: &[Step<K, V>], found: &mut Vec<Option<Ticket>>) {
-    for feed in &**feeds {
-        feed.find(steps, found);
+fn find<K: Eq, V>(feeds: &Feeds<K, V>, steps: &[Step<K, V>], found: &mut Findings<K, V>) {
+    for feed in feeds.iter().filter(|feed| feed.interest().is_none()) {
+        feed.find(steps, &mut found.tickets);
+    }
+    for own in &mut found.own {
+        feeds[own.at].find(&own.steps, &mut own.tickets);
     }
 }
 
@@ -349,7 +403,7 @@ fn fan_out<K, V>(
     known: &Feeds<K, V>,
     feeds: &Feeds<K, V>,
     steps: &[Step<K, V>],
-    found: &[Option<Ticket>],
+    found: &Findings<K, V>,
     version: Version,
     first_list: bool,
     effects: &mut Effects<V>,
@@ -359,7 +413,7 @@ fn fan_out<K, V>(
             Some(same) if Arc::ptr_eq(same, feed) => Some(at),
             _ => known.iter().position(|known| Arc::ptr_eq(known, feed)),
         };
-        let found = place.map_or(&[][..], |place| &found[place * steps.len()..][..steps.len()]);
+        let (steps, found) = found.of(place, steps);
         let (wakers, dropped) = (&mut effects.wakers, &mut effects.dropped);
         let there = feed.merge(steps, found.iter().copied(), version, first_list, wakers, dropped);
         effects.detached |= !there;

@@ -20,6 +20,7 @@ mod indexing;
 mod informer;
 mod informer_set;
 mod inner;
+mod interest;
 mod key;
 mod lister;
 mod memory;
@@ -90,7 +91,9 @@ pub use crate::source::{
 pub use crate::stage::Stage;
 pub use crate::status::{InformerState, LastError, Status};
 pub use crate::store::Store;
-pub use crate::subscription::{Lag, NextChange, Subscription, SubscriptionBuilder};
+pub use crate::subscription::{
+    BoundedSubscription, Lag, Lagged, NextChange, NextTold, Overflow, Subscription, SubscriptionBuilder, Told,
+};
 #[cfg(feature = "testing")]
 pub use crate::testing::{Asked, ScriptedSource, ScriptedWatch};
 pub use crate::transaction::Transaction;

@@ -144,6 +144,11 @@ impl<V: 'static> Drafted<V> {
 }
 
 impl<V> Recipe<V> {
+    /// Where this very index is.
+    pub(crate) fn place(&self, index: &Arc<Definition<V>>) -> Option<usize> {
+        self.indexes.iter().position(|known| Arc::ptr_eq(known, index))
+    }
+
     pub(crate) fn find<IK: 'static>(&self, name: &'static str) -> Result<usize, MissingIndex>
     where
         V: 'static,

@@ -41,6 +41,25 @@ impl<K, V> Step<K, V> {
         }
     }
 
+    /// The step as it is to who knows only some of the objects: whether the one before it was among them, and whether the one after it is.
+    pub(crate) fn seen(&self, was: bool, is: bool) -> Option<Self> {
+        let added = |new: &Record<K, V>| Self::Added { new: new.clone(), initial: false };
+        let left = |old: &Record<K, V>, missed| {
+            let last = Last { object: old.object.clone(), missed };
+            Self::Deleted { old: old.clone(), last }
+        };
+        match (self, was, is) {
+            (Self::Added { .. }, _, true)
+            | (Self::Updated { .. } | Self::Replaced { .. }, true, true)
+            | (Self::Deleted { .. }, true, _) => Some(self.clone()),
+            (Self::Updated { new, .. } | Self::Replaced { new, .. }, false, true) => Some(added(new)),
+            (Self::Updated { old, .. }, true, false) => Some(left(old, false)),
+            // It may be another object that is not among them.
+            (Self::Replaced { old, .. }, true, false) => Some(left(old, true)),
+            (_, _, false) | (Self::Deleted { .. }, false, _) => None,
+        }
+    }
+
     /// It belongs to the store's first list.
     pub(crate) fn begins(&mut self) {
         if let Self::Added { initial, .. } = self {

@@ -25,13 +25,16 @@ use crate::due::{Due, Filter};
 use crate::feed::{Feed, Popped};
 use crate::inner::Inner;
 use crate::pending::Ticket;
-use crate::persist::Walk;
-use crate::record::Record;
+use crate::table::Table;
 use crate::{CaughtUp, Change, Schema, Snapshot, Version};
 
+mod ahead;
+mod bounded;
 mod builder;
 mod resyncing;
 
+use self::ahead::Ahead;
+pub use self::bounded::{BoundedSubscription, Lagged, NextTold, Overflow, Told};
 pub use self::builder::SubscriptionBuilder;
 use self::resyncing::Resyncing;
 
@@ -73,7 +76,7 @@ pub struct Subscription<K, V> {
     /// Weak, so that a forgotten subscription does not keep the store open.
     store: Weak<Inner<K, V>>,
     schema: Schema<K, V>,
-    walk: Option<Walk<Record<K, V>>>,
+    walk: Option<Ahead<K, V>>,
     /// Whether the walk tells objects for the first time.
     initial: bool,
     /// Whether to walk again once everything has been told.
@@ -84,6 +87,14 @@ pub struct Subscription<K, V> {
     filter: Option<Box<Filter<V>>>,
     resyncing: Option<Resyncing>,
     seen: Version,
+}
+
+/// What a consumer takes.
+enum Taken<K, V> {
+    Change(Change<K, V>),
+    /// It was too much for the feed.
+    Overflowed,
+    Ended,
 }
 
 /// How far a consumer is behind.
@@ -105,13 +116,12 @@ where
 {
     /// A subscription to `feed`, which was registered when `snapshot` was taken.
     pub(crate) fn new(feed: Arc<Feed<K, V>>, store: Weak<Inner<K, V>>, snapshot: &Snapshot<K, V>) -> Self {
-        let walk = (!snapshot.is_empty()).then(|| Walk::new(snapshot.table.rows.items()));
-        Self {
+        let mut subscription = Self {
             feed,
             store,
             schema: snapshot.reading.schema,
-            initial: walk.is_some(),
-            walk,
+            initial: false,
+            walk: None,
             resync: false,
             due: None,
             ready: [None, None],
@@ -119,7 +129,16 @@ where
             filter: None,
             resyncing: None,
             seen: Version::ZERO,
-        }
+        };
+        // Last, as it may panic: the feed then goes with what there is of the subscription.
+        subscription.begin(&snapshot.table);
+        subscription
+    }
+
+    /// Tells the objects of a table first.
+    fn begin(&mut self, table: &Table<K, V>) {
+        self.walk = Ahead::new(table, self.feed.interest());
+        self.initial = self.walk.is_some();
     }
 
     /// The next change; `None` once the store is closed and everything was told.
@@ -133,13 +152,13 @@ where
 
     /// As [`next`](Self::next), for streams and futures written by hand.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Change<K, V>>> {
-        self.take(Some(cx.waker()))
+        self.take(Some(cx.waker())).map(Taken::change)
     }
 
     /// The next change if there is one now.
     pub fn try_next(&mut self) -> Option<Change<K, V>> {
         match self.take(None) {
-            Poll::Ready(change) => change,
+            Poll::Ready(taken) => taken.change(),
             Poll::Pending => None,
         }
     }
@@ -156,7 +175,7 @@ where
     pub fn lag(&self) -> Lag {
         let (pending, version) = self.feed.lag();
         let taken = usize::from(self.due.is_some()) + self.ready.iter().flatten().count();
-        let snapshot = self.walk.as_ref().map_or(0, Walk::left);
+        let snapshot = self.walk.as_ref().map_or(0, Ahead::left);
         let pending = pending + taken;
         let seen = if snapshot + pending == 0 { version } else { self.seen };
         Lag { snapshot, pending, seen, version }
@@ -215,11 +234,11 @@ where
     }
 
     /// One step at a time, each of which leaves everything in place when foreign code in it panics.
-    fn take(&mut self, waker: Option<&Waker>) -> Poll<Option<Change<K, V>>> {
+    fn take(&mut self, waker: Option<&Waker>) -> Poll<Taken<K, V>> {
         let mut resynced = false;
         loop {
             if let Some(change) = self.ready.iter_mut().find_map(Option::take) {
-                return Poll::Ready(Some(change));
+                return Poll::Ready(Taken::Change(change));
             }
             if let Some(due) = &self.due {
                 self.ready = due.changes(&self.schema, self.filter.as_deref());
@@ -244,11 +263,12 @@ where
                         }
                         return Poll::Pending;
                     }
+                    Popped::Overflowed => return Poll::Ready(Taken::Overflowed),
                     Popped::Ended(version) => {
                         self.seen = version;
                         // With its alarm, which holds a waker.
                         drop(self.resyncing.take());
-                        return Poll::Ready(None);
+                        return Poll::Ready(Taken::Ended);
                     }
                 }
             }
@@ -264,7 +284,12 @@ where
     fn walk_again(&mut self) {
         let table = self.store.upgrade().map(|store| store.settled(|| self.feed.lag().0 == 0));
         match table {
-            Some(Some(table)) => self.walk = (!table.rows.is_empty()).then(|| Walk::new(table.rows.items())),
+            Some(Some(table)) => {
+                // Wished for until it has begun, which may panic.
+                self.resync = true;
+                self.walk = Ahead::new(&table, self.feed.interest());
+                self.resync = false;
+            }
             // Something came in between: that first.
             Some(None) => self.resync = true,
             None => {}
@@ -305,6 +330,16 @@ where
         }
         // Last, because this may drop objects: what is due and where the walk stands are settled by now.
         drop(behind);
+    }
+}
+
+impl<K, V> Taken<K, V> {
+    /// What an unbounded consumer takes: for that nothing is too much.
+    fn change(self) -> Option<Change<K, V>> {
+        match self {
+            Self::Change(change) => Some(change),
+            Self::Overflowed | Self::Ended => None,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 #[path = "informer_cache_ops/object.rs"]
 mod object;
 
-use flyball_informer_cache::{Change, Schema, Store, Version, WaitForError};
+use flyball_informer_cache::{Change, Overflow, Schema, Store, Told, Version, WaitForError};
 use loom_tests::{Model, block_on, model};
 use object::{BY_VERSION, Consumer, Object, beside, content, holding, is_exact, object, store};
 
@@ -142,6 +142,87 @@ fn two_first_lists() {
         assert!(matches!(initial, (1, 0) | (0, 2)), "of either list, not of both: {initial:?}");
         assert!(!changes.is_caught_up());
         assert!(changes.try_next().is_some_and(|change| change.is_initial()));
+    });
+}
+
+#[test]
+fn subscribe_by_index_vs_move() {
+    let claim = Model {
+        name: "informer_cache::subscribe_by_index_vs_move",
+        threads: 2,
+        floor: 51,
+        catches: "a subscription of an index value that takes its objects from a later table than that it is told the changes of",
+    };
+    model(claim, || {
+        let store = holding([object(1, 1)]);
+        // Its values are versions, so it leaves the one that is looked for.
+        let mover = beside(&store, |store| store.upsert(object(1, 2)));
+        let mut changes = store.subscription().by_index(&BY_VERSION, 1).unwrap().start();
+        let mut consumer = Consumer::default();
+        consumer.drain(&mut changes);
+        mover.join().unwrap();
+        consumer.drain(&mut changes);
+        assert_eq!(consumer.len(), 0, "nothing has the value any more");
+    });
+}
+
+#[test]
+fn subscribe_by_key_vs_write() {
+    let claim = Model {
+        name: "informer_cache::subscribe_by_key_vs_write",
+        threads: 2,
+        floor: 8,
+        catches: "a subscription of one key that comes between finding out what a write is to whom and telling it",
+    };
+    model(claim, || {
+        let store = store();
+        let others = store.subscribe();
+        let writer = beside(&store, |store| store.upsert(object(1, 1)));
+        let mut changes = store.subscription().key(2).start();
+        writer.join().unwrap();
+        assert!(changes.try_next().is_none(), "another key is none of its business");
+        drop(others);
+    });
+}
+
+#[test]
+fn overflow_vs_next() {
+    let claim = Model {
+        name: "informer_cache::overflow_vs_next",
+        threads: 2,
+        floor: 123,
+        catches: "a consumer that looks whether it was too much in one critical section and parks in another",
+    };
+    model(claim, || {
+        let store = store();
+        let mut changes = store.subscription().bounded(1.try_into().unwrap(), Overflow::Restart);
+        let lister = beside(&store, |store| store.replace([object(1, 1), object(2, 1)], Version::new(1)));
+        assert!(matches!(block_on(changes.next()), Ok(Some(Told::Restart))), "two are too much at once");
+        lister.join().unwrap();
+        let mut consumer = Consumer::default();
+        consumer.drain_bounded(&mut changes);
+        consumer.agrees(&store);
+    });
+}
+
+#[test]
+fn restart_vs_write() {
+    let claim = Model {
+        name: "informer_cache::restart_vs_write",
+        threads: 2,
+        floor: 200,
+        catches: "a consumer that begins anew with a table from before it can be told the changes of again",
+    };
+    model(claim, || {
+        let store = store();
+        let mut changes = store.subscription().bounded(1.try_into().unwrap(), Overflow::Restart);
+        store.replace([object(1, 1), object(2, 1)], Version::new(1));
+        let writer = beside(&store, |store| store.upsert(object(1, 2)));
+        let mut consumer = Consumer::default();
+        consumer.drain_bounded(&mut changes);
+        writer.join().unwrap();
+        consumer.drain_bounded(&mut changes);
+        consumer.agrees(&store);
     });
 }
 

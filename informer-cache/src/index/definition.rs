@@ -97,7 +97,9 @@ impl<V: 'static> Definition<V> {
     pub(crate) fn update(&self, known: &mut Values, object: &V, seed: &Seed) {
         (self.values)(known, object, seed);
     }
+}
 
+impl<V> Definition<V> {
     #[inline]
     pub(crate) fn equal(&self, a: &AnyValue, b: &AnyValue) -> bool {
         a.hash == b.hash && (std::ptr::addr_eq(a, b) || (self.equal)(a, b))
@@ -110,7 +112,8 @@ impl<V> fmt::Debug for Definition<V> {
     }
 }
 
-fn erased<IK: Hash + Send + Sync + 'static>(key: IK, seed: &Seed) -> Arc<AnyValue> {
+/// A value as an index keeps it.
+pub(crate) fn erased<IK: Hash + Send + Sync + 'static>(key: IK, seed: &Seed) -> Arc<AnyValue> {
     Arc::new(Value { hash: seed.hash_one(&key), key })
 }
 

@@ -19,11 +19,12 @@ where
     /// and nobody waits for it longer than for a commit.
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, V> {
-        let (snapshot, feed) = self.inner.subscribe();
+        let (snapshot, feed) = self.inner.subscribe(None, usize::MAX);
         Subscription::new(feed, Arc::downgrade(&self.inner), &snapshot)
     }
 
-    /// A [subscription](Self::subscribe) of some objects only, or one that tells everything again from time to time.
+    /// A [subscription](Self::subscribe) of some objects only, one that tells everything again from time to time, or one that may not fall behind by more than
+    /// so many keys.
     pub fn subscription(&self) -> SubscriptionBuilder<K, V> {
         SubscriptionBuilder::new(self.inner.clone())
     }

@@ -1,20 +1,25 @@
 //! EDGE. How a subscription is put together. Nothing waits here, so there is nothing to cancel.
 
 use std::fmt;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_ratelimit::Timer;
 
-use super::{Resyncing, Subscription};
+use super::{BoundedSubscription, Overflow, Resyncing, Subscription};
 use crate::due::Filter;
+use crate::index::erased;
 use crate::inner::Inner;
+use crate::interest::Interest;
+use crate::{Index, MissingIndex};
 
 /// A subscription in the making; made by [`Store::subscription`](crate::Store::subscription).
 #[must_use = "nothing is told before `start`"]
 pub struct SubscriptionBuilder<K, V> {
     store: Arc<Inner<K, V>>,
+    interest: Option<Interest<K, V>>,
     filter: Option<Box<Filter<V>>>,
     resync: Option<(Box<dyn Timer>, Duration)>,
 }
@@ -25,7 +30,61 @@ where
     V: 'static,
 {
     pub(crate) fn new(store: Arc<Inner<K, V>>) -> Self {
-        Self { store, filter: None, resync: None }
+        Self { store, interest: None, filter: None, resync: None }
+    }
+
+    /// Tells only of this key. What is pending is one key at most.
+    pub fn key(mut self, key: K) -> Self {
+        let hash = self.store.reading.seed.hash_one(&key);
+        self.interest = Some(Interest::Key { hash, key });
+        self
+    }
+
+    /// Tells only of the objects that have this value in an index, in place of a key or value that was asked for before. An object that gets the value is added, not
+    /// [initial](crate::Change::is_initial); one that loses it is deleted, with the state that had it. A deletion is told with the last state of the
+    /// object, whatever its value is there.
+    ///
+    /// Whether a write is of interest is decided by the writer, by what the index said of the objects. So the beginning costs what there is of the value, nothing is
+    /// pending or held for other objects, and nobody is woken for them. Where a [`filter`](Self::filter) would do, this is the cheaper form.
+    ///
+    /// The subscription ends when the index is removed from the store. To begin it waits for a write in progress.
+    ///
+    /// # Errors
+    /// When the store has no such index.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{ChangeKind, Index, Schema, Store, Version};
+    ///
+    /// type Pod = (&'static str, u64, &'static str);
+    /// static BY_NODE: Index<Pod, &str> = Index::new("node", |pod| pod.2);
+    ///
+    /// let store = Store::builder(Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.1))).index(&BY_NODE).build()?;
+    /// store.upsert(("a", 1, "node-7"));
+    /// store.upsert(("b", 2, "node-8"));
+    /// let mut changes = store.subscription().by_index(&BY_NODE, "node-7")?.start();
+    /// assert!(changes.try_next().is_some_and(|change| *change.key() == "a" && change.is_initial()));
+    ///
+    /// store.upsert(("a", 3, "node-8"));
+    /// store.upsert(("b", 4, "node-8"));
+    /// store.upsert(("c", 5, "node-7"));
+    /// assert!(matches!(changes.try_next().unwrap().kind, ChangeKind::Deleted { last, .. } if last.0 == "a"));
+    /// assert!(matches!(changes.try_next().unwrap().kind, ChangeKind::Added { object, .. } if object.0 == "c"));
+    /// assert!(changes.try_next().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn by_index<IK>(mut self, index: &Index<V, IK>, value: IK) -> Result<Self, MissingIndex>
+    where
+        IK: Eq + Hash + Send + Sync + 'static,
+    {
+        let table = self.store.table();
+        let at = table.recipe.find::<IK>(index.name())?;
+        if !table.columns[at].ready {
+            return Err(MissingIndex { name: index.name() });
+        }
+        let value = erased(value, &self.store.reading.seed);
+        self.interest = Some(Interest::Value { index: table.recipe.indexes[at].clone(), value });
+        Ok(self)
     }
 
     /// Tells only of objects that pass: one that begins to pass is added, not [initial](crate::Change::is_initial), one that ceases to is
@@ -100,8 +159,49 @@ where
     /// Begins: the objects there are, then everything that changes. Costs what [`Store::subscribe`](crate::Store::subscribe) does.
     #[must_use]
     pub fn start(self) -> Subscription<K, V> {
-        let Self { store, filter, resync } = self;
-        let (snapshot, feed) = store.subscribe();
+        self.begin(usize::MAX)
+    }
+
+    /// Begins, and lets no more than so many keys be pending, besides the objects of the snapshot; what happens when it is more is up to `overflow`.
+    /// It must be more than one relist or one busy moment changes, or the consumer begins again and again.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Overflow, Schema, Store, Told, Version};
+    /// use std::collections::BTreeMap;
+    ///
+    /// let store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let mut changes = store.subscription().bounded(2.try_into()?, Overflow::Restart);
+    /// for key in 0..3 {
+    ///     store.upsert((key, 1));
+    /// }
+    /// let mut known = BTreeMap::new();
+    /// while let Some(told) = changes.try_next()? {
+    ///     match told {
+    ///         Told::Restart => known.clear(),
+    ///         Told::Change(change) => match change.new() {
+    ///             Some(new) => drop(known.insert(*change.key(), new.clone())),
+    ///             None => drop(known.remove(change.key())),
+    ///         },
+    ///     }
+    /// }
+    /// assert_eq!(known.len(), 3);
+    ///
+    /// let mut changes = store.subscription().key(7).bounded(1.try_into()?, Overflow::Disconnect);
+    /// for key in 0..10 {
+    ///     store.upsert((key, 2));
+    /// }
+    /// assert!(matches!(changes.try_next()?, Some(Told::Change(change)) if *change.key() == 7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn bounded(self, most: NonZeroUsize, overflow: Overflow) -> BoundedSubscription<K, V> {
+        BoundedSubscription::new(self.begin(most.get()), overflow)
+    }
+
+    fn begin(self, most: usize) -> Subscription<K, V> {
+        let Self { store, interest, filter, resync } = self;
+        let (snapshot, feed) = store.subscribe(interest, most);
         let mut subscription = Subscription::new(feed, Arc::downgrade(&store), &snapshot);
         subscription.filter = filter;
         subscription.resyncing = resync.and_then(|(timer, period)| Resyncing::new(timer, period));

@@ -56,7 +56,7 @@ fn drain(changes: &mut Subscription<HostileKey, Object>, held: &mut Vec<(u32, u6
 /// What may be done to the store; each gets a fresh one with two objects.
 type Deed = fn(&Hostile, &Arc<Mood>);
 
-const DEEDS: [(&str, Deed); 8] =
+const DEEDS: [(&str, Deed); 9] =
     [
         ("update", |store, mood| {
             let _ = store.upsert(object(mood, 1, 9, 2));
@@ -84,6 +84,13 @@ const DEEDS: [(&str, Deed); 8] =
             let _ = store.by_index(&BY_TAG, &mood.key(1));
             let _ = store.index_errors();
         }),
+        ("subscribe to some", |store, mood| {
+            let tagged = store.subscription().by_index(&BY_TAG, mood.key(1)).unwrap();
+            let mut changes = tagged.start();
+            while changes.try_next().is_some() {}
+            let mut changes = store.subscription().key(mood.key(1)).start();
+            while changes.try_next().is_some() {}
+        }),
         ("subscribe", |store, _| {
             let mut changes = store.subscribe();
             while changes.try_next().is_some() {}
@@ -100,6 +107,10 @@ fn a_panic_anywhere_leaves_everything_intact() {
                 let store = Store::builder(SCHEMA).index(&BY_TAG).build().unwrap();
                 store.upsert(object(&mood, 1, 1, 1));
                 let (mut early, mut told) = (store.subscribe(), Vec::new());
+                let tagged = store.subscription().by_index(&BY_TAG, mood.key(1)).unwrap();
+                let (mut tagged, mut told_tagged) = (tagged.start(), Vec::new());
+                let (mut second, mut told_second) =
+                    (store.subscription().key(mood.key(2)).start(), Vec::new());
                 store.upsert(object(&mood, 2, 2, 2));
                 // One consumer is behind by an update, another one by everything.
                 drain(&mut early, &mut told);
@@ -124,12 +135,24 @@ fn a_panic_anywhere_leaves_everything_intact() {
                 mood.disarm(point);
                 drain(&mut early, &mut told);
                 assert_eq!(told, after, "{name}, {point:?} {nth}");
+                drain(&mut tagged, &mut told_tagged);
+                let mut with_tag: Vec<_> = store
+                    .by_index(&BY_TAG, &mood.key(1))
+                    .unwrap()
+                    .iter()
+                    .map(|object| (object.id, object.version))
+                    .collect();
+                with_tag.sort_unstable();
+                assert_eq!(told_tagged, with_tag, "{name}, {point:?} {nth}");
+                drain(&mut second, &mut told_second);
+                let two: Vec<_> = after.iter().copied().filter(|(id, _)| *id == 2).collect();
+                assert_eq!(told_second, two, "{name}, {point:?} {nth}");
                 // And the store goes on.
                 store.upsert(object(&mood, 1, 100, 7));
                 assert_eq!(store.get(&mood.key(1)).unwrap().version, 100);
                 store.check().unwrap();
 
-                drop((store, early, late));
+                drop((store, early, late, tagged, second));
                 assert_eq!(mood.live(), 0, "{name}, {point:?} {nth}: nothing leaks");
                 if unreached {
                     break;

@@ -1,5 +1,6 @@
 //! One binary: modules by subject.
 
+mod bounded;
 mod caught_up;
 mod corpus;
 mod defects;
@@ -10,6 +11,7 @@ mod hostile;
 mod hostile_store;
 mod informer;
 mod informer_set;
+mod interest;
 mod observer;
 mod oracle;
 mod pending;

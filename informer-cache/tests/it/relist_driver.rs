@@ -5,10 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
-use flyball_informer_cache::{ChangeKind, Informer, InformerState, SourceErrorKind, Subscription};
+use flyball_informer_cache::{
+    BoundedSubscription, Change, ChangeKind, Informer, InformerState, Overflow, SourceErrorKind,
+    Subscription, Told,
+};
 
 use crate::server::{Server, server};
 use crate::world::{BUSY, EXPIRED, INTERNAL, OTHER, Object, REFUSED, SCHEMA, TOO_LARGE, World, object};
@@ -44,17 +49,86 @@ fn kind(number: u8) -> SourceErrorKind {
     [EXPIRED, TOO_LARGE, BUSY, REFUSED, INTERNAL, OTHER][usize::from(number % 6)]
 }
 
+/// What a consumer is told, and how.
+#[derive(Clone, Copy)]
+struct Manner {
+    /// Nothing is too much, it begins anew, or it ends and is made again.
+    overflow: Option<Overflow>,
+    /// Only objects that pass.
+    filtered: bool,
+    /// Only one key.
+    key: Option<u8>,
+    /// Its filter panics now and then.
+    panics: bool,
+}
+
+impl Manner {
+    fn new(bits: u8) -> Self {
+        let overflow = [None, Some(Overflow::Restart), Some(Overflow::Disconnect)][usize::from(bits % 3)];
+        let (filtered, panics) = (bits & 4 != 0, bits & 8 != 0);
+        Self { overflow, filtered, key: (bits & 48 == 48).then_some(bits % KEYS), panics }
+    }
+
+    fn is_shown(self, object: &Object) -> bool {
+        self.key.is_none_or(|key| key == object.key) && (!self.filtered || object.version % 3 > 0)
+    }
+}
+
+enum Changes {
+    Merged(Subscription<u8, Object>),
+    Bounded(BoundedSubscription<u8, Object>),
+}
+
 /// What a consumer knows from changes alone.
 struct Follower {
-    changes: Subscription<u8, Object>,
+    manner: Manner,
+    changes: Changes,
     known: BTreeMap<u8, Object>,
 }
 
 impl Follower {
+    fn new(world: &World, manner: Manner) -> Self {
+        let mut builder = world.informer.subscription();
+        if manner.filtered || manner.panics {
+            let calls = AtomicU64::new(0);
+            builder = builder.filter(move |object| {
+                if manner.panics && calls.fetch_add(1, Ordering::Relaxed) % 5 == 0 {
+                    // Past the hook, which would tell of each.
+                    resume_unwind(Box::new("a bad day"));
+                }
+                !manner.filtered || manner.is_shown(object)
+            });
+        }
+        if let Some(key) = manner.key {
+            builder = builder.key(key);
+        }
+        let changes = match manner.overflow {
+            None => Changes::Merged(builder.start()),
+            Some(overflow) => Changes::Bounded(builder.bounded(3.try_into().unwrap(), overflow)),
+        };
+        Self { manner, changes, known: BTreeMap::new() }
+    }
+
+    fn next(&mut self, world: &World) -> Option<Change<u8, Object>> {
+        loop {
+            let told = catch_unwind(AssertUnwindSafe(|| match &mut self.changes {
+                Changes::Merged(changes) => Ok(changes.try_next().map(Told::Change)),
+                Changes::Bounded(changes) => changes.try_next(),
+            }));
+            match told {
+                Ok(Ok(Some(Told::Change(change)))) => return Some(change),
+                Ok(Ok(Some(Told::Restart))) => self.known.clear(),
+                Ok(Ok(None)) => return None,
+                Ok(Err(_)) => *self = Self::new(world, self.manner),
+                Err(_) => assert!(self.manner.panics),
+            }
+        }
+    }
+
     /// Takes up to `most` changes; each has to fit what is known.
-    fn read(&mut self, most: usize) {
+    fn read(&mut self, world: &World, most: usize) {
         for _ in 0..most {
-            let Some(change) = self.changes.try_next() else { return };
+            let Some(change) = self.next(world) else { return };
             let key = *change.key();
             let before = match &change.kind {
                 ChangeKind::Added { object, .. } => self.known.insert(key, **object),
@@ -89,10 +163,14 @@ pub(crate) fn run(bytes: &[u8]) {
         builder = builder.page_size(NonZeroU32::new(2).unwrap());
     }
     let mut world = World::new(builder);
-    let mut followers = vec![follower(&world)];
+    let mut followers = vec![Follower::new(&world, Manner::new(0))];
+    // The others differ from life to life.
+    let mut manners =
+        (1..=5_u8).map(|turn| Manner::new((settings >> 2).wrapping_mul(turn).wrapping_add(turn)));
+    followers.extend(manners.next().map(|manner| Follower::new(&world, manner)));
     while !food.is_empty() {
         let Ok(op) = food.arbitrary() else { break };
-        perform(op, &server, &mut world, &mut followers);
+        perform(op, &server, &mut world, &mut followers, &mut manners);
         world.settle();
         world.informer.store().check().unwrap();
     }
@@ -111,21 +189,25 @@ pub(crate) fn run(bytes: &[u8]) {
     assert_eq!(world.informer.status().version, server.version());
     world.informer.store().check().unwrap();
     for follower in &mut followers {
-        follower.read(usize::MAX);
+        follower.read(&world, usize::MAX);
         let known: Vec<Object> = follower.known.values().copied().collect();
-        assert_eq!(known, server.objects(), "a consumer missed something");
+        let mut shown = server.objects();
+        shown.retain(|object| follower.manner.is_shown(object));
+        assert_eq!(known, shown, "a consumer missed something");
     }
-}
-
-fn follower(world: &World) -> Follower {
-    Follower { changes: world.informer.subscribe(), known: BTreeMap::new() }
 }
 
 fn put(server: &Server, key: u8) {
     server.put(object(key % KEYS, 0));
 }
 
-fn perform(op: Op, server: &Server, world: &mut World, followers: &mut Vec<Follower>) {
+fn perform(
+    op: Op,
+    server: &Server,
+    world: &mut World,
+    followers: &mut Vec<Follower>,
+    manners: &mut impl Iterator<Item = Manner>,
+) {
     match op {
         Op::Put(key) => put(server, key),
         Op::PutMany(bits) => (0..KEYS).filter(|key| bits >> key & 1 != 0).for_each(|key| put(server, key)),
@@ -150,8 +232,7 @@ fn perform(op: Op, server: &Server, world: &mut World, followers: &mut Vec<Follo
         Op::PassLong(seconds) => {
             world.pass(Duration::from_secs(seconds.into()));
         }
-        Op::Follow if followers.len() < 3 => followers.push(follower(world)),
-        Op::Follow => {}
-        Op::Read(most) => followers.iter_mut().for_each(|follower| follower.read(most.into())),
+        Op::Follow => followers.extend(manners.next().map(|manner| Follower::new(world, manner))),
+        Op::Read(most) => followers.iter_mut().for_each(|follower| follower.read(world, most.into())),
     }
 }

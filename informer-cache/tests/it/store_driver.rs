@@ -7,14 +7,14 @@ use std::hash::Hash;
 use std::ops::{Bound, RangeBounds};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
-    Change, ChangeKind, DuplicateIndex, Event, HistoryError, Index, IndexError, Labels, MissingIndex,
-    OrderedIndex, Outcome, Query, Range, Schema, Selector, Snapshot, Stage, Store, StoreBuilder,
-    Subscription, Transaction, Version, WaitFor, WaitForError,
+    BoundedSubscription, Change, ChangeKind, DuplicateIndex, Event, HistoryError, Index, IndexError, Labels,
+    MissingIndex, OrderedIndex, Outcome, Overflow, Query, Range, Schema, Selector, Snapshot, Stage, Store,
+    StoreBuilder, Subscription, Told, Transaction, Version, WaitFor, WaitForError,
 };
 use flyball_ratelimit::{Clock, ManualClock, Nanos};
 use testkit::happened::Happened;
@@ -22,7 +22,7 @@ use testkit::naive_feed::{MergeCells, NaiveFeed};
 use testkit::naive_store::{
     Consumer, NaiveChange, NaiveOutcome, NaiveStage, NaiveStep, NaiveStore, NaiveTransaction, Rules,
 };
-use testkit::store_op::{Draft, Question, Stamp, StoreOp, SubscriptionOp, Thing, View as Wanted};
+use testkit::store_op::{Bounds, Draft, Of, Question, Stamp, StoreOp, SubscriptionOp, Thing, View as Wanted};
 use testkit::wakers::{Counting, poll_with};
 
 use crate::selector_driver::build;
@@ -201,6 +201,9 @@ const NAMES: &[&str] = &[
     "history",
     "history by version",
     "history too short",
+    "index of a subscription removed",
+    "began anew",
+    "too much",
     "first list heard",
     "rewound",
     "transformed",
@@ -211,11 +214,31 @@ pub(crate) const fn tally() -> Happened {
     Happened::new(NAMES)
 }
 
+/// A subscription of either kind.
+enum Changes {
+    All(Subscription<u8, Thing>),
+    Bounded(BoundedSubscription<u8, Thing>),
+}
+
+/// What `$either` says.
+macro_rules! either {
+    ($changes:expr, $name:ident => $then:expr) => {
+        match $changes {
+            Changes::All($name) => $then,
+            Changes::Bounded($name) => $then,
+        }
+    };
+}
+
 struct Reader {
-    subscription: Subscription<u8, Thing>,
+    changes: Changes,
     feed: NaiveFeed<u8, Thing>,
     consumer: Consumer<u8, Thing>,
     view: Wanted,
+    /// Its index is gone, or it was too much: nothing more happens to it.
+    ended: bool,
+    /// It was told that it was too much.
+    disconnected: bool,
     /// The waker of a poll that found nothing.
     waiting: Option<Arc<Counting>>,
 }
@@ -452,6 +475,9 @@ impl<'a> World<'a> {
             StoreOp::RemoveIndex(index) => {
                 let index = usize::from(index) % INDEXES;
                 assert_eq!(remove_index(&self.store, index).is_ok(), self.present[index]);
+                if index == TAG && self.present[TAG] {
+                    self.end_of_tags();
+                }
                 self.tally.hit_if(!self.present[index], "index not there");
                 self.present[index] = false;
             }
@@ -478,13 +504,8 @@ impl<'a> World<'a> {
             }
             StoreOp::Subscribe if self.readers.len() < 4 => {
                 let objects = contents(&self.store);
-                self.readers.push(Reader {
-                    subscription: self.store.subscribe(),
-                    feed: NaiveFeed::new(RULES.same, objects, self.naive.listed),
-                    consumer: Consumer::new(RULES.same),
-                    view: Wanted::default(),
-                    waiting: None,
-                });
+                let feed = NaiveFeed::new(RULES.same, objects, self.naive.listed);
+                self.readers.push(Reader::new(Changes::All(self.store.subscribe()), feed, Wanted::default()));
             }
             StoreOp::SubscribeTo(view) if self.readers.len() < 4 => self.subscribe_to(view),
             StoreOp::Subscribe | StoreOp::SubscribeTo(_) => {}
@@ -492,15 +513,19 @@ impl<'a> World<'a> {
             StoreOp::Take(reader, count) => {
                 let (objects, now) = (self.objects(), self.now());
                 let cells = &mut *self.cells;
+                let (listed, shown) = (self.naive.listed, contents(&self.store));
                 if let Some(reader) = pick(&mut self.readers, reader) {
                     for _ in 0..count {
-                        reader.take(cells, objects.as_deref(), now);
+                        let restarted =
+                            reader.take(cells, objects.as_deref(), now, || (shown.clone(), listed));
+                        self.tally.hit_if(restarted, "began anew");
+                        self.tally.hit_if(reader.disconnected, "too much");
                     }
                 }
             }
             StoreOp::Resync(reader) => {
                 if let Some(reader) = pick(&mut self.readers, reader) {
-                    reader.subscription.resync();
+                    either!(&mut reader.changes, changes => changes.resync());
                     reader.feed.resync();
                 }
             }
@@ -521,20 +546,26 @@ impl<'a> World<'a> {
                 for waiter in self.waiters.iter_mut().filter(|waiter| waiter.ended.is_none()) {
                     waiter.ended = Some(Err(WaitForError::Closed));
                 }
-                for reader in &mut self.readers {
-                    if let Some(waker) = reader.waiting.take() {
-                        assert_eq!(waker.wakes(), 1, "the end wakes");
-                    }
-                }
+                self.readers.iter_mut().for_each(Reader::heard_the_end);
                 self.closed = true;
             }
         }
     }
 
     fn subscribe_to(&mut self, view: Wanted) {
-        let objects = contents(&self.store);
+        let mut objects = contents(&self.store);
+        objects.retain(|(_, thing)| view.of.is_of(thing));
         let mut feed = NaiveFeed::new(RULES.same, objects, self.naive.listed);
         let mut builder = self.store.subscription();
+        if let Of::Key(key) = view.of {
+            builder = builder.key(key.0);
+        }
+        if let Some(tag) = view.of.tag() {
+            match builder.by_index(&BY_TAG, tag) {
+                Ok(of_tag) => builder = of_tag,
+                Err(_) => return assert!(!self.present[TAG]),
+            }
+        }
         if view.filtered {
             builder = builder.filter(Wanted::passes);
             feed = feed.filtered(Wanted::passes);
@@ -543,8 +574,27 @@ impl<'a> World<'a> {
             builder = builder.resync_every(self.clock.timer(), Duration::from_secs(Wanted::PERIOD));
             feed = feed.resync_every(Wanted::PERIOD, self.now());
         }
-        let (subscription, consumer) = (builder.start(), Consumer::new(RULES.same));
-        self.readers.push(Reader { subscription, feed, consumer, view, waiting: None });
+        let overflow = match view.bound {
+            Bounds::None => {
+                self.readers.push(Reader::new(Changes::All(builder.start()), feed, view));
+                return;
+            }
+            Bounds::Restart => Overflow::Restart,
+            Bounds::Disconnect => Overflow::Disconnect,
+        };
+        let changes = builder.bounded(Wanted::MOST.try_into().unwrap(), overflow);
+        self.readers.push(Reader::new(Changes::Bounded(changes), feed.bounded(Wanted::MOST), view));
+    }
+
+    /// Their index is gone, and so is what they are about.
+    fn end_of_tags(&mut self) {
+        for reader in self.readers.iter_mut().filter(|reader| reader.view.of.tag().is_some()) {
+            self.tally.hit_if(!self.closed && !reader.ended, "index of a subscription removed");
+            if !self.closed && !reader.ended {
+                reader.heard_the_end();
+            }
+            reader.ended = true;
+        }
     }
 
     /// In seconds.
@@ -633,7 +683,8 @@ impl<'a> World<'a> {
         self.wrote(steps);
         if !self.closed {
             self.tally.hit_if(first && !self.readers.is_empty(), "first list heard");
-            self.readers.iter_mut().for_each(|reader| reader.feed.listed());
+            let readers = self.readers.iter_mut().filter(|reader| !reader.ended);
+            readers.for_each(|reader| reader.feed.listed());
         }
     }
 
@@ -641,10 +692,17 @@ impl<'a> World<'a> {
         self.writes += 1;
         if !self.closed {
             for step in steps {
-                for reader in &mut self.readers {
-                    reader.feed.heard(&step, self.cells);
+                for reader in self.readers.iter_mut().filter(|reader| !reader.ended) {
+                    let of = reader.view.of;
+                    if of.tag().is_some() {
+                        self.cells.narrowed(&step, |thing| of.is_of(thing));
+                    }
+                    let step = step.narrowed(|thing| of.is_of(thing));
+                    step.iter().for_each(|step| reader.feed.heard(step, self.cells));
                 }
             }
+            let readers = self.readers.iter_mut().filter(|reader| !reader.ended);
+            readers.for_each(|reader| reader.feed.wrote());
         }
         let version = self.naive.version;
         for waiter in self.waiters.iter_mut().filter(|waiter| waiter.ended.is_none()) {
@@ -676,17 +734,22 @@ impl<'a> World<'a> {
         let now = self.now();
         let first_list = self.naive.listed && !std::mem::replace(&mut self.listed, self.naive.listed);
         for reader in &mut self.readers {
-            reader.subscription.check().unwrap();
-            assert_eq!(reader.subscription.pending(), reader.feed.pending());
-            assert_eq!(reader.subscription.is_caught_up(), reader.feed.is_caught_up());
-            assert!(reader.feed.is_caught_up() || !reader.consumer.caught_up, "it stays so");
-            let lag = reader.subscription.lag();
-            assert!(reader.subscription.pending() > 0 || lag.seen == lag.version, "{lag:?}");
-            assert!(self.closed || lag.version == self.store.version(), "{lag:?}");
+            either!(&reader.changes, changes => changes.check()).unwrap();
+            if reader.disconnected {
+                assert_eq!(either!(&reader.changes, changes => changes.pending()), 0);
+                continue;
+            }
+            let closed = self.closed || reader.ended;
+            let lag = either!(&reader.changes, changes => changes.lag());
+            assert_eq!(lag.snapshot + lag.pending, reader.feed.pending());
+            assert!(reader.feed.pending() > 0 || lag.seen == lag.version, "{lag:?}");
+            assert!(closed || lag.version == self.store.version(), "{lag:?}");
+            let caught_up = either!(&reader.changes, changes => changes.is_caught_up());
+            assert_eq!(caught_up, reader.feed.is_caught_up());
+            assert!(caught_up || reader.feed.is_lost() || !reader.consumer.caught_up, "it stays so");
             if let Some(waker) = &reader.waiting {
                 // The first list wakes who waits even if it brings nothing.
-                let something =
-                    reader.feed.pending() > 0 || first_list || !self.closed && reader.feed.is_due(now);
+                let something = reader.feed.pending() > 0 || first_list || !closed && reader.feed.is_due(now);
                 assert_eq!(waker.wakes(), usize::from(something));
                 if something {
                     self.tally.hit("woken");
@@ -708,53 +771,90 @@ impl<'a> World<'a> {
         let there = self.naive.objects.clone();
         let (objects, now) = (self.objects(), self.now());
         for mut reader in std::mem::take(&mut self.readers) {
-            while reader.feed.pending() > 0 || !self.closed && reader.feed.is_due(now) {
-                reader.take(self.cells, objects.as_deref(), now);
+            let again = || (contents(&self.store), self.naive.listed);
+            while reader.feed.pending() > 0 || !self.closed && !reader.ended && reader.feed.is_due(now) {
+                reader.take(self.cells, objects.as_deref(), now, again);
             }
-            reader.take(self.cells, objects.as_deref(), now);
-            if !self.closed {
+            reader.take(self.cells, objects.as_deref(), now, again);
+            if !self.closed && !reader.ended {
                 let mut shown = there.clone();
+                shown.retain(|_, thing| reader.view.of.is_of(thing));
                 shown.retain(|_, thing| !reader.view.filtered || Wanted::passes(thing));
                 assert_eq!(reader.consumer.held, shown);
             }
         }
         (self.stage, self.transaction) = (None, None);
-        let mut reader = Reader {
-            subscription: self.store.subscribe(),
-            feed: NaiveFeed::new(RULES.same, [], self.naive.listed),
-            consumer: Consumer::new(RULES.same),
-            view: Wanted::default(),
-            waiting: None,
-        };
+        let mut last = self.store.subscribe();
+        let mut consumer = Consumer::new(RULES.same);
         drop(self.store);
-        while let Some(change) = reader.subscription.try_next() {
-            reader.consumer.apply(plain(change));
+        while let Some(change) = last.try_next() {
+            consumer.apply(plain(change));
         }
-        assert_eq!(reader.consumer.held, there);
-        reader.take(self.cells, None, now);
+        assert_eq!(consumer.held, there);
+        assert!(matches!(last.poll_next(&mut Context::from_waker(Waker::noop())), Poll::Ready(None)));
     }
 }
 
 impl Reader {
-    /// `objects` is what the store holds, unless it is closed.
-    fn take(&mut self, cells: &mut MergeCells, objects: Option<&[(u8, Thing)]>, now: u64) {
-        let closed = objects.is_none();
+    fn new(changes: Changes, feed: NaiveFeed<u8, Thing>, view: Wanted) -> Self {
+        let consumer = Consumer::new(RULES.same);
+        Self { changes, feed, consumer, view, ended: false, disconnected: false, waiting: None }
+    }
+
+    fn heard_the_end(&mut self) {
+        if let Some(waker) = self.waiting.take() {
+            assert_eq!(waker.wakes(), 1, "the end wakes");
+        }
+    }
+
+    /// `objects` is what the store holds, unless it is closed; `again` what it holds in any case, and whether there was a list. Whether
+    /// this one began anew.
+    fn take(
+        &mut self,
+        cells: &mut MergeCells,
+        objects: Option<&[(u8, Thing)]>,
+        now: u64,
+        again: impl FnOnce() -> (Vec<(u8, Thing)>, bool),
+    ) -> bool {
+        let of = self.view.of;
+        let objects = objects
+            .filter(|_| !self.ended)
+            .map(|objects| objects.iter().filter(|(_, thing)| of.is_of(thing)).cloned().collect::<Vec<_>>());
         // Whoever takes does not wait; an earlier waker may still be woken, and nobody cares.
         self.waiting = None;
-        self.consumer.caught_up = self.subscription.is_caught_up();
-        let expected = self.feed.next(cells, objects, now);
+        if let (true, Changes::Bounded(changes)) = (self.feed.is_lost(), &mut self.changes) {
+            if self.view.bound == Bounds::Disconnect {
+                let lagged = changes.try_next().map(|_| ()).unwrap_err();
+                assert_eq!(changes.try_next().map(|_| ()), Err(lagged), "for good");
+                (self.ended, self.disconnected) = (true, true);
+                self.feed.disconnect();
+                return false;
+            }
+            assert!(matches!(changes.try_next(), Ok(Some(Told::Restart))));
+            let (mut there, listed) = again();
+            // Where its index is gone, nothing is of interest.
+            there.retain(|(_, thing)| !self.ended && of.is_of(thing));
+            self.feed.restart(there, listed);
+            self.consumer = Consumer::new(RULES.same);
+            return true;
+        }
+        self.consumer.caught_up = either!(&self.changes, changes => changes.is_caught_up());
+        let closed = objects.is_none();
+        let expected = self.feed.next(cells, objects.as_deref(), now);
         if let Some(expected) = expected {
-            let change = self.subscription.try_next().map(plain);
+            let change = self.try_next().map(plain);
             assert_eq!(change.as_ref(), Some(&expected));
             self.consumer.apply(expected);
-            return;
+            return false;
         }
-        assert!(self.subscription.try_next().is_none());
-        assert_eq!(self.subscription.is_caught_up(), self.feed.is_caught_up());
-        let lag = self.subscription.lag();
-        assert_eq!(lag.seen, lag.version);
+        assert!(self.try_next().is_none());
+        either!(&self.changes, changes => {
+            assert_eq!(changes.is_caught_up(), self.feed.is_caught_up());
+            let lag = changes.lag();
+            assert_eq!(lag.seen, lag.version);
+        });
         let (counting, waker) = Counting::waker();
-        match self.subscription.poll_next(&mut Context::from_waker(&waker)) {
+        match self.poll_next(&mut Context::from_waker(&waker)) {
             Poll::Ready(None) => assert!(closed),
             Poll::Pending => {
                 assert!(!closed);
@@ -762,6 +862,28 @@ impl Reader {
             }
             Poll::Ready(Some(change)) => panic!("{change:?} out of nothing"),
         }
+        false
+    }
+
+    fn try_next(&mut self) -> Option<Change<u8, Thing>> {
+        match &mut self.changes {
+            Changes::All(changes) => changes.try_next(),
+            Changes::Bounded(changes) => changes.try_next().unwrap().map(change),
+        }
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Change<u8, Thing>>> {
+        match &mut self.changes {
+            Changes::All(changes) => changes.poll_next(cx),
+            Changes::Bounded(changes) => changes.poll_next(cx).map(|told| told.unwrap().map(change)),
+        }
+    }
+}
+
+fn change(told: Told<u8, Thing>) -> Change<u8, Thing> {
+    match told {
+        Told::Change(change) => change,
+        Told::Restart => panic!("began anew without having been too much"),
     }
 }
 

@@ -4,10 +4,10 @@ use std::error::Error;
 use std::fmt::Debug;
 
 use flyball_informer_cache::{
-    CaughtUp, Change, ChangesSince, DuplicateIndex, Handler, HandlerEnd, Handling, HistoryError, Index,
-    IndexError, MissingIndex, NamespacedName, NextChange, Observer, Outcome, ParseKeyError,
-    ParseVersionError, Schema, Snapshot, Stage, Stopped, Store, StoreBuilder, Subscription,
-    SubscriptionBuilder, Version, WaitFor, WaitForError, testing,
+    BoundedSubscription, CaughtUp, Change, ChangesSince, DuplicateIndex, Handler, HandlerEnd, Handling,
+    HistoryError, Index, IndexError, Lagged, MissingIndex, NamespacedName, NextChange, NextTold, Observer,
+    Outcome, Overflow, ParseKeyError, ParseVersionError, Schema, Snapshot, Stage, Stopped, Store,
+    StoreBuilder, Subscription, SubscriptionBuilder, Told, Version, WaitFor, WaitForError, testing,
 };
 use testkit::random::Random;
 
@@ -21,6 +21,11 @@ fn types_can_be_sent_shared_and_shown() {
     shared::<Snapshot<String, String>>();
     shared::<Subscription<String, String>>();
     shared::<SubscriptionBuilder<String, String>>();
+    shared::<BoundedSubscription<String, String>>();
+    shared::<NextTold<'_, String, String>>();
+    shared::<Told<String, String>>();
+    shared::<Overflow>();
+    error::<Lagged>();
     shared::<Observer<String, String>>();
     shared::<CaughtUp>();
     shared::<NextChange<'_, String, String>>();

@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use flyball_informer_cache::{ChangeKind, Index, Schema, Snapshot, Store, Subscription, Version};
+use flyball_informer_cache::{
+    BoundedSubscription, ChangeKind, Index, Schema, Snapshot, Store, Subscription, Told, Version,
+};
 use loom_tests::thread::{self, JoinHandle};
 
 /// One state of the object `key`; `uid` tells objects of one key apart.
@@ -66,6 +68,21 @@ impl Consumer {
         while let Some(change) = changes.try_next() {
             self.hear(*change.key(), change.kind);
         }
+    }
+
+    /// Takes what there is now, and begins anew where it has to.
+    pub(crate) fn drain_bounded(&mut self, changes: &mut BoundedSubscription<u8, Object>) {
+        while let Some(told) = changes.try_next().expect("it never ends") {
+            match told {
+                Told::Change(change) => self.hear(*change.key(), change.kind),
+                Told::Restart => self.0.clear(),
+            }
+        }
+    }
+
+    /// How many objects it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     fn hear(&mut self, key: u8, kind: ChangeKind<Object>) {

@@ -41,9 +41,10 @@ pub enum Told {
 /// Whether the consumer's filter passed what it was told last, and whether it passes what there is now.
 pub type Crossing = (Told, bool, bool);
 
-/// A counter for every cell of the merge table, and for everything that a filter may do to what is told.
+/// A counter for every cell of the merge table, for everything that a filter may do to what is told, and that an interest may do to what
+/// happens.
 #[derive(Clone, Debug, Default)]
-pub struct MergeCells([[u64; 5]; 5], BTreeMap<Crossing, u64>);
+pub struct MergeCells([[u64; 5]; 5], BTreeMap<Crossing, u64>, BTreeMap<Crossing, u64>);
 
 impl MergeCells {
     const ROWS: [Row; 5] = [Row::Nothing, Row::Added, Row::Updated, Row::Deleted, Row::Replaced];
@@ -85,6 +86,31 @@ impl MergeCells {
     fn crossed(&mut self, told: Told, was: bool, is: bool) {
         assert!(Self::crossings().any(|crossing| crossing == (told, was, is)));
         *self.1.entry((told, was, is)).or_default() += 1;
+    }
+
+    /// Counts what a step is to who is interested in some objects only.
+    ///
+    /// # Panics
+    /// When that cannot be.
+    pub fn narrowed<K: Clone, V: Clone>(&mut self, step: &NaiveStep<K, V>, of_interest: impl Fn(&V) -> bool) {
+        let told = match step {
+            NaiveStep::Added { .. } => Told::Added,
+            NaiveStep::Updated { .. } => Told::Updated,
+            NaiveStep::Replaced { .. } => Told::Replaced,
+            NaiveStep::Deleted { .. } => Told::Deleted,
+        };
+        let (before, after) = step.ends();
+        let crossing = (told, before.is_some_and(&of_interest), after.is_some_and(&of_interest));
+        assert!(Self::crossings().any(|other| other == crossing));
+        *self.2.entry(crossing).or_default() += 1;
+    }
+
+    /// What an interest did to steps fewer than `floor` times.
+    #[must_use]
+    pub fn narrowings_below(&self, floor: u64) -> Vec<(Crossing, u64)> {
+        let steps = Self::crossings().filter(|(told, ..)| !matches!(told, Told::Initial | Told::Again));
+        let counts = steps.map(|crossing| (crossing, self.2.get(&crossing).copied().unwrap_or(0)));
+        counts.filter(|(_, count)| *count < floor).collect()
     }
 
     /// The crossings that happened fewer than `floor` times.
@@ -145,6 +171,10 @@ pub struct NaiveFeed<K, V> {
     filter: Option<fn(&V) -> bool>,
     /// How often everything is told again, and when next.
     period: Option<(u64, u64)>,
+    /// How many keys may be pending.
+    most: usize,
+    /// How many were when it was too much.
+    lost: Option<usize>,
 }
 
 impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
@@ -163,7 +193,43 @@ impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
             telling: false,
             filter: None,
             period: None,
+            most: usize::MAX,
+            lost: None,
         }
+    }
+
+    /// Lets no more than so many keys be pending.
+    #[must_use]
+    pub fn bounded(self, most: usize) -> Self {
+        Self { most, ..self }
+    }
+
+    /// A write is over.
+    pub fn wrote(&mut self) {
+        if self.lost.is_none() && self.order.len() > self.most {
+            self.lost = Some(self.order.len());
+            self.order.clear();
+            self.logs.clear();
+        }
+    }
+
+    /// Whether it was too much.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+
+    /// It was too much, and that is the end.
+    pub fn disconnect(&mut self) {
+        self.walk.clear();
+        self.ready.clear();
+        self.lost = Some(0);
+    }
+
+    /// Begins anew, as [`new`](Self::new).
+    pub fn restart(&mut self, snapshot: impl IntoIterator<Item = (K, V)>, listed: bool) {
+        let Self { same, filter, period, most, .. } = *self;
+        *self = Self { filter, period, most, ..Self::new(same, snapshot, listed) };
     }
 
     /// Tells only of objects that pass.
@@ -197,7 +263,7 @@ impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
     /// How much is to be told.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.walk.len() + self.order.len() + self.ready.len()
+        self.walk.len() + self.order.len() + self.ready.len() + self.lost.unwrap_or(0)
     }
 
     /// The store has had a list, of which everything was heard.
@@ -210,7 +276,7 @@ impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
     pub fn is_caught_up(&self) -> bool {
         let told = self.awaited.as_ref().is_some_and(BTreeSet::is_empty);
         let telling = self.telling && !self.ready.is_empty();
-        told && !self.initial && !telling
+        told && !self.initial && !telling && self.lost.is_none()
     }
 
     /// Something happened.
@@ -218,6 +284,9 @@ impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
     /// # Panics
     /// When it cannot happen: a cell of the table that is blank.
     pub fn heard(&mut self, step: &NaiveStep<K, V>, cells: &mut MergeCells) {
+        if self.lost.is_some() {
+            return;
+        }
         let key = step.key().clone();
         let (old, new, end, incoming) = match step.clone() {
             NaiveStep::Added { new, .. } => (None, Some(new), None, Incoming::Added),

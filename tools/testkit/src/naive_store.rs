@@ -66,6 +66,41 @@ impl<K, V> NaiveStep<K, V> {
     }
 }
 
+impl<K: Clone, V: Clone> NaiveStep<K, V> {
+    /// What was there before, and what is there after.
+    pub fn ends(&self) -> (Option<&V>, Option<&V>) {
+        match self {
+            Self::Added { new, .. } => (None, Some(new)),
+            Self::Updated { old, new, .. } | Self::Replaced { old, new, .. } => (Some(old), Some(new)),
+            Self::Deleted { old, .. } => (Some(old), None),
+        }
+    }
+
+    /// The step in a store that only ever has the objects of interest.
+    #[must_use]
+    pub fn narrowed(&self, of_interest: impl Fn(&V) -> bool) -> Option<Self> {
+        let (before, after) = self.ends();
+        let (before, after) = (before.filter(|old| of_interest(old)), after.filter(|new| of_interest(new)));
+        let key = self.key().clone();
+        match (before, after) {
+            (None, None) => None,
+            (None, Some(new)) => {
+                let initial = matches!(self, Self::Added { initial: true, .. });
+                Some(Self::Added { key, new: new.clone(), initial })
+            }
+            (Some(_), Some(_)) => Some(self.clone()),
+            (Some(old), None) => Some(match self {
+                Self::Deleted { .. } => self.clone(),
+                // Nobody saw the end of an object that is replaced; one that is of no interest any more has none.
+                _ => {
+                    let missed = matches!(self, Self::Replaced { .. });
+                    Self::Deleted { key, last: old.clone(), old: old.clone(), missed }
+                }
+            }),
+        }
+    }
+}
+
 /// The store: its objects by key, and its version.
 #[derive(Clone, Debug)]
 pub struct NaiveStore<K, V> {

@@ -175,13 +175,67 @@ fn bounds<T: Copy>(a: T, b: T, kind: u8) -> (Bound<T>, Bound<T>) {
 /// What a subscription is told, and how.
 #[derive(Clone, Copy, Debug, Default, Arbitrary)]
 pub struct View {
+    /// Of which objects.
+    pub of: Of,
     /// Only of objects that [`pass`](Self::passes).
     pub filtered: bool,
     /// Everything again after each [`PERIOD`](Self::PERIOD).
     pub periodic: bool,
+    /// No more than a few keys may be pending.
+    pub bound: Bounds,
+}
+
+/// Which objects a subscription is of.
+#[derive(Clone, Copy, Debug, Default, Arbitrary)]
+pub enum Of {
+    /// Of all.
+    #[default]
+    All,
+    /// Of one key.
+    Key(SmallKey),
+    /// Of those with a tag.
+    Tag(u8),
+    /// As often again.
+    Tagged(u8),
+}
+
+/// What happens when more is pending than may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Arbitrary)]
+pub enum Bounds {
+    /// Nothing may be too much.
+    #[default]
+    None,
+    /// It begins anew.
+    Restart,
+    /// It ends.
+    Disconnect,
+}
+
+impl Of {
+    /// The tag.
+    #[must_use]
+    pub fn tag(self) -> Option<u8> {
+        match self {
+            Self::Tag(tag) | Self::Tagged(tag) => Some(tag % 4),
+            Self::All | Self::Key(_) => None,
+        }
+    }
+
+    /// Whether an object is one of them.
+    #[must_use]
+    pub fn is_of(self, thing: &Thing) -> bool {
+        match self {
+            Self::All => true,
+            Self::Key(key) => thing.key == key.0,
+            Self::Tag(tag) | Self::Tagged(tag) => thing.tags.contains(&(tag % 4)),
+        }
+    }
 }
 
 impl View {
+    /// How many keys may be pending where that is bounded.
+    pub const MOST: usize = 2;
+
     /// How often a periodic one is told everything, in seconds.
     pub const PERIOD: u64 = 10;
 
@@ -297,7 +351,8 @@ pub struct SubscriptionOp(pub StoreOp);
 impl<'a> Arbitrary<'a> for SubscriptionOp {
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         Ok(Self(match u8::arbitrary(u)? {
-            0..=84 => StoreOp::Upsert(u.arbitrary()?),
+            0..=74 => StoreOp::Upsert(u.arbitrary()?),
+            75..=84 => StoreOp::Resync(u.arbitrary()?),
             85..=104 => StoreOp::Delete(u.arbitrary()?),
             105..=114 => {
                 let listed = (0..u8::arbitrary(u)? % 6).map(|_| u.arbitrary());

@@ -1,0 +1,54 @@
+//! PURE. What a consumer has still to be told of a snapshot.
+
+use crate::interest::Interest;
+use crate::persist::Walk;
+use crate::record::Record;
+use crate::table::Table;
+
+/// The objects ahead, in the order of their rows.
+pub(super) enum Ahead<K, V> {
+    All(Walk<Record<K, V>>),
+    /// The next one last.
+    Some(Vec<Record<K, V>>),
+}
+
+impl<K: Eq, V> Ahead<K, V> {
+    /// All objects of a table, or those of interest; nothing if there are none. Compares keys or index values if there is an interest.
+    pub(super) fn new(table: &Table<K, V>, interest: Option<&Interest<K, V>>) -> Option<Self> {
+        let ahead = match interest {
+            None => Self::All(Walk::new(table.rows.items())),
+            Some(interest) => {
+                let mut records = interest.records(table);
+                records.reverse();
+                Self::Some(records)
+            }
+        };
+        (ahead.left() > 0).then_some(ahead)
+    }
+}
+
+impl<K, V> Ahead<K, V> {
+    /// How many there are.
+    pub(super) fn left(&self) -> usize {
+        match self {
+            Self::All(walk) => walk.left(),
+            Self::Some(records) => records.len(),
+        }
+    }
+
+    /// The next one; `None` at the end.
+    pub(super) fn item(&self) -> Option<&Record<K, V>> {
+        match self {
+            Self::All(walk) => walk.item(),
+            Self::Some(records) => records.last(),
+        }
+    }
+
+    /// Goes on to the one after it; gives back what is left behind, which may be the last to hold its objects.
+    pub(super) fn advance(&mut self) -> impl Sized + use<K, V> {
+        match self {
+            Self::All(walk) => (Some(walk.advance()), None),
+            Self::Some(records) => (None, records.pop()),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! SHELL. A consumer for which no more than so many keys may be pending.
+//!
+//! The feed says when it was too much, and merges nothing from then on; what happens then is the consumer's business. Nothing here is shared.
+//!
+//! | owned by the consumer alone | |
+//! |---|---|
+//! | `restarting` | it has to begin anew, and has not: what a panic on the way leaves, to be done again |
+//! | `lagged` | it has ended, and why |
+//!
+//! Cancel safety: that of [`Subscription`]. A restart is told in the very poll that does it.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::hash::Hash;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use super::{Lag, Subscription, Taken};
+use crate::{Change, Version};
+
+/// A [`Subscription`] whose pending keys are bounded; made by [`SubscriptionBuilder::bounded`](crate::SubscriptionBuilder::bounded).
+///
+/// Pending changes are merged per key as with any subscription, so that no more than the objects there are can be pending, and those that are
+/// gone and were known. This is for who wants less: a consumer that has fallen so far behind that telling it every change is worth
+/// less than beginning anew, or than saying so. Neither blocks the writer, nor costs it anything.
+pub struct BoundedSubscription<K, V> {
+    changes: Subscription<K, V>,
+    overflow: Overflow,
+    restarting: bool,
+    lagged: Option<Lagged>,
+}
+
+/// What happens to a consumer that falls too far behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overflow {
+    /// It begins anew: see [`Told::Restart`].
+    Restart,
+    /// It ends, with [`Lagged`].
+    Disconnect,
+}
+
+/// What a [`BoundedSubscription`] is told.
+pub enum Told<K, V> {
+    /// A change.
+    Change(Change<K, V>),
+    /// It has fallen too far behind, and begins anew. Forget everything: next come the objects there are now, all of them as
+    /// [initial](Change::is_initial) additions, then what changes.
+    Restart,
+}
+
+/// A consumer fell too far behind, and its [`BoundedSubscription`] has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lagged {
+    /// The store's version up to which everything was told for certain.
+    pub seen: Version,
+    /// The store's version when that was noticed.
+    pub version: Version,
+}
+
+impl<K, V> BoundedSubscription<K, V>
+where
+    K: Clone + Eq + Hash,
+{
+    pub(super) fn new(changes: Subscription<K, V>, overflow: Overflow) -> Self {
+        Self { changes, overflow, restarting: false, lagged: None }
+    }
+
+    /// What is told next; `None` once the store is closed and everything was told.
+    ///
+    /// # Errors
+    /// When the consumer has fallen too far behind: with [`Overflow::Disconnect`], and where all handles of the store are gone, so that nobody can tell what
+    /// there is. It stays so.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped has taken nothing.
+    #[expect(clippy::should_implement_trait, reason = "it waits, and no iterator does that well")]
+    pub fn next(&mut self) -> NextTold<'_, K, V> {
+        NextTold { subscription: self }
+    }
+
+    /// As [`next`](Self::next), for streams and futures written by hand.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Told<K, V>>, Lagged>> {
+        self.take(Some(cx.waker()))
+    }
+
+    /// What is told next, if there is something now.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn try_next(&mut self) -> Result<Option<Told<K, V>>, Lagged> {
+        match self.take(None) {
+            Poll::Ready(told) => told,
+            Poll::Pending => Ok(None),
+        }
+    }
+
+    /// How many keys are still to be told, of the snapshot and of changes; those that were too much, if it was too much.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.changes.pending()
+    }
+
+    /// How far this consumer is behind.
+    #[must_use]
+    pub fn lag(&self) -> Lag {
+        self.changes.lag()
+    }
+
+    /// As [`Subscription::is_caught_up`], since it began or began anew: a restart takes it back.
+    #[must_use]
+    pub fn is_caught_up(&self) -> bool {
+        !self.restarting && self.lagged.is_none() && self.changes.is_caught_up()
+    }
+
+    /// As [`Subscription::resync`].
+    pub fn resync(&mut self) {
+        self.changes.resync();
+    }
+
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), String> {
+        self.changes.check()
+    }
+
+    fn take(&mut self, waker: Option<&Waker>) -> Poll<Result<Option<Told<K, V>>, Lagged>> {
+        if let Some(lagged) = self.lagged {
+            return Poll::Ready(Err(lagged));
+        }
+        // First, as a snapshot may be ahead of what is pending, and is of no use any more.
+        if !self.restarting && !self.changes.feed.has_overflowed() {
+            match self.changes.take(waker) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Taken::Change(change)) => return Poll::Ready(Ok(Some(Told::Change(change)))),
+                Poll::Ready(Taken::Ended) => return Poll::Ready(Ok(None)),
+                Poll::Ready(Taken::Overflowed) => {}
+            }
+        }
+        if self.overflow == Overflow::Restart && self.restart() {
+            return Poll::Ready(Ok(Some(Told::Restart)));
+        }
+        let Lag { seen, version, .. } = self.changes.lag();
+        let lagged = *self.lagged.insert(Lagged { seen, version });
+        // Neither writers nor its alarm have anything to do with it any more.
+        self.changes.feed.detach();
+        drop(self.changes.resyncing.take());
+        self.changes.forget();
+        Poll::Ready(Err(lagged))
+    }
+
+    /// Begins anew, unless the store is gone.
+    fn restart(&mut self) -> bool {
+        let Some(store) = self.changes.store.upgrade() else { return false };
+        self.restarting = true;
+        self.changes.forget();
+        let table = store.rejoin(&self.changes.feed);
+        self.changes.begin(&table);
+        // Each may be the last to hold objects.
+        drop(table);
+        drop(store);
+        self.restarting = false;
+        true
+    }
+}
+
+impl<K, V> Subscription<K, V> {
+    /// Nothing of what was taken out, or is ahead of a snapshot, will be told.
+    fn forget(&mut self) {
+        self.resync = false;
+        self.taken = None;
+        self.initial = false;
+        // One by one, as each may panic in a drop.
+        drop(self.walk.take());
+        drop(self.due.take());
+        drop(std::mem::take(&mut self.ready));
+    }
+}
+
+impl<K: fmt::Debug, V> fmt::Debug for BoundedSubscription<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("BoundedSubscription");
+        debug.field("overflow", &self.overflow).field("lagged", &self.lagged).finish_non_exhaustive()
+    }
+}
+
+impl<K: fmt::Debug, V> fmt::Debug for Told<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Change(change) => change.fmt(f),
+            Self::Restart => f.write_str("Restart"),
+        }
+    }
+}
+
+impl fmt::Display for Lagged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the consumer fell too far behind: it has seen version {} of {}", self.seen, self.version)
+    }
+}
+
+impl Error for Lagged {}
+
+/// Waits for what is told next; made by [`BoundedSubscription::next`].
+#[must_use = "futures do nothing unless polled"]
+pub struct NextTold<'a, K, V> {
+    subscription: &'a mut BoundedSubscription<K, V>,
+}
+
+impl<K, V> Future for NextTold<'_, K, V>
+where
+    K: Clone + Eq + Hash,
+{
+    type Output = Result<Option<Told<K, V>>, Lagged>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.subscription.poll_next(cx)
+    }
+}
+
+impl<K, V> fmt::Debug for NextTold<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NextTold").finish_non_exhaustive()
+    }
+}

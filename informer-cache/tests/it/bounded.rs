@@ -1,0 +1,336 @@
+//! Subscriptions that may fall behind by so many keys and no more: beginning anew, and the end.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::thread;
+
+use flyball_informer_cache::{
+    BoundedSubscription, ChangeKind, Index, Lagged, Overflow, Schema, Store, Told, Version,
+};
+use testkit::hostile::{HostileKey, Mood, Point};
+use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
+
+type Pod = (u32, u64);
+
+fn store() -> Store<u32, Pod> {
+    Store::builder(Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.1))).seed(1).build().unwrap()
+}
+
+fn most(most: usize) -> NonZeroUsize {
+    most.try_into().unwrap()
+}
+
+fn bounded(store: &Store<u32, Pod>, keys: usize, overflow: Overflow) -> BoundedSubscription<u32, Pod> {
+    store.subscription().bounded(most(keys), overflow)
+}
+
+/// What a consumer knows.
+#[derive(Default)]
+struct Known {
+    objects: BTreeMap<u32, u64>,
+    restarts: usize,
+}
+
+impl Known {
+    fn hear(&mut self, told: Told<u32, Pod>) {
+        let change = match told {
+            Told::Change(change) => change,
+            Told::Restart => {
+                self.objects.clear();
+                self.restarts += 1;
+                return;
+            }
+        };
+        let key = *change.key();
+        match change.kind {
+            ChangeKind::Added { object, .. } => assert_eq!(self.objects.insert(key, object.1), None),
+            ChangeKind::Updated { old, new } => assert_eq!(self.objects.insert(key, new.1), Some(old.1)),
+            ChangeKind::Deleted { .. } => assert!(self.objects.remove(&key).is_some()),
+        }
+    }
+
+    fn hear_all(&mut self, changes: &mut BoundedSubscription<u32, Pod>) {
+        while let Some(told) = changes.try_next().unwrap() {
+            self.hear(told);
+        }
+    }
+
+    fn agrees(&self, store: &Store<u32, Pod>) {
+        assert_eq!(self.objects, store.snapshot().iter().map(|(key, pod)| (*key, pod.1)).collect());
+    }
+}
+
+#[test]
+fn up_to_the_bound_it_is_as_any_other() {
+    let store = store();
+    store.upsert((1, 1));
+    let (mut changes, mut known) = (bounded(&store, 2, Overflow::Restart), Known::default());
+    known.hear_all(&mut changes);
+    for version in 2..1_000 {
+        store.upsert((1, version));
+        store.upsert((2, version));
+        assert_eq!(changes.lag().pending, 2);
+    }
+    known.hear_all(&mut changes);
+    known.agrees(&store);
+    store.upsert((1, 1_000));
+    for version in 0..100 {
+        // Comes and goes unheard.
+        store.upsert((3, version));
+        store.delete(&3, None);
+    }
+    store.upsert((2, 1_000));
+    assert_eq!(changes.lag().pending, 2);
+    known.hear_all(&mut changes);
+    known.agrees(&store);
+    assert_eq!(known.restarts, 0);
+}
+
+#[test]
+fn one_too_many_begins_anew() {
+    let store = store();
+    let (mut changes, mut known) = (bounded(&store, 2, Overflow::Restart), Known::default());
+    store.replace([(1, 1), (2, 1)], Version::new(1));
+    known.hear_all(&mut changes);
+    assert!(changes.is_caught_up());
+    for key in 2..5 {
+        store.upsert((key, 2));
+    }
+    store.delete(&1, None);
+    assert_eq!(changes.pending(), 3, "those that were too many; nothing after them");
+    assert!(!changes.is_caught_up());
+    assert!(matches!(changes.try_next(), Ok(Some(Told::Restart))));
+    assert_eq!((changes.lag().snapshot, changes.lag().pending, changes.is_caught_up()), (3, 0, false));
+    let mut keys = Vec::new();
+    while let Some(Told::Change(change)) = changes.try_next().unwrap() {
+        assert!(change.is_initial());
+        keys.push(change.into_key());
+    }
+    keys.sort_unstable();
+    assert_eq!(keys, [2, 3, 4]);
+    assert!(changes.is_caught_up());
+    store.upsert((2, 3));
+    assert!(matches!(changes.try_next(), Ok(Some(Told::Change(change))) if change.old().is_some()));
+    changes.check().unwrap();
+}
+
+#[test]
+fn what_is_left_of_a_snapshot_is_not_told_when_it_was_too_much() {
+    let store = store();
+    for key in 0..10 {
+        store.upsert((key, 1));
+    }
+    let (mut changes, mut known) = (bounded(&store, 2, Overflow::Restart), Known::default());
+    known.hear(changes.try_next().unwrap().unwrap());
+    for key in 0..10 {
+        store.delete(&key, None);
+    }
+    known.hear_all(&mut changes);
+    assert_eq!((known.restarts, known.objects.len()), (1, 0));
+}
+
+#[test]
+fn disconnected_it_stays_so_and_holds_nothing() {
+    let store = store();
+    store.upsert((1, 1));
+    let mut changes = bounded(&store, 1, Overflow::Disconnect);
+    assert!(matches!(changes.try_next(), Ok(Some(_))) && matches!(changes.try_next(), Ok(None)));
+    store.upsert((1, 2));
+    let held = Arc::downgrade(&store.get(&1).unwrap());
+    store.upsert((2, 3));
+    store.upsert((1, 4));
+    store.upsert((2, 5));
+    assert_eq!((held.strong_count(), changes.pending()), (1, 2), "as it was when it was too much");
+    let lagged = Lagged { seen: Version::new(1), version: Version::new(5) };
+    assert_eq!(changes.try_next().map(drop), Err(lagged));
+    assert_eq!((held.strong_count(), changes.pending()), (0, 0));
+    assert_eq!(lagged.to_string(), "the consumer fell too far behind: it has seen version 1 of 5");
+    assert!(lagged.source().is_none());
+    store.upsert((3, 6));
+    store.close();
+    changes.resync();
+    assert!(matches!(poll_once(pin!(changes.next())), Poll::Ready(Err(again)) if again == lagged));
+    assert!(!changes.is_caught_up());
+    changes.check().unwrap();
+    store.check().unwrap();
+}
+
+#[test]
+fn a_waiting_consumer_is_woken_once_by_what_is_too_much() {
+    let store = store();
+    for (overflow, wakers) in [(Overflow::Restart, true), (Overflow::Disconnect, false)] {
+        let mut changes = bounded(&store, 2, overflow);
+        while let Ok(Some(_)) = changes.try_next() {}
+        let (counting, waker) = Counting::waker();
+        let waker = if wakers { waker } else { Waker::from(Arc::new(Panicking)) };
+        // Dropped before and while it waits.
+        drop(changes.next());
+        assert!(poll_with(pin!(changes.next()), &waker).is_pending());
+        let version = store.version().get() + 1;
+        // At once, so that nothing is pending in between.
+        store.replace((0..9).map(|key| (key, version)), Version::new(version));
+        store.upsert((1, version + 1));
+        assert_eq!(counting.wakes(), usize::from(wakers));
+        let told = poll_once(pin!(changes.next()));
+        assert_eq!(matches!(told, Poll::Ready(Ok(Some(Told::Restart)))), wakers);
+        assert_eq!(matches!(told, Poll::Ready(Err(_))), !wakers);
+    }
+    store.check().unwrap();
+}
+
+#[test]
+fn the_end_of_the_store_after_it_was_too_much() {
+    let store = store();
+    let (mut changes, mut other) =
+        (bounded(&store, 1, Overflow::Restart), bounded(&store, 1, Overflow::Restart));
+    store.upsert((1, 1));
+    store.upsert((2, 2));
+    store.close();
+    store.upsert((3, 3));
+    let mut known = Known::default();
+    known.hear_all(&mut changes);
+    known.agrees(&store);
+    assert_eq!(known.restarts, 1);
+    assert!(matches!(poll_once(pin!(changes.next())), Poll::Ready(Ok(None))), "the end");
+    drop(store);
+    assert!(other.try_next().is_err(), "nobody can say what there was");
+    assert!(matches!(poll_once(pin!(changes.next())), Poll::Ready(Ok(None))));
+}
+
+#[test]
+fn of_some_objects_only_those_count() {
+    let store = store();
+    let mut changes = store.subscription().key(1).bounded(most(1), Overflow::Disconnect);
+    for key in 0..100 {
+        store.upsert((key, 1));
+    }
+    assert!(matches!(changes.try_next(), Ok(Some(Told::Change(change))) if *change.key() == 1));
+    assert!(matches!(changes.try_next(), Ok(None)));
+    // A filter is asked when a change is taken, so until then everything counts.
+    let mut changes = store.subscription().filter(|pod| pod.0 == 1).bounded(most(1), Overflow::Restart);
+    while let Ok(Some(_)) = changes.try_next() {}
+    for key in 2..4 {
+        store.upsert((key, 2));
+    }
+    assert!(matches!(changes.try_next(), Ok(Some(Told::Restart))));
+    assert!(matches!(changes.try_next(), Ok(Some(Told::Change(change))) if *change.key() == 1));
+    assert!(matches!(changes.try_next(), Ok(None)));
+}
+
+/// Whatever panics on the way from one beginning to the next, it is begun.
+#[test]
+fn a_panic_while_it_begins_anew_loses_nothing() {
+    struct Object {
+        mood: Arc<Mood>,
+        _own: HostileKey,
+        id: u32,
+        version: u64,
+    }
+    static BY_HALF: Index<Object, HostileKey> = Index::new("half", |object| object.mood.key(object.id % 2));
+    type Heard = Option<Vec<(u32, u64)>>;
+    fn hear(changes: &mut BoundedSubscription<HostileKey, Object>, known: &mut Heard) {
+        while let Some(told) = changes.try_next().unwrap() {
+            match told {
+                Told::Restart => *known = Some(Vec::new()),
+                Told::Change(change) => {
+                    let known = known.as_mut().expect("first it begins anew");
+                    known.push((change.object().id, change.object().version));
+                }
+            }
+        }
+    }
+    let object =
+        |mood: &Arc<Mood>, id, version| Object { mood: mood.clone(), _own: mood.key(id), id, version };
+    let mut panics = 0;
+    for point in Point::ALL {
+        for nth in 1.. {
+            let mood = Mood::new();
+            let schema = Schema::new(
+                |object: &Object| object.mood.key(object.id),
+                |object| Version::new(object.version),
+            );
+            let store = Store::builder(schema).index(&BY_HALF).build().unwrap();
+            for id in 0..6 {
+                store.upsert(object(&mood, id, 1));
+            }
+            let builder = store.subscription().by_index(&BY_HALF, mood.key(1)).unwrap();
+            let mut changes = builder.bounded(most(1), Overflow::Restart);
+            // In its hands, pending, and too much.
+            drop(changes.try_next());
+            for id in 0..6 {
+                store.upsert(object(&mood, id, 2));
+            }
+            mood.arm(point, nth);
+            let mut known = None;
+            let panicked = catch_unwind(AssertUnwindSafe(|| hear(&mut changes, &mut known))).is_err();
+            let unreached = mood.disarm(point);
+            panics += u32::from(panicked);
+            if !panicked {
+                assert!(unreached, "{point:?} {nth}");
+            }
+            hear(&mut changes, &mut known);
+            let mut known = known.expect("it began anew");
+            known.sort_unstable();
+            assert_eq!(known, [(1, 2), (3, 2), (5, 2)], "{point:?} {nth}");
+            changes.check().unwrap();
+            store.check().unwrap();
+            drop((changes, store));
+            // A hash table whose item panics in its drop leaves the others.
+            assert!(mood.live() == 0 || point == Point::Drop, "{point:?} {nth}: nothing leaks");
+            if unreached {
+                break;
+            }
+        }
+    }
+    assert!(panics > 5, "{panics} panics");
+}
+
+/// A slow consumer beside writers, on real threads.
+#[test]
+fn threads() {
+    let store = store();
+    let writers: Vec<_> = (0..2)
+        .map(|writer| {
+            let store = store.clone();
+            thread::spawn(move || {
+                for round in 1..3_000_u64 {
+                    let key = (round % 13) as u32;
+                    match round % 97 {
+                        0 => drop(store.replace((0..9).map(|key| (key, round)), Version::new(round))),
+                        other if other % 7 == writer => {
+                            store.delete(&key, None);
+                        }
+                        _ => {
+                            store.upsert((key, round));
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    let reader = {
+        let mut changes = bounded(&store, 3, Overflow::Restart);
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let mut known = Known::default();
+            while let Some(told) = runtime.block_on(changes.next()).unwrap() {
+                known.hear(told);
+                thread::yield_now();
+            }
+            (known, changes)
+        })
+    };
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    store.close();
+    let (known, changes) = reader.join().unwrap();
+    known.agrees(&store);
+    changes.check().unwrap();
+    store.check().unwrap();
+}

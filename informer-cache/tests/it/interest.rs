@@ -1,0 +1,211 @@
+//! Subscriptions of one key, or of one value of an index: what comes and goes, what it costs, and what ends it.
+
+use std::sync::{Arc, Weak};
+
+use flyball_informer_cache::{ChangeKind, Index, Schema, Store, Subscription, Version};
+use testkit::wakers::{Counting, poll_once, poll_with};
+
+/// A key, an identity, a version, and tags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pod(u32, u8, u64, Vec<u8>);
+
+static BY_TAG: Index<Pod, u8> = Index::many("tag", |pod| pod.3.clone());
+
+fn store() -> Store<u32, Pod> {
+    let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.2)).identity(|a, b| a.1 == b.1);
+    Store::builder(schema).index(&BY_TAG).seed(1).build().unwrap()
+}
+
+fn pod(key: u32, version: u64, tags: impl Into<Vec<u8>>) -> Pod {
+    Pod(key, 1, version, tags.into())
+}
+
+fn tagged(store: &Store<u32, Pod>, tag: u8) -> Subscription<u32, Pod> {
+    store.subscription().by_index(&BY_TAG, tag).unwrap().start()
+}
+
+/// `=1@2` is initial, `+` is not; `1@2>3` an update, `-1@2` the end, `?` if nobody saw it.
+fn told(changes: &mut Subscription<u32, Pod>) -> Vec<String> {
+    let text = |kind: ChangeKind<Pod>| match kind {
+        ChangeKind::Added { object, initial } => {
+            format!("{}{}@{}", if initial { '=' } else { '+' }, object.0, object.2)
+        }
+        ChangeKind::Updated { old, new } => format!("{}@{}>{}", new.0, old.2, new.2),
+        ChangeKind::Deleted { last, missed } => {
+            format!("-{}@{}{}", last.0, last.2, if missed { "?" } else { "" })
+        }
+    };
+    std::iter::from_fn(|| changes.try_next()).map(|change| text(change.kind)).collect()
+}
+
+#[test]
+fn objects_come_to_a_value_and_leave_it() {
+    let store = store();
+    store.upsert(pod(1, 1, [7]));
+    store.upsert(pod(2, 2, [8]));
+    store.upsert(pod(3, 3, [7, 8]));
+    let mut changes = tagged(&store, 7);
+    assert_eq!(changes.lag().snapshot, 2, "what there is of the value");
+    assert_eq!(told(&mut changes), ["=1@1", "=3@3"]);
+    store.upsert(pod(1, 4, [8, 7]));
+    assert_eq!(told(&mut changes), ["1@1>4"], "stays");
+    store.upsert(pod(1, 5, [8]));
+    assert_eq!(told(&mut changes), ["-1@4"], "leaves, with the state that had it");
+    store.upsert(pod(1, 6, []));
+    store.delete(&1, None);
+    store.upsert(pod(2, 7, [8, 7]));
+    assert_eq!(told(&mut changes), ["+2@7"], "comes");
+    store.delete(&3, Some(pod(3, 8, [])));
+    assert_eq!(told(&mut changes), ["-3@8"], "goes");
+    store.upsert(pod(2, 9, []));
+    store.upsert(pod(2, 10, [7]));
+    assert_eq!(told(&mut changes), ["2@7>10"], "it was away, and nobody heard of it");
+    store.upsert(pod(4, 11, [7]));
+    store.upsert(pod(4, 12, []));
+    assert!(told(&mut changes).is_empty(), "it came and left");
+    store.check().unwrap();
+}
+
+#[test]
+fn another_object_comes_and_goes_by_itself() {
+    let store = store();
+    store.upsert(pod(1, 1, [7]));
+    let mut changes = tagged(&store, 7);
+    told(&mut changes);
+    store.upsert(Pod(1, 2, 2, vec![7]));
+    assert_eq!(told(&mut changes), ["-1@1?", "+1@2"]);
+    store.upsert(Pod(1, 3, 3, vec![8]));
+    assert_eq!(told(&mut changes), ["-1@2?"], "nobody saw its end");
+    store.upsert(Pod(1, 4, 4, vec![7]));
+    assert_eq!(told(&mut changes), ["+1@4"]);
+}
+
+#[test]
+fn lists_and_transactions_are_told_as_far_as_they_are_of_interest() {
+    let store = store();
+    let (mut changes, mut key) = (tagged(&store, 7), store.subscription().key(2).start());
+    store.replace([pod(1, 1, [7]), pod(2, 1, [8]), pod(3, 1, [7])], Version::new(1));
+    assert!(!changes.is_caught_up() && !key.is_caught_up());
+    assert_eq!(told(&mut changes), ["=1@1", "=3@1"], "the first list is initial");
+    assert_eq!(told(&mut key), ["=2@1"]);
+    assert!(changes.is_caught_up() && key.is_caught_up());
+    store.replace([pod(3, 2, [8]), pod(2, 2, [7]), pod(4, 2, [7])], Version::new(2));
+    assert_eq!(told(&mut changes), ["-1@1?", "-3@1", "+2@2", "+4@2"]);
+    assert_eq!(told(&mut key), ["2@1>2"]);
+    let mut transaction = store.transaction();
+    transaction.upsert(pod(3, 3, [7]));
+    transaction.delete(2, None);
+    transaction.commit();
+    assert_eq!(told(&mut changes), ["-2@2?", "+3@3"]);
+    assert_eq!(told(&mut key), ["-2@2?"]);
+    changes.resync();
+    assert_eq!(told(&mut changes).len(), 2, "a resync is of what is of interest, too");
+}
+
+#[test]
+fn an_empty_beginning_is_one() {
+    let store = store();
+    store.replace([pod(1, 1, [8])], Version::new(1));
+    for mut changes in [tagged(&store, 7), store.subscription().key(2).start()] {
+        assert!(changes.is_caught_up() && changes.pending() == 0);
+        assert!(told(&mut changes).is_empty());
+    }
+}
+
+#[test]
+fn a_filter_is_asked_of_what_is_of_interest() {
+    let store = store();
+    let mut changes = store.subscription().by_index(&BY_TAG, 7).unwrap().filter(|pod| pod.2 % 2 == 0).start();
+    store.upsert(pod(1, 2, [8]));
+    store.upsert(pod(2, 3, [7]));
+    store.upsert(pod(3, 4, [7]));
+    assert_eq!(told(&mut changes), ["+3@4"]);
+    store.upsert(pod(3, 5, [7]));
+    store.upsert(pod(2, 6, [7]));
+    assert_eq!(told(&mut changes), ["-3@4", "+2@6"]);
+    // Left while the filter did not pass it.
+    store.upsert(pod(2, 7, [7]));
+    told(&mut changes);
+    store.upsert(pod(2, 8, [8]));
+    assert!(told(&mut changes).is_empty());
+}
+
+/// k8s#102718 and its kind: what nobody is interested in costs nobody anything.
+#[test]
+fn nothing_else_is_pending_held_or_a_reason_to_wake() {
+    let store = store();
+    store.upsert(pod(1, 1, [7]));
+    let (mut of_tag, mut of_key) = (tagged(&store, 7), store.subscription().key(1).start());
+    assert_eq!((told(&mut of_tag).len(), told(&mut of_key).len()), (1, 1));
+    let (counting, waker) = Counting::waker();
+    for changes in [&mut of_tag, &mut of_key] {
+        assert!(poll_with(std::pin::pin!(changes.next()), &waker).is_pending());
+    }
+    let mut held: Vec<Weak<Pod>> = Vec::new();
+    for event in 0..10_000_u64 {
+        let key = 2 + (event % 1_000) as u32;
+        store.upsert(pod(key, event + 2, [8]));
+        held.extend(store.get(&key).map(|pod| Arc::downgrade(&pod)));
+    }
+    assert_eq!(counting.wakes(), 0);
+    assert_eq!((of_tag.pending(), of_key.pending()), (0, 0));
+    assert_eq!(held.iter().filter(|held| held.strong_count() > 0).count(), 1_000, "those that are stored");
+    assert_eq!(of_tag.lag().seen, store.version(), "all the same it is up to date");
+    // A thousand events of the one key are one change.
+    for event in 0..1_000 {
+        store.upsert(pod(1, 20_000 + event, [7]));
+    }
+    assert_eq!((counting.wakes(), of_tag.pending(), of_key.pending()), (2, 1, 1));
+    assert_eq!(told(&mut of_tag), told(&mut of_key));
+}
+
+#[test]
+fn it_ends_with_its_index() {
+    let store = store();
+    store.upsert(pod(1, 1, [7]));
+    let late = store.subscription().by_index(&BY_TAG, 7).unwrap();
+    let (mut first, mut second, mut all) = (tagged(&store, 7), tagged(&store, 7), store.subscribe());
+    assert_eq!(told(&mut first).len(), 1);
+    let (counting, waker) = Counting::waker();
+    assert!(poll_with(std::pin::pin!(first.next()), &waker).is_pending());
+    store.upsert(pod(2, 2, [7]));
+    assert_eq!((told(&mut first).len(), counting.wakes()), (1, 1));
+    assert!(poll_with(std::pin::pin!(first.next()), &waker).is_pending());
+    store.remove_index(&BY_TAG).unwrap();
+    assert_eq!(counting.wakes(), 2, "the end wakes");
+    store.upsert(pod(3, 3, [7]));
+    store.add_index(&BY_TAG).unwrap();
+    store.upsert(pod(4, 4, [7]));
+    assert_eq!(told(&mut second), ["=1@1", "+2@2"], "what came before the end is told");
+    for mut ended in [first, second, late.start()] {
+        assert!(matches!(poll_once(std::pin::pin!(ended.next())), std::task::Poll::Ready(None)));
+        ended.resync();
+        assert!(ended.try_next().is_none());
+        ended.check().unwrap();
+    }
+    assert_eq!(told(&mut all).len(), 4, "it is no end for others");
+    assert_eq!(told(&mut tagged(&store, 7)).len(), 4, "nor for who comes to the new one");
+    store.remove_index(&BY_TAG).unwrap();
+    assert_eq!(store.subscription().by_index(&BY_TAG, 7).unwrap_err().name(), "tag");
+    let other: Index<Pod, u32> = Index::new("tag", |pod| pod.0);
+    store.add_index(&BY_TAG).unwrap();
+    assert!(store.subscription().by_index(&other, 7).is_err(), "a value of another type");
+    store.check().unwrap();
+}
+
+#[test]
+fn the_last_wish_counts() {
+    let store = store();
+    store.upsert(pod(1, 1, [7]));
+    store.upsert(pod(2, 1, [7]));
+    let mut changes = store.subscription().key(1).by_index(&BY_TAG, 8).unwrap().key(2).start();
+    assert_eq!(told(&mut changes), ["=2@1"]);
+    // Many of them beside each other, as a fan-out by key is: each hears of its own.
+    let mut many: Vec<_> = (0..50).map(|key| store.subscription().key(key).start()).collect();
+    drop(many.split_off(40));
+    store.upsert(pod(7, 2, []));
+    store.upsert(pod(45, 2, []));
+    let heard: Vec<_> = many.iter_mut().map(|changes| told(changes).len()).collect();
+    assert_eq!(heard.iter().sum::<usize>(), 3);
+    assert_eq!((heard[1], heard[2], heard[7]), (1, 1, 1));
+}
