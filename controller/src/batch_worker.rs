@@ -25,12 +25,15 @@ use crate::batches::Batches;
 use crate::guard::guarded;
 use crate::metrics::{OnDuty, Owed};
 use crate::runtime::Runtime;
-use crate::sync::{Ordering, Turn};
+use crate::sync::Turn;
 use crate::worker::Shop;
 use crate::{Action, Context, Failure};
 
 /// So many batches may be in the making, by number of keys: the queue's order holds for what is in the queue.
 const IN_THE_MAKING: usize = 8;
+
+/// So many keys may come into no batch before somebody looks which batch is due.
+const NOWHERE: usize = 64;
 
 /// What a batch is, how it is reconciled, and what was collected so far.
 pub(crate) struct Batching<K, G, T, F> {
@@ -70,10 +73,7 @@ where
         while let Some(batch) = self.staff.next(&self.runtime, may_leave, || self.collect()).await {
             self.serve_batch(batch).await;
             may_leave = self.staff.rests();
-            // Ordering: Relaxed, see `settle`.
-            if self.settling.load(Ordering::Relaxed) {
-                self.close_if_idle();
-            }
+            self.close_if_settled();
             self.runtime.breathe().await;
         }
     }
@@ -83,9 +83,14 @@ where
         let mut collected = self.reconcile.collected.lock().await;
         loop {
             // What is Ready comes first, so that a batch that waits for nothing has what there is.
-            while let Ok(lease) = self.queue.try_get() {
-                if let Some(batch) = self.put(&mut collected, lease) {
-                    return Some(batch);
+            // But one that comes into no batch may come back at once, and again: nobody waits for that to end.
+            let mut nowhere = 0;
+            while nowhere < NOWHERE {
+                let Ok(lease) = self.queue.try_get() else { break };
+                match self.put(&mut collected, lease) {
+                    Put::Full(batch) => return Some(batch),
+                    Put::Open => {}
+                    Put::Nowhere => nowhere += 1,
                 }
                 self.runtime.breathe().await;
             }
@@ -99,9 +104,10 @@ where
             };
             match taken {
                 Some(Some(lease)) => {
-                    if let Some(batch) = self.put(&mut collected, lease) {
+                    if let Put::Full(batch) = self.put(&mut collected, lease) {
                         return Some(batch);
                     }
+                    self.runtime.breathe().await;
                 }
                 // Closed: nothing more comes to what is in the making.
                 Some(None) => {
@@ -117,19 +123,24 @@ where
         }
     }
 
-    /// Takes a key in; a batch, if that makes one.
-    fn put(
-        &self,
-        collected: &mut Accumulator<G, Lease<K, T>>,
-        lease: Lease<K, T>,
-    ) -> Option<Vec<Lease<K, T>>> {
-        let lease = self.own(lease)?;
+    /// Takes a key in.
+    fn put(&self, collected: &mut Accumulator<G, Lease<K, T>>, lease: Lease<K, T>) -> Put<Lease<K, T>> {
         // `Eq` and `Hash` of the group, and the clock, are user code, too: the lease is dropped then, and so a failure.
-        self.call(|| {
-            let group = (self.reconcile.batches.group)(lease.key());
-            collected.put(group, lease, self.runtime.now())
-        })
-        .flatten()
+        let taken = self.own(lease).and_then(|lease| {
+            self.call(|| {
+                let group = (self.reconcile.batches.group)(lease.key());
+                collected.put(group, lease, self.runtime.now())
+            })
+        });
+        match taken {
+            Some(Some(batch)) => Put::Full(batch),
+            Some(None) => Put::Open,
+            None => {
+                // No batch will end that looks after this key.
+                self.close_if_settled();
+                Put::Nowhere
+            }
+        }
     }
 
     async fn serve_batch<R, E>(&self, batch: Vec<Lease<K, T>>)
@@ -170,6 +181,15 @@ where
             self.ended(lease, &result, &span);
         }
     }
+}
+
+/// What became of a key that was to be put into a batch.
+enum Put<L> {
+    /// It made one full, or one too many.
+    Full(Vec<L>),
+    Open,
+    /// It is another replica's, or a failure: not held any more.
+    Nowhere,
 }
 
 type Results = Vec<Result<Action, Arc<Failure>>>;

@@ -64,7 +64,15 @@ where
         self.close_if_idle();
     }
 
-    pub(crate) fn close_if_idle(&self) {
+    /// To be called after each end of a lease.
+    pub(crate) fn close_if_settled(&self) {
+        // Ordering: Relaxed, see `settle`.
+        if self.settling.load(Ordering::Relaxed) {
+            self.close_if_idle();
+        }
+    }
+
+    fn close_if_idle(&self) {
         let counts = self.queue.counts();
         if counts.ready + counts.waiting + counts.leased == 0 {
             self.queue.shut_down();
@@ -114,10 +122,7 @@ where
         while let Some(lease) = self.staff.next(&self.runtime, may_leave, || self.queue.get()).await {
             self.serve(lease).await;
             may_leave = self.staff.rests();
-            // Ordering: Relaxed, see `settle`.
-            if self.settling.load(Ordering::Relaxed) {
-                self.close_if_idle();
-            }
+            self.close_if_settled();
             // A queue that always has a key is never pending: without this, other tasks would starve.
             self.runtime.breathe().await;
         }

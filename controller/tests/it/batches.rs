@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use flyball_controller::testing::Simulation;
 use flyball_controller::{Action, Batches, Class, ConfigError, Controller, Metrics, Outcome, RunError};
-use flyball_ratelimit::{Exponential, ManualTimer};
+use flyball_ratelimit::{Exponential, ManualTimer, TokioTimer};
 use flyball_workqueue::{Fifo, KeyState, Queue, Timed};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Log, SECOND, left, panic_quietly, queue, settle, sorted};
 
@@ -331,6 +331,55 @@ async fn a_job_in_batches_settles() {
     things.shut_down();
     let report = running.await.unwrap().unwrap();
     assert_eq!((report.reconciles, report.batches), (10, 3));
+}
+
+/// The last key there is comes into no batch: it is another replica's, or its group panics and the queue gives it up.
+#[tokio::test(start_paused = true)]
+async fn a_job_in_batches_settles_also_after_a_key_that_is_in_none() {
+    for mine in [false, true] {
+        let things = crate::support::World::new().informer();
+        let backoff = Exponential::new(SECOND..=60 * SECOND);
+        let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current());
+        let queue: crate::support::Keys = queue.dead_letters(1, |_, _| {}).build();
+        let controller = Controller::new(queue.clone()).on(&things, |change| *change.key());
+        let controller = controller.only(move |_| mine).until_settled();
+        let batches = Batches::of(4).by(|_| -> u32 { panic_quietly("no group") });
+        let running = tokio::spawn(
+            controller.run_batches(batches, |keys, _| async move { Ok::<_, String>(well(&keys)) }),
+        );
+        things.synced().await.unwrap();
+        queue.add_after(1, 2 * SECOND).unwrap();
+        things.shut_down();
+        let ended = timeout(3600 * SECOND, running).await.expect("it settles");
+        let report = ended.unwrap().unwrap();
+        assert_eq!((report.foreign, report.hook_panics), if mine { (0, 1) } else { (1, 0) });
+    }
+}
+
+/// A key that comes back at once, whenever its group panics, is Ready whenever somebody looks. The others do not wait for it to be gone.
+#[tokio::test(start_paused = true)]
+async fn a_key_without_a_group_holds_up_no_batch() {
+    let queue: Queue<u32, Fifo, flyball_workqueue::NoLimit, Timed<TokioTimer>> =
+        Queue::builder().timer(TokioTimer::current()).build();
+    for window in [Duration::ZERO, SECOND] {
+        let log = Log::new();
+        let noted = log.clone();
+        let batches = Batches::of(usize::MAX).within(window);
+        let batches = batches.by(|key| if *key == 0 { panic_quietly("no group") } else { *key });
+        let running = tokio::spawn(Controller::new(queue.clone()).run_batches(batches, move |keys, _| {
+            let results = well(&keys);
+            noted.note(keys);
+            async move { Ok::<_, String>(results) }
+        }));
+        (0..3).for_each(|key| _ = queue.add(key));
+        for _ in 0..30 {
+            settle().await;
+            tokio::time::advance(SECOND / 10).await;
+        }
+        running.abort();
+        assert_eq!(log.take(), [[1], [2]], "{window:?}");
+        _ = running.await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
