@@ -36,7 +36,7 @@ struct Shared {
 /// What ended a [`Handling`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandlerEnd {
-    /// The store was closed, and everything was told.
+    /// The store was closed, or the index that the subscription was [by](crate::SubscriptionBuilder::by_index) was removed, and everything was told.
     Closed,
     /// [`Handler::unsubscribe`] was called.
     Unsubscribed,
@@ -63,7 +63,7 @@ where
     /// What is told is told by the future, on whichever thread it is polled. It is over at the end of the store, which may be where something is
     /// to be done once. A panic of `f` is [counted](Handler::panics), and the change that caused it counts as processed: `f` is called
     /// for the next, and others that wait until it has [caught up](Handler::caught_up) do not wait for ever. What panics while a change is put
-    /// together, `Clone` of a key or the schema's identity, leaves through the future, as through [`next`](Self::next); polled again, it goes
+    /// together, `Clone` of a key, the schema's identity or a filter, leaves through the future, as through [`next`](Self::next); polled again, it goes
     /// on with that change.
     ///
     /// # Examples

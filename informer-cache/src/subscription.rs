@@ -236,9 +236,16 @@ where
     /// One step at a time, each of which leaves everything in place when foreign code in it panics.
     fn take(&mut self, waker: Option<&Waker>) -> Poll<Taken<K, V>> {
         let mut resynced = false;
+        let mut steps = 0;
         loop {
             if let Some(change) = self.ready.iter_mut().find_map(Option::take) {
                 return Poll::Ready(Taken::Change(change));
+            }
+            steps += 1;
+            if let Some(waker) = waker.filter(|_| steps > TURN) {
+                // A filter may show nothing of a million objects: others get their turn.
+                waker.wake_by_ref();
+                return Poll::Pending;
             }
             if let Some(due) = &self.due {
                 self.ready = due.changes(&self.schema, self.filter.as_deref());
@@ -380,3 +387,6 @@ impl<K, V> fmt::Debug for NextChange<'_, K, V> {
         f.debug_struct("NextChange").finish_non_exhaustive()
     }
 }
+
+/// So many steps without a change to tell in one poll.
+const TURN: u32 = 512;

@@ -7,6 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 
 use flyball_informer_cache::{ChangeKind, Schema, Store, Subscription, Version};
 use testkit::wakers::{Counting, poll_once, poll_with};
@@ -201,4 +202,45 @@ fn who_waits_is_woken_for_nothing_at_most_and_loses_nothing() {
         assert_eq!(counting.wakes(), 2);
         assert_eq!(told(&mut changes), [format!("+1@{}", 2 * round + 2)]);
     }
+}
+
+/// A walk over many objects of which none passes is no reason to keep a thread.
+#[test]
+fn others_have_their_turn_while_nothing_passes() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let store = Store::builder(Schema::new(|n: &u32| *n, |_| Version::ZERO)).build().unwrap();
+    store.replace(0..10_000, Version::new(1));
+    let filter = move |n: &u32| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        *n >= 10_000
+    };
+    let mut changes = store.subscription().filter(filter).start();
+    let mut walk = |what: &str, last: Option<u32>| {
+        let (counting, waker) = Counting::waker();
+        let mut polls = 0;
+        loop {
+            let (before, woken) = (asked.load(Ordering::Relaxed), counting.wakes());
+            let told = poll_with(std::pin::pin!(changes.next()), &waker);
+            assert!(asked.load(Ordering::Relaxed) - before < 2_000, "{what}: no end of it");
+            polls += 1;
+            let told = match told {
+                Poll::Ready(change) => change.map(|change| *change.key()),
+                // It comes back by itself.
+                Poll::Pending if counting.wakes() > woken => continue,
+                Poll::Pending => None,
+            };
+            assert_eq!((told, polls > 5), (last, true), "{what}, after {polls} polls");
+            break;
+        }
+        assert_eq!(changes.pending(), 0);
+        changes.resync();
+    };
+    walk("the snapshot", None);
+    walk("a resync", None);
+    store.replace(20..20, Version::new(2));
+    store.replace(0..=10_000, Version::new(3));
+    walk("changes", Some(10_000));
+    // Who asks whether there is something now, wants to know.
+    assert_eq!(changes.try_next().map(|change| *change.key()), Some(10_000));
 }
