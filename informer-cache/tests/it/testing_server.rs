@@ -301,3 +301,24 @@ fn it_fails_as_it_is_told_until_it_is_healed() {
     assert!(watch(&server, 1).is_ok());
     assert_eq!(told(&mut open), []);
 }
+
+/// Where it may repeat an object on each page, it still comes to an end.
+#[test]
+fn a_shuffled_list_ends_whatever_the_size_of_its_pages() {
+    for limit in 1..5 {
+        let server = server();
+        (1..=4).for_each(|key| _ = server.put(object(key, 0)));
+        server.faults(|faults| faults.shuffled = true);
+        let (mut token, mut keys) = (None, std::collections::BTreeSet::new());
+        for page in 0.. {
+            assert!(page < 10, "pages of {limit}: no end of it");
+            let page = list(&server, ListVersion::MostRecent, Some(limit), token).unwrap();
+            keys.extend(page.items.iter().map(|object| object.key));
+            token = page.continuation;
+            if token.is_none() {
+                break;
+            }
+        }
+        assert!(keys.into_iter().eq(1..=4), "pages of {limit}");
+    }
+}

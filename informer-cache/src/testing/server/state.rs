@@ -216,7 +216,8 @@ impl<K: Ord + Clone, V: Clone> State<K, V> {
             self.tokens.to_string()
         });
         if let Some(token) = continuation.clone() {
-            if let Some(again) = objects.first().filter(|_| self.faults.shuffled) {
+            // A page of one object that is a repeated one would get nowhere.
+            if let Some(again) = objects.first().filter(|_| self.faults.shuffled && limit > 1) {
                 rest.insert(0, again.clone());
             }
             self.pages.push(Rest { token, at, objects: rest });
