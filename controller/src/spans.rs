@@ -16,6 +16,7 @@ mod on {
     use tracing::{Instrument, Span, info_span};
 
     use crate::Outcome;
+    use crate::guard::guarded;
 
     const TARGET: &str = "flyball_controller";
 
@@ -63,6 +64,14 @@ mod on {
     impl Default for Within {
         fn default() -> Self {
             Self(Span::none())
+        }
+    }
+
+    /// To close a span is the subscriber's business, and no worker's.
+    impl Drop for Within {
+        fn drop(&mut self) {
+            // Nobody to tell: the panic hook has said it.
+            let _ = guarded(|| drop(std::mem::replace(&mut self.0, Span::none())));
         }
     }
 

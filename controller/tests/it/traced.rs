@@ -197,6 +197,10 @@ async fn a_subscriber_that_panics_ends_no_worker() {
         }
 
         fn exit(&self, _: &Id) {}
+
+        fn try_close(&self, _: Id) -> bool {
+            panic_quietly("close");
+        }
     }
     let queue = queue();
     (1..=2).for_each(|key| _ = queue.add(key));
