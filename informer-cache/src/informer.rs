@@ -70,15 +70,15 @@ pub struct Informer<K, V> {
 /// What the run future shares with the handles.
 pub(crate) struct Shared<K, V> {
     store: Store<K, V>,
-    /// Told when the run future is over.
-    stopped: Synced,
+    /// Told when the run future is over. Shared, since who waits for it must not keep the store.
+    stopped: Arc<Synced>,
     status: StatusCell,
     stop: Stop,
 }
 
 impl<K, V> Shared<K, V> {
     fn new(store: Store<K, V>) -> Self {
-        Self { store, stopped: Synced::default(), status: StatusCell::new(), stop: Stop::default() }
+        Self { store, stopped: Arc::default(), status: StatusCell::new(), stop: Stop::default() }
     }
 }
 
@@ -167,6 +167,11 @@ where
     pub async fn stopped(&self) {
         // Never an error: this signal is always given.
         let _ = self.shared.stopped.wait().await;
+    }
+
+    /// The signal that the run future is over.
+    pub(crate) fn over(&self) -> Arc<Synced> {
+        self.shared.stopped.clone()
     }
 }
 

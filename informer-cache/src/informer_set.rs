@@ -3,11 +3,11 @@
 //! | guarded by `state` | |
 //! |---|---|
 //! | `running` | a slot for each name: its informer, and how many hold it |
-//! | `leaving` | informers that were told to stop, until they are over |
+//! | `leaving` | the ends of informers that were told to stop; those that are over leave with the next that does. Nothing of an informer is kept by that |
 //! | `closed` | set once, never unset |
 //!
-//! What builds an informer, what runs it, wakers and destructors run without the lock. An informer's status may be read under it: that lock is
-//! the last in order.
+//! What builds an informer, what runs it, wakers and destructors run without the lock. An informer's status, and whether it has ended, may be read under it:
+//! those locks are the last in order.
 //!
 //! # Invariants
 //! 1. A slot has at least one user, and no number is used twice.
@@ -26,7 +26,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use crate::caught::caught;
 use crate::sync::Mutex;
+use crate::synced::Synced;
 use crate::{BuildError, Informer, Status};
 
 mod member;
@@ -83,7 +85,7 @@ struct Inner {
 #[derive(Default)]
 struct State {
     running: BTreeMap<Id, Slot>,
-    leaving: Vec<Named>,
+    leaving: Vec<Arc<Synced>>,
     /// The number of the next slot.
     next: u64,
     closed: bool,
@@ -212,11 +214,9 @@ impl InformerSet {
         let (leaving, staying): (BTreeMap<_, _>, _) =
             std::mem::take(&mut state.running).into_iter().partition(|(id, _)| which(id));
         state.running = staying;
-        let leaving: Vec<Named> = leaving.into_iter().map(|((name, _), slot)| (name, slot.member)).collect();
-        let over = state.let_go(leaving.iter().cloned());
+        state.let_go(leaving.values());
         drop(state);
-        drop(over);
-        leaving.iter().for_each(|(_, member)| member.shut_down());
+        leaving.values().for_each(Slot::shut_down);
     }
 
     /// One user less; the last one shuts the informer down.
@@ -228,11 +228,9 @@ impl InformerSet {
             return;
         }
         let slot = state.running.remove(id);
-        let last: Vec<Named> = slot.into_iter().map(|slot| (id.0.clone(), slot.member)).collect();
-        let over = state.let_go(last.iter().cloned());
+        state.let_go(slot.iter());
         drop(state);
-        drop(over);
-        last.iter().for_each(|(_, member)| member.shut_down());
+        slot.iter().for_each(Slot::shut_down);
     }
 
     /// One user more of an informer that this one still holds.
@@ -278,10 +276,14 @@ impl InformerSet {
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.
     pub async fn stopped(&self) {
-        let mut members = self.running();
-        members.extend(self.inner.state.lock().leaving.iter().cloned());
-        for (_, member) in &members {
-            member.stopped().await;
+        let ends: Vec<_> = {
+            let state = self.inner.state.lock();
+            let running = state.running.values().map(|slot| slot.member.over());
+            running.chain(state.leaving.iter().cloned()).collect()
+        };
+        for end in ends {
+            // Never an error: this signal is always given.
+            let _ = end.wait().await;
         }
     }
 
@@ -297,14 +299,19 @@ impl InformerSet {
     }
 }
 
+impl Slot {
+    /// Never panics: a waker that does is that of one task, and whoever stops informers has others to tell, or is a destructor.
+    fn shut_down(&self) {
+        // Nobody to tell: the panic hook has said it.
+        let _ = caught(|| self.member.shut_down());
+    }
+}
+
 impl State {
-    /// These leave; gives back those that have left, to be dropped without the lock.
-    fn let_go(&mut self, leaving: impl Iterator<Item = Named>) -> Vec<Named> {
-        let (over, left) =
-            std::mem::take(&mut self.leaving).into_iter().partition(|(_, member)| member.is_over());
-        self.leaving = left;
-        self.leaving.extend(leaving);
-        over
+    /// These leave, and those that are over are forgotten.
+    fn let_go<'a>(&mut self, leaving: impl Iterator<Item = &'a Slot>) {
+        self.leaving.retain(|end| !end.is_set());
+        self.leaving.extend(leaving.map(|slot| slot.member.over()));
     }
 }
 

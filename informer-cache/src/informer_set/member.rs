@@ -5,7 +5,9 @@
 use std::any::Any;
 use std::hash::Hash;
 use std::pin::Pin;
+use std::sync::Arc;
 
+use crate::synced::Synced;
 use crate::{Informer, Status, Stopped};
 
 pub(super) type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -15,7 +17,9 @@ pub(super) trait Member: Send + Sync {
     fn status(&self) -> Status;
     fn shut_down(&self);
     fn synced(&self) -> Wait<'_, Result<(), Stopped>>;
-    fn stopped(&self) -> Wait<'_, ()>;
+
+    /// The signal that it is over. It keeps nothing of the informer.
+    fn over(&self) -> Arc<Synced>;
 
     /// Whether it will never do anything again.
     fn is_over(&self) -> bool;
@@ -42,8 +46,8 @@ where
         Box::pin(self.synced())
     }
 
-    fn stopped(&self) -> Wait<'_, ()> {
-        Box::pin(self.stopped())
+    fn over(&self) -> Arc<Synced> {
+        self.over()
     }
 
     fn is_over(&self) -> bool {

@@ -4,6 +4,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Waker;
 
 use flyball_informer_cache::{
     BuildError, Index, Informer, InformerName, InformerSet, InformerState, NotSynced, Page, Schema,
@@ -11,7 +12,7 @@ use flyball_informer_cache::{
 };
 use flyball_ratelimit::ManualClock;
 use parking_lot::Mutex;
-use testkit::wakers::{Counting, poll_once, poll_with};
+use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
 type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -130,6 +131,32 @@ fn the_last_who_lets_go_shuts_it_down() {
     let again = world.get("numbers", &source);
     world.settle();
     assert_eq!((again.snapshot().len(), world.runs.lock().len()), (2, 1));
+}
+
+/// A set lives as long as the process does; what an informer knew must not.
+#[test]
+fn what_is_over_is_not_kept() {
+    let world = World::new();
+    let object = Arc::new(7);
+    let start = |name: &str| {
+        let source = ScriptedSource::new();
+        source.list(Ok(Page { items: vec![object.clone()], version: Version::new(1), continuation: None }));
+        source.watch(Ok(()));
+        let schema = Schema::new(|number: &Arc<u64>| **number, |_| Version::ZERO);
+        let build = || Informer::builder(schema, source).timer(world.clock.timer()).build();
+        let informer = world.set.get_or_start(name, build).unwrap();
+        world.settle();
+        informer
+    };
+    let (dropped, stopped) = (start("dropped"), start("stopped"));
+    assert_eq!(Arc::strong_count(&object), 3);
+    drop(dropped);
+    world.settle();
+    assert_eq!(Arc::strong_count(&object), 2, "the last user has let go");
+    world.set.stop("stopped");
+    world.settle();
+    drop(stopped);
+    assert_eq!(Arc::strong_count(&object), 1, "it was stopped");
 }
 
 #[test]
@@ -283,4 +310,17 @@ fn a_panic_of_what_builds_or_runs_leaves_no_user_behind() {
     panics(&|| drop(set.get_or_start("numbers", || world.build(&source))));
     assert!(world.set.statuses().is_empty() && set.statuses().is_empty());
     assert!(poll_once(Box::pin(set.stopped()).as_mut()).is_ready());
+}
+
+/// Whoever shuts down a set has nothing to do with what is wrong with one task.
+#[test]
+fn a_waker_that_panics_keeps_no_other_from_being_told() {
+    let world = World::new();
+    let users = ["a", "b", "c"].map(|name| world.get(name, &listing(&[1])));
+    for run in &mut *world.runs.lock() {
+        assert!(poll_with(run.as_mut(), &Waker::from(Arc::new(Panicking))).is_pending());
+    }
+    world.set.shut_down();
+    world.settle();
+    assert!(users.iter().all(|user| user.is_over()));
 }
