@@ -47,7 +47,7 @@ where
     /// deleted, and the copy is what the snapshot shows. What happened *within* the version, as by an event with an older version than the store's,
     /// may be in the copy or not, so it is told again: an update may be of a key that the copy lacks, and so may a deletion.
     ///
-    /// O(history), and waits for a write in progress.
+    /// O(what it tells), and waits for a write in progress. The next one waits while what was missed is copied, a few counts for each change.
     ///
     /// # Errors
     /// When too much has changed since, when the version is ahead of the store, or when no history is kept.

@@ -10,6 +10,8 @@
 //! 1. Entries are in the order of publication, at most `most`, each with a higher revision than the one before it, or the same: then they are of one write.
 //! 2. Every step is an entry, or `lost` covers it: v is above `lost` only if every step that `since(v)` has to give is an entry.
 //! 3. Likewise for the revision of a table: not below `passed` only if every later step is an entry.
+//! 4. Of two entries in a row, the later write began where the earlier one ended, or above, or `lost` is not below where the earlier one ended. So above
+//!    `lost`, what is missed since v is the end of the log.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -96,10 +98,7 @@ impl<K, V> History<K, V> {
         if self.lost.is_some_and(|lost| version <= lost) {
             return Err(self.too_old());
         }
-        let missed = self.entries.iter().filter(|entry| {
-            let Write { after, .. } = entry.write;
-            after > version || entry.write.is_within(version)
-        });
+        let missed = self.entries_from(|write| write.after > version || write.is_within(version));
         Ok(missed.map(|entry| entry.step.again_if(entry.write.is_within(version))).collect())
     }
 
@@ -108,8 +107,14 @@ impl<K, V> History<K, V> {
         if revision < self.passed {
             return Err(self.too_old());
         }
-        let missed = self.entries.iter().filter(|entry| entry.write.revision > revision);
+        let missed = self.entries_from(|write| write.revision > revision);
         Ok(missed.map(|entry| entry.step.clone()).collect())
+    }
+
+    /// From the first entry on whose write was missed: by invariant 4 so were all that follow. The writer waits for this, so it does not go
+    /// through what is of no interest.
+    fn entries_from(&self, missed: impl Fn(Write) -> bool) -> impl Iterator<Item = &Entry<K, V>> {
+        self.entries.range(self.entries.partition_point(|entry| !missed(entry.write))..)
     }
 
     fn too_old(&self) -> HistoryError {
@@ -125,6 +130,13 @@ impl<K, V> History<K, V> {
         }
         if self.entries.iter().any(|entry| entry.write.revision < self.passed) {
             return Err("history invariant 3: an entry of what has passed".into());
+        }
+        let apart = |a: Write, b: Write| a.revision != b.revision && b.before < a.after;
+        if order
+            .clone()
+            .any(|(a, b)| apart(a.write, b.write) && self.lost.is_none_or(|lost| lost < a.write.after))
+        {
+            return Err("history invariant 4: versions that went back and are not lost".into());
         }
         Ok(())
     }
