@@ -48,7 +48,7 @@ pub struct Report<K> {
     pub leftovers: Leftovers<K>,
 }
 
-/// How long reconciles took, all together, by how they ended.
+/// How long reconciles took, all together, by how they ended: up to 584 years each, which ten thousand workers fill in three weeks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Times {
@@ -83,12 +83,15 @@ pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     pub(crate) fn count(&self) {
-        self.add(1);
+        // Ordering: Relaxed, it counts and publishes nothing.
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Stays at the highest number there is.
     fn add(&self, amount: u64) {
         // Ordering: Relaxed, it counts and publishes nothing.
-        self.0.fetch_add(amount, Ordering::Relaxed);
+        let _ =
+            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sum| Some(sum.saturating_add(amount)));
     }
 
     fn read(&self) -> u64 {

@@ -4,7 +4,9 @@ use std::future::pending;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use flyball_controller::testing::Simulation;
 use flyball_controller::{Action, Class, Controller, Metrics, Outcome, Times};
+use flyball_workqueue::Queue;
 use tokio::time::sleep;
 
 use crate::support::{Log, SECOND, panic_quietly, queue, settle};
@@ -156,4 +158,24 @@ async fn a_sink_that_panics_decides_nothing() {
         .unwrap();
     assert_eq!((report.reconciles, report.errors, report.recoveries, report.hook_panics), (2, 1, 1, 5));
     assert_eq!(queue.requeues(&1), 0);
+}
+
+/// Many workers fill a sum of times sooner than anybody would think.
+#[test]
+fn a_sum_of_times_that_is_too_large_stays_at_its_end() {
+    let (mut sim, centuries) = (Simulation::new(1), Duration::from_secs(400 * 365 * 24 * 3600));
+    let queue = Queue::builder().timer(sim.timer()).build();
+    (0..2).for_each(|key| _ = queue.add(key));
+    queue.shut_down();
+    let time = sim.time();
+    let running = sim.run(Controller::new(queue).workers(2).metrics(()), move |_: u32, _| {
+        let time = time.clone();
+        async move {
+            time.sleep(centuries).await;
+            Ok::<_, String>(Action::await_change())
+        }
+    });
+    sim.pass(centuries);
+    let times = running.output().unwrap().unwrap().times;
+    assert_eq!(times.successes, Duration::from_nanos(u64::MAX), "twice 400 years");
 }
