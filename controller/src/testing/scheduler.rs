@@ -116,6 +116,7 @@ impl Scheduler {
         let (mut future, waker) = (task.future.take().expect("one runs at a time"), task.waker.clone());
         let aborted = task.aborted;
         drop(state);
+        let ending = Ending { scheduler: self, id };
         // Without a budget: when the test itself runs in a tokio task, its budget is not ours to use up.
         let over = aborted
             || Pin::new(&mut unconstrained(future.as_mut()))
@@ -123,9 +124,11 @@ impl Scheduler {
                 .is_ready();
         if over {
             drop(future);
-            self.ended(id);
-        } else if let Some(task) = self.state.lock().tasks.get_mut(&id) {
-            task.future = Some(future);
+        } else {
+            std::mem::forget(ending);
+            if let Some(task) = self.state.lock().tasks.get_mut(&id) {
+                task.future = Some(future);
+            }
         }
         true
     }
@@ -164,6 +167,18 @@ impl State {
         }
         let nth = self.random.below(self.ready.len());
         self.ready.iter().nth(nth).copied()
+    }
+}
+
+/// Ends a task when this is dropped: it is over, or has panicked.
+struct Ending<'a> {
+    scheduler: &'a Scheduler,
+    id: u64,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.scheduler.ended(self.id);
     }
 }
 

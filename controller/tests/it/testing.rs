@@ -204,6 +204,23 @@ fn tasks_that_wake_each_other_for_ever_are_told() {
     assert!(settled.unwrap_err().downcast_ref::<&str>().unwrap().starts_with("a million steps"));
 }
 
+/// The call that runs it panics; who expects that goes on, under every seed.
+#[test]
+fn a_task_that_panicked_is_over() {
+    for seed in 0..20 {
+        let mut sim = Simulation::new(seed);
+        let task = sim.spawn(async { panic_quietly("a task") });
+        let settled = catch_unwind(AssertUnwindSafe(|| sim.settle()));
+        assert_eq!(settled.unwrap_err().downcast_ref(), Some(&"a task"));
+        assert!(task.is_over());
+        task.abort();
+        let time = sim.time();
+        let other = sim.spawn(async move { time.sleep(SECOND).await });
+        sim.pass(SECOND);
+        assert!(other.is_over());
+    }
+}
+
 /// A task's budget is used up by what the simulation polls, unless it looks after that.
 #[tokio::test]
 async fn it_runs_within_a_task_of_a_real_runtime() {
