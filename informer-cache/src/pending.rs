@@ -36,6 +36,7 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashTable;
 
+use crate::caught::drop_each;
 use crate::record::Record;
 use crate::step::{Last, Step};
 
@@ -160,6 +161,12 @@ impl<K, V> Pending<K, V> {
             }
         }
         Ok(())
+    }
+}
+
+impl<K, V> Drop for Pending<K, V> {
+    fn drop(&mut self) {
+        drop_each(self.entries.drain());
     }
 }
 
