@@ -93,7 +93,7 @@ where
     /// Whether an object that is gone was known is decided by the state that was told last, so its deletion is told whatever its last state is.
     ///
     /// It is asked when a change is taken, by who takes it, and never under a lock: `f` may use the store. It must be pure, as it is asked about a
-    /// state once when that is news and once when it is replaced. The changes it keeps back are pending until then, so they
+    /// state when that is news, when it is replaced, and at each resync. The changes it keeps back are pending until then, so they
     /// count in [`lag`](Subscription::lag). A long walk past objects that do not pass is made in several polls, so that others have their turn.
     ///
     /// A panic in it is that of the call that takes the change, which stays to be told by the next one.
