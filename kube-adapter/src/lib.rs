@@ -2,5 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod names;
+mod sync;
+mod throttle;
 
 pub use crate::names::{key_of, key_of_ref, object_ref, schema};
+pub use crate::throttle::{Throttle, Throttled, Waits};

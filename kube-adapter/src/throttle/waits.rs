@@ -1,0 +1,77 @@
+//! SHELL. How much requests have waited. Every number is an atomic of its own: they are read one after another, and may be of slightly
+//! different moments.
+
+use std::time::Duration;
+
+use flyball_ratelimit::Nanos;
+
+use crate::Throttle;
+use crate::sync::{AtomicU64, Ordering};
+
+/// How much the requests of a [`Throttle`](crate::Throttle) have waited for it since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Waits {
+    /// Requests that were let through.
+    pub requests: u64,
+    /// Those of them that had to wait.
+    pub delayed: u64,
+    /// For how long, all of them together.
+    pub total: Duration,
+    /// The longest wait.
+    pub longest: Duration,
+}
+
+#[derive(Default)]
+pub(super) struct Tally {
+    requests: AtomicU64,
+    delayed: AtomicU64,
+    total: AtomicU64,
+    longest: AtomicU64,
+    /// Not before then is a wait told again.
+    quiet_until: AtomicU64,
+}
+
+impl Tally {
+    pub(super) fn passed(&self) {
+        // Ordering: none needed here and below, the numbers say nothing about other memory.
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A wait is over; says whether it is to be told as too long.
+    pub(super) fn waited(&self, waited: Duration, now: Nanos) -> bool {
+        let nanos = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+        self.passed();
+        // Ordering: as above.
+        self.delayed.fetch_add(1, Ordering::Relaxed);
+        // Ordering: as above.
+        self.total.fetch_add(nanos, Ordering::Relaxed);
+        // Ordering: as above.
+        self.longest.fetch_max(nanos, Ordering::Relaxed);
+        waited >= Throttle::TOO_LONG && self.breaks_the_silence(now)
+    }
+
+    fn breaks_the_silence(&self, now: Nanos) -> bool {
+        let (now, until) = (now.get(), (now + SILENCE).get());
+        // Ordering: as above; of several at the same time one succeeds.
+        let quiet_until = self.quiet_until.load(Ordering::Relaxed);
+        if now < quiet_until {
+            return false;
+        }
+        // Ordering: as above.
+        self.quiet_until.compare_exchange(quiet_until, until, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    pub(super) fn read(&self) -> Waits {
+        // Ordering: as above.
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        Waits {
+            requests: read(&self.requests),
+            delayed: read(&self.delayed),
+            total: Duration::from_nanos(read(&self.total)),
+            longest: Duration::from_nanos(read(&self.longest)),
+        }
+    }
+}
+
+const SILENCE: Duration = Duration::from_secs(10);

@@ -1,0 +1,3 @@
+//! What needs no cluster.
+
+mod throttle;

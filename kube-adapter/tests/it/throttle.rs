@@ -1,0 +1,225 @@
+//! A client's rate and burst, on tokio's paused clock.
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::num::NonZeroU32;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use flyball_kube::Throttle;
+use flyball_ratelimit::Quota;
+use kube::client::{Body, ClientBuilder};
+use tokio::time::{Instant, advance};
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+fn quota(qps: u32, burst: u32) -> Quota {
+    let number = |n| NonZeroU32::new(n).unwrap();
+    Quota::per_second(number(qps)).burst(number(burst))
+}
+
+/// A service that notes when it was asked what.
+fn noting(
+    asked: &Rc<RefCell<Vec<(u128, usize)>>>,
+) -> impl Service<usize, Response = usize, Error = Infallible, Future: Send> + Clone + use<> {
+    let start = Instant::now();
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let asked = asked.clone();
+    tokio::task::spawn_local(async move {
+        while let Some(note) = told.recv().await {
+            asked.borrow_mut().push(note);
+        }
+    });
+    service_fn(move |n| {
+        tell.send((start.elapsed().as_millis(), n)).unwrap();
+        std::future::ready(Ok(n))
+    })
+}
+
+async fn settle() {
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn local(test: impl Future<Output = ()>) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, test);
+}
+
+#[test]
+fn a_hundred_requests_at_fifty_a_second_keep_their_order_and_wake_nobody_else() {
+    local(async {
+        let asked = Rc::default();
+        let throttle = Throttle::new(quota(50, 10));
+        let mut service = throttle.layer(noting(&asked));
+        let polls = Rc::new(RefCell::new(0));
+        let mut answers: Vec<_> = (0..100)
+            .map(|n| {
+                let mut answer = service.call(n);
+                let polls = polls.clone();
+                poll_fn(move |context| {
+                    *polls.borrow_mut() += 1;
+                    answer.as_mut().poll(context)
+                })
+            })
+            .map(Box::pin)
+            .collect();
+        assert_eq!(throttle.waiting(), 90);
+        // Polled the wrong way round: the order is that of the calls.
+        answers.reverse();
+        let tasks: Vec<_> = answers.into_iter().map(tokio::task::spawn_local).collect();
+        for task in tasks {
+            task.await.unwrap().unwrap();
+        }
+        settle().await;
+        let expected: Vec<_> = (0..100_usize).map(|n| (n.saturating_sub(9) as u128 * 20, n)).collect();
+        let mut asked = asked.borrow().clone();
+        // The burst is there at once for whoever is polled.
+        asked[..10].sort();
+        assert_eq!(asked, expected);
+        assert_eq!(*polls.borrow(), 10 + 90 * 2, "a request is polled to wait and with its token");
+        let waits = throttle.waits();
+        assert_eq!((waits.requests, waits.delayed), (100, 90));
+        assert_eq!(waits.longest, Duration::from_millis(1800));
+        assert_eq!(waits.total, Duration::from_millis(20 * (90 * 91) / 2));
+    });
+}
+
+#[test]
+fn a_dropped_request_takes_no_token_and_those_behind_it_move_up() {
+    local(async {
+        let asked = Rc::default();
+        let throttle = Throttle::new(quota(10, 1));
+        let mut service = throttle.layer(noting(&asked));
+        let mut answers: Vec<_> = (0..4).map(|n| service.call(n)).collect();
+        let last = answers.pop().unwrap();
+        let last = tokio::task::spawn_local(last);
+        settle().await;
+        drop(answers.drain(1..));
+        drop(answers.pop()); // it had its token; that one is spent
+        last.await.unwrap().unwrap();
+        settle().await;
+        assert_eq!(*asked.borrow(), [(100, 3)]);
+        assert_eq!(throttle.waiting(), 0);
+        // One that is granted its token and does not look gives it back to the next.
+        let granted = service.call(4);
+        let next = service.call(5);
+        advance(Duration::from_millis(100)).await;
+        drop(granted);
+        next.await.unwrap();
+        settle().await;
+        assert_eq!(asked.borrow()[1..], [(200, 5)]);
+    });
+}
+
+#[test]
+fn clones_share_one_bucket_and_the_quota_changes_for_those_who_wait() {
+    local(async {
+        let asked = Rc::default();
+        let throttle = Throttle::new(quota(1, 1));
+        let noting = noting(&asked);
+        let mut one = throttle.layer(noting.clone());
+        let mut two = throttle.clone().layer(noting);
+        let mut three = two.clone();
+        let answers = [one.call(0), two.call(1), three.call(2), one.call(3)];
+        assert_eq!(throttle.waiting(), 3);
+        throttle.set_quota(quota(100, 1));
+        assert_eq!(throttle.quota(), quota(100, 1));
+        for answer in answers {
+            answer.await.unwrap();
+        }
+        settle().await;
+        assert_eq!(*asked.borrow(), [(0, 0), (10, 1), (20, 2), (30, 3)]);
+    });
+}
+
+/// Not `Clone`, one request at a time, and it insists on being asked whether it is ready.
+struct Picky {
+    ready: bool,
+    free: Arc<AtomicBool>,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Service<()> for Picky {
+    type Response = ();
+    type Error = &'static str;
+    type Future = Pin<Box<dyn Future<Output = Result<(), &'static str>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
+        if self.calls.load(Ordering::SeqCst) == 3 {
+            return Poll::Ready(Err("closed"));
+        }
+        if !self.free.load(Ordering::SeqCst) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.ready = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, (): ()) -> Self::Future {
+        assert!(std::mem::take(&mut self.ready), "called before it was ready");
+        self.free.store(false, Ordering::SeqCst);
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let free = self.free.clone();
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            free.store(true, Ordering::SeqCst);
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_service_that_was_ready_is_the_one_that_is_called() {
+    let (free, calls) = (Arc::new(AtomicBool::new(true)), Arc::<AtomicUsize>::default());
+    let throttle = Throttle::new(quota(1000, 1000));
+    let service = throttle.layer(Picky { ready: false, free, calls: calls.clone() });
+    let start = Instant::now();
+    let clients: Vec<_> = (0..3).map(|_| tokio::spawn(service.clone().oneshot(()))).collect();
+    // One that gives up while it waits for the inner service holds nobody up.
+    let mut impatient = service.clone();
+    let gives_up = impatient.call(());
+    drop(gives_up);
+    for client in clients {
+        // Time stands still while somebody polls: it is moved by hand.
+        while !client.is_finished() {
+            advance(Duration::from_millis(10)).await;
+        }
+        client.await.unwrap().unwrap();
+    }
+    assert!(start.elapsed() >= Duration::from_secs(3), "one at a time");
+    assert_eq!(service.oneshot(()).await, Err("closed"), "an error of being ready is the request's");
+    assert_eq!(calls.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_of_kube_waits_in_the_order_of_its_requests() {
+    let throttle = Throttle::new(Throttle::CLIENT_GO);
+    let stack = service_fn(|request: http::Request<Body>| {
+        let path = request.uri().path().to_owned();
+        std::future::ready(Ok::<_, Infallible>(http::Response::new(Body::from(path.into_bytes()))))
+    });
+    let client = ClientBuilder::new(stack, "default").with_layer(&throttle).build();
+    let start = Instant::now();
+    let requests: Vec<_> = (0..20)
+        .map(|n| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let request = http::Request::get(format!("/{n}")).body(Vec::new()).unwrap();
+                (client.request_text(request).await.unwrap(), start.elapsed().as_millis())
+            })
+        })
+        .collect();
+    for (n, request) in requests.into_iter().enumerate() {
+        let expected = (n as u128).saturating_sub(9) * 200;
+        assert_eq!(request.await.unwrap(), (format!("/{n}"), expected));
+    }
+    assert_eq!(throttle.waits().delayed, 10);
+}
