@@ -158,7 +158,8 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Builder<K, O, 
     }
 }
 
-/// For queues with a limiter. Without one no failure is counted and none has a backoff, so these change nothing.
+/// For queues with a limiter. Without one no failure is counted, and the only backoff is the one that
+/// [`retry_no_sooner`](crate::Lease::retry_no_sooner) asks for.
 impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Builder<K, O, L, T> {
     /// No add shortens a backoff: a key that failed runs at its end, however many events come meanwhile.
     ///

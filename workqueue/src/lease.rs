@@ -192,6 +192,37 @@ impl<K, T> Lease<K, T> {
         self.end(Verdict::Retry);
     }
 
+    /// As [`retry`](Self::retry), and the key comes back no sooner than `least` from now; zero is `retry`.
+    ///
+    /// For a server that says `Retry-After`, and whoever else asks for a minimum: of that and of what the limiter says the later
+    /// holds. It is counted as any failure, and what the limiter says stays what it was. An add still runs the key at once,
+    /// unless backoff is [strict](crate::Builder::strict_backoff).
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_ratelimit::{Exponential, ManualClock, Nanos};
+    /// # use flyball_workqueue::{KeyState, Queue};
+    /// # use std::time::Duration;
+    /// let clock = ManualClock::new();
+    /// let seconds = Duration::from_secs;
+    /// let backoff = Exponential::new(seconds(1)..=seconds(60));
+    /// let queue = Queue::builder().limiter(backoff).timer(clock.timer()).build();
+    /// queue.add("a")?;
+    /// queue.try_get()?.retry_no_sooner(seconds(5));
+    /// assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::ZERO + seconds(5)));
+    /// clock.advance(seconds(5));
+    /// queue.try_get()?.retry_no_sooner(seconds(1)); // the second failure: the limiter says 2 s
+    /// assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::ZERO + seconds(7)));
+    /// assert_eq!(queue.requeues(&"a"), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn retry_no_sooner(self, least: Duration)
+    where
+        T: Delays,
+    {
+        self.end(Verdict::RetryNoSooner(least));
+    }
+
     /// Ends a lease that nobody has seen.
     pub(crate) fn give_back(self) {
         self.end(Verdict::Untouched);

@@ -241,7 +241,6 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L
     /// All user code of a lease's end: the clock and the policy.
     #[inline]
     fn decide(&self, key: &K, verdict: Verdict) -> Ruling {
-        let mut counted = false;
         let (outcome, now) = match verdict {
             Verdict::Done => (Outcome::Done, self.now_if_timed()),
             Verdict::Succeed => {
@@ -254,21 +253,31 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L
             }
             Verdict::DoneAfter(delay) => self.after(delay),
             Verdict::Retry | Verdict::Dropped if Limiter::<K, L>::limits() => {
-                let now = self.time.now();
-                match self.fail(key, now) {
-                    Failed::Until { at, counted: own } => {
-                        counted = own;
-                        (Outcome::At(Wait::backoff(at)), Some(now))
-                    }
-                    Failed::Died { failures } => {
-                        let (outcome, died_after) = (Outcome::Done, Some(failures));
-                        return Ruling { outcome, now: Some(now), died_after, counted: true };
-                    }
-                }
+                return self.back_off(key, Duration::ZERO);
             }
-            Verdict::Retry | Verdict::Dropped | Verdict::Untouched => (Outcome::Tail, self.now_if_timed()),
+            Verdict::RetryNoSooner(least) if Limiter::<K, L>::limits() || !least.is_zero() => {
+                return self.back_off(key, least);
+            }
+            Verdict::Retry | Verdict::RetryNoSooner(_) | Verdict::Dropped | Verdict::Untouched => {
+                (Outcome::Tail, self.now_if_timed())
+            }
         };
-        Ruling { outcome, now, died_after: None, counted }
+        Ruling { outcome, now, died_after: None, counted: false }
+    }
+
+    /// A failure, whose wait is `least` or what the limiter says, if there is one.
+    fn back_off(&self, key: &K, least: Duration) -> Ruling {
+        let now = self.time.now();
+        let failed = if Limiter::<K, L>::limits() {
+            self.fail(key, now)
+        } else {
+            Failed::Until { at: now, counted: false }
+        };
+        let (outcome, died_after, counted) = match failed {
+            Failed::Until { at, counted } => (Outcome::At(Wait::backoff(at.max(now + least))), None, counted),
+            Failed::Died { failures } => (Outcome::Done, Some(failures), true),
+        };
+        Ruling { outcome, now: Some(now), died_after, counted }
     }
 
     fn after(&self, delay: Duration) -> (Outcome, Option<Nanos>) {
@@ -322,6 +331,7 @@ pub(crate) enum Verdict {
     After(Duration),
     DoneAfter(Duration),
     Retry,
+    RetryNoSooner(Duration),
     /// As a failure: nobody said how.
     Dropped,
     /// It never began.

@@ -107,6 +107,8 @@ pub enum Ending {
     RequeueAfter(Duration),
     /// A failure.
     Retry,
+    /// A failure that waits for so long, at least.
+    RetryNoSooner(Duration),
     /// A failure, too.
     Dropped,
 }

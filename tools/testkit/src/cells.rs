@@ -76,6 +76,7 @@ pub enum Doing {
     RequeueAfter,
     DoneAfter,
     Retry,
+    RetryNoSooner,
     Dropped,
     /// A lease that ends by a failure too many.
     Exhausted,
@@ -95,7 +96,7 @@ pub enum Doing {
 }
 
 impl Doing {
-    const COUNT: usize = 25;
+    const COUNT: usize = 26;
 
     const ALL: [Self; Self::COUNT] = [
         Self::Add,
@@ -112,6 +113,7 @@ impl Doing {
         Self::RequeueAfter,
         Self::DoneAfter,
         Self::Retry,
+        Self::RetryNoSooner,
         Self::Dropped,
         Self::Exhausted,
         Self::Tail,
@@ -125,13 +127,15 @@ impl Doing {
         Self::NotDetached,
     ];
 
-    /// To these all waits are the same, or, as to `DoneAfter`, what they are to another one that is counted finely.
+    /// To these all waits are the same, or, as to `DoneAfter` and `RetryNoSooner`, what they are to another one
+    /// that is counted finely.
     fn is_coarse(self) -> bool {
         matches!(
             self,
             Self::LimitedExhausted
                 | Self::Exhausted
                 | Self::DoneAfter
+                | Self::RetryNoSooner
                 | Self::Tail
                 | Self::FailedServing
                 | Self::DeadlineServing
@@ -162,6 +166,7 @@ impl Doing {
             | Self::RequeueAfter
             | Self::DoneAfter
             | Self::Retry
+            | Self::RetryNoSooner
             | Self::Dropped
             | Self::Exhausted
             | Self::Tail
@@ -182,6 +187,7 @@ impl From<Ending> for Doing {
             Ending::RequeueAfter(_) => Self::RequeueAfter,
             Ending::DoneAfter(_) => Self::DoneAfter,
             Ending::Retry => Self::Retry,
+            Ending::RetryNoSooner(_) => Self::RetryNoSooner,
             Ending::Dropped => Self::Dropped,
         }
     }

@@ -43,6 +43,8 @@ pub enum QueueOp {
     RequeueAfter(u8, Delay),
     /// Ends a lease: a failure.
     Retry(u8),
+    /// Ends a lease: a failure that waits for so long, at least.
+    RetryNoSooner(u8, Delay),
     /// Ends a lease without a word: a failure.
     DropLease(u8),
     /// Makes a lease a bare key.
@@ -112,7 +114,8 @@ impl<'a> Arbitrary<'a> for QueueOp {
             203..=208 => Self::DoneKey(u.arbitrary()?),
             209..=211 => Self::Forget(u.arbitrary()?),
             212..=213 => Self::Attach(u.arbitrary()?),
-            214..=249 => Self::Advance(u.arbitrary()?),
+            214..=247 => Self::Advance(u.arbitrary()?),
+            248..=249 => Self::RetryNoSooner(u.arbitrary()?, u.arbitrary()?),
             250..=251 => Self::DoneAfter(u.arbitrary()?, u.arbitrary()?),
             252 => Self::DrainWaiting(u.arbitrary()?),
             253 => Self::ShutDown,
@@ -148,7 +151,8 @@ impl<'a> Arbitrary<'a> for HeldOp {
             207..=215 => QueueOp::Attach(key(u)?),
             216..=224 => QueueOp::Cancel(key(u)?),
             225..=227 => QueueOp::Forget(key(u)?),
-            228..=251 => QueueOp::Advance(u.arbitrary()?),
+            228..=248 => QueueOp::Advance(u.arbitrary()?),
+            249..=251 => QueueOp::RetryNoSooner(u.arbitrary()?, u.arbitrary()?),
             252 => QueueOp::PollOverdue(u.arbitrary()?),
             // Long enough for much to happen meanwhile.
             253..=255 => QueueOp::DrainWaiting(Delay(Duration::from_nanos(u8::arbitrary(u)?.into()))),

@@ -76,7 +76,7 @@ impl Verdict {
             Self::Done | Self::DoneAfter(_) => Ended::Done,
             Self::Succeed => Ended::Succeeded,
             Self::After(_) => Ended::Requeued,
-            Self::Retry => Ended::Failed,
+            Self::Retry | Self::RetryNoSooner(_) => Ended::Failed,
             Self::Dropped => Ended::Dropped,
             Self::Untouched => return None,
         })

@@ -16,6 +16,51 @@ fn waits_until(queue: &BackoffQueue, key: &'static str) -> u64 {
     }
 }
 
+/// Of the minimum and of what the limiter says the later holds; the limiter's own backoff stays what it was.
+#[test]
+fn a_retry_no_sooner_than_both_say() {
+    let (queue, clock) = backoff();
+    let fails = |least: u64| {
+        queue.add("a").unwrap();
+        queue.try_get().unwrap().retry_no_sooner(ns(least));
+        (queue.requeues(&"a"), waits_until(&queue, "a"))
+    };
+    assert_eq!(fails(0), (1, 10), "as `retry`");
+    assert_eq!(fails(9), (1, 10), "the same failure");
+    assert_eq!(fails(25), (1, 25), "the same failure, which waits longer");
+    clock.set(Nanos::new(10));
+    assert_eq!(fails(5), (2, 30), "the limiter's backoff was over at 10, whoever waited longer");
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    queue.add("a").unwrap();
+    lease.retry_no_sooner(ns(50));
+    assert_eq!(queue.state(&"a"), KeyState::Ready, "an add meanwhile is served at once");
+    let lease = queue.try_get().unwrap();
+    queue.add_after("a", ns(7)).unwrap();
+    lease.retry_no_sooner(ns(50));
+    assert_eq!(waits_until(&queue, "a"), 17, "nor does it put off what was asked for");
+    queue.check().unwrap();
+}
+
+#[test]
+fn a_minimum_is_kept_without_a_limiter() {
+    let clock = ManualClock::new();
+    for strict in [false, true] {
+        let builder = Queue::builder().timer(clock.timer());
+        let queue = if strict { builder.strict_backoff().build() } else { builder.build() };
+        queue.add("a").unwrap();
+        queue.try_get().unwrap().retry_no_sooner(ns(5));
+        assert_eq!(queue.state(&"a"), KeyState::Waiting(clock.now() + ns(5)));
+        assert_eq!(queue.requeues(&"a"), 0);
+        queue.add("a").unwrap();
+        assert_eq!(queue.counts().waiting, usize::from(strict), "no add shortens a strict backoff");
+        clock.advance(ns(5));
+        queue.try_get().unwrap().retry_no_sooner(Duration::ZERO);
+        assert_eq!(queue.state(&"a"), KeyState::Ready);
+        queue.check().unwrap();
+    }
+}
+
 /// kubernetes#136853: eighteen failures within moments made a key wait a thousand seconds.
 #[test]
 fn a_storm_of_events_cannot_drive_the_exponent_up() {

@@ -4,12 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, FastSlow, ManualClock, Nanos, Policy};
-use flyball_workqueue::{Added, KeyState, Queue, Reason, TryGetError};
+use flyball_ratelimit::{Exponential, FastSlow, ManualClock, ManualTimer, Nanos, Policy};
+use flyball_workqueue::{Added, KeyState, Lease, Queue, Reason, Timed, TryGetError};
 
 use crate::support::{BackoffQueue, ns};
 use crate::task::{Task, deadline, lists, serve};
 
+type Held = Lease<&'static str, Timed<ManualTimer>>;
 type Told = Arc<Mutex<Vec<(&'static str, u32)>>>;
 
 fn panics<T>(act: impl FnOnce() -> T) -> bool {
@@ -34,7 +35,8 @@ fn take(told: &Told) -> Vec<(&'static str, u32)> {
 
 #[test]
 fn the_last_failure_is_not_retried() {
-    for dropped in [false, true] {
+    let fails: [fn(Held); 3] = [drop, Lease::retry, |lease| lease.retry_no_sooner(ns(9))];
+    for fail in fails {
         let (queue, clock, told) = mortal(3, false);
         queue.add("a").unwrap();
         for until in [10, 30] {
@@ -42,12 +44,7 @@ fn the_last_failure_is_not_retried() {
             assert_eq!((deadline(&queue, "a"), take(&told)), (until, vec![]));
             clock.set(Nanos::new(until));
         }
-        let lease = queue.try_get().unwrap();
-        if dropped {
-            drop(lease)
-        } else {
-            lease.retry()
-        }
+        fail(queue.try_get().unwrap());
         assert_eq!(take(&told), [("a", 3)]);
         assert_eq!((queue.state(&"a"), queue.requeues(&"a")), (KeyState::Absent, 0));
         queue.add("a").unwrap();

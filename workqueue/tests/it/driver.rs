@@ -165,9 +165,13 @@ fn limited_in(
 }
 
 fn unlimited_by(choice: u8, life: Vec<QueueOp>) -> Cells {
-    let setup = NaiveSetup { capacity: room(choice), ..NaiveSetup::default() };
+    let strict = choice / 16 % 2 == 1;
+    let setup = NaiveSetup { strict, capacity: room(choice), ..NaiveSetup::default() };
     let clock = ManualClock::new();
     let mut builder = Queue::builder().timer(clock.timer()).seed(1);
+    if setup.strict {
+        builder = builder.strict_backoff();
+    }
     if let Some(keys) = setup.capacity {
         builder = builder.capacity(keys);
     }
@@ -216,6 +220,7 @@ fn without_time(op: QueueOp) -> Option<QueueOp> {
         }
         QueueOp::RequeueAfter(index, _) => QueueOp::Succeed(index),
         QueueOp::DoneAfter(index, _) => QueueOp::Done(index),
+        QueueOp::RetryNoSooner(index, _) => QueueOp::Retry(index),
         QueueOp::DrainWaiting(_) => QueueOp::Drain,
         QueueOp::Postpone(..) | QueueOp::PollOverdue(_) | QueueOp::Advance(_) => return None,
         op => op,

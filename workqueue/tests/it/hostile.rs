@@ -208,6 +208,7 @@ impl World {
                         Ending::RequeueAfter(after) => lease.requeue_after(after),
                         Ending::DoneAfter(after) => lease.done_after(after),
                         Ending::Retry => lease.retry(),
+                        Ending::RetryNoSooner(least) => lease.retry_no_sooner(least),
                         Ending::Dropped => drop(lease),
                     }
                 }
@@ -316,6 +317,7 @@ fn acts() -> Vec<Act> {
             Ending::Succeed,
             Ending::RequeueAfter(ns(5)),
             Ending::Retry,
+            Ending::RetryNoSooner(ns(5)),
             Ending::Dropped,
         ];
         acts.extend(endings.map(|ending| Act::End(key, ending)));

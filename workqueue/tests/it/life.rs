@@ -153,6 +153,7 @@ impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: AsyncGet> Life<O, L, T> {
             | QueueOp::AddLimited(_)
             | QueueOp::RequeueAfter(..)
             | QueueOp::DoneAfter(..)
+            | QueueOp::RetryNoSooner(..)
             | QueueOp::PollOverdue(_)
             | QueueOp::Advance(_)
             | QueueOp::DrainWaiting(_) => panic!("{at}: this queue knows no time"),
@@ -297,6 +298,10 @@ impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: Delays + AsyncGet> Life<O
             QueueOp::DoneAfter(index, delay) => {
                 let ending = Ending::DoneAfter(delay.0);
                 self.end(index, ending, |lease| lease.done_after(delay.0));
+            }
+            QueueOp::RetryNoSooner(index, least) => {
+                let ending = Ending::RetryNoSooner(least.0);
+                self.end(index, ending, |lease| lease.retry_no_sooner(least.0));
             }
             QueueOp::PollOverdue(bound) => {
                 let found = match poll(queue.next_overdue(bound.0)) {

@@ -77,7 +77,7 @@ fn dirty_marks_and_leases() {
 #[test]
 fn late_outcomes_are_leftovers() {
     let (queue, clock) = backoff();
-    let keys = ["dropped", "retry", "soon", "later", "done", "succeed"];
+    let keys = ["dropped", "retry", "least", "soon", "later", "done", "succeed"];
     for key in keys {
         queue.add(key).unwrap();
     }
@@ -88,6 +88,7 @@ fn late_outcomes_are_leftovers() {
     leases.pop().unwrap().done();
     leases.pop().unwrap().done_after(ns(9));
     leases.pop().unwrap().requeue_after(Duration::ZERO);
+    leases.pop().unwrap().retry_no_sooner(ns(9));
     leases.pop().unwrap().retry();
     assert!(poll_once(drain.as_mut()).is_pending());
     drop(leases);
@@ -97,8 +98,8 @@ fn late_outcomes_are_leftovers() {
     let (ready, waiting, leased) = parts(left);
     assert!(ready.is_empty() && leased.is_empty());
     assert_eq!(waiting[0], "soon");
-    assert_eq!(waiting.len(), 4);
-    assert!(waiting.contains(&"later"));
+    assert_eq!(waiting.len(), 5);
+    assert!(waiting.contains(&"later") && waiting.contains(&"least"));
     assert!(waiting.contains(&"retry") && waiting.contains(&"dropped"));
 }
 

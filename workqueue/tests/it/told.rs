@@ -63,6 +63,7 @@ pub(crate) fn as_told(told: Told) -> Told {
             Told::Ended(Ending::RequeueAfter(Duration::ZERO), worked)
         }
         Told::Ended(Ending::DoneAfter(_), worked) => Told::Ended(Ending::Done, worked),
+        Told::Ended(Ending::RetryNoSooner(_), worked) => Told::Ended(Ending::Retry, worked),
         told => told,
     }
 }

@@ -43,7 +43,11 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
                 self.accept_delay(later(now, delay));
                 Back::At(later(now, delay))
             }
-            Ending::Retry | Ending::Dropped => {
+            Ending::Retry | Ending::RetryNoSooner(_) | Ending::Dropped => {
+                let least = match ending {
+                    Ending::RetryNoSooner(least) => later(now, least),
+                    _ => now,
+                };
                 let failed = self.fail(key, now);
                 if let Life::Serving { .. } = self.life {
                     self.cells.hit(was, Doing::FailedServing);
@@ -53,13 +57,14 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
                         doing = Doing::Exhausted;
                         Back::No
                     }
-                    Some(Failed { until, .. }) => {
-                        self.accept_delay(until);
-                        if self.setup.strict { Back::Backoff(until) } else { Back::At(until) }
-                    }
-                    None => {
+                    None if least == now => {
                         doing = Doing::Tail;
                         Back::At(now)
+                    }
+                    _ => {
+                        let until = failed.map_or(least, |failed| failed.until.max(least));
+                        self.accept_delay(until);
+                        if self.setup.strict { Back::Backoff(until) } else { Back::At(until) }
                     }
                 }
             }

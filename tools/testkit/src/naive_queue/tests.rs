@@ -132,6 +132,7 @@ fn what_forgets_and_what_keeps() {
         (Ending::Succeed, 0),
         (Ending::RequeueAfter(ns(1)), 0),
         (Ending::Retry, 1),
+        (Ending::RetryNoSooner(ns(1)), 1),
         (Ending::Dropped, 1),
     ] {
         queue.forget('a');

@@ -113,11 +113,14 @@ fn a_failed_lease_waits_whatever_came_meanwhile() {
     };
     for (mut queue, ending, seen) in [
         (dirty(), Ending::Retry, Seen::Waiting(10)),
+        (dirty(), Ending::RetryNoSooner(ns(12)), Seen::Waiting(12)),
         (dirty(), Ending::Done, Seen::Ready),
         (dirty(), Ending::Succeed, Seen::Ready),
         (dirty(), Ending::RequeueAfter(ns(50)), Seen::Ready),
         (waiting(5), Ending::Dropped, Seen::Waiting(10)),
         (waiting(50), Ending::Dropped, Seen::Waiting(10)),
+        (waiting(50), Ending::RetryNoSooner(ns(9)), Seen::Waiting(10)),
+        (waiting(50), Ending::RetryNoSooner(ns(11)), Seen::Waiting(11)),
         (waiting(5), Ending::RequeueAfter(ns(3)), Seen::Waiting(3)),
         (waiting(5), Ending::DoneAfter(ns(3)), Seen::Waiting(3)),
         (waiting(5), Ending::Done, Seen::Waiting(5)),
