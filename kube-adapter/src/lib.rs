@@ -3,6 +3,8 @@
 
 mod names;
 mod sync;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod throttle;
 
 pub use crate::names::{key_of, key_of_ref, object_ref, schema};

@@ -1,3 +1,4 @@
 //! What needs no cluster.
 
+mod api_server;
 mod throttle;

@@ -1,0 +1,131 @@
+//! PURE. From a request to its answer.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::core::Status;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::call::Verb;
+use super::kind::Kind;
+use super::meta;
+use super::problem;
+use super::read::Page;
+use super::request::Request;
+use super::selection::Selection;
+use super::state::State;
+use super::write::{Deleted, parse};
+
+/// What is sent back.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// Code and body.
+    Whole(u16, Vec<u8>),
+    /// A watch, by its number.
+    Stream(u64),
+}
+
+impl Answer {
+    pub(super) fn problem(status: &Status) -> Self {
+        Self::Whole(status.code, said(status))
+    }
+}
+
+impl State {
+    pub(super) fn answer(&mut self, request: &Request, body: &[u8], now: Timestamp) -> Answer {
+        self.try_answer(request, body, now).unwrap_or_else(|status| Answer::problem(&status))
+    }
+
+    fn try_answer(&mut self, request: &Request, body: &[u8], now: Timestamp) -> Result<Answer, Box<Status>> {
+        let place = self.place(request)?;
+        if request.subresource.as_deref().is_some_and(|part| part != "status") {
+            return Err(problem::no_such_path());
+        }
+        let object = |code, object: Arc<Value>| {
+            if request.metadata_only {
+                Answer::Whole(code, bytes(&meta::partial(&object)))
+            } else {
+                Answer::Whole(code, bytes(&*object))
+            }
+        };
+        Ok(match request.verb {
+            Verb::Get => object(200, self.get(place, request)?),
+            Verb::List => {
+                let page = self.list(place, request)?;
+                Answer::Whole(200, list(self.kind(place), &page, request.metadata_only))
+            }
+            Verb::Watch => Answer::Stream(self.watch(place, request)?),
+            Verb::Create => object(201, self.create(place, request, parse(body)?, now)?),
+            Verb::Update => object(200, self.update(place, request, parse(body)?)?),
+            Verb::Patch => {
+                let code = if self.get(place, request).is_ok() { 200 } else { 201 };
+                object(code, self.patch(place, request, body, now)?)
+            }
+            Verb::Delete => match self.delete(place, request, body, now)? {
+                Deleted::Held(left) => object(200, left),
+                Deleted::Gone(last) => {
+                    let uid = meta::text(&last, "uid").unwrap_or_default();
+                    Answer::Whole(200, said(&problem::deleted(self.kind(place), meta::name(&last), uid)))
+                }
+            },
+            Verb::DeleteCollection => {
+                let selection = Selection::of(request)?;
+                let doomed = self.objects(place).iter().filter(|(_, object)| selection.holds(object));
+                let doomed: Vec<_> = doomed.map(|(key, object)| (key.clone(), object.clone())).collect();
+                for (key, object) in &doomed {
+                    self.take_away(place, key.clone(), object, now);
+                }
+                let items = doomed.into_iter().map(|(_, object)| object).collect();
+                let page = Page { items, version: self.version, more: None, remaining: None };
+                Answer::Whole(200, list(self.kind(place), &page, request.metadata_only))
+            }
+        })
+    }
+}
+
+fn list(kind: &Kind, page: &Page, metadata_only: bool) -> Vec<u8> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct List<'a> {
+        kind: &'a str,
+        api_version: &'a str,
+        metadata: Value,
+        items: Items<'a>,
+    }
+    #[derive(Serialize)]
+    #[serde(untagged)]
+    enum Items<'a> {
+        Whole(Vec<&'a Value>),
+        Partial(Vec<Value>),
+    }
+    let mut metadata = json!({"resourceVersion": page.version.to_string()});
+    if let Some(more) = &page.more {
+        metadata["continue"] = more.clone().into();
+    }
+    if let Some(remaining) = page.remaining {
+        metadata["remainingItemCount"] = remaining.into();
+    }
+    let items = page.items.iter().map(|item| &**item);
+    let name = format!("{}List", kind.resource.kind);
+    if metadata_only {
+        let items = Items::Partial(items.map(meta::partial).collect());
+        let (kind, api_version) = ("PartialObjectMetadataList", "meta.k8s.io/v1");
+        return bytes(&List { kind, api_version, metadata, items });
+    }
+    let items = Items::Whole(items.collect());
+    bytes(&List { kind: &name, api_version: &kind.resource.api_version, metadata, items })
+}
+
+/// A status as an object of its own, as it is sent.
+fn said(status: &Status) -> Vec<u8> {
+    let mut body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}});
+    if let (Some(body), Ok(Value::Object(status))) = (body.as_object_mut(), serde_json::to_value(status)) {
+        body.extend(status);
+    }
+    bytes(&body)
+}
+
+fn bytes(body: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(body).expect("JSON of JSON")
+}

@@ -1,0 +1,270 @@
+//! PURE. Writes, with the rules of a real server: names, conflicts, status apart, generations, finalizers.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::core::Status;
+use serde_json::Value;
+
+use super::meta;
+use super::problem;
+use super::request::Request;
+use super::state::{State, seconds};
+
+/// What a client does not write.
+const KEPT: [&str; 6] =
+    ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
+
+impl State {
+    pub(super) fn create(
+        &mut self,
+        place: usize,
+        request: &Request,
+        mut object: Value,
+        now: Timestamp,
+    ) -> Result<Arc<Value>, Box<Status>> {
+        if meta::text(&object, "resourceVersion").is_some() {
+            return Err(problem::bad_request("resourceVersion should not be set on objects to be created"));
+        }
+        self.settle_place(place, request, &mut object)?;
+        if let (None, Some(stem)) = (meta::text(&object, "name"), meta::text(&object, "generateName")) {
+            let name = format!("{stem}{}", self.ending());
+            meta::set(&mut object, "name", name);
+        }
+        let name = meta::name(&object).to_owned();
+        let kind = self.kind(place);
+        if name.is_empty() {
+            let why = "Required value: name or generateName is required";
+            return Err(problem::invalid(kind, "", "metadata.name", why));
+        }
+        let key = kind.key(meta::text(&object, "namespace"), &name);
+        if self.objects(place).contains_key(&key) {
+            return Err(problem::already_exists(kind, &name));
+        }
+        for field in KEPT {
+            meta::of(&mut object).remove(field);
+        }
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove("status");
+        }
+        self.born(place, &mut object, now);
+        Ok(self.commit(place, key, Some(object)))
+    }
+
+    pub(super) fn update(
+        &mut self,
+        place: usize,
+        request: &Request,
+        mut object: Value,
+    ) -> Result<Arc<Value>, Box<Status>> {
+        let before = self.get(place, request)?;
+        self.settle_place(place, request, &mut object)?;
+        let kind = self.kind(place);
+        let name = meta::name(&before);
+        if meta::text(&object, "name").is_some_and(|given| given != name) {
+            return Err(problem::bad_request(&format!(
+                "the name of the object ({}) does not match the name on the URL ({name})",
+                meta::name(&object)
+            )));
+        }
+        if meta::text(&object, "resourceVersion").is_some()
+            && meta::version(&object) != meta::version(&before)
+        {
+            return Err(problem::modified(kind, name));
+        }
+        let uid = meta::text(&before, "uid").unwrap_or_default();
+        if let Some(given) = meta::text(&object, "uid").filter(|given| *given != uid) {
+            let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {uid}");
+            return Err(problem::conflict(kind, name, &why));
+        }
+
+        let mut after = match request.subresource.as_deref() {
+            Some("status") => {
+                let mut after = Value::clone(&before);
+                copy(&mut after, "status", &object);
+                after
+            }
+            _ => {
+                copy(&mut object, "status", &before);
+                object
+            }
+        };
+        for field in KEPT.into_iter().chain(["name", "namespace", "resourceVersion"]) {
+            meta::take_over(&mut after, field, &before);
+        }
+        after["apiVersion"] = before["apiVersion"].clone();
+        after["kind"] = before["kind"].clone();
+        if meta::wish_differs(&before, &after) {
+            raise_generation(&mut after);
+        }
+        // A write that changes nothing is none: no version, no event.
+        if after == *before {
+            return Ok(before);
+        }
+        let key = kind.key(meta::text(&before, "namespace"), name);
+        if meta::is_terminating(&after) && !meta::is_held(&after) {
+            return Ok(self.commit(place, key, None));
+        }
+        Ok(self.commit(place, key, Some(after)))
+    }
+
+    pub(super) fn patch(
+        &mut self,
+        place: usize,
+        request: &Request,
+        body: &[u8],
+        now: Timestamp,
+    ) -> Result<Arc<Value>, Box<Status>> {
+        let patch = request.content_type.split(';').next().unwrap_or_default();
+        let applied = patch == "application/apply-patch+yaml";
+        let before = match self.get(place, request) {
+            Err(missing) if applied && missing.is_not_found() => {
+                let mut object = parse(body)?;
+                meta::set(&mut object, "name", request.name.clone().unwrap_or_default());
+                return self.create(place, request, object, now);
+            }
+            before => before?,
+        };
+        let mut object = Value::clone(&before);
+        match patch {
+            "application/merge-patch+json" | "application/strategic-merge-patch+json" => {
+                json_patch::merge(&mut object, &parse(body)?);
+            }
+            _ if applied => json_patch::merge(&mut object, &parse(body)?),
+            "application/json-patch+json" => {
+                let patch: json_patch::Patch =
+                    serde_json::from_slice(body).map_err(|error| problem::bad_request(&error.to_string()))?;
+                edit(&mut object, &patch)?;
+            }
+            other => return Err(problem::unsupported_media(other)),
+        }
+        self.update(place, request, object)
+    }
+
+    /// What is left: the object while finalizers hold it, else nothing.
+    pub(super) fn delete(
+        &mut self,
+        place: usize,
+        request: &Request,
+        body: &[u8],
+        now: Timestamp,
+    ) -> Result<Deleted, Box<Status>> {
+        let before = self.get(place, request)?;
+        let options = if body.is_empty() { Value::Null } else { parse(body)? };
+        let kind = self.kind(place);
+        let name = meta::name(&before);
+        for field in ["uid", "resourceVersion"] {
+            let asked = options["preconditions"][field].as_str();
+            let is = meta::text(&before, field);
+            if let Some(asked) = asked.filter(|asked| Some(*asked) != is) {
+                let is = is.unwrap_or_default();
+                let why = format!(
+                    "Precondition failed: {field} in precondition: {asked}, {field} in object meta: {is}"
+                );
+                return Err(problem::conflict(kind, name, &why));
+            }
+        }
+        let key = kind.key(meta::text(&before, "namespace"), name);
+        Ok(self.take_away(place, key, &before, now))
+    }
+
+    pub(super) fn take_away(
+        &mut self,
+        place: usize,
+        key: String,
+        before: &Arc<Value>,
+        now: Timestamp,
+    ) -> Deleted {
+        if !meta::is_held(before) {
+            return Deleted::Gone(self.commit(place, key, None));
+        }
+        if meta::is_terminating(before) {
+            return Deleted::Held(before.clone());
+        }
+        let mut after = Value::clone(before);
+        meta::set(&mut after, "deletionTimestamp", seconds(now));
+        meta::set(&mut after, "deletionGracePeriodSeconds", 0);
+        raise_generation(&mut after);
+        Deleted::Held(self.commit(place, key, Some(after)))
+    }
+
+    /// Writes an object as it is, also its status, whatever rules there are for clients.
+    pub(super) fn put(&mut self, place: usize, mut object: Value, now: Timestamp) -> Arc<Value> {
+        let key = self.kind(place).key(meta::text(&object, "namespace"), meta::name(&object));
+        match self.objects(place).get(&key).cloned() {
+            Some(before) => {
+                for field in KEPT {
+                    meta::take_over(&mut object, field, &before);
+                }
+                object["apiVersion"] = before["apiVersion"].clone();
+                object["kind"] = before["kind"].clone();
+                if meta::wish_differs(&before, &object) {
+                    raise_generation(&mut object);
+                }
+            }
+            None => self.born(place, &mut object, now),
+        }
+        self.commit(place, key, Some(object))
+    }
+
+    /// Gives the object the namespace of the request; it must not name another.
+    fn settle_place(&self, place: usize, request: &Request, object: &mut Value) -> Result<(), Box<Status>> {
+        if !object.is_object() {
+            return Err(problem::bad_request("the body is no object"));
+        }
+        let given = meta::text(object, "namespace");
+        if !self.kind(place).namespaced {
+            meta::of(object).remove("namespace");
+            return Ok(());
+        }
+        let Some(namespace) = request.namespace.as_deref() else { return Err(problem::no_such_method()) };
+        if given.is_some_and(|given| given != namespace) {
+            return Err(problem::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+        meta::set(object, "namespace", namespace);
+        Ok(())
+    }
+}
+
+/// What became of an object that was to be deleted.
+#[derive(Debug)]
+pub(super) enum Deleted {
+    Held(Arc<Value>),
+    Gone(Arc<Value>),
+}
+
+pub(super) fn parse(body: &[u8]) -> Result<Value, Box<Status>> {
+    serde_json::from_slice(body).map_err(|error| problem::bad_request(&format!("unable to decode: {error}")))
+}
+
+/// To a server that is written in Go, what is not there is null when it is tested.
+fn edit(object: &mut Value, patch: &json_patch::Patch) -> Result<(), Box<Status>> {
+    for operation in patch.iter() {
+        if let json_patch::PatchOperation::Test(test) = operation
+            && test.value.is_null()
+            && object.pointer(test.path.as_str()).is_none()
+        {
+            continue;
+        }
+        json_patch::patch(object, std::slice::from_ref(operation))
+            .map_err(|error| problem::patch_failed(&error.to_string()))?;
+    }
+    Ok(())
+}
+
+fn raise_generation(object: &mut Value) {
+    if let Some(generation) = object["metadata"]["generation"].as_u64() {
+        meta::set(object, "generation", generation + 1);
+    }
+}
+
+/// Makes a field what it is in another object: also absent.
+fn copy(object: &mut Value, field: &str, from: &Value) {
+    let Some(fields) = object.as_object_mut() else { return };
+    match from.get(field) {
+        Some(value) => drop(fields.insert(field.to_owned(), value.clone())),
+        None => drop(fields.remove(field)),
+    }
+}

@@ -1,0 +1,216 @@
+use super::{config_map, config_maps, deployment, refused, server};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use serde_json::json;
+
+#[tokio::test(start_paused = true)]
+async fn a_created_object_gets_what_the_server_gives() {
+    let server = server();
+    let api = config_maps(&server);
+    let made = api.create(&PostParams::default(), &config_map("a", "1")).await.unwrap();
+    assert_eq!(made.metadata.resource_version, Some(server.version().to_string()));
+    assert_eq!(made.metadata.namespace.as_deref(), Some("default"));
+    assert!(made.metadata.uid.is_some() && made.metadata.creation_timestamp.is_some());
+    // Without anything asked for there is no generation of it.
+    assert_eq!(made.metadata.generation, None);
+
+    let again = refused(api.create(&PostParams::default(), &config_map("a", "2")).await);
+    assert_eq!((again.code, again.reason.as_str()), (409, "AlreadyExists"));
+    assert_eq!(refused(api.create(&PostParams::default(), &made).await).code, 400, "it has a version");
+    let nameless = refused(api.create(&PostParams::default(), &ConfigMap::default()).await);
+    assert_eq!((nameless.code, nameless.reason.as_str()), (422, "Invalid"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_are_generated_and_differ() {
+    let server = server();
+    let api = config_maps(&server);
+    let mut wanted = ConfigMap::default();
+    wanted.metadata.generate_name = Some("a-".into());
+    for _ in 0..100 {
+        let made = api.create(&PostParams::default(), &wanted).await.unwrap();
+        let name = made.metadata.name.unwrap();
+        assert!(name.starts_with("a-") && name.len() == 7, "{name}");
+    }
+    assert_eq!(server.objects::<ConfigMap>().len(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_on_an_old_version_is_a_conflict() {
+    let server = server();
+    let api = config_maps(&server);
+    let old = server.put(&config_map("a", "1"));
+    let mut mine = old.clone();
+    mine.data = config_map("a", "2").data;
+    let new = api.replace("a", &PostParams::default(), &mine).await.unwrap();
+    assert_ne!(new.metadata.resource_version, old.metadata.resource_version);
+
+    mine.data = config_map("a", "3").data;
+    let conflict = refused(api.replace("a", &PostParams::default(), &mine).await);
+    assert_eq!((conflict.code, conflict.reason.as_str()), (409, "Conflict"));
+    assert!(conflict.message.contains("the object has been modified"), "{}", conflict.message);
+    let patch = Patch::Merge(json!({"metadata": {"resourceVersion": old.metadata.resource_version}}));
+    assert!(refused(api.patch("a", &PatchParams::default(), &patch).await).is_conflict());
+    // Without a version, the last one wins.
+    api.replace("a", &PostParams::default(), &config_map("a", "4")).await.unwrap();
+    assert!(refused(api.replace("b", &PostParams::default(), &config_map("b", "4")).await).is_not_found());
+    // Another object than the one meant.
+    let mut other = config_map("a", "5");
+    other.metadata.uid = Some("another".into());
+    assert!(refused(api.replace("a", &PostParams::default(), &other).await).is_conflict());
+    assert_eq!(refused(api.replace("a", &PostParams::default(), &config_map("b", "5")).await).code, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_changes_nothing_is_none() {
+    let server = server();
+    let api = config_maps(&server);
+    let made = api.create(&PostParams::default(), &config_map("a", "1")).await.unwrap();
+    let version = server.version();
+    assert_eq!(api.replace("a", &PostParams::default(), &made).await.unwrap(), made);
+    let patch = Patch::Merge(json!({"data": {"value": "1"}}));
+    assert_eq!(api.patch("a", &PatchParams::default(), &patch).await.unwrap(), made);
+    assert_eq!(server.version(), version);
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_is_written_apart_and_a_generation_is_of_the_wish() {
+    let server = server();
+    let api = Api::<Deployment>::default_namespaced(server.client());
+    let mut wanted = deployment(1);
+    wanted.status = Some(Default::default());
+    let made = api.create(&PostParams::default(), &wanted).await.unwrap();
+    assert_eq!((made.metadata.generation, made.status), (Some(1), None), "a new object has no status");
+
+    let status = Patch::Merge(json!({"status": {"replicas": 3}, "spec": {"replicas": 9}}));
+    let told = api.patch_status("a", &PatchParams::default(), &status).await.unwrap();
+    assert_eq!(told.status.unwrap().replicas, Some(3));
+    assert_eq!((told.spec.unwrap().replicas, told.metadata.generation), (Some(1), Some(1)));
+
+    let wish = Patch::Merge(json!({"spec": {"replicas": 2}, "status": {"replicas": 9}}));
+    let told = api.patch("a", &PatchParams::default(), &wish).await.unwrap();
+    assert_eq!((told.spec.unwrap().replicas, told.metadata.generation), (Some(2), Some(2)));
+    assert_eq!(told.status.unwrap().replicas, Some(3));
+
+    let label = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}, "generation": 77}}));
+    let told = api.patch("a", &PatchParams::default(), &label).await.unwrap();
+    assert_eq!(told.metadata.generation, Some(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn patches_merge_edit_and_apply() {
+    let server = server();
+    let api = config_maps(&server);
+    server.put(&config_map("a", "1"));
+    let merge = Patch::Merge(json!({"data": {"value": null, "other": "2"}}));
+    let told = api.patch("a", &PatchParams::default(), &merge).await.unwrap();
+    assert_eq!(json!(told.data), json!({"other": "2"}));
+
+    let edit = |operations| {
+        let patch = serde_json::from_value::<json_patch::Patch>(operations).unwrap();
+        Patch::<()>::Json(patch)
+    };
+    let good = edit(json!([
+        {"op": "test", "path": "/data/other", "value": "2"},
+        {"op": "replace", "path": "/data/other", "value": "3"},
+    ]));
+    let told = api.patch("a", &PatchParams::default(), &good).await.unwrap();
+    assert_eq!(json!(told.data), json!({"other": "3"}));
+    let refusal = refused(api.patch("a", &PatchParams::default(), &good).await);
+    assert_eq!((refusal.code, refusal.reason.as_str()), (422, "Invalid"), "what was tested is not so");
+
+    let apply = |name| {
+        Patch::Apply(
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"other": "4"}}),
+        )
+    };
+    let params = PatchParams::apply("tests");
+    let told = api.patch("a", &params, &apply("a")).await.unwrap();
+    assert_eq!(json!(told.data), json!({"other": "4"}));
+    api.patch("b", &params, &apply("b")).await.unwrap();
+    assert_eq!(server.objects::<ConfigMap>().len(), 2);
+    assert!(refused(api.patch("c", &PatchParams::default(), &merge).await).is_not_found());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_object_is_gone_or_waits_for_its_finalizers() {
+    let server = server();
+    let api = config_maps(&server);
+    server.put(&config_map("a", "1"));
+    let gone = api.delete("a", &DeleteParams::default()).await.unwrap();
+    assert!(gone.right().unwrap().is_success());
+    assert!(refused(api.delete("a", &DeleteParams::default()).await).is_not_found());
+
+    let mut held = config_map("b", "1");
+    held.metadata.finalizers = Some(vec!["example.com/x".into(), "example.com/y".into()]);
+    let held = server.put(&held);
+    let left = api.delete("b", &DeleteParams::default()).await.unwrap().left().unwrap();
+    assert!(left.metadata.deletion_timestamp.is_some());
+    assert_ne!(left.metadata.resource_version, held.metadata.resource_version);
+    let version = server.version();
+    api.delete("b", &DeleteParams::default()).await.unwrap();
+    assert_eq!(server.version(), version, "deleted already");
+    // The client's word on it does not count.
+    let undelete = Patch::Merge(json!({"metadata": {"deletionTimestamp": null}}));
+    let told = api.patch("b", &PatchParams::default(), &undelete).await.unwrap();
+    assert!(told.metadata.deletion_timestamp.is_some());
+
+    let release = |finalizers: &[&str]| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    api.patch("b", &PatchParams::default(), &release(&["example.com/y"])).await.unwrap();
+    assert!(api.get("b").await.is_ok());
+    api.patch("b", &PatchParams::default(), &release(&[])).await.unwrap();
+    assert!(refused(api.get("b").await).is_not_found());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delete_may_be_of_one_object_only() {
+    let server = server();
+    let api = config_maps(&server);
+    let uid = server.put(&config_map("a", "1")).metadata.uid;
+    let of = |uid| {
+        let preconditions = Some(Preconditions { uid, resource_version: None });
+        DeleteParams { preconditions, ..Default::default() }
+    };
+    assert!(refused(api.delete("a", &of(Some("another".into()))).await).is_conflict());
+    assert!(api.delete("a", &of(uid)).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collection_is_deleted() {
+    let server = server();
+    let api = config_maps(&server);
+    for name in ["a", "b", "c"] {
+        server.put(&config_map(name, "1"));
+    }
+    let some = ListParams::default().fields("metadata.name!=b");
+    let deleted = api.delete_collection(&DeleteParams::default(), &some).await.unwrap();
+    assert_eq!(deleted.left().unwrap().items.len(), 2);
+    assert_eq!(super::names(&server.objects()), ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn kube_runtimes_finalizer_works() {
+    use kube::runtime::controller::Action;
+    use kube::runtime::finalizer::{Event, finalizer};
+    use std::sync::Arc;
+
+    let server = server();
+    let api = config_maps(&server);
+    server.put(&config_map("a", "1"));
+    let run = async |expected: &str| {
+        let object = Arc::new(api.get("a").await.unwrap());
+        let reconcile = async |event| {
+            let is = if matches!(event, Event::Apply(_)) { "apply" } else { "cleanup" };
+            assert_eq!(is, expected);
+            Ok::<_, std::io::Error>(Action::await_change())
+        };
+        finalizer(&api, "example.com/x", object, reconcile).await.unwrap();
+    };
+    run("apply").await;
+    run("apply").await;
+    api.delete("a", &DeleteParams::default()).await.unwrap();
+    run("cleanup").await;
+    assert!(server.objects::<ConfigMap>().is_empty());
+}
