@@ -1,4 +1,4 @@
-//! EDGE. Who says of which class a failure is, and when a conflict is tried again.
+//! EDGE. Who says of which class a failure is, and when a key is tried again, beside the limiter.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -12,6 +12,9 @@ use crate::{Class, Failure};
 /// The waits after conflicts, unless set otherwise.
 pub(crate) const CONFLICTS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
+/// Who says for how long at least a key waits after a failure.
+type LeastWait = dyn Fn(&Failure) -> Option<Duration> + Send + Sync;
+
 /// Who says of which class a failure is.
 type Classify = dyn Fn(&Failure) -> Class + Send + Sync;
 
@@ -19,6 +22,8 @@ pub(crate) struct Classes<K> {
     /// Without one all are transient, and nobody looks at the schedule.
     pub(crate) of: Option<Box<Classify>>,
     pub(crate) conflicts: Box<dyn Schedule<K>>,
+    /// Of those that are transient.
+    pub(crate) least: Option<Box<LeastWait>>,
 }
 
 /// A limiter, its policy and its clock out of sight.
@@ -35,6 +40,11 @@ impl<K: Key> Classes<K> {
         self.of.as_ref().map_or(Class::Transient, |of| of(failure))
     }
 
+    /// For how long at least the key waits after it; zero leaves that to the limiter.
+    pub(crate) fn least_wait(&self, failure: &Failure) -> Duration {
+        self.least.as_ref().and_then(|least| least(failure)).unwrap_or_default()
+    }
+
     /// Forgets the conflicts of a key that is done with, and says how many there were.
     pub(crate) fn forget(&self, key: &K) -> u32 {
         self.of.as_ref().map_or(0, |_| self.conflicts.forget(key))
@@ -44,7 +54,7 @@ impl<K: Key> Classes<K> {
 impl<K: Key> Default for Classes<K> {
     fn default() -> Self {
         let [least, most] = CONFLICTS;
-        Self { of: None, conflicts: Box::new(Limiter::new(Exponential::new(least..=most))) }
+        Self { of: None, conflicts: Box::new(Limiter::new(Exponential::new(least..=most))), least: None }
     }
 }
 

@@ -88,6 +88,7 @@ impl<K> fmt::Debug for Config<K> {
             .field("attempts", &self.attempts)
             .field("given_up", &self.given_up.is_some())
             .field("classifies", &self.classes.of.is_some())
+            .field("asks_for_least_waits", &self.classes.least.is_some())
             .field("finally", &self.finally.is_some())
             .field("measures", &self.metrics.is_some())
             .field("grace", &self.grace)

@@ -224,7 +224,10 @@ where
                 Some(most) if lease.failures().saturating_add(1) >= most => {
                     self.give_up(lease, failure, class);
                 }
-                _ => lease.retry(),
+                _ => {
+                    let least = self.call(|| self.config.classes.least_wait(failure));
+                    lease.retry_no_sooner(least.unwrap_or_default());
+                }
             },
             Class::Conflict => {
                 let wait = self.config.classes.conflicts.next(lease.key());

@@ -175,6 +175,46 @@ where
         self
     }
 
+    /// After a [transient](Class::Transient) failure the key waits for at least so long, whatever the limiter says: for a server that
+    /// says when to come back. The later of the two holds; `None` leaves it to the limiter, and so does a panic.
+    ///
+    /// It is asked by the worker that holds the key, once for each failure that is retried. A change of the key runs it at once all the
+    /// same, unless the queue's backoff is [strict](flyball_workqueue::Builder::strict_backoff).
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::{Action, Controller};
+    /// # use flyball_ratelimit::{Exponential, TokioTimer};
+    /// # use flyball_workqueue::Queue;
+    /// # use std::time::Duration;
+    /// # #[derive(Debug)]
+    /// # struct Busy { retry_after: Duration }
+    /// # impl std::fmt::Display for Busy {
+    /// #     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str("busy") }
+    /// # }
+    /// # impl std::error::Error for Busy {}
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
+    /// # let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
+    /// # queue.add("a")?;
+    /// # queue.shut_down();
+    /// let report = Controller::new(queue)
+    ///     .retry_no_sooner(|failure| failure.error::<Busy>().map(|busy| busy.retry_after))
+    ///     .run(|_, _| async { Err::<Action, _>(Busy { retry_after: Duration::from_secs(30) }) })
+    ///     .await?;
+    /// assert_eq!(report.retries(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn retry_no_sooner(
+        mut self,
+        of: impl Fn(&Failure) -> Option<Duration> + Send + Sync + 'static,
+    ) -> Self {
+        self.config.classes.least = Some(Box::new(of));
+        self
+    }
+
     /// When a key is tried again after a [conflict](Class::Conflict): 10 ms, doubling up to a second, unless set here.
     ///
     /// The limiter counts conflicts in a row, of each key, until the key succeeds or is given up. Two writers that conflict

@@ -208,3 +208,30 @@ fn an_error_is_found_among_the_causes() {
     assert!(failure.error::<fmt::Error>().is_none());
     assert!(Failure::Timeout(SECOND).error::<Told>().is_none());
 }
+
+/// Of the limiter's wait and of the one that is asked for the later holds; what is asked for changes neither the count nor the
+/// waits that follow.
+#[tokio::test(start_paused = true)]
+async fn a_transient_failure_may_ask_for_a_least_wait() {
+    use Class::{Conflict, Permanent, Transient};
+    let (queue, asked) = (queue(), Log::new());
+    let (noted, waits) = (asked.clone(), AtomicUsize::new(0));
+    let life = &[Transient, Transient, Conflict, Transient, Transient, Transient, Permanent];
+    let (runs, report) = run(&queue, life, |controller| {
+        controller.max_attempts(9, |_, _| {}).retry_no_sooner(move |failure| {
+            noted.note(failure.to_string());
+            match waits.fetch_add(1, Ordering::Relaxed) {
+                0 => Some(1_500 * MILLI),
+                1 => Some(1_500 * MILLI),
+                2 => None,
+                3 => panic_quietly("at its word"),
+                _ => Some(17 * SECOND),
+            }
+        })
+    })
+    .await;
+    // 1.5 s instead of 1, 2 of the limiter, a conflict, 4 of the limiter, 8 of it, 17 instead of 16.
+    assert_eq!(runs, [0, 1_500, 3_500, 3_510, 7_510, 15_510, 32_510]);
+    assert_eq!(asked.take(), ["Transient"; 5]);
+    assert_eq!((report.hook_panics, report.errors, report.dead_letters), (1, 7, 1));
+}

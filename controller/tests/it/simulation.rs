@@ -289,6 +289,15 @@ fn class_of(world: &World, failure: &Failure) -> Class {
     }
 }
 
+fn least_wait(world: &World) -> Option<Duration> {
+    let mut notes = world.notes.lock();
+    if notes.chance(20) {
+        drop(notes);
+        panic_quietly("nobody knows when");
+    }
+    notes.chance(4).then(|| Duration::from_millis(notes.random.below(20_000)))
+}
+
 /// What is told of workers and of reconciles: how many there are, of each.
 #[derive(Clone, Default)]
 struct Gauge(Arc<Mutex<Counted>>);
@@ -422,12 +431,13 @@ impl<'a> Life<'a> {
         let gives_up = world.clone();
         let (least, more) = (1 + self.below(3) as usize, self.below(4) as usize);
         let (shard, alike) = (self.shards[of], self.world.broken == Broken::Shards);
-        let (classifies, finishes) = (world.clone(), world.clone());
+        let (classifies, waits, finishes) = (world.clone(), world.clone(), world.clone());
         let mut controller = Controller::new(self.queues[of].clone())
             .workers_between(least..=least + more)
             .worker_linger(Duration::from_millis(1 + self.below(12_000)))
             .only(move |key| alike || holds(shard, *key))
             .classify(move |failure| class_of(&classifies, failure))
+            .retry_no_sooner(move |_| least_wait(&waits))
             .initial_priority(-5)
             .shutdown_on(async { drop(receiver.await) })
             .max_attempts(2 + self.below(4) as u32, move |key, _| {
