@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use flyball_informer_cache::{Change, Informer};
 use flyball_ratelimit::Policy;
-use flyball_workqueue::{AsyncGet, Delays, Key, Order, Priority, Queue};
+use flyball_workqueue::{Added, AsyncGet, Delays, Key, Order, Priority, Queue, Refused};
 
 use crate::events::Events;
 use crate::{Caches, Controller};
@@ -81,6 +81,48 @@ where
         I: IntoIterator<Item = K> + 'static,
     {
         self.events.push(Events::new(informer, keys_of));
+        self
+    }
+
+    /// As [`on_many`](Self::on_many), with a say in how each key is added: later, debounced, with a priority. What `add` does with the
+    /// queue beside adding the key is its own affair; a panic in it is one of the mapper.
+    ///
+    /// It is asked for the objects an informer begins with, too: see [`Change::is_initial`].
+    ///
+    /// # Examples
+    /// A storm of changes of one pod is one reconcile when there has been none for 100 ms, and one each second while it lasts:
+    /// ```no_run
+    /// # use flyball_controller::Controller;
+    /// # use flyball_informer_cache::Informer;
+    /// # use flyball_ratelimit::TokioTimer;
+    /// use flyball_workqueue::{DelayMode, Queue};
+    /// use std::time::Duration;
+    /// # struct Pod;
+    /// # fn example(pods: Informer<String, Pod>) {
+    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    ///
+    /// let quiet = Duration::from_millis(100);
+    /// let mode = DelayMode::Latest { longest: Duration::from_secs(1) };
+    /// let controller = Controller::new(queue).on_with(
+    ///     &pods,
+    ///     |change| Some(change.key().clone()),
+    ///     move |queue, _change, key| queue.add_delayed(key, quiet, mode),
+    /// );
+    /// # }
+    /// ```
+    pub fn on_with<OK, V, I>(
+        mut self,
+        informer: &Informer<OK, V>,
+        keys_of: impl Fn(&Change<OK, V>) -> I + Send + Sync + 'static,
+        add: impl Fn(&Queue<K, O, L, T>, &Change<OK, V>, K) -> Result<Added, Refused<K>> + Send + Sync + 'static,
+    ) -> Self
+    where
+        OK: Key + Sync,
+        V: Send + Sync + 'static,
+        I: IntoIterator<Item = K> + 'static,
+    {
+        let add = move |queue: &_, _: &_, change: &_, key| add(queue, change, key);
+        self.events.push(Events::adding(informer, keys_of, |key| key, add));
         self
     }
 

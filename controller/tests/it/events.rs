@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use flyball_controller::{Action, Controller, Report};
+use flyball_workqueue::DelayMode;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 
-use crate::support::{Log, Thing, World, left, panic_quietly, queue, settle, sorted};
+use crate::support::{Log, SECOND, Thing, World, left, panic_quietly, queue, settle, sorted};
+
+const MILLI: Duration = Duration::from_millis(1);
 
 #[tokio::test(start_paused = true)]
 async fn every_kind_of_change_becomes_a_reconcile() {
@@ -68,6 +73,53 @@ async fn a_change_may_become_no_key_or_several() {
     let mut keys = sorted(log.take());
     keys.dedup();
     assert_eq!(keys, [0, 10, 20]);
+}
+
+/// Debounced: a key waits until nothing has happened to it for a while, but not for ever. Whoever adds is asked for the keys of
+/// this controller alone, a panic loses its change, and what it adds is counted.
+#[tokio::test(start_paused = true)]
+async fn a_say_in_how_keys_are_added() {
+    let world = World::new();
+    world.put(1, 0);
+    let things = world.informer();
+    things.synced().await.unwrap();
+    let (log, asked, begin) = (Log::new(), Log::new(), Instant::now());
+    let (noted, adding) = (log.clone(), asked.clone());
+    let running = tokio::spawn(
+        Controller::new(queue())
+            .only(|key| *key < 9)
+            .on_with(
+                &things,
+                |change| [*change.key(), 10 + change.key()],
+                move |queue, change, key| {
+                    adding.note((key, change.is_initial()));
+                    if change.object().value == 7 {
+                        panic_quietly("add");
+                    }
+                    let mode = DelayMode::Latest { longest: 250 * MILLI };
+                    queue.add_delayed(key, 100 * MILLI, mode)
+                },
+            )
+            .until_settled()
+            .run(move |key, _| {
+                noted.note((key, begin.elapsed().as_millis()));
+                async { Ok::<_, String>(Action::await_change()) }
+            }),
+    );
+    settle().await;
+    for value in 1..=7 {
+        sleep(60 * MILLI).await;
+        world.put(1, value);
+    }
+    sleep(SECOND).await;
+    world.put(2, 0);
+    settle().await;
+    things.shut_down();
+    let report = running.await.unwrap().unwrap();
+    // Until 250 ms it is put off by the changes at 60, 120, 180 and 240; then by the one at 360. The one at 420 is lost.
+    assert_eq!(log.take(), [(1, 250), (1, 460), (2, 1_520)]);
+    assert_eq!((report.adds, report.hook_panics), (8, 1));
+    assert_eq!(asked.take(), [&[(1, true)], &[(1, false); 7][..], &[(2, false)]].concat());
 }
 
 #[tokio::test(start_paused = true)]
