@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Resource;
-use kube::core::{ApiResource, NamespaceResourceScope, Status};
+use kube::core::{ApiResource, NamespaceResourceScope};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
