@@ -186,6 +186,25 @@ impl SourceError {
     pub const fn kind(&self) -> SourceErrorKind {
         self.kind
     }
+
+    /// The cause it was made with: who knows the source can downcast it.
+    ///
+    /// [`Error::source`] is the cause's own, since the cause itself is part of the message.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{SourceError, SourceErrorKind};
+    /// use std::io;
+    ///
+    /// let error = SourceError::new(SourceErrorKind::Other, io::Error::from(io::ErrorKind::BrokenPipe));
+    /// let cause = error.cause().and_then(|cause| cause.downcast_ref::<io::Error>());
+    /// assert_eq!(cause.map(io::Error::kind), Some(io::ErrorKind::BrokenPipe));
+    /// assert!(SourceError::from(SourceErrorKind::Other).cause().is_none());
+    /// ```
+    #[must_use]
+    pub fn cause(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
+        self.cause.as_deref()
+    }
 }
 
 /// An error without a cause worth telling.
