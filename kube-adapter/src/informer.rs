@@ -1,0 +1,91 @@
+//! EDGE. An informer of an `Api`. Nothing runs here, so there is nothing to cancel.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use flyball_informer_cache::{Informer, InformerBuilder, NamespacedName, ReflectorConfig};
+use kube::runtime::watcher::{self, InitialListStrategy};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+
+use crate::{ApiSource, schema};
+
+/// Kube's, in seconds: a watch must end before the client's read timeout of 295 s takes its silence for a lost connection.
+const LONGEST_WATCH: u32 = 290;
+
+/// An informer of the objects of an `Api`, as far as the configuration selects them: an [`ApiSource`] with a reflector as
+/// [`reflector_config`] says.
+///
+/// It is built and started as any informer of the family is: with indexes, a transformation, an error function; by
+/// `start()` in a task of tokio's.
+///
+/// # Examples
+/// ```no_run
+/// use flyball_informer_cache::Index;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use kube::{Api, Client, runtime::watcher};
+///
+/// static BY_NODE: Index<Pod, String> =
+///     Index::many("node", |pod| pod.spec.iter().flat_map(|spec| spec.node_name.clone()).collect());
+///
+/// # async fn run(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let pods = flyball_kube::informer(Api::<Pod>::all(client), watcher::Config::default())
+///     .index(&BY_NODE)
+///     .on_error(|failure| eprintln!("pods: {failure}"))
+///     .start()?;
+/// pods.synced().await?;
+/// println!("{} pods on node a", pods.store().by_index(&BY_NODE, "a")?.len());
+/// # Ok(())
+/// # }
+/// ```
+pub fn informer<K>(api: Api<K>, config: watcher::Config) -> InformerBuilder<NamespacedName, K, ApiSource<K>>
+where
+    K: Resource + DeserializeOwned + Send + Sync + 'static,
+{
+    ApiSource::new(api, config).into_informer()
+}
+
+pub(crate) fn over<K>(source: ApiSource<K>) -> InformerBuilder<NamespacedName, K, ApiSource<K>>
+where
+    K: Resource + DeserializeOwned + Send + Sync + 'static,
+{
+    let reflector = reflector_config(source.config());
+    Informer::builder(schema(), source).reflector(reflector)
+}
+
+/// What a watcher's configuration says about lists and watches, in the words of a reflector. Its other periods are the default ones.
+///
+/// - `page_size`: of each page. 500, which is kube's default, counts as no wish: the reflector then asks for pages where a server would
+///   otherwise read everything from storage at once, and for everything where it has a cache. No size means never in pages.
+/// - `timeout`: how long a watch may last, 290 s by default. Each lasts a random time between half of this and all of it, so that watches
+///   do not end together. The client's `read_timeout`, 295 s by default, must be longer: it takes a watch on which nothing happens for a
+///   lost one. Zero leaves it to the server, which ends watches within an hour.
+/// - `initial_list_strategy`: lists as part of the watch, and plain ones where that fails.
+///
+/// # Examples
+/// ```
+/// use kube::runtime::watcher;
+/// use std::time::Duration;
+///
+/// let config = watcher::Config::default().timeout(60).streaming_lists();
+/// let reflector = flyball_kube::reflector_config(&config);
+/// assert_eq!(reflector.watch_timeout, Duration::from_secs(30));
+/// assert!(reflector.streaming_lists);
+/// assert_eq!(reflector.page_size, None);
+/// ```
+#[must_use]
+pub fn reflector_config(config: &watcher::Config) -> ReflectorConfig {
+    let page_size =
+        if config.page_size == watcher::Config::default().page_size { None } else { config.page_size };
+    let longest = match config.timeout.unwrap_or(LONGEST_WATCH) {
+        0 => 3600,
+        seconds => seconds,
+    };
+    ReflectorConfig {
+        page_size: page_size.and_then(NonZeroU32::new),
+        // At least one second, as a watch that ends within one counts as failed.
+        watch_timeout: (Duration::from_secs(longest.into()) / 2).max(Duration::from_secs(1)),
+        streaming_lists: config.initial_list_strategy == InitialListStrategy::StreamingList,
+        ..ReflectorConfig::default()
+    }
+}

@@ -1,0 +1,223 @@
+//! EDGE. The objects of an `Api` as a source of an informer: lists page by page, watches, streaming lists.
+//!
+//! Cancel safety: a dropped request ends with its connection. A page that is being read on a thread for blocking work is read to
+//! its end there, and thrown away. A dropped watch closes its connection; nothing else is held.
+
+mod decode;
+mod exchange;
+mod skipped;
+mod watch;
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use flyball_informer_cache::{
+    InformerBuilder, ListRequest, ListVersion, NamespacedName, Page, Source, SourceError, Version,
+    WatchRequest,
+};
+use kube::api::{Api, ListParams, WatchParams};
+use kube::core::Request;
+use kube::runtime::watcher::{self, ListSemantic};
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+
+pub use self::skipped::Skipped;
+pub use self::watch::ApiWatch;
+
+use crate::source_error::told;
+
+/// A page larger than this is read on a thread for blocking work: about a millisecond's worth.
+const INLINE: usize = 64 * 1024;
+
+/// The objects of a [`kube::Api`], to be listed and watched by an informer: typed ones, dynamic ones or, of an
+/// `Api<PartialObjectMeta<K>>`, metadata alone; of a namespace or of all; those a selector selects.
+///
+/// Requests are those of client-go's reflector. Only the first list differs, if the configuration asks for the
+/// [most recent](ListSemantic::MostRecent) one, which is kube's default: it is taken from storage, not from the server's cache.
+///
+/// An object that cannot be read, or that has no name, is logged, [counted](Self::skipped) and skipped. It is not in the cache then, unless it
+/// was before: an object that becomes unreadable stays as it was until it can be read again, is deleted, or the next list.
+///
+/// A large page is read on a thread of tokio's for blocking work, so neither the informers nor anything else of the runtime waits for it.
+///
+/// # Examples
+/// ```no_run
+/// use flyball_kube::ApiSource;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use kube::{Api, Client, runtime::watcher};
+///
+/// # async fn run(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let source = ApiSource::new(Api::<Pod>::all(client), watcher::Config::default().labels("app=web"));
+/// let skipped = source.skipped();
+/// let pods = source.into_informer().start()?;
+/// pods.synced().await?;
+/// println!("{} pods, {} could not be read", pods.snapshot().len(), skipped.count());
+/// # Ok(())
+/// # }
+/// ```
+pub struct ApiSource<K> {
+    client: Client,
+    request: Request,
+    config: watcher::Config,
+    metadata: bool,
+    skipped: Skipped,
+    objects: PhantomData<fn() -> K>,
+}
+
+impl<K> ApiSource<K>
+where
+    K: Resource + DeserializeOwned + Send + Sync + 'static,
+{
+    /// The objects of this `Api`, as far as the configuration selects them.
+    ///
+    /// Of the configuration, the page size, the strategy of the initial list and the timeout belong to the reflector, which
+    /// [`into_informer`](Self::into_informer) gives them to.
+    #[must_use]
+    pub fn new(api: Api<K>, config: watcher::Config) -> Self {
+        let request = Request::new(api.resource_url());
+        let client = api.into_client();
+        Self {
+            client,
+            request,
+            config,
+            metadata: K::metadata_api(),
+            skipped: Skipped::default(),
+            objects: PhantomData,
+        }
+    }
+
+    /// How many objects could not be read so far; goes on counting when the source belongs to an informer.
+    #[must_use]
+    pub fn skipped(&self) -> Skipped {
+        self.skipped.clone()
+    }
+
+    /// An informer of these objects, with a reflector as the configuration wants it; see [`reflector_config`](crate::reflector_config).
+    pub fn into_informer(self) -> InformerBuilder<NamespacedName, K, Self> {
+        crate::informer::over(self)
+    }
+
+    pub(crate) fn config(&self) -> &watcher::Config {
+        &self.config
+    }
+
+    fn list_request(&self, request: ListRequest) -> Result<http::Request<Vec<u8>>, kube::Error> {
+        let version = match request.version {
+            // Asked for while nothing is known: the first list.
+            ListVersion::Any if self.config.list_semantic == ListSemantic::MostRecent => {
+                ListVersion::MostRecent
+            }
+            version => version,
+        };
+        // Zero means no limit to the server, too.
+        let limit = request.limit.filter(|_| self.config.page_size.is_some_and(|size| size > 0));
+        let params = ListParams {
+            label_selector: self.config.label_selector.clone(),
+            field_selector: self.config.field_selector.clone(),
+            limit,
+            continue_token: request.continuation.filter(|token| !token.is_empty()),
+            ..ListParams::default()
+        };
+        let built = match self.metadata {
+            true => self.request.list_metadata(&params),
+            false => self.request.list(&params),
+        };
+        let mut built = built.map_err(kube::Error::BuildRequest)?;
+        // Added here, since `ListParams` drops a version of "0" beside a limit, which makes a read of the server's cache one of its storage.
+        let version = match version {
+            _ if params.continue_token.is_some() => None,
+            ListVersion::MostRecent => None,
+            ListVersion::Any => Some("resourceVersion=0".to_owned()),
+            // A limit beside a version means "exactly" unless it is said otherwise. Without one this is what it means anyway, and servers before
+            // 1.19 do not know the word.
+            ListVersion::NotOlderThan(version) if limit.is_some() => {
+                Some(format!("resourceVersion={version}&resourceVersionMatch=NotOlderThan"))
+            }
+            ListVersion::NotOlderThan(version) => Some(format!("resourceVersion={version}")),
+        };
+        if let Some(version) = version {
+            let uri = built.uri();
+            let target = format!("{}?{}&{version}", uri.path(), uri.query().unwrap_or_default());
+            *built.uri_mut() =
+                target.try_into().map_err(|error| kube::Error::HttpError(http::Error::from(error)))?;
+        }
+        built.extensions_mut().insert("list");
+        Ok(built)
+    }
+
+    fn watch_request(&self, request: &WatchRequest) -> Result<http::Request<Vec<u8>>, kube::Error> {
+        let params = WatchParams {
+            label_selector: self.config.label_selector.clone(),
+            field_selector: self.config.field_selector.clone(),
+            timeout: Some(request.timeout.as_secs().clamp(1, u32::MAX.into()) as u32),
+            // A streaming list ends with one.
+            bookmarks: self.config.bookmarks || request.streaming_list,
+            send_initial_events: request.streaming_list,
+        };
+        let from = match request.from {
+            Version::ZERO if request.streaming_list => String::new(),
+            version => version.to_string(),
+        };
+        let built = match self.metadata {
+            true => self.request.watch_metadata(&params, &from),
+            false => self.request.watch(&params, &from),
+        };
+        let mut built = built.map_err(kube::Error::BuildRequest)?;
+        built.extensions_mut().insert("watch");
+        Ok(built)
+    }
+
+    async fn page(&self, request: ListRequest) -> Result<Page<K>, kube::Error> {
+        let body = exchange::send(&self.client, self.list_request(request)?).await?;
+        let bytes = exchange::read(body).await?;
+        let read = match bytes.len() > INLINE {
+            true => elsewhere(move || decode::page(&bytes)).await?,
+            false => decode::page(&bytes),
+        };
+        let (page, unreadable) = read.map_err(kube::Error::SerdeError)?;
+        unreadable.iter().for_each(|object| self.skipped.add(&self.request.url_path, object));
+        Ok(page)
+    }
+}
+
+impl<K> Source for ApiSource<K>
+where
+    K: Resource + DeserializeOwned + Send + Sync + 'static,
+{
+    type Object = K;
+    type Watch = ApiWatch<K>;
+
+    async fn list(&self, request: ListRequest) -> Result<Page<K>, SourceError> {
+        self.page(request).await.map_err(|error| told(watcher::Error::InitialListFailed(error)))
+    }
+
+    async fn watch(&self, request: WatchRequest) -> Result<ApiWatch<K>, SourceError> {
+        let open = async || {
+            let built = exchange::uncompressed(self.watch_request(&request)?);
+            exchange::send(&self.client, built).await
+        };
+        let body = open().await.map_err(|error| told(watcher::Error::WatchStartFailed(error)))?;
+        Ok(ApiWatch::new(body, &request, self.skipped.clone(), self.request.url_path.clone()))
+    }
+}
+
+impl<K> fmt::Debug for ApiSource<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("ApiSource");
+        debug.field("url", &self.request.url_path).field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// Computes something on a thread for blocking work.
+async fn elsewhere<T: Send + 'static>(
+    compute: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, kube::Error> {
+    match tokio::task::spawn_blocking(compute).await {
+        Ok(computed) => Ok(computed),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is shutting down.
+            Err(error) => Err(kube::Error::Service(error.into())),
+        },
+    }
+}

@@ -1,0 +1,163 @@
+//! PURE. Bytes to pages and events. What cannot be read is told beside them, it does not spoil the rest.
+
+use std::fmt;
+
+use flyball_informer_cache::{Event, Page, Version};
+use kube::Resource;
+use kube::core::{ListMeta, Status, WatchEvent};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer};
+use serde_json::{Map, Value};
+
+use crate::names::{key_of, version_of};
+
+/// On the bookmark that ends a streaming list.
+const INITIAL_END: &str = "k8s.io/initial-events-end";
+
+/// An object that could not be read, or has no name.
+pub(super) struct Unreadable {
+    /// `namespace/name`, as far as that can be read.
+    pub(super) name: Option<String>,
+    pub(super) error: String,
+}
+
+/// What a line of a watch says.
+pub(super) enum Line<K> {
+    Event(Event<K>),
+    /// The watch failed.
+    Failed(Box<Status>),
+    /// It cannot be read; what to do instead.
+    Unreadable(Unreadable, Instead<K>),
+}
+
+pub(super) enum Instead<K> {
+    Nothing,
+    Tell(Event<K>),
+    /// The cache cannot be told what happened; it has to be listed again.
+    List,
+}
+
+#[derive(Deserialize)]
+struct List<T> {
+    #[serde(default)]
+    metadata: ListMeta,
+    /// May be null, but not missing: another kind of answer is not an empty list.
+    #[serde(deserialize_with = "or_null", bound(deserialize = "T: Deserialize<'de>"))]
+    items: Vec<T>,
+}
+
+fn or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+/// A page of a list.
+///
+/// # Errors
+/// When it is none.
+pub(super) fn page<K>(bytes: &[u8]) -> serde_json::Result<(Page<K>, Vec<Unreadable>)>
+where
+    K: Resource + DeserializeOwned,
+{
+    let mut unreadable = Vec::new();
+    let List { metadata, mut items } = match serde_json::from_slice::<List<K>>(bytes) {
+        Ok(list) => list,
+        // One of them, or something else altogether. Read one by one only then, as each is gone through twice.
+        Err(_) => {
+            let List { metadata, items } = serde_json::from_slice::<List<Value>>(bytes)?;
+            let read = |item: Value| {
+                let object = K::deserialize(&item);
+                object.map_err(|error| unreadable.push(Unreadable::new(&item, error))).ok()
+            };
+            List { metadata, items: items.into_iter().filter_map(read).collect() }
+        }
+    };
+    items.retain(|object| match key_of(object) {
+        Ok(_) => true,
+        Err(error) => {
+            unreadable.push(Unreadable { name: object.meta().name.clone(), error: error.to_string() });
+            false
+        }
+    });
+    let version = metadata.resource_version.as_deref().map_or(Version::ZERO, version);
+    Ok((Page { items, version, continuation: metadata.continue_ }, unreadable))
+}
+
+/// A line of a watch.
+pub(super) fn line<K>(bytes: &[u8]) -> Line<K>
+where
+    K: Resource + DeserializeOwned,
+{
+    let named = |object: K, event: fn(K) -> Event<K>| match key_of(&object) {
+        Ok(_) => Line::Event(event(object)),
+        // Never in the cache, whatever happened to it.
+        Err(error) => {
+            let (name, at) = (object.meta().name.clone(), version_of(&object));
+            Line::Unreadable(
+                Unreadable { name, error: error.to_string() },
+                Instead::Tell(Event::Bookmark(at)),
+            )
+        }
+    };
+    match serde_json::from_slice::<WatchEvent<K>>(bytes) {
+        Ok(WatchEvent::Added(object)) => named(object, Event::Added),
+        Ok(WatchEvent::Modified(object)) => named(object, Event::Modified),
+        Ok(WatchEvent::Deleted(object)) => named(object, Event::Deleted),
+        Ok(WatchEvent::Bookmark(bookmark)) => {
+            let meta = bookmark.metadata;
+            let at = version(&meta.resource_version);
+            let ends = meta.annotations.get(INITIAL_END).is_some_and(|value| value == "true");
+            Line::Event(if ends { Event::InitialEnd(at) } else { Event::Bookmark(at) })
+        }
+        Ok(WatchEvent::Error(status)) => Line::Failed(status),
+        Err(error) => other_line(serde_json::from_slice(bytes).unwrap_or_default(), error),
+    }
+}
+
+/// A line that is no event of the type.
+fn other_line<K: DeserializeOwned>(line: Value, error: serde_json::Error) -> Line<K> {
+    if line["kind"] == "Status"
+        && let Ok(status) = serde_json::from_value(line.clone())
+    {
+        return Line::Failed(status);
+    }
+    let object = &line["object"];
+    let unreadable = Unreadable::new(object, error);
+    let at = object["metadata"]["resourceVersion"].as_str().map_or(Version::ZERO, version);
+    let instead = match bare(object) {
+        _ if unreadable.name.is_none() && at == Version::ZERO => Instead::Nothing,
+        // An object the cache may know is gone: to keep it there for ever would be worse than to tell of it by name alone.
+        Some(object) if line["type"] == "DELETED" => Instead::Tell(Event::Deleted(object)),
+        None if line["type"] == "DELETED" => Instead::List,
+        // So that a watch that follows does not tell it again.
+        _ => Instead::Tell(Event::Bookmark(at)),
+    };
+    Line::Unreadable(unreadable, instead)
+}
+
+/// An object with nothing but what it is called, if its type allows that.
+fn bare<K: DeserializeOwned>(object: &Value) -> Option<K> {
+    let pick = |from: &Value, fields: &[&str]| -> Map<String, Value> {
+        let field = |name: &&str| Some(((*name).to_owned(), from.get(name)?.clone()));
+        fields.iter().filter_map(field).collect()
+    };
+    let mut picked = pick(object, &["apiVersion", "kind"]);
+    let meta = pick(&object["metadata"], &["name", "namespace", "uid", "resourceVersion"]);
+    picked.insert("metadata".to_owned(), meta.into());
+    serde_json::from_value(picked.into()).ok()
+}
+
+fn version(text: &str) -> Version {
+    text.parse().unwrap_or_default()
+}
+
+impl Unreadable {
+    fn new(object: &Value, error: impl fmt::Display) -> Self {
+        let meta = &object["metadata"];
+        let name = match (meta["namespace"].as_str(), meta["name"].as_str()) {
+            (Some(namespace), Some(name)) => Some(format!("{namespace}/{name}")),
+            (None, name) => name.map(str::to_owned),
+            (Some(_), None) => None,
+        };
+        Self { name, error: error.to_string() }
+    }
+}

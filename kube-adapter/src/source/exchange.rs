@@ -1,0 +1,64 @@
+//! EDGE. One request, one answer. Kube's own client does the same, but drops how long a server asks to wait, and reads text.
+
+use http::header::{ACCEPT_ENCODING, HeaderValue, RETRY_AFTER};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use kube::core::Status;
+use kube::core::response::StatusDetails;
+use tokio::task::coop::consume_budget;
+
+/// Watches are not compressed: from Kubernetes 1.37 on a server would compress each event by itself, which kube's client cannot read.
+pub(super) fn uncompressed(mut request: Request<Vec<u8>>) -> Request<Vec<u8>> {
+    request.headers_mut().entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
+    request
+}
+
+/// Sends a request; an answer that says no is an error.
+pub(super) async fn send(client: &Client, request: Request<Vec<u8>>) -> Result<Body, kube::Error> {
+    let (head, body) = client.send(request.map(Body::from)).await?.into_parts();
+    if !head.status.is_client_error() && !head.status.is_server_error() {
+        return Ok(body);
+    }
+    // That it failed is known, also if the reason got lost.
+    let words = body.collect_bytes().await.unwrap_or_default();
+    Err(kube::Error::Api(Box::new(status(head.status, &head.headers, &words))))
+}
+
+/// The whole body, piece by piece: the task gives way in between.
+pub(super) async fn read(mut body: Body) -> Result<Vec<u8>, kube::Error> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            bytes.extend_from_slice(&data);
+        }
+        consume_budget().await;
+    }
+    Ok(bytes)
+}
+
+/// What the server said. A refusal by its flow control is plain text, and says in a header alone when to come again.
+fn status(code: StatusCode, headers: &HeaderMap, words: &[u8]) -> Status {
+    let mut status = serde_json::from_slice::<Status>(words).unwrap_or_else(|_| {
+        Status::failure(String::from_utf8_lossy(words).trim(), "Failed to parse error data")
+    });
+    if status.code == 0 {
+        status.code = code.as_u16();
+    }
+    let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    if let Some(seconds) = seconds {
+        let details = status.details.get_or_insert_with(|| StatusDetails {
+            name: String::new(),
+            group: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            causes: Vec::new(),
+            retry_after_seconds: 0,
+        });
+        if details.retry_after_seconds == 0 {
+            details.retry_after_seconds = seconds;
+        }
+    }
+    status
+}

@@ -1,0 +1,25 @@
+//! EDGE. What could not be read, for people and for graphs.
+
+use std::sync::Arc;
+
+use crate::sync::{AtomicU64, Ordering};
+
+use super::decode::Unreadable;
+
+/// How many objects a source could not read. A handle: clones share it, and it outlives the source.
+#[derive(Clone, Debug, Default)]
+pub struct Skipped(Arc<AtomicU64>);
+
+impl Skipped {
+    /// So many, since the source was made: an object that is listed again is counted again.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add(&self, url: &str, object: &Unreadable) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let name = object.name.as_deref().unwrap_or("without a name");
+        tracing::warn!(url, object = name, error = object.error, "an object cannot be read and is skipped");
+    }
+}

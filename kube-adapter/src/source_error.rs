@@ -1,0 +1,191 @@
+//! PURE. What an error of the API server means to an informer, as client-go sees it, and the way back to kube's own errors.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_informer_cache::{Cause, SourceError, SourceErrorKind, SourceFailure};
+use kube::core::Status;
+use kube::core::response::reason;
+use kube::runtime::watcher;
+
+/// Why a request of a source failed: kube's own error, and what it happened to. The [cause](SourceError::cause) of every error of
+/// the sources of this crate; clones share it.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{SourceError, SourceErrorKind};
+/// use flyball_kube::ApiError;
+/// use kube::{core::Status, runtime::watcher};
+///
+/// let status = Status::failure("too old resource version", "Expired").with_code(410);
+/// let error = SourceError::from(ApiError::from(watcher::Error::WatchError(status.boxed())));
+/// assert_eq!(error.kind(), SourceErrorKind::Expired);
+///
+/// let cause = error.cause().and_then(|cause| cause.downcast_ref::<ApiError>()).unwrap();
+/// assert_eq!(cause.status().unwrap().code, 410);
+/// ```
+#[derive(Clone, Debug)]
+pub struct ApiError(Arc<watcher::Error>);
+
+impl ApiError {
+    /// The error as kube's watcher would have told it: its variant says what failed, the list, the opening of a watch, or a watch.
+    #[must_use]
+    pub fn error(&self) -> &watcher::Error {
+        &self.0
+    }
+
+    /// What the client said, if it said anything.
+    #[must_use]
+    pub fn client_error(&self) -> Option<&kube::Error> {
+        match &*self.0 {
+            watcher::Error::InitialListFailed(error)
+            | watcher::Error::WatchStartFailed(error)
+            | watcher::Error::WatchFailed(error) => Some(error),
+            watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => None,
+        }
+    }
+
+    /// What the API server said, if it was it who answered.
+    #[must_use]
+    pub fn status(&self) -> Option<&Status> {
+        match &*self.0 {
+            watcher::Error::WatchError(status) => Some(status),
+            _ => match self.client_error()? {
+                kube::Error::Api(status) => Some(status),
+                _ => None,
+            },
+        }
+    }
+
+    /// What an informer goes by.
+    #[must_use]
+    pub fn kind(&self) -> SourceErrorKind {
+        match (self.status(), self.client_error()) {
+            (Some(status), _) => kind_of_status(status),
+            (None, Some(error)) if has_refused(error) => SourceErrorKind::Refused,
+            _ => SourceErrorKind::Other,
+        }
+    }
+
+    /// An owned copy: an answer of the server is copied, any other error is shared.
+    fn to_watcher(&self) -> watcher::Error {
+        let copy = |error: &kube::Error| match error {
+            kube::Error::Api(status) => kube::Error::Api(status.clone()),
+            _ => kube::Error::Service(Box::new(self.clone())),
+        };
+        match &*self.0 {
+            watcher::Error::InitialListFailed(error) => watcher::Error::InitialListFailed(copy(error)),
+            watcher::Error::WatchStartFailed(error) => watcher::Error::WatchStartFailed(copy(error)),
+            watcher::Error::WatchFailed(error) => watcher::Error::WatchFailed(copy(error)),
+            watcher::Error::WatchError(status) => watcher::Error::WatchError(status.clone()),
+            watcher::Error::NoResourceVersion => watcher::Error::NoResourceVersion,
+        }
+    }
+}
+
+/// An error of a source, as informers want it.
+pub(crate) fn told(error: watcher::Error) -> SourceError {
+    ApiError::from(error).into()
+}
+
+impl From<watcher::Error> for ApiError {
+    fn from(error: watcher::Error) -> Self {
+        Self(Arc::new(error))
+    }
+}
+
+impl From<ApiError> for SourceError {
+    fn from(error: ApiError) -> Self {
+        Self::new(error.kind(), error)
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for ApiError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source()
+    }
+}
+
+/// The failure of a source of this crate as the error kube's watcher would have told: for streams and functions that are made for those.
+///
+/// What kube's watcher has no word for, such as a request nobody answered in time, is
+/// [`WatchFailed`](watcher::Error::WatchFailed), with the words of the informer inside.
+///
+/// # Examples
+/// Given to an informer's `on_error`:
+/// ```
+/// # use kube::{Api, Client, runtime::watcher};
+/// # use k8s_openapi::api::core::v1::Pod;
+/// # fn pods(client: Client) {
+/// let (tell, errors) = std::sync::mpsc::channel::<watcher::Error>();
+/// let pods = flyball_kube::informer(Api::<Pod>::all(client), watcher::Config::default())
+///     .on_error(move |failure| drop(tell.send(flyball_kube::watcher_error(failure))));
+/// # }
+/// ```
+#[must_use]
+pub fn watcher_error(failure: &SourceFailure<'_>) -> watcher::Error {
+    let cause = failure.error.and_then(SourceError::cause);
+    match (cause.and_then(|cause| cause.downcast_ref::<ApiError>()), failure.cause) {
+        (Some(error), _) => error.to_watcher(),
+        (None, Cause::Unversioned) => watcher::Error::NoResourceVersion,
+        (None, _) => watcher::Error::WatchFailed(kube::Error::Service(failure.to_string().into())),
+    }
+}
+
+/// The order is client-go's: an answer may be of several kinds.
+fn kind_of_status(status: &Status) -> SourceErrorKind {
+    if status.code == 429 || status.reason == "TooManyRequests" {
+        let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        let retry_after = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+        SourceErrorKind::TooManyRequests { retry_after }
+    } else if status.code == 410 || [reason::EXPIRED, reason::GONE].contains(&&*status.reason) {
+        SourceErrorKind::Expired
+    } else if is_too_large_version(status) {
+        SourceErrorKind::TooLargeVersion
+    } else if status.reason == reason::INTERNAL_ERROR
+        || (status.code == 500 && !reason::is_known(&status.reason))
+    {
+        SourceErrorKind::Internal
+    } else {
+        SourceErrorKind::Other
+    }
+}
+
+/// "Too large resource version", as servers since 1.19, from 1.17 on, and before 1.17 say it.
+fn is_too_large_version(status: &Status) -> bool {
+    const WORDS: &str = "Too large resource version";
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.clone().any(|cause| cause.reason == "ResourceVersionTooLarge")
+        || (status.reason == reason::TIMEOUT
+            && (causes.any(|cause| cause.message == WORDS) || status.message.contains(WORDS)))
+}
+
+fn has_refused(error: &kube::Error) -> bool {
+    io_kinds(error).any(|kind| kind == io::ErrorKind::ConnectionRefused)
+}
+
+/// The kinds of the I/O errors in the chain of an error.
+pub(crate) fn io_kinds(error: &(dyn StdError + 'static)) -> impl Iterator<Item = io::ErrorKind> {
+    /// A `source` that leads in a circle must not hang the informer.
+    const DEEPEST: usize = 16;
+    std::iter::successors(Some(error), |error| beneath(*error))
+        .take(DEEPEST)
+        .filter_map(|error| error.downcast_ref::<io::Error>().map(io::Error::kind))
+}
+
+fn beneath<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
+    // The `source` of an I/O error skips the error it holds.
+    match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        Some(held) => Some(held),
+        None => error.source(),
+    }
+}

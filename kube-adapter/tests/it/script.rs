@@ -1,0 +1,131 @@
+//! An API server that says what a test wrote down for it, word by word, also what no server should say.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use futures_util::stream::{self, StreamExt};
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::{Bytes, Frame};
+use kube::Client;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tower::{BoxError, service_fn};
+
+/// One answer.
+pub(crate) enum Answer {
+    /// With this status and these headers.
+    Text(u16, HeaderMap, String),
+    /// What is sent to the other end, until that is dropped.
+    Lines(UnboundedReceiver<io::Result<String>>),
+    /// None: the connection fails.
+    Failed(io::Error),
+}
+
+impl Answer {
+    pub(crate) fn json(value: &Value) -> Self {
+        Self::Text(200, HeaderMap::new(), value.to_string())
+    }
+
+    pub(crate) fn status(value: &Value) -> Self {
+        let code = value["code"].as_u64().unwrap();
+        Self::Text(code.try_into().unwrap(), HeaderMap::new(), value.to_string())
+    }
+
+    /// A watch, and the end that says what it tells.
+    pub(crate) fn watch() -> (Self, Lines) {
+        let (lines, told) = unbounded_channel();
+        (Self::Lines(told), Lines(lines))
+    }
+}
+
+/// The server's end of a watch.
+pub(crate) struct Lines(UnboundedSender<io::Result<String>>);
+
+impl Lines {
+    pub(crate) fn tell(&self, event: &str, object: &Value) {
+        self.raw(&format!("{}\n", serde_json::json!({"type": event, "object": object})));
+    }
+
+    pub(crate) fn raw(&self, text: &str) {
+        self.0.send(Ok(text.to_owned())).unwrap();
+    }
+
+    pub(crate) fn fail(self, error: io::Error) {
+        self.0.send(Err(error)).unwrap();
+    }
+}
+
+/// What was asked, and what is still to be answered; when that is used up, nothing is answered any more.
+#[derive(Clone, Default)]
+pub(crate) struct Script(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    asked: Vec<Request<()>>,
+    answers: VecDeque<Answer>,
+}
+
+impl Script {
+    pub(crate) fn of(answers: impl IntoIterator<Item = Answer>) -> Self {
+        let script = Self::default();
+        script.0.lock().answers.extend(answers);
+        script
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        let script = self.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let answer = {
+                let mut state = script.0.lock();
+                state.asked.push(request.map(drop));
+                state.answers.pop_front()
+            };
+            async move {
+                match answer {
+                    Some(answer) => answered(answer),
+                    None => std::future::pending().await,
+                }
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    /// What was asked, as path and query.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        let text = |request: &Request<()>| {
+            request.uri().to_string().replace("?&", "?").trim_end_matches('?').to_owned()
+        };
+        self.0.lock().asked.iter().map(text).collect()
+    }
+
+    /// A header of the last request.
+    pub(crate) fn header(&self, name: &str) -> Option<String> {
+        let state = self.0.lock();
+        state.asked.last()?.headers().get(name).map(|value| value.to_str().unwrap().to_owned())
+    }
+}
+
+fn answered(answer: Answer) -> Result<Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError> {
+    let response = match answer {
+        Answer::Failed(error) => return Err(error.into()),
+        Answer::Text(code, headers, text) => {
+            let body = Full::new(Bytes::from(text)).map_err(BoxError::from).boxed_unsync();
+            let mut response = Response::builder().status(code).body(body)?;
+            *response.headers_mut() = headers;
+            response
+        }
+        Answer::Lines(told) => {
+            let lines = stream::unfold(told, async |mut told| Some((told.recv().await?, told)));
+            let frames = lines.map(|line| match line {
+                Ok(line) => Ok(Frame::data(Bytes::from(line))),
+                Err(error) => Err(BoxError::from(error)),
+            });
+            Response::new(StreamBody::new(frames).boxed_unsync())
+        }
+    };
+    Ok(response)
+}

@@ -1,0 +1,181 @@
+//! What an error of the server or of the connection means to an informer, and to those who know kube's errors.
+
+use std::io;
+use std::time::Duration;
+
+use flyball_informer_cache::{
+    Informer, ListRequest, ListVersion, Source, SourceError, SourceErrorKind, Version, Watch, WatchRequest,
+};
+use flyball_kube::{ApiError, ApiSource, watcher_error};
+use http::HeaderMap;
+use http::header::{HeaderValue, RETRY_AFTER};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::runtime::watcher::{self, Config};
+use serde_json::{Value, json};
+
+use crate::script::{Answer, Script};
+
+const LIST: ListRequest = ListRequest { version: ListVersion::Any, limit: None, continuation: None };
+const WATCH: WatchRequest =
+    WatchRequest { from: Version::new(7), streaming_list: false, timeout: Duration::from_secs(300) };
+
+fn source(answer: Answer) -> ApiSource<ConfigMap> {
+    ApiSource::new(Api::all(Script::of([answer]).client()), Config::default())
+}
+
+fn failure(code: u16, reason: &str, message: &str, details: &Value) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "code": code, "reason": reason, "message": message, "details": details})
+}
+
+fn api_error(error: &SourceError) -> &ApiError {
+    error.cause().and_then(|cause| cause.downcast_ref()).unwrap()
+}
+
+#[tokio::test]
+async fn the_kind_of_an_answer_is_client_gos() {
+    use SourceErrorKind::{Expired, Internal, Other, TooLargeVersion};
+    let busy = |seconds: Option<u64>| SourceErrorKind::TooManyRequests {
+        retry_after: seconds.map(Duration::from_secs),
+    };
+    let none = json!({});
+    let large = "Too large resource version";
+    let causes = |reason: &str, message: &str| json!({"causes": [{"reason": reason, "message": message}]});
+    let answers = [
+        (failure(410, "Expired", "too old", &none), Expired),
+        (failure(410, "Gone", "gone", &none), Expired),
+        (failure(410, "", "gone", &none), Expired),
+        (failure(400, "Expired", "an odd code", &none), Expired),
+        // In the words of servers since 1.19, from 1.17 on and before that.
+        (failure(504, "Timeout", large, &causes("ResourceVersionTooLarge", large)), TooLargeVersion),
+        (failure(504, "Timeout", "timed out", &causes("", large)), TooLargeVersion),
+        (failure(504, "Timeout", "Too large resource version: 9, current: 8", &none), TooLargeVersion),
+        (failure(504, "Timeout", "slow", &causes("", "slow")), Other),
+        (failure(400, "BadRequest", large, &none), Other),
+        (failure(429, "TooManyRequests", "wait", &json!({"retryAfterSeconds": 3})), busy(Some(3))),
+        (failure(429, "", "wait", &none), busy(None)),
+        (failure(500, "InternalError", "etcd", &none), Internal),
+        (failure(500, "", "etcd", &none), Internal),
+        (failure(500, "ServerTimeout", "slow", &none), Other),
+        (failure(403, "Forbidden", "no", &none), Other),
+        (failure(404, "NotFound", "no such kind", &none), Other),
+    ];
+    for (status, kind) in answers {
+        let error = source(Answer::status(&status)).list(LIST).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "a list: {status}");
+        assert_eq!(api_error(&error).status().unwrap().message, status["message"]);
+        assert!(matches!(api_error(&error).error(), watcher::Error::InitialListFailed(_)));
+
+        let error = source(Answer::status(&status)).watch(WATCH).await.err().unwrap();
+        assert_eq!(error.kind(), kind, "a watch: {status}");
+        assert!(matches!(api_error(&error).error(), watcher::Error::WatchStartFailed(_)));
+
+        // As an event, and bare, as some proxies send it.
+        for line in [json!({"type": "ERROR", "object": status}), status.clone()] {
+            let (answer, lines) = Answer::watch();
+            let mut watch = source(answer).watch(WATCH).await.unwrap();
+            lines.raw(&format!("{line}\n"));
+            let error = watch.next().await.unwrap().unwrap_err();
+            assert_eq!(error.kind(), kind, "{line}");
+            assert!(matches!(api_error(&error).error(), watcher::Error::WatchError(_)));
+        }
+    }
+}
+
+#[tokio::test]
+async fn flow_control_says_in_a_header_when_to_come_again() {
+    let busy = |words: String, header: &'static str| {
+        let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(header))]);
+        Answer::Text(429, headers, words)
+    };
+    let retry = |error: SourceError| match error.kind() {
+        SourceErrorKind::TooManyRequests { retry_after } => retry_after,
+        other => panic!("{other:?}"),
+    };
+    let plain = || "Too many requests, please try again later.\n".to_owned();
+    let told = failure(429, "TooManyRequests", "wait", &json!({"retryAfterSeconds": 3})).to_string();
+    let error = source(busy(plain(), "17")).list(LIST).await.unwrap_err();
+    assert_eq!(api_error(&error).status().unwrap().message, plain().trim());
+    assert_eq!(retry(error), Some(Duration::from_secs(17)));
+    let error = source(busy(plain(), "17")).watch(WATCH).await.err().unwrap();
+    assert_eq!(retry(error), Some(Duration::from_secs(17)));
+    // The body is more exact.
+    assert_eq!(retry(source(busy(told, "17")).list(LIST).await.unwrap_err()), Some(Duration::from_secs(3)));
+    let date = "Wed, 21 Oct 2026 07:28:00 GMT";
+    assert_eq!(retry(source(busy(plain(), date)).list(LIST).await.unwrap_err()), None);
+}
+
+#[tokio::test]
+async fn refused_is_seen_however_deep_it_is_wrapped() {
+    use io::ErrorKind::{ConnectionRefused, NotFound};
+    let wrapped = |kind: io::ErrorKind| io::Error::other(io::Error::new(kind, "connect"));
+    let error = source(Answer::Failed(wrapped(ConnectionRefused))).list(LIST).await.unwrap_err();
+    assert_eq!(error.kind(), SourceErrorKind::Refused);
+    let error = source(Answer::Failed(wrapped(ConnectionRefused))).watch(WATCH).await.err().unwrap();
+    assert_eq!(error.kind(), SourceErrorKind::Refused);
+    let error = source(Answer::Failed(wrapped(NotFound))).list(LIST).await.unwrap_err();
+    assert_eq!(error.kind(), SourceErrorKind::Other);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_list_is_an_error_and_not_an_empty_list() {
+    for text in ["", "<html>", "{}", r#"{"kind": "Table", "rows": []}"#, r#"{"items": {}}"#] {
+        let answer = Answer::Text(200, HeaderMap::new(), text.to_owned());
+        let error = source(answer).list(LIST).await.expect_err(text);
+        assert_eq!(error.kind(), SourceErrorKind::Other);
+        let cause = api_error(&error).client_error().unwrap();
+        assert!(matches!(cause, kube::Error::SerdeError(_)), "{text}: {cause}");
+    }
+    let nothing = Answer::Text(200, HeaderMap::new(), r#"{"items": null}"#.to_owned());
+    assert_eq!(source(nothing).list(LIST).await.unwrap().items, []);
+}
+
+/// The first failure of an informer, as kube's watcher would tell it.
+async fn told(answers: impl IntoIterator<Item = Answer>) -> watcher::Error {
+    let source = ApiSource::<ConfigMap>::new(Api::all(Script::of(answers).client()), Config::default());
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let informer: Informer<_, _> = source
+        .into_informer()
+        .on_error(move |failure| drop(tell.send(watcher_error(failure))))
+        .start()
+        .unwrap();
+    let error = told.recv().await.unwrap();
+    informer.shut_down();
+    error
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_of_an_informer_is_told_as_kubes_watcher_would() {
+    let forbidden = || Answer::status(&failure(403, "Forbidden", "no", &json!({})));
+    let empty = || Answer::json(&json!({"metadata": {"resourceVersion": "7"}, "items": []}));
+    match told([forbidden()]).await {
+        watcher::Error::InitialListFailed(kube::Error::Api(status)) => assert!(status.is_forbidden()),
+        other => panic!("{other:?}"),
+    }
+    match told([empty(), forbidden()]).await {
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => assert!(status.is_forbidden()),
+        other => panic!("{other:?}"),
+    }
+    let (answer, lines) = Answer::watch();
+    lines.tell("ERROR", &failure(410, "Expired", "old", &json!({})));
+    match told([empty(), answer]).await {
+        watcher::Error::WatchError(status) => assert_eq!((status.code, &*status.message), (410, "old")),
+        other => panic!("{other:?}"),
+    }
+    // Not to be copied, so shared.
+    match told([Answer::Failed(io::ErrorKind::ConnectionRefused.into())]).await {
+        watcher::Error::InitialListFailed(kube::Error::Service(error)) => {
+            let error = error.downcast_ref::<ApiError>().unwrap();
+            assert_eq!(error.kind(), SourceErrorKind::Refused);
+        }
+        other => panic!("{other:?}"),
+    }
+    // Nobody answers.
+    match told([]).await {
+        watcher::Error::WatchFailed(error) => {
+            assert_eq!(error.to_string(), "ServiceError: no answer in time");
+        }
+        other => panic!("{other:?}"),
+    }
+}
