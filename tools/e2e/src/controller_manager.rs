@@ -1,0 +1,53 @@
+//! kube-controller-manager with a choice of its controllers: who the examples are compared with.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+
+use crate::http::{self, Server};
+use crate::leash::{self, Leash};
+use crate::patience::eventually;
+use crate::ports;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Starts it, and returns when it says that its controllers are well.
+pub(crate) fn start(program: &Path, folder: &Path, kubeconfig: &Path, controllers: &[&str]) -> Result<Leash> {
+    ensure!(!controllers.is_empty(), "a controller manager without controllers");
+    let port = ports::free()?;
+    // The certificate of an earlier one says nothing about this one.
+    let certificates = folder.join("controller-manager");
+    match fs::remove_dir_all(&certificates) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    let arguments = [
+        format!("--kubeconfig={}", kubeconfig.display()),
+        format!("--controllers={}", controllers.join(",")),
+        format!("--secure-port={port}"),
+        format!("--cert-dir={}", certificates.display()),
+        "--bind-address=127.0.0.1".to_owned(),
+        // One at a time, started by the test: nobody to elect.
+        "--leader-elect=false".to_owned(),
+        "--use-service-account-credentials=false".to_owned(),
+        "--kube-api-qps=1000".to_owned(),
+        "--kube-api-burst=1000".to_owned(),
+        "--profiling=false".to_owned(),
+    ];
+    let mut process = Leash::start(program, &arguments, folder.join("kube-controller-manager.log"))?;
+    let certificate = certificates.join("kube-controller-manager.crt");
+    let healthy = || match process.ended() {
+        Some(status) => Some(Err(status)),
+        None => {
+            let server = Server { port, tls: Some(http::trust(&certificate).ok()?), token: None };
+            server.ask("GET", "/healthz", None).ok().filter(|reply| reply.status == 200).map(|_| Ok(()))
+        }
+    };
+    match eventually(LIMIT, healthy) {
+        Some(Ok(())) => Ok(process),
+        Some(Err(status)) => bail!("kube-controller-manager {}; {}", leash::words(status), process.tail()),
+        None => bail!("kube-controller-manager is not healthy after {LIMIT:?}; {}", process.tail()),
+    }
+}

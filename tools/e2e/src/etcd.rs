@@ -1,0 +1,82 @@
+//! etcd, where the API server keeps everything.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::http::Server;
+use crate::leash::{self, Leash};
+use crate::patience::eventually;
+use crate::ports;
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(crate) struct Etcd {
+    server: Server,
+    _process: Leash,
+}
+
+impl Etcd {
+    /// Starts it on an empty folder, and returns when it is healthy.
+    pub(crate) fn start(program: &Path, folder: &Path) -> Result<Self> {
+        let (clients, peers) = (ports::free()?, ports::free()?);
+        let (client_url, peer_url) = (url(clients), url(peers));
+        let arguments = [
+            "--name=e2e".to_owned(),
+            format!("--data-dir={}", folder.join("etcd").display()),
+            format!("--listen-client-urls={client_url}"),
+            format!("--advertise-client-urls={client_url}"),
+            format!("--listen-peer-urls={peer_url}"),
+            format!("--initial-advertise-peer-urls={peer_url}"),
+            format!("--initial-cluster=e2e={peer_url}"),
+            // Nothing here has to survive the machine.
+            "--unsafe-no-fsync".to_owned(),
+            "--log-level=warn".to_owned(),
+        ];
+        let mut process = Leash::start(program, &arguments, folder.join("etcd.log"))?;
+        let server = Server { port: clients, tls: None, token: None };
+        let healthy = || match process.ended() {
+            Some(status) => Some(Err(status)),
+            None => {
+                server.ask("GET", "/health", None).ok().filter(|reply| reply.status == 200).map(|_| Ok(()))
+            }
+        };
+        match eventually(LIMIT, healthy) {
+            Some(Ok(())) => Ok(Self { server, _process: process }),
+            Some(Err(status)) => bail!("etcd {}; {}", leash::words(status), process.tail()),
+            None => bail!("etcd is not healthy after {LIMIT:?}; {}", process.tail()),
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        url(self.server.port)
+    }
+
+    /// Forgets all history, up to a revision that is newer than any that the API server has heard of. It must be down: a running
+    /// one would hear of it.
+    pub(crate) fn forget(&self) -> Result<()> {
+        // Outside of what the API server keeps: it makes a revision and no event. The second one is there so that the first is
+        // history, too.
+        let touch = json!({ "key": STANDARD.encode("flyball-e2e"), "value": "" });
+        self.call("/v3/kv/put", &touch)?;
+        let answer = self.call("/v3/kv/put", &touch)?;
+        let revision = answer["header"]["revision"].as_str().context("a put without a revision")?;
+        self.call("/v3/kv/compaction", &json!({ "revision": revision, "physical": true }))?;
+        Ok(())
+    }
+
+    fn call(&self, path: &str, body: &Value) -> Result<Value> {
+        let reply = self.server.ask("POST", path, Some(&body.to_string()))?;
+        ensure!(reply.status == 200, "etcd, {path}: {reply:?}");
+        Ok(serde_json::from_str(&reply.body)?)
+    }
+}
+
+fn url(port: u16) -> String {
+    format!("http://127.0.0.1:{port}")
+}

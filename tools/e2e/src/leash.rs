@@ -1,0 +1,155 @@
+//! A server that cannot outlive this process, however it ends.
+//!
+//! A server is started by a few lines of shell that hold the read end of a pipe and kill the server when the pipe closes. Its
+//! only write end is in this process, so `kill -9`, a panic, or the end of `main` with the server in a static all close it; and
+//! killing the server on purpose is no other way. (`PR_SET_PDEATHSIG` would need `unsafe`, Linux, and a thread that never ends.)
+
+use std::fs::{self, File};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::{Context, Result};
+
+/// Waits for the server, while a subshell waits for the end of the pipe: on descriptor 3, as shells take the standard input from
+/// what runs in the background.
+const KEEPER: &str = r#"
+exec 3<&0
+"$@" </dev/null &
+server=$!
+{ read -r _; kill -KILL "$server"; } <&3 2>/dev/null &
+leash=$!
+wait "$server"
+status=$?
+kill "$leash" 2>/dev/null
+exit "$status"
+"#;
+
+/// A running server. Dropped, it is killed.
+#[derive(Debug)]
+pub(crate) struct Leash {
+    keeper: Child,
+    log: PathBuf,
+}
+
+impl Leash {
+    /// Starts a server that writes to `log`, after what an earlier one wrote.
+    pub(crate) fn start(program: &Path, arguments: &[String], log: PathBuf) -> Result<Self> {
+        let output = File::options().create(true).append(true).open(&log);
+        let output = output.with_context(|| log.display().to_string())?;
+        let mut keeper = Command::new("sh");
+        keeper.args(["-c", KEEPER, "keeper"]).arg(program).args(arguments);
+        keeper.stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output);
+        // Ctrl-C at a terminal goes to the group in front. The keeper has to outlive it to do its work.
+        keeper.process_group(0);
+        let keeper = keeper.spawn().with_context(|| format!("sh, for {}", program.display()))?;
+        Ok(Self { keeper, log })
+    }
+
+    /// How the server ended, where it did so on its own.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.keeper.try_wait().ok().flatten()
+    }
+
+    /// Kills the server as `kill -9` would, and waits until it is gone.
+    pub(crate) fn kill(mut self) -> Result<()> {
+        self.end()
+    }
+
+    /// The last lines the server wrote.
+    pub(crate) fn tail(&self) -> String {
+        const LINES: usize = 30;
+        let text = fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        let last = lines[lines.len().saturating_sub(LINES)..].join("\n");
+        format!("{}:\n{last}", self.log.display())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        drop(self.keeper.stdin.take());
+        self.keeper.wait().context("the keeper of a server")?;
+        Ok(())
+    }
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        // Nobody to tell; and the pipe is closed in any case.
+        let _ = self.end();
+    }
+}
+
+/// In words for a message: shells report a signal as 128 and its number.
+pub(crate) fn words(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code @ 129..), _) => format!("ended by signal {}", code - 128),
+        (Some(code), _) => format!("ended with {code}"),
+        (None, signal) => format!("lost its keeper: signal {signal:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::patience::eventually;
+
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    fn log(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("flyball-leash-{}-{name}", std::process::id()))
+    }
+
+    /// A server that says its process id and then does nothing for longer than any test.
+    fn sleeper(name: &str) -> (Leash, PathBuf) {
+        let log = log(name);
+        let arguments = ["-c".to_owned(), "echo pid=$$; exec sleep 3600".to_owned()];
+        (Leash::start(Path::new("sh"), &arguments, log.clone()).unwrap(), log)
+    }
+
+    fn pid(log: &Path) -> String {
+        let said = || {
+            let text = fs::read_to_string(log).ok()?;
+            text.lines().find_map(|line| line.strip_prefix("pid=").map(str::to_owned))
+        };
+        eventually(LIMIT, said).expect("it said its process id")
+    }
+
+    fn lives(pid: &str) -> bool {
+        let mut probe = Command::new("sh");
+        probe.args(["-c", "kill -0 \"$1\" 2>/dev/null", "probe", pid]);
+        probe.status().unwrap().success()
+    }
+
+    #[test]
+    fn killed_is_gone_when_kill_returns() {
+        let (server, log) = sleeper("killed");
+        let pid = pid(&log);
+        assert!(lives(&pid));
+        server.kill().unwrap();
+        assert!(!lives(&pid));
+        fs::remove_file(log).unwrap();
+    }
+
+    #[test]
+    fn dropped_is_gone() {
+        let (server, log) = sleeper("dropped");
+        let pid = pid(&log);
+        drop(server);
+        assert!(!lives(&pid));
+        fs::remove_file(log).unwrap();
+    }
+
+    #[test]
+    fn a_server_that_ends_is_noticed_and_quoted() {
+        let log = log("ends");
+        let arguments = ["-c".to_owned(), "echo no port >&2; exit 7".to_owned()];
+        let mut server = Leash::start(Path::new("sh"), &arguments, log.clone()).unwrap();
+        let status = eventually(LIMIT, || server.ended()).expect("it ends on its own");
+        assert_eq!(words(status), "ended with 7");
+        assert!(server.tail().ends_with("no port"), "{}", server.tail());
+        fs::remove_file(log).unwrap();
+    }
+}

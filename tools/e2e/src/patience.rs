@@ -1,0 +1,51 @@
+//! Waiting for another process: the one place that reads a clock and sleeps.
+
+use std::time::{Duration, Instant};
+
+/// Between two attempts.
+const STEP: Duration = Duration::from_millis(20);
+
+/// Calls `attempt` until it gives something, for at most `limit`.
+///
+/// For what another process does in its own time, and tells nobody: a server that starts, a process that ends.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "servers live on the wall clock, and asking again is the only way to hear of them"
+)]
+pub fn eventually<T>(limit: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = attempt() {
+            return Some(found);
+        }
+        if start.elapsed() >= limit {
+            return None;
+        }
+        std::thread::sleep(STEP);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asks_until_there_is_something() {
+        let mut left = 3;
+        let found = eventually(Duration::from_secs(60), || {
+            left -= 1;
+            (left == 0).then_some("here")
+        });
+        assert_eq!(found, Some("here"));
+    }
+
+    #[test]
+    fn asks_once_at_least_and_gives_up() {
+        let mut asked = 0;
+        let found: Option<()> = eventually(Duration::ZERO, || {
+            asked += 1;
+            None
+        });
+        assert_eq!((found, asked), (None, 1));
+    }
+}

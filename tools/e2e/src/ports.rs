@@ -1,0 +1,42 @@
+//! Free loopback ports for servers that cannot be asked which port they took.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result};
+
+/// Below the ports that systems give to outgoing connections: a client that keeps trying to reach a server that is down must
+/// not be given the server's port as its own, and connect to itself.
+const FIRST: u16 = 20_000;
+const COUNT: u16 = 10_000;
+
+/// A port nobody listens on.
+///
+/// Between this and the server's own `bind` somebody else may take it; processes begin at places of their own, so that two that
+/// start clusters at the same time seldom look at the same port.
+pub(crate) fn free() -> Result<u16> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let begin = process::id().wrapping_mul(611);
+    (0..COUNT)
+        .find_map(|_| {
+            // Ordering: Relaxed, each caller needs another number and nothing else.
+            let at = begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % u32::from(COUNT);
+            let port = FIRST + u16::try_from(at).expect("below COUNT");
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok().then_some(port)
+        })
+        .context("every port is taken")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_listened_on_is_not_free() {
+        let held = free().and_then(|port| Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, port))?)).unwrap();
+        let taken = held.local_addr().unwrap().port();
+        // Once around.
+        assert!((0..COUNT).all(|_| free().unwrap() != taken));
+    }
+}
