@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+mod e2e;
 mod features;
 mod fuzz;
 mod loom;
@@ -41,6 +42,8 @@ enum Job {
     Parity(parity::Options),
     /// Each published crate with no features, each feature alone and all; its dependencies within their budget.
     Features(features::Options),
+    /// The tests that need a real Kubernetes API server, which it builds: kube-apiserver, with etcd.
+    E2e(e2e::Options),
     /// Ours beside everybody else's, measured in turn; every row at its target.
     Peers(peers::Options),
     /// The rules of the house that a compiler does not know.
@@ -66,6 +69,7 @@ fn run(job: Job) -> Result<()> {
         Job::Fuzz(options) => fuzz::run(&workspace, &options),
         Job::Parity(options) => parity::run(&workspace, &options),
         Job::Features(options) => features::run(&workspace, &options),
+        Job::E2e(options) => e2e::run(&workspace, &options),
         Job::Peers(options) => peers::run(&workspace, &options),
         Job::Tidy => tidy::run(&workspace),
     }

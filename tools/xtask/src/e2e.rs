@@ -1,0 +1,113 @@
+//! `cargo xtask e2e`: the tests that need a real Kubernetes API server.
+//!
+//! They are ignored by `cargo test`, as they need Go, etcd and minutes. What they run against reaches them through the
+//! environment, which `tools/e2e` reads.
+
+use std::env;
+use std::fs::DirBuilder;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+
+use crate::process;
+use crate::workspace::{Workspace, cargo};
+
+mod binaries;
+mod counts;
+
+use counts::Counts;
+
+/// Part of the path of every test that starts, and kills, servers of its own.
+const OWN_CLUSTER: &str = "own_cluster::";
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Only tests whose path contains this.
+    #[arg(long, value_name = "FILTER")]
+    test: Option<String>,
+    /// On a cluster that is there, in namespaces of their own, without the tests that kill servers; with no path the one of
+    /// $KUBECONFIG.
+    #[arg(long, value_name = "PATH")]
+    #[expect(clippy::option_option, reason = "not given, given, given with a path")]
+    kubeconfig: Option<Option<PathBuf>>,
+    /// Keeps the logs of the servers also where all is well.
+    #[arg(long)]
+    keep: bool,
+}
+
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    match &options.kubeconfig {
+        Some(path) => {
+            let path = path.clone().or_else(|| env::var_os("KUBECONFIG").map(PathBuf::from));
+            let path = path.context("--kubeconfig without a path, and no $KUBECONFIG")?;
+            // Tests run in the folder of their package.
+            let path = path.canonicalize().with_context(|| path.display().to_string())?;
+            existing(workspace, options, &path)
+        }
+        None => own(workspace, options),
+    }
+}
+
+/// On servers that the tests start.
+fn own(workspace: &Workspace, options: &Options) -> Result<()> {
+    let binaries = binaries::ready(workspace)?;
+    let folder = env::temp_dir().join(format!("flyball-e2e-{}", std::process::id()));
+    DirBuilder::new().create(&folder).with_context(|| folder.display().to_string())?;
+    let mut command = tests(workspace, options);
+    command.env("FLYBALL_E2E_BIN", binaries).env("FLYBALL_E2E_DIR", &folder);
+    let end = all_pass(&mut command);
+    if end.is_err() || options.keep {
+        eprintln!("the servers' logs are in {}", folder.display());
+    } else {
+        std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    }
+    println!("e2e: {}", end?);
+    Ok(())
+}
+
+/// On somebody's cluster.
+fn existing(workspace: &Workspace, options: &Options, kubeconfig: &Path) -> Result<()> {
+    let mut list = tests(workspace, options);
+    list.arg("--list").stderr(Stdio::inherit());
+    let listed = list.output().with_context(|| process::show(&list))?;
+    ensure!(listed.status.success(), "{}: {}", process::show(&list), listed.status);
+    let left_out = counts::listed(&String::from_utf8_lossy(&listed.stdout), OWN_CLUSTER);
+    let mut command = tests(workspace, options);
+    command.args(["--skip", OWN_CLUSTER]).env("FLYBALL_E2E_KUBECONFIG", kubeconfig);
+    let counts = all_pass(&mut command)?;
+    println!("e2e: {counts}; {left_out} left out: they kill servers, so they need their own");
+    Ok(())
+}
+
+fn tests(workspace: &Workspace, options: &Options) -> Command {
+    let mut command = cargo();
+    command.current_dir(&workspace.root).args(["test", "--locked", "--no-fail-fast"]);
+    command.args(["--package", "e2e", "--test", "harness"]);
+    if workspace.root.join("kube-adapter/tests/e2e/main.rs").exists() {
+        command.args(["--package", "flyball-kube", "--test", "e2e"]);
+    }
+    command.args(["--", "--ignored"]).args(&options.test);
+    command
+}
+
+/// Runs tests with their output shown, and adds up what they said.
+fn all_pass(command: &mut Command) -> Result<Counts> {
+    let shown = process::show(command);
+    eprintln!("$ {shown}");
+    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| shown.clone())?;
+    let mut counts = Counts::default();
+    for line in BufReader::new(child.stdout.take().expect("it is piped")).lines() {
+        let line = line?;
+        println!("{line}");
+        counts.add(&line);
+    }
+    let status = child.wait()?;
+    ensure!(status.success(), "{counts}: {status}");
+    if counts.passed == 0 {
+        bail!("no test ran");
+    }
+    Ok(counts)
+}

@@ -1,0 +1,128 @@
+//! kube-apiserver and kube-controller-manager, built once for a `go.mod` and kept outside of the tree; and etcd.
+
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::process;
+use crate::workspace::Workspace;
+
+const MODULE: &str = "tools/e2e/kubernetes";
+const TOOLS: [&str; 2] =
+    ["k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/cmd/kube-controller-manager"];
+
+/// The folder with the binaries, which are built where they are not there. All that is missing is said at once.
+pub(super) fn ready(workspace: &Workspace) -> Result<PathBuf> {
+    let (go_mod, go_sum) =
+        (workspace.read(format!("{MODULE}/go.mod"))?, workspace.read(format!("{MODULE}/go.sum"))?);
+    let version =
+        version(&go_mod).with_context(|| format!("{MODULE}/go.mod requires no k8s.io/kubernetes"))?;
+    let digest = digest(&[&go_mod, &go_sum]);
+    let cache = cache()?;
+    let folder = cache.join(format!("kubernetes-{}-{digest:016x}", version.trim_start_matches('v')));
+    let module = workspace.root.join(MODULE);
+    let mut missing = Vec::new();
+    if !folder.exists() {
+        missing.extend(no_go(&module));
+    }
+    missing.extend(no_etcd());
+    ensure!(missing.is_empty(), "{}", missing.join("\n"));
+    if !folder.exists() {
+        build(&module, version, &cache, &folder)?;
+    }
+    Ok(folder)
+}
+
+/// Builds into a folder beside the right one and renames it at the end: what is there under its name is whole.
+fn build(module: &Path, version: &str, cache: &Path, folder: &Path) -> Result<()> {
+    fs::create_dir_all(cache).with_context(|| cache.display().to_string())?;
+    let lock = File::create(cache.join("lock"))?;
+    if lock.try_lock().is_err() {
+        eprintln!("another build is under way; waiting for it");
+        lock.lock()?;
+    }
+    if folder.exists() {
+        return Ok(());
+    }
+    eprintln!("building Kubernetes {version} into {}: minutes, once", folder.display());
+    let partial = cache.join("partial");
+    if partial.exists() {
+        fs::remove_dir_all(&partial)?;
+    }
+    fs::create_dir(&partial)?;
+    let mut command = Command::new("go");
+    // As Kubernetes builds them: no C compiler is needed, and the server says which version it is.
+    command.current_dir(module).env("CGO_ENABLED", "0");
+    command.args(["build", "-mod=readonly", "-buildvcs=false", "-ldflags"]);
+    command.arg(format!("-s -w -X k8s.io/component-base/version.gitVersion={version}"));
+    command.arg("-o").arg(&partial).args(TOOLS);
+    process::run(&mut command)?;
+    fs::rename(&partial, folder).with_context(|| folder.display().to_string())
+}
+
+/// What to say where the module cannot be built. The module names the Go it needs; an older one may fetch that by itself.
+fn no_go(module: &Path) -> Option<String> {
+    let output = Command::new("go").current_dir(module).args(["env", "GOVERSION"]).output();
+    let why = match output {
+        Ok(output) if output.status.success() => return None,
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => format!("go: {error}"),
+    };
+    Some(format!("Go is missing ({why}): install Go 1.26 or newer, see go.dev/dl"))
+}
+
+fn no_etcd() -> Option<String> {
+    let found = Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if found.is_ok_and(|status| status.success()) {
+        return None;
+    }
+    Some(
+        "etcd is missing: `apt-get install etcd-server` on Debian and Ubuntu (its service is not needed, `systemctl disable \
+         --now etcd`), or an archive from github.com/etcd-io/etcd/releases with `etcd` in $PATH"
+            .to_owned(),
+    )
+}
+
+fn cache() -> Result<PathBuf> {
+    let base = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = base.or_else(|| Some(Path::new(&env::var_os("HOME")?).join(".cache")));
+    match base {
+        Some(base) => Ok(base.join("flyball")),
+        None => bail!("neither $XDG_CACHE_HOME nor $HOME say where to keep the binaries"),
+    }
+}
+
+/// The version of Kubernetes, as `v1.2.3`.
+fn version(go_mod: &str) -> Option<&str> {
+    let lines = go_mod.lines().map(|line| line.trim().trim_start_matches("require ").trim());
+    let mut found = lines.filter_map(|line| line.strip_prefix("k8s.io/kubernetes "));
+    found.next()?.split(' ').next()
+}
+
+/// FNV-1a, which is the same for every compiler, unlike the standard library's hasher.
+fn digest(texts: &[&str]) -> u64 {
+    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_read_from_either_form() {
+        assert_eq!(version("require (\n\tk8s.io/kubernetes v1.36.3 // indirect\n)\n"), Some("v1.36.3"));
+        assert_eq!(version("require k8s.io/kubernetes v1.36.3\n"), Some("v1.36.3"));
+        assert_eq!(version("\tk8s.io/kubernetes/cmd/kube-apiserver\n\tk8s.io/api v0.36.3\n"), None);
+    }
+
+    #[test]
+    fn the_digest_sees_where_a_text_ends() {
+        assert_ne!(digest(&["ab", "c"]), digest(&["a", "bc"]));
+        // Written down: a change of it would build everything anew.
+        assert_eq!(digest(&["a"]), 0x089b_e207_b544_f1e4);
+    }
+}
