@@ -1,0 +1,74 @@
+//! What tests begin with.
+
+use std::future::Future;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+pub(crate) use e2e::Cluster;
+use e2e::Given;
+use k8s_openapi::api::core::v1::Namespace as Object;
+use kube::api::{DeleteParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+
+/// A client of the cluster that the tests share.
+pub(crate) async fn client() -> Client {
+    client_of(e2e::shared_kubeconfig(), None).await
+}
+
+/// A client by a kubeconfig, and one of its contexts where it is not the current one.
+pub(crate) async fn client_of(kubeconfig: &Path, context: Option<&str>) -> Client {
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("a usable kubeconfig");
+    Client::try_from(config).expect("a client")
+}
+
+/// A namespace that nobody else uses, on the shared cluster. Dropped, it is deleted from somebody's cluster, as well as that goes; a
+/// cluster of ours goes as a whole.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    pub(crate) name: String,
+}
+
+impl Namespace {
+    pub(crate) async fn fresh(client: &Client) -> Self {
+        let mut object = Object::default();
+        object.metadata.generate_name = Some("flyball-e2e-".to_owned());
+        let created = Api::all(client.clone()).create(&PostParams::default(), &object).await;
+        let created = created.expect("a namespace can be made");
+        Self { name: created.metadata.name.expect("a made object has a name") }
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        if !matches!(Given::here(), Ok(Given::Existing(_))) {
+            return;
+        }
+        let name = std::mem::take(&mut self.name);
+        // A thread, a runtime and a client of its own: the test's may be at their end.
+        let delete = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async {
+                let api: Api<Object> = Api::all(client().await);
+                api.delete(&name, &DeleteParams::background()).await.map(drop)
+            })
+        };
+        match thread::spawn(delete).join() {
+            Ok(Ok(())) => {}
+            end => eprintln!("a namespace may be left: {end:?}"),
+        }
+    }
+}
+
+/// The end of a future that has to come soon: a test that waits for what never comes is to fail, and say where.
+#[track_caller]
+pub(crate) fn soon<F: Future>(future: F) -> impl Future<Output = F::Output> {
+    const LIMIT: Duration = Duration::from_secs(60);
+    let place = std::panic::Location::caller();
+    async move {
+        tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("{place}: not within {LIMIT:?}"))
+    }
+}

@@ -1,0 +1,69 @@
+//! What the other tests take for granted about the clusters they are given.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client};
+
+use crate::cluster::{Namespace, client, soon};
+
+fn maps(client: &Client, namespace: &Namespace) -> Api<ConfigMap> {
+    Api::namespaced(client.clone(), &namespace.name)
+}
+
+async fn create(api: &Api<ConfigMap>, name: &str) {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(name.to_owned());
+    api.create(&PostParams::default(), &map).await.unwrap();
+}
+
+/// Whether a config map is there: others may be, as clusters put their own into every namespace.
+async fn is_there(api: &Api<ConfigMap>, name: &str) -> bool {
+    let list = api.list(&ListParams::default()).await.unwrap();
+    list.items.iter().any(|map| map.metadata.name.as_deref() == Some(name))
+}
+
+#[tokio::test]
+#[ignore = "needs an API server: cargo xtask e2e"]
+async fn namespaces_are_apart() {
+    soon(async {
+        let client = client().await;
+        let (one, two) = (Namespace::fresh(&client).await, Namespace::fresh(&client).await);
+        create(&maps(&client, &one), "a").await;
+        assert!(is_there(&maps(&client, &one), "a").await);
+        assert!(!is_there(&maps(&client, &two), "a").await);
+    })
+    .await;
+}
+
+mod own_cluster {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Api;
+
+    use super::{create, is_there};
+    use crate::cluster::{Cluster, client_of};
+
+    #[tokio::test]
+    #[ignore = "needs an API server: cargo xtask e2e"]
+    async fn a_client_outlives_the_server() {
+        let mut cluster = Cluster::start().unwrap();
+        let client = client_of(cluster.kubeconfig(), None).await;
+        let maps: Api<ConfigMap> = Api::default_namespaced(client);
+        create(&maps, "a").await;
+        cluster.kill_api_server().unwrap();
+        assert!(maps.get("a").await.is_err());
+        cluster.restart_api_server().unwrap();
+        assert!(is_there(&maps, "a").await);
+    }
+
+    #[tokio::test]
+    #[ignore = "needs an API server: cargo xtask e2e"]
+    async fn nobody_is_refused() {
+        let cluster = Cluster::start().unwrap();
+        let client = client_of(cluster.kubeconfig(), Some("nobody")).await;
+        let maps: Api<ConfigMap> = Api::default_namespaced(client);
+        match maps.get("a").await {
+            Err(kube::Error::Api(status)) => assert_eq!(status.code, 403),
+            other => panic!("{other:?}"),
+        }
+    }
+}
