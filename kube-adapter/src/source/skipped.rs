@@ -14,10 +14,12 @@ impl Skipped {
     /// So many, since the source was made: an object that is listed again is counted again.
     #[must_use]
     pub fn count(&self) -> u64 {
+        // Ordering: a figure for people; nothing else is read by it.
         self.0.load(Ordering::Relaxed)
     }
 
     pub(super) fn add(&self, url: &str, object: &Unreadable) {
+        // Ordering: as above.
         self.0.fetch_add(1, Ordering::Relaxed);
         let name = object.name.as_deref().unwrap_or("without a name");
         tracing::warn!(url, object = name, error = object.error, "an object cannot be read and is skipped");

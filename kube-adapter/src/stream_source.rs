@@ -1,0 +1,206 @@
+//! EDGE. A stream of kube's `watcher()` as a source of an informer.
+//!
+//! Cancel safety: the stream and the half list live in the source, and what the stream gave is put there or handed out without an await in
+//! between, so a dropped future or watch loses nothing; the next one goes on where it was.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_informer_cache::{
+    Event, Informer, InformerBuilder, ListRequest, NamespacedName, Page, ReflectorConfig, Source,
+    SourceError, SourceErrorKind, Version, Watch, WatchRequest,
+};
+use futures_core::Stream;
+use futures_util::StreamExt;
+use kube::Resource;
+use kube::runtime::watcher;
+use tokio::task::coop::consume_budget;
+
+use crate::names::{key_of, version_of};
+use crate::source_error::told;
+use crate::sync::Turn;
+use crate::{ApiError, schema};
+
+type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<K>>> + Send>>;
+
+/// A stream of [`watcher()`](watcher::watcher), with whatever there is in front of it, as a source of an informer.
+///
+/// The stream decides when a list begins anew; an informer cannot ask for one. So it needs a reflector that does not:
+/// [`into_informer`](Self::into_informer) makes an informer with such a one. A list has the version of its newest object, as a watcher does
+/// not tell the list's own.
+///
+/// An error of the stream is a failure of the source; then the informer waits, longer each time, and goes on with the same stream. So the
+/// stream needs no backoff. When it is over, every request fails. An object without a name is logged and left out.
+///
+/// # Examples
+/// ```
+/// use futures_util::stream;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use kube::runtime::watcher::Event;
+/// use serde_json::{from_value, json};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let pod: Pod = from_value(json!({"metadata": {"namespace": "default", "name": "a", "resourceVersion": "7"}}))?;
+/// let events = [Event::Init, Event::InitApply(pod), Event::InitDone].map(Ok);
+/// let pods = flyball_kube::informer_of(stream::iter(events)).start()?;
+/// pods.synced().await?;
+/// assert!(pods.store().get("default/a").is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct StreamSource<K>(Arc<Turn<State<K>>>);
+
+struct State<K> {
+    /// Fused: it is asked again after its end.
+    events: Events<K>,
+    /// What was listed since the last `Init`; nothing if that list is complete.
+    half: Option<Vec<K>>,
+}
+
+/// An informer of the objects that a stream of [`watcher()`](watcher::watcher) tells of; see [`StreamSource`].
+pub fn informer_of<K, S>(events: S) -> InformerBuilder<NamespacedName, K, StreamSource<K>>
+where
+    K: Resource + Send + Sync + 'static,
+    S: Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
+{
+    StreamSource::new(events).into_informer()
+}
+
+impl<K: Resource + Send + Sync + 'static> StreamSource<K> {
+    /// The objects this stream tells of.
+    #[must_use]
+    pub fn new(events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static) -> Self {
+        Self(Arc::new(Turn::new(State { events: Box::pin(events.fuse()), half: None })))
+    }
+
+    /// An informer of these objects, whose reflector leaves it to the stream when to list.
+    pub fn into_informer(self) -> InformerBuilder<NamespacedName, K, Self> {
+        let config = ReflectorConfig {
+            // Internal errors never lead to a list, and a watch does not end by itself.
+            internal_retry: Duration::MAX,
+            watch_timeout: Duration::from_secs(365 * 24 * 3600),
+            ..ReflectorConfig::default()
+        };
+        Informer::builder(schema(), self).reflector(config)
+    }
+}
+
+impl<K: Resource + Send + Sync + 'static> Source for StreamSource<K> {
+    type Object = K;
+    type Watch = StreamWatch<K>;
+
+    async fn list(&self, _: ListRequest) -> Result<Page<K>, SourceError> {
+        let mut state = self.0.lock().await;
+        let over = || told(watcher::Error::InitialListFailed(words("the stream is over")));
+        loop {
+            let event = state.events.next().await.ok_or_else(over)?;
+            let items = state.collect(event.map_err(told)?);
+            if let Some(items) = items {
+                // Not that of an older list: if the server went back, so must the cache. Not none: that would be a watch from any state.
+                let newest = items.iter().map(version_of).max().unwrap_or_default();
+                return Ok(Page { items, version: newest.max(Version::new(1)), continuation: None });
+            }
+            consume_budget().await;
+        }
+    }
+
+    async fn watch(&self, _: WatchRequest) -> Result<StreamWatch<K>, SourceError> {
+        Ok(StreamWatch(self.0.clone()))
+    }
+}
+
+impl<K: Resource> State<K> {
+    /// Takes what belongs to a list, and gives it when it is complete.
+    fn collect(&mut self, event: watcher::Event<K>) -> Option<Vec<K>> {
+        match event {
+            watcher::Event::Init => self.half = Some(Vec::new()),
+            watcher::Event::InitDone => return self.half.take(),
+            watcher::Event::InitApply(object) | watcher::Event::Apply(object) => {
+                if let Some(half) = &mut self.half
+                    && is_named(&object)
+                {
+                    half.push(object);
+                }
+            }
+            watcher::Event::Delete(object) => {
+                if let Some(half) = &mut self.half {
+                    half.retain(|other| key_of(other).ok() != key_of(&object).ok());
+                }
+            }
+        }
+        None
+    }
+}
+
+/// A running watch of a [`StreamSource`].
+pub struct StreamWatch<K>(Arc<Turn<State<K>>>);
+
+impl<K: Resource + Send + Sync + 'static> Watch for StreamWatch<K> {
+    type Object = K;
+
+    async fn next(&mut self) -> Option<Result<Event<K>, SourceError>> {
+        let mut state = self.0.lock().await;
+        loop {
+            let event = match state.events.next().await {
+                Some(Ok(event)) => event,
+                Some(Err(error)) => return Some(Err(failed(error))),
+                None => return Some(Err(told(watcher::Error::WatchFailed(words("the stream is over"))))),
+            };
+            match event {
+                watcher::Event::Apply(object) if is_named(&object) => {
+                    return Some(Ok(Event::Modified(object)));
+                }
+                watcher::Event::Delete(object) if is_named(&object) => {
+                    return Some(Ok(Event::Deleted(object)));
+                }
+                watcher::Event::Init => {
+                    state.half = Some(Vec::new());
+                    let error = ApiError::from(watcher::Error::WatchFailed(words("the stream began anew")));
+                    return Some(Err(SourceError::new(SourceErrorKind::Expired, error)));
+                }
+                // Outside a list these say nothing.
+                watcher::Event::InitApply(_) | watcher::Event::InitDone => {}
+                watcher::Event::Apply(_) | watcher::Event::Delete(_) => {}
+            }
+        }
+    }
+}
+
+/// An error in the middle of a watch. The stream goes on as a watch, unless it says that its version expired.
+fn failed(error: watcher::Error) -> SourceError {
+    let restarts = matches!(error, watcher::Error::WatchError(_));
+    let error = ApiError::from(error);
+    let kind = match error.kind() {
+        SourceErrorKind::Expired if restarts => SourceErrorKind::Expired,
+        kind @ (SourceErrorKind::TooManyRequests { .. } | SourceErrorKind::Refused) => kind,
+        _ => SourceErrorKind::Internal,
+    };
+    SourceError::new(kind, error)
+}
+
+fn words(text: &str) -> kube::Error {
+    kube::Error::Service(text.into())
+}
+
+fn is_named(object: &impl Resource) -> bool {
+    let key = key_of(object);
+    if let Err(error) = &key {
+        tracing::warn!(object = object.meta().name, %error, "an object of a stream has no key and is skipped");
+    }
+    key.is_ok()
+}
+
+impl<K> fmt::Debug for StreamSource<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamSource").finish_non_exhaustive()
+    }
+}
+
+impl<K> fmt::Debug for StreamWatch<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamWatch").finish_non_exhaustive()
+    }
+}

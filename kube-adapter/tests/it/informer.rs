@@ -1,0 +1,311 @@
+//! An informer of an `Api` beside an API server in memory: what it asks, and that in the end it knows what is true.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use flyball_informer_cache::{Index, Informer, NamespacedName, ReflectorConfig};
+use flyball_kube::testing::{ApiServer, Call, Verb};
+use flyball_kube::{informer, reflector_config};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::PartialObjectMeta;
+use kube::core::Status;
+use kube::runtime::watcher::Config;
+use kube::{Api, Resource, ResourceExt};
+use serde_json::{from_value, json};
+use testkit::random::Random;
+
+use crate::script::{Answer, Script};
+
+fn server(objects: usize) -> ApiServer {
+    let server = ApiServer::new();
+    server.register::<ConfigMap>().register::<Namespace>();
+    (0..objects).for_each(|n| drop(server.put(&object(&format!("map-{n}"), "0"))));
+    server
+}
+
+fn object(name: &str, value: &str) -> ConfigMap {
+    from_value(json!({"metadata": {"name": name, "namespace": "default", "labels": {"a": value}}, "data": {"a": value}}))
+        .unwrap()
+}
+
+fn text<K: Resource>(object: &K) -> String {
+    format!("{}@{}", object.name_any(), object.resource_version().unwrap())
+}
+
+fn known<K: Resource + Send + Sync + 'static>(cache: &Informer<NamespacedName, K>) -> Vec<String> {
+    let mut known: Vec<_> = cache.snapshot().objects().map(|object| text(&**object)).collect();
+    known.sort();
+    known
+}
+
+fn truth(server: &ApiServer) -> Vec<String> {
+    let mut truth: Vec<_> = server.objects::<ConfigMap>().iter().map(text).collect();
+    truth.sort();
+    truth
+}
+
+/// Waits until the cache knows what is true.
+async fn agreed<K: Resource + Send + Sync + 'static>(cache: &Informer<NamespacedName, K>, truth: &[String]) {
+    let mut changes = cache.subscribe();
+    while known(cache) != truth {
+        let change = tokio::time::timeout(Duration::from_secs(3600), changes.next()).await;
+        assert!(change.is_ok_and(|change| change.is_some()), "{:?} and not {truth:?}", known(cache));
+    }
+}
+
+/// The queries of the requests, without what they have in common.
+fn asked(server: &ApiServer, verb: Verb) -> Vec<String> {
+    let short = |(name, value): (&String, &String)| match &**name {
+        "timeoutSeconds" | "watch" | "allowWatchBookmarks" => None,
+        "continue" => Some("continue".to_owned()),
+        _ => Some(format!("{name}={value}")),
+    };
+    let requests = server.requests_to(&Call::to(verb));
+    requests
+        .iter()
+        .map(|request| request.query.iter().filter_map(short).collect::<Vec<_>>().join("&"))
+        .collect()
+}
+
+static BY_VALUE: Index<ConfigMap, String> =
+    Index::many("value", |map| map.data.iter().flat_map(|data| data.values().cloned()).collect());
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_of_a_server_is_listed_once_and_then_watched() {
+    let server = server(3);
+    let cache =
+        informer(Api::<ConfigMap>::all(server.client()), Config::default()).index(&BY_VALUE).start().unwrap();
+    cache.synced().await.unwrap();
+    assert_eq!(known(&cache), truth(&server));
+    server.put(&object("map-0", "1"));
+    server.delete::<ConfigMap>("default", "map-1");
+    server.put(&object("new", "1"));
+    agreed(&cache, &truth(&server)).await;
+    assert_eq!(cache.store().by_index(&BY_VALUE, "1").unwrap().len(), 2);
+    assert_eq!((cache.status().relists, asked(&server, Verb::List).len()), (0, 1));
+    // A connection that ends, in order or not, is followed by a watch from where it was.
+    for end in [ApiServer::cut_watches, ApiServer::break_watches] {
+        tokio::time::advance(Duration::from_secs(5)).await;
+        end(&server);
+        server.put(&object("new", "2"));
+        agreed(&cache, &truth(&server)).await;
+    }
+    assert_eq!((cache.status().relists, asked(&server, Verb::List).len()), (0, 1));
+    cache.shut_down();
+    cache.stopped().await;
+    tokio::task::yield_now().await;
+    assert_eq!(server.open_watches(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pages_of_a_list_are_of_one_version() {
+    let server = server(5);
+    let config = Config::default().page_size(2);
+    let cache = informer(Api::<ConfigMap>::all(server.client()), config).start().unwrap();
+    cache.synced().await.unwrap();
+    assert_eq!(known(&cache), truth(&server));
+    assert_eq!(asked(&server, Verb::List), ["limit=2", "continue&limit=2", "continue&limit=2"]);
+    assert_eq!(asked(&server, Verb::Watch), ["resourceVersion=6"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_continuation_that_expires_is_followed_by_the_whole_list() {
+    let item = |name: &str| json!({"metadata": {"name": name, "namespace": "x", "resourceVersion": "3"}});
+    let page =
+        |token: &str, item| json!({"metadata": {"resourceVersion": "7", "continue": token}, "items": [item]});
+    let gone =
+        json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "old"});
+    let whole = json!({"metadata": {"resourceVersion": "9"}, "items": [item("b"), item("c")]});
+    let script = Script::of([
+        Answer::json(&page("token", item("a"))),
+        Answer::status(&gone),
+        Answer::json(&whole),
+        Answer::watch().0,
+    ]);
+    let cache = informer(Api::<ConfigMap>::all(script.client()), Config::default()).start().unwrap();
+    cache.synced().await.unwrap();
+    assert_eq!(known(&cache), ["b@3", "c@3"]);
+    let asked: Vec<_> = script.asked().into_iter().map(|uri| uri.replace("/api/v1/configmaps", "")).collect();
+    assert_eq!(asked[..3], ["?limit=500", "?limit=500&continue=token", ""]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_history_that_is_forgotten_is_followed_by_a_list_not_older_than_what_is_known() {
+    let server = server(2);
+    let cache = informer(Api::<ConfigMap>::all(server.client()), Config::default()).start().unwrap();
+    cache.synced().await.unwrap();
+    server.put(&object("map-0", "1"));
+    agreed(&cache, &truth(&server)).await;
+    server.cut_watches();
+    server.delete::<ConfigMap>("default", "map-1");
+    server.compact();
+    agreed(&cache, &truth(&server)).await;
+    assert_eq!(asked(&server, Verb::List), ["limit=500", "resourceVersion=4"]);
+    assert_eq!(cache.status().relists, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_the_server_has_not_reached_is_given_up_for_the_most_recent_one() {
+    let server = server(1);
+    let cache = informer(Api::<ConfigMap>::all(server.client()), Config::default()).start().unwrap();
+    cache.synced().await.unwrap();
+    let large = Status::failure("Too large resource version: 9, current: 8", "Timeout").with_code(504);
+    let gone = Status::failure("old", "Expired").with_code(410);
+    server.fail_next(Call::to(Verb::Watch), 1, gone);
+    server.fail_next(Call::to(Verb::List), 1, large);
+    server.cut_watches();
+    server.put(&object("map-0", "1"));
+    server.compact();
+    agreed(&cache, &truth(&server)).await;
+    let lists = asked(&server, Verb::List);
+    assert_eq!(lists.last().unwrap(), "limit=500", "{lists:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_is_one_watch_and_no_list() {
+    let server = server(5);
+    let config = Config::default().streaming_lists();
+    let cache = informer(Api::<ConfigMap>::all(server.client()), config).start().unwrap();
+    cache.synced().await.unwrap();
+    assert_eq!(known(&cache), truth(&server));
+    server.put(&object("new", "1"));
+    agreed(&cache, &truth(&server)).await;
+    let initial = "resourceVersion=&resourceVersionMatch=NotOlderThan&sendInitialEvents=true";
+    assert_eq!(
+        (asked(&server, Verb::List).len(), asked(&server, Verb::Watch)),
+        (0, vec![initial.to_owned()])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_knows_no_streaming_lists_is_asked_for_a_plain_one() {
+    let server = server(5);
+    let unknown = Status::failure("sendInitialEvents is forbidden for watch", "Invalid").with_code(422);
+    server.fail_next(Call::to(Verb::Watch), 1, unknown);
+    let config = Config::default().streaming_lists();
+    let cache = informer(Api::<ConfigMap>::all(server.client()), config).start().unwrap();
+    cache.synced().await.unwrap();
+    assert_eq!(known(&cache), truth(&server));
+    assert_eq!(asked(&server, Verb::List), ["limit=500"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn selectors_namespaces_and_metadata_alone() {
+    let server = server(3);
+    server.put(&object("map-1", "1"));
+    let elsewhere = json!({"metadata": {"name": "other", "namespace": "elsewhere"}});
+    server.put::<ConfigMap>(&from_value(elsewhere).unwrap());
+    let namespace: Namespace = from_value(json!({"metadata": {"name": "ns"}})).unwrap();
+    server.put(&namespace);
+
+    let some =
+        informer(Api::<ConfigMap>::all(server.client()), Config::default().labels("a=0")).start().unwrap();
+    let other = informer(Api::<ConfigMap>::namespaced(server.client(), "elsewhere"), Config::default())
+        .start()
+        .unwrap();
+    let meta = informer(Api::<PartialObjectMeta<ConfigMap>>::all(server.client()), Config::default())
+        .start()
+        .unwrap();
+    let namespaces = informer(Api::<Namespace>::all(server.client()), Config::default()).start().unwrap();
+    some.synced().await.unwrap();
+    other.synced().await.unwrap();
+    meta.synced().await.unwrap();
+    namespaces.synced().await.unwrap();
+    assert_eq!(known(&some), ["map-0@2", "map-2@4"]);
+    assert_eq!(known(&other), ["other@6"]);
+    assert_eq!(known(&meta), truth(&server));
+    assert!(namespaces.store().get("ns").is_some());
+
+    // An object that no longer matches leaves.
+    server.put(&object("map-0", "1"));
+    agreed(&some, &["map-2@4".to_owned()]).await;
+    agreed(&meta, &truth(&server)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_connection_is_given_up() {
+    let server = server(1);
+    let cache = informer(Api::<ConfigMap>::all(server.client()), Config::default()).start().unwrap();
+    cache.synced().await.unwrap();
+    server.put(&object("map-0", "1"));
+    agreed(&cache, &truth(&server)).await;
+    server.silence_watches();
+    server.put(&object("map-0", "2"));
+    // The paused clock goes on to the deadline of the watch.
+    agreed(&cache, &truth(&server)).await;
+    assert_eq!((cache.status().relists, asked(&server, Verb::Watch).len()), (0, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn flow_control_is_obeyed_and_does_not_cost_a_list() {
+    let server = server(1);
+    let cache = informer(Api::<ConfigMap>::all(server.client()), Config::default()).start().unwrap();
+    cache.synced().await.unwrap();
+    server.put(&object("map-0", "1"));
+    agreed(&cache, &truth(&server)).await;
+    let busy = json!({"status": "Failure", "code": 429, "reason": "TooManyRequests", "message": "busy",
+        "details": {"retryAfterSeconds": 40}});
+    server.fail_next(Call::to(Verb::Watch), 1, from_value(busy).unwrap());
+    server.cut_watches();
+    server.put(&object("map-0", "2"));
+    let before = tokio::time::Instant::now();
+    agreed(&cache, &truth(&server)).await;
+    assert!(before.elapsed() >= Duration::from_secs(40), "{:?}", before.elapsed());
+    assert_eq!((cache.status().relists, asked(&server, Verb::List).len()), (0, 1));
+}
+
+/// Whatever goes wrong in between, and however often, in the end the cache is the server.
+#[tokio::test(start_paused = true)]
+async fn any_mixture_of_faults_ends_in_what_is_true() {
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        let server = server(random.below(8) as usize);
+        let mut config = Config::default().page_size(1 + random.below(4) as u32);
+        if random.below(2) == 0 {
+            config = config.streaming_lists();
+        }
+        if random.below(2) == 0 {
+            config = config.any_semantic();
+        }
+        let cache = informer(Api::<ConfigMap>::all(server.client()), config).seed(seed).start().unwrap();
+        for _ in 0..40 {
+            let name = format!("map-{}", random.below(8));
+            match random.below(14) {
+                0..4 => drop(server.put(&object(&name, &random.below(9).to_string()))),
+                4..6 => drop(server.delete::<ConfigMap>("default", &name)),
+                6 => server.cut_watches(),
+                7 => server.break_watches(),
+                8 => server.compact(),
+                9 => server.send_bookmarks(),
+                10 => {
+                    let code = [410, 429, 500, 403, 504][random.below(5) as usize];
+                    let call = Call::to([Verb::List, Verb::Watch][random.below(2) as usize]);
+                    server.fail_next(call, 1, Status::failure("fault", "").with_code(code));
+                }
+                11 => tokio::time::sleep(Duration::from_secs(random.below(400))).await,
+                12 => server.silence_watches(),
+                _ => {
+                    for _ in 0..random.below(40) {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        agreed(&cache, &truth(&server)).await;
+        cache.shut_down();
+    }
+}
+
+#[test]
+fn a_configuration_means_the_same_to_a_reflector() {
+    let default = ReflectorConfig::default();
+    let config = reflector_config(&Config::default());
+    let watch_timeout = Duration::from_secs(145);
+    assert_eq!(config, ReflectorConfig { watch_timeout, ..default });
+    let watch_timeout = |timeout| reflector_config(&Config::default().timeout(timeout)).watch_timeout;
+    assert_eq!([60, 1, 0].map(watch_timeout), [30, 1, 1800].map(Duration::from_secs));
+    let page_size = |size| reflector_config(&Config { page_size: size, ..Config::default() }).page_size;
+    assert_eq!([None, Some(0), Some(500), Some(20)].map(page_size), [None, None, None, NonZeroU32::new(20)]);
+    assert!(reflector_config(&Config::default().streaming_lists()).streaming_lists);
+}

@@ -1,0 +1,240 @@
+//! Objects that cannot be read, and whose thread reads those that can.
+
+use std::borrow::Cow;
+use std::sync::mpsc;
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use flyball_informer_cache::{
+    Event, ListRequest, ListVersion, Source, SourceErrorKind, Version, Watch, WatchRequest,
+};
+use flyball_kube::ApiSource;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::watcher::Config;
+use kube::{Api, Resource, ResourceExt};
+use serde::de::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+
+use crate::script::{Answer, Script};
+
+const LIST: ListRequest = ListRequest { version: ListVersion::Any, limit: None, continuation: None };
+
+fn watch(from: u64) -> WatchRequest {
+    WatchRequest { from: Version::new(from), streaming_list: false, timeout: Duration::from_secs(300) }
+}
+
+fn object(name: &str, version: u64) -> Value {
+    json!({"metadata": {"name": name, "namespace": "x", "resourceVersion": version.to_string()}, "data": {"a": "b"}})
+}
+
+fn bad(name: &str, version: u64) -> Value {
+    let mut bad = object(name, version);
+    bad["data"] = json!({"a": 1});
+    bad
+}
+
+fn list(items: &[Value]) -> Value {
+    json!({"metadata": {"resourceVersion": "7", "continue": "more"}, "items": items})
+}
+
+fn source<K>(answers: impl IntoIterator<Item = Answer>) -> ApiSource<K>
+where
+    K: Resource<DynamicType = ()> + serde::de::DeserializeOwned + Send + Sync + 'static,
+{
+    ApiSource::new(Api::all(Script::of(answers).client()), Config::default())
+}
+
+#[tokio::test]
+async fn objects_of_a_list_that_cannot_be_read_are_left_out_and_counted() {
+    let mut nameless = object("", 3);
+    let mut slash = object("a/b", 3);
+    nameless["metadata"].as_object_mut().unwrap().remove("name");
+    slash["metadata"]["namespace"] = "x".into();
+    let items =
+        [object("a", 1), bad("b", 2), nameless.clone(), slash, json!(null), json!("text"), object("c", 3)];
+    let read = list(&[object("a", 1), nameless]);
+    let source = source::<ConfigMap>([Answer::json(&list(&items)), Answer::json(&read)]);
+    let skipped = source.skipped();
+    let page = source.list(LIST).await.unwrap();
+    let names: Vec<_> = page.items.iter().map(ResourceExt::name_any).collect();
+    assert_eq!((names, page.version), (vec!["a".to_owned(), "c".to_owned()], Version::new(7)));
+    assert_eq!(page.continuation.as_deref(), Some("more"));
+    assert_eq!(skipped.count(), 5);
+    // Where all can be read, a name is still needed.
+    assert_eq!(source.list(LIST).await.unwrap().items.len(), 1);
+    assert_eq!(skipped.count(), 6);
+}
+
+/// What a watch from this version makes of these lines.
+async fn told<K>(from: u64, lines: &[Value]) -> (Vec<Result<Event<String>, SourceErrorKind>>, u64)
+where
+    K: Resource<DynamicType = ()> + serde::de::DeserializeOwned + Send + Sync + 'static,
+{
+    let (answer, end) = Answer::watch();
+    let source = source::<K>([answer]);
+    let mut watch = source.watch(watch(from)).await.unwrap();
+    lines.iter().for_each(|line| end.raw(&format!("{line}\n")));
+    drop(end);
+    let mut told = Vec::new();
+    while let Some(event) = watch.next().await {
+        let failed = event.is_err();
+        told.push(event.map(|event| event.map(|object| object.name_any())).map_err(|error| error.kind()));
+        if failed {
+            break;
+        }
+    }
+    (told, source.skipped().count())
+}
+
+fn line(event: &str, object: Value) -> Value {
+    json!({"type": event, "object": object})
+}
+
+#[tokio::test]
+async fn an_event_that_cannot_be_read_is_skipped_and_its_version_is_not() {
+    let nameless = json!({"metadata": {"resourceVersion": "10"}});
+    let lines = [
+        line("ADDED", bad("a", 8)),
+        line("MODIFIED", bad("a", 9)),
+        line("MODIFIED", nameless),
+        line("ADDED", json!(3)),
+        line("RENAMED", object("b", 11)),
+        json!("text"),
+        line("ADDED", object("c", 12)),
+    ];
+    let at = |version| Ok(Event::Bookmark(Version::new(version)));
+    let added = || Ok(Event::Added("c".to_owned()));
+    assert_eq!(told::<ConfigMap>(7, &lines).await, (vec![at(8), at(9), at(10), at(11), added()], 6));
+    // What exists is told in no order at first: a version would hide the older ones.
+    assert_eq!(told::<ConfigMap>(0, &lines).await, (vec![added()], 6));
+}
+
+/// An object that is none without its data.
+#[derive(serde::Deserialize)]
+struct Strict {
+    metadata: ObjectMeta,
+    #[serde(rename = "data")]
+    _data: std::collections::BTreeMap<String, String>,
+}
+
+impl Resource for Strict {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+    fn kind((): &()) -> Cow<'_, str> {
+        "Strict".into()
+    }
+    fn group((): &()) -> Cow<'_, str> {
+        "example.com".into()
+    }
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+    fn plural((): &()) -> Cow<'_, str> {
+        "stricts".into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_an_object_that_cannot_be_read_is_told_by_its_name_or_by_a_list() {
+    let lines = [line("DELETED", bad("a", 8)), line("ADDED", object("c", 12))];
+    let added = Ok(Event::Added("c".to_owned()));
+    let gone = Ok(Event::Deleted("a".to_owned()));
+    assert_eq!(told::<ConfigMap>(7, &lines).await, (vec![gone, added], 1));
+    assert_eq!(told::<Strict>(7, &lines).await, (vec![Err(SourceErrorKind::Other)], 1));
+}
+
+/// Notes the thread it is read on, and waits there until it may go on.
+struct Watched(ConfigMap);
+
+static THREADS: parking_lot::Mutex<Vec<ThreadId>> = parking_lot::Mutex::new(Vec::new());
+static GATE: parking_lot::Mutex<Option<mpsc::Receiver<()>>> = parking_lot::Mutex::new(None);
+
+impl<'de> Deserialize<'de> for Watched {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let gate = GATE.lock().take();
+        if let Some(gate) = gate {
+            gate.recv_timeout(Duration::from_secs(20)).expect("another task runs meanwhile");
+        }
+        THREADS.lock().push(thread::current().id());
+        ConfigMap::deserialize(from).map(Self)
+    }
+}
+
+impl Resource for Watched {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+    fn kind((): &()) -> Cow<'_, str> {
+        "ConfigMap".into()
+    }
+    fn group((): &()) -> Cow<'_, str> {
+        "".into()
+    }
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+    fn plural((): &()) -> Cow<'_, str> {
+        "configmaps".into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.0.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.0.metadata
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_large_page_is_read_on_another_thread_while_this_one_goes_on() {
+    let mut large = object("large", 1);
+    large["data"]["a"] = "x".repeat(10 << 20).into();
+    let answers =
+        [&large, &object("small", 1)].map(|object| Answer::json(&list(std::slice::from_ref(object))));
+    let source = source::<Watched>(answers);
+    let (open, gate) = mpsc::channel();
+    *GATE.lock() = Some(gate);
+    // It gets its turn only if nobody blocks the one thread there is.
+    let other = tokio::spawn(async move {
+        while GATE.lock().is_some() {
+            tokio::task::yield_now().await;
+        }
+        open.send(()).unwrap();
+    });
+    assert_eq!(source.list(LIST).await.unwrap().items.len(), 1);
+    other.await.unwrap();
+    assert_ne!(THREADS.lock().drain(..).collect::<Vec<_>>(), [thread::current().id()]);
+    // Not worth the way.
+    assert_eq!(source.list(LIST).await.unwrap().items.len(), 1);
+    assert_eq!(THREADS.lock().drain(..).collect::<Vec<_>>(), [thread::current().id()]);
+}
+
+/// How many turns another task of the one thread gets while a watch is read that always has more.
+async fn turns(events: usize, size: usize) -> usize {
+    let (answer, lines) = Answer::watch();
+    let mut watch = source::<ConfigMap>([answer]).watch(watch(7)).await.unwrap();
+    let mut object = object("a", 8);
+    object["data"]["a"] = "x".repeat(size).into();
+    (0..events).for_each(|_| lines.tell("MODIFIED", &object));
+    drop(lines);
+    let reading = tokio::spawn(async move { while watch.next().await.is_some() {} });
+    let mut turns = 0;
+    while !reading.is_finished() {
+        turns += 1;
+        tokio::task::yield_now().await;
+    }
+    turns
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_watch_that_always_has_more_gives_way_the_sooner_the_larger_its_events() {
+    // Of two the first is before it begins, the last after its end.
+    assert!((8..20).contains(&(turns(1000, 10).await - 2)));
+    assert!((36..60).contains(&(turns(200, 100_000).await - 2)));
+}

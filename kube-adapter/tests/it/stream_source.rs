@@ -1,0 +1,205 @@
+//! A watcher's stream under an informer.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use flyball_informer_cache::{
+    Event as Told, Informer, ListRequest, ListVersion, NamespacedName, Source, SourceErrorKind, Version,
+    Watch, WatchRequest,
+};
+use flyball_kube::testing::ApiServer;
+use flyball_kube::{StreamSource, informer_of, watcher_error};
+use futures_util::stream;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Config, Event, watcher};
+use kube::{Api, ResourceExt};
+use serde_json::{from_value, json};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+type Events = UnboundedSender<watcher::Result<Event<ConfigMap>>>;
+
+const LIST: ListRequest = ListRequest { version: ListVersion::Any, limit: None, continuation: None };
+const WATCH: WatchRequest =
+    WatchRequest { from: Version::ZERO, streaming_list: false, timeout: Duration::from_secs(300) };
+
+fn object(name: &str, version: u64) -> ConfigMap {
+    let version = version.to_string();
+    from_value(json!({"metadata": {"name": name, "namespace": "default", "resourceVersion": version}}))
+        .unwrap()
+}
+
+fn source() -> (Events, StreamSource<ConfigMap>) {
+    let (tell, told) = unbounded_channel();
+    let events = stream::unfold(told, async |mut told| Some((told.recv().await?, told)));
+    (tell, StreamSource::new(events))
+}
+
+fn tell(events: &Events, told: impl IntoIterator<Item = Event<ConfigMap>>) {
+    told.into_iter().for_each(|event| events.send(Ok(event)).unwrap());
+}
+
+fn fail(events: &Events, code: u16) {
+    let status = kube::core::Status::failure("no", "").with_code(code).boxed();
+    events.send(Err(watcher::Error::WatchError(status))).unwrap();
+}
+
+/// Polls once: only what is ready happens.
+fn now<F: Future>(future: F) -> Option<F::Output> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+fn versions(cache: &Informer<NamespacedName, ConfigMap>) -> Vec<String> {
+    let version =
+        |object: &ConfigMap| format!("{}@{}", object.name_any(), object.resource_version().unwrap());
+    let mut versions: Vec<_> = cache.snapshot().objects().map(|object| version(object)).collect();
+    versions.sort();
+    versions
+}
+
+async fn settled(cache: &Informer<NamespacedName, ConfigMap>, expected: &[&str]) {
+    let mut changes = cache.subscribe();
+    while versions(cache) != expected {
+        changes.next().await.unwrap();
+    }
+}
+
+#[test]
+fn a_list_goes_from_init_to_its_end_and_has_the_version_of_its_newest_object() {
+    let (events, source) = source();
+    let listed = || now(source.list(LIST)).map(|page| page.unwrap());
+    tell(&events, [Event::Init, Event::InitApply(object("a", 7))]);
+    assert!(listed().is_none());
+    // The half list outlives the request that was given up.
+    tell(
+        &events,
+        [Event::InitApply(object("b", 5)), Event::InitApply(ConfigMap::default()), Event::InitDone],
+    );
+    let page = listed().unwrap();
+    assert_eq!((page.items, page.version), (vec![object("a", 7), object("b", 5)], Version::new(7)));
+
+    // A second beginning throws the half list away.
+    tell(&events, [Event::Init, Event::InitApply(object("a", 7)), Event::Init]);
+    tell(
+        &events,
+        [Event::InitApply(object("c", 6)), Event::Apply(object("d", 5)), Event::InitApply(object("e", 5))],
+    );
+    tell(&events, [Event::Delete(object("e", 8)), Event::InitDone]);
+    let page = listed().unwrap();
+    // Also back, as the server may have gone.
+    assert_eq!((page.items, page.version), (vec![object("c", 6), object("d", 5)], Version::new(6)));
+
+    tell(&events, [Event::Init, Event::InitDone]);
+    assert_eq!(listed().unwrap().version, Version::new(1));
+}
+
+#[test]
+fn a_watch_tells_changes_until_the_stream_begins_anew() {
+    let (events, source) = source();
+    let open = || now(source.watch(WATCH)).unwrap().unwrap();
+    let mut watch = open();
+    assert!(now(watch.next()).is_none());
+    drop(watch);
+    tell(&events, [Event::Apply(object("a", 7)), Event::Apply(ConfigMap::default())]);
+    tell(
+        &events,
+        [Event::Delete(object("a", 8)), Event::Init, Event::InitApply(object("b", 5)), Event::InitDone],
+    );
+    let mut watch = open();
+    assert_eq!(now(watch.next()).unwrap().unwrap().unwrap(), Told::Modified(object("a", 7)));
+    assert_eq!(now(watch.next()).unwrap().unwrap().unwrap(), Told::Deleted(object("a", 8)));
+    assert_eq!(now(watch.next()).unwrap().unwrap().unwrap_err().kind(), SourceErrorKind::Expired);
+    // Its beginning was told already, so the list need not wait for one.
+    assert_eq!(now(source.list(LIST)).unwrap().unwrap().items, [object("b", 5)]);
+}
+
+#[test]
+fn an_error_within_a_watch_means_a_list_only_if_the_stream_will_give_one() {
+    let (events, source) = source();
+    let mut watch = now(source.watch(WATCH)).unwrap().unwrap();
+    let mut kind = |code| {
+        fail(&events, code);
+        now(watch.next()).unwrap().unwrap().unwrap_err().kind()
+    };
+    assert_eq!(kind(410), SourceErrorKind::Expired);
+    assert_eq!(kind(403), SourceErrorKind::Internal);
+    assert_eq!(kind(429), SourceErrorKind::TooManyRequests { retry_after: None });
+    let expired = kube::core::Status::failure("old", "Expired").with_code(410).boxed();
+    events.send(Err(watcher::Error::WatchStartFailed(kube::Error::Api(expired)))).unwrap();
+    assert_eq!(now(watch.next()).unwrap().unwrap().unwrap_err().kind(), SourceErrorKind::Internal);
+    drop(events);
+    assert_eq!(now(watch.next()).unwrap().unwrap().unwrap_err().kind(), SourceErrorKind::Other);
+    assert!(now(source.list(LIST)).unwrap().unwrap_err().to_string().contains("is over"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_goes_on_with_the_same_stream_after_errors() {
+    let (events, source) = source();
+    let (report, mut reports) = unbounded_channel();
+    let cache = source
+        .into_informer()
+        .on_error(move |failure| report.send(watcher_error(failure)).unwrap())
+        .start()
+        .unwrap();
+    fail(&events, 403);
+    tell(&events, [Event::Init, Event::InitApply(object("a", 7)), Event::InitDone]);
+    cache.synced().await.unwrap();
+    // Not one of these leads to a list, which would wait for ever.
+    for version in 8..20 {
+        fail(&events, 500);
+        tell(&events, [Event::Apply(object("a", version))]);
+        settled(&cache, &[&format!("a@{version}")]).await;
+    }
+    fail(&events, 410);
+    tell(
+        &events,
+        [Event::Init, Event::InitApply(object("b", 5)), Event::InitDone, Event::Apply(object("b", 6))],
+    );
+    settled(&cache, &["b@6"]).await;
+    // Without an error before.
+    tell(&events, [Event::Init, Event::InitDone, Event::Apply(object("c", 3))]);
+    settled(&cache, &["c@3"]).await;
+    assert_eq!(cache.status().relists, 2);
+    drop(events);
+    let mut last = None;
+    while last.as_ref().is_none_or(|error: &watcher::Error| !error.to_string().contains("is over")) {
+        last = reports.recv().await;
+    }
+    assert_eq!(versions(&cache), ["c@3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn kubes_watcher_and_a_server_that_forgets_its_history() {
+    for config in [Config::default().page_size(2), Config::default().streaming_lists()] {
+        let server = ApiServer::new();
+        server.register::<ConfigMap>();
+        for name in ["a", "b", "c", "d", "e"] {
+            server.put(&object(name, 0));
+        }
+        let events =
+            watcher(Api::<ConfigMap>::all(server.client()), config).modify(|object| object.data = None);
+        let cache = informer_of(events).start().unwrap();
+        cache.synced().await.unwrap();
+        for round in 0..5 {
+            server.put(&object(&format!("round-{round}"), 0));
+            server.delete::<ConfigMap>("default", ["a", "b", "c", "d", "e"][round]);
+            server.cut_watches();
+            server.put(&object("last", 0));
+            if round % 2 == 0 {
+                server.compact();
+            }
+            let truth: Vec<_> = server.objects::<ConfigMap>();
+            let truth: Vec<_> = truth
+                .iter()
+                .map(|object| format!("{}@{}", object.name_any(), object.resource_version().unwrap()))
+                .collect();
+            settled(&cache, &truth.iter().map(|text| &**text).collect::<Vec<_>>()).await;
+        }
+        assert!(cache.status().relists >= 1);
+        cache.shut_down();
+    }
+}
