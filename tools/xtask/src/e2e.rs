@@ -4,7 +4,7 @@
 //! environment, which `tools/e2e` reads.
 
 use std::env;
-use std::fs::DirBuilder;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -55,14 +55,15 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 fn own(workspace: &Workspace, options: &Options) -> Result<()> {
     let binaries = binaries::ready(workspace)?;
     let folder = env::temp_dir().join(format!("flyball-e2e-{}", std::process::id()));
-    DirBuilder::new().create(&folder).with_context(|| folder.display().to_string())?;
+    fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
     let mut command = tests(workspace, options);
     command.env("FLYBALL_E2E_BIN", binaries).env("FLYBALL_E2E_DIR", &folder);
     let end = all_pass(&mut command);
-    if end.is_err() || options.keep {
+    if end.is_ok() && !options.keep {
+        fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    } else if fs::remove_dir(&folder).is_err() {
+        // Servers were there, so it is not empty.
         eprintln!("the servers' logs are in {}", folder.display());
-    } else {
-        std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
     }
     println!("e2e: {}", end?);
     Ok(())
@@ -78,7 +79,7 @@ fn existing(workspace: &Workspace, options: &Options, kubeconfig: &Path) -> Resu
     let mut command = tests(workspace, options);
     command.args(["--skip", OWN_CLUSTER]).env("FLYBALL_E2E_KUBECONFIG", kubeconfig);
     let counts = all_pass(&mut command)?;
-    println!("e2e: {counts}; {left_out} left out: they kill servers, so they need their own");
+    println!("e2e: {counts}; {left_out} left out: they need servers of their own");
     Ok(())
 }
 
