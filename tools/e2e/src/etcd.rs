@@ -60,8 +60,8 @@ impl Etcd {
     /// Forgets all history, up to a revision that is newer than any that the API server has heard of. It must be down: a running
     /// one would hear of it.
     pub(crate) fn forget(&self) -> Result<()> {
-        // Outside of what the API server keeps: it makes a revision and no event. The second one is there so that the first is
-        // history, too.
+        // Outside of what the API server keeps: it makes a revision and no event. Two of them, as who has seen everything before
+        // watches from the first on, which has to be history, too.
         let touch = json!({ "key": STANDARD.encode("flyball-e2e"), "value": "" });
         self.call("/v3/kv/put", &touch)?;
         let answer = self.call("/v3/kv/put", &touch)?;

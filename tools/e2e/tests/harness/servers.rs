@@ -1,17 +1,12 @@
-//! The harness itself: that what it does to servers has the effect that other tests rely on.
-
-use std::env;
-use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+//! What it does to servers has the effect that other tests rely on.
 
 use e2e::{Cluster, Reply, eventually};
 
-const LIMIT: Duration = Duration::from_secs(30);
+use crate::LIMIT;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+/// The kind that the API server has no cache of: watches are etcd's.
+const EVENTS: &str = "/api/v1/namespaces/default/events";
 
 fn create(cluster: &Cluster, name: &str) -> Reply {
     let body = format!("{{\"metadata\": {{\"name\": \"{name}\"}}}}");
@@ -26,24 +21,9 @@ fn version(reply: &Reply) -> String {
     rest.trim_start().trim_start_matches('"').split('"').next().unwrap().to_owned()
 }
 
-fn watch(cluster: &Cluster, version: &str) -> Reply {
-    let path = format!("{MAPS}?watch=true&timeoutSeconds=1&resourceVersion={version}");
+fn watch(cluster: &Cluster, kind: &str, version: &str) -> Reply {
+    let path = format!("{kind}?watch=true&timeoutSeconds=1&resourceVersion={version}");
     cluster.request("GET", &path, None).unwrap()
-}
-
-/// Processes that name a folder in their arguments, which all servers of a cluster and their keepers do.
-fn processes(folder: &Path) -> Vec<String> {
-    let folder = folder.to_str().unwrap();
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").unwrap().flatten() {
-        // One that has ended meanwhile cannot be read, and one that nobody has waited for reads as empty.
-        let arguments = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
-        if arguments.contains(folder) {
-            found.push(arguments);
-        }
-    }
-    found
 }
 
 mod own_cluster {
@@ -73,18 +53,18 @@ mod own_cluster {
         let more = rest.split('"').next().unwrap().to_owned();
         // The newest there is: a client who has seen everything.
         let newest = version(&page);
-        assert!(!watch(&cluster, &newest).body.contains("\"code\":410"));
+        let expired = |cluster: &Cluster, kind| watch(cluster, kind, &newest).body.contains("\"code\":410");
+        assert!(!expired(&cluster, MAPS) && !expired(&cluster, EVENTS));
 
         cluster.expire_history().unwrap();
-        let events = watch(&cluster, &newest);
-        assert!(events.body.contains("\"code\":410"), "{events:?}");
+        assert!(expired(&cluster, MAPS) && expired(&cluster, EVENTS));
         let next = cluster.request("GET", &format!("{MAPS}?limit=1&continue={more}"), None).unwrap();
         assert_eq!(next.status, 410, "{}", next.body);
 
         // The objects are there, and there is a history again.
         let now = version(&cluster.request("GET", MAPS, None).unwrap());
         create(&cluster, "d");
-        let events = watch(&cluster, &now);
+        let events = watch(&cluster, MAPS, &now);
         assert!(events.body.contains("\"ADDED\"") && events.body.contains("\"name\":\"d\""), "{events:?}");
     }
 
@@ -115,48 +95,5 @@ mod own_cluster {
         assert_eq!(pods(&cluster, "b"), 0);
         let error = cluster.start_controller_manager(&["no-such-controller"]).unwrap_err().to_string();
         assert!(error.contains("no-such-controller"), "{error}");
-    }
-
-    #[test]
-    #[ignore = "needs an API server: cargo xtask e2e"]
-    #[cfg(target_os = "linux")]
-    fn a_dropped_cluster_leaves_no_process() {
-        let mut cluster = Cluster::start().unwrap();
-        cluster.start_controller_manager(&["replicaset-controller"]).unwrap();
-        let folder = cluster.folder().to_owned();
-        // A keeper, its other half that watches the pipe, and the server.
-        assert_eq!(processes(&folder).len(), 9, "{:#?}", processes(&folder));
-        drop(cluster);
-        let gone = eventually(LIMIT, || processes(&folder).is_empty().then_some(()));
-        assert!(gone.is_some(), "{:#?}", processes(&folder));
-    }
-
-    /// What a test says when it holds a cluster and waits to be killed.
-    const HERE: &str = "the cluster is in ";
-
-    #[test]
-    #[ignore = "needs an API server: cargo xtask e2e"]
-    #[cfg(target_os = "linux")]
-    fn a_killed_test_leaves_no_process() {
-        // This test is both: who kills, and who is killed.
-        const HOLD: &str = "FLYBALL_E2E_HOLD";
-        if env::var_os(HOLD).is_some() {
-            let cluster = Cluster::start().unwrap();
-            println!("{HERE}{}", cluster.folder().display());
-            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
-            return;
-        }
-        let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["--ignored", "--exact", "--nocapture", "own_cluster::a_killed_test_leaves_no_process"]);
-        command.env(HOLD, "1").stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut held = command.spawn().unwrap();
-        let mut lines = BufReader::new(held.stdout.take().unwrap()).lines();
-        let folder = lines.find_map(|line| Some(PathBuf::from(line.unwrap().split_once(HERE)?.1)));
-        let folder = folder.expect("it started a cluster");
-        assert_eq!(processes(&folder).len(), 6, "{:#?}", processes(&folder));
-        held.kill().unwrap();
-        held.wait().unwrap();
-        let gone = eventually(LIMIT, || processes(&folder).is_empty().then_some(()));
-        assert!(gone.is_some(), "{:#?}", processes(&folder));
     }
 }

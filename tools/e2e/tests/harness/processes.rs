@@ -1,0 +1,76 @@
+//! Nothing is left running.
+
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use e2e::{Cluster, eventually};
+
+use crate::LIMIT;
+
+/// Processes that name a folder in their arguments, which all servers of a cluster and their keepers do.
+fn processes(folder: &Path) -> Vec<String> {
+    let folder = folder.to_str().unwrap();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        // One that has ended meanwhile cannot be read, and one that nobody has waited for reads as empty.
+        let arguments = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
+        if arguments.contains(folder) {
+            found.push(arguments);
+        }
+    }
+    found
+}
+
+mod own_cluster {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs an API server: cargo xtask e2e"]
+    fn a_dropped_cluster_leaves_no_process() {
+        let mut cluster = Cluster::start().unwrap();
+        cluster.start_controller_manager(&["replicaset-controller"]).unwrap();
+        let folder = cluster.folder().to_owned();
+        // A keeper, its other half that watches the pipe, and the server.
+        assert_eq!(processes(&folder).len(), 9, "{:#?}", processes(&folder));
+        drop(cluster);
+        let gone = eventually(LIMIT, || processes(&folder).is_empty().then_some(()));
+        assert!(gone.is_some(), "{:#?}", processes(&folder));
+    }
+
+    /// What a test says when it holds a cluster and waits to be killed.
+    const HERE: &str = "the cluster is in ";
+
+    #[test]
+    #[ignore = "needs an API server: cargo xtask e2e"]
+    fn a_killed_test_leaves_no_process() {
+        // This test is both: who kills, and who is killed.
+        const HOLD: &str = "FLYBALL_E2E_HOLD";
+        if env::var_os(HOLD).is_some() {
+            let cluster = Cluster::start().unwrap();
+            println!("{HERE}{}", cluster.folder().display());
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+            return;
+        }
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args([
+            "--ignored",
+            "--exact",
+            "--nocapture",
+            "processes::own_cluster::a_killed_test_leaves_no_process",
+        ]);
+        command.env(HOLD, "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut held = command.spawn().unwrap();
+        let mut lines = BufReader::new(held.stdout.take().unwrap()).lines();
+        let folder = lines.find_map(|line| Some(PathBuf::from(line.unwrap().split_once(HERE)?.1)));
+        let folder = folder.expect("it started a cluster");
+        assert_eq!(processes(&folder).len(), 6, "{:#?}", processes(&folder));
+        held.kill().unwrap();
+        held.wait().unwrap();
+        let gone = eventually(LIMIT, || processes(&folder).is_empty().then_some(()));
+        assert!(gone.is_some(), "{:#?}", processes(&folder));
+    }
+}
