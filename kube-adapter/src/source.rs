@@ -16,7 +16,7 @@ use flyball_informer_cache::{
     WatchRequest,
 };
 use kube::api::{Api, ListParams, WatchParams};
-use kube::core::Request;
+use kube::core::{PartialObjectMeta, Request};
 use kube::runtime::watcher::{self, ListSemantic};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
@@ -64,6 +64,19 @@ pub struct ApiSource<K> {
     objects: PhantomData<fn() -> K>,
 }
 
+impl<K> ApiSource<PartialObjectMeta<K>>
+where
+    K: Resource + Clone + Send + Sync + 'static,
+    PartialObjectMeta<K>: Resource + DeserializeOwned,
+{
+    /// The metadata alone of the objects of this `Api`.
+    #[must_use]
+    pub fn metadata(api: Api<K>, config: watcher::Config) -> Self {
+        let request = Request::new(api.resource_url());
+        Self::asking(api.into_client(), request, config, true)
+    }
+}
+
 impl<K> ApiSource<K>
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
@@ -75,15 +88,11 @@ where
     #[must_use]
     pub fn new(api: Api<K>, config: watcher::Config) -> Self {
         let request = Request::new(api.resource_url());
-        let client = api.into_client();
-        Self {
-            client,
-            request,
-            config,
-            metadata: K::metadata_api(),
-            skipped: Skipped::default(),
-            objects: PhantomData,
-        }
+        Self::asking(api.into_client(), request, config, K::metadata_api())
+    }
+
+    fn asking(client: Client, request: Request, config: watcher::Config, metadata: bool) -> Self {
+        Self { client, request, config, metadata, skipped: Skipped::default(), objects: PhantomData }
     }
 
     /// How many objects could not be read so far; goes on counting when the source belongs to an informer.

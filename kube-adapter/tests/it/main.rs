@@ -1,6 +1,10 @@
 //! What needs no cluster.
 
 mod api_server;
+mod controller;
+mod controller_api;
+mod controller_ends;
+mod controller_fails;
 mod informer;
 mod script;
 mod source;
@@ -8,3 +12,4 @@ mod source_decode;
 mod source_error;
 mod stream_source;
 mod throttle;
+mod world;

@@ -1,0 +1,105 @@
+//! PURE. What kube's `Action` asks for.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use kube::runtime::controller::Action;
+
+/// When a reconcile wants to be run again, or `None` to wait for a change.
+///
+/// kube 5 keeps the duration to itself: there is no getter. It does show it with `Debug`, exactly, and it compares. So this reads
+/// what is shown, makes an action of it, and takes it only if that is equal. A kube that shows it in another way is an
+/// error here, and never a wrong time.
+///
+/// # Errors
+/// What is shown, if it cannot be read.
+///
+/// # Examples
+/// ```
+/// use kube::runtime::controller::Action;
+/// use std::time::Duration;
+///
+/// let hourly = Duration::from_secs(3600);
+/// assert_eq!(flyball_kube::requeue_after(&Action::requeue(hourly))?, Some(hourly));
+/// assert_eq!(flyball_kube::requeue_after(&Action::await_change())?, None);
+/// # Ok::<(), flyball_kube::UnknownAction>(())
+/// ```
+pub fn requeue_after(action: &Action) -> Result<Option<Duration>, UnknownAction> {
+    if *action == Action::await_change() {
+        return Ok(None);
+    }
+    let shown = format!("{action:?}");
+    match read(&shown).filter(|duration| Action::requeue(*duration) == *action) {
+        Some(duration) => Ok(Some(duration)),
+        None => Err(UnknownAction(shown)),
+    }
+}
+
+/// An action of a kube that shows it in a way this version does not know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownAction(String);
+
+impl fmt::Display for UnknownAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an action that cannot be read: {}", self.0)
+    }
+}
+
+impl Error for UnknownAction {}
+
+/// The duration in `Action { requeue_after: Some(1.5ms) }`.
+fn read(shown: &str) -> Option<Duration> {
+    let (_, rest) = shown.split_once("Some(")?;
+    let (duration, _) = rest.split_once(')')?;
+    let unit_at = duration.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = duration.split_at(unit_at);
+    let unit: u128 = match unit {
+        "s" => 1_000_000_000,
+        "ms" => 1_000_000,
+        "µs" => 1_000,
+        "ns" => 1,
+        _ => return None,
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let mut nanos = whole.parse::<u128>().ok()?.checked_mul(unit)?;
+    let mut digit_is = unit;
+    for digit in fraction.chars() {
+        digit_is /= 10;
+        nanos += u128::from(digit.to_digit(10)?) * digit_is;
+    }
+    let seconds = u64::try_from(nanos / 1_000_000_000).ok()?;
+    Some(Duration::new(seconds, (nanos % 1_000_000_000) as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_action_is_read_exactly() {
+        assert_eq!(requeue_after(&Action::await_change()), Ok(None));
+        let edges = [Duration::ZERO, Duration::from_nanos(1), Duration::from_nanos(1_001), Duration::MAX];
+        for duration in edges {
+            assert_eq!(requeue_after(&Action::requeue(duration)), Ok(Some(duration)));
+        }
+        // splitmix64; each shift gives another order of magnitude.
+        let mut state = 0_u64;
+        for round in 0..100_000 {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let x = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            let duration = Duration::new(x >> (round % 64), (x % 1_000_000_000) as u32 >> (round % 30));
+            assert_eq!(requeue_after(&Action::requeue(duration)), Ok(Some(duration)));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_guessed() {
+        for shown in
+            ["Action", "Some(", "Some()", "Some(5)", "Some(5m)", "Some(1.x)", "Some(99999999999999999999s)"]
+        {
+            assert_eq!(read(shown), None, "{shown}");
+        }
+    }
+}

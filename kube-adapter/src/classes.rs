@@ -1,0 +1,128 @@
+//! PURE. What helps against a request that failed, as far as the server's answer tells.
+
+use std::error::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_controller::Class;
+use kube::core::Status;
+
+/// Says of an error what helps against it; `None` when it cannot tell.
+pub(crate) type Classify = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<Class> + Send + Sync>;
+
+/// What helps against an error of a reconcile: the class of the status that the API server answered with, if there is one among the
+/// error and its causes. Anything else may go by itself.
+///
+/// | status | class |
+/// |---|---|
+/// | 409 `Conflict` | [`Conflict`](Class::Conflict): what was read is out of date, the next version is on its way |
+/// | those set by [`Config::status`](crate::Config::status) | as set |
+/// | all others, `429` and `5xx` among them; timeouts; whatever is not the server's | [`Transient`](Class::Transient) |
+///
+/// 409 with the reason `AlreadyExists` is not a conflict of versions, but what helps is the same: look at what is there.
+#[derive(Clone, Default)]
+pub(crate) struct Classes {
+    pub(crate) statuses: Vec<(u16, Class)>,
+    pub(crate) first: Option<Classify>,
+}
+
+impl Classes {
+    pub(crate) fn of(&self, error: &(dyn Error + 'static)) -> Class {
+        if let Some(class) = self.first.as_ref().and_then(|classify| guarded(|| classify(error))) {
+            return class;
+        }
+        let Some(status) = status_of(error) else { return Class::Transient };
+        // The last word is the one said last.
+        match self.statuses.iter().rev().find(|(code, _)| *code == status.code) {
+            Some((_, class)) => *class,
+            None if status.code == 409 => Class::Conflict,
+            None => Class::Transient,
+        }
+    }
+}
+
+/// A panic of the user's is no answer.
+fn guarded<T>(user: impl FnOnce() -> Option<T>) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(user)).unwrap_or(None)
+}
+
+/// How long the server asks to be left alone.
+pub(crate) fn retry_after(error: &(dyn Error + 'static)) -> Option<Duration> {
+    let seconds = status_of(error)?.details.as_ref()?.retry_after_seconds;
+    (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+}
+
+/// The API server's answer, in the error or the first of its causes that has one.
+fn status_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(kube::Error::Api(status)) = error.downcast_ref() {
+            return Some(status);
+        }
+        // Some put the status itself into the chain, kube does so for its own error.
+        if let Some(status) = error.downcast_ref::<Status>() {
+            return Some(status);
+        }
+        next = error.source();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt;
+
+    /// A user's error with kube's as its cause.
+    #[derive(Debug)]
+    struct Wrapped(kube::Error);
+
+    impl fmt::Display for Wrapped {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("cannot write the status")
+        }
+    }
+
+    impl Error for Wrapped {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    fn answer(code: u16, seconds: u32) -> Wrapped {
+        let details = serde_json::from_value(serde_json::json!({ "retryAfterSeconds": seconds }));
+        let status = Status::failure("no", "Reason").with_code(code).with_details(details.unwrap());
+        Wrapped(kube::Error::Api(Box::new(status)))
+    }
+
+    #[test]
+    fn the_answer_is_found_among_the_causes() {
+        let classes = Classes::default();
+        assert_eq!(classes.of(&answer(409, 0)), Class::Conflict);
+        for code in [400, 403, 404, 422, 429, 500, 503, 504] {
+            assert_eq!(classes.of(&answer(code, 0)), Class::Transient, "{code}");
+        }
+        assert_eq!(classes.of(&std::io::Error::other("not the server's")), Class::Transient);
+    }
+
+    #[test]
+    fn what_was_set_last_holds() {
+        let mut classes = Classes {
+            statuses: vec![(422, Class::Conflict), (422, Class::Permanent), (409, Class::Transient)],
+            first: None,
+        };
+        assert_eq!(classes.of(&answer(422, 0)), Class::Permanent);
+        assert_eq!(classes.of(&answer(409, 0)), Class::Transient);
+        classes.first = Some(Arc::new(|error| error.is::<Wrapped>().then_some(Class::Conflict)));
+        assert_eq!(classes.of(&answer(422, 0)), Class::Conflict);
+        assert_eq!(classes.of(&answer(422, 0).0), Class::Permanent);
+    }
+
+    #[test]
+    fn the_time_asked_for_is_read() {
+        assert_eq!(retry_after(&answer(429, 7)), Some(Duration::from_secs(7)));
+        assert_eq!(retry_after(&answer(429, 0)), None);
+        assert_eq!(retry_after(&std::io::Error::other("no")), None);
+    }
+}

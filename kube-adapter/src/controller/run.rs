@@ -1,0 +1,228 @@
+//! EDGE. The user's functions become the loop's, and their results a stream.
+//!
+//! Cancel safety: dropping the stream ends the controller at once, as it does in kube-runtime: running reconciles are dropped
+//! where they next await something. The results are handed over before the object is let go of; who does not take
+//! them holds the reconciles up, and nothing is lost.
+
+use std::error::Error;
+use std::fmt;
+use std::hash::Hash;
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use flyball_controller::{Action as Next, Class};
+use flyball_informer_cache::{Informer, NamespacedName};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, Stream, TryFuture, TryFutureExt};
+use kube::Resource;
+use kube::runtime::controller::{Action, Error as Outcome};
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tracing::Instrument;
+
+use super::Controller;
+use super::engine::Engine;
+use crate::classes::{Classes, retry_after};
+use crate::failed::Failed;
+use crate::{UnknownAction, object_ref, requeue_after};
+
+/// Results that nobody has taken yet; then reconciles wait.
+const UNTAKEN: usize = 256;
+
+type Outcomes<K, E> = Result<(ObjectRef<K>, Action), Outcome<E, watcher::Error>>;
+
+impl<K> Controller<K>
+where
+    K: Resource + Send + Sync + 'static,
+    K::DynamicType: fmt::Debug + Eq + Hash + Clone + Send + Sync + Unpin,
+{
+    /// What comes of each reconcile, from when it is polled first; it ends when the controller is shut down.
+    ///
+    /// `reconcile` is called for each object that is new, changed, or concerned by another one: never twice at once for one object, and
+    /// once more after a change while it ran. `error_policy` is asked after each failure, and says when to try again at the
+    /// earliest; how often an object has failed in a row may make it later ([`Config::backoff`](crate::Config::backoff)), and so may
+    /// what kind of error it was, see [`Config::status`](crate::Config::status). [`Action::await_change`] is obeyed.
+    ///
+    /// It begins when all caches are filled. A reconcile that panics, or takes [too long](crate::Config::reconcile_timeout), has no result here:
+    /// it is logged, counted, and tried again. An object that is gone when its turn comes is an
+    /// [`ObjectNotFound`](Outcome::ObjectNotFound), and what goes wrong with a watch that is the controller's own a [`QueueError`](Outcome::QueueError).
+    /// Neither ends anything.
+    ///
+    /// # Panics
+    /// The stream, when it is polled for the first time outside a tokio runtime, and when a stream of
+    /// [`reconcile_on`](Self::reconcile_on) or [`reconcile_all_on`](Self::reconcile_all_on) panics.
+    ///
+    /// # Cancel safety
+    /// Dropping the stream ends the controller at once.
+    pub fn run<F, R, C>(
+        self,
+        reconcile: F,
+        error_policy: impl Fn(Arc<K>, &R::Error, Arc<C>) -> Action + Send + Sync + 'static,
+        context: Arc<C>,
+    ) -> Reconciles<K, R::Error>
+    where
+        F: Fn(Arc<K>, Arc<C>) -> R + Send + Sync + 'static,
+        R: TryFuture<Ok = Action> + Send + 'static,
+        R::Error: Error + Send + 'static,
+        C: Send + Sync + 'static,
+    {
+        let (results, untaken) = mpsc::channel(UNTAKEN);
+        let kind = K::kind(&self.dyntype).into_owned();
+        let user = Arc::new(User {
+            reconcile,
+            error_policy,
+            context,
+            main: self.main,
+            dyntype: self.dyntype,
+            classes: self.config.classes.clone(),
+            results,
+        });
+        let engine = Engine {
+            kind,
+            config: self.config,
+            triggers: self.triggers,
+            requests: self.requests,
+            informers: self.informers,
+            stopping: self.stopping,
+            monitor: self.monitor,
+            reconcile: Arc::new(move |key, _| user.clone().reconcile(key).boxed()),
+        };
+        Reconciles { state: State::Begin(engine.run().boxed()), untaken, troubles: self.troubles.told }
+    }
+}
+
+/// The user's side of a controller.
+struct User<K: Resource, C, F, P, E: 'static> {
+    reconcile: F,
+    error_policy: P,
+    context: Arc<C>,
+    main: Informer<NamespacedName, K>,
+    dyntype: K::DynamicType,
+    classes: Classes,
+    results: mpsc::Sender<Outcomes<K, E>>,
+}
+
+impl<K, C, F, P, R> User<K, C, F, P, R::Error>
+where
+    K: Resource + Send + Sync + 'static,
+    K::DynamicType: Clone + Send + Sync,
+    F: Fn(Arc<K>, Arc<C>) -> R + Send + Sync,
+    P: Fn(Arc<K>, &R::Error, Arc<C>) -> Action + Send + Sync,
+    R: TryFuture<Ok = Action> + Send,
+    R::Error: Error + Send + 'static,
+    C: Send + Sync,
+{
+    async fn reconcile(self: Arc<Self>, key: NamespacedName) -> Result<Next, Failed> {
+        let reference = object_ref::<K>(&key, self.dyntype.clone());
+        // Read when its turn has come: the newest state there is.
+        let Some(object) = self.main.store().get(&key) else {
+            self.tell(Err(Outcome::ObjectNotFound(Box::new(reference.erase())))).await;
+            return Ok(Next::await_change());
+        };
+        let span = tracing::info_span!("reconciling object", "object.ref" = %reference);
+        let run = span.in_scope(|| (self.reconcile)(object.clone(), self.context.clone()));
+        match TryFutureExt::into_future(run).instrument(span).await {
+            Ok(action) => {
+                let next = next(&key, requeue_after(&action));
+                self.tell(Ok((reference, action))).await;
+                next
+            }
+            Err(error) => {
+                let action = (self.error_policy)(object, &error, self.context.clone());
+                let failed = self.failed(&error, &action);
+                self.tell(Err(Outcome::ReconcilerFailed(error, Box::new(reference.erase())))).await;
+                Err(failed)
+            }
+        }
+    }
+
+    fn failed(&self, error: &R::Error, action: &Action) -> Failed {
+        // An action that cannot be read asks for no time, and the object's backoff is what is left.
+        let asked = requeue_after(action).unwrap_or(Some(Duration::ZERO));
+        Failed::new(asked, self.classes.of(error), retry_after(error))
+    }
+
+    async fn tell(&self, result: Outcomes<K, R::Error>) {
+        // Refused when nobody listens any more: then all of this is being dropped.
+        let _ = self.results.send(result).await;
+    }
+}
+
+/// Reconciled too often is better than never again: what cannot be read is a failure.
+fn next(key: &NamespacedName, asked: Result<Option<Duration>, UnknownAction>) -> Result<Next, Failed> {
+    match asked {
+        Ok(None) => Ok(Next::await_change()),
+        Ok(Some(delay)) => Ok(Next::requeue_after(delay)),
+        Err(error) => {
+            tracing::error!(object = %key, %error, "this version of kube is not known");
+            Err(Failed { class: Class::Transient, least: Duration::ZERO })
+        }
+    }
+}
+
+/// What comes of each reconcile; the stream of [`Controller::run`]. Dropping it ends the controller.
+#[must_use = "a controller does nothing until its stream is polled"]
+pub struct Reconciles<K: Resource, E: 'static> {
+    state: State,
+    untaken: mpsc::Receiver<Outcomes<K, E>>,
+    troubles: mpsc::Receiver<watcher::Error>,
+}
+
+enum State {
+    Begin(BoxFuture<'static, ()>),
+    Running(JoinHandle<()>),
+    Over,
+}
+
+impl<K: Resource, E> Unpin for Reconciles<K, E> {}
+
+impl<K: Resource, E> Stream for Reconciles<K, E> {
+    type Item = Outcomes<K, E>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        // A task of its own: while the results are being looked at, the controller goes on.
+        self.state = match std::mem::replace(&mut self.state, State::Over) {
+            State::Begin(run) => State::Running(tokio::spawn(run.in_current_span())),
+            state => state,
+        };
+        match self.untaken.poll_recv(context) {
+            Poll::Ready(Some(result)) => return Poll::Ready(Some(result)),
+            Poll::Pending => match self.troubles.poll_recv(context) {
+                Poll::Ready(Some(error)) => return Poll::Ready(Some(Err(Outcome::QueueError(error)))),
+                // Nobody is left who could be in trouble; the results alone say when it is over.
+                Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+            },
+            Poll::Ready(None) => {}
+        }
+        // All who could say something are gone.
+        if let State::Running(task) = &mut self.state {
+            let ended = ready!(task.poll_unpin(context));
+            self.state = State::Over;
+            if let Err(error) = ended
+                && error.is_panic()
+            {
+                resume_unwind(error.into_panic());
+            }
+        }
+        Poll::Ready(None)
+    }
+}
+
+impl<K: Resource, E> Drop for Reconciles<K, E> {
+    fn drop(&mut self) {
+        if let State::Running(task) = &self.state {
+            task.abort();
+        }
+    }
+}
+
+impl<K: Resource, E> fmt::Debug for Reconciles<K, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reconciles").field("untaken", &self.untaken.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,93 @@
+//! PURE. A limiter of the user's choice, its type out of sight.
+
+use std::any::Any;
+use std::time::Duration;
+
+use flyball_informer_cache::NamespacedName;
+use flyball_ratelimit::{Nanos, Policy};
+
+/// Any policy over the keys of a controller. Costs a call through a table, and a box where a failure takes from a budget.
+pub(crate) struct Limit(Box<dyn Erased>);
+
+type Taken = Box<dyn Any + Send>;
+
+trait Erased: Send {
+    fn failed(&mut self, key: &NamespacedName, now: Nanos, random: u64) -> (Duration, Taken);
+    fn forget(&mut self, key: &NamespacedName);
+    fn requeues(&self, key: &NamespacedName) -> u32;
+    fn give_back(&mut self, taken: Taken, now: Nanos);
+    fn tracked(&self) -> usize;
+    fn take_dead(&mut self, dead: &mut Vec<NamespacedName>);
+}
+
+impl<P> Erased for P
+where
+    P: Policy<NamespacedName> + Send,
+    P::Taken: Send + 'static,
+{
+    fn failed(&mut self, key: &NamespacedName, now: Nanos, random: u64) -> (Duration, Taken) {
+        let (wait, taken) = Policy::failed(self, key, now, random);
+        (wait, Box::new(taken))
+    }
+
+    fn forget(&mut self, key: &NamespacedName) {
+        Policy::forget(self, key);
+    }
+
+    fn requeues(&self, key: &NamespacedName) -> u32 {
+        Policy::requeues(self, key)
+    }
+
+    fn give_back(&mut self, taken: Taken, now: Nanos) {
+        // Of no other type: what is given back was taken from here.
+        if let Ok(taken) = taken.downcast() {
+            Policy::give_back(self, *taken, now);
+        }
+    }
+
+    fn tracked(&self) -> usize {
+        Policy::tracked(self)
+    }
+
+    fn take_dead(&mut self, dead: &mut Vec<NamespacedName>) {
+        Policy::take_dead(self, dead);
+    }
+}
+
+impl Limit {
+    pub(crate) fn new<P>(policy: P) -> Self
+    where
+        P: Policy<NamespacedName> + Send + 'static,
+        P::Taken: Send + 'static,
+    {
+        Self(Box::new(policy))
+    }
+}
+
+impl Policy<NamespacedName> for Limit {
+    type Taken = Taken;
+
+    fn failed(&mut self, key: &NamespacedName, now: Nanos, random: u64) -> (Duration, Taken) {
+        self.0.failed(key, now, random)
+    }
+
+    fn forget(&mut self, key: &NamespacedName) {
+        self.0.forget(key);
+    }
+
+    fn requeues(&self, key: &NamespacedName) -> u32 {
+        self.0.requeues(key)
+    }
+
+    fn give_back(&mut self, taken: Taken, now: Nanos) {
+        self.0.give_back(taken, now);
+    }
+
+    fn tracked(&self) -> usize {
+        self.0.tracked()
+    }
+
+    fn take_dead(&mut self, dead: &mut Vec<NamespacedName>) {
+        self.0.take_dead(dead);
+    }
+}

@@ -1,0 +1,70 @@
+//! EDGE. How a controller fares, for who asks from outside.
+//!
+//! Cancel safety: nothing here waits.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use flyball_controller::{Health, NotLive, NotReady};
+use flyball_workqueue::{Ages, Counts};
+
+use crate::controller::turning::{Keys, Turning};
+
+/// How a controller fares: for probes and debug views. Made before it runs, by [`Controller::monitor`](crate::Controller::monitor);
+/// until then it is not ready, but alive. A clone costs a reference count.
+#[derive(Clone, Default)]
+pub struct Monitor(Arc<OnceLock<Watched>>);
+
+struct Watched {
+    health: Health,
+    counts: Box<dyn Fn() -> Counts + Send + Sync>,
+    ages: Box<dyn Fn() -> Option<Ages> + Send + Sync>,
+}
+
+impl Monitor {
+    pub(crate) fn watch<O: Turning>(&self, queue: &Keys<O>, health: Health) {
+        let (counted, aged) = (queue.clone(), queue.clone());
+        let watched = Watched {
+            health,
+            counts: Box::new(move || counted.counts()),
+            ages: Box::new(move || aged.ages()),
+        };
+        // A controller runs once.
+        let _ = self.0.set(watched);
+    }
+
+    /// Whether it does its work: all caches have synced, and nobody has told it to stop.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn ready(&self) -> Result<(), NotReady> {
+        self.0.get().map_or(Err(NotReady::Idle), |watched| watched.health.ready())
+    }
+
+    /// Whether there is hope: no object has been worked on for longer than `longest`, no cache has ended, and the run is not over.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn live(&self, longest: Duration) -> Result<(), NotLive> {
+        self.0.get().map_or(Ok(()), |watched| watched.health.live(longest))
+    }
+
+    /// How many objects wait for their turn, wait for a later time, and are worked on; `None` before it runs.
+    #[must_use]
+    pub fn counts(&self) -> Option<Counts> {
+        self.0.get().map(|watched| (watched.counts)())
+    }
+
+    /// How long the oldest of them have; `None` before it runs.
+    #[must_use]
+    pub fn ages(&self) -> Option<Ages> {
+        (self.0.get()?.ages)()
+    }
+}
+
+impl fmt::Debug for Monitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Monitor").field("ready", &self.ready()).field("counts", &self.counts()).finish()
+    }
+}

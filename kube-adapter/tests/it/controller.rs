@@ -1,0 +1,256 @@
+//! What brings an object to its reconcile, when, and in which order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_kube::{Config, Controller, Turns};
+use futures_util::stream;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
+use tokio::time::sleep;
+
+use crate::world::{Refused, Runs, World, during, in_turn, map, noting, pod, told};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn what_there_is_what_comes_and_what_changes() {
+    let world = World::of([map("default/a"), map("default/b")]);
+    let runs = Runs::new();
+    let mut reconciles = noting(Controller::over(&world.informer).with_config(in_turn()), &runs);
+    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a", "b"]);
+
+    world.server.put(map("default/c"));
+    world.server.put(map("default/a"));
+    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["c", "a"]);
+    // As in kube-runtime: an object that is gone has nothing to be reconciled.
+    world.server.delete(&"default/b".parse().unwrap());
+    assert_eq!(told(&during(&mut reconciles, SECOND).await), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_asked_for_counts_from_the_end() {
+    let world = World::of([map("default/a")]);
+    let runs = Runs::new();
+    let mut reconciles = Controller::over(&world.informer).run(
+        async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
+            runs.saw(&*map);
+            sleep(SECOND).await;
+            Ok::<_, Refused>(Action::requeue(Duration::from_millis(500)))
+        },
+        |_, _, _| unreachable!(),
+        runs.clone(),
+    );
+    during(&mut reconciles, SECOND * 4).await;
+    assert_eq!(runs.of("a"), [0, 1500, 3000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn owners_of_before_and_after() {
+    let world = World::of(["a", "b", "c"].map(|name| map(&format!("default/{name}"))));
+    let pods = World::of([pod("default/p", &["a", "b"])]);
+    let runs = Runs::new();
+    let controller = Controller::over(&world.informer).with_config(in_turn()).owns_shared(&pods.informer);
+    let mut reconciles = noting(controller, &runs);
+    during(&mut reconciles, SECOND).await;
+
+    pods.server.put(pod("default/p", &["b", "c"]));
+    let mut concerned = told(&during(&mut reconciles, SECOND).await);
+    concerned.sort();
+    assert_eq!(concerned, ["a", "b", "c"]);
+    pods.server.delete(&"default/p".parse().unwrap());
+    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b", "c"]);
+    // Unseen: nobody watches while it comes and goes, and its history is forgotten.
+    pods.server.put(pod("default/q", &["a"]));
+    during(&mut reconciles, SECOND).await;
+    pods.server.break_watches(flyball_informer_cache::SourceErrorKind::Other);
+    pods.server.delete(&"default/q".parse().unwrap());
+    pods.server.compact();
+    assert_eq!(told(&during(&mut reconciles, SECOND * 60).await), ["a"]);
+    assert_eq!(pods.informer.status().relists, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_without_a_namespace_has_one_key() {
+    let node: Node = serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
+    let nodes = World::of([node]);
+    let mut owned = pod("default/p", &[]);
+    owned.metadata.owner_references = serde_json::from_value(
+        serde_json::json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "any"}]),
+    )
+    .unwrap();
+    let pods = World::of([owned.clone()]);
+    let mut reconciles =
+        Controller::over(&nodes.informer).with_config(in_turn()).owns_shared(&pods.informer).run(
+            async |node: Arc<Node>, runs: Arc<Runs>| {
+                runs.saw(&*node);
+                sleep(SECOND).await;
+                Ok::<_, Refused>(Action::await_change())
+            },
+            |_, _, _| unreachable!(),
+            Runs::new(),
+        );
+    // While it runs, the pod changes: once more, and not at the same time under another name.
+    during(&mut reconciles, SECOND / 2).await;
+    pods.server.put(owned);
+    let items = during(&mut reconciles, SECOND * 5).await;
+    assert_eq!(told(&items), ["n", "n"]);
+    assert!(items.iter().all(|item| item.as_ref().is_ok_and(|(node, _)| node.namespace.is_none())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mapper_is_asked_of_both_states() {
+    let world = World::of([map("default/a"), map("default/b")]);
+    let pods = World::of([] as [Pod; 0]);
+    let runs = Runs::new();
+    // The map that a label of a pod names.
+    let of = |pod: &Arc<Pod>| {
+        let named = pod.metadata.labels.as_ref().and_then(|labels| labels.get("map"));
+        named.map(|name| ObjectRef::<ConfigMap>::new(name).within("default"))
+    };
+    let controller =
+        Controller::over(&world.informer).with_config(in_turn()).watches_shared(&pods.informer, of);
+    let mut reconciles = noting(controller, &runs);
+    during(&mut reconciles, SECOND).await;
+    let labelled = |map: &str| {
+        let mut pod = pod("default/p", &[]);
+        pod.metadata.labels = Some([("map".to_owned(), map.to_owned())].into());
+        pod
+    };
+    pods.server.put(labelled("a"));
+    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
+    pods.server.put(labelled("b"));
+    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_waits_until_it_is_quiet_but_not_for_ever() {
+    let world = World::of([map("default/a")]);
+    let runs = Runs::new();
+    let config = in_turn().debounce_within(SECOND, SECOND * 5);
+    let mut reconciles = noting(Controller::over(&world.informer).with_config(config), &runs);
+    // At the start nothing is put off.
+    assert_eq!(told(&during(&mut reconciles, SECOND / 10).await), ["a"]);
+    // Every half second for nine seconds: at 5 s it has waited for long enough, and again.
+    for _ in 0..18 {
+        world.server.put(map("default/a"));
+        during(&mut reconciles, SECOND / 2).await;
+    }
+    during(&mut reconciles, SECOND * 10).await;
+    let at = runs.of("a");
+    assert_eq!(at.len(), 3, "{at:?}");
+    assert!((5_000..5_200).contains(&at[1]) && (9_500..9_800).contains(&at[2]), "{at:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_for_from_outside() {
+    let world = World::of([map("default/a"), map("default/b")]);
+    let runs = Runs::new();
+    let (say, said) = tokio::sync::mpsc::unbounded_channel::<&str>();
+    let named = stream::unfold(said, |mut said| async {
+        let name = said.recv().await?;
+        Some((ObjectRef::new(name).within("default"), said))
+    });
+    let all = stream::once(sleep(SECOND * 5));
+    let controller =
+        Controller::over(&world.informer).with_config(in_turn()).reconcile_on(named).reconcile_all_on(all);
+    let mut reconciles = noting(controller, &runs);
+    during(&mut reconciles, SECOND).await;
+    say.send("b").unwrap();
+    say.send("nobody").unwrap();
+    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b", "?nobody"]);
+    // The end of a stream ends nothing.
+    drop(say);
+    let mut rest = told(&during(&mut reconciles, SECOND * 5).await);
+    rest.sort();
+    assert_eq!(rest, ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_there_is_at_the_start_goes_last() {
+    let world = World::of((0..20).map(|n| map(&format!("default/old-{n}"))));
+    let runs = Runs::new();
+    let mut reconciles = Controller::over(&world.informer).with_config(Config::default().concurrency(1)).run(
+        async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
+            runs.saw(&*map);
+            sleep(SECOND).await;
+            Ok::<_, Refused>(Action::await_change())
+        },
+        |_, _, _| unreachable!(),
+        runs.clone(),
+    );
+    during(&mut reconciles, SECOND * 3).await;
+    world.server.put(map("default/new"));
+    during(&mut reconciles, SECOND * 30).await;
+    let names = runs.names();
+    assert_eq!(names.len(), 21);
+    let at = names.iter().position(|name| name == "new").unwrap();
+    assert!((3..=4).contains(&at), "{names:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespaces_take_turns() {
+    let world = World::of((0..20).map(|n| map(&format!("big/{n}"))).chain([map("small/x")]));
+    let runs = Runs::new();
+    let config = Config::default().concurrency(4).turns(Turns::FairByNamespace { cap: Some(2) });
+    let mut reconciles = Controller::over(&world.informer).with_config(config).run(
+        async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
+            runs.saw(&*map);
+            sleep(SECOND).await;
+            Ok::<_, Refused>(Action::await_change())
+        },
+        |_, _, _| unreachable!(),
+        runs.clone(),
+    );
+    during(&mut reconciles, SECOND * 30).await;
+    assert_eq!(runs.of("x"), [0]);
+    // Two at once of the big one, though four could be.
+    for second in 0..10 {
+        assert_eq!(runs.all().iter().filter(|(name, at)| name != "x" && *at == second * 1000).count(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrency_is_a_bound_and_zero_is_none() {
+    for (concurrency, at_once) in [(3, 3), (0, 100)] {
+        let world = World::of((0..100).map(|n| map(&format!("default/{n}"))));
+        let runs = Runs::new();
+        let mut reconciles =
+            Controller::over(&world.informer).with_config(Config::default().concurrency(concurrency)).run(
+                async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
+                    runs.saw(&*map);
+                    sleep(SECOND).await;
+                    Ok::<_, Refused>(Action::await_change())
+                },
+                |_, _, _| unreachable!(),
+                runs.clone(),
+            );
+        during(&mut reconciles, SECOND / 2).await;
+        assert_eq!(runs.all().len(), at_once);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_store_has_the_names_of_kube() {
+    let world = World::of([map("default/a"), map("default/b")]);
+    let controller = Controller::over(&world.informer);
+    let store = controller.store();
+    let waiters: Vec<_> = (0..8)
+        .map(|_| {
+            tokio::spawn({
+                let store = store.clone();
+                async move { store.wait_until_ready().await }
+            })
+        })
+        .collect();
+    for waiter in waiters {
+        waiter.await.unwrap().unwrap();
+    }
+    assert_eq!((store.len(), store.is_empty(), store.state().len()), (2, false, 2));
+    let a = ObjectRef::<ConfigMap>::new("a").within("default");
+    assert_eq!(store.get(&a).unwrap().metadata.name.as_deref(), Some("a"));
+    assert!(store.get(&ObjectRef::new("a").within("other")).is_none());
+    assert!(store.find(|map| map.metadata.name.as_deref() == Some("b")).is_some());
+    assert_eq!(store.state_filter(|map| map.metadata.name.as_deref() == Some("c")).len(), 0);
+}

@@ -1,0 +1,161 @@
+//! How a controller begins and ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_controller::{NotLive, NotReady};
+use flyball_informer_cache::NamespacedName;
+use flyball_kube::{Config, Controller};
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::controller::Action;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::world::{Refused, Runs, World, during, in_turn, map, noting, told};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Each takes a second.
+fn slow(controller: Controller<ConfigMap>, runs: &Arc<Runs>) -> flyball_kube::Reconciles<ConfigMap, Refused> {
+    controller.run(
+        async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
+            sleep(SECOND).await;
+            runs.saw(&*map);
+            Ok(Action::requeue(SECOND * 100))
+        },
+        |_, _, _| unreachable!(),
+        runs.clone(),
+    )
+}
+
+fn ten() -> World<ConfigMap> {
+    World::of((0..10).map(|n| map(&format!("default/{n}"))))
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_order_nothing_that_waits_for_its_turn_is_lost() {
+    let world = ten();
+    let (runs, (end, ended)) = (Runs::new(), oneshot::channel::<()>());
+    let controller = Controller::over(&world.informer)
+        .with_config(in_turn().concurrency(2))
+        .graceful_shutdown_on(async { drop(ended.await) });
+    let monitor = controller.monitor();
+    assert_eq!((monitor.ready(), monitor.live(SECOND)), (Err(NotReady::Idle), Ok(())));
+    let mut reconciles = slow(controller, &runs);
+    let mut items = during(&mut reconciles, SECOND * 3 / 2).await;
+    assert_eq!(monitor.ready(), Ok(()));
+    assert_eq!(monitor.counts().map(|counts| (counts.leased, counts.ready, counts.waiting)), Some((2, 6, 2)));
+    end.send(()).unwrap();
+    items.extend(during(&mut reconciles, SECOND).await);
+    assert_eq!(monitor.ready(), Err(NotReady::Stopping));
+    world.server.put(map("default/late"));
+    items.extend(during(&mut reconciles, SECOND * 60).await);
+    assert!(timeout(SECOND, reconciles.next()).await.unwrap().is_none(), "the stream ends");
+    assert!(reconciles.next().await.is_none());
+    assert_eq!(items.len(), 10);
+    assert_eq!((monitor.ready(), monitor.live(SECOND)), (Err(NotReady::Over), Err(NotLive::Over)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_grace_is_a_bound() {
+    let world = ten();
+    let runs = Runs::new();
+    let controller = Controller::over(&world.informer)
+        .with_config(in_turn().concurrency(1).shutdown_grace(SECOND * 2))
+        .graceful_shutdown_on(sleep(SECOND * 5 / 2));
+    let mut reconciles = slow(controller, &runs);
+    let begun = Instant::now();
+    let items: Vec<_> = (&mut reconciles).collect().await;
+    assert_eq!(begun.elapsed().as_millis(), 4_500);
+    assert_eq!(items.len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_once_is_at_once() {
+    let world = ten();
+    let runs = Runs::new();
+    let controller = Controller::over(&world.informer)
+        .with_config(in_turn().concurrency(1))
+        .graceful_shutdown_on(sleep(SECOND))
+        .forceful_shutdown_on(sleep(SECOND * 5 / 2));
+    let begun = Instant::now();
+    let items: Vec<_> = slow(controller, &runs).collect().await;
+    assert_eq!((begun.elapsed().as_millis(), items.len()), (2_500, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_stream_ends_everything() {
+    let world = ten();
+    let runs = Runs::new();
+    let controller = Controller::over(&world.informer).with_config(in_turn().concurrency(2));
+    let monitor = controller.monitor();
+    let mut reconciles = slow(controller, &runs);
+    during(&mut reconciles, SECOND * 3 / 2).await;
+    drop(reconciles);
+    sleep(SECOND * 60).await;
+    assert_eq!(runs.all().len(), 2);
+    assert_eq!(monitor.live(SECOND), Err(NotLive::Over));
+    assert_eq!(Arc::strong_count(&runs), 1, "nothing is kept");
+    // The informer is not the controller's: another one begins with all there is.
+    let again = Runs::new();
+    during(&mut noting(Controller::over(&world.informer), &again), SECOND).await;
+    assert_eq!(again.all().len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_polled_it_never_begins() {
+    let world = ten();
+    let runs = Runs::new();
+    let reconciles = noting(Controller::over(&world.informer), &runs);
+    sleep(SECOND * 60).await;
+    assert_eq!(runs.all().len(), 0);
+    drop(reconciles);
+    assert_eq!(Arc::strong_count(&runs), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_goes_on_while_nobody_takes_its_results() {
+    let world = World::of((0..1_000).map(|n| map(&format!("default/{n}"))));
+    let runs = Runs::new();
+    let mut reconciles =
+        noting(Controller::over(&world.informer).with_config(Config::default().concurrency(8)), &runs);
+    let first = reconciles.next().await;
+    sleep(SECOND).await;
+    // So many results wait, eight reconciles hold one each, and one was taken. Then it waits, and does not grow.
+    assert_eq!(runs.all().len(), 256 + 8 + 1);
+    let rest = during(&mut reconciles, SECOND).await;
+    assert_eq!((first.is_some(), rest.len()), (true, 999));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_begins_when_every_cache_is_filled() {
+    let world = ten();
+    let pods = World::of([] as [k8s_openapi::api::core::v1::Pod; 0]);
+    pods.server.fail_list(flyball_informer_cache::SourceErrorKind::Refused);
+    let runs = Runs::new();
+    let controller = Controller::over(&world.informer).owns_shared(&pods.informer);
+    let monitor = controller.monitor();
+    let mut reconciles = noting(controller, &runs);
+    assert_eq!(told(&during(&mut reconciles, SECOND / 2).await), [""; 0]);
+    assert_eq!(monitor.ready(), Err(NotReady::Syncing));
+    assert_eq!(told(&during(&mut reconciles, SECOND * 10).await).len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_never_comes_ends_the_stream() {
+    let world = ten();
+    let (pods, run) = flyball_informer_cache::Informer::<NamespacedName, ConfigMap>::builder(
+        flyball_kube::schema(),
+        world.server.clone(),
+    )
+    .timer(flyball_ratelimit::TokioTimer::current())
+    .build()
+    .unwrap();
+    let runs = Runs::new();
+    let mut reconciles = noting(Controller::over(&world.informer).owns_shared(&pods), &runs);
+    assert_eq!(during(&mut reconciles, SECOND).await.len(), 0);
+    drop(run);
+    assert!(timeout(SECOND, reconciles.next()).await.unwrap().is_none());
+    assert_eq!(runs.all().len(), 0);
+}

@@ -1,0 +1,146 @@
+//! What becomes of an object whose reconcile failed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_controller::Class;
+use flyball_kube::{Config, Controller};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::controller::{Action, Error as Outcome};
+use tokio::time::sleep;
+
+use crate::world::{Refused, Runs, World, during, in_turn, map, told};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// When it is tried again, for a minute, if it always fails so, and the policy always says this.
+async fn tries(config: Config, error: fn() -> Refused, policy: Action) -> Vec<u64> {
+    let world = World::of([map("default/a")]);
+    let runs = Runs::new();
+    let mut reconciles = Controller::over(&world.informer).with_config(config).run(
+        move |map: Arc<ConfigMap>, runs: Arc<Runs>| async move {
+            runs.saw(&*map);
+            Err(error())
+        },
+        move |_, _, _| policy.clone(),
+        runs.clone(),
+    );
+    let items = during(&mut reconciles, SECOND * 60).await;
+    assert!(items.iter().all(|item| matches!(item, Err(Outcome::ReconcilerFailed(..)))));
+    let tries = runs.of("a");
+    assert_eq!(items.len(), tries.len());
+    tries
+}
+
+fn unknown() -> Refused {
+    Refused(None)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longer_of_policy_and_backoff() {
+    let config = || in_turn().backoff(SECOND..=SECOND * 300);
+    let policy = Action::requeue(SECOND * 3);
+    assert_eq!(tries(config(), unknown, policy.clone()).await, [0, 3_000, 6_000, 10_000, 18_000, 34_000]);
+    assert_eq!(tries(config().no_backoff(), unknown, policy).await.len(), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_waits_for_a_change_is_obeyed() {
+    let conflict = || Refused::status(409, 0);
+    assert_eq!(tries(in_turn(), unknown, Action::await_change()).await, [0]);
+    assert_eq!(tries(in_turn(), conflict, Action::await_change()).await, [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_is_tried_again_soon() {
+    let tries = tries(in_turn(), || Refused::status(409, 0), Action::requeue(SECOND * 30)).await;
+    assert_eq!(tries[..5], [0, 10, 30, 70, 150]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_server_is_left_alone_for_as_long_as_it_asks() {
+    let busy = || Refused::status(429, 20);
+    assert_eq!(tries(in_turn(), busy, Action::requeue(SECOND)).await, [0, 20_000, 40_000]);
+    // And for longer, if the policy says so.
+    assert_eq!(tries(in_turn(), busy, Action::requeue(SECOND * 25)).await, [0, 25_000, 50_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn statuses_are_what_they_are_set_to() {
+    let invalid = || Refused::status(422, 0);
+    let policy = Action::requeue(SECOND * 10);
+    assert_eq!(tries(in_turn(), invalid, policy.clone()).await.len(), 6);
+    assert_eq!(tries(in_turn().status(422, Class::Permanent), invalid, policy.clone()).await, [0]);
+    let classified = in_turn().classify(|error| error.is::<Refused>().then_some(Class::Permanent));
+    assert_eq!(tries(classified, unknown, policy.clone()).await, [0]);
+    let panics = in_turn().classify(|_| panic!("a bug in the classifier"));
+    assert_eq!(tries(panics, unknown, policy).await.len(), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_ends_the_backoff() {
+    let world = World::of([map("default/a")]);
+    let runs = Runs::new();
+    let config = in_turn().backoff(SECOND..=SECOND * 300);
+    let mut reconciles = Controller::over(&world.informer).with_config(config).run(
+        async |map: Arc<ConfigMap>, runs: Arc<Runs>| match runs.saw(&*map) {
+            4 => Ok(Action::requeue(SECOND)),
+            8.. => Ok(Action::await_change()),
+            _ => Err(unknown()),
+        },
+        |_, _, _| Action::requeue(Duration::ZERO),
+        runs.clone(),
+    );
+    let items = during(&mut reconciles, SECOND * 100).await;
+    assert_eq!(runs.of("a"), [0, 1_000, 3_000, 7_000, 8_000, 9_000, 11_000, 15_000]);
+    assert_eq!(told(&items), ["!a", "!a", "!a", "a", "!a", "!a", "!a", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_during_a_backoff_is_looked_at_and_makes_it_no_longer() {
+    let world = World::of([map("default/a")]);
+    let runs = Runs::new();
+    let config = in_turn().backoff(SECOND * 10..=SECOND * 300);
+    let mut reconciles = Controller::over(&world.informer).with_config(config).run(
+        async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
+            runs.saw(&*map);
+            Err(unknown())
+        },
+        |_, _, _| Action::requeue(Duration::ZERO),
+        runs.clone(),
+    );
+    during(&mut reconciles, SECOND * 4).await;
+    world.server.put(map("default/a"));
+    during(&mut reconciles, SECOND * 20).await;
+    assert_eq!(runs.of("a"), [0, 4_000, 10_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_and_a_hang_are_failures_of_their_object_alone() {
+    let world = World::of(["panics", "hangs", "policy", "works"].map(|name| map(&format!("default/{name}"))));
+    let runs = Runs::new();
+    let config = in_turn().backoff(SECOND..=SECOND * 300).reconcile_timeout(SECOND);
+    let mut reconciles = Controller::over(&world.informer).with_config(config).run(
+        async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
+            let first = runs.saw(&*map) == 1;
+            match map.metadata.name.as_deref() {
+                Some("panics") if first => panic!("a bug in the reconciler"),
+                Some("hangs") if first => {
+                    sleep(SECOND * 1000).await;
+                    unreachable!()
+                }
+                Some("policy") if first => Err(unknown()),
+                _ => Ok(Action::await_change()),
+            }
+        },
+        |_, _, _| panic!("a bug in the policy"),
+        runs.clone(),
+    );
+    let mut items = told(&during(&mut reconciles, SECOND * 20).await);
+    items.sort();
+    assert_eq!(items, ["hangs", "panics", "policy", "works"]);
+    assert_eq!(runs.of("panics"), [0, 1_000]);
+    assert_eq!(runs.of("policy"), [0, 1_000]);
+    assert_eq!(runs.of("hangs"), [0, 2_000]);
+    assert_eq!(runs.of("works"), [0]);
+}

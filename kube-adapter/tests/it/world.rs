@@ -1,0 +1,153 @@
+//! ConfigMaps and their Pods in a server in memory, and the controllers of the tests over informers of them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_informer_cache::testing::Server;
+use flyball_informer_cache::{Informer, NamespacedName};
+use flyball_kube::{Config, Controller, Reconciles, schema};
+use futures_util::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::Resource;
+use kube::runtime::controller::{Action, Error as Outcome};
+use kube::runtime::reflector::ObjectRef;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+
+/// What a test is about, as far as it is in the cluster.
+pub(crate) struct World<K> {
+    pub(crate) server: Server<NamespacedName, K>,
+    pub(crate) informer: Informer<NamespacedName, K>,
+}
+
+impl<K> World<K>
+where
+    K: Resource + Clone + Send + Sync + 'static,
+{
+    /// A server with these objects, and an informer of them that runs.
+    pub(crate) fn of(objects: impl IntoIterator<Item = K>) -> Self {
+        let server = Server::new(schema::<K>(), |object: &mut K, uid, version| {
+            object.meta_mut().uid = Some(uid.to_string());
+            object.meta_mut().resource_version = Some(version.to_string());
+        });
+        for object in objects {
+            server.put(object);
+        }
+        let informer = Informer::builder(schema(), server.clone()).start().unwrap();
+        Self { server, informer }
+    }
+}
+
+pub(crate) fn map(key: &str) -> ConfigMap {
+    let key: NamespacedName = key.parse().unwrap();
+    serde_json::from_value(json!({"metadata": {"namespace": key.namespace(), "name": key.name()}})).unwrap()
+}
+
+/// A pod that ConfigMaps of these names own.
+pub(crate) fn pod(key: &str, owners: &[&str]) -> Pod {
+    let key: NamespacedName = key.parse().unwrap();
+    let owner = |name: &&str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": "any"});
+    let owners: Vec<_> = owners.iter().map(owner).collect();
+    let metadata = json!({"namespace": key.namespace(), "name": key.name(), "ownerReferences": owners});
+    serde_json::from_value(json!({"metadata": metadata})).unwrap()
+}
+
+/// What ran, and when, in milliseconds since the start.
+pub(crate) struct Runs {
+    start: Instant,
+    seen: Mutex<Vec<(String, u64)>>,
+}
+
+impl Runs {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { start: Instant::now(), seen: Mutex::default() })
+    }
+
+    pub(crate) fn saw<K: Resource>(&self, object: &K) -> usize {
+        let name = object.meta().name.clone().unwrap();
+        let mut seen = self.seen.lock();
+        seen.push((name.clone(), self.start.elapsed().as_millis() as u64));
+        seen.iter().filter(|(other, _)| *other == name).count()
+    }
+
+    pub(crate) fn all(&self) -> Vec<(String, u64)> {
+        self.seen.lock().clone()
+    }
+
+    /// When the object of this name was reconciled.
+    pub(crate) fn of(&self, name: &str) -> Vec<u64> {
+        self.seen.lock().iter().filter(|(other, _)| other == name).map(|(_, at)| *at).collect()
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.seen.lock().iter().map(|(name, _)| name.clone()).collect()
+    }
+}
+
+/// An error that a reconciler may return.
+#[derive(Debug)]
+pub(crate) struct Refused(pub(crate) Option<kube::Error>);
+
+impl Refused {
+    /// The API server answered with this status.
+    pub(crate) fn status(code: u16, retry_after: u32) -> Self {
+        let details = serde_json::from_value(json!({ "retryAfterSeconds": retry_after })).unwrap();
+        let status = kube::core::Status::failure("no", "Because").with_code(code).with_details(details);
+        Self(Some(kube::Error::Api(status.boxed())))
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("refused")
+    }
+}
+
+impl std::error::Error for Refused {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.as_ref().map(|error| error as _)
+    }
+}
+
+/// Every reconcile is noted, and does nothing.
+pub(crate) fn noting(controller: Controller<ConfigMap>, runs: &Arc<Runs>) -> Reconciles<ConfigMap, Refused> {
+    controller.run(
+        async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
+            runs.saw(&*map);
+            Ok(Action::await_change())
+        },
+        |_, _, _| Action::requeue(Duration::ZERO),
+        runs.clone(),
+    )
+}
+
+/// FIFO, so that tests can tell what comes when.
+pub(crate) fn in_turn() -> Config {
+    Config::default().turns(flyball_kube::Turns::Fifo)
+}
+
+/// Takes what the stream gives for so long, in virtual time.
+pub(crate) async fn during<S: Stream + Unpin>(stream: &mut S, time: Duration) -> Vec<S::Item> {
+    let mut items = Vec::new();
+    let end = Instant::now() + time;
+    while let Ok(Some(item)) = timeout(end.saturating_duration_since(Instant::now()), stream.next()).await {
+        items.push(item);
+    }
+    items
+}
+
+/// What comes of a reconcile, as the streams tell it.
+type Told<K, E, Q> = Result<(ObjectRef<K>, Action), Outcome<E, Q>>;
+
+/// The names of what was reconciled, `!` before those that failed and `?` before those that were not there.
+pub(crate) fn told<K: Resource, E, Q>(items: &[Told<K, E, Q>]) -> Vec<String> {
+    let name = |item: &Told<K, E, Q>| match item {
+        Ok((object, _)) => object.name.clone(),
+        Err(Outcome::ReconcilerFailed(_, object)) => format!("!{}", object.name),
+        Err(Outcome::ObjectNotFound(object)) => format!("?{}", object.name),
+        Err(_) => "!!".to_owned(),
+    };
+    items.iter().map(name).collect()
+}
