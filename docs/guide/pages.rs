@@ -48,6 +48,10 @@ pub mod together {}
 #[doc = include_str!("src/testing.md")]
 pub mod testing {}
 
+/// A controller of Kubernetes.
+#[doc = include_str!("src/kube.md")]
+pub mod kube {}
+
 /// kube-runtime's reconcile functions; checked as a program of its own, in `docs/examples/kube-reconcile`.
 #[doc = include_str!("src/kube-reconcile.md")]
 pub mod kube_reconcile {}
