@@ -110,11 +110,8 @@ where
         self
     }
 
-    /// Calls `f` after each failure of the source, to log or to count it: an answer that is an error, none in time, a watch that ended too early.
-    /// [`Status::last_error`](crate::Status::last_error) is the last of them; it is this one already when `f` is called.
-    ///
-    /// Silence that is made up for at once is none: a streaming list that does not come in time, for which a plain one is asked, and a silent
-    /// watch, which is replaced by a new one.
+    /// Calls `f` after each failure of the source, to log or to count it: an answer that is an error, none in time, a watch that ended too early,
+    /// or not when it was to. [`Status::last_error`](crate::Status::last_error) is the last of them; it is this one already when `f` is called.
     ///
     /// It is called by the run future, between two requests, so it should be quick. Of several, the last set is called.
     ///

@@ -234,22 +234,30 @@ where
             }
             None => {
                 self.reflector.watch_closed(now, random);
-                self.waits(now);
+                if let Some(cause) = self.waits_after() {
+                    self.erred(now, cause, None);
+                }
             }
         }
     }
 
+    /// The deadline has passed. That a wait is over is no failure; all else has not come in time, also where another request makes
+    /// up for it at once.
     fn late(&mut self) -> Result<(), Stop> {
         let (now, random) = self.moment();
+        let silent = self.waits_after().is_none() && now >= self.reflector.deadline();
         self.reflector.time_passed(now, random);
-        self.waits(now);
+        if silent {
+            self.erred(now, self.waits_after().unwrap_or(Cause::TimedOut), None);
+        }
         Ok(())
     }
 
-    /// What the reflector waits for becomes the last error.
-    fn waits(&mut self, now: Nanos) {
-        if let Phase::Waiting { cause, .. } = self.reflector.phase() {
-            self.erred(now, cause, None);
+    /// The failure that the reflector waits after, if it waits.
+    fn waits_after(&self) -> Option<Cause> {
+        match self.reflector.phase() {
+            Phase::Waiting { cause, .. } => Some(cause),
+            _ => None,
         }
     }
 

@@ -7,10 +7,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use flyball_informer_cache::{
-    BackoffConfig, BuildError, Event, Index, Informer, InformerState, ListRequest, Page, ReflectorConfig,
-    Schema, ScriptedSource, Source, SourceError, Stopped, Version, Watch, WatchRequest,
+    BackoffConfig, BuildError, Cause, Event, Index, Informer, InformerState, ListRequest, Page,
+    ReflectorConfig, Schema, ScriptedSource, Source, SourceError, Stopped, Version, Watch, WatchRequest,
 };
 use flyball_ratelimit::ManualClock;
+use parking_lot::Mutex;
 use testkit::random;
 use testkit::wakers::{Counting, poll_once, poll_with};
 
@@ -483,6 +484,35 @@ fn a_silent_watch_is_given_up_after_its_time_and_watched_again() {
     assert!((Duration::from_secs(330)..=Duration::from_secs(630)).contains(&silent), "{silent:?}");
     assert_eq!(world.informer.status().watch_restarts, 1);
     assert_eq!(world.informer.status().relists, 0);
+}
+
+/// A streaming list that is late, for which a plain one is asked, and a watch that does not end: nothing is waited for after them, but
+/// they are told. That a wait is over is no failure.
+#[test]
+fn silence_that_is_made_up_for_at_once_is_told() {
+    let source = ScriptedSource::new();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let builder = Informer::builder(SCHEMA, source.clone()).streaming_lists().on_error({
+        let told = told.clone();
+        move |failure| told.lock().push((failure.cause, failure.at, failure.until.is_some()))
+    });
+    source.watch(Err(crate::world::error(crate::world::REFUSED)));
+    let mut world = World::new(builder);
+    world.settle();
+    let failed = (Cause::Failed(crate::world::REFUSED), world.now(), true);
+    assert_eq!(std::mem::take(&mut *told.lock()), [failed]);
+    source.watch(Ok(()));
+    world.pass_alarm();
+    assert_eq!(*told.lock(), [], "the wait is over");
+    source.list(first_page(vec![object(1, 1)], 1));
+    source.watch(Ok(()));
+    world.pass_alarm();
+    assert_eq!(std::mem::take(&mut *told.lock()), [(Cause::TimedOut, world.now(), false)]);
+    assert_eq!(world.stored(), [object(1, 1)]);
+    world.pass_alarm();
+    assert_eq!(*told.lock(), [(Cause::TimedOut, world.now(), false)]);
+    let status = world.informer.status();
+    assert_eq!((status.watch_restarts, status.last_error.unwrap().at), (1, world.now()));
 }
 
 #[test]
