@@ -85,11 +85,9 @@ fn existing(workspace: &Workspace, options: &Options, kubeconfig: &Path) -> Resu
 
 fn tests(workspace: &Workspace, options: &Options) -> Command {
     let mut command = cargo();
-    command.current_dir(&workspace.root).args(["test", "--locked", "--no-fail-fast"]);
-    command.args(["--package", "e2e", "--test", "harness"]);
-    if workspace.root.join("kube-adapter/tests/e2e/main.rs").exists() {
-        command.args(["--package", "flyball-kube", "--test", "e2e"]);
-    }
+    // Of the whole workspace, so that what `cargo test --workspace` has built is used: dependencies have the same features.
+    command.current_dir(&workspace.root).args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    command.args(["--test", "harness", "--test", "e2e"]);
     command.args(["--", "--ignored"]).args(&options.test);
     command
 }
