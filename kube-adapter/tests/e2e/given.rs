@@ -36,11 +36,13 @@ async fn namespaces_are_apart() {
 }
 
 mod own_cluster {
+    use futures_util::{Stream, StreamExt};
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::Api;
+    use kube::api::{ListParams, WatchEvent, WatchParams};
 
     use super::{create, is_there};
-    use crate::cluster::{Cluster, client_of};
+    use crate::cluster::{Cluster, client_of, soon};
 
     #[tokio::test]
     #[ignore = "needs an API server: cargo xtask e2e"]
@@ -53,6 +55,37 @@ mod own_cluster {
         assert!(maps.get("a").await.is_err());
         cluster.restart_api_server().unwrap();
         assert!(is_there(&maps, "a").await);
+    }
+
+    #[tokio::test]
+    #[ignore = "needs an API server: cargo xtask e2e"]
+    async fn a_cut_watch_goes_on_where_it_was() {
+        let cluster = Cluster::start().unwrap();
+        let front = cluster.front().unwrap();
+        let maps: Api<ConfigMap> = Api::default_namespaced(client_of(front.kubeconfig(), None).await);
+        let start = maps.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+        let mut watch = Box::pin(maps.watch(&WatchParams::default(), &start).await.unwrap());
+        create(&maps, "a").await;
+        assert_eq!(soon(added(&mut watch)).await.as_deref(), Some("a"));
+        front.cut();
+        assert_eq!(soon(added(&mut watch)).await, None, "the watch outlives its connection");
+        create(&maps, "b").await;
+        // The history is as it was: both are told.
+        let mut again = Box::pin(maps.watch(&WatchParams::default(), &start).await.unwrap());
+        for name in ["a", "b"] {
+            assert_eq!(soon(added(&mut again)).await.as_deref(), Some(name));
+        }
+    }
+
+    /// What the watch says next was added; nothing where it is over.
+    async fn added(
+        watch: &mut (impl Stream<Item = kube::Result<WatchEvent<ConfigMap>>> + Unpin),
+    ) -> Option<String> {
+        match watch.next().await {
+            Some(Ok(WatchEvent::Added(map))) => map.metadata.name,
+            None | Some(Err(kube::Error::ReadEvents(_))) => None,
+            Some(other) => panic!("{other:?}"),
+        }
     }
 
     #[tokio::test]

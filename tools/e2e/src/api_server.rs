@@ -46,6 +46,10 @@ impl ApiServer {
         Ok(Self { program, folder: folder.to_owned(), arguments, port, token, process: None })
     }
 
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("https://127.0.0.1:{}", self.port)
     }

@@ -12,6 +12,7 @@ use crate::api_server::ApiServer;
 use crate::controller_manager;
 use crate::credentials::Credentials;
 use crate::etcd::Etcd;
+use crate::front::Front;
 use crate::given::Given;
 use crate::http::Reply;
 use crate::leash::Leash;
@@ -140,6 +141,15 @@ impl Cluster {
         self.api_server.kill()?;
         self.etcd.forget()?;
         self.api_server.start()
+    }
+
+    /// Another address of the API server, whose connections can be cut.
+    ///
+    /// # Errors
+    ///
+    /// Where the system gives no port.
+    pub fn front(&self) -> Result<Front> {
+        Front::open(self.api_server.port(), &self.folder, &self.credentials, &self.certificate)
     }
 
     /// Starts kube-controller-manager with these of its controllers, and returns when it is healthy. One that runs is stopped

@@ -11,6 +11,7 @@ mod cluster;
 mod controller_manager;
 mod credentials;
 mod etcd;
+mod front;
 mod given;
 mod http;
 mod leash;
@@ -18,6 +19,7 @@ mod patience;
 mod ports;
 
 pub use crate::cluster::Cluster;
+pub use crate::front::Front;
 pub use crate::given::{Given, shared_kubeconfig};
 pub use crate::http::Reply;
 pub use crate::patience::eventually;
