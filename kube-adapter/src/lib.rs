@@ -7,6 +7,7 @@ mod config;
 mod controller;
 mod failed;
 mod informer;
+pub mod leader;
 mod limit;
 mod monitor;
 mod names;

@@ -1,0 +1,137 @@
+//! An API server that knows one Lease, and fails as it is told to.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use http::{Method, Request, Response};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::client::{Body, ClientBuilder};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tower::service_fn;
+
+/// How requests fare.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum Mood {
+    #[default]
+    Well,
+    /// They never arrive.
+    Silent,
+    /// They are done, and never answered.
+    Mute,
+    /// They are refused with this status.
+    Refuses(u16),
+}
+
+#[derive(Clone)]
+pub(crate) struct LeaseServer {
+    state: Arc<Mutex<State>>,
+    start: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    lease: Option<Value>,
+    version: u64,
+    mood: Mood,
+    log: Vec<(u128, Method, Value)>,
+}
+
+impl LeaseServer {
+    pub(crate) fn new() -> Self {
+        Self { state: Arc::default(), start: Instant::now() }
+    }
+
+    /// A client whose requests fare as `mood` says, or as the server's does.
+    pub(crate) fn client(&self) -> kube::Client {
+        self.moody_client(Arc::default())
+    }
+
+    pub(crate) fn moody_client(&self, mood: Arc<Mutex<Mood>>) -> kube::Client {
+        let this = self.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let (this, mood) = (this.clone(), *mood.lock());
+            // As on a server: it is done, whoever still wants to know.
+            let served = tokio::spawn(async move { this.serve(request, mood).await });
+            async move { Ok::<_, Infallible>(served.await.unwrap()) }
+        });
+        ClientBuilder::new(service, "default").build()
+    }
+
+    async fn serve(&self, request: Request<Body>, mood: Mood) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect_bytes().await.unwrap();
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let mood = if mood == Mood::Well { self.state.lock().mood } else { mood };
+        if mood == Mood::Silent {
+            std::future::pending::<()>().await;
+        }
+        if let Mood::Refuses(code) = mood {
+            return status(code, "as told");
+        }
+        let answer = self.answer(&parts.method, body);
+        if mood == Mood::Mute {
+            std::future::pending::<()>().await;
+        }
+        answer
+    }
+
+    fn answer(&self, method: &Method, body: Value) -> Response<Body> {
+        let state = &mut *self.state.lock();
+        state.log.push((self.start.elapsed().as_millis(), method.clone(), body.clone()));
+        let now = state.lease.as_ref().map(|lease| lease["metadata"]["resourceVersion"].clone());
+        match *method {
+            Method::GET if now.is_none() => return status(404, "NotFound"),
+            Method::GET => {}
+            Method::POST if now.is_some() => return status(409, "AlreadyExists"),
+            Method::PUT if now.as_ref() != Some(&body["metadata"]["resourceVersion"]) => {
+                return status(409, "Conflict");
+            }
+            _ => state.write(body),
+        }
+        Response::new(Body::from(serde_json::to_vec(state.lease.as_ref().unwrap()).unwrap()))
+    }
+
+    pub(crate) fn mood(&self, mood: Mood) {
+        self.state.lock().mood = mood;
+    }
+
+    /// What was asked: after how many milliseconds, and how.
+    pub(crate) fn asked(&self) -> Vec<(u128, Method)> {
+        self.state.lock().log.iter().map(|(at, method, _)| (*at, method.clone())).collect()
+    }
+
+    pub(crate) fn lease(&self) -> Lease {
+        serde_json::from_value(self.state.lock().lease.clone().unwrap()).unwrap()
+    }
+
+    pub(crate) fn holder(&self) -> String {
+        self.lease().spec.unwrap().holder_identity.unwrap_or_default()
+    }
+
+    /// A hand that changes it past all rules.
+    pub(crate) fn edit(&self, edit: impl FnOnce(&mut Value)) {
+        let state = &mut *self.state.lock();
+        let mut lease = state.lease.take().unwrap_or_else(|| json!({"metadata": {"name": "l"}, "spec": {}}));
+        edit(&mut lease);
+        state.write(lease);
+    }
+
+    pub(crate) fn remove(&self) {
+        self.state.lock().lease = None;
+    }
+}
+
+impl State {
+    fn write(&mut self, mut lease: Value) {
+        self.version += 1;
+        lease["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.lease = Some(lease);
+    }
+}
+
+fn status(code: u16, reason: &str) -> Response<Body> {
+    let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": reason});
+    Response::builder().status(code).body(Body::from(serde_json::to_vec(&body).unwrap())).unwrap()
+}
