@@ -8,4 +8,5 @@
 #![forbid(unsafe_code)]
 
 mod cluster;
+mod controller;
 mod given;

@@ -1,0 +1,316 @@
+//! A controller on a real API server, through everything that ends it, its server or its watches: what it is there for is done in the end.
+
+use std::collections::BTreeMap;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use flyball_kube::{Config, Controller};
+use futures_util::StreamExt;
+use futures_util::stream;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::controller::Action;
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use crate::cluster::{Namespace, client, client_of, soon};
+
+const ORIGIN: &str = "flyball.test/origin";
+
+/// What reconciles have in common.
+struct Copying {
+    client: Client,
+    /// How long one takes beside its requests.
+    slow: Duration,
+}
+
+/// Every map with the label has a copy that it owns.
+async fn copy(origin: Arc<ConfigMap>, copying: Arc<Copying>) -> Result<Action, kube::Error> {
+    sleep(copying.slow).await;
+    let maps = Api::<ConfigMap>::namespaced(copying.client.clone(), &origin.namespace().unwrap_or_default());
+    let name = format!("{}-copy", origin.name_any());
+    let copy = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": { "name": name, "ownerReferences": [origin.controller_owner_ref(&())] },
+        "data": origin.data,
+    });
+    maps.patch(&name, &PatchParams::apply("copier").force(), &Patch::Apply(copy)).await?;
+    Ok(Action::await_change())
+}
+
+fn again(_: Arc<ConfigMap>, _: &kube::Error, _: Arc<Copying>) -> Action {
+    Action::requeue(Duration::from_millis(100))
+}
+
+/// Copies until it is told to end; how many reconciles there were.
+async fn copier(
+    client: Client,
+    namespace: &str,
+    slow: Duration,
+    end: impl Future<Output = ()> + Send + 'static,
+) -> usize {
+    let maps = || Api::<ConfigMap>::namespaced(client.clone(), namespace);
+    let copying = Arc::new(Copying { client: client.clone(), slow });
+    Controller::new(maps(), watcher::Config::default().labels(ORIGIN))
+        .with_config(
+            Config::default().concurrency(8).backoff(Duration::from_millis(10)..=Duration::from_secs(1)),
+        )
+        .owns(maps(), watcher::Config::default().labels(&format!("!{ORIGIN}")))
+        .graceful_shutdown_on(end)
+        .run(copy, again, copying)
+        .filter(|result| std::future::ready(result.is_ok()))
+        .count()
+        .await
+}
+
+fn origin(name: &str, value: u64) -> ConfigMap {
+    let metadata = json!({ "name": name, "labels": { ORIGIN: "yes" } });
+    serde_json::from_value(json!({ "metadata": metadata, "data": { "value": value.to_string() } })).unwrap()
+}
+
+async fn create(maps: &Api<ConfigMap>, names: impl IntoIterator<Item = String>) {
+    let one = |name: String| async move {
+        maps.create(&PostParams::default(), &origin(&name, 0)).await.unwrap();
+    };
+    stream::iter(names).map(one).buffer_unordered(8).collect::<()>().await;
+}
+
+/// Sets a value, through whatever the server does meanwhile.
+async fn set(maps: &Api<ConfigMap>, name: &str, value: u64) {
+    let patch = json!({ "data": { "value": value.to_string() } });
+    while maps.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.is_err() {
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// What is there, by name: the values of the originals, and those of the copies.
+async fn values(maps: &Api<ConfigMap>) -> [BTreeMap<String, String>; 2] {
+    let list = maps.list(&ListParams::default()).await.unwrap();
+    let mut values = [BTreeMap::new(), BTreeMap::new()];
+    for map in list.items {
+        let name = map.name_any();
+        let value = map.data.unwrap_or_default().remove("value").unwrap_or_default();
+        match name.strip_suffix("-copy") {
+            Some(of) => values[1].insert(of.to_owned(), value),
+            None if map.metadata.labels.is_some() => values[0].insert(name, value),
+            // Of the cluster's own.
+            None => None,
+        };
+    }
+    values
+}
+
+async fn settled(maps: &Api<ConfigMap>) {
+    let begun = Instant::now();
+    loop {
+        let [originals, copies] = values(maps).await;
+        if originals == copies && !originals.is_empty() {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{originals:?}\n{copies:?}");
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Numbers that are not a pattern. splitmix64.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (x ^ x >> 31) % n
+    }
+}
+
+/// Not a test but the process that one kills: it copies until then.
+#[tokio::test]
+#[ignore = "needs an API server: cargo xtask e2e"]
+async fn process_of_a_copier() {
+    let (Ok(config), Ok(namespace)) = (std::env::var("COPIER_CONFIG"), std::env::var("COPIER_NAMESPACE"))
+    else {
+        return;
+    };
+    let client = client_of(config.as_ref(), None).await;
+    copier(client, &namespace, Duration::from_millis(20), std::future::pending()).await;
+}
+
+/// Killed when it is dropped, too.
+struct Process(Child);
+
+impl Process {
+    fn start(namespace: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "controller::process_of_a_copier", "--ignored"]);
+        command.env("COPIER_CONFIG", e2e::shared_kubeconfig()).env("COPIER_NAMESPACE", namespace);
+        Self(command.stdout(std::process::Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // SIGKILL: nothing of it gets to say a word.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs an API server: cargo xtask e2e"]
+async fn killed_at_any_point_and_started_again_it_converges() {
+    let client = client().await;
+    let namespace = Namespace::fresh(&client).await;
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), &namespace.name);
+    create(&maps, (0..100).map(|n| format!("m{n}"))).await;
+    let mut dice = Dice(0x5eed);
+    let mut killed_in_the_middle = 0;
+    for life in 0..8 {
+        let process = Process::start(&namespace.name);
+        let end = Instant::now() + Duration::from_millis(150 + dice.below(600));
+        while Instant::now() < end {
+            set(&maps, &format!("m{}", dice.below(100)), 1 + life * 1000 + dice.below(1000)).await;
+        }
+        drop(process);
+        let [originals, copies] = values(&maps).await;
+        killed_in_the_middle += u32::from(originals != copies && !copies.is_empty());
+    }
+    assert!(killed_in_the_middle > 2, "it was killed before it began, or when all was done");
+    let _process = Process::start(&namespace.name);
+    settled(&maps).await;
+}
+
+#[tokio::test]
+#[ignore = "needs an API server: cargo xtask e2e"]
+async fn a_shutdown_under_load_works_off_what_waits() {
+    let client = client().await;
+    let namespace = Namespace::fresh(&client).await;
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), &namespace.name);
+    create(&maps, (0..300).map(|n| format!("m{n}"))).await;
+    let (say, end) = oneshot::channel::<()>();
+    // Eight at once, a twentieth of a second each: two seconds of work.
+    let slow = Duration::from_millis(50);
+    let name = namespace.name.clone();
+    let running = tokio::spawn(async move { copier(client, &name, slow, async { drop(end.await) }).await });
+    // The caches are filled when the first copies appear.
+    while values(&maps).await[1].len() < 20 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    say.send(()).unwrap();
+    let left = 300 - values(&maps).await[1].len();
+    let reconciles = soon(running).await.unwrap();
+    assert!(left > 100, "{left} were left when it was told to end");
+    // All of them, and no object twice but for the changes of copies that came before the end.
+    assert!(reconciles >= 300, "{reconciles}");
+    let [originals, copies] = values(&maps).await;
+    assert_eq!(copies, originals);
+}
+
+#[tokio::test]
+#[ignore = "needs an API server: cargo xtask e2e"]
+async fn two_that_write_the_same_objects_both_get_their_way() {
+    // Each counts to ten in a key of its own, by replacing the object it read.
+    async fn count(
+        map: Arc<ConfigMap>,
+        (client, mine): (Client, &'static str),
+    ) -> Result<Action, kube::Error> {
+        let mut next = ConfigMap::clone(&map);
+        let data = next.data.get_or_insert_default();
+        let read: u32 = data.get(mine).map_or(0, |n| n.parse().unwrap());
+        if read < 10 {
+            data.insert(mine.to_owned(), (read + 1).to_string());
+            let maps = Api::<ConfigMap>::namespaced(client, &map.namespace().unwrap_or_default());
+            maps.replace(&map.name_any(), &PostParams::default(), &next).await?;
+        }
+        Ok(Action::await_change())
+    }
+
+    let client = client().await;
+    let namespace = Namespace::fresh(&client).await;
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), &namespace.name);
+    create(&maps, (0..20).map(|n| format!("m{n}"))).await;
+    let mut rivals = Vec::new();
+    let conflicts = Arc::new(AtomicU32::new(0));
+    for mine in ["left", "right"] {
+        let (maps, client, conflicts) = (maps.clone(), client.clone(), conflicts.clone());
+        rivals.push(tokio::spawn(
+            Controller::new(maps, watcher::Config::default().labels(ORIGIN))
+                .run(
+                    move |map, client: Arc<Client>| count(map, (Client::clone(&client), mine)),
+                    move |_, error, _| {
+                        assert!(matches!(error, kube::Error::Api(status) if status.is_conflict()), "{error}");
+                        conflicts.fetch_add(1, Ordering::Relaxed);
+                        Action::requeue(Duration::ZERO)
+                    },
+                    Arc::new(client),
+                )
+                .for_each(|_| async {}),
+        ));
+    }
+    let done = |map: &ConfigMap| {
+        let data = map.data.clone().unwrap_or_default();
+        ["left", "right"].iter().all(|mine| data.get(*mine).is_some_and(|n| n == "10"))
+    };
+    soon(async {
+        loop {
+            let list = maps.list(&ListParams::default().labels(ORIGIN)).await.unwrap();
+            if list.items.iter().filter(|map| done(map)).count() == 20 {
+                break;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert!(conflicts.load(Ordering::Relaxed) > 10);
+    rivals.iter().for_each(|rival| rival.abort());
+}
+
+mod own_cluster {
+    use tokio::task::block_in_place;
+
+    use super::*;
+    use crate::cluster::Cluster;
+
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "needs an API server: cargo xtask e2e"]
+    async fn a_server_that_is_killed_and_forgets_harms_nothing() {
+        let mut cluster = Cluster::start().unwrap();
+        let client = client_of(cluster.kubeconfig(), None).await;
+        let maps = Api::<ConfigMap>::default_namespaced(client.clone());
+        create(&maps, (0..100).map(|n| format!("m{n}"))).await;
+        let copying =
+            tokio::spawn(
+                async move { copier(client, "default", Duration::ZERO, std::future::pending()).await },
+            );
+        // Somebody changes things all the time.
+        let (say, mut end) = oneshot::channel::<()>();
+        let writer = tokio::spawn({
+            let maps = maps.clone();
+            async move {
+                let mut dice = Dice(0x5eed);
+                while end.try_recv().is_err() {
+                    set(&maps, &format!("m{}", dice.below(100)), 1 + dice.below(1_000_000)).await;
+                }
+            }
+        });
+        sleep(Duration::from_secs(1)).await;
+        for _ in 0..2 {
+            block_in_place(|| cluster.kill_api_server()).unwrap();
+            sleep(Duration::from_millis(500)).await;
+            block_in_place(|| cluster.restart_api_server()).unwrap();
+            sleep(Duration::from_secs(1)).await;
+            block_in_place(|| cluster.expire_history()).unwrap();
+            sleep(Duration::from_secs(1)).await;
+        }
+        say.send(()).unwrap();
+        soon(writer).await.unwrap();
+        settled(&maps).await;
+        copying.abort();
+    }
+}
