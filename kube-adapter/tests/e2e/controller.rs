@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flyball_kube::{Config, Controller};
 use futures_util::StreamExt;
@@ -16,7 +16,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::cluster::{Namespace, client, client_of, soon};
 
