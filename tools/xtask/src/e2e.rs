@@ -53,20 +53,46 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
 /// On servers that the tests start.
 fn own(workspace: &Workspace, options: &Options) -> Result<()> {
-    let binaries = binaries::ready(workspace)?;
-    let folder = env::temp_dir().join(format!("flyball-e2e-{}", std::process::id()));
-    fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+    let servers = Servers::ready(workspace)?;
     let mut command = tests(workspace, options);
-    command.env("FLYBALL_E2E_BIN", binaries).env("FLYBALL_E2E_DIR", &folder);
+    servers.give(&mut command);
     let end = all_pass(&mut command);
-    if end.is_ok() && !options.keep {
-        fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    } else if fs::remove_dir(&folder).is_err() {
-        // Servers were there, so it is not empty.
-        eprintln!("the servers' logs are in {}", folder.display());
-    }
+    servers.clear(end.is_err() || options.keep)?;
     println!("e2e: {}", end?);
     Ok(())
+}
+
+/// What a program needs to start clusters by `tools/e2e`.
+#[derive(Debug)]
+pub(crate) struct Servers {
+    binaries: PathBuf,
+    folder: PathBuf,
+}
+
+impl Servers {
+    /// Builds the servers where they are not built, or says what is missing.
+    pub(crate) fn ready(workspace: &Workspace) -> Result<Self> {
+        let binaries = binaries::ready(workspace)?;
+        let folder = env::temp_dir().join(format!("flyball-e2e-{}", std::process::id()));
+        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        Ok(Self { binaries, folder })
+    }
+
+    /// Says in a program's environment where they are, as `tools/e2e` reads it.
+    pub(crate) fn give(&self, command: &mut Command) {
+        command.env("FLYBALL_E2E_BIN", &self.binaries).env("FLYBALL_E2E_DIR", &self.folder);
+    }
+
+    /// When the program has ended: removes the servers' logs, or says where they are kept.
+    pub(crate) fn clear(self, keep: bool) -> Result<()> {
+        if !keep {
+            fs::remove_dir_all(&self.folder).with_context(|| self.folder.display().to_string())?;
+        } else if fs::remove_dir(&self.folder).is_err() {
+            // It is not empty: there were servers.
+            eprintln!("the servers' logs are in {}", self.folder.display());
+        }
+        Ok(())
+    }
 }
 
 /// On somebody's cluster.
