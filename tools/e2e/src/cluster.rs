@@ -22,7 +22,8 @@ use crate::leash::Leash;
 /// Without a controller manager nothing happens by itself: nothing is collected, no namespace is ever gone, and there are no
 /// service accounts. There is no kubelet in any case; who runs pods is the test.
 ///
-/// The servers are killed when this is dropped, and when the process ends, however it ends. Their logs stay.
+/// The servers are killed when this is dropped, and when the process ends, however it ends. Dropped, it takes its data with it and
+/// leaves its logs.
 #[derive(Debug)]
 pub struct Cluster {
     // In the order in which they end: nobody misses who is gone already.

@@ -1,6 +1,7 @@
 //! etcd, where the API server keeps everything.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -18,7 +19,20 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Etcd {
     server: Server,
+    // In the order in which they end.
     _process: Leash,
+    _data: Data,
+}
+
+/// etcd's files, which are large from the start: gone with the cluster, unlike its logs.
+#[derive(Debug)]
+struct Data(PathBuf);
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        // Whoever made the folder around it removes what is left.
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 impl Etcd {
@@ -26,9 +40,10 @@ impl Etcd {
     pub(crate) fn start(program: &Path, folder: &Path) -> Result<Self> {
         let (clients, peers) = (ports::free()?, ports::free()?);
         let (client_url, peer_url) = (url(clients), url(peers));
+        let data = folder.join("etcd");
         let arguments = [
             "--name=e2e".to_owned(),
-            format!("--data-dir={}", folder.join("etcd").display()),
+            format!("--data-dir={}", data.display()),
             format!("--listen-client-urls={client_url}"),
             format!("--advertise-client-urls={client_url}"),
             format!("--listen-peer-urls={peer_url}"),
@@ -47,7 +62,7 @@ impl Etcd {
             }
         };
         match eventually(LIMIT, healthy) {
-            Some(Ok(())) => Ok(Self { server, _process: process }),
+            Some(Ok(())) => Ok(Self { server, _process: process, _data: Data(data) }),
             Some(Err(status)) => bail!("etcd {}; {}", leash::words(status), process.tail()),
             None => bail!("etcd is not healthy after {LIMIT:?}; {}", process.tail()),
         }

@@ -30,13 +30,15 @@ mod own_cluster {
 
     #[test]
     #[ignore = "needs an API server: cargo xtask e2e"]
-    fn a_dropped_cluster_leaves_no_process() {
+    fn a_dropped_cluster_leaves_no_process_and_only_logs() {
         let mut cluster = Cluster::start().unwrap();
         cluster.start_controller_manager(&["replicaset-controller"]).unwrap();
         let folder = cluster.folder().to_owned();
         // A keeper, its other half that watches the pipe, and the server.
         assert_eq!(processes(&folder).len(), 9, "{:#?}", processes(&folder));
+        assert!(folder.join("etcd").exists());
         drop(cluster);
+        assert!(!folder.join("etcd").exists());
         let gone = eventually(LIMIT, || processes(&folder).is_empty().then_some(()));
         assert!(gone.is_some(), "{:#?}", processes(&folder));
     }
