@@ -2,8 +2,14 @@
 //!
 //! Cancel safety: nothing here waits. A reconcile that is dropped with its worker is told as dropped, by a guard.
 
+#[cfg(feature = "prometheus-client")]
+mod prometheus;
+
 use std::sync::Arc;
 use std::time::Duration;
+
+#[cfg(feature = "prometheus-client")]
+pub use self::prometheus::{Prometheus, PrometheusController};
 
 use crate::guard::guarded;
 use crate::{Class, Outcome};
@@ -53,6 +59,11 @@ use crate::{Class, Outcome};
 /// # }
 /// ```
 pub trait Metrics: Send + Sync + 'static {
+    /// The controller begins, and will have so many workers at most.
+    fn most_workers(&self, workers: usize) {
+        let _ = workers;
+    }
+
     /// A worker comes: from the start on, or [as all others are busy](crate::Controller::workers_between).
     fn worker_came(&self) {}
 
@@ -91,6 +102,10 @@ impl Metrics for () {}
 
 /// For a sink of which the caller keeps a handle.
 impl<M: Metrics + ?Sized> Metrics for Arc<M> {
+    fn most_workers(&self, workers: usize) {
+        (**self).most_workers(workers);
+    }
+
     fn worker_came(&self) {
         (**self).worker_came();
     }

@@ -38,11 +38,12 @@ where
     let health = &alive.0;
     let (grace, settles) = (config.grace, config.settles);
     let only = config.only.clone();
-    let measures = config.metrics.is_some();
+    let (measures, most) = (config.metrics.is_some(), *config.workers.end());
     let (tally, context) = (Arc::new(Tally::default()), Context::new());
     let (tasks, tallied) = (runtime.clone(), tally.clone());
     let shop = Arc::new(Shop::new(tasks, queue.clone(), reconcile, config, context.clone(), tallied));
 
+    shop.tell(|metrics| metrics.most_workers(most));
     if measures {
         // For how long a key has been held is how long its reconcile took.
         queue.keep_ages();

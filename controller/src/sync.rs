@@ -7,7 +7,7 @@
 /// Whose turn it is.
 pub(crate) use tokio::sync::Mutex as Turn;
 
-/// Of the simulation, which runs on one thread. What ships has no lock.
-#[cfg(feature = "testing")]
+/// Of the simulation, which runs on one thread, and of the list of controllers that are scraped. What ships else has no lock.
+#[cfg(any(feature = "testing", feature = "prometheus-client"))]
 pub(crate) use parking_lot::Mutex;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

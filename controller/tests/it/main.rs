@@ -15,6 +15,7 @@ mod once;
 mod predicates;
 mod priority;
 mod scaling;
+mod scrape;
 mod settings;
 mod shards;
 mod shutdown;

@@ -1,0 +1,138 @@
+//! EDGE. One scrape, metric by metric. The first eight are controller-runtime's, with its meanings; the others are ours alone.
+//!
+//! Cancel safety: nothing here waits.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::TypedMetric;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Unit;
+
+use super::series::{ByClass, Series};
+
+pub(super) fn encode(encoder: DescriptorEncoder<'_>, series: &[Arc<Series>]) -> fmt::Result {
+    let mut page = Page { encoder, series };
+    page.by(
+        "controller_runtime_reconcile_total",
+        "Reconciles that ended, by result; panics and timeouts are errors.",
+        |own| {
+            let result = |value, counter| (Some(("result", value)), counter);
+            vec![
+                result("success", &own.successes),
+                result("requeue_after", &own.requeues),
+                result("error", &own.errors),
+            ]
+        },
+    )?;
+    page.one(
+        "controller_runtime_reconcile_errors_total",
+        "Reconciles that failed, by an error, a panic or a timeout.",
+        |own| &own.errors,
+    )?;
+    page.one(
+        "controller_runtime_terminal_reconcile_errors_total",
+        "Reconciles that failed so that trying again cannot help.",
+        |own| &own.failures.permanent,
+    )?;
+    page.one("controller_runtime_reconcile_panics_total", "Reconciles that panicked, each caught.", |own| {
+        &own.panics
+    })?;
+    page.one(
+        "controller_runtime_reconcile_timeouts_total",
+        "Reconciles that took too long, and were dropped.",
+        |own| &own.timeouts,
+    )?;
+    page.one(
+        "controller_runtime_reconcile_time_seconds",
+        "From a key's hand-out to the end of its reconcile.",
+        |own| &own.took,
+    )?;
+    page.one(
+        "controller_runtime_max_concurrent_reconciles",
+        "Workers there may be, of a controller that is there.",
+        |own| &own.most,
+    )?;
+    page.one("controller_runtime_active_workers", "Reconciles that run, at the scrape.", |own| &own.active)?;
+    page.one("flyball_controller_workers", "Workers that are there, idle or not, at the scrape.", |own| {
+        &own.workers
+    })?;
+    page.by(
+        "flyball_controller_failures_total",
+        "Reconciles that failed, by the class of the failure.",
+        |own| by_class(&own.failures),
+    )?;
+    page.by(
+        "flyball_controller_given_up_total",
+        "Keys that were given up, by the class of their last failure.",
+        |own| by_class(&own.given_up),
+    )?;
+    page.one(
+        "flyball_controller_recoveries_total",
+        "Reconciles that succeeded of keys that had failed before: retries that were worth it.",
+        |own| &own.recoveries,
+    )?;
+    page.one("flyball_controller_dropped_total", "Reconciles that were dropped with their worker.", |own| {
+        &own.dropped
+    })?;
+    page.one("flyball_controller_batches_total", "Batches of keys that began, each key a reconcile.", |own| {
+        &own.batches
+    })
+}
+
+type Label = (&'static str, &'static str);
+
+fn by_class(of: &ByClass) -> Vec<(Option<Label>, &Counter)> {
+    let class = |value, counter| (Some(("class", value)), counter);
+    vec![
+        class("transient", &of.transient),
+        class("conflict", &of.conflict),
+        class("permanent", &of.permanent),
+    ]
+}
+
+struct Page<'e, 's> {
+    encoder: DescriptorEncoder<'e>,
+    series: &'s [Arc<Series>],
+}
+
+impl<'s> Page<'_, 's> {
+    /// A value of each controller.
+    fn one<M>(&mut self, name: &str, help: &str, value: impl Fn(&'s Series) -> &'s M) -> fmt::Result
+    where
+        M: EncodeMetric + TypedMetric + 's,
+    {
+        self.by(name, help, |own| vec![(None, value(own))])
+    }
+
+    /// Values of each controller, with a label more.
+    fn by<M>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl Fn(&'s Series) -> Vec<(Option<Label>, &'s M)>,
+    ) -> fmt::Result
+    where
+        M: EncodeMetric + TypedMetric + 's,
+    {
+        let (name, unit) = parts(name);
+        let mut family = self.encoder.encode_descriptor(name, help, unit.as_ref(), M::TYPE)?;
+        for own in self.series {
+            for (label, value) in values(own) {
+                let mut labels = vec![("controller", own.controller.as_str())];
+                labels.extend(label);
+                value.encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The encoder adds the ends of the names itself.
+fn parts(name: &str) -> (&str, Option<Unit>) {
+    match name.strip_suffix("_seconds") {
+        Some(name) => (name, Some(Unit::Seconds)),
+        None => (name.strip_suffix("_total").unwrap_or(name), None),
+    }
+}

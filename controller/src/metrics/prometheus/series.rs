@@ -1,0 +1,73 @@
+//! EDGE. The series of one controller.
+//!
+//! Cancel safety: nothing here waits.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+
+use crate::Class;
+
+/// How much there is of something; each decrement follows its increment.
+pub(super) type Level = Gauge<u64, AtomicU64>;
+
+pub(super) struct Series {
+    pub(super) controller: String,
+    pub(super) successes: Counter,
+    pub(super) requeues: Counter,
+    /// Panics and timeouts included.
+    pub(super) errors: Counter,
+    pub(super) panics: Counter,
+    pub(super) timeouts: Counter,
+    pub(super) took: Histogram,
+    pub(super) most: Level,
+    pub(super) active: Level,
+    pub(super) workers: Level,
+    pub(super) failures: ByClass,
+    pub(super) given_up: ByClass,
+    pub(super) recoveries: Counter,
+    pub(super) dropped: Counter,
+    pub(super) batches: Counter,
+}
+
+impl Series {
+    pub(super) fn new(controller: String, buckets: &[f64]) -> Self {
+        Self {
+            controller,
+            successes: Counter::default(),
+            requeues: Counter::default(),
+            errors: Counter::default(),
+            panics: Counter::default(),
+            timeouts: Counter::default(),
+            took: Histogram::new(buckets.iter().copied()),
+            most: Level::default(),
+            active: Level::default(),
+            workers: Level::default(),
+            failures: ByClass::default(),
+            given_up: ByClass::default(),
+            recoveries: Counter::default(),
+            dropped: Counter::default(),
+            batches: Counter::default(),
+        }
+    }
+}
+
+/// A counter for each class of failures.
+#[derive(Default)]
+pub(super) struct ByClass {
+    pub(super) transient: Counter,
+    pub(super) conflict: Counter,
+    pub(super) permanent: Counter,
+}
+
+impl ByClass {
+    pub(super) fn get(&self, class: Class) -> &Counter {
+        match class {
+            Class::Transient => &self.transient,
+            Class::Conflict => &self.conflict,
+            Class::Permanent => &self.permanent,
+        }
+    }
+}
