@@ -65,7 +65,8 @@ impl ApiError {
     pub fn kind(&self) -> SourceErrorKind {
         match (self.status(), self.client_error()) {
             (Some(status), _) => kind_of_status(status),
-            (None, Some(error)) if has_refused(error) => SourceErrorKind::Refused,
+            // No answer at all: it says nothing against the version asked for, so nothing need be listed again.
+            (None, Some(error)) if is_lost(error) => SourceErrorKind::Refused,
             _ => SourceErrorKind::Other,
         }
     }
@@ -169,17 +170,35 @@ fn is_too_large_version(status: &Status) -> bool {
             && (causes.any(|cause| cause.message == WORDS) || status.message.contains(WORDS)))
 }
 
-fn has_refused(error: &kube::Error) -> bool {
-    io_kinds(error).any(|kind| kind == io::ErrorKind::ConnectionRefused)
-}
-
-/// The kinds of the I/O errors in the chain of an error.
-pub(crate) fn io_kinds(error: &(dyn StdError + 'static)) -> impl Iterator<Item = io::ErrorKind> {
+/// Whether a connection could not be had or ended, rather than that something was said which makes no sense.
+///
+/// client-go lists again unless it was refused, and while a server dies or starts a connection can fail in many ways.
+pub(crate) fn is_lost(error: &(dyn StdError + 'static)) -> bool {
     /// A `source` that leads in a circle must not hang the informer.
     const DEEPEST: usize = 16;
-    std::iter::successors(Some(error), |error| beneath(*error))
-        .take(DEEPEST)
-        .filter_map(|error| error.downcast_ref::<io::Error>().map(io::Error::kind))
+    std::iter::successors(Some(error), |error| beneath(*error)).take(DEEPEST).any(|error| {
+        error.downcast_ref().is_some_and(is_lost_io)
+            || error.downcast_ref().is_some_and(hyper::Error::is_incomplete_message)
+    })
+}
+
+fn is_lost_io(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable,
+        NetworkUnreachable, NotConnected, TimedOut, UnexpectedEof,
+    };
+    matches!(
+        error.kind(),
+        BrokenPipe
+            | ConnectionAborted
+            | ConnectionRefused
+            | ConnectionReset
+            | HostUnreachable
+            | NetworkUnreachable
+            | NotConnected
+            | TimedOut
+            | UnexpectedEof
+    )
 }
 
 fn beneath<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {

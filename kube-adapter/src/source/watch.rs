@@ -18,7 +18,7 @@ use tokio::task::coop::consume_budget;
 
 use super::decode::{self, Instead, Line};
 use super::skipped::Skipped;
-use crate::source_error::{io_kinds, told};
+use crate::source_error::{is_lost, told};
 
 /// The room a line may take for good, and what costs one unit of the task's budget to read.
 const PIECE: usize = 4096;
@@ -51,6 +51,7 @@ impl<K> ApiWatch<K> {
         match self.lines.read_until(b'\n', &mut self.line).await {
             Ok(_) if self.line.ends_with(b"\n") => Some(Ok(())),
             Ok(_) => None,
+            // The watch is over, and can go on where it was.
             Err(error) if is_lost(&error) => {
                 tracing::debug!(url = self.url, %error, "the connection of a watch is lost");
                 None
@@ -93,14 +94,6 @@ where
             }
         }
     }
-}
-
-/// Whether the connection ended, rather than said something that makes no sense: the watch is over and can go on where it was.
-fn is_lost(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut, UnexpectedEof};
-    let lost = [BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut, UnexpectedEof];
-    io_kinds(error).any(|kind| lost.contains(&kind))
-        || error.to_string().contains("unexpected EOF during chunk")
 }
 
 impl<K> fmt::Debug for ApiWatch<K> {

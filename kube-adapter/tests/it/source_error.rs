@@ -10,9 +10,10 @@ use flyball_kube::{ApiError, ApiSource, watcher_error};
 use http::HeaderMap;
 use http::header::{HeaderValue, RETRY_AFTER};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Api;
 use kube::runtime::watcher::{self, Config};
+use kube::{Api, Client};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
 use crate::script::{Answer, Script};
 
@@ -107,15 +108,39 @@ async fn flow_control_says_in_a_header_when_to_come_again() {
 }
 
 #[tokio::test]
-async fn refused_is_seen_however_deep_it_is_wrapped() {
-    use io::ErrorKind::{ConnectionRefused, NotFound};
-    let wrapped = |kind: io::ErrorKind| io::Error::other(io::Error::new(kind, "connect"));
-    let error = source(Answer::Failed(wrapped(ConnectionRefused))).list(LIST).await.unwrap_err();
-    assert_eq!(error.kind(), SourceErrorKind::Refused);
-    let error = source(Answer::Failed(wrapped(ConnectionRefused))).watch(WATCH).await.err().unwrap();
-    assert_eq!(error.kind(), SourceErrorKind::Refused);
-    let error = source(Answer::Failed(wrapped(NotFound))).list(LIST).await.unwrap_err();
+async fn no_answer_is_refused_however_deep_it_is_wrapped() {
+    use io::ErrorKind::{ConnectionRefused, ConnectionReset, InvalidData, TimedOut, UnexpectedEof};
+    let wrapped = |kind: io::ErrorKind| Answer::Failed(io::Error::other(io::Error::new(kind, "connect")));
+    for kind in [ConnectionRefused, ConnectionReset, TimedOut, UnexpectedEof] {
+        let error = source(wrapped(kind)).list(LIST).await.unwrap_err();
+        assert_eq!(error.kind(), SourceErrorKind::Refused, "{kind}");
+        let error = source(wrapped(kind)).watch(WATCH).await.err().unwrap();
+        assert_eq!(error.kind(), SourceErrorKind::Refused, "{kind}");
+    }
+    // A certificate that nobody trusts, say.
+    let error = source(wrapped(InvalidData)).list(LIST).await.unwrap_err();
     assert_eq!(error.kind(), SourceErrorKind::Other);
+}
+
+/// By kube's own client over a socket: a request in flight as the server dies, and one that finds nobody.
+#[tokio::test]
+async fn a_server_that_hangs_up_and_one_that_is_not_there_are_no_answers() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let client = Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap();
+    let source = ApiSource::<ConfigMap>::new(Api::all(client), Config::default());
+    let hang_up = async {
+        let (connection, _) = listener.accept().await.unwrap();
+        while connection.try_read(&mut [0; 4096]).is_err() {
+            connection.readable().await.unwrap();
+        }
+    };
+    let (answer, ()) = tokio::join!(source.list(LIST), hang_up);
+    let error = answer.unwrap_err();
+    assert_eq!(error.kind(), SourceErrorKind::Refused, "{error}");
+    drop(listener);
+    let error = source.list(LIST).await.unwrap_err();
+    assert_eq!(error.kind(), SourceErrorKind::Refused, "{error}");
 }
 
 #[tokio::test]

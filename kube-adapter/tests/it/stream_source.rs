@@ -64,7 +64,8 @@ fn versions(cache: &Informer<NamespacedName, ConfigMap>) -> Vec<String> {
 async fn settled(cache: &Informer<NamespacedName, ConfigMap>, expected: &[&str]) {
     let mut changes = cache.subscribe();
     while versions(cache) != expected {
-        changes.next().await.unwrap();
+        let change = tokio::time::timeout(Duration::from_secs(3600), changes.next()).await;
+        assert!(change.is_ok_and(|change| change.is_some()), "{:?} and not {expected:?}", versions(cache));
     }
 }
 
