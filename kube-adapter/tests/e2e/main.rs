@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cache;
 mod cluster;
 mod controller;
 mod given;

@@ -1,0 +1,150 @@
+//! The same while servers die and connections break.
+
+use std::path::Path;
+
+use flyball_informer_cache::{Cause, SourceErrorKind};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::task::block_in_place;
+
+use super::proxy::Proxy;
+use super::{Cache, agreed, create, informer, map, ours, write};
+use crate::cluster::{Cluster, client_of, soon};
+
+/// One of each kind, with the failures they were told of.
+fn caches(client: &Client) -> (Vec<Cache<ConfigMap>>, tokio::sync::mpsc::UnboundedReceiver<Cause>) {
+    let (tell, told) = unbounded_channel();
+    let start = |config: Config| {
+        let tell = tell.clone();
+        let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
+        // Nobody may be interested any more.
+        informer(api, config).on_error(move |failure| _ = tell.send(failure.cause)).start().unwrap()
+    };
+    (vec![start(ours()), start(ours().page_size(7)), start(ours().streaming_lists())], told)
+}
+
+/// Some changes of each sort, the more different the round.
+async fn change(api: &Api<ConfigMap>, round: usize) {
+    for n in 0..20 {
+        write(api, &format!("map-{}", 20 + n), &round.to_string()).await.unwrap();
+    }
+    api.delete(&format!("map-{round}"), &DeleteParams::default()).await.unwrap();
+    api.create(&PostParams::default(), &map(&format!("new-{round}"), "0")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs an API server: cargo xtask e2e"]
+async fn a_server_that_is_killed_and_comes_back() {
+    let mut cluster = block_in_place(Cluster::start).unwrap();
+    let client = client_of(cluster.kubeconfig(), None).await;
+    let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    create(&api, 50).await;
+    let (caches, mut told) = caches(&client);
+    for cache in &caches {
+        soon(cache.synced()).await.unwrap();
+    }
+    for round in 0..2 {
+        change(&api, round).await;
+        block_in_place(|| cluster.kill_api_server()).unwrap();
+        // Nobody listens, and everybody has found out.
+        while soon(told.recv()).await.unwrap() != Cause::Failed(SourceErrorKind::Refused) {}
+        block_in_place(|| cluster.restart_api_server()).unwrap();
+        change(&api, 10 + round).await;
+        for cache in &caches {
+            agreed(cache, &api).await;
+        }
+    }
+    // Who is refused need not list again.
+    assert_eq!(caches.iter().map(|cache| cache.status().relists).collect::<Vec<_>>(), [0; 3]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs an API server: cargo xtask e2e"]
+async fn a_history_that_expires_during_changes() {
+    let mut cluster = block_in_place(Cluster::start).unwrap();
+    let client = client_of(cluster.kubeconfig(), None).await;
+    let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    create(&api, 50).await;
+    let (caches, mut told) = caches(&client);
+    for cache in &caches {
+        soon(cache.synced()).await.unwrap();
+    }
+    change(&api, 0).await;
+    block_in_place(|| cluster.expire_history()).unwrap();
+    change(&api, 1).await;
+    for cache in &caches {
+        agreed(cache, &api).await;
+    }
+    let mut expired = 0;
+    while let Ok(cause) = told.try_recv() {
+        expired += usize::from(cause == Cause::Failed(SourceErrorKind::Expired));
+    }
+    assert!(expired >= caches.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs an API server: cargo xtask e2e"]
+async fn a_wire_that_is_cut_again_and_again() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    let direct: Api<ConfigMap> = Api::default_namespaced(client_of(cluster.kubeconfig(), None).await);
+    let port = cluster.url().rsplit_once(':').unwrap().1.trim_end_matches('/').parse().unwrap();
+    let proxy = Proxy::to(port).await;
+    let client = client_through(cluster.kubeconfig(), proxy.port).await;
+    create(&direct, 50).await;
+    let (caches, _told) = caches(&client);
+    for cache in &caches {
+        soon(cache.synced()).await.unwrap();
+    }
+    for round in 0..8 {
+        change(&direct, round).await;
+        proxy.cut();
+        change(&direct, 10 + round).await;
+        if round % 2 == 0 {
+            for cache in &caches {
+                agreed(cache, &direct).await;
+            }
+        }
+    }
+    for cache in &caches {
+        agreed(cache, &direct).await;
+        assert!(cache.status().watch_restarts >= 1, "{:?}", cache.status());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs an API server: cargo xtask e2e"]
+async fn watches_that_end_every_second() {
+    let cluster = block_in_place(Cluster::start).unwrap();
+    let client = client_of(cluster.kubeconfig(), None).await;
+    let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    create(&api, 50).await;
+    let cache = informer(api.clone(), ours().timeout(1)).start().unwrap();
+    soon(cache.synced()).await.unwrap();
+    let mut round = 0;
+    while cache.status().watch_restarts < 3 {
+        assert!(round < 500, "{:?}", cache.status());
+        change_some(&api, round).await;
+        round += 1;
+    }
+    agreed(&cache, &api).await;
+    assert_eq!(cache.status().relists, 0);
+}
+
+async fn change_some(api: &Api<ConfigMap>, round: usize) {
+    for n in 0..20 {
+        write(api, &format!("map-{n}"), &round.to_string()).await.unwrap();
+    }
+}
+
+/// A client that goes by another port of this machine.
+async fn client_through(kubeconfig: &Path, port: u16) -> Client {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+    let mut config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    config.cluster_url = format!("https://127.0.0.1:{port}/").parse().unwrap();
+    Client::try_from(config).unwrap()
+}
