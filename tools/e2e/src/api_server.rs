@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use crate::credentials::Credentials;
 use crate::http::{self, Reply, Server};
-use crate::leash::{self, Leash};
-use crate::patience::eventually;
+use crate::leash::Leash;
 use crate::ports;
 
 /// A cold start on a busy machine; usually it takes seconds.
@@ -59,20 +58,13 @@ impl ApiServer {
         self.folder.join("certificates").join("apiserver.crt")
     }
 
-    /// Starts it, and returns when it is ready: its own check includes that all its hooks, such as the roles of RBAC, are done.
+    /// Starts it, and returns when it is ready.
     pub(crate) fn start(&mut self) -> Result<()> {
         self.kill()?;
-        let log = self.folder.join("kube-apiserver.log");
-        let mut process = Leash::start(&self.program, &self.arguments, log)?;
-        let ready = || match process.ended() {
-            Some(status) => Some(Err(status)),
-            None => self.ask("GET", "/readyz", None).ok().filter(|reply| reply.status == 200).map(|_| Ok(())),
-        };
-        match eventually(LIMIT, ready) {
-            Some(Ok(())) => self.process = Some(process),
-            Some(Err(status)) => bail!("kube-apiserver {}; {}", leash::words(status), process.tail()),
-            None => bail!("kube-apiserver is not ready after {LIMIT:?}; {}", process.tail()),
-        }
+        let process = Leash::start(&self.program, &self.arguments, self.folder.join("kube-apiserver.log"))?;
+        let is_there = |path| self.address().is_ok_and(|server| server.has(path));
+        let process = process.ready("kube-apiserver", LIMIT, || READY.into_iter().all(is_there))?;
+        self.process = Some(process);
         Ok(())
     }
 
@@ -82,11 +74,19 @@ impl ApiServer {
 
     /// Asks as `admin`.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Result<Reply> {
+        self.address()?.ask(method, path, body)
+    }
+
+    /// Where to ask as `admin`, once there is a certificate.
+    fn address(&self) -> Result<Server> {
         let tls = http::trust(&self.certificate())?;
-        let server = Server { port: self.port, tls: Some(tls), token: Some(self.token.clone()) };
-        server.ask(method, path, body)
+        Ok(Server { port: self.port, tls: Some(tls), token: Some(self.token.clone()) })
     }
 }
+
+/// When it is ready: it says so once its hooks are done, such as the roles of RBAC; the namespaces that every cluster has it makes
+/// in its own time.
+const READY: [&str; 3] = ["/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-system"];
 
 const FLAGS: [&str; 13] = [
     "--bind-address=127.0.0.1",

@@ -4,11 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 
 use crate::http::{self, Server};
-use crate::leash::{self, Leash};
-use crate::patience::eventually;
+use crate::leash::Leash;
 use crate::ports;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -36,18 +35,10 @@ pub(crate) fn start(program: &Path, folder: &Path, kubeconfig: &Path, controller
         "--kube-api-burst=1000".to_owned(),
         "--profiling=false".to_owned(),
     ];
-    let mut process = Leash::start(program, &arguments, folder.join("kube-controller-manager.log"))?;
+    let process = Leash::start(program, &arguments, folder.join("kube-controller-manager.log"))?;
     let certificate = certificates.join("kube-controller-manager.crt");
-    let healthy = || match process.ended() {
-        Some(status) => Some(Err(status)),
-        None => {
-            let server = Server { port, tls: Some(http::trust(&certificate).ok()?), token: None };
-            server.ask("GET", "/healthz", None).ok().filter(|reply| reply.status == 200).map(|_| Ok(()))
-        }
-    };
-    match eventually(LIMIT, healthy) {
-        Some(Ok(())) => Ok(process),
-        Some(Err(status)) => bail!("kube-controller-manager {}; {}", leash::words(status), process.tail()),
-        None => bail!("kube-controller-manager is not healthy after {LIMIT:?}; {}", process.tail()),
-    }
+    process.ready("kube-controller-manager", LIMIT, || {
+        let server = http::trust(&certificate).map(|tls| Server { port, tls: Some(tls), token: None });
+        server.is_ok_and(|server| server.has("/healthz"))
+    })
 }

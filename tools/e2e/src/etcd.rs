@@ -4,14 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::http::Server;
-use crate::leash::{self, Leash};
-use crate::patience::eventually;
+use crate::leash::Leash;
 use crate::ports;
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -53,19 +52,10 @@ impl Etcd {
             "--unsafe-no-fsync".to_owned(),
             "--log-level=warn".to_owned(),
         ];
-        let mut process = Leash::start(program, &arguments, folder.join("etcd.log"))?;
+        let process = Leash::start(program, &arguments, folder.join("etcd.log"))?;
         let server = Server { port: clients, tls: None, token: None };
-        let healthy = || match process.ended() {
-            Some(status) => Some(Err(status)),
-            None => {
-                server.ask("GET", "/health", None).ok().filter(|reply| reply.status == 200).map(|_| Ok(()))
-            }
-        };
-        match eventually(LIMIT, healthy) {
-            Some(Ok(())) => Ok(Self { server, _process: process, _data: Data(data) }),
-            Some(Err(status)) => bail!("etcd {}; {}", leash::words(status), process.tail()),
-            None => bail!("etcd is not healthy after {LIMIT:?}; {}", process.tail()),
-        }
+        let process = process.ready("etcd", LIMIT, || server.has("/health"))?;
+        Ok(Self { server, _process: process, _data: Data(data) })
     }
 
     pub(crate) fn url(&self) -> String {

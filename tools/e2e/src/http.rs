@@ -32,6 +32,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// Whether what is at `path` is there: the form in which servers say that they are well.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        self.ask("GET", path, None).is_ok_and(|reply| reply.status == 200)
+    }
+
     /// Asks once. HTTP/1.0, so that the answer ends where the connection does, watches included.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Result<Reply> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;

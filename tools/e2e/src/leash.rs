@@ -8,8 +8,11 @@ use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+
+use crate::patience::eventually;
 
 /// Waits for the server, while a subshell waits for the end of the pipe: on descriptor 3, as shells take the standard input from
 /// what runs in the background.
@@ -46,8 +49,21 @@ impl Leash {
         Ok(Self { keeper, log })
     }
 
+    /// Waits until the server is `well`, for at most `limit`; where it is not, the error quotes what it wrote last.
+    pub(crate) fn ready(mut self, name: &str, limit: Duration, well: impl Fn() -> bool) -> Result<Self> {
+        let end = eventually(limit, || match self.ended() {
+            Some(status) => Some(Err(status)),
+            None => well().then_some(Ok(())),
+        });
+        match end {
+            Some(Ok(())) => Ok(self),
+            Some(Err(status)) => bail!("{name} {}; {}", words(status), self.tail()),
+            None => bail!("{name} is not ready after {limit:?}; {}", self.tail()),
+        }
+    }
+
     /// How the server ended, where it did so on its own.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+    fn ended(&mut self) -> Option<ExitStatus> {
         self.keeper.try_wait().ok().flatten()
     }
 
@@ -57,7 +73,7 @@ impl Leash {
     }
 
     /// The last lines the server wrote.
-    pub(crate) fn tail(&self) -> String {
+    fn tail(&self) -> String {
         const LINES: usize = 30;
         let text = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -81,7 +97,7 @@ impl Drop for Leash {
 }
 
 /// In words for a message: shells report a signal as 128 and its number.
-pub(crate) fn words(status: ExitStatus) -> String {
+fn words(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code @ 129..), _) => format!("ended by signal {}", code - 128),
         (Some(code), _) => format!("ended with {code}"),
@@ -91,10 +107,7 @@ pub(crate) fn words(status: ExitStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::patience::eventually;
 
     const LIMIT: Duration = Duration::from_secs(30);
 
@@ -146,10 +159,20 @@ mod tests {
     fn a_server_that_ends_is_noticed_and_quoted() {
         let log = log("ends");
         let arguments = ["-c".to_owned(), "echo no port >&2; exit 7".to_owned()];
-        let mut server = Leash::start(Path::new("sh"), &arguments, log.clone()).unwrap();
-        let status = eventually(LIMIT, || server.ended()).expect("it ends on its own");
-        assert_eq!(words(status), "ended with 7");
-        assert!(server.tail().ends_with("no port"), "{}", server.tail());
+        let server = Leash::start(Path::new("sh"), &arguments, log.clone()).unwrap();
+        let error = server.ready("it", LIMIT, || false).unwrap_err().to_string();
+        assert!(error.starts_with("it ended with 7; "), "{error}");
+        assert!(error.ends_with("\nno port"), "{error}");
+        fs::remove_file(log).unwrap();
+    }
+
+    #[test]
+    fn a_server_that_is_never_well_is_given_up_and_killed() {
+        let (server, log) = sleeper("ill");
+        let pid = pid(&log);
+        let error = server.ready("it", Duration::ZERO, || false).unwrap_err().to_string();
+        assert!(error.starts_with("it is not ready after 0ns; "), "{error}");
+        assert!(!lives(&pid));
         fs::remove_file(log).unwrap();
     }
 }
