@@ -1,0 +1,250 @@
+//! EDGE. Deployments: from one template of pods to the next, with as many pods as are wanted all the while.
+//!
+//! Cancel safety: a reconcile that is dropped leaves some of its writes undone; the next one finds what is left.
+
+mod fence;
+mod notes;
+mod rollout;
+mod status;
+mod template;
+
+use std::sync::Arc;
+
+use flyball_informer_cache::{Informer, NamespacedName};
+use flyball_kube::{Controller, Reconciles, key_of};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::SelectorExt;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde_json::json;
+
+pub use self::fence::Fence;
+pub use self::rollout::{Plan, plan};
+use crate::error::{Error, is_status, unless_gone};
+use crate::holder::{Claim, Holder, adoption, by_holder, claim, controller_of, release, selector_of, uid_of};
+use crate::own_writes::OwnWrites;
+use crate::pods::is_over;
+use crate::program::{Clock, retry};
+
+/// What a reconcile works with.
+struct Context {
+    client: Client,
+    clock: Clock,
+    pods: Informer<NamespacedName, Pod>,
+    sets: Informer<NamespacedName, ReplicaSet>,
+    deployments: Informer<NamespacedName, Deployment>,
+    own_sets: OwnWrites<ReplicaSet>,
+    own_deployments: OwnWrites<Deployment>,
+}
+
+/// Runs a controller of Deployments. The informers of pods and sets need the index [`by_holder`].
+pub fn run(
+    controller: Controller<Deployment>,
+    client: Client,
+    clock: Clock,
+    pods: &Informer<NamespacedName, Pod>,
+    sets: &Informer<NamespacedName, ReplicaSet>,
+    deployments: &Informer<NamespacedName, Deployment>,
+) -> Reconciles<Deployment, Error> {
+    let context = Context {
+        client,
+        clock,
+        pods: pods.clone(),
+        sets: sets.clone(),
+        deployments: deployments.clone(),
+        own_sets: OwnWrites::new(sets),
+        own_deployments: OwnWrites::new(deployments),
+    };
+    let (candidates, owned) = (deployments.clone(), sets.clone());
+    controller
+        .owns_shared(sets)
+        .watches_shared(sets, move |set| who_may_adopt(&candidates, set))
+        // The last old pod that goes starts the new ones, where they do not overlap.
+        .watches_shared(pods, move |pod| owner_of_owner(&owned, pod))
+        .run(reconcile, retry, Arc::new(context))
+}
+
+/// The deployments that select a set which nobody holds.
+fn who_may_adopt(
+    deployments: &Informer<NamespacedName, Deployment>,
+    set: &ReplicaSet,
+) -> Vec<ObjectRef<Deployment>> {
+    if controller_of(set).is_some() {
+        return Vec::new();
+    }
+    let selects = |deployment: &&Arc<Deployment>| {
+        let selector = deployment.spec.as_ref().and_then(|spec| selector_of(&spec.selector).ok());
+        deployment.namespace() == set.namespace()
+            && selector.is_some_and(|selector| selector.matches(set.labels()))
+    };
+    deployments
+        .snapshot()
+        .objects()
+        .filter(selects)
+        .map(|deployment| ObjectRef::from_obj(&**deployment))
+        .collect()
+}
+
+/// The deployment of the set of a pod.
+fn owner_of_owner(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Option<ObjectRef<Deployment>> {
+    let namespace = pod.namespace()?;
+    let owner = controller_of(pod).filter(|owner| owner.kind == "ReplicaSet")?;
+    let set = sets.store().get(&*format!("{namespace}/{}", owner.name))?;
+    ObjectRef::from_owner_ref(Some(&namespace), controller_of(&*set)?, ())
+}
+
+async fn reconcile(deployment: Arc<Deployment>, context: Arc<Context>) -> Result<Action, Error> {
+    context.own_sets.seen(&*deployment).await?;
+    context.own_deployments.seen(&*deployment).await?;
+    // It may be newer by now.
+    let newest = key_of(&*deployment).ok().and_then(|key| context.deployments.store().get(&key));
+    let Some(deployment) = newest.filter(|newest| uid_of(&**newest) == uid_of(&*deployment)) else {
+        return Ok(Action::await_change());
+    };
+
+    let sets = context.claim_sets(&deployment).await?;
+    let now = (context.clock)();
+    let plan = plan(&deployment, &sets, |set| context.has_pods(set), now)?;
+    let overdue_in = status::overdue_in(&deployment, &plan.status, now);
+    context.write(&deployment, plan).await?;
+    Ok(overdue_in.map_or_else(Action::await_change, Action::requeue))
+}
+
+impl Context {
+    fn sets_of(&self, deployment: &Deployment) -> Api<ReplicaSet> {
+        Api::namespaced(self.client.clone(), &deployment.namespace().unwrap_or_default())
+    }
+
+    fn deployments_of(&self, deployment: &Deployment) -> Api<Deployment> {
+        Api::namespaced(self.client.clone(), &deployment.namespace().unwrap_or_default())
+    }
+
+    /// Whether any pod of a set may run still.
+    fn has_pods(&self, set: &ReplicaSet) -> bool {
+        let view = self.pods.snapshot();
+        let mut pods =
+            view.by_index(&by_holder(), &Holder::of_uid(set)).expect("the informer has this index");
+        pods.any(|pod| !is_over(pod))
+    }
+
+    /// The sets that this deployment holds, after it has taken those that it should hold and let go of those it should not.
+    async fn claim_sets(&self, deployment: &Deployment) -> Result<Vec<Arc<ReplicaSet>>, Error> {
+        let selector = selector_of(&deployment.spec.as_ref().ok_or(Error::Invalid("no spec"))?.selector)?;
+        let view = self.sets.snapshot();
+        let index = by_holder();
+        let mine = view.by_index(&index, &Holder::of_uid(deployment)).expect("the informer has this index");
+        let free = view.by_index(&index, &Holder::Nobody(deployment.namespace().unwrap_or_default()));
+        let free = free.expect("the informer has this index");
+        let mut held = Vec::new();
+        let mut may_adopt = false;
+        for set in mine.chain(free) {
+            match claim(deployment, &selector, &**set) {
+                Claim::No => {}
+                Claim::Held => held.push(set.clone()),
+                Claim::Release => {
+                    self.patch(deployment, set, release(deployment, &**set)).await?;
+                }
+                Claim::Adopt => {
+                    // The cache may not know yet that the deployment is being deleted, and its sets are to stay.
+                    may_adopt = may_adopt || self.is_there(deployment).await?;
+                    if may_adopt {
+                        let adopted = self.patch(deployment, set, adoption(deployment, &**set)?).await?;
+                        held.extend(adopted.map(Arc::new));
+                    }
+                }
+            }
+        }
+        Ok(held)
+    }
+
+    async fn patch(
+        &self,
+        deployment: &Deployment,
+        set: &ReplicaSet,
+        patch: serde_json::Value,
+    ) -> Result<Option<ReplicaSet>, Error> {
+        let api = self.sets_of(deployment);
+        let patched =
+            unless_gone(api.patch(&set.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await)?;
+        if let Some(set) = &patched {
+            self.own_sets.wrote(deployment, set);
+        }
+        Ok(patched)
+    }
+
+    /// Whether the API server itself says that the deployment is there to stay.
+    async fn is_there(&self, deployment: &Deployment) -> Result<bool, Error> {
+        let fresh = self.deployments_of(deployment).get_opt(&deployment.name_any()).await?;
+        Ok(fresh.is_some_and(|fresh| {
+            uid_of(&fresh) == uid_of(deployment) && fresh.meta().deletion_timestamp.is_none()
+        }))
+    }
+
+    async fn write(&self, deployment: &Deployment, plan: Plan) -> Result<(), Error> {
+        let api = self.sets_of(deployment);
+        if let Some(set) = &plan.create {
+            match api.create(&PostParams::default(), set).await {
+                Ok(set) => self.own_sets.wrote(deployment, &set),
+                Err(error) if is_status(&error, 409) => return self.collided(deployment, set, error).await,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        for set in &plan.update {
+            let updated = api.replace(&set.name_any(), &PostParams::default(), set).await?;
+            self.own_sets.wrote(deployment, &updated);
+        }
+        for set in &plan.delete {
+            let this_one = Preconditions { uid: set.uid(), resource_version: None };
+            let params = DeleteParams { preconditions: Some(this_one), ..DeleteParams::background() };
+            unless_gone(api.delete(&set.name_any(), &params).await)?;
+        }
+        self.tell(deployment, plan.revision, plan.status).await
+    }
+
+    /// The name of a new set is taken: if not by the same set, which the cache did not show, then the next one gets another.
+    async fn collided(
+        &self,
+        deployment: &Deployment,
+        set: &ReplicaSet,
+        error: kube::Error,
+    ) -> Result<(), Error> {
+        let there = self.sets_of(deployment).get(&set.name_any()).await?;
+        let is_mine = controller_of(&there).is_some_and(|owner| owner.uid == uid_of(deployment));
+        if is_mine && template::is_new(deployment, &there) {
+            self.own_sets.wrote(deployment, &there);
+        } else {
+            let mut status = deployment.status.clone().unwrap_or_default();
+            status.collision_count = Some(status.collision_count.unwrap_or(0) + 1);
+            self.tell(deployment, None, status).await?;
+        }
+        Err(error.into())
+    }
+
+    async fn tell(
+        &self,
+        deployment: &Deployment,
+        revision: Option<String>,
+        status: DeploymentStatus,
+    ) -> Result<(), Error> {
+        let (api, name) = (self.deployments_of(deployment), deployment.name_any());
+        let mut told = deployment.clone();
+        if revision.is_some() && revision.as_ref() != deployment.annotations().get(notes::REVISION) {
+            let patch =
+                json!({"metadata": {"uid": deployment.uid(), "annotations": {notes::REVISION: revision}}});
+            told = api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+            self.own_deployments.wrote(deployment, &told);
+        }
+        if told.metadata.generation == deployment.metadata.generation
+            && !told.status.as_ref().is_some_and(|known| status::same(known, &status))
+        {
+            told.status = Some(status);
+            if let Some(told) = unless_gone(api.replace_status(&name, &PostParams::default(), &told).await)? {
+                self.own_deployments.wrote(deployment, &told);
+            }
+        }
+        Ok(())
+    }
+}

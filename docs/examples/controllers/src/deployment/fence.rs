@@ -1,0 +1,105 @@
+//! PURE. How many pods a deployment wants, and how far a rollout may stray from that.
+
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+/// The numbers that a rollout keeps to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// So many pods are wanted.
+    pub wanted: i32,
+    /// So many more may exist.
+    pub surge: i32,
+    /// So many fewer may be available.
+    pub unavailable: i32,
+}
+
+impl Fence {
+    /// The fence of a deployment. A share of the pods is rounded up for the surge and down for those that may be unavailable, and where both are none, one
+    /// may be unavailable, or nothing would ever go on.
+    #[must_use]
+    pub fn of(deployment: &Deployment) -> Self {
+        let wanted = wanted(deployment);
+        let none = Self { wanted, surge: 0, unavailable: 0 };
+        let Some(spec) = deployment.spec.as_ref().filter(|spec| !is_recreate(spec)) else { return none };
+        let rolling =
+            spec.strategy.as_ref().and_then(|strategy| strategy.rolling_update.clone()).unwrap_or_default();
+        // What the API server fills in.
+        let quarter = IntOrString::String("25%".to_owned());
+        let surge = share(rolling.max_surge.as_ref().unwrap_or(&quarter), wanted, true);
+        let unavailable = share(rolling.max_unavailable.as_ref().unwrap_or(&quarter), wanted, false);
+        let unavailable = if surge == 0 && unavailable == 0 { 1 } else { unavailable };
+        Self { wanted, surge, unavailable: unavailable.min(wanted) }
+    }
+
+    /// So many pods may exist.
+    #[must_use]
+    pub fn most(&self) -> i32 {
+        self.wanted + self.surge
+    }
+
+    /// So many pods have to be available.
+    #[must_use]
+    pub fn least(&self) -> i32 {
+        self.wanted - self.unavailable
+    }
+}
+
+/// How many pods it wants. The API server fills in the default.
+#[must_use]
+pub(crate) fn wanted(deployment: &Deployment) -> i32 {
+    deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
+}
+
+/// Whether the old pods go before the new ones come.
+#[must_use]
+pub(crate) fn is_recreate(spec: &DeploymentSpec) -> bool {
+    spec.strategy.as_ref().is_some_and(|strategy| strategy.type_.as_deref() == Some("Recreate"))
+}
+
+fn share(of: &IntOrString, wanted: i32, up: bool) -> i32 {
+    match of {
+        IntOrString::Int(number) => *number,
+        IntOrString::String(text) => {
+            let percent: i64 = text.strip_suffix('%').and_then(|number| number.parse().ok()).unwrap_or(0);
+            let hundredths = percent.saturating_mul(wanted.into());
+            let rounded = if up { hundredths.saturating_add(99) } else { hundredths } / 100;
+            i32::try_from(rounded).unwrap_or(i32::MAX)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+
+    fn fence(replicas: i32, surge: Value, unavailable: Value) -> [i32; 2] {
+        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}});
+        let spec = json!({"replicas": replicas, "strategy": strategy, "selector": {}, "template": {}});
+        let fence = Fence::of(&from_value(json!({"metadata": {}, "spec": spec})).unwrap());
+        [fence.surge, fence.unavailable]
+    }
+
+    #[test]
+    fn shares_are_rounded_so_that_it_goes_on_and_nothing_fails() {
+        for (replicas, surge, unavailable, expected) in [
+            (10, json!("25%"), json!("25%"), [3, 2]),
+            (10, json!(null), json!(null), [3, 2]),
+            (1, json!("25%"), json!("25%"), [1, 0]),
+            (4, json!(0), json!("1%"), [0, 1]),
+            (4, json!(0), json!(0), [0, 1]),
+            (4, json!("50%"), json!(0), [2, 0]),
+            (4, json!(2), json!(9), [2, 4]),
+            (0, json!("25%"), json!("25%"), [0, 0]),
+            (3, json!("100%"), json!("100%"), [3, 3]),
+        ] {
+            assert_eq!(
+                fence(replicas, surge.clone(), unavailable.clone()),
+                expected,
+                "{replicas}: {surge} {unavailable}"
+            );
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! PURE. What a deployment notes down on its ReplicaSets, as annotations: revisions, and the size they were part of.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use kube::ResourceExt;
+
+use super::fence::Fence;
+
+pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
+const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
+const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
+const MOST: &str = "deployment.kubernetes.io/max-replicas";
+/// A set has its own, or none.
+const OWN: [&str; 6] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    REVISION,
+    REVISION_HISTORY,
+    DESIRED,
+    MOST,
+    "deprecated.deployment.rollback.to",
+];
+/// The history does not become longer than this many characters.
+const HISTORY: usize = 2000;
+
+/// The number of a set among all that the deployment had; 0 if it has none yet.
+pub(crate) fn revision(set: &ReplicaSet) -> i64 {
+    set.annotations().get(REVISION).and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// How many pods the deployment wanted when the set was scaled last.
+pub(crate) fn desired(set: &ReplicaSet) -> Option<i32> {
+    number(set, DESIRED)
+}
+
+/// How many pods there could be when the set was scaled last.
+pub(crate) fn most(set: &ReplicaSet) -> Option<i32> {
+    number(set, MOST)
+}
+
+fn number(set: &ReplicaSet, key: &str) -> Option<i32> {
+    set.annotations().get(key)?.parse().ok().filter(|number| *number >= 0)
+}
+
+/// The annotations of a set, with the size it is part of now.
+pub(crate) fn with_size(set: &ReplicaSet, fence: Fence) -> BTreeMap<String, String> {
+    let mut notes = set.annotations().clone();
+    notes.insert(DESIRED.to_owned(), fence.wanted.to_string());
+    notes.insert(MOST.to_owned(), fence.most().to_string());
+    notes
+}
+
+/// The annotations of the set with the newest template: those of the deployment, and a revision above all others'. One that had another
+/// before, as it is rolled back to, keeps it in its history.
+pub(crate) fn of_new(deployment: &Deployment, set: &ReplicaSet, newest_old: i64) -> BTreeMap<String, String> {
+    let mut notes = set.annotations().clone();
+    for (key, value) in deployment.annotations() {
+        if !OWN.contains(&&**key) {
+            notes.insert(key.clone(), value.clone());
+        }
+    }
+    let known = set.annotations().get(REVISION);
+    if known.is_some_and(|text| text.parse::<i64>().is_err()) || revision(set) > newest_old {
+        return notes;
+    }
+    if let Some(known) = known {
+        let history = notes.remove(REVISION_HISTORY).unwrap_or_default();
+        notes.insert(REVISION_HISTORY.to_owned(), appended(&history, known));
+    }
+    notes.insert(REVISION.to_owned(), (newest_old + 1).to_string());
+    notes
+}
+
+/// The oldest are forgotten for the newest.
+fn appended(history: &str, revision: &str) -> String {
+    let mut kept: Vec<&str> = history.split(',').filter(|text| !text.is_empty()).chain([revision]).collect();
+    while kept.len() > 1 && kept.iter().map(|text| text.len() + 1).sum::<usize>() > HISTORY + 1 {
+        kept.remove(0);
+    }
+    kept.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    fn notes_of(annotations: serde_json::Value, newest_old: i64) -> serde_json::Value {
+        let deployment = json!({"metadata": {"annotations": {"team": "a", REVISION: "9", DESIRED: "9"}}});
+        let set = from_value(json!({"metadata": {"annotations": annotations}})).unwrap();
+        json!(of_new(&from_value(deployment).unwrap(), &set, newest_old))
+    }
+
+    #[test]
+    fn the_newest_set_has_the_newest_revision() {
+        for (annotations, newest_old, expected) in [
+            (json!({}), 0, json!({"team": "a", REVISION: "1"})),
+            (json!({}), 4, json!({"team": "a", REVISION: "5"})),
+            (json!({REVISION: "5"}), 4, json!({"team": "a", REVISION: "5"})),
+            (json!({REVISION: "7"}), 4, json!({"team": "a", REVISION: "7"})),
+            (json!({REVISION: "2"}), 4, json!({"team": "a", REVISION: "5", REVISION_HISTORY: "2"})),
+            (
+                json!({REVISION: "3", REVISION_HISTORY: "1,2"}),
+                4,
+                json!({"team": "a", REVISION: "5", REVISION_HISTORY: "1,2,3"}),
+            ),
+            (json!({REVISION: "x"}), 4, json!({"team": "a", REVISION: "x"})),
+        ] {
+            assert_eq!(notes_of(annotations.clone(), newest_old), expected, "{annotations}");
+        }
+    }
+
+    #[test]
+    fn the_history_ends_somewhere() {
+        let long = vec!["100"; 600].join(",");
+        let kept = appended(&long, "7");
+        assert!(kept.len() <= HISTORY && kept.len() > HISTORY - 5 && kept.ends_with(",7"));
+    }
+}

@@ -1,0 +1,173 @@
+//! EDGE. Services: where the pods behind them are, as EndpointSlices.
+//!
+//! Nodes are not looked at, so endpoints have no zones and no hints.
+//!
+//! Cancel safety: a reconcile that is dropped leaves some slices unwritten; the next one writes them.
+
+mod endpoint;
+mod plan;
+
+use std::sync::Arc;
+
+use flyball_informer_cache::{Index, Informer, Labels, NamespacedName, Selector};
+use flyball_kube::{Controller, Reconciles};
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{DeleteParams, PostParams};
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
+use kube::{Api, Client, ResourceExt};
+
+pub use self::plan::{MOST, Plan, plan};
+use crate::error::{Error, unless_gone};
+use crate::own_writes::OwnWrites;
+use crate::program::retry;
+
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// As kube-controller-manager's, as this one takes over what that one made.
+const MANAGER: &str = "endpointslice-controller.k8s.io";
+
+/// Pods by their labels, so that those behind a service are found without a look at all others.
+pub static PODS_BY_LABEL: Labels<Pod> =
+    Labels::new("labels", |pod, each| pod.labels().iter().for_each(|(key, value)| each(key, value)));
+
+/// Objects by their namespace.
+#[must_use]
+pub fn by_namespace<K: kube::Resource>() -> Index<K, String> {
+    Index::new("namespace", |object: &K| object.namespace().unwrap_or_default())
+}
+
+/// The slices of this controller, by namespace and service.
+pub static SLICES_BY_SERVICE: Index<EndpointSlice, (String, String)> = Index::many("service", |slice| {
+    let is_ours = slice.labels().get(MANAGED_BY).is_some_and(|manager| manager == MANAGER);
+    let service = slice.labels().get(SERVICE_NAME).filter(|_| is_ours);
+    service.map(|service| (slice.namespace().unwrap_or_default(), service.clone())).into_iter().collect()
+});
+
+/// A family of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    fn of(address: &str) -> Self {
+        if address.contains(':') { Self::V6 } else { Self::V4 }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::V4 => "IPv4",
+            Self::V6 => "IPv6",
+        }
+    }
+
+    /// Those of a service. The API server fills them in.
+    fn all_of(service: &Service) -> Vec<Self> {
+        let spec = service.spec.clone().unwrap_or_default();
+        let named = [Self::V4, Self::V6].into_iter();
+        let named: Vec<_> = named
+            .filter(|family| spec.ip_families.iter().flatten().any(|name| name == family.name()))
+            .collect();
+        match spec.cluster_ip.as_deref() {
+            _ if !named.is_empty() => named,
+            None | Some("" | "None") => vec![Self::V4, Self::V6],
+            Some(address) => vec![Self::of(address)],
+        }
+    }
+}
+
+/// What a reconcile works with.
+struct Context {
+    client: Client,
+    pods: Informer<NamespacedName, Pod>,
+    slices: Informer<NamespacedName, EndpointSlice>,
+    own_slices: OwnWrites<EndpointSlice>,
+}
+
+/// Runs a controller of Services. The informers need the indexes of this module: pods [`by_namespace`] and [`PODS_BY_LABEL`], services
+/// [`by_namespace`], slices [`SLICES_BY_SERVICE`].
+pub fn run(
+    controller: Controller<Service>,
+    client: Client,
+    pods: &Informer<NamespacedName, Pod>,
+    services: &Informer<NamespacedName, Service>,
+    slices: &Informer<NamespacedName, EndpointSlice>,
+) -> Reconciles<Service, Error> {
+    let context =
+        Context { client, pods: pods.clone(), slices: slices.clone(), own_slices: OwnWrites::new(slices) };
+    let candidates = services.clone();
+    controller
+        .owns_shared(slices)
+        // Also one that somebody has taken the owner from.
+        .watches_shared(slices, |slice| {
+            let service = slice.labels().get(SERVICE_NAME)?;
+            Some(ObjectRef::new(service).within(&slice.namespace()?))
+        })
+        .watches_shared(pods, move |pod| services_of(&candidates, pod))
+        .run(reconcile, retry, Arc::new(context))
+}
+
+/// The services that select a pod: it is asked of the pod before a change, too, so one that leaves a service is missed there.
+fn services_of(services: &Informer<NamespacedName, Service>, pod: &Pod) -> Vec<ObjectRef<Service>> {
+    let view = services.snapshot();
+    let here = view.by_index(&by_namespace(), &pod.namespace().unwrap_or_default());
+    let selects = |service: &&Arc<Service>| {
+        let selector = service.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+        selector.is_some_and(|wanted| wanted.iter().all(|(key, value)| pod.labels().get(key) == Some(value)))
+    };
+    here.expect("the informer has this index")
+        .filter(selects)
+        .map(|service| ObjectRef::from_obj(&**service))
+        .collect()
+}
+
+async fn reconcile(service: Arc<Service>, context: Arc<Context>) -> Result<Action, Error> {
+    context.own_slices.seen(&*service).await?;
+    let spec = service.spec.as_ref().ok_or(Error::Invalid("no spec"))?;
+    let selector = spec.selector.as_ref().filter(|_| spec.type_.as_deref() != Some("ExternalName"));
+    // Where nothing is selected, somebody else says where it is.
+    let Some(selector) = selector else { return Ok(Action::await_change()) };
+    if service.metadata.deletion_timestamp.is_some() {
+        return Ok(Action::await_change());
+    }
+    let pods = context.pods_behind(&service, selector);
+    let place = (service.namespace().unwrap_or_default(), service.name_any());
+    let slices =
+        context.slices.store().by_index(&SLICES_BY_SERVICE, &place).expect("the informer has this index");
+    context.write(&service, plan(&service, &pods, &slices)?).await?;
+    Ok(Action::await_change())
+}
+
+impl Context {
+    fn pods_behind(
+        &self,
+        service: &Service,
+        selector: &std::collections::BTreeMap<String, String>,
+    ) -> Vec<Arc<Pod>> {
+        let selector =
+            selector.iter().fold(Selector::everything(), |all, (key, value)| all.equals(&**key, &**value));
+        let lister = self.pods.store().lister(&by_namespace(), &PODS_BY_LABEL);
+        lister
+            .list_in(&service.namespace().unwrap_or_default(), &selector)
+            .expect("the informer has these indexes")
+    }
+
+    async fn write(&self, service: &Service, plan: Plan) -> Result<(), Error> {
+        let api =
+            Api::<EndpointSlice>::namespaced(self.client.clone(), &service.namespace().unwrap_or_default());
+        for slice in &plan.create {
+            self.own_slices.wrote(service, &api.create(&PostParams::default(), slice).await?);
+        }
+        for slice in &plan.update {
+            self.own_slices
+                .wrote(service, &api.replace(&slice.name_any(), &PostParams::default(), slice).await?);
+        }
+        for slice in &plan.delete {
+            unless_gone(api.delete(&slice.name_any(), &DeleteParams::default()).await)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,189 @@
+//! PURE. Who holds an object: its controller, and how one takes an object or lets it go.
+
+use flyball_informer_cache::Index;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
+use kube::core::{Selector, SelectorExt};
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::error::Error;
+
+/// Who holds an object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Holder {
+    /// The controller with this uid.
+    Uid(String),
+    /// Nobody, in this namespace.
+    Nobody(String),
+}
+
+impl Holder {
+    /// Who holds this object.
+    pub fn of(object: &impl Resource) -> Self {
+        match controller_of(object) {
+            Some(owner) => Self::Uid(owner.uid.clone()),
+            None => Self::Nobody(object.namespace().unwrap_or_default()),
+        }
+    }
+
+    /// This object, as a holder of others.
+    pub fn of_uid(object: &impl Resource) -> Self {
+        Self::Uid(uid_of(object).to_owned())
+    }
+}
+
+/// Objects by who holds them.
+#[must_use]
+pub fn by_holder<K: Resource>() -> Index<K, Holder> {
+    Index::new("holder", Holder::of)
+}
+
+/// The reference to the controller of an object.
+pub fn controller_of(object: &impl Resource) -> Option<&OwnerReference> {
+    object.owner_references().iter().find(|owner| owner.controller == Some(true))
+}
+
+/// The uid of an object; empty if it was never in a cluster.
+pub fn uid_of(object: &impl Resource) -> &str {
+    object.meta().uid.as_deref().unwrap_or_default()
+}
+
+/// A selector as a controller means it: an empty one is a mistake, and selects nothing.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn selector_of(selector: &LabelSelector) -> Result<Selector, Error> {
+    let selector = Selector::try_from(selector.clone()).map_err(|_| Error::Invalid("selector"))?;
+    if selector.selects_all() { Err(Error::Invalid("empty selector")) } else { Ok(selector) }
+}
+
+/// What a controller has to do to hold what it should, and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// It holds it.
+    Held,
+    /// Nobody holds it, and it is selected.
+    Adopt,
+    /// It holds it, and it is not selected any more.
+    Release,
+    /// It is none of its business.
+    No,
+}
+
+/// What `holder` has to do with `object`. A holder that is being deleted takes nothing and lets nothing go.
+pub fn claim(holder: &impl Resource, selector: &Selector, object: &impl Resource) -> Claim {
+    let selected = selector.matches(object.labels());
+    let going = holder.meta().deletion_timestamp.is_some();
+    match controller_of(object) {
+        Some(owner) if owner.uid != uid_of(holder) => Claim::No,
+        Some(_) if selected => Claim::Held,
+        Some(_) if !going => Claim::Release,
+        None if selected && !going && object.meta().deletion_timestamp.is_none() => Claim::Adopt,
+        _ => Claim::No,
+    }
+}
+
+/// The JSON merge patch that makes `holder` the controller of `object`. It holds for this very state of the object only.
+///
+/// # Errors
+/// When the holder was never in a cluster.
+pub fn adoption<K>(holder: &K, object: &impl Resource) -> Result<Value, Error>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let mut owners = object.owner_references().to_vec();
+    owners.retain(|owner| owner.uid != uid_of(holder));
+    owners.push(controller_ref(holder)?);
+    Ok(owners_patch(object, &owners))
+}
+
+/// The JSON merge patch that lets `object` go. It holds for this very state of the object only.
+pub fn release(holder: &impl Resource, object: &impl Resource) -> Value {
+    let mut owners = object.owner_references().to_vec();
+    owners.retain(|owner| owner.uid != uid_of(holder));
+    owners_patch(object, &owners)
+}
+
+fn owners_patch(object: &impl Resource, owners: &[OwnerReference]) -> Value {
+    let meta = object.meta();
+    json!({"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version, "ownerReferences": owners}})
+}
+
+/// The reference by which an object says that `holder` is its controller.
+///
+/// # Errors
+/// When the holder was never in a cluster.
+pub fn controller_ref<K: Resource<DynamicType = ()>>(holder: &K) -> Result<OwnerReference, Error> {
+    holder
+        .controller_owner_ref(&())
+        .map(|owner| OwnerReference { block_owner_deletion: Some(true), ..owner })
+        .ok_or(Error::Invalid("no uid"))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::ReplicaSet;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::from_value;
+
+    use super::*;
+
+    fn set(going: bool) -> ReplicaSet {
+        let at = going.then_some("2026-01-01T00:00:00Z");
+        from_value(json!({"metadata": {"name": "s", "uid": "s1", "deletionTimestamp": at}})).unwrap()
+    }
+
+    fn pod(label: &str, owner: Option<&str>, going: bool) -> Pod {
+        let at = going.then_some("2026-01-01T00:00:00Z");
+        let owners: Vec<_> = owner
+            .map(|uid| json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "s", "uid": uid, "controller": true}))
+            .into_iter()
+            .collect();
+        from_value(json!({"metadata": {"name": "p", "namespace": "n", "uid": "p1", "resourceVersion": "5",
+            "labels": {"app": label}, "ownerReferences": owners, "deletionTimestamp": at}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn who_is_claimed() {
+        let selector = Selector::from_iter([("app", "web")]);
+        for (label, owner, pod_goes, set_goes, expected) in [
+            ("web", Some("s1"), false, false, Claim::Held),
+            ("web", Some("s1"), true, true, Claim::Held),
+            ("web", Some("s2"), false, false, Claim::No),
+            ("web", None, false, false, Claim::Adopt),
+            ("web", None, true, false, Claim::No),
+            ("web", None, false, true, Claim::No),
+            ("db", None, false, false, Claim::No),
+            ("db", Some("s1"), false, false, Claim::Release),
+            ("db", Some("s1"), false, true, Claim::No),
+            ("db", Some("s2"), false, false, Claim::No),
+        ] {
+            assert_eq!(
+                claim(&set(set_goes), &selector, &pod(label, owner, pod_goes)),
+                expected,
+                "{label} {owner:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_patch_leaves_other_owners() {
+        let mut pod = pod("web", None, false);
+        let other: OwnerReference =
+            from_value(json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "o"})).unwrap();
+        pod.owner_references_mut().push(other.clone());
+        let adopted = adoption(&set(false), &pod).unwrap();
+        assert_eq!(adopted["metadata"]["resourceVersion"], "5");
+        pod.meta_mut().owner_references =
+            Some(from_value(adopted["metadata"]["ownerReferences"].clone()).unwrap());
+        assert_eq!(controller_of(&pod).map(|owner| (&*owner.kind, &*owner.uid)), Some(("ReplicaSet", "s1")));
+        let released = release(&set(false), &pod);
+        assert_eq!(released["metadata"]["ownerReferences"], json!([other]));
+    }
+
+    #[test]
+    fn an_empty_selector_is_refused() {
+        assert!(selector_of(&LabelSelector::default()).is_err());
+    }
+}

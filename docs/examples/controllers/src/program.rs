@@ -1,0 +1,107 @@
+//! EDGE. What the programs have in common.
+//!
+//! Cancel safety: nothing to lose; informers end with their last handle.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_informer_cache::{Informer, InformerBuilder, NamespacedName};
+use flyball_kube::{ApiSource, Reconciles, informer};
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::runtime::controller::Action;
+use kube::runtime::{controller, watcher};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+
+use crate::endpointslice::{PODS_BY_LABEL, SLICES_BY_SERVICE, by_namespace};
+use crate::holder::by_holder;
+
+/// What time it is; a test has a say in it.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// The time of this machine.
+#[must_use]
+pub fn wall_clock() -> Clock {
+    Arc::new(Timestamp::now)
+}
+
+/// The error policy: the backoff of the object is all there is to wait for.
+pub fn retry<K, E, C>(_: Arc<K>, _: &E, _: Arc<C>) -> Action {
+    Action::requeue(Duration::ZERO)
+}
+
+/// All pods, by who holds them, by their namespace and by their labels.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub fn pods(client: &Client) -> Informer<NamespacedName, Pod> {
+    let pods = all(client).index(&by_holder()).index(&by_namespace()).index(&PODS_BY_LABEL);
+    pods.start().expect("each index has a name of its own")
+}
+
+/// All ReplicaSets, by who holds them.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub fn replica_sets(client: &Client) -> Informer<NamespacedName, ReplicaSet> {
+    all(client).index(&by_holder()).start().expect("one index has one name")
+}
+
+/// All Deployments.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub fn deployments(client: &Client) -> Informer<NamespacedName, Deployment> {
+    all(client).start().expect("there is no index")
+}
+
+/// All Services, by their namespace.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub fn services(client: &Client) -> Informer<NamespacedName, Service> {
+    all(client).index(&by_namespace()).start().expect("one index has one name")
+}
+
+/// All EndpointSlices, by their service.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub fn slices(client: &Client) -> Informer<NamespacedName, EndpointSlice> {
+    all(client).index(&SLICES_BY_SERVICE).start().expect("one index has one name")
+}
+
+fn all<K>(client: &Client) -> InformerBuilder<NamespacedName, K, ApiSource<K>>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
+{
+    informer(Api::all(client.clone()), watcher::Config::default())
+}
+
+/// Runs a controller to its end, and tells what fails.
+pub async fn drive<K, E>(reconciles: Reconciles<K, E>)
+where
+    E: std::error::Error + 'static,
+    K: Resource<DynamicType: Debug + Clone + Eq + std::hash::Hash> + Send + Sync + 'static,
+{
+    reconciles
+        .for_each(async |outcome| match outcome {
+            Ok((object, action)) => tracing::debug!(%object, ?action, "reconciled"),
+            Err(controller::Error::ObjectNotFound(object)) => tracing::debug!(%object, "gone"),
+            Err(error) => eprintln!("{}", chain(&error)),
+        })
+        .await;
+}
+
+/// An error and its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |error| error.source())
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}

@@ -1,0 +1,237 @@
+//! EDGE. ReplicaSets: as many pods of a template as are wanted.
+//!
+//! Cancel safety: a reconcile that is dropped leaves pods behind that its cache will show; the next one counts them.
+
+mod plan;
+mod slow_start;
+mod status;
+mod victims;
+
+use std::sync::Arc;
+
+use flyball_informer_cache::{Informer, NamespacedName};
+use flyball_kube::{Controller, Reconciles, key_of};
+use futures::future::join_all;
+use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::SelectorExt;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
+use kube::{Api, Client, Resource, ResourceExt};
+
+use self::plan::Step;
+pub use self::plan::{min_ready_seconds, replicas};
+use crate::error::{Error, unless_gone};
+use crate::holder::{Claim, Holder, adoption, by_holder, claim, controller_of, release, selector_of, uid_of};
+use crate::own_writes::OwnWrites;
+use crate::pods::{is_active, is_over, is_terminating};
+use crate::program::{Clock, retry};
+
+/// What a reconcile works with.
+struct Context {
+    client: Client,
+    clock: Clock,
+    pods: Informer<NamespacedName, Pod>,
+    sets: Informer<NamespacedName, ReplicaSet>,
+    own_pods: OwnWrites<Pod>,
+    own_sets: OwnWrites<ReplicaSet>,
+}
+
+/// Runs a controller of ReplicaSets. Both informers need the index [`by_holder`].
+pub fn run(
+    controller: Controller<ReplicaSet>,
+    client: Client,
+    clock: Clock,
+    pods: &Informer<NamespacedName, Pod>,
+    sets: &Informer<NamespacedName, ReplicaSet>,
+) -> Reconciles<ReplicaSet, Error> {
+    let context = Context {
+        client,
+        clock,
+        pods: pods.clone(),
+        sets: sets.clone(),
+        own_pods: OwnWrites::new(pods),
+        own_sets: OwnWrites::new(sets),
+    };
+    let candidates = sets.clone();
+    controller.owns_shared(pods).watches_shared(pods, move |pod| who_may_adopt(&candidates, pod)).run(
+        reconcile,
+        retry,
+        Arc::new(context),
+    )
+}
+
+/// The sets that select a pod which nobody holds.
+fn who_may_adopt(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Vec<ObjectRef<ReplicaSet>> {
+    if controller_of(pod).is_some() {
+        return Vec::new();
+    }
+    let selects = |set: &&Arc<ReplicaSet>| {
+        set.namespace() == pod.namespace()
+            && set.spec.as_ref().is_some_and(|spec| {
+                selector_of(&spec.selector).is_ok_and(|selector| selector.matches(pod.labels()))
+            })
+    };
+    sets.snapshot().objects().filter(selects).map(|set| ObjectRef::from_obj(&**set)).collect()
+}
+
+async fn reconcile(set: Arc<ReplicaSet>, context: Arc<Context>) -> Result<Action, Error> {
+    context.own_pods.seen(&*set).await?;
+    context.own_sets.seen(&*set).await?;
+    // It may be newer by now.
+    let newest = key_of(&*set).ok().and_then(|key| context.sets.store().get(&key));
+    let Some(set) = newest.filter(|newest| uid_of(&**newest) == uid_of(&*set)) else {
+        return Ok(Action::await_change());
+    };
+
+    let held = context.claim_pods(&set).await?;
+    let terminating = held.iter().filter(|pod| is_terminating(pod)).count();
+    let is_there = |pod: &Arc<Pod>| is_active(pod) && !context.own_pods.is_deleted(pod);
+    let active: Vec<_> = held.into_iter().filter(is_there).collect();
+    let managed = match set.metadata.deletion_timestamp {
+        None => context.manage_pods(&set, &active).await,
+        Some(_) => Ok(()),
+    };
+    let now = (context.clock)();
+    let failure = managed.as_ref().err().map(Error::to_string);
+    context.tell(&set, status::status(&set, &active, terminating, failure, now)).await?;
+    managed?;
+    Ok(status::changes_in(&set, &active, now).map_or_else(Action::await_change, Action::requeue))
+}
+
+impl Context {
+    fn pods_of(&self, set: &ReplicaSet) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &set.namespace().unwrap_or_default())
+    }
+
+    fn sets_of(&self, set: &ReplicaSet) -> Api<ReplicaSet> {
+        Api::namespaced(self.client.clone(), &set.namespace().unwrap_or_default())
+    }
+
+    /// The pods that this set holds, after it has taken those that it should hold and let go of those it should not.
+    async fn claim_pods(&self, set: &ReplicaSet) -> Result<Vec<Arc<Pod>>, Error> {
+        let selector = selector_of(&set.spec.as_ref().ok_or(Error::Invalid("no spec"))?.selector)?;
+        let view = self.pods.snapshot();
+        let index = by_holder();
+        let mine = view.by_index(&index, &Holder::of_uid(set)).expect("the informer has this index");
+        let free = view.by_index(&index, &Holder::Nobody(set.namespace().unwrap_or_default()));
+        let free = free.expect("the informer has this index");
+        let mut held = Vec::new();
+        let mut may_adopt = false;
+        for pod in mine.chain(free).filter(|pod| !is_over(pod)) {
+            match claim(set, &selector, &**pod) {
+                Claim::No => {}
+                Claim::Held => held.push(pod.clone()),
+                Claim::Release => {
+                    self.patch(set, pod, release(set, &**pod)).await?;
+                }
+                Claim::Adopt => {
+                    // The cache may not know yet that the set is being deleted, and its pods are to stay.
+                    may_adopt = may_adopt || self.is_there(set).await?;
+                    if may_adopt {
+                        held.extend(self.patch(set, pod, adoption(set, &**pod)?).await?.map(Arc::new));
+                    }
+                }
+            }
+        }
+        Ok(held)
+    }
+
+    async fn patch(
+        &self,
+        set: &ReplicaSet,
+        pod: &Pod,
+        patch: serde_json::Value,
+    ) -> Result<Option<Pod>, Error> {
+        let patched =
+            self.pods_of(set).patch(&pod.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await;
+        let patched = unless_gone(patched)?;
+        if let Some(pod) = &patched {
+            self.own_pods.wrote(set, pod);
+        }
+        Ok(patched)
+    }
+
+    /// Whether the API server itself says that the set is there to stay.
+    async fn is_there(&self, set: &ReplicaSet) -> Result<bool, Error> {
+        let fresh = self.sets_of(set).get_opt(&set.name_any()).await?;
+        Ok(fresh
+            .is_some_and(|fresh| uid_of(&fresh) == uid_of(set) && fresh.meta().deletion_timestamp.is_none()))
+    }
+
+    /// Creates the pods that are missing, or deletes those that are too many.
+    async fn manage_pods(&self, set: &ReplicaSet, active: &[Arc<Pod>]) -> Result<(), Error> {
+        let api = self.pods_of(set);
+        match plan::step(set, active.len()) {
+            Step::Nothing => Ok(()),
+            Step::Create(count) => {
+                let pod = plan::pod(set)?;
+                let params = PostParams::default();
+                slow_start::slow_start(count, || async {
+                    match api.create(&params, &pod).await {
+                        Ok(pod) => self.own_pods.wrote(set, &pod),
+                        // Nothing can be created here any more, and nothing has to.
+                        Err(error) if is_namespace_terminating(&error) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                    Ok(())
+                })
+                .await
+            }
+            Step::Delete(count) => {
+                let victims = victims::victims(active.to_vec(), &self.related(set), count, (self.clock)());
+                let deleted = join_all(victims.iter().map(|pod| self.delete(&api, set, pod))).await;
+                deleted.into_iter().collect()
+            }
+        }
+    }
+
+    async fn delete(&self, api: &Api<Pod>, set: &ReplicaSet, pod: &Pod) -> Result<(), Error> {
+        let this_one = Preconditions { uid: pod.uid(), resource_version: None };
+        let params = DeleteParams { preconditions: Some(this_one), ..DeleteParams::default() };
+        if let Some(pod) =
+            unless_gone(api.delete(&pod.name_any(), &params).await)?.and_then(|answer| answer.left())
+        {
+            self.own_pods.wrote(set, &pod);
+        }
+        self.own_pods.deleted(pod);
+        Ok(())
+    }
+
+    /// The pods of all sets that the owner of this one has; of this one alone, if it has no owner.
+    fn related(&self, set: &ReplicaSet) -> Vec<Arc<Pod>> {
+        let (sets, pods) = (self.sets.snapshot(), self.pods.snapshot());
+        let siblings: Vec<&ReplicaSet> = match controller_of(set) {
+            None => vec![set],
+            Some(owner) => {
+                let siblings = sets.by_index(&by_holder(), &Holder::Uid(owner.uid.clone()));
+                siblings.expect("the informer has this index").map(|set| &**set).collect()
+            }
+        };
+        let pods_of = |set: &ReplicaSet| {
+            let held =
+                pods.by_index(&by_holder(), &Holder::of_uid(set)).expect("the informer has this index");
+            held.cloned().collect::<Vec<_>>()
+        };
+        siblings.into_iter().flat_map(pods_of).collect()
+    }
+
+    async fn tell(&self, set: &ReplicaSet, status: ReplicaSetStatus) -> Result<(), Error> {
+        if set.status.as_ref().is_some_and(|old| status::same(old, &status)) {
+            return Ok(());
+        }
+        let told = ReplicaSet { status: Some(status), ..set.clone() };
+        let answer = self.sets_of(set).replace_status(&set.name_any(), &PostParams::default(), &told).await;
+        if let Some(set) = unless_gone(answer)? {
+            self.own_sets.wrote(&set, &set);
+        }
+        Ok(())
+    }
+}
+
+fn is_namespace_terminating(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
+}

@@ -1,0 +1,108 @@
+//! PURE. How many pods there should be, and what a new one looks like.
+
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::error::Error;
+use crate::holder::controller_ref;
+
+/// So many pods are created or deleted in one reconcile, at most.
+const BURST: usize = 500;
+
+/// What is to be done about the number of pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// So many are missing.
+    Create(usize),
+    /// So many are too many.
+    Delete(usize),
+    /// It is right.
+    Nothing,
+}
+
+/// How many pods a set wants. The API server fills in the default.
+#[must_use]
+pub fn replicas(set: &ReplicaSet) -> i32 {
+    set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1)
+}
+
+/// For how long a pod has to serve to be available.
+#[must_use]
+pub fn min_ready_seconds(set: &ReplicaSet) -> i32 {
+    set.spec.as_ref().and_then(|spec| spec.min_ready_seconds).unwrap_or(0)
+}
+
+/// What is to be done where there are so many active pods.
+pub(crate) fn step(set: &ReplicaSet, active: usize) -> Step {
+    let wanted = usize::try_from(replicas(set)).unwrap_or(0);
+    match active.cmp(&wanted) {
+        std::cmp::Ordering::Less => Step::Create((wanted - active).min(BURST)),
+        std::cmp::Ordering::Equal => Step::Nothing,
+        std::cmp::Ordering::Greater => Step::Delete((active - wanted).min(BURST)),
+    }
+}
+
+/// A pod of this set, as its template says. The API server gives it a name.
+///
+/// # Errors
+/// When the set was never in a cluster, or has no template.
+pub(crate) fn pod(set: &ReplicaSet) -> Result<Pod, Error> {
+    let template =
+        set.spec.as_ref().and_then(|spec| spec.template.clone()).ok_or(Error::Invalid("no template"))?;
+    let meta = template.metadata.unwrap_or_default();
+    let metadata = ObjectMeta {
+        generate_name: set.metadata.name.as_ref().map(|name| format!("{name}-")),
+        namespace: set.metadata.namespace.clone(),
+        labels: meta.labels,
+        annotations: meta.annotations,
+        finalizers: meta.finalizers,
+        owner_references: Some(vec![controller_ref(set)?]),
+        ..ObjectMeta::default()
+    };
+    Ok(Pod { metadata, spec: template.spec, status: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    #[test]
+    fn how_many_are_made_and_unmade() {
+        for (wanted, active, expected) in [
+            (0, 0, Step::Nothing),
+            (3, 0, Step::Create(3)),
+            (3, 2, Step::Create(1)),
+            (3, 3, Step::Nothing),
+            (3, 5, Step::Delete(2)),
+            (501, 0, Step::Create(500)),
+            (0, 501, Step::Delete(500)),
+        ] {
+            let set =
+                from_value(json!({"metadata": {}, "spec": {"replicas": wanted, "selector": {}}})).unwrap();
+            assert_eq!(step(&set, active), expected, "{wanted} wanted, {active} there");
+        }
+    }
+
+    #[test]
+    fn a_pod_is_its_template_and_the_sets() {
+        let set: ReplicaSet = from_value(json!({
+            "metadata": {"name": "web", "namespace": "n", "uid": "u"},
+            "spec": {"selector": {}, "template": {
+                "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["e/f"], "name": "no"},
+                "spec": {"containers": [{"name": "main"}]}}},
+        }))
+        .unwrap();
+        let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u",
+            "controller": true, "blockOwnerDeletion": true});
+        let expected: Pod = from_value(json!({
+            "metadata": {"generateName": "web-", "namespace": "n", "labels": {"a": "b"}, "annotations": {"c": "d"},
+                "finalizers": ["e/f"], "ownerReferences": [owner]},
+            "spec": {"containers": [{"name": "main"}]},
+        }))
+        .unwrap();
+        assert_eq!(pod(&set).unwrap(), expected);
+    }
+}

@@ -1,0 +1,115 @@
+//! EDGE. An application: a page, served by pods, found by a name. kube-runtime's helpers for finalizers and events are used as they are.
+//!
+//! Cancel safety: a reconcile that is dropped leaves some parts as they were; the next one applies them all again.
+
+mod parts;
+mod resource;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use flyball_kube::{Controller, Reconciles};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use kube::api::{Patch, PatchParams};
+use kube::core::NamespaceResourceScope;
+use kube::runtime::controller::Action;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::finalizer::{Error as Finalized, Event as Wish, finalizer};
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+pub use self::parts::{address, page, servers, status};
+pub use self::resource::{Website, WebsiteSpec, WebsiteStatus};
+use crate::error::Error;
+use crate::program::{Clock, retry};
+
+/// Who applies the parts.
+const MANAGER: &str = "website-controller";
+/// Holds a website until its end is told of.
+const FINALIZER: &str = "examples.flyball.rs/website";
+
+/// What a reconcile works with.
+struct Context {
+    client: Client,
+    clock: Clock,
+    recorder: Recorder,
+}
+
+/// Runs a controller of websites.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub fn run(
+    controller: Controller<Website>,
+    client: Client,
+    clock: Clock,
+) -> Reconciles<Website, Finalized<Error>> {
+    let recorder = Recorder::new(client.clone(), Reporter { controller: MANAGER.to_owned(), instance: None });
+    let context = Context { client: client.clone(), clock, recorder };
+    let all = watcher::Config::default();
+    controller
+        .owns(Api::<ConfigMap>::all(client.clone()), all.clone())
+        .owns(Api::<Service>::all(client.clone()), all.clone())
+        .owns(Api::<Deployment>::all(client), all)
+        .run(reconcile, retry, Arc::new(context))
+}
+
+async fn reconcile(site: Arc<Website>, context: Arc<Context>) -> Result<Action, Finalized<Error>> {
+    let sites = Api::<Website>::namespaced(context.client.clone(), &site.namespace().unwrap_or_default());
+    finalizer(&sites, FINALIZER, site, async |wish| match wish {
+        Wish::Apply(site) => context.apply(&site, &sites).await,
+        Wish::Cleanup(site) => context.clean_up(&site).await,
+    })
+    .await
+}
+
+impl Context {
+    async fn apply(&self, site: &Website, sites: &Api<Website>) -> Result<Action, Error> {
+        self.apply_part(site, &page(site)?).await?;
+        self.apply_part(site, &address(site)?).await?;
+        let servers = self.apply_part(site, &servers(site)?).await?;
+        let status = status(site, &servers, (self.clock)());
+        if site.status.as_ref() != Some(&status) {
+            if parts::became_ready(site.status.as_ref(), &status) {
+                self.say(site, "Serving", "Roll").await?;
+            }
+            let patch = Patch::Merge(json!({ "status": status }));
+            sites.patch_status(&site.name_any(), &PatchParams::default(), &patch).await?;
+        }
+        Ok(Action::await_change())
+    }
+
+    /// The parts go with their owner; nothing else is left to do but to say so.
+    async fn clean_up(&self, site: &Website) -> Result<Action, Error> {
+        self.say(site, "Deleted", "Delete").await?;
+        Ok(Action::await_change())
+    }
+
+    async fn apply_part<K>(&self, site: &Website, part: &K) -> Result<K, Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Serialize
+            + DeserializeOwned
+            + Clone
+            + Debug,
+    {
+        let api = Api::<K>::namespaced(self.client.clone(), &site.namespace().unwrap_or_default());
+        let params = PatchParams::apply(MANAGER).force();
+        Ok(api.patch(&site.name_any(), &params, &Patch::Apply(part)).await?)
+    }
+
+    async fn say(&self, site: &Website, reason: &str, action: &str) -> Result<(), Error> {
+        let event = Event {
+            type_: EventType::Normal,
+            reason: reason.to_owned(),
+            note: None,
+            action: action.to_owned(),
+            secondary: None,
+        };
+        Ok(self.recorder.publish(&event, &site.object_ref(&())).await?)
+    }
+}

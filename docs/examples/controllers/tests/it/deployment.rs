@@ -1,0 +1,210 @@
+//! Deployments and ReplicaSets together: templates change, and pods follow.
+
+use example_controllers::{deployment, program, replicaset};
+use flyball_informer_cache::{Informer, NamespacedName};
+use flyball_kube::Controller;
+use flyball_kube::testing::{Call, Verb};
+use futures::StreamExt;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::Pod;
+use kube::core::Status;
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, from_value, json};
+
+use crate::cluster::Cluster;
+use crate::kubelet::BROKEN;
+
+const REVISION: &str = "deployment.kubernetes.io/revision";
+
+fn web(spec: Value) -> Deployment {
+    let mut web = json!({"metadata": {"name": "web", "namespace": "default"}, "spec": {
+        "replicas": 4, "selector": {"matchLabels": {"app": "web"}}, "revisionHistoryLimit": 1, "progressDeadlineSeconds": 60,
+        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "one"}]}}}});
+    web["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    from_value(web).unwrap()
+}
+
+/// Deployments and ReplicaSets have their controllers, and pods run.
+async fn start() -> (Cluster, Informer<NamespacedName, Deployment>) {
+    let mut cluster = Cluster::new().await;
+    let deployments = program::deployments(&cluster.client);
+    cluster.run_pods();
+    let (client, clock) = (cluster.client.clone(), cluster.clock.clone());
+    let of_sets = Controller::over(&cluster.sets);
+    let of_sets = replicaset::run(of_sets, client.clone(), clock.clone(), &cluster.pods, &cluster.sets);
+    let of_deployments = Controller::over(&deployments);
+    let of_deployments =
+        deployment::run(of_deployments, client, clock, &cluster.pods, &cluster.sets, &deployments);
+    cluster.tasks.spawn(of_sets.for_each(async |_| {}));
+    cluster.tasks.spawn(of_deployments.for_each(async |_| {}));
+    (cluster, deployments)
+}
+
+fn get(cluster: &Cluster) -> Deployment {
+    cluster.server.object("default", "web").unwrap()
+}
+
+fn change(cluster: &Cluster, f: impl FnOnce(&mut Deployment)) {
+    let mut web = get(cluster);
+    f(&mut web);
+    *web.metadata.generation.as_mut().unwrap() += 1;
+    cluster.server.put(&web);
+}
+
+fn set_image(cluster: &Cluster, image: &str) {
+    change(cluster, |web| {
+        web.spec.as_mut().unwrap().template.spec.as_mut().unwrap().containers[0].image =
+            Some(image.to_owned());
+    });
+}
+
+fn reason(cluster: &Cluster, type_: &str) -> Option<String> {
+    let conditions = get(cluster).status?.conditions?;
+    conditions.into_iter().find(|condition| condition.type_ == type_)?.reason
+}
+
+/// Whether all pods are of this image, and the deployment says that this is what it wants.
+fn is_all(cluster: &Cluster, image: &str) -> bool {
+    let web = get(cluster);
+    let wanted = web.spec.as_ref().unwrap().replicas.unwrap();
+    let status = web.status.clone().unwrap_or_default();
+    let pods = cluster.server.objects::<Pod>();
+    let is = |pod: &Pod| pod.spec.as_ref().unwrap().containers[0].image.as_deref() == Some(image);
+    status.observed_generation == web.metadata.generation
+        && [status.replicas, status.updated_replicas, status.available_replicas] == [Some(wanted); 3]
+        && pods.len() == wanted as usize
+        && pods.iter().all(is)
+        && reason(cluster, "Progressing").as_deref() == Some("NewReplicaSetAvailable")
+}
+
+fn revisions(cluster: &Cluster) -> Vec<String> {
+    let sets = cluster.server.objects::<ReplicaSet>();
+    let mut revisions: Vec<_> = sets.iter().map(|set| set.annotations()[REVISION].clone()).collect();
+    revisions.sort();
+    revisions
+}
+
+#[tokio::test(start_paused = true)]
+async fn templates_come_and_go() {
+    let (cluster, _deployments) = start().await;
+    cluster.server.put(&web(json!({})));
+    cluster.until(|_| is_all(&cluster, "one")).await;
+    assert_eq!((get(&cluster).annotations()[REVISION].as_str(), revisions(&cluster).len()), ("1", 1));
+
+    set_image(&cluster, "two");
+    cluster.until(|_| is_all(&cluster, "two")).await;
+    set_image(&cluster, "three");
+    cluster.until(|_| is_all(&cluster, "three") && revisions(&cluster) == ["2", "3"]).await;
+    set_image(&cluster, "two");
+    cluster.until(|_| is_all(&cluster, "two") && revisions(&cluster) == ["3", "4"]).await;
+    assert_eq!(get(&cluster).annotations()[REVISION], "4");
+
+    change(&cluster, |web| web.spec.as_mut().unwrap().replicas = Some(7));
+    cluster.until(|_| is_all(&cluster, "two")).await;
+    change(&cluster, |web| web.spec.as_mut().unwrap().replicas = Some(0));
+    cluster.until(|_| is_all(&cluster, "two")).await;
+
+    // And then there is nothing more to write.
+    cluster.rest().await;
+    cluster.server.clear_requests();
+    cluster.rest().await;
+    for verb in [Verb::Create, Verb::Update, Verb::Patch, Verb::Delete] {
+        assert_eq!(cluster.server.requests_to(&Call::to(verb)), [], "{verb:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_that_never_works_leaves_enough_of_the_old() {
+    let (cluster, _deployments) = start().await;
+    cluster.server.put(&web(json!({})));
+    cluster.until(|_| is_all(&cluster, "one")).await;
+    set_image(&cluster, BROKEN);
+    cluster.until(|_| reason(&cluster, "Progressing").as_deref() == Some("ProgressDeadlineExceeded")).await;
+    let status = get(&cluster).status.unwrap();
+    assert_eq!((status.available_replicas, status.replicas), (Some(3), Some(5)), "one less, and one more");
+    set_image(&cluster, "one");
+    cluster.until(|_| is_all(&cluster, "one")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn recreated_ones_wait_for_the_last_that_goes() {
+    let (cluster, _deployments) = start().await;
+    cluster.server.put(&web(json!({"strategy": {"type": "Recreate"}})));
+    cluster.until(|_| is_all(&cluster, "one")).await;
+    let mut last = cluster.server.objects::<Pod>().remove(0);
+    last.finalizers_mut().push("test/hold".into());
+    cluster.server.put(&last);
+    set_image(&cluster, "two");
+    cluster.until(|server| server.objects::<Pod>().len() == 1).await;
+    cluster.rest().await;
+    let mut held = cluster.server.objects::<Pod>();
+    assert_eq!((held.len(), held[0].name_any()), (1, last.name_any()), "no new one beside it");
+    assert!(held[0].meta().deletion_timestamp.is_some());
+    held[0].finalizers_mut().clear();
+    cluster.server.put(&held[0]);
+    cluster.server.delete::<Pod>("default", &held[0].name_any());
+    cluster.until(|_| is_all(&cluster, "two")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_is_there_is_adopted_and_kept() {
+    let (cluster, _deployments) = start().await;
+    cluster.server.put(&web(json!({})));
+    cluster.until(|_| is_all(&cluster, "one")).await;
+    let mut set = cluster.server.objects::<ReplicaSet>().remove(0);
+    let (uid, owners) = (set.uid(), std::mem::take(set.owner_references_mut()));
+    cluster.server.put(&set);
+    cluster.until(|server| server.objects::<ReplicaSet>()[0].owner_references() == owners).await;
+    assert_eq!(cluster.server.objects::<ReplicaSet>()[0].uid(), uid);
+    cluster.until(|_| is_all(&cluster, "one")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_taken_is_not_insisted_on() {
+    let (cluster, deployments) = start().await;
+    let wanted = cluster.server.put(&web(json!({"paused": true})));
+    deployments
+        .store()
+        .wait_for_key("default/web".parse().unwrap(), flyball_informer_cache::Version::new(1))
+        .await
+        .unwrap();
+    // Whose name it is shows when it is asked for.
+    change(&cluster, |web| web.spec.as_mut().unwrap().paused = None);
+    cluster.until(|server| !server.objects::<ReplicaSet>().is_empty()).await;
+    let name = cluster.server.objects::<ReplicaSet>()[0].name_any();
+
+    let (cluster, _deployments) = start().await;
+    let other = json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"replicas": 0,
+        "selector": {"matchLabels": {"app": "other"}}, "template": {"metadata": {"labels": {"app": "other"}}}}});
+    cluster.server.put(&from_value::<ReplicaSet>(other).unwrap());
+    cluster.server.put(&web(json!({})));
+    cluster.until(|_| is_all(&cluster, "one")).await;
+    assert_eq!(get(&cluster).status.unwrap().collision_count, Some(1));
+    drop(wanted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_keeps_pods_from_being_made_is_told() {
+    let (cluster, _deployments) = start().await;
+    let quota = Status::failure("no more", "Forbidden").with_code(403);
+    cluster.server.fail_next(Call::to(Verb::Create).of::<Pod>(), 12, quota);
+    cluster.server.put(&web(json!({})));
+    cluster.until(|_| reason(&cluster, "ReplicaFailure").as_deref() == Some("FailedCreate")).await;
+    cluster.until(|_| is_all(&cluster, "one") && reason(&cluster, "ReplicaFailure").is_none()).await;
+}
+
+/// The watches die without a word while the set is being made. The cache then shows none, for minutes.
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_is_behind_brings_no_set_twice() {
+    let (cluster, _deployments) = start().await;
+    let one_second = std::time::Duration::from_secs(1);
+    cluster.server.slow(Call::to(Verb::Create).of::<ReplicaSet>(), one_second);
+    cluster.server.put(&web(json!({})));
+    cluster.until(|_| cluster.requests::<ReplicaSet>(Verb::Create) > 0).await;
+    cluster.server.silence_watches();
+    cluster.until(|_| is_all(&cluster, "one")).await;
+    assert_eq!(
+        (cluster.requests::<ReplicaSet>(Verb::Create), get(&cluster).status.unwrap().collision_count),
+        (1, None)
+    );
+}

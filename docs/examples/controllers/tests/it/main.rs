@@ -1,0 +1,11 @@
+//! Whole controllers, against an API server in memory.
+
+#[path = "../common/kubelet.rs"]
+mod kubelet;
+
+mod cluster;
+mod deployment;
+mod endpointslice;
+mod replicaset;
+mod rollout;
+mod website;
