@@ -50,6 +50,15 @@ pub(crate) struct Args {
     /// Tell CPU time and peak memory, too, where the system tells them
     #[arg(long)]
     pub(crate) usage: bool,
+
+    /// Run on a live cluster instead, that of the current context; only lists and watches, in all namespaces. For a
+    /// program built with `--features kube`
+    #[arg(long, conflicts_with_all = ["trace", "speed", "fail", "faults", "repeat", "scale", "usage"])]
+    pub(crate) kube: bool,
+
+    /// With `--kube`: end after this long, not with Ctrl-C
+    #[arg(long, value_name = "N", value_parser = parse_seconds, requires = "kube", allow_negative_numbers = true)]
+    pub(crate) seconds: Option<Duration>,
 }
 
 /// How fast events are handed in.
@@ -146,6 +155,19 @@ mod tests {
         );
         assert_eq!((args.seed, args.repeat, args.scale), (7, Some(Duration::from_millis(1500)), 3));
         assert!(args.json && args.usage);
+    }
+
+    #[test]
+    fn a_live_cluster_is_not_played() {
+        let args = parse(&["--kube", "--seconds", "2.5", "--workers", "8", "--json"]).unwrap();
+        assert_eq!((args.kube, args.seconds), (true, Some(Duration::from_millis(2500))));
+        let conflict = clap::error::ErrorKind::ArgumentConflict;
+        for wrong in ["t.zst", "--speed=1", "--faults=all", "--fail=1", "--repeat=1", "--scale=2", "--usage"]
+        {
+            assert_eq!(parse(&["--kube", wrong]).unwrap_err(), conflict, "{wrong}");
+        }
+        let missing = clap::error::ErrorKind::MissingRequiredArgument;
+        assert_eq!(parse(&["--seconds", "1"]).unwrap_err(), missing);
     }
 
     #[test]

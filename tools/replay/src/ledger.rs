@@ -53,6 +53,21 @@ impl<R> Ledger<R> {
         drop(old);
     }
 
+    /// What is stored now.
+    #[cfg(feature = "kube")]
+    pub(crate) fn stored(&self) -> HashMap<Arc<str>, R>
+    where
+        R: Clone,
+    {
+        self.stored.lock().clone()
+    }
+
+    /// The waits since this was asked last.
+    #[cfg(feature = "kube")]
+    pub(crate) fn take_waits(&self) -> Vec<u64> {
+        std::mem::take(&mut self.waits.lock())
+    }
+
     /// What was stored, the waits and the lags.
     pub(crate) fn close(&self) -> (HashMap<Arc<str>, R>, [Vec<u64>; 2]) {
         let times = [&self.waits, &self.lags].map(|all| std::mem::take(&mut *all.lock()));

@@ -2,9 +2,11 @@
 //!
 //! | file | |
 //! |---|---|
-//! | args, input, wire, objects, trace, scale | what is played: from a file to typed objects, before any clock starts |
+//! | args, input, wire, interned, objects, trace, scale | what is played: from a file to typed objects, before any clock starts |
 //! | horizon, faults, server | the recorded cluster as an API server |
-//! | resource, replicas, endpoints, ledger, play | the informers and the two controllers of one pass |
+//! | replicas, endpoints, ledger, controllers | the two controllers |
+//! | resource, play | the informers of one pass, and its course |
+//! | live | the same controllers on a live cluster (feature `kube`) |
 //! | report, usage, progress, stop | what people see |
 //!
 //! Cancel safety: Ctrl-C sets a wish that everything looks at, so a pass ends in order. Only what cannot be told to end is
@@ -13,11 +15,15 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod controllers;
 mod endpoints;
 mod faults;
 mod horizon;
 mod input;
+mod interned;
 mod ledger;
+#[cfg(feature = "kube")]
+mod live;
 mod objects;
 mod play;
 mod progress;
@@ -34,7 +40,7 @@ mod usage;
 mod wire;
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write, stderr, stdout};
+use std::io::{ErrorKind, Read, Write, stderr, stdout};
 use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::process::ExitCode;
@@ -91,6 +97,9 @@ async fn run(args: &Args) -> ExitCode {
             }
         }
     });
+    if args.kube {
+        return on_kubernetes(args, &stop).await;
+    }
     let trace = match read(args, &stop).await {
         Ok(Some(trace)) => trace,
         Ok(None) => return failed(INTERRUPTED, "interrupted while the trace was read"),
@@ -108,17 +117,42 @@ async fn run(args: &Args) -> ExitCode {
         Ok(Err(interrupted)) => return failed(INTERRUPTED, &interrupted),
         Err(error) => return failed(NOT_CONVERGED, &format!("{error:#}")),
     };
-    match tell(&run, args) {
-        // Whoever closed stdout does not want it.
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            return failed(NOT_CONVERGED, &format!("stdout: {error}"));
-        }
-        _ => {}
+    if let Err(error) = tell(&run, args) {
+        return failed(NOT_CONVERGED, &format!("{error:#}"));
     }
     if let Some(fault) = run.missing_fault {
         return failed(NOT_CONVERGED, &format!("the fault `{fault}` was asked for and never fired"));
     }
     ExitCode::from(if run.figures.converged { 0 } else { NOT_CONVERGED })
+}
+
+#[cfg(feature = "kube")]
+async fn on_kubernetes(args: &Args, stop: &Stop) -> ExitCode {
+    let client = match live::client().await {
+        Ok(client) => client,
+        Err(error) => return failed(BAD_INPUT, &format!("{error:#}")),
+    };
+    let ran = tokio::select! {
+        biased;
+        ran = live::run(client, args, stop) => ran,
+        () = overdue(stop) => return failed(INTERRUPTED, "interrupted; not everything ended in time"),
+    };
+    let told = ran.and_then(|summary| {
+        let text = if args.json { serde_json::to_string(&summary)? + "\n" } else { summary.text() };
+        print(&text)?;
+        Ok(summary.synced)
+    });
+    match told {
+        _ if stop.is_wished() => ExitCode::from(INTERRUPTED),
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => failed(NOT_CONVERGED, "not every kind could be listed in this time"),
+        Err(error) => failed(NOT_CONVERGED, &format!("{error:#}")),
+    }
+}
+
+#[cfg(not(feature = "kube"))]
+async fn on_kubernetes(_: &Args, _: &Stop) -> ExitCode {
+    failed(BAD_INPUT, "this program is built without --kube: `cargo run --release --features kube -- --kube`")
 }
 
 async fn overdue(stop: &Stop) {
@@ -184,14 +218,21 @@ async fn repeat(trace: &Trace, args: &Args, stop: &Stop) -> anyhow::Result<Resul
 }
 
 /// The summary or the JSON, last on stdout.
-fn tell(run: &Run, args: &Args) -> io::Result<()> {
+fn tell(run: &Run, args: &Args) -> anyhow::Result<()> {
     let text = if args.json {
         serde_json::to_string(&run.figures).expect("numbers and booleans are JSON") + "\n"
     } else {
         let name = args.trace.as_ref().map_or(RECORDED_NAME.to_owned(), |path| path.display().to_string());
         run.summary(&name, args)
     };
+    print(&text)
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        // Whoever closed stdout does not want it.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("stdout"),
+        _ => Ok(()),
+    }
 }

@@ -91,6 +91,8 @@ pub(crate) struct Owner {
 pub(crate) struct ReplicaSet {
     pub(crate) meta: Meta,
     pub(crate) key: Key,
+    /// What its status says, and no controller here looks at: replicas, and how many of them are ready.
+    pub(crate) reported: (u32, u32),
 }
 
 #[derive(Clone, Debug)]
@@ -164,6 +166,12 @@ impl Key {
         if let Some(at) = object.meta().happened.get() {
             self.0.changed.set_first(at);
         }
+    }
+
+    /// Whether anybody holds it but who asks.
+    #[cfg(feature = "kube")]
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
     }
 
     /// How long ago the first change happened that no reconcile had begun after, if that is measured.

@@ -1,40 +1,31 @@
 //! EDGE. One pass: six informers over the recorded cluster, two controllers, and the comparison at the end.
 //!
 //! Cancel safety: a pass is not dropped but told to stop. It then ends in order: the controllers finish their queues,
-//! or give up after [`GRACE`], the informers are shut down, and all are joined.
+//! or give up after [`GRACE`](crate::controllers::GRACE), the informers are shut down, and all are joined.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use flyball_controller::{Action, Controller, Report};
-use flyball_ratelimit::{Clock, Exponential, Monotonic, TokioTimer};
-use flyball_workqueue::{Fifo, Queue, Timed};
-use tokio::task::JoinHandle;
+use flyball_controller::Report;
+use flyball_ratelimit::{Clock, Monotonic};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::args::{Args, Speed};
+use crate::controllers::{collect, count};
 use crate::endpoints::{Endpoints, PODS_IN, SERVICES_IN};
 use crate::faults::Injector;
 use crate::horizon::Horizon;
 use crate::ledger::Ledger;
-use crate::objects::{Key, Moment, Object};
+use crate::objects::{Key, Moment};
 use crate::progress::Progress;
-use crate::replicas::{BY_OWNER, Replicas, owners};
+use crate::replicas::{BY_OWNER, Replicas};
 use crate::report::{Checked, Difference, Figures, Latency, compare};
 use crate::resource::{AnyResource, Resource};
 use crate::server::Cluster;
 use crate::stop::Stop;
 use crate::trace::Trace;
 use crate::usage;
-
-/// How long finishing the queues may take after Ctrl-C.
-const GRACE: Duration = Duration::from_millis(300);
-
-/// How long a failed key waits. Short, as a trace is played in a fraction of a second; growing, as in production.
-const BACKOFF: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(16);
-
-type Running = JoinHandle<Result<Report<Key>, flyball_controller::RunError>>;
 
 /// How a pass ended.
 #[derive(Debug)]
@@ -58,10 +49,10 @@ pub(crate) async fn play(
     progress: &Progress,
     lose: Option<usize>,
 ) -> anyhow::Result<Ended> {
-    let faults = Injector::new(args, trace.events);
+    let faults = Arc::new(Injector::new(args, trace.events));
     let paced = args.usage && args.speed != Speed::Max;
     let happened = if paced { vec![Moment::default(); trace.times.len()] } else { Vec::new() };
-    let cluster = Arc::new(Cluster { horizon: Horizon::new(), faults, lose, happened });
+    let cluster = Arc::new(Cluster { horizon: Horizon::new(), faults: faults.clone(), lose, happened });
     let seed = args.seed;
     let pods = Resource::start("pods", 0, &trace.pods, &cluster, &[&BY_OWNER, &PODS_IN], seed)?;
     let services = Resource::start("services", 1, &trace.services, &cluster, &[&SERVICES_IN], seed)?;
@@ -80,8 +71,8 @@ pub(crate) async fn play(
         services: services.cache.clone(),
         ledger: Ledger::new(),
     });
-    let counting = count(&replicas, &cluster, args, stop);
-    let collecting = collect(&endpoints, &cluster, args, stop);
+    let counting = count(&replicas, &faults, args, stop);
+    let collecting = collect(&endpoints, &faults, args, stop);
 
     let all: [&dyn AnyResource; 6] = [&pods, &services, &nodes, &deployments, &replicasets, &endpointslices];
     let cpu = || args.usage.then(usage::cpu_seconds).flatten();
@@ -191,55 +182,4 @@ async fn keep_time(times: &[Duration], factor: f64, cluster: &Cluster) {
         }
         cluster.horizon.move_to(place);
     }
-}
-
-fn queue(args: &Args) -> Queue<Key, Fifo, Exponential<Key>, Timed<TokioTimer>> {
-    let backoff = Exponential::new(BACKOFF);
-    Queue::builder().limiter(backoff).timer(TokioTimer::current()).seed(args.seed).build()
-}
-
-/// Notes when a key is queued, and because of which object; it is added right after this.
-fn queued(key: Key, because: &impl Object) -> Key {
-    key.queued_at(Monotonic.now());
-    key.changed_by(because);
-    key
-}
-
-fn count(replicas: &Arc<Replicas>, cluster: &Arc<Cluster>, args: &Args, stop: &Stop) -> Running {
-    let (cluster, stop) = (cluster.clone(), stop.clone());
-    let controller = Controller::new(queue(args))
-        .on(&replicas.replicasets, |change| queued(change.object().key.clone(), &***change.object()))
-        .on_many(&replicas.pods, |change| {
-            let pod = change.object().clone();
-            owners(change).map(move |key| queued(key, &**pod))
-        })
-        .workers(args.workers as usize)
-        .until_settled()
-        .shutdown_on(async move { stop.wished().await })
-        .shutdown_grace(GRACE);
-    let replicas = replicas.clone();
-    tokio::spawn(controller.run(move |key, _| {
-        let (replicas, cluster) = (replicas.clone(), cluster.clone());
-        async move { replicas.reconcile(key, &cluster.faults).map(|()| Action::await_change()) }
-    }))
-}
-
-fn collect(endpoints: &Arc<Endpoints>, cluster: &Arc<Cluster>, args: &Args, stop: &Stop) -> Running {
-    let (cluster, stop) = (cluster.clone(), stop.clone());
-    let mapper = endpoints.clone();
-    let controller = Controller::new(queue(args))
-        .on(&endpoints.services, |change| queued(change.object().key.clone(), &***change.object()))
-        .on_many(&endpoints.pods, move |change| {
-            let pod = change.object().clone();
-            mapper.selecting(change).into_iter().map(move |key| queued(key, &**pod))
-        })
-        .workers(args.workers as usize)
-        .until_settled()
-        .shutdown_on(async move { stop.wished().await })
-        .shutdown_grace(GRACE);
-    let endpoints = endpoints.clone();
-    tokio::spawn(controller.run(move |key, _| {
-        let (endpoints, cluster) = (endpoints.clone(), cluster.clone());
-        async move { endpoints.reconcile(key, &cluster.faults).map(|()| Action::await_change()) }
-    }))
 }

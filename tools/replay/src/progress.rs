@@ -29,6 +29,23 @@ impl Progress {
         Self(ProgressBar::hidden())
     }
 
+    /// A summary of several lines that changes; `None` where there is no terminal.
+    #[cfg(feature = "kube")]
+    pub(crate) fn lines() -> Option<Self> {
+        if !stderr().is_terminal() {
+            return None;
+        }
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        bar.set_style(ProgressStyle::with_template("{msg}").expect("the template is right"));
+        Some(Self(bar))
+    }
+
+    #[cfg(feature = "kube")]
+    pub(crate) fn show(&self, lines: String) {
+        self.0.set_message(lines);
+        self.0.tick();
+    }
+
     pub(crate) fn pass(&self, number: usize) {
         self.0.set_prefix(format!("pass {number}"));
     }

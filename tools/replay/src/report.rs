@@ -42,20 +42,20 @@ pub(crate) struct Figures {
 /// How long keys were queued, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Latency {
-    p50: f64,
-    p99: f64,
-    max: f64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) max: f64,
 }
 
 /// How many objects were compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Checked {
-    replicasets: usize,
-    services: usize,
+    pub(crate) replicasets: usize,
+    pub(crate) services: usize,
 }
 
 /// One object on which we and the real cluster disagree.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct Difference {
     /// `ReplicaSet namespace/name` or `Service namespace/name`.
     pub(crate) what: String,
@@ -244,7 +244,7 @@ pub(crate) fn number(number: u64) -> String {
     groups.join(" ")
 }
 
-fn micros(micros: f64) -> String {
+pub(crate) fn micros(micros: f64) -> String {
     match micros {
         ..1e3 => format!("{micros:.0} µs"),
         ..1e6 => format!("{:.1} ms", micros / 1e3),

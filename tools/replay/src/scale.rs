@@ -173,7 +173,7 @@ impl Copied for Pod {
 
 impl Copied for ReplicaSet {
     fn copied(&self, copier: &mut Copier) -> Option<Self> {
-        Some(Self { meta: copier.meta(&self.meta), key: copier.replicaset(&self.key) })
+        Some(Self { meta: copier.meta(&self.meta), key: copier.replicaset(&self.key), ..self.clone() })
     }
 }
 

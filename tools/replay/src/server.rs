@@ -23,7 +23,7 @@ use crate::trace::{Record, Stream};
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) horizon: Horizon,
-    pub(crate) faults: Injector,
+    pub(crate) faults: Arc<Injector>,
     /// A seeded bug, for the test of the comparison: the event at this place is told to nobody.
     pub(crate) lose: Option<usize>,
     /// When each place happened; empty when that is not measured.

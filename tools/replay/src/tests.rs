@@ -107,7 +107,7 @@ fn copies_are_as_the_original() {
 #[test]
 fn the_pages_of_a_list_are_the_list() {
     let args = Args::parse_from(["replay"]);
-    let faults = Injector::new(&args, 0);
+    let faults = Arc::new(Injector::new(&args, 0));
     let cluster = Arc::new(Cluster { horizon: Horizon::new(), faults, lose: None, happened: Vec::new() });
     let pods = Recorded::new(&cluster, 0, &shared().pods);
     let runtime = Builder::new_current_thread().build().unwrap();

@@ -158,9 +158,7 @@ impl Reader {
             "services" => self.services.take(&line, place, start, |json| decoder.service(json)),
             "nodes" => self.nodes.take(&line, place, start, |json| decoder.plain(json)),
             "deployments" => self.deployments.take(&line, place, start, |json| decoder.plain(json)),
-            "replicasets" => {
-                self.replicasets.take(&line, place, start, |json| Ok(decoder.replicaset(json)?.0))
-            }
+            "replicasets" => self.replicasets.take(&line, place, start, |json| decoder.replicaset(json)),
             "endpointslices" => self.endpointslices.take(&line, place, start, |json| decoder.plain(json)),
             unknown => Err(format!("unknown resource {unknown:?}")),
         }?;
@@ -183,8 +181,8 @@ impl Reader {
         for item in items {
             match resource {
                 "replicasets" => {
-                    let (replicaset, status) = self.decoder.replicaset(item)?;
-                    self.expected.replicasets.insert(replicaset.meta.name, status);
+                    let replicaset = self.decoder.replicaset(item)?;
+                    self.expected.replicasets.insert(replicaset.meta.name, replicaset.reported);
                 }
                 "services" => {
                     let service = self.decoder.service(item)?;

@@ -1,7 +1,7 @@
 //! PURE. The JSON of a trace line, and how it becomes our objects.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flyball_informer_cache::Version;
@@ -9,7 +9,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use crate::objects::{Key, Labels, Meta, Moment, Owner, Plain, Pod, ReplicaSet, Service};
+use crate::interned::Interned;
+use crate::objects::{Labels, Meta, Moment, Owner, Plain, Pod, ReplicaSet, Service};
 
 type Text<'a> = Cow<'a, str>;
 type Map<'a> = BTreeMap<Text<'a>, Text<'a>>;
@@ -177,10 +178,7 @@ pub(crate) type Slice = (Arc<str>, Vec<Arc<str>>);
 /// Turns JSON into objects; equal strings become one.
 #[derive(Default)]
 pub(crate) struct Decoder {
-    texts: HashSet<Arc<str>>,
-    labels: HashSet<Labels>,
-    replicasets: HashMap<Arc<str>, Key>,
-    services: HashMap<Arc<str>, Key>,
+    interned: Interned,
 }
 
 impl Decoder {
@@ -193,10 +191,10 @@ impl Decoder {
         let wire: PodWire<'_> = serde_json::from_str(json)?;
         let owners = wire.metadata.owner_references.as_deref().unwrap_or_default();
         let owner = owners.iter().find(|owner| owner.controller == Some(true)).map(|owner| Owner {
-            uid: self.text(&owner.uid),
+            uid: self.interned.text(&owner.uid),
             replicaset: (owner.kind == "ReplicaSet").then(|| {
-                let name = self.name(&wire.metadata.namespace, &owner.name);
-                key(&mut self.replicasets, name)
+                let name = self.interned.name(&wire.metadata.namespace, &owner.name);
+                self.interned.replicaset(name)
             }),
         });
         let ready = |condition: &Condition<'_>| condition.kind == "Ready" && condition.status == "True";
@@ -206,22 +204,22 @@ impl Decoder {
             owner,
             ready: wire.status.conditions.iter().flatten().any(ready),
             leaving: wire.metadata.deletion_timestamp.is_some(),
-            address: wire.status.pod_ip.map(|address| self.text(&address)),
+            address: wire.status.pod_ip.map(|address| self.interned.text(&address)),
         })
     }
 
-    /// The ReplicaSet, and what its status says: replicas and ready replicas.
-    pub(crate) fn replicaset(&mut self, json: &str) -> serde_json::Result<(ReplicaSet, (u32, u32))> {
+    pub(crate) fn replicaset(&mut self, json: &str) -> serde_json::Result<ReplicaSet> {
         let wire: ReplicaSetWire<'_> = serde_json::from_str(json)?;
         let meta = self.meta(&wire.metadata)?;
-        let key = key(&mut self.replicasets, meta.name.clone());
-        Ok((ReplicaSet { meta, key }, (wire.status.replicas, wire.status.ready_replicas)))
+        let key = self.interned.replicaset(meta.name.clone());
+        let reported = (wire.status.replicas, wire.status.ready_replicas);
+        Ok(ReplicaSet { meta, key, reported })
     }
 
     pub(crate) fn service(&mut self, json: &str) -> serde_json::Result<Service> {
         let wire: ServiceWire<'_> = serde_json::from_str(json)?;
         let meta = self.meta(&wire.metadata)?;
-        let key = key(&mut self.services, meta.name.clone());
+        let key = self.interned.service(meta.name.clone());
         Ok(Service { meta, key, selector: self.labels(wire.spec.selector.as_ref()) })
     }
 
@@ -232,13 +230,16 @@ impl Decoder {
         let Some(service) = labels.and_then(|labels| labels.get("kubernetes.io/service-name")) else {
             return Ok(None);
         };
-        let name = self.name(&wire.metadata.namespace, service);
+        let name = self.interned.name(&wire.metadata.namespace, service);
         // An endpoint that says nothing about being ready is ready (discovery.k8s.io/v1).
         let ready =
             wire.endpoints.iter().flatten().filter(|endpoint| endpoint.conditions.ready != Some(false));
         Ok(Some((
             name,
-            ready.flat_map(|endpoint| &endpoint.addresses).map(|address| self.text(address)).collect(),
+            ready
+                .flat_map(|endpoint| &endpoint.addresses)
+                .map(|address| self.interned.text(address))
+                .collect(),
         )))
     }
 
@@ -247,39 +248,16 @@ impl Decoder {
             return Err(serde::de::Error::custom("metadata.name is empty"));
         }
         Ok(Meta {
-            name: self.name(&wire.namespace, &wire.name),
-            namespace: self.text(&wire.namespace),
-            uid: self.text(&wire.uid),
+            name: self.interned.name(&wire.namespace, &wire.name),
+            namespace: self.interned.text(&wire.namespace),
+            uid: self.interned.text(&wire.uid),
             version: wire.resource_version,
             happened: Moment::default(),
         })
     }
 
-    fn name(&mut self, namespace: &str, name: &str) -> Arc<str> {
-        if namespace.is_empty() { self.text(name) } else { self.text(&format!("{namespace}/{name}")) }
-    }
-
-    fn text(&mut self, text: &str) -> Arc<str> {
-        if let Some(known) = self.texts.get(text) {
-            return known.clone();
-        }
-        let new: Arc<str> = text.into();
-        self.texts.insert(new.clone());
-        new
-    }
-
     fn labels(&mut self, map: Option<&Map<'_>>) -> Labels {
         let pairs = map.into_iter().flatten();
-        let labels: Vec<_> = pairs.map(|(name, value)| (self.text(name), self.text(value))).collect();
-        if let Some(known) = self.labels.get(&labels[..]) {
-            return known.clone();
-        }
-        let new: Labels = labels.into();
-        self.labels.insert(new.clone());
-        new
+        self.interned.labels(pairs.map(|(name, value)| (&**name, &**value)))
     }
-}
-
-fn key(keys: &mut HashMap<Arc<str>, Key>, name: Arc<str>) -> Key {
-    keys.entry(name.clone()).or_insert_with(|| Key::new(name)).clone()
 }

@@ -113,7 +113,8 @@ fn tests(workspace: &Workspace, options: &Options) -> Command {
     let mut command = cargo();
     // Of the whole workspace, so that what `cargo test --workspace` has built is used: dependencies have the same features.
     command.current_dir(&workspace.root).args(["test", "--workspace", "--locked", "--no-fail-fast"]);
-    command.args(["--test", "harness", "--test", "e2e"]);
+    command.args(["--features", "replay/kube"]);
+    command.args(["--test", "harness", "--test", "e2e", "--test", "kube"]);
     command.args(["--", "--ignored"]).args(&options.test);
     command
 }

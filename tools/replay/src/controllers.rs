@@ -1,0 +1,85 @@
+//! EDGE. The two controllers, over informers of a recorded cluster or of a live one.
+//!
+//! Cancel safety: they are tasks of their own, which end when their informers have stopped, or when they are told to stop: then they
+//! finish their queues, or give up after [`GRACE`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_controller::{Action, Controller, Report};
+use flyball_ratelimit::{Clock, Exponential, Monotonic, TokioTimer};
+use flyball_workqueue::{Fifo, Queue, Timed};
+use tokio::task::JoinHandle;
+
+use crate::args::Args;
+use crate::endpoints::Endpoints;
+use crate::faults::Injector;
+use crate::objects::{Key, Object};
+use crate::replicas::{Replicas, owners};
+use crate::stop::Stop;
+
+/// How long finishing the queues may take after Ctrl-C.
+pub(crate) const GRACE: Duration = Duration::from_millis(300);
+
+/// How long a failed key waits. Short, as a trace is played in a fraction of a second; growing, as in production.
+const BACKOFF: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(16);
+
+pub(crate) type Running = JoinHandle<Result<Report<Key>, flyball_controller::RunError>>;
+
+fn queue(args: &Args) -> Queue<Key, Fifo, Exponential<Key>, Timed<TokioTimer>> {
+    let backoff = Exponential::new(BACKOFF);
+    Queue::builder().limiter(backoff).timer(TokioTimer::current()).seed(args.seed).build()
+}
+
+/// Notes when a key is queued, and because of which object; it is added right after this.
+fn queued(key: Key, because: &impl Object) -> Key {
+    key.queued_at(Monotonic.now());
+    key.changed_by(because);
+    key
+}
+
+/// Starts the controller of ReplicaSets.
+pub(crate) fn count(replicas: &Arc<Replicas>, faults: &Arc<Injector>, args: &Args, stop: &Stop) -> Running {
+    let (faults, stop) = (faults.clone(), stop.clone());
+    let controller = Controller::new(queue(args))
+        .on(&replicas.replicasets, |change| queued(change.object().key.clone(), &***change.object()))
+        .on_many(&replicas.pods, |change| {
+            let pod = change.object().clone();
+            owners(change).map(move |key| queued(key, &**pod))
+        })
+        .workers(args.workers as usize)
+        .until_settled()
+        .shutdown_on(async move { stop.wished().await })
+        .shutdown_grace(GRACE);
+    let replicas = replicas.clone();
+    tokio::spawn(controller.run(move |key, _| {
+        let (replicas, faults) = (replicas.clone(), faults.clone());
+        async move { replicas.reconcile(key, &faults).map(|()| Action::await_change()) }
+    }))
+}
+
+/// Starts the controller of Services.
+pub(crate) fn collect(
+    endpoints: &Arc<Endpoints>,
+    faults: &Arc<Injector>,
+    args: &Args,
+    stop: &Stop,
+) -> Running {
+    let (faults, stop) = (faults.clone(), stop.clone());
+    let mapper = endpoints.clone();
+    let controller = Controller::new(queue(args))
+        .on(&endpoints.services, |change| queued(change.object().key.clone(), &***change.object()))
+        .on_many(&endpoints.pods, move |change| {
+            let pod = change.object().clone();
+            mapper.selecting(change).into_iter().map(move |key| queued(key, &**pod))
+        })
+        .workers(args.workers as usize)
+        .until_settled()
+        .shutdown_on(async move { stop.wished().await })
+        .shutdown_grace(GRACE);
+    let endpoints = endpoints.clone();
+    tokio::spawn(controller.run(move |key, _| {
+        let (endpoints, faults) = (endpoints.clone(), faults.clone());
+        async move { endpoints.reconcile(key, &faults).map(|()| Action::await_change()) }
+    }))
+}

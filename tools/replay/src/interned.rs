@@ -1,0 +1,98 @@
+//! PURE. Strings, labels and keys of which there is one each, however many objects have them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::objects::{Key, Labels};
+
+#[derive(Debug, Default)]
+pub(crate) struct Interned {
+    texts: HashSet<Arc<str>>,
+    labels: HashSet<Labels>,
+    replicasets: HashMap<Arc<str>, Key>,
+    services: HashMap<Arc<str>, Key>,
+    /// How many texts there were after the last sweep.
+    #[cfg(feature = "kube")]
+    swept: usize,
+}
+
+impl Interned {
+    pub(crate) fn text(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return known.clone();
+        }
+        let new: Arc<str> = text.into();
+        self.texts.insert(new.clone());
+        new
+    }
+
+    /// `namespace/name`, or the name alone where there is no namespace.
+    pub(crate) fn name(&mut self, namespace: &str, name: &str) -> Arc<str> {
+        if namespace.is_empty() { self.text(name) } else { self.text(&format!("{namespace}/{name}")) }
+    }
+
+    /// Of pairs that are sorted by name.
+    pub(crate) fn labels<'a>(&mut self, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Labels {
+        let labels: Vec<_> = pairs.map(|(name, value)| (self.text(name), self.text(value))).collect();
+        if let Some(known) = self.labels.get(&labels[..]) {
+            return known.clone();
+        }
+        let new: Labels = labels.into();
+        self.labels.insert(new.clone());
+        new
+    }
+
+    pub(crate) fn replicaset(&mut self, name: Arc<str>) -> Key {
+        key(&mut self.replicasets, name)
+    }
+
+    pub(crate) fn service(&mut self, name: Arc<str>) -> Key {
+        key(&mut self.services, name)
+    }
+
+    /// Forgets what nobody holds any more, when there may be as much of that as of the rest: a live cluster goes on for ever.
+    #[cfg(feature = "kube")]
+    pub(crate) fn sweep(&mut self) {
+        const FEW: usize = 4096;
+        if self.texts.len() < (2 * self.swept).max(FEW) {
+            return;
+        }
+        // Keys and labels hold texts, so these are the last.
+        self.replicasets.retain(|_, key| key.is_shared());
+        self.services.retain(|_, key| key.is_shared());
+        self.labels.retain(|labels| Arc::strong_count(labels) > 1);
+        self.texts.retain(|text| Arc::strong_count(text) > 1);
+        self.swept = self.texts.len();
+    }
+}
+
+fn key(keys: &mut HashMap<Arc<str>, Key>, name: Arc<str>) -> Key {
+    keys.entry(name.clone()).or_insert_with(|| Key::new(name)).clone()
+}
+
+#[cfg(all(test, feature = "kube"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_forgets_what_nobody_holds_and_nothing_else() {
+        let mut interned = Interned::default();
+        let held = interned.text("a/held");
+        let (key, labels) = (interned.replicaset(held.clone()), interned.labels([("app", "x")].into_iter()));
+        for number in 0..5000 {
+            let name = interned.name("a", &number.to_string());
+            interned.replicaset(name);
+            interned.labels([("number", &*number.to_string())].into_iter());
+        }
+        interned.sweep();
+        assert_eq!((interned.replicasets.len(), interned.labels.len()), (1, 1));
+        assert_eq!(interned.texts.len(), 3, "{:?}", interned.texts);
+        assert!(Arc::ptr_eq(&interned.text("a/held"), &held));
+        assert!(Arc::ptr_eq(&interned.labels([("app", "x")].into_iter()), &labels));
+        // The same key, so that it is one entry in what waits.
+        assert!(interned.replicaset(held).is_shared() && key.is_shared());
+        interned.text("new");
+        interned.sweep();
+        assert!(interned.texts.contains("new"), "it is swept when it has doubled");
+    }
+}

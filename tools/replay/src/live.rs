@@ -1,0 +1,218 @@
+//! EDGE. The two controllers on a live cluster, which they only look at.
+//!
+//! | file | |
+//! |---|---|
+//! | read_only | the client, which lists and watches four kinds and can do nothing else |
+//! | cut, source | the cluster's objects, cut down to those of a recorded one |
+//! | agreement | what the cluster reports, and since when we differ from it |
+//! | waits, summary | what people see |
+//!
+//! Cancel safety: a run is not dropped but told to stop. It then ends in order: the informers are shut down, the controllers finish
+//! their queues or give up, and all are joined.
+
+mod agreement;
+mod cut;
+mod read_only;
+mod source;
+mod summary;
+mod waits;
+
+use std::collections::VecDeque;
+use std::io::{Write, stderr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use self::agreement::{Differing, reported};
+use self::cut::Slice;
+use self::source::{AnyKind, Kind, Sources, Trouble};
+use self::summary::{Objects, Summary};
+use self::waits::Waits;
+use crate::args::Args;
+use crate::controllers::{collect, count};
+use crate::endpoints::{Endpoints, PODS_IN, SERVICES_IN};
+use crate::faults::Injector;
+use crate::ledger::Ledger;
+use crate::objects::{Pod, ReplicaSet, Service};
+use crate::progress::Progress;
+use crate::replicas::{BY_OWNER, Replicas};
+use crate::report::{Checked, compare};
+use crate::stop::Stop;
+
+pub(crate) use self::read_only::client;
+
+/// How often people are told, on a terminal and elsewhere.
+const LOOK: Duration = Duration::from_secs(1);
+const LOOKS_A_LINE: u32 = 5;
+
+/// Over how long the rate of events is taken.
+const RATE: Duration = Duration::from_secs(5);
+
+/// Runs until it is told to stop, or the time is over, or the cluster refuses something.
+pub(crate) async fn run(client: kube::Client, args: &Args, stop: &Stop) -> anyhow::Result<Summary> {
+    let (tell, mut troubles) = mpsc::unbounded_channel();
+    let sources = Sources::new(client, tell);
+    let mut live = Live::start(&sources)?;
+    let faults = Arc::new(Injector::new(args, 0));
+    let counting = count(&live.replicas, &faults, args, stop);
+    let collecting = collect(&live.endpoints, &faults, args, stop);
+
+    let display = Progress::lines();
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut number = 0;
+    let mut over = std::pin::pin!(sleep(args.seconds.unwrap_or(Duration::MAX)));
+    let mut trouble = None;
+    let refused = loop {
+        tokio::select! {
+            biased;
+            () = stop.wished() => break None,
+            () = &mut over => break None,
+            Some(told) = troubles.recv() => match told {
+                Trouble::Refused(words) => break Some(words),
+                Trouble::Passing(words) => trouble = Some((Instant::now(), words)),
+            },
+            _ = looks.tick() => {
+                trouble = trouble.filter(|(at, _)| at.elapsed() < 10 * LOOK);
+                let summary = live.look(trouble.as_ref().map(|(_, words)| words.clone()));
+                match &display {
+                    Some(display) => display.show(summary.text()),
+                    // Who closed stderr does not want it.
+                    None if number % LOOKS_A_LINE == 0 => drop(writeln!(stderr(), "{}", summary.line())),
+                    None => {}
+                }
+                number += 1;
+            }
+        }
+    };
+    let summary = live.look(None);
+    live.kinds().iter().for_each(|kind| kind.shut_down());
+    for running in [counting, collecting] {
+        match running.await.context("a controller")? {
+            // Nothing was there to be reconciled.
+            Err(flyball_controller::RunError::NeverSynced(_)) if !summary.synced => {}
+            ended => drop(ended.context("a controller")?),
+        }
+    }
+    for kind in live.kinds() {
+        kind.stopped().await;
+    }
+    if let Some(display) = display {
+        display.done();
+    }
+    match refused {
+        Some(words) => bail!("the cluster refuses: {words}\n{}", read_only::NEEDED),
+        None => Ok(summary),
+    }
+}
+
+/// Four informers, two controllers, and what was seen of them so far.
+struct Live {
+    pods: Kind<Pod>,
+    services: Kind<Service>,
+    replicasets: Kind<ReplicaSet>,
+    slices: Kind<Slice>,
+    replicas: Arc<Replicas>,
+    endpoints: Arc<Endpoints>,
+    begin: Instant,
+    waits: Waits,
+    differing: Differing,
+    /// How many events there were, at some of the last looks.
+    events: VecDeque<(Duration, u64)>,
+}
+
+impl Live {
+    fn start(sources: &Sources) -> anyhow::Result<Self> {
+        let pods = sources.start("pods", cut::pod, &[&BY_OWNER, &PODS_IN])?;
+        let services = sources.start("services", cut::service, &[&SERVICES_IN])?;
+        let replicasets = sources.start("replicasets", cut::replicaset, &[])?;
+        let slices = sources.start("endpointslices", cut::slice, &[])?;
+        let replicas = Arc::new(Replicas {
+            pods: pods.cache.clone(),
+            replicasets: replicasets.cache.clone(),
+            ledger: Ledger::new(),
+        });
+        let endpoints = Arc::new(Endpoints {
+            pods: pods.cache.clone(),
+            services: services.cache.clone(),
+            ledger: Ledger::new(),
+        });
+        Ok(Self {
+            pods,
+            services,
+            replicasets,
+            slices,
+            replicas,
+            endpoints,
+            begin: Instant::now(),
+            waits: Waits::default(),
+            differing: Differing::default(),
+            events: [(Duration::ZERO, 0)].into(),
+        })
+    }
+
+    fn kinds(&self) -> [&dyn AnyKind; 4] {
+        [&self.pods, &self.services, &self.replicasets, &self.slices]
+    }
+
+    fn look(&mut self, trouble: Option<String>) -> Summary {
+        let now = self.begin.elapsed();
+        for waits in [self.replicas.ledger.take_waits(), self.endpoints.ledger.take_waits()] {
+            waits.into_iter().for_each(|wait| self.waits.add(wait));
+        }
+        let (replicasets, services, slices) =
+            (self.replicasets.cache.snapshot(), self.services.cache.snapshot(), self.slices.cache.snapshot());
+        let objects = Objects {
+            pods: self.pods.cache.snapshot().len(),
+            services: services.len(),
+            replicasets: replicasets.len(),
+            endpointslices: slices.len(),
+        };
+        let synced = self.kinds().iter().all(|kind| kind.is_synced());
+        // Before that, what was not listed would differ.
+        let (expected, differences) = if synced {
+            let expected = reported(
+                replicasets.objects().map(|replicaset| &***replicaset),
+                services.objects().map(|service| &***service),
+                slices.objects().map(|slice| &***slice),
+            );
+            let (counts, addresses) = (self.replicas.ledger.stored(), self.endpoints.ledger.stored());
+            let differences = compare(&expected, &counts, &addresses);
+            (expected, differences)
+        } else {
+            Default::default()
+        };
+        let checked = Checked::of(&expected);
+        let events = self.kinds().iter().map(|kind| kind.events()).sum();
+        Summary {
+            seconds: now.as_secs_f64(),
+            synced,
+            objects,
+            skipped: self.kinds().iter().map(|kind| kind.skipped()).sum(),
+            events,
+            events_per_second: self.rate(now, events),
+            reconciles: self.waits.count(),
+            relists: self.kinds().iter().map(|kind| kind.relists()).sum(),
+            queue_latency_us: self.waits.latency(),
+            checked,
+            agree: agreement::agree(checked, &differences),
+            differences: differences.len(),
+            lasting: self.differing.look(now, differences),
+            trouble,
+        }
+    }
+
+    /// Events a second, over the last few.
+    fn rate(&mut self, now: Duration, events: u64) -> f64 {
+        while self.events.len() > 1 && self.events[1].0 + RATE <= now {
+            self.events.pop_front();
+        }
+        let (since, before) = self.events[0];
+        self.events.push_back((now, events));
+        let seconds = (now - since).as_secs_f64();
+        if seconds > 0.0 { (events - before) as f64 / seconds } else { 0.0 }
+    }
+}

@@ -1,0 +1,200 @@
+//! EDGE. The informer of one kind of a live cluster.
+//!
+//! Cancel safety: that of the source of the adapter; cutting an object down awaits nothing.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Context;
+use flyball_informer_cache::{
+    Event, Index, Informer, ListRequest, Page, Source, SourceError, SourceFailure, Watch, WatchRequest,
+};
+use flyball_kube::{ApiError, ApiSource, ApiWatch, Skipped, reflector_config};
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+
+use crate::interned::Interned;
+use crate::objects::{Object, schema};
+use crate::resource::Cache;
+
+/// What an informer could not do.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// It may not, so waiting is no use.
+    Refused(String),
+    /// It tries again.
+    Passing(String),
+}
+
+/// Where informers come from.
+pub(super) struct Sources {
+    client: Client,
+    interned: Arc<Mutex<Interned>>,
+    tell: mpsc::UnboundedSender<Trouble>,
+}
+
+/// The informer of a kind.
+pub(super) struct Kind<V> {
+    pub(super) cache: Cache<V>,
+    events: Arc<AtomicU64>,
+    skipped: Skipped,
+}
+
+/// Kinds, whatever their objects.
+pub(super) trait AnyKind: Send + Sync {
+    fn is_synced(&self) -> bool;
+    fn shut_down(&self);
+    fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+    /// Changes that its watches told.
+    fn events(&self) -> u64;
+    /// Objects that could not be read.
+    fn skipped(&self) -> u64;
+    /// Lists after the first.
+    fn relists(&self) -> u64;
+}
+
+impl Sources {
+    pub(super) fn new(client: Client, tell: mpsc::UnboundedSender<Trouble>) -> Self {
+        Self { client, interned: Arc::default(), tell }
+    }
+
+    /// Starts the informer of a kind.
+    pub(super) fn start<K, V>(
+        &self,
+        name: &'static str,
+        cut: fn(&mut Interned, K) -> V,
+        indexes: &[&'static Index<Arc<V>, Arc<str>>],
+    ) -> anyhow::Result<Kind<V>>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        V: Object,
+    {
+        // From the server's memory, as the cluster's own controllers do: who looks on must not be a burden.
+        let config = watcher::Config::default().any_semantic();
+        let reflector = reflector_config(&config);
+        let source = ApiSource::new(Api::<K>::all(self.client.clone()), config);
+        let (events, skipped) = (Arc::default(), source.skipped());
+        let cutting = Cutting { cut, interned: self.interned.clone(), events: Arc::clone(&events) };
+        let mut builder = Informer::builder(schema(), Cut { source, cutting }).reflector(reflector);
+        for index in indexes {
+            builder = builder.index(*index);
+        }
+        let tell = self.tell.clone();
+        // Nobody listens at the end.
+        let builder = builder.on_error(move |failure| drop(tell.send(trouble(name, failure))));
+        let cache = builder.start().with_context(|| format!("the informer of {name}"))?;
+        Ok(Kind { cache, events, skipped })
+    }
+}
+
+impl<V: Object> AnyKind for Kind<V> {
+    fn is_synced(&self) -> bool {
+        self.cache.is_synced()
+    }
+
+    fn shut_down(&self) {
+        self.cache.shut_down();
+    }
+
+    fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.cache.stopped())
+    }
+
+    fn events(&self) -> u64 {
+        // Ordering: Relaxed, a counter.
+        self.events.load(Ordering::Relaxed)
+    }
+
+    fn skipped(&self) -> u64 {
+        self.skipped.count()
+    }
+
+    fn relists(&self) -> u64 {
+        self.cache.status().relists
+    }
+}
+
+fn trouble(name: &str, failure: &SourceFailure<'_>) -> Trouble {
+    let cause = failure.error.and_then(SourceError::cause);
+    let status = cause.and_then(|cause| cause.downcast_ref::<ApiError>()).and_then(ApiError::status);
+    match status {
+        Some(status) if matches!(status.code, 401 | 403) => {
+            Trouble::Refused(format!("{name}: {} ({})", status.message, status.code))
+        }
+        _ => Trouble::Passing(format!("{name}: {failure}")),
+    }
+}
+
+/// Cuts each object down before it is kept.
+struct Cutting<K, V> {
+    cut: fn(&mut Interned, K) -> V,
+    interned: Arc<Mutex<Interned>>,
+    events: Arc<AtomicU64>,
+}
+
+impl<K, V> Clone for Cutting<K, V> {
+    fn clone(&self) -> Self {
+        Self { cut: self.cut, interned: self.interned.clone(), events: self.events.clone() }
+    }
+}
+
+struct Cut<K, V> {
+    source: ApiSource<K>,
+    cutting: Cutting<K, V>,
+}
+
+struct CutWatch<K, V> {
+    watch: ApiWatch<K>,
+    cutting: Cutting<K, V>,
+}
+
+impl<K, V> Source for Cut<K, V>
+where
+    K: Resource + DeserializeOwned + Send + Sync + 'static,
+    V: Object,
+{
+    type Object = Arc<V>;
+    type Watch = CutWatch<K, V>;
+
+    async fn list(&self, request: ListRequest) -> Result<Page<Arc<V>>, SourceError> {
+        let page = self.source.list(request).await?;
+        let Cutting { cut, interned, .. } = &self.cutting;
+        let mut interned = interned.lock();
+        interned.sweep();
+        let items = page.items.into_iter().map(|object| Arc::new(cut(&mut interned, object))).collect();
+        Ok(Page { items, version: page.version, continuation: page.continuation })
+    }
+
+    async fn watch(&self, request: WatchRequest) -> Result<CutWatch<K, V>, SourceError> {
+        Ok(CutWatch { watch: self.source.watch(request).await?, cutting: self.cutting.clone() })
+    }
+}
+
+impl<K, V> Watch for CutWatch<K, V>
+where
+    K: Resource + DeserializeOwned + Send + Sync + 'static,
+    V: Object,
+{
+    type Object = Arc<V>;
+
+    async fn next(&mut self) -> Option<Result<Event<Arc<V>>, SourceError>> {
+        let event = match self.watch.next().await? {
+            Ok(event) => event,
+            Err(error) => return Some(Err(error)),
+        };
+        let Cutting { cut, interned, events } = &self.cutting;
+        Some(Ok(event.map(|object| {
+            // Ordering: Relaxed, a counter.
+            events.fetch_add(1, Ordering::Relaxed);
+            let mut interned = interned.lock();
+            interned.sweep();
+            Arc::new(cut(&mut interned, object))
+        })))
+    }
+}
