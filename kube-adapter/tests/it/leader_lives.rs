@@ -57,6 +57,8 @@ struct Life {
     request: u64,
     /// It stands still until then.
     stands: Time,
+    /// Nothing reaches it, and nothing leaves it, until then.
+    cut: Time,
     /// What it heard while it stood still.
     heard: Vec<Answer>,
     worked: bool,
@@ -106,7 +108,12 @@ struct Seen {
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let timing = if random.below(2) == 0 { Timing::default() } else { any_timing(&mut random) };
+        let timing = match random.below(3) {
+            0 => Timing::default(),
+            // As near to the edge as the rules allow.
+            1 => Timing::default().with_wind_down(Duration::from_millis(4999)).unwrap(),
+            _ => any_timing(&mut random),
+        };
         let mut world = Self {
             random,
             now: 0,
@@ -141,6 +148,7 @@ impl World {
             frozen: self.random.below(4) == 0,
             request: u64::MAX,
             stands: 0,
+            cut: 0,
             heard: Vec::new(),
             worked: false,
             led: false,
@@ -177,7 +185,7 @@ impl World {
                     let request = self.requests.len() as u64;
                     self.requests.push((ask, None));
                     self.lives[n].request = request;
-                    if let Some(delay) = self.delay() {
+                    if let Some(delay) = self.delay(n) {
                         self.at(self.now + delay, n, Event::Arrives(request));
                     }
                 }
@@ -203,9 +211,13 @@ impl World {
     }
 
     /// How long a message takes, if it arrives at all.
-    fn delay(&mut self) -> Option<Time> {
+    fn delay(&mut self, n: usize) -> Option<Time> {
         if self.calm {
             return Some(1 + self.random.below(50 * MS));
+        }
+        if self.now < self.lives[n].cut {
+            self.seen.lost_answers += 1;
+            return None;
         }
         match self.random.below(10) {
             0 | 1 => {
@@ -223,7 +235,7 @@ impl World {
             return;
         }
         let now = self.clock(n);
-        match self.random.below(6) {
+        match self.random.below(7) {
             0 => {
                 self.lives[n].wall += self.random.below(3600) as i64 - 600;
             }
@@ -244,7 +256,8 @@ impl World {
                 let begins = self.now + self.random.below(10 * SECOND);
                 self.step_at(begins, n);
             }
-            3 if self.lives[n].candidate.leads(now) && self.lives[n].stands <= self.now => {
+            3 => self.lives[n].cut = self.now + self.random.below(40 * SECOND),
+            4 if self.lives[n].candidate.leads(now) && self.lives[n].stands <= self.now => {
                 self.seen.released += 1;
                 self.lives[n].candidate.release(now);
                 self.step_at(self.now, n);
@@ -293,7 +306,7 @@ impl World {
         let (ask, answer) = &mut self.requests[request as usize];
         let given = self.server.ask(ask);
         *answer = Some(given);
-        match self.delay() {
+        match self.delay(n) {
             Some(delay) => self.at(self.now + delay, n, Event::Answered(request)),
             None => self.seen.written_unheard += 1,
         }

@@ -9,6 +9,7 @@ mod informer;
 mod leader;
 mod leader_lives;
 mod lease_server;
+mod ops;
 mod script;
 mod source;
 mod source_decode;

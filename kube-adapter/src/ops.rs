@@ -1,0 +1,9 @@
+//! EDGE. What a process in production is asked over HTTP: see [`Server`].
+
+mod answer;
+mod check;
+mod figures;
+mod serve;
+mod server;
+
+pub use server::Server;
