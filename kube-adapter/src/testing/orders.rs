@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kube::Resource;
 use kube::core::Status;
 
 use super::call::Call;
@@ -53,6 +54,19 @@ impl ApiServer {
     /// have to ask for.
     pub fn cut_watches(&self) {
         self.each_watch(|watch| watch.ended = Some(End::Closed));
+    }
+
+    /// Ends the open watches of one kind, as [`cut_watches`](Self::cut_watches) ends all.
+    ///
+    /// # Panics
+    /// If the kind is not registered.
+    #[track_caller]
+    pub fn cut_watches_of<K: Resource<DynamicType: Default>>(&self) {
+        self.change(|inner| {
+            let place = inner.place::<K>();
+            let watches = inner.state.watches.living().filter(|watch| watch.place == place);
+            watches.for_each(|watch| watch.ended = Some(End::Closed));
+        });
     }
 
     /// Breaks the connections of all open watches.

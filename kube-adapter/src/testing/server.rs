@@ -306,7 +306,7 @@ impl ApiServer {
 
 impl Inner {
     #[track_caller]
-    fn place<K: Resource<DynamicType: Default>>(&self) -> usize {
+    pub(super) fn place<K: Resource<DynamicType: Default>>(&self) -> usize {
         let resource = ApiResource::erase::<K>(&K::DynamicType::default());
         let place = self.state.place_of(&resource.group, &resource.version, &resource.plural);
         place.unwrap_or_else(|| panic!("register::<{}>() comes first", resource.kind))

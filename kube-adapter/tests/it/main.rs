@@ -5,6 +5,7 @@ mod controller;
 mod controller_api;
 mod controller_ends;
 mod controller_fails;
+mod defects;
 mod informer;
 mod leader;
 mod leader_lives;

@@ -78,6 +78,20 @@ async fn a_stopped_server_refuses_and_forgets_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn watches_of_one_kind_are_cut() {
+    let server = server();
+    let maps = config_maps(&server);
+    let pods = Api::<Pod>::all(server.client());
+    let mut of_maps = Box::pin(maps.watch(&WatchParams::default(), "1").await.unwrap());
+    let mut of_pods = Box::pin(pods.watch(&WatchParams::default(), "1").await.unwrap());
+    server.cut_watches_of::<Pod>();
+    assert!(of_pods.next().await.is_none());
+    server.put(&config_map("a", "1"));
+    assert!(of_maps.next().await.unwrap().is_ok());
+    assert_eq!((server.open_watches_of::<Pod>(), server.open_watches()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn silenced_watches_hear_nothing_and_new_ones_do() {
     let server = server();
     let api = config_maps(&server);

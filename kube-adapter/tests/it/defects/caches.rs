@@ -1,0 +1,201 @@
+//! Those of caches and of who listens to them.
+
+use std::cell::Cell;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use flyball_informer_cache::{Index, Informer, NamespacedName};
+use flyball_kube::informer;
+use flyball_kube::testing::{Call, Verb};
+use flyball_kube::{Controller, key_of};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::runtime::watcher::Config;
+
+use super::counted::{self, Counted};
+use super::{SECOND, idle, map, maps, pass, run, server, value};
+
+fn key(name: &str) -> NamespacedName {
+    NamespacedName::new("default", name).unwrap()
+}
+
+fn cache(server: &flyball_kube::testing::ApiServer) -> Informer<NamespacedName, ConfigMap> {
+    informer(maps(server), Config::default()).start().unwrap()
+}
+
+/// A subscriber that is told of an object that is gone already hangs, also when there is more.
+#[tokio::test(start_paused = true)]
+async fn d4_a_delete_before_anybody_ran_stops_nobody() {
+    let server = server();
+    let cache = cache(&server);
+    cache.synced().await.unwrap();
+    let mut subscription = cache.subscribe();
+    let log = run(Controller::over(&cache), idle);
+    server.put(&map("a", ""));
+    server.delete::<ConfigMap>("default", "a");
+    pass(SECOND).await;
+    server.put(&map("z", ""));
+    pass(SECOND).await;
+    server.delete::<ConfigMap>("default", "z");
+    pass(SECOND).await;
+    log.runs();
+
+    for later in ["b", "c"] {
+        server.put(&map(later, later));
+        loop {
+            let change = subscription.next().await.unwrap();
+            if *change.key() == key(later) {
+                break;
+            }
+        }
+        pass(SECOND).await;
+        assert_eq!(log.seen(), [(later.to_owned(), later.to_owned())]);
+    }
+}
+
+/// A subscriber that does not ask stops the cache, and with it everybody, once a buffer is full.
+#[tokio::test(start_paused = true)]
+async fn d5_a_subscriber_that_is_idle_stops_nobody() {
+    const OBJECTS: usize = 1_000;
+    let server = server();
+    let cache = cache(&server);
+    let idle_one = cache.subscribe();
+    let log = run(Controller::over(&cache), idle);
+    for round in ["1", "2", "3"] {
+        for number in 0..OBJECTS {
+            server.put(&map(&format!("a{number}"), round));
+        }
+        pass(10 * SECOND).await;
+        assert_eq!(cache.store().len(), OBJECTS);
+        let seen = log.seen();
+        assert_eq!(seen.iter().filter(|(_, value)| value == round).count(), OBJECTS, "round {round}");
+    }
+    assert_eq!(idle_one.pending(), OBJECTS, "bounded by objects, not by events");
+}
+
+/// One of all who wait for the first list is woken.
+#[tokio::test(start_paused = true)]
+async fn d6_everybody_who_waits_for_the_first_list_is_woken() {
+    let server = server();
+    server.put(&map("a", ""));
+    server.freeze(Call::to(Verb::List));
+    let cache = cache(&server);
+    let waiting: Vec<_> = (0..8)
+        .map(|_| {
+            let cache = cache.clone();
+            tokio::spawn(async move { cache.synced().await })
+        })
+        .collect();
+    let logs: Vec<_> = (0..4).map(|_| run(Controller::over(&cache), idle)).collect();
+    pass(5 * SECOND).await;
+    assert!(waiting.iter().all(|task| !task.is_finished()));
+    server.thaw();
+    pass(SECOND).await;
+    assert_eq!(waiting.iter().filter(|task| task.is_finished()).count(), 8);
+    assert!(logs.iter().all(|log| log.names() == ["a"]), "controllers wait, too");
+}
+
+/// The old objects are thrown away under the store's lock, and there are two copies of everything.
+#[tokio::test(start_paused = true)]
+async fn d13_a_relist_blocks_no_reader_and_keeps_what_stayed() {
+    const OBJECTS: usize = 1_000;
+    let server = server();
+    for number in 0..OBJECTS {
+        let value = if number % 100 == 0 { "old" } else { "" };
+        server.put(&map(&format!("a{number:03}"), value));
+    }
+    let api = Api::<Counted>::all(server.client());
+    let cache = informer(api, Config::default().page_size(100)).start().unwrap();
+    cache.synced().await.unwrap();
+    counted::reset();
+
+    let (reader, (answered, answer)) = (cache.clone(), mpsc::channel());
+    counted::at_end("old", move || {
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || tell.send(reader.store().get(&key("a001")).is_some()));
+        // Far longer than a read takes; only a reader that is blocked makes use of it.
+        answered.send(told.recv_timeout(Duration::from_secs(10))).unwrap();
+    });
+    server.cut_watches();
+    for number in (0..OBJECTS).step_by(100) {
+        server.put(&map(&format!("a{number:03}"), "new"));
+    }
+    server.compact();
+    pass(300 * SECOND).await;
+    assert_eq!(cache.status().relists, 1);
+    assert_eq!(answer.try_recv().expect("an old object was dropped"), Ok(true));
+    // What there was, a page that is compared with it, and what changed, with some to spare.
+    assert!(counted::most() <= OBJECTS + 150, "{} at one time", counted::most());
+}
+
+/// Every event copies its object, with all it holds.
+#[tokio::test(start_paused = true)]
+async fn d14_nothing_is_copied_on_the_way_to_a_reconcile() {
+    let server = server();
+    server.put(&map("first", ""));
+    let cache = informer(Api::<Counted>::all(server.client()), Config::default()).start().unwrap();
+    let mut subscription = cache.subscribe();
+    cache.synced().await.unwrap();
+    for round in 0..3 {
+        for number in 0..100 {
+            server.put(&map(&format!("a{number}"), &round.to_string()));
+        }
+        pass(SECOND).await;
+    }
+    server.cut_watches();
+    server.put(&map("first", "again"));
+    server.compact();
+    pass(300 * SECOND).await;
+    while subscription.try_next().is_some() {}
+    assert_eq!((cache.store().len(), cache.status().relists), (101, 1));
+    assert_eq!(counted::copies(), 0);
+}
+
+thread_local! {
+    static LOOKED_AT: Cell<usize> = const { Cell::new(0) };
+}
+
+static BY_NODE: Index<ConfigMap, String> = Index::many("node", |map| {
+    LOOKED_AT.set(LOOKED_AT.get() + 1);
+    vec![value(map)]
+});
+
+/// A question scans everything.
+#[tokio::test(start_paused = true)]
+async fn d15_a_question_to_an_index_looks_at_its_hits_only() {
+    let server = server();
+    for number in 0..1_000 {
+        server.put(&map(&format!("a{number}"), &format!("node-{}", number % 100)));
+    }
+    let cache = informer(maps(&server), Config::default()).index(&BY_NODE).start().unwrap();
+    cache.synced().await.unwrap();
+    LOOKED_AT.set(0);
+    assert_eq!(cache.store().by_index(&BY_NODE, "node-7").unwrap().len(), 10);
+    assert_eq!(LOOKED_AT.get(), 0);
+    // And it follows: what moved is asked once.
+    server.put(&map("a7", "node-8"));
+    pass(SECOND).await;
+    assert_eq!(cache.store().by_index(&BY_NODE, "node-7").unwrap().len(), 9);
+    assert_eq!(LOOKED_AT.get(), 1);
+}
+
+/// The key of an entry has copies of four strings of the object, of which one, its version, is never renewed.
+#[tokio::test(start_paused = true)]
+async fn d16_a_key_is_one_shared_string() {
+    assert!(size_of::<NamespacedName>() <= 24);
+    let server = server();
+    server.put(&map("a", "1"));
+    let cache = cache(&server);
+    let mut subscription = cache.subscribe();
+    cache.synced().await.unwrap();
+    let first = subscription.next().await.unwrap();
+    let kept = |name| cache.snapshot().keys().find(|key| key.name() == name).unwrap().as_str().as_ptr();
+    assert_eq!(first.key().as_str().as_ptr(), kept("a"), "one string, in the store and in what is told");
+
+    server.put(&map("a", "2"));
+    let second = subscription.next().await.unwrap();
+    assert_eq!(second.key(), first.key(), "no version is in it");
+    assert_eq!(second.key().as_str().as_ptr(), kept("a"));
+    assert_eq!(key_of(&**second.object()).unwrap(), *second.key());
+}

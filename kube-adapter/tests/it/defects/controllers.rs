@@ -1,0 +1,239 @@
+//! Those of the controller.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use flyball_kube::testing::{Call, Verb};
+use flyball_kube::{Config, Controller};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::Api;
+use kube::ResourceExt;
+use kube::core::Status;
+use kube::runtime::controller::Action;
+use kube::runtime::watcher;
+use serde_json::{from_value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{SECOND, controller, idle, map, maps, pass, run, server, value};
+
+/// The only child of an owner.
+fn child(owner: &ConfigMap) -> Pod {
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner.name_any(), "uid": owner.uid(), "controller": true});
+    from_value(json!({"metadata": {"name": "child", "namespace": "default", "ownerReferences": [owner]}}))
+        .unwrap()
+}
+
+/// Keys that wait for a slot are drawn from a hash table, so that some never run under overload.
+#[tokio::test(start_paused = true)]
+async fn d1_under_overload_every_object_has_its_turn() {
+    const OBJECTS: usize = 2_000;
+    let server = server();
+    for number in 0..OBJECTS {
+        server.put(&map(&format!("a{number}"), ""));
+    }
+    let log = run(controller(&server, watcher::Config::default()), async |_| {
+        sleep(Duration::from_millis(49)).await;
+        Action::requeue(5 * SECOND)
+    });
+    pass(60 * SECOND).await;
+    let mut runs = BTreeMap::<String, u32>::new();
+    log.names().into_iter().for_each(|name| *runs.entry(name).or_default() += 1);
+    assert_eq!(runs.len(), OBJECTS, "all of them ran");
+    // Ten slots, 49 ms each, for a minute: six times each, and a bit.
+    assert!(runs.values().all(|runs| (5..=7).contains(runs)), "{runs:?}");
+}
+
+/// A request that comes of a list is spent on the store from before it, if that takes more than one page, or is a stream.
+#[tokio::test(start_paused = true)]
+async fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
+    for config in [watcher::Config::default().page_size(2), watcher::Config::default().streaming_lists()] {
+        let server = server();
+        for name in ["a", "b", "c", "d"] {
+            server.put(&map(name, "old"));
+        }
+        server.slow(Call::to(Verb::List), Duration::from_millis(20));
+        let log = run(controller(&server, config), idle);
+        pass(5 * SECOND).await;
+        assert_eq!(log.names().len(), 4);
+
+        server.cut_watches();
+        server.put(&map("b", "new"));
+        server.put(&map("e", "new"));
+        server.compact();
+        pass(300 * SECOND).await;
+        let mut seen = log.seen();
+        seen.sort();
+        let new = |name: &str| (name.to_owned(), "new".to_owned());
+        assert_eq!(seen, [new("b"), new("e")], "each once, as it is, and what did not change not at all");
+        assert!(log.told().iter().all(|told| !told.starts_with('?')), "none was looked for in vain");
+    }
+}
+
+/// What vanished while nobody watched is told to nobody, so an owner does not hear of the end of its only child.
+#[tokio::test(start_paused = true)]
+async fn d3_what_vanished_in_a_gap_is_a_change_of_its_owner() {
+    let server = server();
+    let owner = server.put(&map("a", ""));
+    server.put(&map("b", ""));
+    server.put(&child(&owner));
+    let pods = Api::<Pod>::all(server.client());
+    let config = watcher::Config::default();
+    let log = run(controller(&server, config.clone()).owns(pods, config), idle);
+    pass(5 * SECOND).await;
+    log.runs();
+
+    server.cut_watches_of::<Pod>();
+    server.delete::<Pod>("default", "child");
+    server.compact();
+    pass(300 * SECOND).await;
+    assert_eq!(log.names(), ["a"]);
+}
+
+/// While one of a controller's watches fails and backs off, none of the others is listened to.
+#[tokio::test(start_paused = true)]
+async fn d7_a_watch_that_fails_delays_no_other_one() {
+    let server = server();
+    let pods = Api::<Pod>::all(server.client());
+    let config = watcher::Config::default();
+    let log = run(controller(&server, config.clone()).owns(pods, config), idle);
+    pass(5 * SECOND).await;
+    let forbidden = Status::failure("pods is forbidden", "Forbidden").with_code(403);
+    server.fail_next(Call::any().of::<Pod>(), u32::MAX, forbidden);
+    server.cut_watches_of::<Pod>();
+    pass(60 * SECOND).await;
+    assert!(log.told().contains(&"!!".to_owned()), "it is told that it fails");
+
+    for change in 0..100_u64 {
+        pass(SECOND * 7 + Duration::from_millis(change * 37)).await;
+        let put = Instant::now();
+        server.put(&map("a", &change.to_string()));
+        pass(SECOND).await;
+        let runs = log.runs();
+        assert_eq!(runs, [("a".to_owned(), change.to_string(), put)], "once, and in no time");
+    }
+}
+
+/// A panic in one reconcile ends the stream.
+#[tokio::test(start_paused = true)]
+async fn d8_a_panic_is_a_failure_of_its_object_alone() {
+    let server = server();
+    server.put(&map("a", "poison"));
+    let log = run(controller(&server, watcher::Config::default()), async |map| {
+        assert_ne!(value(&map), "poison", "as ordered");
+        Action::await_change()
+    });
+    pass(SECOND).await;
+    assert!(log.names().len() > 1, "it is tried again");
+    for number in 0..10 {
+        server.put(&map(&format!("b{number}"), ""));
+    }
+    server.put(&map("a", "cured"));
+    pass(60 * SECOND).await;
+    let told = log.told();
+    assert_eq!(told.len(), 11, "all others, and itself once it is well: {told:?}");
+}
+
+/// What may run now waits for a timer.
+#[tokio::test(start_paused = true)]
+async fn d9_what_may_run_runs_at_once() {
+    let server = server();
+    let log = run(controller(&server, watcher::Config::default()), idle);
+    for change in 0..50 {
+        pass(SECOND + Duration::from_micros(change * 137)).await;
+        let put = Instant::now();
+        server.put(&map("a", &change.to_string()));
+        pass(SECOND).await;
+        assert_eq!(log.runs(), [("a".to_owned(), change.to_string(), put)]);
+    }
+}
+
+/// What was asked for in one millisecond comes in reverse, or in the order of a hash table.
+#[tokio::test(start_paused = true)]
+async fn d10_what_comes_first_is_reconciled_first() {
+    for concurrency in [0, 1, 3] {
+        let server = server();
+        let config = Config::default().concurrency(concurrency);
+        let log =
+            run(Controller::new(maps(&server), watcher::Config::default()).with_config(config), async |_| {
+                tokio::task::yield_now().await;
+                Action::await_change()
+            });
+        pass(SECOND).await;
+        let names: Vec<String> = (0..50).map(|number| format!("a{}", number * 7 % 50)).collect();
+        names.iter().for_each(|name| drop(server.put(&map(name, ""))));
+        pass(SECOND).await;
+        assert_eq!(log.names(), names, "with {concurrency} at once");
+    }
+}
+
+/// What changes all the time is never reconciled under a debounce; and the debounce delays what a reconcile asks for.
+#[tokio::test(start_paused = true)]
+async fn d11_a_debounce_has_an_end_and_delays_changes_only() {
+    let server = server();
+    let config = Config::default().debounce_within(Duration::from_millis(100), Duration::from_millis(500));
+    let log =
+        run(Controller::new(maps(&server), watcher::Config::default()).with_config(config), async |map| {
+            if value(&map) == "again" { Action::requeue(SECOND) } else { Action::await_change() }
+        });
+    pass(SECOND).await;
+    let begun = Instant::now();
+    for change in 0..60 {
+        server.put(&map("a", &change.to_string()));
+        pass(Duration::from_millis(50)).await;
+    }
+    let runs = log.runs();
+    assert_eq!(runs[0].2 - begun, Duration::from_millis(500));
+    assert!((5..=6).contains(&runs.len()), "once in half a second: {runs:?}");
+
+    pass(SECOND).await;
+    log.runs();
+    server.put(&map("b", "again"));
+    pass(Duration::from_millis(3_500)).await;
+    let times: Vec<Instant> = log.runs().into_iter().map(|(.., at)| at).collect();
+    let waits: Vec<Duration> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(waits, [SECOND; 3]);
+}
+
+/// Counts how often it is polled.
+struct Counting<F>(Pin<Box<F>>, Arc<AtomicUsize>);
+
+impl<F: Future> Future for Counting<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.as_mut().poll(context)
+    }
+}
+
+/// Each end of a reconcile costs a look at all that are in flight.
+#[tokio::test(start_paused = true)]
+async fn d12_the_end_of_a_reconcile_is_looked_for_where_it_is() {
+    const OBJECTS: u32 = 1_000;
+    let server = server();
+    for number in 0..OBJECTS {
+        server.put(&map(&number.to_string(), ""));
+    }
+    let polls = Arc::new(AtomicUsize::new(0));
+    let (counted, begun) = (polls.clone(), Arc::new(OnceLock::new()));
+    let config = Config::default().concurrency(0);
+    let controller = Controller::new(maps(&server), watcher::Config::default()).with_config(config);
+    let log = run(controller, move |map| {
+        let begun = *begun.get_or_init(Instant::now);
+        let turn = map.name_any().parse::<u32>().unwrap() * 7_919 % OBJECTS;
+        let work = async move {
+            tokio::time::sleep_until(begun + SECOND + turn * Duration::from_millis(1)).await;
+            Action::await_change()
+        };
+        Counting(Box::pin(work), counted.clone())
+    });
+    pass(60 * SECOND).await;
+    assert_eq!(log.told().len(), OBJECTS as usize);
+    // Once at the beginning, once at the end, and once or twice by chance.
+    let polls = polls.load(Ordering::Relaxed);
+    assert!(polls <= 4 * OBJECTS as usize, "{polls} polls of {OBJECTS} reconciles");
+}

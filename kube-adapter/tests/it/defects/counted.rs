@@ -1,0 +1,105 @@
+//! A config map that counts its copies and who is alive, and tells of its end: for each thread, so for each test.
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Resource;
+use kube::core::ObjectMeta;
+use serde::{Deserialize, Deserializer};
+
+/// Called once, when an object with this value ends.
+type AtEnd = (String, Box<dyn FnOnce()>);
+
+thread_local! {
+    static ALIVE: Cell<usize> = const { Cell::new(0) };
+    static MOST: Cell<usize> = const { Cell::new(0) };
+    static COPIES: Cell<usize> = const { Cell::new(0) };
+    static AT_END: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
+}
+
+#[derive(Debug)]
+pub(crate) struct Counted(ConfigMap);
+
+impl Counted {
+    fn new(object: ConfigMap) -> Self {
+        ALIVE.set(ALIVE.get() + 1);
+        MOST.set(MOST.get().max(ALIVE.get()));
+        Self(object)
+    }
+}
+
+/// Starts to count anew.
+pub(crate) fn reset() {
+    COPIES.set(0);
+    MOST.set(ALIVE.get());
+}
+
+pub(crate) fn copies() -> usize {
+    COPIES.get()
+}
+
+/// The most that were alive at one time.
+pub(crate) fn most() -> usize {
+    MOST.get()
+}
+
+/// Does this when the next object with this value ends, where that happens.
+pub(crate) fn at_end(value: &str, work: impl FnOnce() + 'static) {
+    AT_END.set(Some((value.to_owned(), Box::new(work))));
+}
+
+impl Clone for Counted {
+    fn clone(&self) -> Self {
+        COPIES.set(COPIES.get() + 1);
+        Self::new(self.0.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        // Decoded on another thread, or outliving its own, it is not counted.
+        let _ = ALIVE.try_with(|alive| alive.set(alive.get().saturating_sub(1)));
+        let value = super::value(&self.0);
+        let work = AT_END.try_with(|at_end| at_end.borrow_mut().take_if(|(awaited, _)| *awaited == value));
+        if let Ok(Some((_, work))) = work {
+            work();
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Counted {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        ConfigMap::deserialize(deserializer).map(Self::new)
+    }
+}
+
+impl Resource for Counted {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind(dyntype: &()) -> Cow<'_, str> {
+        ConfigMap::kind(dyntype)
+    }
+
+    fn group(dyntype: &()) -> Cow<'_, str> {
+        ConfigMap::group(dyntype)
+    }
+
+    fn version(dyntype: &()) -> Cow<'_, str> {
+        ConfigMap::version(dyntype)
+    }
+
+    fn plural(dyntype: &()) -> Cow<'_, str> {
+        ConfigMap::plural(dyntype)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.0.meta()
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.0.meta_mut()
+    }
+}
