@@ -1,0 +1,45 @@
+//! D2: what a relist brings is reconciled with the store from before it, and that is it.
+
+use kube::runtime::controller::Action;
+use std::time::Duration;
+
+use flyball_kube::testing::{Call, Verb};
+
+use crate::engine::{Engine, Flyball, KubeRuntime, Plan, reconcile};
+use crate::report::{Defect, Finding};
+use crate::world::{Log, SECOND, config_map, in_pages, name, pass, paused, server, value};
+
+pub(crate) const DEFECT: Defect = Defect {
+    id: "D2",
+    is: "a relist loses updates",
+    measured: "one object changed and one created while the watch was away; a list of pages: how many of the two are never reconciled as they are",
+    theirs: program::<KubeRuntime>,
+    ours: program::<Flyball>,
+};
+
+fn program<E: Engine>() -> Finding {
+    paused(async {
+        let (server, log) = (server(), Log::new());
+        for of in ["a", "b", "c", "d"] {
+            server.put(&config_map(of, "old"));
+        }
+        server.slow(Call::to(Verb::List), Duration::from_millis(20));
+        let noted = log.clone();
+        let work = reconcile(move |object| {
+            noted.note((name(&object), value(&object)));
+            async { Ok(Action::await_change()) }
+        });
+        E::start(Plan { main: in_pages(2), ..Plan::new(server.client()) }, work);
+        pass(5 * SECOND).await;
+        assert_eq!(log.take().len(), 4, "all once");
+
+        server.cut_watches();
+        server.put(&config_map("b", "new"));
+        server.put(&config_map("e", "new"));
+        server.compact();
+        pass(300 * SECOND).await;
+        let seen = log.take();
+        let lost = ["b", "e"].into_iter().filter(|of| !seen.contains(&((*of).into(), "new".into()))).count();
+        Finding::new(format!("{lost} of 2"), lost > 0)
+    })
+}

@@ -1,0 +1,39 @@
+//! D3: what vanished while the watch was away is no change of anything.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::controller::Action;
+
+use crate::engine::{Engine, Flyball, KubeRuntime, Plan, reconcile};
+use crate::report::{Defect, Finding};
+use crate::world::{Log, SECOND, config_map, name, pass, paused, pod_of, server};
+
+pub(crate) const DEFECT: Defect = Defect {
+    id: "D3",
+    is: "objects that vanish in a gap of the watch raise nothing",
+    measured: "the only child of an owner is deleted while the watch of children was away: reconciles of the owner in five minutes after",
+    theirs: program::<KubeRuntime>,
+    ours: program::<Flyball>,
+};
+
+fn program<E: Engine>() -> Finding {
+    paused(async {
+        let (server, log) = (server(), Log::new());
+        let owner = server.put(&config_map("a", ""));
+        server.put(&pod_of(&owner, "child"));
+        let noted = log.clone();
+        let work = reconcile(move |object| {
+            noted.note(name(&object));
+            async { Ok(Action::await_change()) }
+        });
+        E::start(Plan { owns: true, ..Plan::new(server.client()) }, work);
+        pass(5 * SECOND).await;
+        assert!(!log.take().is_empty(), "it ran for what there was");
+
+        server.cut_watches_of::<Pod>();
+        server.delete::<Pod>("default", "child");
+        server.compact();
+        pass(300 * SECOND).await;
+        let runs = log.take().len();
+        Finding::new(runs.to_string(), runs == 0)
+    })
+}

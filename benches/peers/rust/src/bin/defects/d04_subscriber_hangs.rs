@@ -1,0 +1,42 @@
+//! D4: a subscriber that is told of an object that is gone already waits for nothing.
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::watcher;
+
+use crate::cache::{Cache, Flyball, KubeRuntime};
+use crate::report::{Defect, Finding};
+use crate::world::{Log, SECOND, config_map, config_maps, pass, paused, server};
+
+pub(crate) const DEFECT: Defect = Defect {
+    id: "D4",
+    is: "shared subscribers hang for ever",
+    measured: "an object created and deleted before a subscriber ran; which of two later ones it is told of",
+    theirs: program::<KubeRuntime<ConfigMap>>,
+    ours: program::<Flyball<ConfigMap>>,
+};
+
+fn program<C: Cache<ConfigMap>>() -> Finding {
+    paused(async {
+        let (server, log) = (server(), Log::new());
+        let (cache, mut told) = C::start(config_maps(&server), watcher::Config::default(), 1);
+        cache.ready().await;
+        server.put(&config_map("a", ""));
+        server.delete::<ConfigMap>("default", "a");
+        pass(SECOND).await;
+
+        let (mut told, noted) = (told.pop().expect("there is one"), log.clone());
+        tokio::spawn(async move {
+            while let Some(name) = told.next().await {
+                noted.note(name);
+            }
+        });
+        for later in ["b", "c"] {
+            pass(SECOND).await;
+            server.put(&config_map(later, ""));
+        }
+        pass(60 * SECOND).await;
+        let heard = log.take().iter().filter(|name| matches!(name.as_str(), "b" | "c")).count();
+        Finding::new(format!("{heard} of 2"), heard < 2)
+    })
+}

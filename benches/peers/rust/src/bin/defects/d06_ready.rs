@@ -1,0 +1,38 @@
+//! D6: of all who wait for the first list, one is woken.
+
+use flyball_kube::testing::{Call, Verb};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::watcher;
+
+use crate::cache::{Cache, Flyball, KubeRuntime};
+use crate::report::{Defect, Finding};
+use crate::world::{Log, SECOND, config_maps, pass, paused, server};
+
+pub(crate) const DEFECT: Defect = Defect {
+    id: "D6",
+    is: "of those who wait for the first list, one is woken",
+    measured: "8 tasks wait until the cache is ready: how many are woken in a minute after it is",
+    theirs: program::<KubeRuntime<ConfigMap>>,
+    ours: program::<Flyball<ConfigMap>>,
+};
+
+fn program<C: Cache<ConfigMap>>() -> Finding {
+    paused(async {
+        let (server, log) = (server(), Log::new());
+        server.freeze(Call::to(Verb::List));
+        let (cache, _) = C::start(config_maps(&server), watcher::Config::default(), 0);
+        for _ in 0..8 {
+            let (ready, noted) = (cache.ready(), log.clone());
+            tokio::spawn(async move {
+                ready.await;
+                noted.note(());
+            });
+        }
+        pass(SECOND).await;
+        assert!(log.take().is_empty(), "nobody before the list");
+        server.thaw();
+        pass(60 * SECOND).await;
+        let woken = log.take().len();
+        Finding::new(format!("{woken} of 8"), woken < 8)
+    })
+}

@@ -1,0 +1,44 @@
+//! D10: what was asked for in one millisecond comes in reverse.
+
+use std::time::Duration;
+
+use kube::runtime::controller::Action;
+use tokio::time::advance;
+
+use crate::engine::{Engine, Flyball, KubeRuntime, Plan, reconcile};
+use crate::report::{Defect, Finding};
+use crate::world::{Log, MILLISECOND, SECOND, config_map, name, pass, paused, server};
+
+pub(crate) const DEFECT: Defect = Defect {
+    id: "D10",
+    is: "last in, first out within a millisecond",
+    measured: "objects 0 to 9 are created in this order, 5 ms after another one: the order of their reconciles",
+    theirs: program::<KubeRuntime>,
+    ours: program::<Flyball>,
+};
+
+fn program<E: Engine>() -> Finding {
+    paused(async {
+        let (server, log) = (server(), Log::new());
+        let noted = log.clone();
+        let work = reconcile(move |object| {
+            noted.note(name(&object));
+            async { Ok(Action::await_change()) }
+        });
+        E::start(Plan::new(server.client()), work);
+        pass(SECOND).await;
+        // Something else happens just before, or a timer's wheel turns the order round as often as it has levels.
+        server.put(&config_map("before", ""));
+        pass(5 * MILLISECOND).await;
+        log.take();
+        // Not at a whole millisecond, as real changes are not.
+        advance(Duration::from_micros(137)).await;
+        for number in 0..10 {
+            server.put(&config_map(&number.to_string(), ""));
+        }
+        pass(SECOND).await;
+        let order = log.take().join(" ");
+        let defective = order != "0 1 2 3 4 5 6 7 8 9";
+        Finding::new(order, defective)
+    })
+}

@@ -1,0 +1,68 @@
+//! The sixteen defects of kube-runtime 5.0.0 that this family must not have: for each one program, run against kube-runtime and against ours.
+//!
+//! `cargo run --release --manifest-path benches/peers/rust/Cargo.toml --bin defects [D1 D4 …]` prints a Markdown table and fails if
+//! kube-runtime does not show a defect, or ours does. Both are asked through the same API server in memory, by kube's own client,
+//! and on tokio's paused clock: seconds are those of the controllers, not of the machine, but for D12, which is CPU time.
+
+#![allow(clippy::disallowed_methods, reason = "CPU time is measured on the machine's clock")]
+
+mod cache;
+mod counted;
+mod d01_starvation;
+mod d02_relist_loses;
+mod d03_vanished;
+mod d04_subscriber_hangs;
+mod d05_idle_subscriber;
+mod d06_ready;
+mod d07_joint_backoff;
+mod d08_panic;
+mod d09_timer;
+mod d10_order;
+mod d11_debounce;
+mod d12_in_flight;
+mod d13_relist_blocks;
+mod d14_copies;
+mod d15_no_index;
+mod d16_keys;
+mod engine;
+#[path = "../../heap.rs"]
+mod heap;
+mod report;
+mod world;
+
+use std::process::ExitCode;
+
+use crate::report::Defect;
+
+const DEFECTS: [Defect; 16] = [
+    d01_starvation::DEFECT,
+    d02_relist_loses::DEFECT,
+    d03_vanished::DEFECT,
+    d04_subscriber_hangs::DEFECT,
+    d05_idle_subscriber::DEFECT,
+    d06_ready::DEFECT,
+    d07_joint_backoff::DEFECT,
+    d08_panic::DEFECT,
+    d09_timer::DEFECT,
+    d10_order::DEFECT,
+    d11_debounce::DEFECT,
+    d12_in_flight::DEFECT,
+    d13_relist_blocks::DEFECT,
+    d14_copies::DEFECT,
+    d15_no_index::DEFECT,
+    d16_keys::DEFECT,
+];
+
+fn main() -> ExitCode {
+    let asked: Vec<String> = std::env::args().skip(1).map(|name| name.to_uppercase()).collect();
+    if let Some(unknown) = asked.iter().find(|name| DEFECTS.iter().all(|defect| defect.id != **name)) {
+        eprintln!("{unknown} is none of D1 to D16");
+        return ExitCode::FAILURE;
+    }
+    let wanted =
+        DEFECTS.iter().filter(|defect| asked.is_empty() || asked.iter().any(|name| name == defect.id));
+    report::head();
+    // All run, also after one that is not as it should be.
+    let as_expected = wanted.map(Defect::show).fold(true, |all, this| all && this);
+    if as_expected { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

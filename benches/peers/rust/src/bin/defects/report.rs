@@ -1,0 +1,42 @@
+//! What is said of a defect.
+
+/// A defect, and the program that shows it, once for each of the two.
+pub(crate) struct Defect {
+    pub(crate) id: &'static str,
+    pub(crate) is: &'static str,
+    pub(crate) measured: &'static str,
+    pub(crate) theirs: fn() -> Finding,
+    pub(crate) ours: fn() -> Finding,
+}
+
+/// What came of a program.
+pub(crate) struct Finding {
+    pub(crate) figure: String,
+    pub(crate) defective: bool,
+}
+
+impl Finding {
+    pub(crate) fn new(figure: impl Into<String>, defective: bool) -> Self {
+        Self { figure: figure.into(), defective }
+    }
+}
+
+pub(crate) fn head() {
+    println!("| | defect | measured | kube-runtime 5.0.0 | flyball-kube | |");
+    println!("|---|---|---|---|---|---|");
+}
+
+impl Defect {
+    /// Runs both and prints the row; whether only kube-runtime has the defect.
+    pub(crate) fn show(&self) -> bool {
+        let (theirs, ours) = ((self.theirs)(), (self.ours)());
+        let verdict = match (theirs.defective, ours.defective) {
+            (true, false) => "shown, and not in ours",
+            (false, false) => "**not shown**",
+            (_, true) => "**in ours, too**",
+        };
+        let Self { id, is, measured, .. } = self;
+        println!("| {id} | {is} | {measured} | {} | {} | {verdict} |", theirs.figure, ours.figure);
+        theirs.defective && !ours.defective
+    }
+}
