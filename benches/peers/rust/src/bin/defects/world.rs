@@ -57,12 +57,12 @@ pub(crate) fn value(object: &ConfigMap) -> String {
     object.data.as_ref().and_then(|data| data.get("value")).cloned().unwrap_or_default()
 }
 
-/// Lists in pages, each of which takes a moment, so that a list is not one step.
+/// Lists in pages of so many.
 pub(crate) fn in_pages(of: u32) -> watcher::Config {
     watcher::Config::default().page_size(of)
 }
 
-/// As long as it takes to do what can be done at once.
+/// Lets time pass, and all be done that can be done meanwhile.
 pub(crate) async fn pass(time: Duration) {
     sleep(time).await;
 }
