@@ -29,7 +29,7 @@ where
     let done = poll_fn(|context| {
         let polled = guarded(|| {
             let future = running.0.as_mut().as_pin_mut().expect("it is taken out after the last poll only");
-            future.poll(context).map_err(|error| Failure::Error(error.into()))
+            future.poll(context).map_err(|error| Failure::of(error.into()))
         });
         polled.unwrap_or_else(|message| Err(Failure::Panic(message)).into())
     });

@@ -7,6 +7,8 @@ use std::time::Duration;
 /// How a reconcile failed.
 ///
 /// All three are retried when the queue's limiter says, unless the controller [classifies](crate::Controller::classify) them.
+///
+/// A reconcile around another one may hand on how that failed: one that returns a `Failure` as its error has failed in this way.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Failure {
@@ -19,6 +21,11 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// What a reconcile returned as its error.
+    pub(crate) fn of(error: Box<dyn Error + Send + Sync>) -> Self {
+        error.downcast().map_or_else(Self::Error, |failure| *failure)
+    }
+
     /// The error of this type that the reconcile returned, or the first one among what it says was its cause.
     ///
     /// # Examples

@@ -31,6 +31,28 @@ fn told(failure: &Failure) -> Class {
     failure.error::<Told>().map_or(Class::Transient, |told| told.0)
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_is_handed_on_is_that_failure() {
+    let handed: [fn() -> Failure; 3] = [
+        || Failure::Timeout(SECOND),
+        || Failure::Panic("boom".to_owned()),
+        || Failure::Error(Box::new(Told(Class::Permanent))),
+    ];
+    let runs = Log::new();
+    for failure in handed {
+        let (queue, seen) = (queue(), runs.clone());
+        queue.add(1).unwrap();
+        queue.shut_down();
+        Controller::new(queue)
+            .given_up(move |_, failure| seen.note(format!("{failure:?}")))
+            .classify(|_| Class::Permanent)
+            .run(move |_, _| async move { Err::<Action, _>(failure()) })
+            .await
+            .unwrap();
+    }
+    assert_eq!(runs.take(), ["Timeout(1s)", "Panic(\"boom\")", "Error(Told(Permanent))"]);
+}
+
 /// Runs key 1, which ends as `life` says, one after the other, and well from then on; says when it ran, in milliseconds.
 async fn run(
     queue: &Keys,
