@@ -6,8 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use flyball_informer_cache::{Informer, NamespacedName, Stopped};
-use kube::Resource;
+use kube::core::{Selector, SelectorExt};
 use kube::runtime::reflector::ObjectRef;
+use kube::{Resource, ResourceExt};
 
 use crate::key_of_ref;
 
@@ -67,6 +68,12 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     /// The objects that `wanted` says yes to. O(n).
     pub fn state_filter(&self, mut wanted: impl FnMut(&K) -> bool) -> Vec<Arc<K>> {
         self.informer.snapshot().objects().filter(|object| wanted(object)).cloned().collect()
+    }
+
+    /// The objects whose labels this selector selects. O(n).
+    #[must_use]
+    pub fn state_filter_selector(&self, selector: &Selector) -> Vec<Arc<K>> {
+        self.state_filter(|object| selector.matches(object.labels()))
     }
 
     /// How many objects there are.
