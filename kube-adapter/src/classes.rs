@@ -20,7 +20,8 @@ pub(crate) type Classify = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<Class> +
 /// | those set by [`Config::status`](crate::Config::status) | as set |
 /// | all others, `429` and `5xx` among them; timeouts; whatever is not the server's | [`Transient`](Class::Transient) |
 ///
-/// 409 with the reason `AlreadyExists` is not a conflict of versions, but what helps is the same: look at what is there.
+/// 409 with the reason `AlreadyExists` is not a conflict of versions, but what helps is the same: look at what is there. Conflicts that last
+/// are tried less and less often, as other failures are.
 #[derive(Clone, Default)]
 pub(crate) struct Classes {
     pub(crate) statuses: Vec<(u16, Class)>,

@@ -15,6 +15,8 @@ use crate::limit::Limit;
 
 /// The wait after a first failure, and the longest: 5 ms to 5 minutes.
 const BACKOFF: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(300)];
+/// The wait after a first conflict, and the longest, which is that of any other failure.
+const CONFLICTS: [Duration; 2] = [Duration::from_millis(10), BACKOFF[1]];
 /// How many objects are reconciled at once, if nothing is said.
 const CONCURRENCY: u16 = 64;
 /// A debounce may become this much longer, if nothing is said.
@@ -45,7 +47,7 @@ pub struct Config {
     pub(crate) turns: Turns,
     pub(crate) limit: Arc<dyn Fn() -> Limit + Send + Sync>,
     pub(crate) classes: Classes,
-    pub(crate) conflicts: Option<RangeInclusive<Duration>>,
+    pub(crate) conflicts: RangeInclusive<Duration>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) grace: Option<Duration>,
     pub(crate) metrics: Option<Arc<dyn Metrics>>,
@@ -74,7 +76,7 @@ pub enum Turns {
     /// Namespaces take turns; within one, first come, first served. So one that has ten thousand objects does not keep those of
     /// others waiting.
     FairByNamespace {
-        /// How many objects of one namespace are reconciled at once, at most.
+        /// How many objects of one namespace are reconciled at once, at most. Objects without one are a group of their own, all of them.
         cap: Option<u32>,
     },
 }
@@ -168,10 +170,13 @@ impl Config {
         self
     }
 
-    /// How long an object waits after conflicts in a row: 10 ms by default, doubling up to a second.
+    /// How long an object waits after conflicts in a row, whatever the error policy says: 10 ms by default, doubling up to 5 minutes.
+    ///
+    /// A conflict of versions is over when the cache has the next one. One of field managers, or a name that is taken, lasts: the server is
+    /// not asked each second for ever. A change is looked at at once all the same.
     pub fn conflict_backoff(mut self, waits: RangeInclusive<Duration>) -> Self {
         let first = (*waits.start()).max(Duration::from_nanos(1));
-        self.conflicts = Some(first..=(*waits.end()).max(first));
+        self.conflicts = first..=(*waits.end()).max(first);
         self
     }
 
@@ -208,7 +213,7 @@ impl Default for Config {
             turns: Turns::default(),
             limit: Arc::new(|| Limit::new(Exponential::new(BACKOFF[0]..=BACKOFF[1]))),
             classes: Classes::default(),
-            conflicts: None,
+            conflicts: CONFLICTS[0]..=CONFLICTS[1],
             timeout: None,
             grace: None,
             metrics: None,

@@ -3,6 +3,8 @@
 //!
 //! Cancel safety: dropping [`Engine::run`] stops everything it has: informers of its own, workers, streams of requests.
 
+use std::future::pending;
+use std::panic::resume_unwind;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -23,7 +25,7 @@ use crate::{Config, Monitor, Turns};
 
 /// The user's functions, as the loop calls them.
 pub(crate) type Reconcile =
-    Arc<dyn Fn(NamespacedName, Context) -> BoxFuture<'static, Result<Action, Failed>> + Send + Sync>;
+    Arc<dyn Fn(NamespacedName, Context) -> BoxFuture<'static, Result<Action, Failure>> + Send + Sync>;
 
 /// Everything a controller consists of.
 pub(crate) struct Engine {
@@ -84,6 +86,22 @@ impl Engine {
             },
             () = any(stopping.at_once) => {}
             () = pump(requests, &queue, adding) => {}
+            never = async { watched(&mut running).await; pending().await } => never,
+        }
+        // One that panicked before its first list is why the controller cannot run.
+        running.abort_all();
+        watched(&mut running).await;
+    }
+}
+
+/// Until none of these informers runs. They do not end by themselves, so one that has panicked is a cache that stays as it is, for
+/// ever and unseen: its panic is the controller's.
+async fn watched(informers: &mut JoinSet<()>) {
+    while let Some(ended) = informers.join_next().await {
+        if let Err(error) = ended
+            && let Ok(panic) = error.try_into_panic()
+        {
+            resume_unwind(panic);
         }
     }
 }
@@ -101,14 +119,11 @@ fn configured<O: Turning>(mut controller: Loop<O>, config: &Config) -> Loop<O> {
         0 => usize::MAX,
         most => most.into(),
     };
-    controller =
-        controller.workers_between(1..=most).classify(Failed::class_of).retry_no_sooner(Failed::least_of);
-    if let Some(waits) = &config.conflicts {
-        controller = controller.conflict_schedule(Limiter::new(Exponential::new(waits.clone())));
-    }
-    if let Some(limit) = config.timeout {
-        controller = controller.reconcile_timeout(limit);
-    }
+    controller = controller
+        .workers_between(1..=most)
+        .classify(Failed::class_of)
+        .retry_no_sooner(Failed::least_of)
+        .conflict_schedule(Limiter::new(Exponential::new(config.conflicts.clone())));
     if let Some(limit) = config.grace {
         controller = controller.shutdown_grace(limit);
     }

@@ -6,6 +6,7 @@ use flyball_informer_cache::NamespacedName;
 use futures_util::StreamExt;
 use futures_util::future::pending;
 use futures_util::stream::{BoxStream, select_all};
+use tokio::task::coop::consume_budget;
 
 use super::turning::{Adding, Keys, Turning};
 
@@ -21,6 +22,8 @@ pub(crate) async fn pump<O: Turning>(
             // Refused only when the queue is being finished.
             let _ = adding.add(queue, key, false);
         }
+        // A stream that always has another one would keep the thread, and signals would not be heard.
+        consume_budget().await;
     }
     pending().await
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use flyball_controller::{Action as Next, Class};
+use flyball_controller::{Action as Next, Class, Failure};
 use flyball_informer_cache::{Informer, NamespacedName};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, Stream, TryFuture, TryFutureExt};
@@ -23,6 +23,7 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tracing::Instrument;
 
 use super::Controller;
@@ -54,8 +55,9 @@ where
     /// Neither ends anything.
     ///
     /// # Panics
-    /// The stream, when it is polled for the first time outside a tokio runtime, and when a stream of
-    /// [`reconcile_on`](Self::reconcile_on) or [`reconcile_all_on`](Self::reconcile_all_on) panics.
+    /// The stream, when it is polled for the first time outside a tokio runtime, when a stream of
+    /// [`reconcile_on`](Self::reconcile_on) or [`reconcile_all_on`](Self::reconcile_all_on) panics, and when an informer of the controller's
+    /// own does, as it reads an object, say: nothing would come of changes any more.
     ///
     /// # Cancel safety
     /// Dropping the stream ends the controller at once.
@@ -80,6 +82,7 @@ where
             main: self.main,
             dyntype: self.dyntype,
             classes: self.config.classes.clone(),
+            limit: self.config.timeout,
             results,
         });
         let engine = Engine {
@@ -104,6 +107,8 @@ struct User<K: Resource, C, F, P, E: 'static> {
     main: Informer<NamespacedName, K>,
     dyntype: K::DynamicType,
     classes: Classes,
+    /// Of the user's reconcile alone: it is not to blame if nobody takes its result.
+    limit: Option<Duration>,
     results: mpsc::Sender<Outcomes<K, E>>,
 }
 
@@ -117,26 +122,35 @@ where
     R::Error: Error + Send + 'static,
     C: Send + Sync,
 {
-    async fn reconcile(self: Arc<Self>, key: NamespacedName) -> Result<Next, Failed> {
+    async fn reconcile(self: Arc<Self>, key: NamespacedName) -> Result<Next, Failure> {
         let reference = object_ref::<K>(&key, self.dyntype.clone());
         // Read when its turn has come: the newest state there is.
         let Some(object) = self.main.store().get(&key) else {
+            // Named, with a namespace it has not, before it was known: it came after that, and brought its own key.
+            if key.namespace().is_some() && self.main.store().get(key.name()).is_some() {
+                return Ok(Next::await_change());
+            }
             self.tell(Err(Outcome::ObjectNotFound(Box::new(reference.erase())))).await;
             return Ok(Next::await_change());
         };
         let span = tracing::info_span!("reconciling object", "object.ref" = %reference);
         let run = span.in_scope(|| (self.reconcile)(object.clone(), self.context.clone()));
-        match TryFutureExt::into_future(run).instrument(span).await {
+        let run = TryFutureExt::into_future(run).instrument(span);
+        let done = match self.limit {
+            None => run.await,
+            Some(limit) => timeout(limit, run).await.map_err(|_| Failure::Timeout(limit))?,
+        };
+        match done {
             Ok(action) => {
                 let next = next(&key, requeue_after(&action));
                 self.tell(Ok((reference, action))).await;
-                next
+                next.map_err(|failed| Failure::Error(failed.into()))
             }
             Err(error) => {
                 let action = (self.error_policy)(object, &error, self.context.clone());
                 let failed = self.failed(&error, &action);
                 self.tell(Err(Outcome::ReconcilerFailed(error, Box::new(reference.erase())))).await;
-                Err(failed)
+                Err(Failure::Error(failed.into()))
             }
         }
     }

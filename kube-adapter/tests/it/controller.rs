@@ -1,11 +1,13 @@
 //! What brings an object to its reconcile, when, and in which order.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use flyball_kube::{Config, Controller, Turns};
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::core::Expression;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use tokio::time::sleep;
@@ -99,6 +101,30 @@ async fn an_owner_without_a_namespace_has_one_key() {
     assert!(items.iter().all(|item| item.as_ref().is_ok_and(|(node, _)| node.namespace.is_none())));
 }
 
+/// Its pods are known before it is: they name it under the key of an object that is nowhere.
+#[tokio::test(start_paused = true)]
+async fn an_owner_without_a_namespace_is_not_missed_where_its_pods_are() {
+    let nodes = World::of([] as [Node; 0]);
+    let owned = |key: &str| {
+        let mut pod = pod(key, &["n"]);
+        let owner = &mut pod.metadata.owner_references.as_mut().unwrap()[0];
+        owner.kind = "Node".into();
+        pod
+    };
+    let pods = World::of(["a/p", "b/p"].map(owned));
+    let config = in_turn().debounce(SECOND);
+    let controller = Controller::over(&nodes.informer).with_config(config).owns_shared(&pods.informer);
+    let mut reconciles = controller.run(
+        async |_: Arc<Node>, _: Arc<()>| Ok::<_, Refused>(Action::await_change()),
+        |_, _, _| unreachable!(),
+        Arc::new(()),
+    );
+    assert_eq!(told(&during(&mut reconciles, SECOND * 5).await), ["?n", "?n"], "there is none");
+    pods.server.put(owned("a/p"));
+    nodes.server.put(serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap());
+    assert_eq!(told(&during(&mut reconciles, SECOND * 5).await), ["n"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_mapper_is_asked_of_both_states() {
     let world = World::of([map("default/a"), map("default/b")]);
@@ -165,6 +191,21 @@ async fn what_is_asked_for_from_outside() {
     let mut rest = told(&during(&mut reconciles, SECOND * 5).await);
     rest.sort();
     assert_eq!(rest, ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_without_a_pause_keep_nobody_waiting() {
+    let world = World::of([map("default/a")]);
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = asked.clone();
+    // Not without end, so that the test fails instead of hanging.
+    let eager = stream::iter(0..1_000_000).map(move |_| {
+        count.fetch_add(1, Relaxed);
+    });
+    let controller = Controller::over(&world.informer).with_config(in_turn()).reconcile_all_on(eager);
+    let mut reconciles = noting(controller, &Runs::new());
+    assert!(reconciles.next().await.is_some());
+    assert!(asked.load(Relaxed) < 10_000);
 }
 
 #[tokio::test(start_paused = true)]
@@ -253,4 +294,11 @@ async fn the_store_has_the_names_of_kube() {
     assert!(store.get(&ObjectRef::new("a").within("other")).is_none());
     assert!(store.find(|map| map.metadata.name.as_deref() == Some("b")).is_some());
     assert_eq!(store.state_filter(|map| map.metadata.name.as_deref() == Some("c")).len(), 0);
+    let selector = Expression::Equal("app".into(), "web".into()).into();
+    assert_eq!(store.state_filter_selector(&selector).len(), 0);
+    let mut labelled = map("default/b");
+    labelled.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
+    world.server.put(labelled);
+    sleep(SECOND).await;
+    assert_eq!(store.state_filter_selector(&selector).len(), 1);
 }

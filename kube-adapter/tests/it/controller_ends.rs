@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use flyball_controller::{NotLive, NotReady};
 use flyball_informer_cache::NamespacedName;
+use flyball_kube::testing::ApiServer;
 use flyball_kube::{Config, Controller};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
 use kube::runtime::controller::Action;
+use kube::runtime::watcher;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -112,6 +115,23 @@ async fn never_polled_it_never_begins() {
     assert_eq!(runs.all().len(), 0);
     drop(reconciles);
     assert_eq!(Arc::strong_count(&runs), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_its_store_is_told_that_it_is_gone() {
+    let server = ApiServer::new();
+    server.register::<ConfigMap>();
+    let new = || Controller::new(Api::<ConfigMap>::all(server.client()), watcher::Config::default());
+    let (dropped, never_polled) = (new(), new());
+    for store in [dropped.store(), never_polled.store()] {
+        assert!(timeout(SECOND, store.wait_until_ready()).await.is_err(), "nothing runs yet");
+    }
+    let stores = [dropped.store(), never_polled.store()];
+    drop(dropped);
+    drop(noting(never_polled, &Runs::new()));
+    for store in stores {
+        assert!(timeout(SECOND, store.wait_until_ready()).await.unwrap().is_err());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use flyball_controller::Class;
 use flyball_kube::{Config, Controller};
+use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::controller::{Action, Error as Outcome};
 use tokio::time::sleep;
 
-use crate::world::{Refused, Runs, World, during, in_turn, map, told};
+use crate::world::{Refused, Runs, World, during, in_turn, map, noting, told};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -55,6 +56,30 @@ async fn a_policy_that_waits_for_a_change_is_obeyed() {
 async fn a_conflict_is_tried_again_soon() {
     let tries = tries(in_turn(), || Refused::status(409, 0), Action::requeue(SECOND * 30)).await;
     assert_eq!(tries[..5], [0, 10, 30, 70, 150]);
+    // Nor is the server asked for ever: others own the field, or the name.
+    assert_eq!(tries.len(), 13);
+}
+
+/// As long as it can be said, longer than a clock runs, and what a server may ask for at most.
+#[tokio::test(start_paused = true)]
+async fn a_time_that_never_comes_is_no_mistake() {
+    let never = [Duration::MAX, SECOND * u32::MAX];
+    for asked in never {
+        assert_eq!(tries(in_turn(), unknown, Action::requeue(asked)).await, [0]);
+    }
+    assert_eq!(tries(in_turn(), || Refused::status(429, u32::MAX), Action::requeue(SECOND)).await, [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_no_results_makes_no_timeouts() {
+    let world = World::of((0..300).map(|n| map(&format!("default/{n}"))));
+    let runs = Runs::new();
+    let config = in_turn().concurrency(4).reconcile_timeout(SECOND);
+    let mut reconciles = noting(Controller::over(&world.informer).with_config(config), &runs);
+    assert!(reconciles.next().await.is_some());
+    sleep(SECOND * 10).await;
+    let rest = during(&mut reconciles, SECOND * 60).await;
+    assert_eq!((rest.len(), runs.all().len()), (299, 300));
 }
 
 #[tokio::test(start_paused = true)]

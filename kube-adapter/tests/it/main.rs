@@ -5,6 +5,7 @@ mod controller;
 mod controller_api;
 mod controller_ends;
 mod controller_fails;
+mod controller_panics;
 mod defects;
 mod informer;
 mod leader;
