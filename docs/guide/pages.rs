@@ -52,6 +52,10 @@ pub mod testing {}
 #[doc = include_str!("src/kube.md")]
 pub mod kube {}
 
+/// Running in production.
+#[doc = include_str!("src/production.md")]
+pub mod production {}
+
 /// kube-runtime's reconcile functions; checked as a program of its own, in `docs/examples/kube-reconcile`.
 #[doc = include_str!("src/kube-reconcile.md")]
 pub mod kube_reconcile {}
