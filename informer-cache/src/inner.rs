@@ -24,15 +24,16 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use crate::board::{Board, Published};
-use crate::feed::{Feed, Feeds};
+use crate::fan_out::{Effects, fan_out, find, narrow};
+use crate::feed::Feed;
 use crate::held::Held;
 use crate::history::History;
-use crate::interest::{Findings, Interest, Own};
+use crate::interest::{Findings, Interest};
 use crate::observer;
 use crate::recipe::{Reading, Recipe};
 use crate::record::{Record, Values};
 use crate::snapshot::Snapshot;
-use crate::step::{Last, Step};
+use crate::step::Step;
 use crate::sync::Mutex;
 use crate::synced::Synced;
 use crate::table::{Garbage, Plan, Raced, Side, Table};
@@ -340,23 +341,6 @@ impl Arrival {
     }
 }
 
-/// What a write leaves to be done without locks.
-struct Effects<V> {
-    wakers: Wakers,
-    garbage: Garbage,
-    /// What nobody will hear of any more.
-    dropped: Vec<Last<V>>,
-    /// Whether a consumer turned out to be gone.
-    detached: bool,
-}
-
-// Not derived: nothing is asked of `V`.
-impl<V> Default for Effects<V> {
-    fn default() -> Self {
-        Self { wakers: Wakers::default(), garbage: Garbage::default(), dropped: Vec::new(), detached: false }
-    }
-}
-
 /// Applies steps to a table that nobody else sees.
 fn build<K: Eq + Hash, V: 'static>(
     table: &mut Table<K, V>,
@@ -368,55 +352,6 @@ fn build<K: Eq + Hash, V: 'static>(
     for (step, side) in steps.iter().zip(sides) {
         table.plan_judged(side, plan);
         table.commit(step, side, plan, garbage);
-    }
-}
-
-/// Step 2 for the feeds that are not of everything: what the steps, which are to be done to this table, are to each.
-fn narrow<K: Eq, V>(
-    feeds: &Feeds<K, V>,
-    steps: &[Step<K, V>],
-    sides: &[Side<V>],
-    table: &Table<K, V>,
-    found: &mut Findings<K, V>,
-) {
-    for (at, feed) in feeds.iter().enumerate() {
-        if let Some(interest) = feed.interest() {
-            let steps = interest.steps(steps, sides, table);
-            found.own.push(Own { at, steps, tickets: Vec::new() });
-        }
-    }
-}
-
-/// Step 2 for the feeds: one ticket per feed and step.
-fn find<K: Eq, V>(feeds: &Feeds<K, V>, steps: &[Step<K, V>], found: &mut Findings<K, V>) {
-    for feed in feeds.iter().filter(|feed| feed.interest().is_none()) {
-        feed.find(steps, &mut found.tickets);
-    }
-    for own in &mut found.own {
-        feeds[own.at].find(&own.steps, &mut own.tickets);
-    }
-}
-
-/// Step 4. `found` belongs to the `known` feeds. A feed registered since begins with a snapshot from before the commit, and has heard of
-/// nothing: there is nothing to be found in it.
-fn fan_out<K, V>(
-    known: &Feeds<K, V>,
-    feeds: &Feeds<K, V>,
-    steps: &[Step<K, V>],
-    found: &Findings<K, V>,
-    version: Version,
-    first_list: bool,
-    effects: &mut Effects<V>,
-) {
-    for (at, feed) in feeds.iter().enumerate() {
-        let place = match known.get(at) {
-            Some(same) if Arc::ptr_eq(same, feed) => Some(at),
-            _ => known.iter().position(|known| Arc::ptr_eq(known, feed)),
-        };
-        let (steps, found) = found.of(place, steps);
-        let (wakers, dropped) = (&mut effects.wakers, &mut effects.dropped);
-        let there = feed.merge(steps, found.iter().copied(), version, first_list, wakers, dropped);
-        effects.detached |= !there;
     }
 }
 

@@ -11,6 +11,7 @@ mod changes_since;
 mod due;
 mod error;
 mod event;
+mod fan_out;
 mod feed;
 mod handler;
 mod held;

@@ -15,9 +15,7 @@
 //! Cancel safety: `next` hands over in the very poll that takes; a future that is dropped has taken nothing.
 
 use std::fmt;
-use std::future::Future;
 use std::hash::Hash;
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
@@ -31,11 +29,13 @@ use crate::{CaughtUp, Change, Schema, Snapshot, Version};
 mod ahead;
 mod bounded;
 mod builder;
+mod next_change;
 mod resyncing;
 
 use self::ahead::Ahead;
 pub use self::bounded::{BoundedSubscription, Lagged, NextTold, Overflow, Told};
 pub use self::builder::SubscriptionBuilder;
+pub use self::next_change::NextChange;
 use self::resyncing::Resyncing;
 
 /// The objects of a store and everything that changes afterwards, merged per key.
@@ -362,29 +362,6 @@ impl<K, V> Unpin for Subscription<K, V> {}
 impl<K: fmt::Debug, V> fmt::Debug for Subscription<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subscription").field("seen", &self.seen).finish_non_exhaustive()
-    }
-}
-
-/// Waits for the next change; made by [`Subscription::next`].
-#[must_use = "futures do nothing unless polled"]
-pub struct NextChange<'a, K, V> {
-    subscription: &'a mut Subscription<K, V>,
-}
-
-impl<K, V> Future for NextChange<'_, K, V>
-where
-    K: Clone + Eq + Hash,
-{
-    type Output = Option<Change<K, V>>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.subscription.poll_next(cx)
-    }
-}
-
-impl<K, V> fmt::Debug for NextChange<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NextChange").finish_non_exhaustive()
     }
 }
 
