@@ -45,6 +45,11 @@ impl<K: Key> Classes<K> {
         self.least.as_ref().and_then(|least| least(failure)).unwrap_or_default()
     }
 
+    /// Whether there may be conflicts to forget.
+    pub(crate) fn counts(&self) -> bool {
+        self.of.is_some()
+    }
+
     /// Forgets the conflicts of a key that is done with, and says how many there were.
     pub(crate) fn forget(&self, key: &K) -> u32 {
         self.of.as_ref().map_or(0, |_| self.conflicts.forget(key))

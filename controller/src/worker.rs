@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_ratelimit::Policy;
-use flyball_workqueue::{AsyncGet, Delays, Key, Lease, Order, Queue};
+use flyball_workqueue::{AsyncGet, Delays, Key, KeyState, Lease, Order, Queue};
 
 use crate::attempt::attempt;
 use crate::config::{Config, Finally};
@@ -226,7 +226,12 @@ where
                 }
                 _ => {
                     let least = self.call(|| self.config.classes.least_wait(failure));
+                    let key = self.config.classes.counts().then(|| lease.key().clone());
                     lease.retry_no_sooner(least.unwrap_or_default());
+                    // The queue may have given it up, or somebody cancelled it; whoever was faster with it has forgotten, too.
+                    if let Some(key) = key.filter(|key| self.queue.state(key) == KeyState::Absent) {
+                        self.config.classes.forget(&key);
+                    }
                 }
             },
             Class::Conflict => {

@@ -217,7 +217,8 @@ where
 
     /// When a key is tried again after a [conflict](Class::Conflict): 10 ms, doubling up to a second, unless set here.
     ///
-    /// The limiter counts conflicts in a row, of each key, until the key succeeds or is given up. Two writers that conflict
+    /// The limiter counts conflicts in a row, of each key, until the key succeeds or is given up, be it by the queue's
+    /// [dead letters](flyball_workqueue::Builder::dead_letters); of a key that was added meanwhile, until the next of these. Two writers that conflict
     /// with each other should not come back together: give it a policy with jitter then.
     pub fn conflict_schedule<P, C>(mut self, schedule: Limiter<K, P, C>) -> Self
     where

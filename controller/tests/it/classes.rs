@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flyball_controller::{Action, Class, Controller, Failure, Report};
 use flyball_ratelimit::{Exponential, Limiter, TokioTimer};
-use flyball_workqueue::{Fifo, Timed};
+use flyball_workqueue::{Fifo, Queue, Timed};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Keys, Log, SECOND, left, panic_quietly, queue};
@@ -229,6 +229,26 @@ fn an_error_is_found_among_the_causes() {
     assert!(failure.error::<Outer>().is_some());
     assert!(failure.error::<fmt::Error>().is_none());
     assert!(Failure::Timeout(SECOND).error::<Told>().is_none());
+}
+
+/// The queue may have dead letters of its own: what it gives up has no conflicts left, either.
+#[tokio::test(start_paused = true)]
+async fn what_the_queue_gives_up_has_no_conflicts_left() {
+    use Class::{Conflict, Transient};
+    let queue: Keys = Queue::builder()
+        .limiter(Exponential::new(SECOND..=60 * SECOND))
+        .dead_letters(2, |_, _| {})
+        .timer(TokioTimer::current())
+        .build();
+    let adding = queue.clone();
+    tokio::spawn(async move {
+        sleep(10 * SECOND).await;
+        adding.add(1).unwrap();
+    });
+    let life = &[Conflict, Transient, Conflict, Transient, Conflict];
+    let (runs, _) = run(&queue, life, |controller| controller).await;
+    // A retry leaves conflicts as they were; the last of the queue does not.
+    assert_eq!(runs, [0, 10, 1_010, 1_030, 10_000, 10_010]);
 }
 
 /// Of the limiter's wait and of the one that is asked for the later holds; what is asked for changes neither the count nor the
