@@ -75,6 +75,7 @@ async fn synced(client: &Client, namespace: &Namespace, config: Config) -> Cache
     cache
 }
 
+/// An API server on an etcd before 3.4.31 or 3.5.13 refuses lists as a stream: then this shows that a plain one follows.
 #[tokio::test]
 #[ignore = "needs an API server: cargo xtask e2e"]
 async fn many_pages_a_stream_and_metadata_alone_are_the_same_list() {
