@@ -10,4 +10,7 @@
 mod cache;
 mod cluster;
 mod controller;
+mod examples;
 mod given;
+#[path = "../../../docs/examples/controllers/tests/common/kubelet.rs"]
+mod kubelet;

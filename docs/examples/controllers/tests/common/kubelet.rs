@@ -4,15 +4,20 @@ use example_controllers::program::Clock;
 use flyball_informer_cache::{ChangeKind, Informer, NamespacedName};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Pods of this image never become ready.
 pub(crate) const BROKEN: &str = "broken";
 
-/// Runs all pods, until it is dropped.
-pub(crate) async fn run_pods(client: Client, clock: Clock, pods: Informer<NamespacedName, Pod>) {
+/// Runs all pods, until it is dropped; on this node, if there is one to bind them to.
+pub(crate) async fn run_pods(
+    client: Client,
+    clock: Clock,
+    pods: Informer<NamespacedName, Pod>,
+    node: Option<&str>,
+) {
     let mut changes = pods.subscribe();
     let mut address = 0_u32;
     while let Some(change) = changes.next().await {
@@ -26,6 +31,14 @@ pub(crate) async fn run_pods(client: Client, clock: Clock, pods: Informer<Namesp
             drop(api.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await);
         } else if is_new(pod) {
             address += 1;
+            if let Some(node) = node {
+                let target = json!({"kind": "Node", "name": node});
+                let metadata = json!({"name": pod.name_any()});
+                let binding =
+                    json!({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target});
+                let params = PostParams::default();
+                drop(api.create_subresource::<_, Value>("binding", &pod.name_any(), &params, &binding).await);
+            }
             let status = json!({"status": running(pod, address, clock())});
             drop(api.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(status)).await);
         }
@@ -36,7 +49,7 @@ fn is_new(pod: &Pod) -> bool {
     matches!(pod.status.as_ref().and_then(|status| status.phase.as_deref()), None | Some("Pending"))
 }
 
-fn running(pod: &Pod, address: u32, now: Timestamp) -> serde_json::Value {
+fn running(pod: &Pod, address: u32, now: Timestamp) -> Value {
     let broken = pod
         .spec
         .iter()

@@ -46,7 +46,7 @@ impl Cluster {
 
     /// From now on pods run.
     pub(crate) fn run_pods(&mut self) {
-        self.tasks.spawn(run_pods(self.client.clone(), self.clock.clone(), self.pods.clone()));
+        self.tasks.spawn(run_pods(self.client.clone(), self.clock.clone(), self.pods.clone(), None));
     }
 
     /// Waits until it is so; for ten minutes, in virtual time.
