@@ -14,3 +14,4 @@ mod examples;
 mod given;
 #[path = "../../../docs/examples/controllers/tests/common/kubelet.rs"]
 mod kubelet;
+mod leader;

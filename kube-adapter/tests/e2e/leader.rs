@@ -1,0 +1,175 @@
+//! Elections on a real API server, by real time: periods of seconds, and what must not happen early is told from what may come late.
+
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use flyball_kube::leader::{Election, Ended, Leadership, Lost};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::client::ClientBuilder;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tower::{Layer, Service};
+
+use crate::cluster::{Namespace, client, soon};
+
+const LEASE: Duration = Duration::from_secs(4);
+const RENEW: Duration = Duration::from_millis(2500);
+const RETRY: Duration = Duration::from_millis(500);
+/// For a server and a machine that have other things to do.
+const SLACK: Duration = Duration::from_secs(10);
+
+fn election(client: Client, namespace: &Namespace, identity: &str) -> Election {
+    let election = Election::builder(client, &namespace.name, "l", identity);
+    election.lease_duration(LEASE).renew_deadline(RENEW).retry_period(RETRY).build().unwrap()
+}
+
+async fn spec(client: &Client, namespace: &Namespace) -> LeaseSpec {
+    Api::<Lease>::namespaced(client.clone(), &namespace.name).get("l").await.unwrap().spec.unwrap()
+}
+
+/// How many work at this moment.
+#[derive(Clone, Default)]
+struct AtWork(Arc<AtomicU32>);
+
+struct Worker(AtWork);
+
+impl AtWork {
+    fn one(&self) -> Worker {
+        assert_eq!(self.0.fetch_add(1, Ordering::SeqCst), 0, "two work at once");
+        Worker(self.clone())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A client whose requests hang from some time on.
+async fn client_to_cut(cut: &Arc<AtomicBool>) -> Client {
+    let kubeconfig = Kubeconfig::read_from(e2e::shared_kubeconfig()).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    ClientBuilder::try_from(config).unwrap().with_layer(&Cut(cut.clone())).build()
+}
+
+#[derive(Clone)]
+struct Cut(Arc<AtomicBool>);
+
+impl<S> Layer<S> for Cut {
+    type Service = CutOff<S>;
+
+    fn layer(&self, inner: S) -> CutOff<S> {
+        CutOff { cut: self.0.clone(), inner }
+    }
+}
+
+struct CutOff<S> {
+    cut: Arc<AtomicBool>,
+    inner: S,
+}
+
+impl<R: 'static, S: Service<R, Future: Send> + 'static> Service<R> for CutOff<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: R) -> Self::Future {
+        if self.cut.load(Ordering::SeqCst) { Box::pin(pending()) } else { Box::pin(self.inner.call(request)) }
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs an API server: cargo xtask e2e"]
+async fn a_leader_that_is_cut_off_has_ended_before_another_leads() {
+    soon(async {
+        let client = client().await;
+        let namespace = Namespace::fresh(&client).await;
+        let (cut, at_work) = (Arc::<AtomicBool>::default(), AtWork::default());
+        let mut first = election(client_to_cut(&cut).await, &namespace, "first");
+        let (begins, begun) = oneshot::channel();
+        let working = at_work.clone();
+        let first = tokio::spawn(async move {
+            let work = move |_: Leadership| async move {
+                let _worker = working.one();
+                let _ = begins.send(());
+                pending::<()>().await
+            };
+            first.run(work).await
+        });
+        begun.await.unwrap();
+        let mut second = election(client.clone(), &namespace, "second");
+        let standing = second.standing();
+        let (begins, mut begun) = oneshot::channel();
+        let working = at_work.clone();
+        let second = tokio::spawn(async move {
+            let work = move |_: Leadership| async move {
+                let _worker = working.one();
+                begins.send(Instant::now()).unwrap();
+            };
+            second.run(work).await
+        });
+        // Longer than a lease lasts: it is renewed.
+        tokio::select! {
+            _ = &mut begun => panic!("the first leads"),
+            () = tokio::time::sleep(LEASE + RETRY) => {}
+        }
+        assert_eq!(standing.leader().as_deref(), Some("first"));
+
+        cut.store(true, Ordering::SeqCst);
+        let start = Instant::now();
+        assert_eq!(first.await.unwrap(), Ended::Lost(Lost::NotRenewed, None));
+        let takes_over = begun.await.unwrap() - start;
+        assert!(takes_over >= LEASE - RETRY * 2, "{takes_over:?}: while the lease was valid");
+        assert!(takes_over <= LEASE + RETRY * 22 / 10 + SLACK, "{takes_over:?}");
+        assert_eq!(second.await.unwrap(), Ended::Done(()));
+        assert_eq!(spec(&client, &namespace).await.lease_transitions, Some(1));
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs an API server: cargo xtask e2e"]
+async fn a_lease_is_given_away_at_the_end_and_runs_out_where_nobody_could() {
+    soon(async {
+        let client = client().await;
+        let namespace = Namespace::fresh(&client).await;
+        assert_eq!(election(client.clone(), &namespace, "first").run(|_| async { 1 }).await, Ended::Done(1));
+        let released = spec(&client, &namespace).await;
+        assert_eq!(released.holder_identity.as_deref().unwrap_or_default(), "");
+        assert_eq!((released.lease_duration_seconds, released.lease_transitions), (Some(1), Some(0)));
+
+        // At once: the next one does not wait for a lease.
+        let start = Instant::now();
+        let mut second = election(client.clone(), &namespace, "second");
+        let led = AtomicBool::new(false);
+        {
+            // As kill -9: from one moment to the next there is nothing any more.
+            let run = second.run(|_| async {
+                led.store(true, Ordering::SeqCst);
+                pending::<()>().await;
+            });
+            let _ = tokio::time::timeout(LEASE - RETRY, run).await;
+        }
+        assert!(led.load(Ordering::SeqCst), "not in {:?}", start.elapsed());
+        let killed = Instant::now();
+        let held = spec(&client, &namespace).await;
+        assert_eq!((held.holder_identity.as_deref(), held.lease_transitions), (Some("second"), Some(1)));
+        assert!(held.renew_time > held.acquire_time, "it was renewed");
+        let waited = election(client.clone(), &namespace, "third").run(|_| async { killed.elapsed() }).await;
+        let Ended::Done(waited) = waited else { panic!("{waited:?}") };
+        assert!(waited >= LEASE, "{waited:?}: the whole lease from when it was seen");
+        assert!(waited <= LEASE + RETRY * 22 / 10 + SLACK, "{waited:?}");
+    })
+    .await;
+}
