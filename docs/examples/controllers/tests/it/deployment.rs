@@ -1,13 +1,14 @@
 //! Deployments and ReplicaSets together: templates change, and pods follow.
 
 use example_controllers::{deployment, program, replicaset};
-use flyball_informer_cache::{Informer, NamespacedName};
 use flyball_kube::Controller;
 use flyball_kube::testing::{Call, Verb};
 use futures::StreamExt;
+use futures::channel::mpsc;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::Status;
+use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, from_value, json};
 
@@ -24,20 +25,21 @@ fn web(spec: Value) -> Deployment {
     from_value(web).unwrap()
 }
 
-/// Deployments and ReplicaSets have their controllers, and pods run.
-async fn start() -> (Cluster, Informer<NamespacedName, Deployment>) {
+/// Deployments and ReplicaSets have their controllers, and pods run. What is sent has deployments reconciled.
+async fn start() -> (Cluster, mpsc::UnboundedSender<ObjectRef<Deployment>>) {
     let mut cluster = Cluster::new().await;
     let deployments = program::deployments(&cluster.client);
     cluster.run_pods();
     let (client, clock) = (cluster.client.clone(), cluster.clock.clone());
     let of_sets = Controller::over(&cluster.sets);
     let of_sets = replicaset::run(of_sets, client.clone(), clock.clone(), &cluster.pods, &cluster.sets);
-    let of_deployments = Controller::over(&deployments);
+    let (poke, poked) = mpsc::unbounded();
+    let controller = Controller::over(&deployments).reconcile_on(poked);
     let of_deployments =
-        deployment::run(of_deployments, client, clock, &cluster.pods, &cluster.sets, &deployments);
+        deployment::run(controller, client, clock, &cluster.pods, &cluster.sets, &deployments);
     cluster.tasks.spawn(of_sets.for_each(async |_| {}));
     cluster.tasks.spawn(of_deployments.for_each(async |_| {}));
-    (cluster, deployments)
+    (cluster, poke)
 }
 
 fn get(cluster: &Cluster) -> Deployment {
@@ -86,7 +88,7 @@ fn revisions(cluster: &Cluster) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn templates_come_and_go() {
-    let (cluster, _deployments) = start().await;
+    let (cluster, _poke) = start().await;
     cluster.server.put(&web(json!({})));
     cluster.until(|_| is_all(&cluster, "one")).await;
     assert_eq!((get(&cluster).annotations()[REVISION].as_str(), revisions(&cluster).len()), ("1", 1));
@@ -115,7 +117,7 @@ async fn templates_come_and_go() {
 
 #[tokio::test(start_paused = true)]
 async fn a_template_that_never_works_leaves_enough_of_the_old() {
-    let (cluster, _deployments) = start().await;
+    let (cluster, _poke) = start().await;
     cluster.server.put(&web(json!({})));
     cluster.until(|_| is_all(&cluster, "one")).await;
     set_image(&cluster, BROKEN);
@@ -128,7 +130,7 @@ async fn a_template_that_never_works_leaves_enough_of_the_old() {
 
 #[tokio::test(start_paused = true)]
 async fn recreated_ones_wait_for_the_last_that_goes() {
-    let (cluster, _deployments) = start().await;
+    let (cluster, _poke) = start().await;
     cluster.server.put(&web(json!({"strategy": {"type": "Recreate"}})));
     cluster.until(|_| is_all(&cluster, "one")).await;
     let mut last = cluster.server.objects::<Pod>().remove(0);
@@ -148,7 +150,7 @@ async fn recreated_ones_wait_for_the_last_that_goes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_set_that_is_there_is_adopted_and_kept() {
-    let (cluster, _deployments) = start().await;
+    let (cluster, _poke) = start().await;
     cluster.server.put(&web(json!({})));
     cluster.until(|_| is_all(&cluster, "one")).await;
     let mut set = cluster.server.objects::<ReplicaSet>().remove(0);
@@ -162,12 +164,12 @@ async fn a_set_that_is_there_is_adopted_and_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_taken_is_not_insisted_on() {
     // Which name it will be shows in another cluster: it is the same in each.
-    let (cluster, _deployments) = start().await;
+    let (cluster, _poke) = start().await;
     cluster.server.put(&web(json!({})));
     cluster.until(|server| !server.objects::<ReplicaSet>().is_empty()).await;
     let name = cluster.server.objects::<ReplicaSet>()[0].name_any();
 
-    let (cluster, _deployments) = start().await;
+    let (cluster, _poke) = start().await;
     let other = json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"replicas": 0,
         "selector": {"matchLabels": {"app": "other"}}, "template": {"metadata": {"labels": {"app": "other"}}}}});
     cluster.server.put(&from_value::<ReplicaSet>(other).unwrap());
@@ -178,7 +180,7 @@ async fn a_name_that_is_taken_is_not_insisted_on() {
 
 #[tokio::test(start_paused = true)]
 async fn what_keeps_pods_from_being_made_is_told() {
-    let (cluster, _deployments) = start().await;
+    let (cluster, _poke) = start().await;
     let quota = Status::failure("no more", "Forbidden").with_code(403);
     cluster.server.fail_next(Call::to(Verb::Create).of::<Pod>(), 12, quota);
     cluster.server.put(&web(json!({})));
@@ -189,12 +191,18 @@ async fn what_keeps_pods_from_being_made_is_told() {
 /// The watches die without a word while the set is being made. The cache then shows none, for minutes.
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_is_behind_brings_no_set_twice() {
-    let (cluster, _deployments) = start().await;
+    let (cluster, poke) = start().await;
     let one_second = std::time::Duration::from_secs(1);
     cluster.server.slow(Call::to(Verb::Create).of::<ReplicaSet>(), one_second);
     cluster.server.put(&web(json!({})));
     cluster.until(|_| cluster.requests::<ReplicaSet>(Verb::Create) > 0).await;
     cluster.server.silence_watches();
+    cluster.until(|server| !server.objects::<ReplicaSet>().is_empty()).await;
+    for _ in 0..60 {
+        poke.unbounded_send(ObjectRef::new("web").within("default")).unwrap();
+        tokio::time::sleep(one_second).await;
+        assert!(cluster.sets.store().is_empty(), "or this shows nothing");
+    }
     cluster.until(|_| is_all(&cluster, "one")).await;
     assert_eq!(
         (cluster.requests::<ReplicaSet>(Verb::Create), get(&cluster).status.unwrap().collision_count),
