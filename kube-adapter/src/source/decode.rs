@@ -125,7 +125,7 @@ fn other_line<K: DeserializeOwned>(line: Value, error: serde_json::Error) -> Lin
     let at = object["metadata"]["resourceVersion"].as_str().map_or(Version::ZERO, version);
     let instead = match bare(object) {
         _ if unreadable.name.is_none() && at == Version::ZERO => Instead::Nothing,
-        // An object the cache may know is gone: to keep it there for ever would be worse than to tell of it by name alone.
+        // An object the cache may know is gone: to keep it there for ever would be worse than to tell of its metadata alone.
         Some(object) if line["type"] == "DELETED" => Instead::Tell(Event::Deleted(object)),
         None if line["type"] == "DELETED" => Instead::List,
         // So that a watch that follows does not tell it again.
@@ -134,15 +134,10 @@ fn other_line<K: DeserializeOwned>(line: Value, error: serde_json::Error) -> Lin
     Line::Unreadable(unreadable, instead)
 }
 
-/// An object with nothing but what it is called, if its type allows that.
+/// An object with nothing but its metadata, if its type allows that: who owned it and what it was labelled has to be told when it goes.
 fn bare<K: DeserializeOwned>(object: &Value) -> Option<K> {
-    let pick = |from: &Value, fields: &[&str]| -> Map<String, Value> {
-        let field = |name: &&str| Some(((*name).to_owned(), from.get(name)?.clone()));
-        fields.iter().filter_map(field).collect()
-    };
-    let mut picked = pick(object, &["apiVersion", "kind"]);
-    let meta = pick(&object["metadata"], &["name", "namespace", "uid", "resourceVersion"]);
-    picked.insert("metadata".to_owned(), meta.into());
+    let field = |name: &str| Some((name.to_owned(), object.get(name)?.clone()));
+    let picked: Map<_, _> = ["apiVersion", "kind", "metadata"].into_iter().filter_map(field).collect();
     serde_json::from_value(picked.into()).ok()
 }
 

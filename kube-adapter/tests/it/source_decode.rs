@@ -151,6 +151,23 @@ async fn the_end_of_an_object_that_cannot_be_read_is_told_by_its_name_or_by_a_li
     assert_eq!(told::<Strict>(7, &lines).await, (vec![Err(SourceErrorKind::Other)], 1));
 }
 
+#[tokio::test]
+async fn whose_it_was_is_known_at_the_end_of_an_object_that_cannot_be_read() {
+    let (answer, end) = Answer::watch();
+    let mut gone = bad("a", 8);
+    gone["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "u"}]);
+    gone["metadata"]["labels"] = json!({"app": "web"});
+    end.tell("DELETED", &gone);
+    // Where the metadata is what cannot be read, the cache has to find out by a list.
+    gone["metadata"]["labels"] = json!(["app"]);
+    end.tell("DELETED", &gone);
+    let mut watch = source::<ConfigMap>([answer]).watch(watch(7)).await.unwrap();
+    let Some(Ok(Event::Deleted(map))) = watch.next().await else { panic!("it is gone") };
+    assert_eq!((&*map.owner_references()[0].name, &*map.labels()["app"]), ("owner", "web"));
+    assert_eq!(watch.next().await.unwrap().unwrap_err().kind(), SourceErrorKind::Other);
+}
+
 /// Notes the thread it is read on, and waits there until it may go on.
 struct Watched(ConfigMap);
 
