@@ -5,7 +5,6 @@
 
 use std::future::pending;
 use std::panic::resume_unwind;
-use std::pin::pin;
 use std::sync::Arc;
 
 use flyball_controller::{Action, Context, Failure};
@@ -76,9 +75,9 @@ impl Engine {
         for informer in informers {
             running.spawn(informer);
         }
-        let working = pin!(controller.run(move |key, context| reconcile(key, context)));
+        // Whatever ends first, the others are dropped with it, running reconciles among them.
         tokio::select! {
-            ended = working => match ended {
+            ended = controller.run(move |key, context| reconcile(key, context)) => match ended {
                 Ok(report) => {
                     tracing::debug!(kind, reconciles = report.reconciles, left = ?report.leftovers, "ended");
                 }
