@@ -79,6 +79,7 @@ pub struct Controller<K: Resource> {
     main: Informer<NamespacedName, K>,
     dyntype: K::DynamicType,
     config: Config,
+    /// The first of them is its own objects.
     triggers: Vec<Box<dyn Trigger>>,
     /// What is asked for from outside.
     requests: Vec<BoxStream<'static, Vec<NamespacedName>>>,
@@ -152,7 +153,7 @@ where
             main: informer.clone(),
             dyntype,
             config: Config::default(),
-            triggers: vec![trigger::own(informer)],
+            triggers: vec![trigger::own(informer, |_| true)],
             requests: Vec::new(),
             informers: Vec::new(),
             troubles: Troubles::default(),

@@ -55,15 +55,19 @@ where
     }
 }
 
-/// The objects that are reconciled: every change but a deletion. Who wants to do something then has a finalizer, or owns what
+/// The objects that are reconciled: every change that is worth it, but no deletion. Who wants to do something then has a finalizer, or owns what
 /// is left.
-pub(crate) fn own<K>(informer: &Informer<NamespacedName, K>) -> Box<dyn Trigger>
+pub(crate) fn own<K>(
+    informer: &Informer<NamespacedName, K>,
+    worth: impl Fn(&Change<NamespacedName, K>) -> bool + Send + Sync + 'static,
+) -> Box<dyn Trigger>
 where
     K: Send + Sync + 'static,
 {
-    let keys = |change: &Change<NamespacedName, K>| match change.kind {
+    let keys = move |change: &Change<NamespacedName, K>| match change.kind {
         ChangeKind::Deleted { .. } => Vec::new(),
-        _ => vec![change.key().clone()],
+        _ if worth(change) => vec![change.key().clone()],
+        _ => Vec::new(),
     };
     Box::new(Mapped { informer: informer.clone(), keys })
 }

@@ -6,14 +6,14 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use flyball_informer_cache::{Informer, NamespacedName};
+use flyball_informer_cache::{Change, Informer, NamespacedName};
 use futures_util::{Stream, StreamExt};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use super::trigger::{key_among, owned, watched};
+use super::trigger::{key_among, own, owned, watched};
 use super::{Controller, informer};
 use crate::ApiSource;
 
@@ -23,6 +23,29 @@ where
     K: Resource + Send + Sync + 'static,
     K::DynamicType: Debug + Eq + Hash + Clone + Send + Sync + Unpin,
 {
+    /// Of the changes of its own objects, those alone that `worth` says yes to bring a reconcile: kube-runtime's `predicate_filter`. All
+    /// do by default, those that a reconcile makes by writing a status among them; a deletion never does.
+    ///
+    /// [`predicate`](flyball_controller::predicate) has the usual ones. It is called by the informer; one that panics loses its change. What is said
+    /// last holds.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::predicate;
+    /// # use flyball_kube::Controller;
+    /// # use k8s_openapi::api::apps::v1::Deployment;
+    /// # fn example(deployments: Controller<Deployment>) {
+    /// let controller = deployments.for_changes(predicate::changed(|it: &Deployment| it.metadata.generation));
+    /// # }
+    /// ```
+    pub fn for_changes(
+        mut self,
+        worth: impl Fn(&Change<NamespacedName, K>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.triggers[0] = own(&self.main, worth);
+        self
+    }
+
     /// Objects that name one of this controller's as an owner: when one is new, changes or goes, its owner is reconciled. One that
     /// changes hands brings both owners; one that went unseen, while the watch was down, brings its owner, too.
     ///

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
+use flyball_controller::predicate;
 use flyball_kube::{Config, Controller, Turns};
 use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
@@ -28,6 +29,26 @@ async fn what_there_is_what_comes_and_what_changes() {
     assert_eq!(told(&during(&mut reconciles, SECOND).await), ["c", "a"]);
     // As in kube-runtime: an object that is gone has nothing to be reconciled.
     world.server.delete(&"default/b".parse().unwrap());
+    assert_eq!(told(&during(&mut reconciles, SECOND).await), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_that_are_worth_it() {
+    let of = |generation| {
+        let mut map = map("default/a");
+        map.metadata.generation = Some(generation);
+        map
+    };
+    let world = World::of([of(1)]);
+    let generations = predicate::changed(|map: &ConfigMap| map.metadata.generation);
+    let controller = Controller::over(&world.informer).with_config(in_turn()).for_changes(generations);
+    let mut reconciles = noting(controller, &Runs::new());
+    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
+    world.server.put(of(1));
+    assert_eq!(told(&during(&mut reconciles, SECOND).await), [""; 0]);
+    world.server.put(of(2));
+    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
+    world.server.delete(&"default/a".parse().unwrap());
     assert_eq!(told(&during(&mut reconciles, SECOND).await), [""; 0]);
 }
 
