@@ -49,7 +49,7 @@ impl Cluster {
         };
         let folder = own_folder(&folder)?;
         let credentials = Credentials::create(&folder)?;
-        let etcd = Etcd::start(Path::new("etcd"), &folder)?;
+        let etcd = Etcd::start(&binaries.join("etcd"), &folder)?;
         let program = binaries.join("kube-apiserver");
         let mut api_server = ApiServer::new(program, &folder, &etcd.url(), &credentials)?;
         api_server.start()?;

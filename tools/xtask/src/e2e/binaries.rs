@@ -1,20 +1,23 @@
-//! kube-apiserver and kube-controller-manager, built once for a `go.mod` and kept outside of the tree; and etcd.
+//! etcd, kube-apiserver and kube-controller-manager, built once for a `go.mod` and kept outside of the tree.
 
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::process;
 use crate::workspace::Workspace;
 
 const MODULE: &str = "tools/e2e/kubernetes";
-const TOOLS: [&str; 2] =
-    ["k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/cmd/kube-controller-manager"];
+const TOOLS: [&str; 3] = [
+    "go.etcd.io/etcd/server/v3",
+    "k8s.io/kubernetes/cmd/kube-apiserver",
+    "k8s.io/kubernetes/cmd/kube-controller-manager",
+];
 
-/// The folder with the binaries, which are built where they are not there. All that is missing is said at once.
+/// The folder with the binaries, which are built where they are not there.
 pub(super) fn ready(workspace: &Workspace) -> Result<PathBuf> {
     let (go_mod, go_sum) =
         (workspace.read(format!("{MODULE}/go.mod"))?, workspace.read(format!("{MODULE}/go.sum"))?);
@@ -24,13 +27,10 @@ pub(super) fn ready(workspace: &Workspace) -> Result<PathBuf> {
     let cache = cache()?;
     let folder = cache.join(format!("kubernetes-{}-{digest:016x}", version.trim_start_matches('v')));
     let module = workspace.root.join(MODULE);
-    let mut missing = Vec::new();
     if !folder.exists() {
-        missing.extend(no_go(&module));
-    }
-    missing.extend(no_etcd());
-    ensure!(missing.is_empty(), "{}", missing.join("\n"));
-    if !folder.exists() {
+        if let Some(why) = no_go(&module) {
+            bail!("{why}");
+        }
         build(&module, version, &cache, &folder)?;
     }
     Ok(folder)
@@ -60,6 +60,8 @@ fn build(module: &Path, version: &str, cache: &Path, folder: &Path) -> Result<()
     command.arg(format!("-s -w -X k8s.io/component-base/version.gitVersion={version}"));
     command.arg("-o").arg(&partial).args(TOOLS);
     process::run(&mut command)?;
+    // Go names it by the folder of its source.
+    fs::rename(partial.join("server"), partial.join("etcd"))?;
     fs::rename(&partial, folder).with_context(|| folder.display().to_string())
 }
 
@@ -72,18 +74,6 @@ fn no_go(module: &Path) -> Option<String> {
         Err(error) => format!("go: {error}"),
     };
     Some(format!("Go is missing ({why}): install Go 1.26 or newer, see go.dev/dl"))
-}
-
-fn no_etcd() -> Option<String> {
-    let found = Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if found.is_ok_and(|status| status.success()) {
-        return None;
-    }
-    Some(
-        "etcd is missing: `apt-get install etcd-server` on Debian and Ubuntu (its service is not needed, `systemctl disable \
-         --now etcd`), or an archive from github.com/etcd-io/etcd/releases with `etcd` in $PATH"
-            .to_owned(),
-    )
 }
 
 fn cache() -> Result<PathBuf> {
