@@ -67,6 +67,26 @@ async fn objects_of_a_list_that_cannot_be_read_are_left_out_and_counted() {
     assert_eq!(skipped.count(), 6);
 }
 
+#[tokio::test]
+async fn an_object_keeps_no_room_in_its_metadata() {
+    let mut object = object("a", 1);
+    object["metadata"]["managedFields"] = json!([{"manager": "test"}]);
+    object["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "K", "name": "o", "uid": "u"}]);
+    object["metadata"]["finalizers"] = json!(["test/a"]);
+    let (answer, lines) = Answer::watch();
+    lines.tell("ADDED", &object);
+    let source = source::<ConfigMap>([Answer::json(&list(&[object])), answer]);
+    let listed = source.list(LIST).await.unwrap().items.pop().unwrap();
+    let told = source.watch(watch(0)).await.unwrap().next().await.unwrap().unwrap();
+    for object in [&listed, told.object().unwrap()] {
+        let meta = &object.metadata;
+        assert_eq!(meta.managed_fields.as_ref().unwrap().capacity(), 1);
+        assert_eq!(meta.owner_references.as_ref().unwrap().capacity(), 1);
+        assert_eq!(meta.finalizers.as_ref().unwrap().capacity(), 1);
+    }
+}
+
 /// What a watch from this version makes of these lines.
 async fn told<K>(from: u64, lines: &[Value]) -> (Vec<Result<Event<String>, SourceErrorKind>>, u64)
 where
