@@ -15,7 +15,7 @@ use clap::Args;
 use crate::process;
 use crate::workspace::{Workspace, cargo};
 
-mod binaries;
+pub(crate) mod binaries;
 mod counts;
 
 use counts::Counts;

@@ -13,6 +13,7 @@ use crate::process;
 use crate::workspace::Workspace;
 
 mod instructions;
+mod kubernetes;
 mod parties;
 mod report;
 mod scaling;

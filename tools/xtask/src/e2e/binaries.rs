@@ -18,7 +18,7 @@ const TOOLS: [&str; 3] = [
 ];
 
 /// The folder with the binaries, which are built where they are not there.
-pub(super) fn ready(workspace: &Workspace) -> Result<PathBuf> {
+pub(crate) fn ready(workspace: &Workspace) -> Result<PathBuf> {
     let (go_mod, go_sum) =
         (workspace.read(format!("{MODULE}/go.mod"))?, workspace.read(format!("{MODULE}/go.sum"))?);
     let version =

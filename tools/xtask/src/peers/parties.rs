@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::kubernetes::{self, Kubernetes};
 use super::report::Sample;
 use crate::process;
 use crate::workspace::{Workspace, cargo};
@@ -71,6 +72,7 @@ impl Party {
 /// The measuring programs, built.
 #[derive(Debug)]
 pub(super) struct Programs {
+    kubernetes: Kubernetes,
     rust: PathBuf,
     go: PathBuf,
     /// Plays the recorded cluster through ours.
@@ -82,6 +84,7 @@ impl Programs {
     pub(super) fn build(workspace: &Workspace, with_go: bool, with_replay: bool) -> Result<Self> {
         let folder = workspace.target.join("peers");
         let programs = Self {
+            kubernetes: Kubernetes::new(folder.join("release/kubernetes")),
             rust: folder.join("release/peers-rust"),
             go: folder.join("peers-go"),
             replay: workspace.target.join("release/replay"),
@@ -92,7 +95,7 @@ impl Programs {
         }
         let mut build = cargo();
         build.current_dir(&workspace.root).args(["build", "--quiet", "--release", "--manifest-path", RUST]);
-        build.args(["--bin", "peers-rust", "--bin", "plots"]);
+        build.args(["--bin", "kubernetes", "--bin", "peers-rust", "--bin", "plots"]);
         process::run(build.arg("--target-dir").arg(&folder))?;
         if with_replay {
             let mut build = cargo();
@@ -107,7 +110,11 @@ impl Programs {
         if let (Party::Ours, ["cluster", words @ ..]) = (party, words) {
             return self.replay(words);
         }
-        let mut command = Command::new(if party.in_go() { &self.go } else { &self.rust });
+        let mut command = match words.split_first() {
+            Some((&kubernetes::RUN, _)) => self.kubernetes.command()?,
+            _ => Command::new(if party.in_go() { &self.go } else { &self.rust }),
+        };
+        let words = words.strip_prefix(&[kubernetes::RUN]).unwrap_or(words);
         command.args(words).args(["--who", party.name()]);
         if let ["cluster", ..] = words {
             command.arg("--trace").arg(&self.trace);

@@ -528,6 +528,29 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
     controller_busy!("unbounded", "0", "5000"),
     measurement(
         CONTROLLER,
+        // On a real API server, which is what takes most of the time.
+        &["kubernetes", "latency", "--rate=50", "--seconds=20"],
+        &[Ours],
+        &[Kube],
+        &[
+            ratio("kube-latency-p50", "us", "p50", &[]),
+            ratio("kube-latency-p99", "us", "p99", &[]),
+            shown("kube-latency-longest", "us", "max"),
+        ],
+    ),
+    measurement(
+        CONTROLLER,
+        &["kubernetes", "sync"],
+        &[Ours],
+        &[Kube],
+        &[
+            ratio("kube-sync-10k", "ms", "time", &[]),
+            ratio("kube-cpu-10k", "ms", "cpu", &[]),
+            ratio("kube-memory-10k", "MiB", "memory", &[]),
+        ],
+    ),
+    measurement(
+        CONTROLLER,
         // Twice what there is capacity for: 400 reconciles a second of 49 ms each, ten at a time.
         &["controller-overload", "--keys=400", "--work=49", "--seconds=6", "--sides=10"],
         &[Ours],

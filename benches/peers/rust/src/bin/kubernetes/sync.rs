@@ -1,0 +1,54 @@
+//! A controller begins: until it knows all objects and has reconciled each, and what that costs from the start of the process.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Client;
+use serde_json::json;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::Who;
+use crate::objects::{MANY, number};
+use crate::parties::{Work, start};
+use crate::usage::{cpu, now, peak};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Who has been reconciled.
+struct Seen {
+    seen: Vec<AtomicBool>,
+    left: AtomicUsize,
+    all: Notify,
+}
+
+impl Work for Seen {
+    fn reconcile(&self, object: &ConfigMap) {
+        black_box(&object.metadata.resource_version);
+        let Some(number) = number(object) else { return };
+        // Ordering: Relaxed, only counted; the notification publishes the last.
+        if !self.seen[number].swap(true, Ordering::Relaxed) && self.left.fetch_sub(1, Ordering::Relaxed) == 1
+        {
+            self.all.notify_one();
+        }
+    }
+}
+
+pub(crate) async fn sync(who: Who) -> Result<()> {
+    let client = Client::try_default().await?;
+    let seen = Arc::new(Seen {
+        seen: (0..MANY.count).map(|_| AtomicBool::new(false)).collect(),
+        left: AtomicUsize::new(MANY.count),
+        all: Notify::new(),
+    });
+    let begin = now();
+    start(who, MANY.api(&client), seen.clone());
+    timeout(LIMIT, seen.all.notified()).await.context("not all objects were reconciled in time")?;
+    let millis = |time: Duration| time.as_secs_f64() * 1e3;
+    println!("{}", json!({"time": millis(now() - begin), "cpu": millis(cpu()), "memory": peak()}));
+    Ok(())
+}
