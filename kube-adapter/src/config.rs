@@ -93,7 +93,8 @@ impl Config {
     /// reconcile. None by default; zero is none.
     ///
     /// It waits for at most ten times this, however often the object changes; see [`debounce_within`](Self::debounce_within).
-    /// What is not a change does not wait: what a reconcile asks for, and retries.
+    /// What is asked for from outside, by [`reconcile_on`](crate::Controller::reconcile_on) say, is put off as a change is. What a reconcile asks
+    /// for itself does not wait, and retries do not.
     pub fn debounce(self, quiet: Duration) -> Self {
         self.debounce_within(quiet, quiet.saturating_mul(DEBOUNCES))
     }
@@ -181,6 +182,8 @@ impl Config {
     }
 
     /// A reconcile that is not done after this long is dropped, where it awaits something, and counts as failed. No limit by default.
+    ///
+    /// The time in which nobody takes its result does not count.
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
         self.timeout = (!limit.is_zero()).then_some(limit);
         self

@@ -7,7 +7,7 @@ use kube::runtime::reflector::ObjectRef;
 /// How a cache reads objects of Kubernetes: the key is `namespace/name`, or `name` of a kind without namespaces, the version is the
 /// `resourceVersion`, and two objects of one key are the same object if their `uid` is.
 ///
-/// An object without a name has no key; The sources of this crate hand none out.
+/// An object without a name has no key; the sources of this crate hand none out.
 ///
 /// # Panics
 /// The schema's key, for an object without a name, or with a slash in one.
