@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::core::Status;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::call::Verb;
@@ -97,6 +97,7 @@ fn list(kind: &Kind, page: &Page, metadata_only: bool) -> Vec<u8> {
     #[serde(untagged)]
     enum Items<'a> {
         Whole(Vec<&'a Value>),
+        Untyped(Vec<Untyped<'a>>),
         Partial(Vec<Value>),
     }
     let mut metadata = json!({"resourceVersion": page.version.to_string()});
@@ -113,8 +114,21 @@ fn list(kind: &Kind, page: &Page, metadata_only: bool) -> Vec<u8> {
         let (kind, api_version) = ("PartialObjectMetadataList", "meta.k8s.io/v1");
         return bytes(&List { kind, api_version, metadata, items });
     }
-    let items = Items::Whole(items.collect());
+    let items = match kind.is_built_in() {
+        true => Items::Untyped(items.map(Untyped).collect()),
+        false => Items::Whole(items.collect()),
+    };
     bytes(&List { kind: &name, api_version: &kind.resource.api_version, metadata, items })
+}
+
+/// An object that does not say what it is: within a list of a built-in kind, the list does.
+struct Untyped<'a>(&'a Value);
+
+impl Serialize for Untyped<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let fields = self.0.as_object().into_iter().flatten();
+        serializer.collect_map(fields.filter(|(name, _)| *name != "kind" && *name != "apiVersion"))
+    }
 }
 
 /// A status as an object of its own, as it is sent.

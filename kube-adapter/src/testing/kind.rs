@@ -16,6 +16,24 @@ impl Kind {
         if group.is_empty() { plural.clone() } else { format!("{plural}.{group}") }
     }
 
+    /// Whether it is one of Kubernetes' own, and not of a CustomResourceDefinition.
+    pub(super) fn is_built_in(&self) -> bool {
+        let group = &self.resource.group;
+        !group.contains('.') || group.ends_with(".k8s.io")
+    }
+
+    /// Whether an object can have this name: a DNS subdomain, but for kinds that take any segment of a path.
+    pub(super) fn may_be_called(&self, name: &str) -> bool {
+        let label = |label: &str| {
+            let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+            let (first, last) = (label.bytes().next(), label.bytes().last());
+            first.is_some_and(inner)
+                && last.is_some_and(inner)
+                && label.bytes().all(|byte| inner(byte) || byte == b'-')
+        };
+        self.resource.group == "rbac.authorization.k8s.io" || name.len() <= 253 && name.split('.').all(label)
+    }
+
     /// Under which an object is kept. As in etcd, so that lists are in the order of a real server.
     pub(super) fn key(&self, namespace: Option<&str>, name: &str) -> String {
         match namespace {

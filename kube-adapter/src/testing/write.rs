@@ -37,6 +37,13 @@ impl State {
             let why = "Required value: name or generateName is required";
             return Err(problem::invalid(kind, "", "metadata.name", why));
         }
+        if !kind.may_be_called(&name) {
+            let why = format!(
+                "Invalid value: {name:?}: a lowercase RFC 1123 subdomain must consist of lower case \
+                 alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character"
+            );
+            return Err(problem::invalid(kind, &name, "metadata.name", &why));
+        }
         let key = kind.key(meta::text(&object, "namespace"), &name);
         if self.objects(place).contains_key(&key) {
             return Err(problem::already_exists(kind, &name));
@@ -103,7 +110,9 @@ impl State {
         }
         let key = kind.key(meta::text(&before, "namespace"), name);
         if meta::is_terminating(&after) && !meta::is_held(&after) {
-            return Ok(self.commit(place, key, None));
+            // Its last event has what was there; the answer is what was written.
+            self.commit(place, key, None);
+            return Ok(Arc::new(after));
         }
         Ok(self.commit(place, key, Some(after)))
     }

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod api_server;
 mod cache;
 mod cluster;
 mod controller;
