@@ -5,7 +5,6 @@
 
 #![allow(clippy::disallowed_types, reason = "a user's own lock is std's")]
 
-mod action;
 mod run;
 
 use std::sync::{Arc, Mutex};

@@ -6,14 +6,13 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use flyball_kube::requeue_after;
 use flyball_ratelimit::{Exponential, Limiter, OncePerWait, TokioTimer};
 use flyball_workqueue::{DelayingQueue, Lease, Timed};
 use futures::FutureExt;
 use futures::future::join_all;
 use kube_runtime::controller::Action;
 use kube_runtime::reflector::{Lookup, ObjectRef, Store};
-
-use crate::action::after;
 
 /// Keys are what kube calls them.
 pub(crate) type Keys<K> = DelayingQueue<ObjectRef<K>, Timed<TokioTimer>>;
@@ -65,7 +64,7 @@ pub(crate) async fn run<K, C, E, F>(
         if !failed {
             failures.forget(&key);
         }
-        match after(&action) {
+        match requeue_after(&action) {
             Ok(None) => key.done(),
             Ok(Some(wait)) if !failed => key.requeue_after(wait),
             // Also where a kube shows its actions in another way: too often is better than never.
