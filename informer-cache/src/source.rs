@@ -13,7 +13,7 @@ use crate::{Event, Version};
 /// Something that can be listed, and watched from a version on.
 ///
 /// The contract an [`Informer`](crate::Informer) relies on:
-/// 1. a list of version *v* holds every object as it was at *v* (pages of one list together);
+/// 1. a list of version *v* holds every object as it was at *v* (pages of one list together), but those that are [unread](Self::unread);
 /// 2. a watch from *v* tells every change after *v*, in the order of versions, or fails with
 ///    [`Expired`](SourceErrorKind::Expired);
 /// 3. versions are comparable across objects (several objects may share one).
@@ -66,6 +66,60 @@ pub trait Source: Send + Sync + 'static {
     /// # Errors
     /// The [kind](SourceErrorKind) of the error decides what the informer does next.
     fn watch(&self, request: WatchRequest) -> impl Future<Output = Result<Self::Watch, SourceError>> + Send;
+
+    /// Whether this stored object is there although the list that just became complete does not tell it.
+    ///
+    /// For a source that can meet objects it cannot read: one that was known before stays as it is stored. Asked when all pages of a list,
+    /// or a streaming list to its end, have been told, of each stored object that was not among them; `false`, the default, deletes it. A source
+    /// that wraps another one hands the question on.
+    ///
+    /// # Panics
+    /// It should not: a panic is the run future's, and then the list has changed nothing.
+    ///
+    /// # Examples
+    /// Two numbers to a line; the one before the colon names the object:
+    /// ```
+    /// use flyball_informer_cache::{ListRequest, Page, Source, SourceError, Version, WatchRequest};
+    /// # use flyball_informer_cache::{Event, Watch};
+    /// use std::sync::Mutex;
+    ///
+    /// # struct Silent;
+    /// # impl Watch for Silent {
+    /// #     type Object = (u32, u32);
+    /// #     async fn next(&mut self) -> Option<Result<Event<(u32, u32)>, SourceError>> { std::future::pending().await }
+    /// # }
+    /// struct Lines {
+    ///     text: String,
+    ///     unread: Mutex<Vec<u32>>,
+    /// }
+    ///
+    /// impl Source for Lines {
+    ///     type Object = (u32, u32);
+    /// #   type Watch = Silent;
+    ///     async fn list(&self, _: ListRequest) -> Result<Page<(u32, u32)>, SourceError> {
+    ///         let mut unread = self.unread.lock().unwrap();
+    ///         unread.clear();
+    ///         let mut items = Vec::new();
+    ///         for (name, value) in self.text.lines().filter_map(|line| line.split_once(':')) {
+    ///             let Ok(name) = name.parse() else { continue };
+    ///             match value.parse() {
+    ///                 Ok(value) => items.push((name, value)),
+    ///                 Err(_) => unread.push(name),
+    ///             }
+    ///         }
+    ///         Ok(Page { items, version: Version::new(1), continuation: None })
+    ///     }
+    /// #   async fn watch(&self, _: WatchRequest) -> Result<Silent, SourceError> { Ok(Silent) }
+    ///     // …
+    ///     fn unread(&self, stored: &(u32, u32)) -> bool {
+    ///         self.unread.lock().unwrap().contains(&stored.0)
+    ///     }
+    /// }
+    /// ```
+    fn unread(&self, stored: &Self::Object) -> bool {
+        let _ = stored;
+        false
+    }
 }
 
 /// A running watch. Dropping it ends it.

@@ -149,6 +149,45 @@ where
         drop(gone);
     }
 
+    /// Lists the objects `keep` wants as they were stored when the stage was begun, if their keys are not listed: those of which is known that
+    /// they are there, but not how they are.
+    ///
+    /// O(stored) where something of it is not listed yet, otherwise O(changes).
+    ///
+    /// # Panics
+    /// Only as `keep` does; those it wanted before are listed then.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Schema, Store, Version};
+    ///
+    /// let store = Store::builder(Schema::new(|object: &(&str, u64)| object.0, |object| Version::new(object.1))).build()?;
+    /// store.replace([("a", 1), ("b", 1), ("c", 1)], Version::new(1));
+    /// let mut list = store.stage();
+    /// list.put(("a", 2));
+    /// list.keep(|(name, _)| *name == "b");
+    /// let gone: Vec<_> = list.publish(Version::new(2)).iter().filter(|change| change.new().is_none()).map(|change| *change.key()).collect();
+    /// assert_eq!(gone, ["c"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keep(&mut self, mut keep: impl FnMut(&V) -> bool) {
+        let List { base, unchanged, places, listed, .. } = &mut self.list;
+        let new = listed.iter().filter(|listed| listed.stored.is_none()).count();
+        if self.len - new == base.rows.len() {
+            return;
+        }
+        let mut known = unchanged.clone();
+        listed.iter().filter_map(|listed| listed.stored).for_each(|(row, _)| known.set(row));
+        for (row, record) in base.rows.iter().filter(|(row, _)| !known.has(*row)) {
+            if keep(&record.object) {
+                let next = self.next.checked_add(1).expect("less than 2³² keys");
+                unchanged.set(row);
+                places[row as usize] = self.next;
+                (self.len, self.next) = (self.len + 1, next);
+            }
+        }
+    }
+
     /// Makes the listed objects the store's, at this version, and says what changed: deletions first, with the last known state, then
     /// updates and additions in the order of the list.
     ///

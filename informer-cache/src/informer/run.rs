@@ -220,7 +220,8 @@ where
         }
     }
 
-    fn publish(&self, stage: Stage<K, V>, version: Version) {
+    fn publish(&self, mut stage: Stage<K, V>, version: Version) {
+        stage.keep(|stored| self.source.unread(stored));
         drop(stage.publish(version));
         self.shared.status.succeeded(self.timer.now());
     }

@@ -144,6 +144,17 @@ fn life(bytes: &[u8], told: &AtomicU64) {
                     listed.remove(&key.0);
                 }
             }
+            StoreOp::StageKeep(bits) => {
+                if let Some((half, listed)) = &mut stage {
+                    let kept = |thing: &Thing| bits >> (thing.key % 8) & 1 == 1;
+                    half.keep(|thing| {
+                        if kept(thing) {
+                            listed.keep(&thing.key);
+                        }
+                        kept(thing)
+                    });
+                }
+            }
             StoreOp::StagePublish(stamp) => {
                 let version = stamp.version(&mut latest);
                 if let Some((half, listed)) = stage.take() {

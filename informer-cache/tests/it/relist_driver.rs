@@ -3,17 +3,19 @@
 //!
 //! Shared with the fuzz target `relist`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
-    BoundedSubscription, Change, ChangeKind, Informer, InformerState, Overflow, SourceErrorKind,
-    Subscription, Told,
+    BoundedSubscription, Change, ChangeKind, Event, Informer, InformerState, ListRequest, Overflow, Page,
+    Source, SourceError, SourceErrorKind, Subscription, Told, Version, Watch, WatchRequest,
 };
+use parking_lot::Mutex;
 
 use crate::server::{Server, server};
 use crate::world::{BUSY, EXPIRED, INTERNAL, OTHER, Object, REFUSED, SCHEMA, TOO_LARGE, World, object};
@@ -41,12 +43,93 @@ enum Op {
     PassLong(u8),
     Follow,
     Read(u8),
+    Spoil(u8),
+    Mend(u8),
 }
 
 const KEYS: u8 = 8;
 
 fn kind(number: u8) -> SourceErrorKind {
     [EXPIRED, TOO_LARGE, BUSY, REFUSED, INTERNAL, OTHER][usize::from(number % 6)]
+}
+
+/// A server whose objects cannot all be read. That something happened to one that cannot is all a watch tells of it, but for its end.
+#[derive(Clone)]
+struct HardToRead {
+    server: Server,
+    spoilt: Arc<Mutex<BTreeSet<u8>>>,
+    /// Those of the list under way, with their identities.
+    unread: Arc<Mutex<BTreeMap<u8, u64>>>,
+}
+
+impl HardToRead {
+    /// Notes an object that cannot be read.
+    fn reads(&self, object: &Object) -> bool {
+        let spoilt = self.spoilt.lock().contains(&object.key);
+        if spoilt {
+            self.unread.lock().insert(object.key, object.uid);
+        }
+        !spoilt
+    }
+
+    /// Somebody writes some of them anew, so that they can be read.
+    fn mend(&self, which: impl Fn(&u8) -> bool) {
+        let (mended, spoilt): (BTreeSet<u8>, _) =
+            std::mem::take(&mut *self.spoilt.lock()).into_iter().partition(which);
+        *self.spoilt.lock() = spoilt;
+        let there = self.server.objects();
+        there
+            .iter()
+            .filter(|object| mended.contains(&object.key))
+            .for_each(|object| put(&self.server, object.key));
+    }
+}
+
+struct HardToReadWatch<W> {
+    watch: W,
+    source: HardToRead,
+}
+
+impl Source for HardToRead {
+    type Object = Object;
+    type Watch = HardToReadWatch<<Server as Source>::Watch>;
+
+    async fn list(&self, request: ListRequest) -> Result<Page<Object>, SourceError> {
+        if request.continuation.is_none() {
+            self.unread.lock().clear();
+        }
+        let mut page = self.server.list(request).await?;
+        page.items.retain(|object| self.reads(object));
+        Ok(page)
+    }
+
+    async fn watch(&self, request: WatchRequest) -> Result<Self::Watch, SourceError> {
+        if request.streaming_list {
+            self.unread.lock().clear();
+        }
+        Ok(HardToReadWatch { watch: self.server.watch(request).await?, source: self.clone() })
+    }
+
+    fn unread(&self, stored: &Object) -> bool {
+        self.unread.lock().get(&stored.key) == Some(&stored.uid)
+    }
+}
+
+impl<W: Watch<Object = Object>> Watch for HardToReadWatch<W> {
+    type Object = Object;
+
+    async fn next(&mut self) -> Option<Result<Event<Object>, SourceError>> {
+        Some(self.watch.next().await?.map(|event| match event {
+            Event::Added(object) | Event::Modified(object) if !self.source.reads(&object) => {
+                Event::Bookmark(Version::new(object.version))
+            }
+            Event::Deleted(object) => {
+                self.source.unread.lock().remove(&object.key);
+                Event::Deleted(object)
+            }
+            event => event,
+        }))
+    }
 }
 
 /// What a consumer is told, and how.
@@ -155,7 +238,8 @@ pub(crate) fn run(bytes: &[u8]) {
     let mut food = Unstructured::new(bytes);
     let settings: u8 = food.arbitrary().unwrap_or(0);
     let server = server();
-    let mut builder = Informer::builder(SCHEMA, server.clone());
+    let source = HardToRead { server: server.clone(), spoilt: Arc::default(), unread: Arc::default() };
+    let mut builder = Informer::builder(SCHEMA, source.clone());
     if settings & 1 != 0 {
         builder = builder.streaming_lists();
     }
@@ -168,13 +252,38 @@ pub(crate) fn run(bytes: &[u8]) {
     let mut manners =
         (1..=5_u8).map(|turn| Manner::new((settings >> 2).wrapping_mul(turn).wrapping_add(turn)));
     followers.extend(manners.next().map(|manner| Follower::new(&world, manner)));
+    // Those that were known when they could not be read any more, with their identities.
+    let mut kept = BTreeMap::new();
     while !food.is_empty() {
         let Ok(op) = food.arbitrary() else { break };
+        match op {
+            Op::Spoil(key) => {
+                let known = world.stored().into_iter().find(|object| object.key == key % KEYS);
+                if source.spoilt.lock().insert(key % KEYS) {
+                    kept.extend(known.map(|object| (object.key, object.uid)));
+                }
+            }
+            Op::Mend(key) => {
+                source.mend(|spoilt| *spoilt == key % KEYS);
+                kept.remove(&(key % KEYS));
+            }
+            Op::Delete(key) | Op::Recreate(key) => drop(kept.remove(&(key % KEYS))),
+            _ => {}
+        }
         perform(op, &server, &mut world, &mut followers, &mut manners);
         world.settle();
         world.informer.store().check().unwrap();
+        // Nobody took it away, so it is known as long as it cannot be read.
+        let there = server.objects();
+        kept.retain(|key, uid| there.iter().any(|object| (object.key, object.uid) == (*key, *uid)));
+        let stored = world.stored();
+        for (key, uid) in &kept {
+            let known = stored.iter().any(|object| (object.key, object.uid) == (*key, *uid));
+            assert!(known, "{key} cannot be read, and is not stored any more");
+        }
     }
     server.heal();
+    source.mend(|_| true);
     // Longer than the longest wait, an unanswered request and a streaming list that never ends together.
     world.pass(Duration::from_secs(600));
     assert_eq!(world.informer.status().state, InformerState::Watching);
@@ -233,6 +342,7 @@ fn perform(
             world.pass(Duration::from_secs(seconds.into()));
         }
         Op::Follow => followers.extend(manners.next().map(|manner| Follower::new(world, manner))),
+        Op::Spoil(_) | Op::Mend(_) => {}
         Op::Read(most) => followers.iter_mut().for_each(|follower| follower.read(world, most.into())),
     }
 }

@@ -1,6 +1,7 @@
 //! Lists on their way into the store: what they cost until they are complete, and whose turn it is meanwhile.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -92,6 +93,37 @@ fn a_key_taken_off_the_list_leaves_no_trace() {
     let told: Vec<_> = changes.iter().map(|change| (*change.key(), change.new().map(|new| new.1))).collect();
     assert_eq!(told[2..], [("new", Some(3)), ("last", Some(4))]);
     assert_eq!(told.len(), 4, "and two are gone: {told:?}");
+    store.check().unwrap();
+}
+
+#[test]
+fn a_panic_of_who_says_what_to_keep_harms_nobody() {
+    let schema = Schema::new(|object: &(u32, u64)| object.0, |object| Version::new(object.1));
+    let store = Store::builder(schema).seed(1).build().unwrap();
+    store.replace((0..10).map(|key| (key, 1)), Version::new(1));
+    let mut list = store.stage();
+    list.put((0, 1));
+    list.put((1, 2));
+    let mut asked = 0;
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        list.keep(|_| {
+            asked += 1;
+            assert!(asked <= 3, "a bad day");
+            true
+        });
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(list.len(), 2 + 3);
+    list.keep(|(key, _)| *key == 9);
+    // Everything is listed, so nobody is asked.
+    list.keep(|_| true);
+    list.keep(|_| unreachable!("all are listed"));
+    assert_eq!(list.len(), 10);
+    (2..10).for_each(|key| list.remove(&key));
+    list.keep(|(key, _)| *key == 5);
+    let changes = list.publish(Version::new(2));
+    let gone = changes.iter().filter(|change| change.new().is_none()).count();
+    assert_eq!((gone, changes.len()), (7, 8), "and one is newer");
     store.check().unwrap();
 }
 

@@ -148,6 +148,8 @@ const NAMES: &[&str] = &[
     "stage put",
     "stage remove",
     "taken off the list",
+    "stage keep",
+    "kept as stored",
     "stage publish",
     "stage drop",
     "transaction upsert",
@@ -430,6 +432,22 @@ impl<'a> World<'a> {
                     naive.remove(&key.0);
                     assert_eq!((stage.len(), stage.is_empty()), (naive.len(), naive.len() == 0));
                     self.tally.hit_if(naive.len() < listed, "taken off the list");
+                }
+            }
+            StoreOp::StageKeep(bits) => {
+                if let Some((stage, naive, _)) = &mut self.stage {
+                    let kept = |thing: &Thing| bits >> (thing.key % 8) & 1 == 1;
+                    let mut asked = Vec::new();
+                    stage.keep(|thing| {
+                        asked.push((thing.key, thing.clone()));
+                        kept(thing)
+                    });
+                    let mut missing = asked.clone();
+                    missing.sort_by_key(|(key, _)| *key);
+                    assert_eq!(missing, naive.missing());
+                    asked.iter().filter(|(_, thing)| kept(thing)).for_each(|(key, _)| naive.keep(key));
+                    assert_eq!(stage.len(), naive.len());
+                    self.tally.hit_if(asked.iter().any(|(_, thing)| kept(thing)), "kept as stored");
                 }
             }
             StoreOp::StagePublish(stamp) => {
@@ -1243,6 +1261,7 @@ fn name(op: &StoreOp) -> &'static str {
         StoreOp::Replace(..) => "replace",
         StoreOp::StagePut(_) => "stage put",
         StoreOp::StageRemove(_) => "stage remove",
+        StoreOp::StageKeep(_) => "stage keep",
         StoreOp::StagePublish(_) => "stage publish",
         StoreOp::StageDrop => "stage drop",
         StoreOp::TransactionUpsert(_) => "transaction upsert",

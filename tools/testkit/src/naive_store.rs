@@ -110,6 +110,9 @@ pub struct NaiveStore<K, V> {
     pub objects: BTreeMap<K, V>,
     /// Their versions: what is stored may not know its own any more.
     versions: BTreeMap<K, u64>,
+    /// The write that each comes from, of so many.
+    written: BTreeMap<K, u64>,
+    writes: u64,
     /// The version.
     pub version: u64,
     /// Whether there was a list.
@@ -134,6 +137,8 @@ impl<K: Ord + Clone, V: Clone> NaiveStore<K, V> {
             transform,
             objects: BTreeMap::new(),
             versions: BTreeMap::new(),
+            written: BTreeMap::new(),
+            writes: 0,
             version: 0,
             listed: false,
         }
@@ -168,13 +173,16 @@ impl<K: Ord + Clone, V: Clone> NaiveStore<K, V> {
     }
 
     fn put(&mut self, key: K, version: u64, new: V) {
+        self.writes += 1;
         self.objects.insert(key.clone(), new);
-        self.versions.insert(key, version);
+        self.versions.insert(key.clone(), version);
+        self.written.insert(key, self.writes);
     }
 
     fn take(&mut self, key: &K) {
         self.objects.remove(key);
         self.versions.remove(key);
+        self.written.remove(key);
     }
 
     /// Deletes what is not newer than `last`.
@@ -253,13 +261,15 @@ impl<K: Ord + Clone, V: Clone> NaiveStore<K, V> {
 pub struct NaiveStage<K, V> {
     base: NaiveStore<K, V>,
     listed: Vec<Arrived<K, V>>,
+    /// The writes that what is kept comes from.
+    kept: BTreeMap<K, u64>,
 }
 
 impl<K: Ord + Clone, V: Clone> NaiveStage<K, V> {
     /// A list that begins now.
     #[must_use]
     pub fn new(store: &NaiveStore<K, V>) -> Self {
-        Self { base: store.clone(), listed: Vec::new() }
+        Self { base: store.clone(), listed: Vec::new(), kept: BTreeMap::new() }
     }
 
     /// How many keys are listed.
@@ -276,13 +286,30 @@ impl<K: Ord + Clone, V: Clone> NaiveStage<K, V> {
             new = self.base.objects[&key].clone();
         }
         match self.listed.iter_mut().find(|(other, ..)| *other == key) {
-            Some(earlier) => *earlier = (key, version, new),
+            Some(earlier) => {
+                self.kept.remove(&key);
+                *earlier = (key, version, new);
+            }
             None => self.listed.push((key, version, new)),
         }
     }
 
+    /// What was stored and is not listed.
+    pub fn missing(&self) -> Vec<(K, V)> {
+        let stored =
+            self.base.objects.iter().filter(|(key, _)| self.listed.iter().all(|(other, ..)| other != *key));
+        stored.map(|(key, object)| (key.clone(), object.clone())).collect()
+    }
+
+    /// Lists what was stored under a key, as it was.
+    pub fn keep(&mut self, key: &K) {
+        self.listed.push((key.clone(), self.base.versions[key], self.base.objects[key].clone()));
+        self.kept.insert(key.clone(), self.base.written[key]);
+    }
+
     /// Takes a key off the list.
     pub fn remove(&mut self, key: &K) {
+        self.kept.remove(key);
         self.listed.retain(|(other, ..)| other != key);
     }
 
@@ -295,7 +322,12 @@ impl<K: Ord + Clone, V: Clone> NaiveStage<K, V> {
                 steps.push(NaiveStep::Deleted { key, last: old.clone(), old, missed: true });
             }
         }
-        steps.extend(self.listed.into_iter().filter_map(|arrived| store.list(arrived)));
+        for arrived in self.listed {
+            // It is what was kept, to the letter.
+            if self.kept.get(&arrived.0).is_none_or(|write| store.written.get(&arrived.0) != Some(write)) {
+                steps.extend(store.list(arrived));
+            }
+        }
         (store.version, store.listed) = (version, true);
         steps
     }

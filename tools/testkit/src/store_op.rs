@@ -263,6 +263,8 @@ pub enum StoreOp {
     StagePut(Draft),
     /// A key is taken off the list again.
     StageRemove(SmallKey),
+    /// What is not listed is kept, if its key has a bit here.
+    StageKeep(u8),
     /// The list is complete.
     StagePublish(Stamp),
     /// The list broke off.
@@ -338,7 +340,8 @@ impl<'a> Arbitrary<'a> for StoreOp {
             227 => Self::Abandon,
             228..=234 => Self::AddIndex(u.arbitrary()?),
             235..=240 => Self::RemoveIndex(u.arbitrary()?),
-            241..=244 => Self::StageRemove(u.arbitrary()?),
+            241..=243 => Self::StageRemove(u.arbitrary()?),
+            244 => Self::StageKeep(u.arbitrary()?),
             245..=255 => Self::Ask(u.arbitrary()?),
         })
     }
