@@ -6,6 +6,7 @@
 mod decode;
 mod exchange;
 mod skipped;
+mod unread;
 mod watch;
 
 use std::fmt;
@@ -22,8 +23,10 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
 pub use self::skipped::Skipped;
+use self::unread::Unread;
 pub use self::watch::ApiWatch;
 
+use crate::names::key_of;
 use crate::source_error::told;
 
 /// A page larger than this is read on a thread for blocking work: about a millisecond's worth.
@@ -36,7 +39,7 @@ const INLINE: usize = 64 * 1024;
 /// [most recent](ListSemantic::MostRecent) one, which is kube's default: it is taken from storage, not from the server's cache.
 ///
 /// An object that cannot be read, or that has no name, is logged, [counted](Self::skipped) and skipped. It is not in the cache then, unless it
-/// was before: an object that becomes unreadable stays as it was until it can be read again, is deleted, or the next list.
+/// was before: an object that becomes unreadable stays as it was until it can be read again or is gone, however often it is listed.
 ///
 /// A large page is read on a thread of tokio's for blocking work, so neither the informers nor anything else of the runtime waits for it.
 ///
@@ -61,6 +64,7 @@ pub struct ApiSource<K> {
     config: watcher::Config,
     metadata: bool,
     skipped: Skipped,
+    unread: Unread,
     objects: PhantomData<fn() -> K>,
 }
 
@@ -92,13 +96,21 @@ where
     }
 
     fn asking(client: Client, request: Request, config: watcher::Config, metadata: bool) -> Self {
-        Self { client, request, config, metadata, skipped: Skipped::default(), objects: PhantomData }
+        let (skipped, unread) = (Skipped::default(), Unread::default());
+        Self { client, request, config, metadata, skipped, unread, objects: PhantomData }
     }
 
     /// How many objects could not be read so far; goes on counting when the source belongs to an informer.
     #[must_use]
     pub fn skipped(&self) -> Skipped {
         self.skipped.clone()
+    }
+
+    /// Whether the object of this key and `uid` was in the last list, but could not be read: [`Source::unread`] for a source that makes something else of
+    /// the objects of this one.
+    #[must_use]
+    pub fn has_unread(&self, key: &NamespacedName, uid: Option<&str>) -> bool {
+        self.unread.has(key, uid)
     }
 
     /// An informer of these objects, with a reflector as the configuration wants it; see [`reflector_config`](crate::reflector_config).
@@ -177,6 +189,9 @@ where
     }
 
     async fn page(&self, request: ListRequest) -> Result<Page<K>, kube::Error> {
+        if request.continuation.is_none() {
+            self.unread.begin();
+        }
         let body = exchange::send(&self.client, self.list_request(request)?).await?;
         let bytes = exchange::read(body).await?;
         let read = match bytes.len() > INLINE {
@@ -184,7 +199,10 @@ where
             false => decode::page(&bytes),
         };
         let (page, unreadable) = read.map_err(kube::Error::SerdeError)?;
-        unreadable.iter().for_each(|object| self.skipped.add(&self.request.url_path, object));
+        for object in &unreadable {
+            self.skipped.add(&self.request.url_path, object);
+            self.unread.add(object);
+        }
         Ok(page)
     }
 }
@@ -201,12 +219,20 @@ where
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<ApiWatch<K>, SourceError> {
+        if request.streaming_list {
+            self.unread.begin();
+        }
         let open = async || {
             let built = exchange::uncompressed(self.watch_request(&request)?);
             exchange::send(&self.client, built).await
         };
         let body = open().await.map_err(|error| told(watcher::Error::WatchStartFailed(error)))?;
-        Ok(ApiWatch::new(body, &request, self.skipped.clone(), self.request.url_path.clone()))
+        let listing = request.streaming_list.then(|| self.unread.clone());
+        Ok(ApiWatch::new(body, &request, self.skipped.clone(), listing, self.request.url_path.clone()))
+    }
+
+    fn unread(&self, stored: &K) -> bool {
+        key_of(stored).is_ok_and(|key| self.has_unread(&key, stored.meta().uid.as_deref()))
     }
 }
 

@@ -3,7 +3,6 @@
 //! No model checker looks at this crate: it has no protocol of its own over them. Locks are held for a few statements, and never while
 //! user code runs; what is concurrent in it are the queue, the caches and the bucket, which are checked in their own crates.
 
-#[cfg(feature = "testing")]
 pub(crate) use parking_lot::Mutex;
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 

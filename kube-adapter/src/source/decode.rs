@@ -18,6 +18,8 @@ const INITIAL_END: &str = "k8s.io/initial-events-end";
 pub(super) struct Unreadable {
     /// `namespace/name`, as far as that can be read.
     pub(super) name: Option<String>,
+    /// As far as that can be read.
+    pub(super) uid: Option<String>,
     pub(super) error: String,
 }
 
@@ -77,7 +79,7 @@ where
             true
         }
         Err(error) => {
-            unreadable.push(Unreadable { name: object.meta().name.clone(), error: error.to_string() });
+            unreadable.push(Unreadable::unnamed(object, error));
             false
         }
     });
@@ -106,11 +108,8 @@ where
         }
         // Never in the cache, whatever happened to it.
         Err(error) => {
-            let (name, at) = (object.meta().name.clone(), version_of(&object));
-            Line::Unreadable(
-                Unreadable { name, error: error.to_string() },
-                Instead::Tell(Event::Bookmark(at)),
-            )
+            let instead = Instead::Tell(Event::Bookmark(version_of(&object)));
+            Line::Unreadable(Unreadable::unnamed(&object, error), instead)
         }
     };
     match serde_json::from_slice::<WatchEvent<K>>(bytes) {
@@ -168,6 +167,11 @@ impl Unreadable {
             (None, name) => name.map(str::to_owned),
             (Some(_), None) => None,
         };
-        Self { name, error: error.to_string() }
+        Self { name, uid: meta["uid"].as_str().map(str::to_owned), error: error.to_string() }
+    }
+
+    /// One that can be read, and has no key.
+    fn unnamed(object: &impl Resource, error: impl fmt::Display) -> Self {
+        Self { name: object.meta().name.clone(), uid: None, error: error.to_string() }
     }
 }

@@ -18,6 +18,8 @@ use tokio::task::coop::consume_budget;
 
 use super::decode::{self, Instead, Line};
 use super::skipped::Skipped;
+use super::unread::Unread;
+use crate::names::key_of;
 use crate::source_error::{is_lost, told};
 
 /// The room a line may take for good, and what costs one unit of the task's budget to read.
@@ -32,16 +34,24 @@ pub struct ApiWatch<K> {
     /// It tells first what exists, in no order, so the version of one object says nothing about the others.
     unordered: bool,
     skipped: Skipped,
+    /// Until a streaming list is complete.
+    listing: Option<Unread>,
     url: String,
     objects: PhantomData<fn() -> K>,
 }
 
 impl<K> ApiWatch<K> {
-    pub(super) fn new(body: Body, request: &WatchRequest, skipped: Skipped, url: String) -> Self {
+    pub(super) fn new(
+        body: Body,
+        request: &WatchRequest,
+        skipped: Skipped,
+        listing: Option<Unread>,
+        url: String,
+    ) -> Self {
         let failed: fn(kube::Error) -> io::Error = io::Error::other;
         let lines = body.into_data_stream().map_err(failed).into_async_read();
         let unordered = request.from == Version::ZERO && !request.streaming_list;
-        Self { lines, line: Vec::new(), unordered, skipped, url, objects: PhantomData }
+        Self { lines, line: Vec::new(), unordered, skipped, listing, url, objects: PhantomData }
     }
 
     /// The next line; `None` at the end, also in the middle of a line, which the next watch tells again.
@@ -57,6 +67,17 @@ impl<K> ApiWatch<K> {
                 None
             }
             Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+impl<K: Resource> ApiWatch<K> {
+    /// Notes what an event says of the list under way.
+    fn listed(&mut self, event: &Event<K>) {
+        match (&self.listing, event) {
+            (Some(unread), Event::Deleted(object)) => drop(key_of(object).map(|key| unread.remove(&key))),
+            (Some(_), Event::InitialEnd(_)) => self.listing = None,
+            _ => {}
         }
     }
 }
@@ -78,15 +99,24 @@ where
                 consume_budget().await;
             }
             let (unreadable, instead) = match decode::line(&self.line) {
-                Line::Event(event) => return Some(Ok(event)),
+                Line::Event(event) => {
+                    self.listed(&event);
+                    return Some(Ok(event));
+                }
                 Line::Failed(status) => return failed(watcher::Error::WatchError(status)),
                 Line::Unreadable(unreadable, instead) => (unreadable, instead),
             };
             self.skipped.add(&self.url, &unreadable);
+            if let Some(unread) = &self.listing {
+                unread.add(&unreadable);
+            }
             match instead {
                 Instead::Tell(Event::Bookmark(_)) if self.unordered => {}
                 Instead::Nothing => {}
-                Instead::Tell(event) => return Some(Ok(event)),
+                Instead::Tell(event) => {
+                    self.listed(&event);
+                    return Some(Ok(event));
+                }
                 Instead::List => {
                     let error = serde::de::Error::custom(unreadable.error);
                     return failed(watcher::Error::WatchFailed(kube::Error::SerdeError(error)));

@@ -275,3 +275,106 @@ async fn a_watch_that_always_has_more_gives_way_the_sooner_the_larger_its_events
     assert!((8..20).contains(&(turns(1000, 10).await - 2)));
     assert!((36..60).contains(&(turns(200, 100_000).await - 2)));
 }
+
+fn with_uid(mut object: Value, uid: &str) -> Value {
+    object["metadata"]["uid"] = uid.into();
+    object
+}
+
+fn stored(name: &str, uid: &str) -> ConfigMap {
+    serde_json::from_value(with_uid(object(name, 1), uid)).unwrap()
+}
+
+/// Which of these the source says are there, unread: those of the identity u, and b of another one.
+fn unread(source: &ApiSource<ConfigMap>) -> Vec<String> {
+    let asked = [("a", "u"), ("b", "u"), ("b", "v"), ("c", "u"), ("d", "u")];
+    let there = asked.iter().filter(|(name, uid)| source.unread(&stored(name, uid)));
+    there.map(|(name, uid)| format!("{name} {uid}")).collect()
+}
+
+#[tokio::test]
+async fn what_a_list_could_not_read_is_there_until_another_list() {
+    let first = list(&[object("a", 1), with_uid(bad("b", 2), "u")]);
+    let mut last = list(&[with_uid(bad("c", 3), "v"), with_uid(bad("d", 3), "u")]);
+    last["metadata"]["continue"] = "".into();
+    let other = list(&[object("a", 1), with_uid(bad("b", 4), "v")]);
+    let source = source::<ConfigMap>([first, last, other].each_ref().map(Answer::json));
+    source.list(LIST).await.unwrap();
+    source.list(ListRequest { continuation: Some("more".to_owned()), ..LIST }).await.unwrap();
+    assert_eq!(unread(&source), ["b u", "d u"], "of both pages; another c is there");
+    source.list(LIST).await.unwrap();
+    assert_eq!(unread(&source), ["b v"], "the one that was known is gone");
+}
+
+#[tokio::test]
+async fn what_a_streaming_list_could_not_read_is_there_unless_it_ends_meanwhile() {
+    let (answer, lines) = Answer::watch();
+    let source = source::<ConfigMap>([Answer::json(&list(&[with_uid(bad("a", 1), "u")])), answer]);
+    source.list(LIST).await.unwrap();
+    assert_eq!(unread(&source), ["a u"]);
+    let request = WatchRequest { streaming_list: true, ..watch(0) };
+    let mut watch = source.watch(request).await.unwrap();
+    assert!(unread(&source).is_empty(), "it begins anew");
+    for name in ["b", "c", "d"] {
+        lines.tell("ADDED", &with_uid(bad(name, 2), "u"));
+    }
+    // Once by its name alone, once as it was.
+    lines.tell("DELETED", &with_uid(bad("c", 3), "u"));
+    lines.tell("DELETED", &with_uid(object("d", 4), "u"));
+    let ends = json!({"k8s.io/initial-events-end": "true"});
+    let meta = json!({"resourceVersion": "5", "annotations": ends});
+    lines.tell("BOOKMARK", &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}));
+    // Three that cannot be read, two ends, and that of the list.
+    for at in 0..6 {
+        let event = watch.next().await.unwrap().unwrap();
+        assert_eq!(matches!(event, Event::Deleted(_)), (3..5).contains(&at), "{at}");
+        assert_eq!(matches!(event, Event::InitialEnd(_)), at == 5, "{at}");
+    }
+    assert_eq!(unread(&source), ["b u"]);
+    // From here on events say it all.
+    lines.tell("MODIFIED", &with_uid(bad("a", 6), "u"));
+    assert!(watch.next().await.unwrap().is_ok());
+    assert_eq!(unread(&source), ["b u"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_listed_and_cannot_be_read_stays_as_it_was_until_it_is_gone() {
+    let all = |items: &[Value]| {
+        let mut list = list(items);
+        list["metadata"]["continue"] = "".into();
+        Answer::json(&list)
+    };
+    let (first, expired) = Answer::watch();
+    let (second, lines) = Answer::watch();
+    let known = ["a", "b", "c"].map(|name| with_uid(object(name, 1), "u"));
+    let relisted = [with_uid(object("a", 8), "u"), with_uid(bad("b", 8), "u"), with_uid(bad("c", 8), "v")];
+    let source = source::<ConfigMap>([all(&known), first, all(&relisted), second]);
+    let (informer, skipped) = {
+        let skipped = source.skipped();
+        (source.into_informer().start().unwrap(), skipped)
+    };
+    informer.synced().await.unwrap();
+    let gone =
+        json!({"kind": "Status", "code": 410, "reason": "Expired", "status": "Failure", "message": "old"});
+    expired.tell("ERROR", &gone);
+    let versions = || {
+        let snapshot = informer.snapshot();
+        let mut versions: Vec<_> = snapshot
+            .objects()
+            .map(|map| format!("{}@{}", map.name_any(), map.resource_version().unwrap()))
+            .collect();
+        versions.sort();
+        versions
+    };
+    let mut changes = informer.subscribe();
+    while versions() != ["a@8", "b@1"] {
+        let change = tokio::time::timeout(Duration::from_secs(600), changes.next()).await;
+        assert!(change.is_ok_and(|change| change.is_some()), "{:?}", versions());
+    }
+    assert_eq!(skipped.count(), 2);
+    lines.tell("DELETED", &with_uid(bad("b", 9), "u"));
+    while versions() != ["a@8"] {
+        let change = tokio::time::timeout(Duration::from_secs(600), changes.next()).await;
+        assert!(change.is_ok_and(|change| change.is_some()), "{:?}", versions());
+    }
+}

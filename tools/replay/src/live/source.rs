@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 use crate::interned::Interned;
-use crate::objects::{Object, schema};
+use crate::objects::{Meta, Object, schema};
 use crate::resource::Cache;
 
 /// What an informer could not do.
@@ -173,6 +173,11 @@ where
 
     async fn watch(&self, request: WatchRequest) -> Result<CutWatch<K, V>, SourceError> {
         Ok(CutWatch { watch: self.source.watch(request).await?, cutting: self.cutting.clone() })
+    }
+
+    fn unread(&self, stored: &Arc<V>) -> bool {
+        let Meta { name, uid, .. } = stored.meta();
+        name.parse().is_ok_and(|key| self.source.has_unread(&key, Some(uid)))
     }
 }
 
