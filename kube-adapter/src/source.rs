@@ -40,6 +40,8 @@ const INLINE: usize = 64 * 1024;
 ///
 /// An object that cannot be read, or that has no name, is logged, [counted](Self::skipped) and skipped. It is not in the cache then, unless it
 /// was before: an object that becomes unreadable stays as it was until it can be read again or is gone, however often it is listed.
+/// To find it, the cache needs its name: a transformation that takes that away gives this up. When it goes while it cannot be read, its metadata is all
+/// that is told of its last state.
 ///
 /// A large page is read on a thread of tokio's for blocking work, so neither the informers nor anything else of the runtime waits for it.
 ///
@@ -107,7 +109,7 @@ where
     }
 
     /// Whether the object of this key and `uid` was in the last list, but could not be read: [`Source::unread`] for a source that makes something else of
-    /// the objects of this one.
+    /// the objects of this one. Without a `uid` the key decides.
     #[must_use]
     pub fn has_unread(&self, key: &NamespacedName, uid: Option<&str>) -> bool {
         self.unread.has(key, uid)

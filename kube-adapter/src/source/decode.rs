@@ -1,5 +1,6 @@
 //! PURE. Bytes to pages and events. What cannot be read is told beside them, it does not spoil the rest.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use flyball_informer_cache::{Event, Page, Version};
@@ -7,7 +8,8 @@ use kube::Resource;
 use kube::core::{ListMeta, Status, WatchEvent};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer};
-use serde_json::{Map, Value};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::names::{key_of, version_of};
 
@@ -65,10 +67,11 @@ where
         Ok(list) => list,
         // One of them, or something else altogether. Read one by one only then, as each is gone through twice.
         Err(_) => {
-            let List { metadata, items } = serde_json::from_slice::<List<Value>>(bytes)?;
-            let read = |item: Value| {
-                let object = K::deserialize(&item);
-                object.map_err(|error| unreadable.push(Unreadable::new(&item, error))).ok()
+            // As text, since an object may also be too deep to be read as anything else.
+            let List { metadata, items } = serde_json::from_slice::<List<&RawValue>>(bytes)?;
+            let read = |item: &RawValue| {
+                let object = serde_json::from_str(item.get());
+                object.map_err(|error| unreadable.push(Unreadable::new(&Head::of(item), error))).ok()
             };
             List { metadata, items: items.into_iter().filter_map(read).collect() }
         }
@@ -123,25 +126,37 @@ where
             Line::Event(if ends { Event::InitialEnd(at) } else { Event::Bookmark(at) })
         }
         Ok(WatchEvent::Error(status)) => Line::Failed(status),
-        Err(error) => other_line(serde_json::from_slice(bytes).unwrap_or_default(), error),
+        Err(error) => other_line(bytes, error),
     }
 }
 
+/// What a line says, whatever it is about.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Other<'a> {
+    kind: Value,
+    #[serde(rename = "type")]
+    event: Value,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+}
+
 /// A line that is no event of the type.
-fn other_line<K: DeserializeOwned>(line: Value, error: serde_json::Error) -> Line<K> {
-    if line["kind"] == "Status"
-        && let Ok(status) = serde_json::from_value(line.clone())
+fn other_line<K: DeserializeOwned>(bytes: &[u8], error: serde_json::Error) -> Line<K> {
+    let Other { kind, event, object } = serde_json::from_slice(bytes).unwrap_or_default();
+    if kind == "Status"
+        && let Ok(status) = serde_json::from_slice(bytes)
     {
         return Line::Failed(status);
     }
-    let object = &line["object"];
-    let unreadable = Unreadable::new(object, error);
-    let at = object["metadata"]["resourceVersion"].as_str().map_or(Version::ZERO, version);
-    let instead = match bare(object) {
+    let head = object.map(Head::of).unwrap_or_default();
+    let unreadable = Unreadable::new(&head, error);
+    let at = head.metadata.resource_version.as_str().map_or(Version::ZERO, version);
+    let instead = match object.and_then(bare) {
         _ if unreadable.name.is_none() && at == Version::ZERO => Instead::Nothing,
         // An object the cache may know is gone: to keep it there for ever would be worse than to tell of its metadata alone.
-        Some(object) if line["type"] == "DELETED" => Instead::Tell(Event::Deleted(object)),
-        None if line["type"] == "DELETED" => Instead::List,
+        Some(object) if event == "DELETED" => Instead::Tell(Event::Deleted(object)),
+        None if event == "DELETED" => Instead::List,
         // So that a watch that follows does not tell it again.
         _ => Instead::Tell(Event::Bookmark(at)),
     };
@@ -149,10 +164,32 @@ fn other_line<K: DeserializeOwned>(line: Value, error: serde_json::Error) -> Lin
 }
 
 /// An object with nothing but its metadata, if its type allows that: who owned it and what it was labelled has to be told when it goes.
-fn bare<K: DeserializeOwned>(object: &Value) -> Option<K> {
-    let field = |name: &str| Some((name.to_owned(), object.get(name)?.clone()));
-    let picked: Map<_, _> = ["apiVersion", "kind", "metadata"].into_iter().filter_map(field).collect();
-    serde_json::from_value(picked.into()).ok()
+fn bare<K: DeserializeOwned>(object: &RawValue) -> Option<K> {
+    let mut fields: BTreeMap<String, &RawValue> = serde_json::from_str(object.get()).ok()?;
+    fields.retain(|name, _| ["apiVersion", "kind", "metadata"].contains(&&**name));
+    serde_json::from_str(&serde_json::to_string(&fields).ok()?).ok()
+}
+
+/// What names an object, however deep or odd all the rest of it is: that is passed over.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Head {
+    metadata: Names,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Names {
+    namespace: Value,
+    name: Value,
+    uid: Value,
+    resource_version: Value,
+}
+
+impl Head {
+    fn of(object: &RawValue) -> Self {
+        serde_json::from_str(object.get()).unwrap_or_default()
+    }
 }
 
 fn version(text: &str) -> Version {
@@ -160,14 +197,13 @@ fn version(text: &str) -> Version {
 }
 
 impl Unreadable {
-    fn new(object: &Value, error: impl fmt::Display) -> Self {
-        let meta = &object["metadata"];
-        let name = match (meta["namespace"].as_str(), meta["name"].as_str()) {
+    fn new(Head { metadata: meta }: &Head, error: impl fmt::Display) -> Self {
+        let name = match (meta.namespace.as_str(), meta.name.as_str()) {
             (Some(namespace), Some(name)) => Some(format!("{namespace}/{name}")),
             (None, name) => name.map(str::to_owned),
             (Some(_), None) => None,
         };
-        Self { name, uid: meta["uid"].as_str().map(str::to_owned), error: error.to_string() }
+        Self { name, uid: meta.uid.as_str().map(str::to_owned), error: error.to_string() }
     }
 
     /// One that can be read, and has no key.

@@ -32,8 +32,12 @@ impl Unread {
         self.0.lock().remove(key);
     }
 
-    /// Whether one of this key and identity is there. Another identity means that the one asked for is gone.
+    /// Whether one of this key and identity is there. Another identity means that the one asked for is gone; what is stored may have lost its own by a
+    /// transformation, which is no other one.
     pub(super) fn has(&self, key: &NamespacedName, uid: Option<&str>) -> bool {
-        self.0.lock().get(key).is_some_and(|unread| unread.as_deref() == uid)
+        self.0.lock().get(key).is_some_and(|unread| match (unread, uid) {
+            (Some(unread), Some(uid)) => unread == uid,
+            _ => true,
+        })
     }
 }

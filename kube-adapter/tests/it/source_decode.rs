@@ -12,8 +12,9 @@ use flyball_kube::ApiSource;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::runtime::watcher::Config;
-use kube::{Api, Resource, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
@@ -377,4 +378,63 @@ async fn an_object_that_is_listed_and_cannot_be_read_stays_as_it_was_until_it_is
         let change = tokio::time::timeout(Duration::from_secs(600), changes.next()).await;
         assert!(change.is_ok_and(|change| change.is_some()), "{:?}", versions());
     }
+}
+
+/// An object as text, deeper than is read, in its metadata and beside it.
+fn deep(name: &str) -> String {
+    let deep = format!("{}1{}", r#"{"f:a":"#.repeat(200), "}".repeat(200));
+    let meta = r#""namespace":"x","uid":"u","resourceVersion":"6","managedFields":"#;
+    format!(
+        r#"{{"apiVersion":"v1","kind":"K","metadata":{{"name":"{name}",{meta}[{{"fieldsV1":{deep}}}]}},"spec":{deep}}}"#
+    )
+}
+
+async fn reads_what_is_beside_a_deep_one<K>(source: impl FnOnce(Client, Config) -> ApiSource<K>)
+where
+    K: Resource + serde::de::DeserializeOwned + Send + Sync + 'static,
+{
+    let items = format!("{},{}", deep("deep"), object("a", 1));
+    let text = format!(r#"{{"metadata":{{"resourceVersion":"7"}},"items":[{items}]}}"#);
+    let script = Script::of([Answer::Text(200, Default::default(), text)]);
+    let source = source(script.client(), Config::default());
+    let page = source.list(LIST).await.unwrap();
+    assert_eq!(page.items.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["a"]);
+    assert!(source.has_unread(&"x/deep".parse().unwrap(), Some("u")));
+}
+
+#[tokio::test]
+async fn an_object_that_is_too_deep_to_be_read_stops_no_list() {
+    reads_what_is_beside_a_deep_one(|client, config| ApiSource::new(Api::<ConfigMap>::all(client), config))
+        .await;
+    reads_what_is_beside_a_deep_one(|client, config| {
+        ApiSource::metadata(Api::<ConfigMap>::all(client), config)
+    })
+    .await;
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "K"));
+    reads_what_is_beside_a_deep_one(|client, config| {
+        ApiSource::new(Api::<DynamicObject>::all_with(client, &kind), config)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_end_of_an_object_that_is_too_deep_to_be_read_is_found_out_by_a_list() {
+    let (answer, lines) = Answer::watch();
+    let mut watch = source::<ConfigMap>([answer]).watch(watch(1)).await.unwrap();
+    for event in ["MODIFIED", "DELETED"] {
+        lines.raw(&format!("{{\"type\":\"{event}\",\"object\":{}}}\n", deep("a")));
+    }
+    assert_eq!(watch.next().await.unwrap().unwrap(), Event::Bookmark(Version::new(6)));
+    assert_eq!(watch.next().await.unwrap().unwrap_err().kind(), SourceErrorKind::Other);
+}
+
+#[tokio::test]
+async fn who_has_lost_an_identity_is_nobody_else() {
+    let source = source::<ConfigMap>([Answer::json(&list(&[with_uid(bad("a", 1), "u")]))]);
+    source.list(LIST).await.unwrap();
+    let mut stored = stored("a", "u");
+    stored.metadata.uid = None;
+    assert!(source.unread(&stored), "a transformation may take it away");
+    stored.metadata.uid = Some("v".to_owned());
+    assert!(!source.unread(&stored));
 }
