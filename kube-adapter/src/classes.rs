@@ -8,6 +8,9 @@ use std::time::Duration;
 use flyball_controller::Class;
 use kube::core::Status;
 
+/// How far the causes of an error are followed: a `source` that leads in a circle must not hang its reader.
+pub(crate) const DEEPEST_CAUSE: usize = 16;
+
 /// Says of an error what helps against it; `None` when it cannot tell.
 pub(crate) type Classify = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<Class> + Send + Sync>;
 
@@ -56,8 +59,8 @@ pub(crate) fn retry_after(error: &(dyn Error + 'static)) -> Option<Duration> {
 
 /// The API server's answer, in the error or the first of its causes that has one.
 fn status_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
-    let mut next = Some(error);
-    while let Some(error) = next {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    for error in causes.take(DEEPEST_CAUSE) {
         if let Some(kube::Error::Api(status)) = error.downcast_ref() {
             return Some(status);
         }
@@ -65,7 +68,6 @@ fn status_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
         if let Some(status) = error.downcast_ref::<Status>() {
             return Some(status);
         }
-        next = error.source();
     }
     None
 }
@@ -125,5 +127,27 @@ mod tests {
         assert_eq!(retry_after(&answer(429, 7)), Some(Duration::from_secs(7)));
         assert_eq!(retry_after(&answer(429, 0)), None);
         assert_eq!(retry_after(&std::io::Error::other("no")), None);
+    }
+
+    /// An error that is its own cause.
+    #[derive(Debug)]
+    struct Circle;
+
+    impl fmt::Display for Circle {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("because")
+        }
+    }
+
+    impl Error for Circle {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(self)
+        }
+    }
+
+    #[test]
+    fn causes_without_an_end_have_one() {
+        assert_eq!(Classes::default().of(&Circle), Class::Transient);
+        assert_eq!(retry_after(&Circle), None);
     }
 }

@@ -11,6 +11,8 @@ use kube::core::Status;
 use kube::core::response::reason;
 use kube::runtime::watcher;
 
+use crate::classes::DEEPEST_CAUSE;
+
 /// Why a request of a source failed: kube's own error, and what it happened to. The [cause](SourceError::cause) of every error of
 /// the sources of this crate; clones share it.
 ///
@@ -174,9 +176,7 @@ fn is_too_large_version(status: &Status) -> bool {
 ///
 /// client-go lists again unless it was refused, and while a server dies or starts a connection can fail in many ways.
 pub(crate) fn is_lost(error: &(dyn StdError + 'static)) -> bool {
-    /// A `source` that leads in a circle must not hang the informer.
-    const DEEPEST: usize = 16;
-    std::iter::successors(Some(error), |error| beneath(*error)).take(DEEPEST).any(|error| {
+    std::iter::successors(Some(error), |error| beneath(*error)).take(DEEPEST_CAUSE).any(|error| {
         error.downcast_ref().is_some_and(is_lost_io)
             || error.downcast_ref().is_some_and(hyper::Error::is_incomplete_message)
     })

@@ -123,7 +123,7 @@ where
     C: Send + Sync,
 {
     async fn reconcile(self: Arc<Self>, key: NamespacedName) -> Result<Next, Failure> {
-        let reference = object_ref::<K>(&key, self.dyntype.clone());
+        let mut reference = object_ref::<K>(&key, self.dyntype.clone());
         // Read when its turn has come: the newest state there is.
         let Some(object) = self.main.store().get(&key) else {
             // Named, with a namespace it has not, before it was known: it came after that, and brought its own key.
@@ -133,6 +133,9 @@ where
             self.tell(Err(Outcome::ObjectNotFound(Box::new(reference.erase())))).await;
             return Ok(Next::await_change());
         };
+        // An Event about the object, made from its reference, is found by these.
+        reference.extra.uid = object.meta().uid.clone();
+        reference.extra.resource_version = object.meta().resource_version.clone();
         let span = tracing::info_span!("reconciling object", "object.ref" = %reference);
         let run = span.in_scope(|| (self.reconcile)(object.clone(), self.context.clone()));
         let run = TryFutureExt::into_future(run).instrument(span);

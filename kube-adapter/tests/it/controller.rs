@@ -8,8 +8,9 @@ use flyball_controller::predicate;
 use flyball_kube::{Config, Controller, Turns};
 use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::ResourceExt;
 use kube::core::Expression;
-use kube::runtime::controller::Action;
+use kube::runtime::controller::{Action, Error as Outcome};
 use kube::runtime::reflector::ObjectRef;
 use tokio::time::sleep;
 
@@ -322,4 +323,25 @@ async fn the_store_has_the_names_of_kube() {
     world.server.put(labelled);
     sleep(SECOND).await;
     assert_eq!(store.state_filter_selector(&selector).len(), 1);
+}
+
+/// As in kube-runtime: who makes an Event of a result needs to say which object of that name it was.
+#[tokio::test(start_paused = true)]
+async fn results_say_which_object_it_was() {
+    let world = World::of([map("default/a"), map("default/b")]);
+    let mut reconciles = Controller::over(&world.informer).with_config(in_turn()).run(
+        async |map: Arc<ConfigMap>, _: Arc<()>| match &*map.name_any() {
+            "a" => Ok(Action::await_change()),
+            _ => Err(Refused(None)),
+        },
+        |_, _, _| Action::await_change(),
+        Arc::new(()),
+    );
+    let (succeeded, _) = reconciles.next().await.unwrap().unwrap();
+    let Some(Err(Outcome::ReconcilerFailed(_, failed))) = reconciles.next().await else { panic!("b fails") };
+    let meta = |name: &str| world.informer.store().get(name).unwrap().metadata.clone();
+    let [a, b] = ["default/a", "default/b"].map(meta);
+    assert!(a.uid.is_some() && a.uid != b.uid);
+    assert_eq!((succeeded.extra.uid, succeeded.extra.resource_version), (a.uid, a.resource_version));
+    assert_eq!((failed.extra.uid, failed.extra.resource_version), (b.uid, b.resource_version));
 }
