@@ -207,14 +207,12 @@ impl<K: Resource, E> Stream for Reconciles<K, E> {
             State::Begin(run) => State::Running(tokio::spawn(run.in_current_span())),
             state => state,
         };
-        match self.untaken.poll_recv(context) {
-            Poll::Ready(Some(result)) => return Poll::Ready(Some(result)),
-            Poll::Pending => match self.troubles.poll_recv(context) {
-                Poll::Ready(Some(error)) => return Poll::Ready(Some(Err(Outcome::QueueError(error)))),
-                // Nobody is left who could be in trouble; the results alone say when it is over.
-                Poll::Ready(None) | Poll::Pending => return Poll::Pending,
-            },
-            Poll::Ready(None) => {}
+        // First, as they are few: results may never end. When nobody is left who could be in trouble, the results alone say when it is over.
+        if let Poll::Ready(Some(error)) = self.troubles.poll_recv(context) {
+            return Poll::Ready(Some(Err(Outcome::QueueError(error))));
+        }
+        if let Some(result) = ready!(self.untaken.poll_recv(context)) {
+            return Poll::Ready(Some(result));
         }
         // All who could say something are gone.
         if let State::Running(task) = &mut self.state {

@@ -6,10 +6,14 @@ use std::time::Duration;
 use flyball_controller::Class;
 use flyball_kube::{Config, Controller};
 use futures_util::StreamExt;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::Api;
 use kube::runtime::controller::{Action, Error as Outcome};
+use kube::runtime::watcher;
+use serde_json::json;
 use tokio::time::sleep;
 
+use crate::script::{Answer, Script};
 use crate::world::{Refused, Runs, World, during, in_turn, map, noting, told};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -168,4 +172,31 @@ async fn a_panic_and_a_hang_are_failures_of_their_object_alone() {
     assert_eq!(runs.of("policy"), [0, 1_000]);
     assert_eq!(runs.of("hangs"), [0, 2_000]);
     assert_eq!(runs.of("works"), [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn troubles_of_a_watch_are_told_though_results_never_end() {
+    let (watch, lines) = Answer::watch();
+    let empty = Answer::json(&json!({"metadata": {"resourceVersion": "7"}, "items": []}));
+    let pods = Api::<Pod>::all(Script::of([empty, watch]).client());
+    let world = World::of([map("default/a")]);
+    let mut reconciles = Controller::over(&world.informer).owns(pods, watcher::Config::default()).run(
+        async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, Refused>(Action::requeue(Duration::from_micros(1))),
+        |_, _, _| unreachable!(),
+        Arc::new(()),
+    );
+    assert!(reconciles.next().await.unwrap().is_ok());
+    lines.tell(
+        "ERROR",
+        &json!({"kind": "Status", "code": 403, "reason": "Forbidden", "status": "Failure", "message": "no"}),
+    );
+    // Whoever takes them is so slow that there is always another one.
+    for _ in 0..1000 {
+        sleep(Duration::from_millis(5)).await;
+        if let Err(error) = reconciles.next().await.unwrap() {
+            assert!(matches!(error, Outcome::QueueError(_)));
+            return;
+        }
+    }
+    panic!("nothing was told");
 }
