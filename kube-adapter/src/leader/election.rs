@@ -177,7 +177,12 @@ impl Election {
             })
         })
         .await;
-        working.set(None);
+        // A panic of the work also where it is dropped.
+        let dropped = catch_unwind(AssertUnwindSafe(|| working.set(None)));
+        let ended = match (ended, dropped) {
+            (Some(Err(panic)), _) | (_, Err(panic)) => Some(Err(panic)),
+            (ended, Ok(())) => ended,
+        };
         driver.end_of_work();
 
         let now = driver.now();

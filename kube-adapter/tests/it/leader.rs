@@ -3,10 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending, poll_fn};
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use flyball_kube::leader::{
@@ -431,5 +431,44 @@ fn periods_that_do_not_fit_cannot_be_built() {
             .unwrap()
             .run(|_| async { assert_eq!(server.lease().spec.unwrap().lease_duration_seconds, Some(1)) })
             .await;
+    });
+}
+
+/// A work whose drop panics.
+struct Clumsy<F>(F);
+
+impl<F: Future + Unpin> Future for Clumsy<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        Pin::new(&mut self.0).poll(context)
+    }
+}
+
+impl<F> Drop for Clumsy<F> {
+    fn drop(&mut self) {
+        panic!("the drop");
+    }
+}
+
+#[test]
+fn a_panic_in_the_drop_of_the_work_gives_the_lease_away_too() {
+    local(async {
+        let server = LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let run = election.run(|_| Clumsy(std::future::ready(7)));
+        let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
+        assert_eq!((panic.downcast_ref(), &*server.holder()), (Some(&"the drop"), ""));
+        // Of two panics, the first.
+        let run = election.run(|_| Clumsy(Box::pin(async { panic!("the work") })));
+        let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
+        assert_eq!((panic.downcast_ref(), &*server.holder()), (Some(&"the work"), ""));
+        // One that was lost is nobody's to give away.
+        let run = election.run(|_| {
+            server.edit(|lease| lease["spec"]["holderIdentity"] = "b".into());
+            Clumsy(pending::<()>())
+        });
+        let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
+        assert_eq!((panic.downcast_ref(), &*server.holder()), (Some(&"the drop"), "b"));
     });
 }
