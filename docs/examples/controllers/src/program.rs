@@ -2,7 +2,12 @@
 //!
 //! Cancel safety: nothing to lose; informers end with their last handle.
 
+mod election;
+mod options;
+
+use std::error::Error;
 use std::fmt::Debug;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +22,11 @@ use kube::runtime::controller::Action;
 use kube::runtime::{controller, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
+use tokio::signal::ctrl_c;
+use tokio::signal::unix::{SignalKind, signal};
 
+pub use self::election::{LeadershipLost, Term, as_leader, election};
+pub use self::options::{Options, USAGE};
 use crate::endpointslice::{PODS_BY_LABEL, SLICES_BY_SERVICE, by_namespace};
 use crate::holder::by_holder;
 
@@ -33,6 +42,52 @@ pub fn wall_clock() -> Clock {
 /// The error policy: the backoff of the object is all there is to wait for.
 pub fn retry<K, E, C>(_: Arc<K>, _: &E, _: Arc<C>) -> Action {
     Action::requeue(Duration::ZERO)
+}
+
+/// A program: its work, in the cluster of the current context, until it is told to end; as one of several, if its arguments say so.
+///
+/// What it ends with is 1 after an error, which a lost leadership is, and 2 if its arguments make no sense.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub async fn run(name: &str, work: impl AsyncFnOnce(Client, Term)) -> ExitCode {
+    let options = match Options::parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("{name}: {error}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match work_by(name, &options, work).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {}", chain(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn work_by(
+    name: &str,
+    options: &Options,
+    work: impl AsyncFnOnce(Client, Term),
+) -> Result<(), Box<dyn Error>> {
+    let client = Client::try_default().await?;
+    if !options.leader_elect {
+        work(client, Term::default()).await;
+        return Ok(());
+    }
+    let election = election(&client, name, options)?;
+    // From here on, as it may be told to end while it waits to lead. Its controllers listen by themselves.
+    let mut terminate = signal(SignalKind::terminate())?;
+    let told_to_end = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            // If it cannot be caught, it ends the process.
+            Ok(()) = ctrl_c() => {}
+        }
+    };
+    Ok(as_leader(election, told_to_end, |term| work(client, term)).await?)
 }
 
 /// All pods, by who holds them, by their namespace and by their labels.
@@ -86,7 +141,7 @@ where
 /// Runs a controller to its end, and tells what fails.
 pub async fn drive<K, E>(reconciles: Reconciles<K, E>)
 where
-    E: std::error::Error + 'static,
+    E: Error + 'static,
     K: Resource<DynamicType: Debug + Clone + Eq + std::hash::Hash> + Send + Sync + 'static,
 {
     reconciles
@@ -99,8 +154,8 @@ where
 }
 
 /// An error and its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    std::iter::successors(Some(error), |error| error.source())
+fn chain(error: &dyn Error) -> String {
+    std::iter::successors(Some(error), |&error| error.source())
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(": ")

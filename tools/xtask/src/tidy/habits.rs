@@ -3,7 +3,12 @@
 use super::Source;
 
 /// Folders whose tests are ignored as `cargo xtask e2e` runs them, each with its reason.
-const ELSEWHERE: [&str; 3] = ["tools/e2e/tests/", "tools/replay/tests/kube/", "kube-adapter/tests/e2e/"];
+const ELSEWHERE: [&str; 4] = [
+    "tools/e2e/tests/",
+    "tools/replay/tests/kube/",
+    "kube-adapter/tests/e2e/",
+    "docs/examples/controllers/tests/e2e/",
+];
 
 /// Attributes and calls that weaken a test, with what to do instead.
 const WEAK: [(&str, &str); 3] = [

@@ -1,14 +1,17 @@
 //! Runs the EndpointSlices of Services in the cluster of the current context, in place of kube-controller-manager's controller.
 
+use std::process::ExitCode;
+
 use example_controllers::endpointslice;
-use example_controllers::program::{drive, pods, services, slices};
+use example_controllers::program::{drive, pods, run, services, slices};
 use flyball_kube::Controller;
 
 #[tokio::main]
-async fn main() -> kube::Result<()> {
-    let client = kube::Client::try_default().await?;
-    let (pods, services, slices) = (pods(&client), services(&client), slices(&client));
-    let controller = Controller::over(&services).shutdown_on_signal();
-    drive(endpointslice::run(controller, client, &pods, &services, &slices)).await;
-    Ok(())
+async fn main() -> ExitCode {
+    run("endpointslice", async |client, term| {
+        let (pods, services, slices) = (pods(&client), services(&client), slices(&client));
+        let controller = term.bound(Controller::over(&services));
+        drive(endpointslice::run(controller, client, &pods, &services, &slices)).await;
+    })
+    .await
 }

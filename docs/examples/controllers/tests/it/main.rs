@@ -5,6 +5,7 @@ mod kubelet;
 
 mod cluster;
 mod deployment;
+mod election;
 mod endpointslice;
 mod replicaset;
 mod rollout;

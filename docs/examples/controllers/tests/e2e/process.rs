@@ -1,0 +1,54 @@
+//! A program that runs.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use crate::world::{cluster, until};
+
+/// Killed when it is dropped.
+pub(crate) struct Process {
+    child: parking_lot::Mutex<Child>,
+    said: PathBuf,
+}
+
+impl Process {
+    /// Starts it under a name of its own: that of the pod, were it in one.
+    pub(crate) fn start(program: &str, name: &str, arguments: &[&str]) -> Self {
+        let said = cluster().folder().join(format!("{name}.log"));
+        let mut command = Command::new(program);
+        command.args(arguments).env("KUBECONFIG", cluster().kubeconfig()).env("HOSTNAME", name);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&said).unwrap());
+        Self { child: command.spawn().unwrap().into(), said }
+    }
+
+    /// What it wrote to its standard error.
+    pub(crate) fn said(&self) -> String {
+        fs::read_to_string(&self.said).unwrap()
+    }
+
+    /// As `kill -9`.
+    pub(crate) fn kill(self) {}
+
+    /// SIGTERM.
+    pub(crate) fn terminate(&self) {
+        let pid = self.child.lock().id().to_string();
+        let status = Command::new("sh").args(["-c", "kill -TERM \"$1\"", "sh", &pid]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// How it ended by itself.
+    pub(crate) async fn ended(&self) -> ExitStatus {
+        until(async || self.child.lock().try_wait().unwrap().is_some()).await;
+        self.child.lock().wait().unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let child = self.child.get_mut();
+        // It may have ended already.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}

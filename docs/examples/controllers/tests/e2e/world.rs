@@ -1,0 +1,43 @@
+//! The cluster that all tests of this program share.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use e2e::Cluster;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use tokio::time::{sleep, timeout};
+
+/// Started by who asks first; it ends with the process.
+pub(crate) fn cluster() -> &'static Cluster {
+    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    CLUSTER.get_or_init(|| Cluster::start().unwrap())
+}
+
+/// A client, and a namespace that nobody else uses.
+pub(crate) async fn namespace() -> (Client, String) {
+    let kubeconfig = Kubeconfig::read_from(cluster().kubeconfig()).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let client = Client::try_from(config).unwrap();
+    let mut namespace = Namespace::default();
+    namespace.metadata.generate_name = Some("example-".to_owned());
+    let made = Api::all(client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
+    (client, made.metadata.name.unwrap())
+}
+
+/// Waits until it is so: asks again and again, for a minute.
+#[track_caller]
+pub(crate) fn until(is_so: impl AsyncFn() -> bool) -> impl Future<Output = ()> {
+    const LIMIT: Duration = Duration::from_secs(60);
+    let place = std::panic::Location::caller();
+    async move {
+        let asking = async {
+            while !is_so().await {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(LIMIT, asking).await.unwrap_or_else(|_| panic!("{place}: not within {LIMIT:?}"));
+    }
+}

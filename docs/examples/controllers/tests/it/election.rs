@@ -1,0 +1,148 @@
+//! Several processes of one program, as far as it is theirs: who works, and how it ends. The election itself is `flyball-kube`'s.
+
+use std::time::Duration;
+
+use example_controllers::endpointslice;
+use example_controllers::program::{self, LeadershipLost, Options, Term, as_leader, drive};
+use flyball_kube::Controller;
+use flyball_kube::leader::Lost;
+use flyball_kube::testing::{Call, Verb};
+use futures::FutureExt;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::ResourceExt;
+use serde_json::{from_value, json};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+use crate::cluster::Cluster;
+
+const LEASE: &str = "flyball-example-endpointslice";
+
+async fn start() -> Cluster {
+    let cluster = Cluster::new().await;
+    cluster.server.register::<Lease>();
+    cluster
+}
+
+/// One process: told to end when the sender is dropped; when it began to work, and how it ended.
+struct Process {
+    stop: Option<oneshot::Sender<()>>,
+    begun: oneshot::Receiver<Begun>,
+    ended: JoinHandle<Result<(), LeadershipLost>>,
+}
+
+#[derive(Clone, Copy)]
+struct Begun {
+    at: Instant,
+    slices: usize,
+}
+
+fn process(cluster: &Cluster) -> Process {
+    let (server, client, pods) = (cluster.server.clone(), cluster.client.clone(), cluster.pods.clone());
+    let election = program::election(&client, "endpointslice", &Options::default()).unwrap();
+    let (begins, begun) = oneshot::channel();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let work = async move |term: Term| {
+        let _ = begins.send(Begun { at: Instant::now(), slices: server.objects::<EndpointSlice>().len() });
+        let (services, slices) = (program::services(&client), program::slices(&client));
+        let controller = term.bound(Controller::over(&services));
+        drive(endpointslice::run(controller, client, &pods, &services, &slices)).await;
+    };
+    let ended = tokio::spawn(as_leader(election, stopped.map(drop), work));
+    Process { stop: Some(stop), begun, ended }
+}
+
+impl Process {
+    /// How it ends; soon, as times go.
+    async fn end(&mut self) -> Result<(), LeadershipLost> {
+        timeout(Duration::from_secs(600), &mut self.ended).await.expect("it does not end").unwrap()
+    }
+}
+
+fn put_services(cluster: &Cluster, names: impl IntoIterator<Item = String>) {
+    for name in names {
+        let spec = json!({"selector": {"app": name}, "clusterIP": "10.1.0.1", "ipFamilies": ["IPv4"], "ports": [{"port": 80}]});
+        let service = json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec});
+        cluster.server.put::<Service>(&from_value(service).unwrap());
+    }
+}
+
+fn has_slice(cluster: &Cluster, service: &str) -> bool {
+    let slices = cluster.server.objects::<EndpointSlice>();
+    slices.iter().any(|slice| slice.labels()["kubernetes.io/service-name"] == service)
+}
+
+fn holder(cluster: &Cluster) -> String {
+    let lease = cluster.server.object::<Lease>("default", LEASE);
+    lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_works_and_hands_over_when_its_work_is_done() {
+    let cluster = start().await;
+    let mut first = process(&cluster);
+    (&mut first.begun).await.unwrap();
+    let mut second = process(&cluster);
+    cluster.rest().await;
+    assert!(second.begun.try_recv().is_err(), "it works, and does not lead");
+
+    cluster.server.slow(Call::to(Verb::Create).of::<EndpointSlice>(), Duration::from_secs(3));
+    put_services(&cluster, (0..5).map(|n| format!("web{n}")));
+    cluster.until(|_| cluster.requests::<EndpointSlice>(Verb::Create) > 0).await;
+    assert_eq!(cluster.server.objects::<EndpointSlice>().len(), 0, "it is in the middle of its work");
+    first.stop.take();
+    assert_eq!(first.end().await, Ok(()));
+    let given_away = Instant::now();
+    assert_eq!(holder(&cluster), "");
+    let begun = timeout(Duration::from_secs(600), second.begun).await.expect("nobody works").unwrap();
+    assert_eq!(begun.slices, 5, "all that waited was done before");
+    let waited = begun.at - given_away;
+    assert!(waited <= Duration::from_millis(4400), "{waited:?}: 2.2 retry periods, and not a lease");
+}
+
+#[tokio::test(start_paused = true)]
+async fn told_to_end_before_it_leads_it_has_done_nothing() {
+    let cluster = start().await;
+    let first = process(&cluster);
+    first.begun.await.unwrap();
+    let leader = holder(&cluster);
+    let mut second = process(&cluster);
+    cluster.rest().await;
+    second.stop.take();
+    assert_eq!(second.end().await, Ok(()));
+    assert!(second.begun.await.is_err(), "it was dropped, unasked");
+    assert_eq!(holder(&cluster), leader);
+    drop(first.stop);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leads_no_more_ends_and_says_why() {
+    let cluster = start().await;
+    for (happens, expected, message) in [
+        ("taken", Lost::Taken("thief".to_owned()), "leads no more: the lease was taken by \"thief\""),
+        ("cut-off", Lost::NotRenewed, "leads no more: the lease could not be renewed in time"),
+    ] {
+        cluster.server.delete::<Lease>("default", LEASE);
+        let mut process = process(&cluster);
+        (&mut process.begun).await.unwrap();
+        put_services(&cluster, [format!("before-{happens}")]);
+        cluster.until(|_| has_slice(&cluster, &format!("before-{happens}"))).await;
+
+        if happens == "taken" {
+            let mut lease = cluster.server.object::<Lease>("default", LEASE).unwrap();
+            lease.spec.as_mut().unwrap().holder_identity = Some("thief".to_owned());
+            cluster.server.put(&lease);
+        } else {
+            cluster.server.freeze(Call::any().of::<Lease>());
+        }
+        let lost = process.end().await.unwrap_err();
+        assert_eq!((lost.to_string().as_str(), lost.0), (message, expected));
+        put_services(&cluster, [format!("after-{happens}")]);
+        cluster.rest().await;
+        assert!(!has_slice(&cluster, &format!("after-{happens}")), "it still works");
+        cluster.server.thaw();
+    }
+}
