@@ -198,7 +198,8 @@ fn version(text: &str) -> Version {
 
 impl Unreadable {
     fn new(Head { metadata: meta }: &Head, error: impl fmt::Display) -> Self {
-        let name = match (meta.namespace.as_str(), meta.name.as_str()) {
+        let namespace = meta.namespace.as_str().filter(|namespace| !namespace.is_empty());
+        let name = match (namespace, meta.name.as_str()) {
             (Some(namespace), Some(name)) => Some(format!("{namespace}/{name}")),
             (None, name) => name.map(str::to_owned),
             (Some(_), None) => None,

@@ -438,3 +438,46 @@ async fn who_has_lost_an_identity_is_nobody_else() {
     stored.metadata.uid = Some("v".to_owned());
     assert!(!source.unread(&stored));
 }
+
+#[tokio::test]
+async fn a_namespace_without_a_name_is_none() {
+    let mut bad = with_uid(bad("a", 1), "u");
+    bad["metadata"]["namespace"] = "".into();
+    let source = source::<ConfigMap>([Answer::json(&list(&[bad]))]);
+    source.list(LIST).await.unwrap();
+    assert!(source.has_unread(&"a".parse().unwrap(), Some("u")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn streaming_lists_keep_what_the_last_of_them_could_not_read() {
+    let [(first, one), (second, two), (third, three)] = [(); 3].map(|()| Answer::watch());
+    let ends = |version: &str| {
+        let meta = json!({"resourceVersion": version, "annotations": {"k8s.io/initial-events-end": "true"}});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+    };
+    let api = Api::<ConfigMap>::all(Script::of([first, second, third]).client());
+    let informer = ApiSource::new(api, Config::default().streaming_lists()).into_informer().start().unwrap();
+    ["a", "b", "c"].iter().for_each(|name| one.tell("ADDED", &with_uid(object(name, 1), "u")));
+    one.tell("BOOKMARK", &ends("5"));
+    informer.synced().await.unwrap();
+    one.tell(
+        "ERROR",
+        &json!({"kind": "Status", "code": 410, "reason": "Expired", "status": "Failure", "message": "old"}),
+    );
+    // It breaks off, and what it said with it.
+    two.tell("ADDED", &with_uid(bad("a", 6), "u"));
+    drop(two);
+    three.tell("ADDED", &with_uid(bad("b", 7), "u"));
+    three.tell("ADDED", &with_uid(bad("c", 7), "u"));
+    three.tell("DELETED", &with_uid(bad("c", 8), "u"));
+    three.tell("ADDED", &with_uid(object("d", 7), "u"));
+    three.tell("BOOKMARK", &ends("9"));
+    let mut changes = informer.subscribe();
+    while informer.store().get("x/d").is_none() {
+        let change = tokio::time::timeout(Duration::from_secs(600), changes.next()).await;
+        assert!(change.is_ok_and(|change| change.is_some()));
+    }
+    let mut names: Vec<_> = informer.snapshot().objects().map(|map| map.name_any()).collect();
+    names.sort();
+    assert_eq!(names, ["b", "d"]);
+}
