@@ -2,6 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+mod definition;
 mod election;
+#[path = "../common/kubelet.rs"]
+mod kubelet;
 mod process;
+mod website;
 mod world;

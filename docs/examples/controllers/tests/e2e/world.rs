@@ -10,17 +10,31 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use tokio::time::{sleep, timeout};
 
-/// Started by who asks first; it ends with the process.
+use crate::definition;
+
+/// Started by who asks first, with what websites stand on; it ends with the process.
 pub(crate) fn cluster() -> &'static Cluster {
     static CLUSTER: OnceLock<Cluster> = OnceLock::new();
-    CLUSTER.get_or_init(|| Cluster::start().unwrap())
+    CLUSTER.get_or_init(|| {
+        let mut cluster = Cluster::start().unwrap();
+        definition::install(&cluster);
+        // Then only: the collector of garbage looks for new kinds twice a minute.
+        let names = ["deployment-controller", "replicaset-controller", "garbage-collector-controller"];
+        cluster.start_controller_manager(&names).unwrap();
+        cluster
+    })
+}
+
+/// A client of it.
+pub(crate) async fn client() -> Client {
+    let kubeconfig = Kubeconfig::read_from(cluster().kubeconfig()).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    Client::try_from(config).unwrap()
 }
 
 /// A client, and a namespace that nobody else uses.
 pub(crate) async fn namespace() -> (Client, String) {
-    let kubeconfig = Kubeconfig::read_from(cluster().kubeconfig()).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    let client = Client::try_from(config).unwrap();
+    let client = client().await;
     let mut namespace = Namespace::default();
     namespace.metadata.generate_name = Some("example-".to_owned());
     let made = Api::all(client.clone()).create(&PostParams::default(), &namespace).await.unwrap();

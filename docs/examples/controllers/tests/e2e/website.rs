@@ -1,0 +1,231 @@
+//! The life of websites, among controllers of Kubernetes' own: of Deployments, of ReplicaSets, and the collector of garbage.
+
+mod own_cluster {
+    use std::fmt::Debug;
+
+    use example_controllers::program::wall_clock;
+    use example_controllers::website::{Website, run};
+    use flyball_kube::Controller;
+    use futures::StreamExt;
+    use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+    use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+    use k8s_openapi::api::events::v1::Event;
+    use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+    use kube::core::NamespaceResourceScope;
+    use kube::runtime::watcher;
+    use kube::{Api, Client, Resource, ResourceExt};
+    use serde::de::DeserializeOwned;
+    use serde_json::{Value, from_value, json};
+    use tokio::task::{AbortHandle, JoinSet};
+
+    use crate::definition::{BEFORE, UNREADABLE};
+    use crate::kubelet::run_pods;
+    use crate::world::{client, namespace, until};
+
+    /// One namespace; what runs there ends with it.
+    struct Play {
+        client: Client,
+        namespace: String,
+        tasks: JoinSet<()>,
+    }
+
+    impl Play {
+        async fn new() -> Self {
+            let (client, namespace) = namespace().await;
+            Self { client, namespace, tasks: JoinSet::new() }
+        }
+
+        fn api<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(&self) -> Api<K> {
+            Api::namespaced(self.client.clone(), &self.namespace)
+        }
+
+        /// Websites whether or not they can be read.
+        fn raw(&self) -> Api<DynamicObject> {
+            let kind = ApiResource::erase::<Website>(&());
+            Api::namespaced_with(self.client.clone(), &self.namespace, &kind)
+        }
+
+        fn run_sites(&mut self) -> AbortHandle {
+            let controller = Controller::new(self.api(), watcher::Config::default());
+            self.tasks.spawn(run(controller, self.client.clone(), wall_clock()).for_each(async |_| {}))
+        }
+
+        fn run_pods(&mut self) {
+            let pods = flyball_kube::informer(self.api(), watcher::Config::default()).start().unwrap();
+            self.tasks.spawn(run_pods(self.client.clone(), wall_clock(), pods, None));
+        }
+
+        async fn create(&self, name: &str, spec: Value) -> kube::Result<DynamicObject> {
+            let site = json!({"apiVersion": "examples.flyball.rs/v1", "kind": "Website", "metadata": {"name": name},
+                "spec": spec, "status": {"availableReplicas": 100}});
+            self.raw().create(&PostParams::default(), &from_value(site).unwrap()).await
+        }
+
+        async fn change(&self, name: &str, spec: Value) {
+            let patch = Patch::Merge(json!({ "spec": spec }));
+            self.raw().patch(name, &PatchParams::default(), &patch).await.unwrap();
+        }
+
+        /// Whether the status says so of the newest generation: how many pods serve, and whether that is as wanted.
+        async fn is(&self, name: &str, available: i32, ready: &str) -> bool {
+            let site = self.api::<Website>().get(name).await.unwrap();
+            let status = site.status.unwrap_or_default();
+            status.observed_generation == site.metadata.generation
+                && status.available_replicas == available
+                && status.conditions.iter().any(|known| known.type_ == "Ready" && known.status == ready)
+        }
+
+        /// A website that is served by one pod.
+        async fn served(&mut self, name: &str) -> Website {
+            self.create(name, json!({"html": "hello"})).await.unwrap();
+            until(async || self.is(name, 1, "True").await).await;
+            self.api().get(name).await.unwrap()
+        }
+
+        async fn uid<K>(&self, name: &str) -> Option<String>
+        where
+            K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+        {
+            self.api::<K>().get_opt(name).await.unwrap().and_then(|object| object.uid())
+        }
+
+        async fn assert_owned<K>(&self, name: &str, owner: &Website)
+        where
+            K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+        {
+            let part = self.api::<K>().get(name).await.unwrap();
+            let mut reference = owner.controller_owner_ref(&()).unwrap();
+            reference.block_owner_deletion = Some(true);
+            assert_eq!(part.owner_references(), [reference]);
+        }
+
+        async fn comes_back<K>(&self, name: &str)
+        where
+            K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+        {
+            let before = self.uid::<K>(name).await.unwrap();
+            self.api::<K>().delete(name, &DeleteParams::background()).await.unwrap();
+            until(async || self.uid::<K>(name).await.is_some_and(|uid| uid != before)).await;
+        }
+
+        /// Whether there is such an event.
+        async fn has_said(&self, reason: &str) -> bool {
+            let events = self.api::<Event>().list(&ListParams::default()).await.unwrap().items;
+            events.iter().any(|event| event.reason.as_deref() == Some(reason))
+        }
+
+        async fn are_gone<K>(&self)
+        where
+            K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+        {
+            until(async || self.api::<K>().list(&ListParams::default()).await.unwrap().items.is_empty())
+                .await;
+        }
+    }
+
+    #[tokio::test]
+    #[ignore = "needs an API server: cargo xtask e2e"]
+    async fn the_definition_is_served_and_says_what_a_website_is() {
+        let play = Play::new().await;
+        let made = play.create("home", json!({"html": "hello"})).await.unwrap();
+        assert_eq!(made.data["spec"], json!({"html": "hello", "replicas": 1, "image": "nginx:stable"}));
+        assert_eq!(made.data.get("status"), None, "it has a door of its own");
+        for spec in [json!({"html": 5}), json!({"replicas": 1}), json!({"html": "", "replicas": "many"})] {
+            match play.create("other", spec.clone()).await {
+                Err(kube::Error::Api(status)) => assert_eq!(status.code, 422, "{spec}: {status}"),
+                other => panic!("{spec}: {other:?}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    #[ignore = "needs an API server: cargo xtask e2e"]
+    async fn its_parts_are_its_own_and_its_status_follows_them() {
+        let mut play = Play::new().await;
+        play.run_sites();
+        play.create("home", json!({"html": "hello", "replicas": 2})).await.unwrap();
+        until(async || play.is("home", 0, "False").await).await;
+        let site = play.api::<Website>().get("home").await.unwrap();
+        play.assert_owned::<ConfigMap>("home", &site).await;
+        play.assert_owned::<Service>("home", &site).await;
+        play.assert_owned::<Deployment>("home", &site).await;
+        play.run_pods();
+        until(async || play.is("home", 2, "True").await).await;
+    }
+
+    #[tokio::test]
+    #[ignore = "needs an API server: cargo xtask e2e"]
+    async fn a_part_that_somebody_deletes_comes_back() {
+        let mut play = Play::new().await;
+        play.run_sites();
+        play.run_pods();
+        let site = play.served("home").await;
+        play.comes_back::<ConfigMap>("home").await;
+        play.comes_back::<Service>("home").await;
+        play.comes_back::<Deployment>("home").await;
+        play.assert_owned::<Deployment>("home", &site).await;
+        until(async || play.is("home", 1, "True").await).await;
+    }
+
+    #[tokio::test]
+    #[ignore = "needs an API server: cargo xtask e2e"]
+    async fn a_spec_that_changes_is_followed() {
+        let mut play = Play::new().await;
+        play.run_sites();
+        play.run_pods();
+        play.served("home").await;
+        let image = "httpd:stable";
+        play.change("home", json!({"html": "goodbye", "replicas": 3, "image": image})).await;
+        until(async || play.is("home", 3, "True").await).await;
+        let page = play.api::<ConfigMap>().get("home").await.unwrap();
+        assert_eq!(page.data.unwrap()["index.html"], "goodbye");
+        let pods = play.api::<Pod>().list(&ListParams::default()).await.unwrap().items;
+        let serving = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        let images: Vec<_> =
+            serving.flat_map(|pod| pod.spec.iter().map(|spec| spec.containers[0].image.as_deref())).collect();
+        assert_eq!(images, [Some(image); 3]);
+    }
+
+    #[tokio::test]
+    #[ignore = "needs an API server: cargo xtask e2e"]
+    async fn a_deletion_waits_for_the_finalizer_and_leaves_nothing() {
+        let mut play = Play::new().await;
+        let controller = play.run_sites();
+        play.run_pods();
+        play.served("home").await;
+        assert!(play.has_said("Serving").await);
+
+        // While nobody is there who could tell of its end, it stays.
+        controller.abort();
+        until(async || controller.is_finished()).await;
+        play.api::<Website>().delete("home", &DeleteParams::background()).await.unwrap();
+        assert!(play.uid::<Website>("home").await.is_some());
+        assert!(!play.has_said("Deleted").await);
+
+        play.run_sites();
+        until(async || play.uid::<Website>("home").await.is_none()).await;
+        assert!(play.has_said("Deleted").await, "before it was gone");
+        play.are_gone::<ConfigMap>().await;
+        play.are_gone::<Service>().await;
+        play.are_gone::<Deployment>().await;
+        play.are_gone::<ReplicaSet>().await;
+        play.are_gone::<Pod>().await;
+    }
+
+    #[tokio::test]
+    #[ignore = "needs an API server: cargo xtask e2e"]
+    async fn one_that_cannot_be_read_does_not_stop_the_others() {
+        let mut play = Play { client: client().await, namespace: BEFORE.to_owned(), tasks: JoinSet::new() };
+        assert!(play.api::<Website>().get(UNREADABLE).await.is_err(), "it can be read");
+        let before = play.raw().get(UNREADABLE).await.unwrap();
+        play.run_sites();
+        play.run_pods();
+        play.served("home").await;
+        play.change("home", json!({"replicas": 2})).await;
+        until(async || play.is("home", 2, "True").await).await;
+        assert_eq!(play.raw().get(UNREADABLE).await.unwrap(), before, "nobody has touched it");
+        // Mended, it is one of them.
+        play.change(UNREADABLE, json!({"html": "hello", "replicas": 1})).await;
+        until(async || play.is(UNREADABLE, 1, "True").await).await;
+    }
+}
