@@ -163,6 +163,7 @@ impl Candidate {
                     Role::Releases(_) => self.role = Role::Over,
                     _ => self.phase = Phase::Next(Kind::Write),
                 }
+                self.settle();
             }
             (Kind::Fast | Kind::Write, Answer::Found { record, version }) => {
                 self.written(record, version, sent, now)

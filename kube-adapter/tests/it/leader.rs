@@ -27,6 +27,8 @@ const SECOND: Duration = Duration::from_secs(1);
 fn local<T>(test: impl Future<Output = T>) -> T {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    // Nothing here takes so long: what never ends fails.
+    let test = async { tokio::time::timeout(3600 * SECOND, test).await.expect("it ends") };
     LocalSet::new().block_on(&runtime, test)
 }
 
@@ -324,6 +326,107 @@ fn a_term_that_somebody_was_told_is_over_is_not_prolonged_by_a_late_answer() {
 }
 
 #[test]
+fn a_term_that_ends_while_an_answer_is_taken_is_not_prolonged_by_it() {
+    local(async {
+        let server = LeaseServer::new();
+        let mood: Arc<Mutex<Mood>> = Arc::default();
+        let mut election = candidate(server.moody_client(mood.clone()), "a").build().unwrap();
+        let standing = election.standing();
+        let run = election.run(|_| {
+            // Sent at 2 s and answered then, but heard of at 11 s, and of 10 s was the term.
+            *mood.lock() = Mood::Takes(9 * SECOND);
+            pending::<()>()
+        });
+        let ended = tokio::time::timeout(60 * SECOND, run).await;
+        assert_eq!(
+            ended,
+            Ok(Ended::Lost(Lost::NotRenewed, None)),
+            "it does not renew it for a work that was told"
+        );
+        assert_eq!(standing.terms(), 1);
+    });
+}
+
+#[test]
+fn a_work_that_ends_after_its_leadership_has_not_ended_while_it_led() {
+    local(async {
+        let server = LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        // It computes for too long.
+        let ended = election.run(|_| async { advance(11 * SECOND).now_or_never().is_some() }).await;
+        assert_eq!(ended, Ended::Lost(Lost::NotRenewed, Some(false)));
+        assert_eq!(server.holder(), "a", "it may be another's now");
+    });
+}
+
+#[test]
+fn whoever_waits_for_the_end_waits_as_long_as_the_lease_is_renewed() {
+    local(async {
+        let server = LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let start = Instant::now();
+        let ended = election.run_until(sleep(61 * SECOND), |leadership| async move {
+            leadership.lost().await;
+            start.elapsed()
+        });
+        assert_eq!(ended.await, Ended::Done(61 * SECOND));
+    });
+}
+
+#[test]
+fn what_a_work_holds_is_dropped_before_the_lease_is_given_away() {
+    local(async {
+        let server = LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let holder = Rc::<RefCell<String>>::default();
+        let ended = election.run(|_| {
+            let holds = Holds(server.clone(), holder.clone());
+            // Unlike an async block, it keeps what it has when it is done.
+            poll_fn(move |_| {
+                let _ = &holds;
+                Poll::Ready(())
+            })
+        });
+        assert_eq!(ended.await, Ended::Done(()));
+        assert_eq!((holder.borrow().as_str(), server.holder().as_str()), ("a", ""));
+    });
+}
+
+/// Notes who holds the lease when it is dropped.
+struct Holds(LeaseServer, Rc<RefCell<String>>);
+
+impl Drop for Holds {
+    fn drop(&mut self) {
+        self.1.replace(self.0.holder());
+    }
+}
+
+#[test]
+fn a_lease_that_cannot_be_given_away_holds_nobody_up_for_ever_and_is_no_overstay() {
+    local(async {
+        let server = LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let standing = election.standing();
+        let start = Instant::now();
+        let probe = spawn_local(async move {
+            for _ in 0..60 {
+                sleep(SECOND).await;
+                assert_eq!(standing.live(Duration::ZERO), Ok(()), "{:?}", start.elapsed());
+            }
+        });
+        let ended = election.run(|_| async {
+            sleep(9 * SECOND).await;
+            server.mood(Mood::Silent);
+        });
+        assert_eq!(ended.await, Ended::Done(()));
+        // A write and a look, and two looks more, each for half of the renew deadline.
+        assert_eq!(start.elapsed(), (9 + 20) * SECOND);
+        probe.await.unwrap();
+        assert_eq!(server.holder(), "a");
+    });
+}
+
+#[test]
 fn a_panic_of_the_work_gives_the_lease_away_and_one_of_the_callback_harms_nobody() {
     local(async {
         let server = LeaseServer::new();
@@ -401,6 +504,8 @@ fn a_dropped_run_ends_its_term_and_leaves_the_lease_to_run_out() {
         assert!(!leadership.is_leading() && !standing.is_leader());
         leadership.lost().await;
         assert_eq!(server.holder(), "a");
+        sleep(60 * SECOND).await;
+        assert_eq!(standing.live(Duration::ZERO), Ok(()), "no work goes on");
     });
 }
 

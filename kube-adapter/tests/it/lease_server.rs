@@ -2,13 +2,15 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::FutureExt;
 use http::{Method, Request, Response};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::client::{Body, ClientBuilder};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, advance};
 use tower::service_fn;
 
 /// How requests fare.
@@ -22,6 +24,8 @@ pub(crate) enum Mood {
     Mute,
     /// They are refused with this status.
     Refuses(u16),
+    /// They are done, and so much time passes while the answer is taken.
+    Takes(Duration),
 }
 
 #[derive(Clone)]
@@ -54,7 +58,13 @@ impl LeaseServer {
             let (this, mood) = (this.clone(), *mood.lock());
             // As on a server: it is done, whoever still wants to know.
             let served = tokio::spawn(async move { this.serve(request, mood).await });
-            async move { Ok::<_, Infallible>(served.await.unwrap()) }
+            async move {
+                let answer = served.await.unwrap();
+                if let Mood::Takes(time) = mood {
+                    advance(time).now_or_never();
+                }
+                Ok::<_, Infallible>(answer)
+            }
         });
         ClientBuilder::new(service, "default").build()
     }

@@ -10,6 +10,7 @@ mod defects;
 mod informer;
 mod leader;
 mod leader_lives;
+mod leader_rules;
 mod lease_server;
 mod ops;
 mod script;
