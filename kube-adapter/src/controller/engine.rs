@@ -47,7 +47,7 @@ impl Engine {
             Turns::FairByNamespace { cap } => {
                 let fair = Fair::by(|key: &NamespacedName| Arc::from(key.namespace().unwrap_or_default()));
                 match cap {
-                    Some(cap) => self.run_in(fair.cap(cap.max(1)), 0).await,
+                    Some(cap) => self.run_in(fair.cap(cap), 0).await,
                     None => self.run_in(fair, 0).await,
                 }
             }

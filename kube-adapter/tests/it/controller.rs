@@ -216,6 +216,30 @@ async fn what_is_asked_for_from_outside() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_asked_for_from_outside_is_put_off_as_a_change_is() {
+    let world = World::of([map("default/a")]);
+    let runs = Runs::new();
+    let named = stream::once(sleep(SECOND * 5)).map(|()| ObjectRef::new("a").within("default"));
+    let controller = Controller::over(&world.informer).with_config(in_turn().debounce(SECOND));
+    let mut reconciles = noting(controller.reconcile_on(named), &runs);
+    during(&mut reconciles, SECOND * 10).await;
+    assert_eq!(runs.of("a"), [0, 6_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_asked_for_with_a_namespace_it_has_not_is_found() {
+    let node: Node = serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
+    let nodes = World::of([node]);
+    let named = stream::once(sleep(SECOND * 5)).map(|()| ObjectRef::<Node>::new("n").within("default"));
+    let mut reconciles = Controller::over(&nodes.informer).reconcile_on(named).run(
+        async |_: Arc<Node>, _: Arc<()>| Ok::<_, Refused>(Action::await_change()),
+        |_, _, _| unreachable!(),
+        Arc::new(()),
+    );
+    assert_eq!(told(&during(&mut reconciles, SECOND * 10).await), ["n", "n"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_without_a_pause_keep_nobody_waiting() {
     let world = World::of([map("default/a")]);
     let asked = Arc::new(AtomicU32::new(0));
@@ -292,6 +316,31 @@ async fn concurrency_is_a_bound_and_zero_is_none() {
         during(&mut reconciles, SECOND / 2).await;
         assert_eq!(runs.all().len(), at_once);
     }
+}
+
+/// Counts what is handed out, and what is begun.
+#[derive(Clone, Default)]
+struct Counted(Arc<AtomicU32>);
+
+impl flyball_controller::Metrics for Counted {
+    fn started(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+impl flyball_workqueue::Metrics for Counted {
+    fn handed_out(&self, _: Duration, _: bool) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_are_told() {
+    let world = World::of([map("default/a"), map("default/b")]);
+    let (of_loop, of_queue) = (Counted::default(), Counted::default());
+    let config = in_turn().metrics(of_loop.clone()).queue_metrics(of_queue.clone());
+    during(&mut noting(Controller::over(&world.informer).with_config(config), &Runs::new()), SECOND).await;
+    assert_eq!((of_loop.0.load(Relaxed), of_queue.0.load(Relaxed)), (2, 2));
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,10 +14,12 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind, Status};
 use kube::runtime::controller::{Action, Error as Outcome};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::runtime::finalizer::{Event as Finalized, finalizer};
+use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
 use parking_lot::Mutex;
 use serde_json::json;
+use tokio::time::sleep;
 
 use crate::world::{Refused, Runs, during, in_turn, map, pod, told};
 
@@ -125,6 +127,35 @@ async fn of_owned_objects_only_metadata_is_asked_for() {
     assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b"]);
     let of_pods = server.requests_to(&Call::any().of::<Pod>());
     assert!(!of_pods.is_empty() && of_pods.iter().all(|request| request.metadata_only), "{of_pods:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_concern_others_are_watched_as_long_as_it_runs() {
+    let server = server();
+    let client = server.client();
+    for name in ["default/a", "default/b"] {
+        server.put(&map(name));
+    }
+    // The map that a pod is named after.
+    let of = |pod: Pod| Some(ObjectRef::<ConfigMap>::new(&pod.name_any()).within("default"));
+    let mut reconciles = Controller::new(maps(&client), watcher::Config::default())
+        .with_config(in_turn())
+        .watches(Api::<Pod>::all(client.clone()), watcher::Config::default(), of)
+        .run(
+            async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, Refused>(Action::await_change()),
+            |_, _, _| unreachable!(),
+            Arc::new(()),
+        );
+    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a", "b"]);
+    server.put(&pod("default/b", &[]));
+    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b"]);
+    server.delete::<Pod>("default", "b");
+    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b"]);
+    drop(reconciles);
+    let asked = server.requests_to(&Call::any()).len();
+    server.cut_watches();
+    sleep(SECOND * 60).await;
+    assert_eq!(server.requests_to(&Call::any()).len(), asked, "its informers have ended with it");
 }
 
 #[tokio::test(start_paused = true)]

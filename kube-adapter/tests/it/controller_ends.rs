@@ -1,5 +1,6 @@
 //! How a controller begins and ends.
 
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::runtime::controller::Action;
 use kube::runtime::watcher;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::{Refused, Runs, World, during, in_turn, map, noting, told};
@@ -85,6 +87,66 @@ async fn at_once_is_at_once() {
     let begun = Instant::now();
     let items: Vec<_> = slow(controller, &runs).collect().await;
     assert_eq!((begun.elapsed().as_millis(), items.len()), (2_500, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_of_several_signals_counts() {
+    for [in_order, at_once] in [[1, 1000], [1000, 1]] {
+        let world = World::of([map("default/a")]);
+        let controller = Controller::over(&world.informer)
+            .graceful_shutdown_on(sleep(SECOND * 100))
+            .graceful_shutdown_on(sleep(SECOND * in_order))
+            .forceful_shutdown_on(sleep(SECOND * at_once))
+            .forceful_shutdown_on(sleep(SECOND * 1000));
+        let begun = Instant::now();
+        noting(controller, &Runs::new()).for_each(|_| std::future::ready(())).await;
+        assert_eq!(begun.elapsed(), SECOND);
+    }
+}
+
+/// The only test that sends signals to the process of all of them, so the clock is a real one here; it is looked at only where the
+/// stream does not end.
+#[cfg(unix)]
+#[tokio::test]
+async fn the_first_signal_ends_it_in_order_and_the_second_at_once() {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    // From here on neither ends the tests.
+    let mut terminate = signal(SignalKind::terminate()).unwrap();
+    let mut interrupt = signal(SignalKind::interrupt()).unwrap();
+    let send = |name: &str| {
+        let kill = format!("kill -{name} {}", std::process::id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    };
+    for (twice, results) in [(false, 1), (true, 0)] {
+        let world = World::of([map("default/a")]);
+        let begun_and_may_end = Arc::new((Notify::new(), Notify::new()));
+        let reconciles = Controller::over(&world.informer).shutdown_on_signal().run(
+            async |_: Arc<ConfigMap>, begun_and_may_end: Arc<(Notify, Notify)>| {
+                begun_and_may_end.0.notify_one();
+                begun_and_may_end.1.notified().await;
+                Ok::<_, Refused>(Action::await_change())
+            },
+            |_, _, _| unreachable!(),
+            begun_and_may_end.clone(),
+        );
+        let all = tokio::spawn(reconciles.collect::<Vec<_>>());
+        begun_and_may_end.0.notified().await;
+        send("TERM");
+        terminate.recv().await;
+        // The controller has heard it, too, and has had its turn.
+        for _ in 0..100 {
+            yield_now().await;
+        }
+        if twice {
+            send("INT");
+            interrupt.recv().await;
+        } else {
+            begun_and_may_end.1.notify_one();
+        }
+        let all = timeout(SECOND * 30, all).await.expect("the stream ends").unwrap();
+        assert_eq!(all.len(), results);
+    }
 }
 
 #[tokio::test(start_paused = true)]
