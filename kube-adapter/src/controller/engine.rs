@@ -14,6 +14,7 @@ use flyball_workqueue::{Fair, Fifo, Priority, Queue};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use tokio::task::JoinSet;
+use tracing::{Instrument, Span};
 
 use super::requests::pump;
 use super::stopping::{Stopping, any};
@@ -62,10 +63,12 @@ impl Engine {
         for trigger in triggers {
             controller = O::attach(trigger, controller, adding);
         }
-        let of = kind.clone();
+        // Workers are tasks of their own, and in no span.
+        let (of, within) = (kind.clone(), Span::current());
+        let reporting = within.clone();
         let controller = controller
             .finally(move |key, ended, _| {
-                report(&of, &key, ended.err().as_deref());
+                reporting.in_scope(|| report(&of, &key, ended.err().as_deref()));
                 async { Ok::<_, Failed>(()) }
             })
             .shutdown_on(any(stopping.in_order));
@@ -77,7 +80,7 @@ impl Engine {
         }
         // Whatever ends first, the others are dropped with it, running reconciles among them.
         tokio::select! {
-            ended = controller.run(move |key, context| reconcile(key, context)) => match ended {
+            ended = controller.run(move |key, context| reconcile(key, context).instrument(within.clone())) => match ended {
                 Ok(report) => {
                     tracing::debug!(kind, reconciles = report.reconciles, left = ?report.leftovers, "ended");
                 }

@@ -54,6 +54,8 @@ where
     /// [`ObjectNotFound`](Outcome::ObjectNotFound), and what goes wrong with a watch that is the controller's own a [`QueueError`](Outcome::QueueError).
     /// Neither ends anything.
     ///
+    /// Each reconcile is a span of `tracing`, as kube-runtime's are, within the one in which the stream is polled first.
+    ///
     /// # Panics
     /// The stream, when it is polled for the first time outside a tokio runtime, when a stream of
     /// [`reconcile_on`](Self::reconcile_on) or [`reconcile_all_on`](Self::reconcile_all_on) panics, and when an informer of the controller's

@@ -6,6 +6,7 @@ mod controller_api;
 mod controller_ends;
 mod controller_fails;
 mod controller_panics;
+mod controller_told;
 mod defects;
 mod informer;
 mod leader;
