@@ -127,9 +127,9 @@ where
     /// As `new`.
     #[track_caller]
     pub fn new_with(api: Api<K>, config: watcher::Config, dyntype: K::DynamicType) -> Self {
-        let troubles = Troubles::default();
-        let (main, run) = informer(ApiSource::new(api, config), &troubles);
-        Self { informers: vec![run], troubles, ..Self::over_with(&main, dyntype) }
+        let (troubles, monitor) = (Troubles::default(), Monitor::default());
+        let (main, run) = informer(ApiSource::new(api, config), &troubles, &monitor);
+        Self { informers: vec![run], troubles, monitor, ..Self::over_with(&main, dyntype) }
     }
 }
 
@@ -196,12 +196,14 @@ impl<K: Resource> Debug for Controller<K> {
 fn informer<K>(
     source: ApiSource<K>,
     troubles: &Troubles,
+    monitor: &Monitor,
 ) -> (Informer<NamespacedName, K>, BoxFuture<'static, ()>)
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
 {
     let tell = troubles.tell.clone();
     let built = source
+        .counted_by(monitor.skipping())
         .into_informer()
         .on_error(move |failure| drop(tell.try_send(watcher_error(failure))))
         .timer(TokioTimer::current())

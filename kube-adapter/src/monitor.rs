@@ -9,12 +9,17 @@ use std::time::Duration;
 use flyball_controller::{Health, NotLive, NotReady};
 use flyball_workqueue::{Ages, Counts};
 
+use crate::Skipped;
 use crate::controller::turning::{Keys, Turning};
 
 /// How a controller fares: for probes and debug views. Made before it runs, by [`Controller::monitor`](crate::Controller::monitor);
 /// until then it is not ready, but alive. A clone costs a reference count.
 #[derive(Clone, Default)]
-pub struct Monitor(Arc<OnceLock<Watched>>);
+pub struct Monitor {
+    /// What runs, once it does.
+    watched: Arc<OnceLock<Watched>>,
+    skipped: Skipped,
+}
 
 struct Watched {
     health: Health,
@@ -31,7 +36,7 @@ impl Monitor {
             ages: Box::new(move || aged.ages()),
         };
         // A controller runs once.
-        let _ = self.0.set(watched);
+        let _ = self.watched.set(watched);
     }
 
     /// Whether it does its work: all caches have synced, and nobody has told it to stop.
@@ -39,7 +44,7 @@ impl Monitor {
     /// # Errors
     /// Why not.
     pub fn ready(&self) -> Result<(), NotReady> {
-        self.0.get().map_or(Err(NotReady::Idle), |watched| watched.health.ready())
+        self.watched.get().map_or(Err(NotReady::Idle), |watched| watched.health.ready())
     }
 
     /// Whether there is hope: no object has been worked on for longer than `longest`, no cache has ended, and the run is not over.
@@ -47,19 +52,30 @@ impl Monitor {
     /// # Errors
     /// Why not.
     pub fn live(&self, longest: Duration) -> Result<(), NotLive> {
-        self.0.get().map_or(Ok(()), |watched| watched.health.live(longest))
+        self.watched.get().map_or(Ok(()), |watched| watched.health.live(longest))
     }
 
     /// How many objects wait for their turn, wait for a later time, and are worked on; `None` before it runs.
     #[must_use]
     pub fn counts(&self) -> Option<Counts> {
-        self.0.get().map(|watched| (watched.counts)())
+        self.watched.get().map(|watched| (watched.counts)())
     }
 
     /// How long the oldest of them have; `None` before it runs.
     #[must_use]
     pub fn ages(&self) -> Option<Ages> {
-        (self.0.get()?.ages)()
+        (self.watched.get()?.ages)()
+    }
+
+    /// How many objects the caches that are its own could not read so far; see [`ApiSource`](crate::ApiSource). One that is listed again is counted again.
+    #[must_use]
+    pub fn skipped(&self) -> u64 {
+        self.skipped.count()
+    }
+
+    /// Where its own caches count them.
+    pub(crate) const fn skipping(&self) -> &Skipped {
+        &self.skipped
     }
 }
 

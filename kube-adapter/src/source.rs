@@ -108,6 +108,11 @@ where
         self.skipped.clone()
     }
 
+    /// What it could not read is counted there.
+    pub(crate) fn counted_by(self, skipped: &Skipped) -> Self {
+        Self { skipped: skipped.clone(), ..self }
+    }
+
     /// Whether the object of this key and `uid` was in the last list, but could not be read: [`Source::unread`] for a source that makes something else of
     /// the objects of this one. Without a `uid` the key decides.
     #[must_use]

@@ -72,7 +72,7 @@ where
         C::DynamicType: Debug + Eq + Hash + Clone,
     {
         let source = ApiSource::metadata(api, config);
-        let (informer, run) = informer(source, &self.troubles);
+        let (informer, run) = informer(source, &self.troubles, &self.monitor);
         self.informers.push(run);
         self.owns_shared(&informer)
     }
@@ -130,7 +130,7 @@ where
         I::IntoIter: Send,
     {
         let source = ApiSource::new(api, config);
-        let (informer, run) = informer(source, &self.troubles);
+        let (informer, run) = informer(source, &self.troubles, &self.monitor);
         self.informers.push(run);
         self.watches_shared(&informer, move |object| mapper(W::clone(object)))
     }

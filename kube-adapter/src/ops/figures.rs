@@ -10,8 +10,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
-use crate::Throttle;
 use crate::leader::Standing;
+use crate::{Monitor, Throttle};
 
 /// A cache, its types out of sight.
 pub(super) struct Cache {
@@ -24,6 +24,7 @@ pub(super) struct Cache {
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) caches: Vec<(String, Cache)>,
+    pub(super) controllers: Vec<(String, Monitor)>,
     pub(super) throttles: Vec<(String, Throttle)>,
     pub(super) elections: Vec<(String, Standing)>,
 }
@@ -39,7 +40,7 @@ impl fmt::Debug for Figures {
 
 impl Collector for Figures {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Known { caches, throttles, elections } = &*self.0;
+        let Known { caches, controllers, throttles, elections } = &*self.0;
         let mut page = Page(encoder);
         let level = |level: usize| ConstGauge::new(level as u64);
         let flag = |flag: bool| ConstGauge::new(u64::from(flag));
@@ -62,6 +63,11 @@ impl Collector for Figures {
         let help = "Watches opened without a list before them";
         page.all("informer_watch_restarts", help, None, &read, |(status, _)| {
             ConstCounter::new(status.watch_restarts)
+        })?;
+
+        let help = "Objects that its own caches could not read";
+        page.all("controller_objects_skipped", help, None, controllers, |monitor| {
+            ConstCounter::new(monitor.skipped())
         })?;
 
         let read: Vec<_> =

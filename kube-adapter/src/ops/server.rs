@@ -41,6 +41,7 @@ use crate::{Monitor, Throttle};
 /// | of | |
 /// |---|---|
 /// | informers | `informer_objects`, `informer_synced`, `informer_over`, `informer_version`, `informer_relists_total`, `informer_watch_restarts_total` |
+/// | controllers of this crate | `controller_objects_skipped_total` |
 /// | throttles | `client_throttle_requests_total`, `client_throttle_delayed_total`, `client_throttle_wait_seconds_total`, `client_throttle_waiting` |
 /// | elections | `leader_election_master_status` (client-go's name), `leader_election_terms_total` |
 /// | queues | client-go's names, by [`flyball_workqueue::Prometheus`] in the registry |
@@ -148,7 +149,8 @@ impl Server {
         self
     }
 
-    /// A controller of this crate: ready while it works, alive unless an object has been worked on for longer than `longest`; its queue.
+    /// A controller of this crate: ready while it works, alive unless an object has been worked on for longer than `longest`; its queue, and how many
+    /// objects it could not read.
     pub fn controller(mut self, name: &str, monitor: &Monitor, longest: Duration) -> Self {
         let view = monitor.clone();
         self.debug.push((
@@ -156,6 +158,7 @@ impl Server {
             name.to_owned(),
             Box::new(move || super::answer::queue(view.counts(), view.ages())),
         ));
+        self.known.controllers.push((name.to_owned(), monitor.clone()));
         let (ready, live) = (monitor.clone(), monitor.clone());
         self.ready(name, move || ready.ready()).live(name, move || live.live(longest))
     }

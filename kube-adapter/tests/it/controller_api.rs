@@ -21,7 +21,8 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{Refused, Runs, during, in_turn, map, pod, told};
+use crate::script::{Answer, Script};
+use crate::world::{Refused, Runs, during, in_turn, map, noting, pod, told};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -247,4 +248,24 @@ async fn the_stream_is_what_users_make_of_kubes() {
     );
     let first = tokio::spawn(reconciles.map_ok(|(object, _)| object.name).take(1).try_collect::<Vec<_>>());
     assert_eq!(first.await.unwrap().unwrap(), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_cannot_be_read_stop_nobody_and_are_counted() {
+    let meta = |name| json!({"name": name, "namespace": "x", "resourceVersion": "1"});
+    let list = json!({"metadata": {"resourceVersion": "7"}, "items": [
+        {"metadata": meta("a")},
+        {"metadata": meta("b"), "data": 3},
+    ]});
+    // Both its caches are told the same.
+    let client = Script::of([Answer::json(&list), Answer::json(&list)]).client();
+    let api = || Api::<ConfigMap>::all(client.clone());
+    let nobody = |_| None::<ObjectRef<ConfigMap>>;
+    let controller =
+        Controller::new(api(), watcher::Config::default()).watches(api(), watcher::Config::default(), nobody);
+    let (monitor, runs) = (controller.monitor(), Runs::new());
+    assert_eq!(monitor.skipped(), 0);
+    let mut reconciles = noting(controller, &runs);
+    assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
+    assert_eq!(monitor.skipped(), 2);
 }

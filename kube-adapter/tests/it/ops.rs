@@ -6,10 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use flyball_informer_cache::{Informer, Page, Schema, ScriptedSource, Version};
-use flyball_kube::Throttle;
 use flyball_kube::leader::{Election, Ended};
 use flyball_kube::ops::Server;
+use flyball_kube::{Controller, Throttle};
 use flyball_workqueue::{Prometheus, Queue};
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::runtime::watcher;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,6 +22,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::lease_server::LeaseServer;
+use crate::script::{Answer, Script};
+use crate::world::{Runs, noting};
 
 struct Served {
     address: std::net::SocketAddr,
@@ -237,4 +243,19 @@ async fn who_does_not_ask_in_time_is_hung_up_on() {
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     served.end().await;
+}
+
+#[tokio::test]
+async fn what_a_controller_could_not_read_is_a_figure() {
+    let meta = |name| json!({"name": name, "namespace": "x", "resourceVersion": "1"});
+    let items = json!([{"metadata": meta("a")}, {"metadata": meta("b"), "data": 3}]);
+    let list = json!({"metadata": {"resourceVersion": "7"}, "items": items});
+    let client = Script::of([Answer::json(&list)]).client();
+    let controller = Controller::new(Api::<ConfigMap>::all(client), watcher::Config::default());
+    let server = Server::new().controller("maps", &controller.monitor(), Duration::from_secs(60));
+    let mut reconciles = noting(controller, &Runs::new());
+    reconciles.next().await.unwrap().unwrap();
+    let (_, metrics) = serve(server).await.get("/metrics").await;
+    let line = "controller_objects_skipped_total{name=\"maps\"} 1";
+    assert!(metrics.lines().any(|found| found == line), "{metrics}");
 }
