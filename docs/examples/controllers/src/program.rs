@@ -26,7 +26,7 @@ use tokio::signal::ctrl_c;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub use self::election::{LeadershipLost, Term, as_leader, election};
-pub use self::options::{Options, USAGE};
+pub use self::options::Options;
 use crate::endpointslice::{PODS_BY_LABEL, SLICES_BY_SERVICE, by_namespace};
 use crate::holder::by_holder;
 
@@ -44,20 +44,13 @@ pub fn retry<K, E, C>(_: Arc<K>, _: &E, _: Arc<C>) -> Action {
     Action::requeue(Duration::ZERO)
 }
 
-/// A program: its work, in the cluster of the current context, until it is told to end; as one of several, if its arguments say so.
+/// A program: its work, in the cluster of the current context, until it is told to end; as one of several, if it is asked to.
 ///
-/// What it ends with is 1 after an error, which a lost leadership is, and 2 if its arguments make no sense.
+/// What it ends with is 1 after an error, which a lost leadership is.
 ///
 /// # Panics
 /// Outside a tokio runtime.
-pub async fn run(name: &str, work: impl AsyncFnOnce(Client, Term)) -> ExitCode {
-    let options = match Options::parse(std::env::args().skip(1)) {
-        Ok(options) => options,
-        Err(error) => {
-            eprintln!("{name}: {error}\n{USAGE}");
-            return ExitCode::from(2);
-        }
-    };
+pub async fn run(name: &str, options: Options, work: impl AsyncFnOnce(Client, Term)) -> ExitCode {
     match work_by(name, &options, work).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

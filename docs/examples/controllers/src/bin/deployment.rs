@@ -3,14 +3,15 @@
 
 use std::process::ExitCode;
 
-use example_controllers::program::{deployments, drive, pods, replica_sets, run, wall_clock};
+use clap::Parser;
+use example_controllers::program::{Options, deployments, drive, pods, replica_sets, run, wall_clock};
 use example_controllers::{deployment, replicaset};
 use flyball_kube::Controller;
 use futures::join;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    run("deployment", async |client, term| {
+    run("deployment", Options::parse(), async |client, term| {
         let (pods, sets, deployments) = (pods(&client), replica_sets(&client), deployments(&client));
         let of_sets = term.bound(Controller::over(&sets));
         let of_deployments = term.bound(Controller::over(&deployments));

@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
+use clap::Parser;
 use example_controllers::endpointslice;
-use example_controllers::program::{drive, pods, run, services, slices};
+use example_controllers::program::{Options, drive, pods, run, services, slices};
 use flyball_kube::Controller;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    run("endpointslice", async |client, term| {
+    run("endpointslice", Options::parse(), async |client, term| {
         let (pods, services, slices) = (pods(&client), services(&client), slices(&client));
         let controller = term.bound(Controller::over(&services));
         drive(endpointslice::run(controller, client, &pods, &services, &slices)).await;

@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
-use example_controllers::program::{drive, pods, replica_sets, run, wall_clock};
+use clap::Parser;
+use example_controllers::program::{Options, drive, pods, replica_sets, run, wall_clock};
 use example_controllers::replicaset;
 use flyball_kube::Controller;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    run("replicaset", async |client, term| {
+    run("replicaset", Options::parse(), async |client, term| {
         let (pods, sets) = (pods(&client), replica_sets(&client));
         let controller = term.bound(Controller::over(&sets));
         drive(replicaset::run(controller, client, wall_clock(), &pods, &sets)).await;

@@ -29,15 +29,15 @@ impl Term {
 /// Takes part in the election of a program's leader.
 ///
 /// # Errors
-/// Never, as the periods of options fit each other and nobody has an empty name.
+/// When its periods do not fit each other.
 pub fn election(client: &Client, program: &str, options: &Options) -> Result<Election, InvalidElection> {
     // In a pod its name.
     let identity = unique_identity(&std::env::var("HOSTNAME").unwrap_or_default());
     let namespace = options.namespace.as_deref().unwrap_or_else(|| client.default_namespace());
     Election::builder(client.clone(), namespace, format!("flyball-example-{program}"), identity)
-        .lease_duration(options.timing.lease_duration())
-        .renew_deadline(options.timing.renew_deadline())
-        .retry_period(options.timing.retry_period())
+        .lease_duration(options.lease_duration)
+        .renew_deadline(options.renew_deadline)
+        .retry_period(options.retry_period)
         .on_new_leader(|leader| eprintln!("{leader} leads"))
         .build()
 }

@@ -1,94 +1,76 @@
-//! PURE. What a program is asked for on its command line: of kube-controller-manager's flags, those of leader election.
+//! EDGE. What a program is asked for on its command line: of kube-controller-manager's flags, those of leader election.
 
 use std::time::Duration;
 
-use flyball_kube::leader::Timing;
+use clap::{ArgAction, Parser};
 use jiff::SignedDuration;
 
-/// What there is to ask for.
-pub const USAGE: &str = "\
-  --leader-elect                            work only while this process leads; off by default
-  --leader-elect-namespace NAME             where the Lease is; by default the namespace of the context, or of the pod
-  --leader-elect-lease-duration DURATION    how long others wait after its last renewal (15s)
-  --leader-elect-renew-deadline DURATION    how long a leader leads after its last renewal (10s)
-  --leader-elect-retry-period DURATION      between two tries (2s)";
-
-/// What a program is asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A controller in the cluster of the current context, until it is told to end
+#[derive(Clone, Debug, Parser, PartialEq, Eq)]
+// As Go reads flags: the last one counts.
+#[command(args_override_self = true)]
 pub struct Options {
-    /// Whether it works only while it leads.
+    /// Work only while this process leads
+    #[arg(
+        long,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = false,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
     pub leader_elect: bool,
-    /// Where the Lease is, if that was said.
+    /// Where the Lease is; by default the namespace of the context, or of the pod
+    #[arg(long = "leader-elect-namespace", value_name = "NAME")]
     pub namespace: Option<String>,
-    /// The periods of the election.
-    pub timing: Timing,
-}
-
-impl Options {
-    /// Reads them as Go does: a value follows its flag, or a `=`; one of yes or no has the `=` only.
-    ///
-    /// # Errors
-    /// In words, for what cannot be read, and for periods that do not fit.
-    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self, String> {
-        let mut options = Self::default();
-        let timing = options.timing;
-        let [mut lease, mut renew, mut retry] =
-            [timing.lease_duration(), timing.renew_deadline(), timing.retry_period()];
-        let mut arguments = arguments.into_iter();
-        while let Some(argument) = arguments.next() {
-            let (flag, given) = match argument.split_once('=') {
-                Some((flag, value)) => (flag, Some(value.to_owned())),
-                None => (&*argument, None),
-            };
-            let is_given = given.is_some();
-            let mut value =
-                || given.clone().or_else(|| arguments.next()).ok_or_else(|| format!("{flag} needs a value"));
-            match flag {
-                "--leader-elect" if !is_given => options.leader_elect = true,
-                "--leader-elect" => options.leader_elect = yes_or_no(&value()?)?,
-                "--leader-elect-namespace" => options.namespace = Some(value()?),
-                "--leader-elect-lease-duration" => lease = duration(&value()?)?,
-                "--leader-elect-renew-deadline" => renew = duration(&value()?)?,
-                "--leader-elect-retry-period" => retry = duration(&value()?)?,
-                _ => return Err(format!("{argument:?} is not known")),
-            }
-        }
-        options.timing = Timing::new(lease, renew, retry).map_err(|error| error.to_string())?;
-        Ok(options)
-    }
-}
-
-fn yes_or_no(value: &str) -> Result<bool, String> {
-    value.parse().map_err(|_| format!("{value:?} is neither true nor false"))
+    /// How long others wait after its last renewal
+    #[arg(long = "leader-elect-lease-duration", value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    pub lease_duration: Duration,
+    /// How long a leader leads after its last renewal
+    #[arg(long = "leader-elect-renew-deadline", value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub renew_deadline: Duration,
+    /// Between two tries
+    #[arg(long = "leader-elect-retry-period", value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    pub retry_period: Duration,
 }
 
 /// As Go writes it, among others: `15s`, `1m30s`, `500ms`.
-fn duration(value: &str) -> Result<Duration, String> {
-    let duration = value.parse::<SignedDuration>().ok().and_then(|duration| duration.try_into().ok());
-    duration.ok_or_else(|| format!("{value:?} is no length of time"))
+fn duration(value: &str) -> Result<Duration, jiff::Error> {
+    value.parse::<SignedDuration>()?.try_into()
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+    use flyball_kube::leader::Timing;
+
     use super::*;
 
-    fn parse(arguments: &str) -> Result<Options, String> {
-        Options::parse(arguments.split_whitespace().map(str::to_owned))
+    fn parse(arguments: &str) -> Result<Options, ErrorKind> {
+        let arguments = std::iter::once("program").chain(arguments.split_whitespace());
+        Options::try_parse_from(arguments).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn the_flags_make_sense() {
+        Options::command().debug_assert();
     }
 
     #[test]
     fn nobody_is_elected_unless_asked_for() {
-        assert_eq!(
-            parse(""),
-            Ok(Options { leader_elect: false, namespace: None, timing: Timing::default() })
-        );
         for (arguments, expected) in [
+            ("", false),
             ("--leader-elect", true),
             ("--leader-elect=true", true),
             ("--leader-elect --leader-elect=false", false),
         ] {
             assert_eq!(parse(arguments).unwrap().leader_elect, expected, "{arguments}");
         }
+        let Options { namespace, lease_duration, renew_deadline, retry_period, .. } = parse("").unwrap();
+        assert_eq!(namespace, None);
+        assert_eq!(Timing::new(lease_duration, renew_deadline, retry_period), Ok(Timing::default()));
     }
 
     #[test]
@@ -106,25 +88,22 @@ mod tests {
         let options = parse(
             "--leader-elect-lease-duration 1m0s --leader-elect-renew-deadline=40s --leader-elect-retry-period 500ms",
         );
-        let [lease, renew, retry] = [60_000, 40_000, 500].map(Duration::from_millis);
-        assert_eq!(options.unwrap().timing, Timing::new(lease, renew, retry).unwrap());
+        let Options { lease_duration, renew_deadline, retry_period, .. } = options.unwrap();
+        let given = [60_000, 40_000, 500].map(Duration::from_millis);
+        assert_eq!([lease_duration, renew_deadline, retry_period], given);
     }
 
     #[test]
     fn what_cannot_be_meant_is_said() {
         for (arguments, expected) in [
-            ("--leader-elects", "\"--leader-elects\" is not known"),
-            ("crd", "\"crd\" is not known"),
-            ("--leader-elect=maybe", "\"maybe\" is neither true nor false"),
-            ("--leader-elect-namespace", "--leader-elect-namespace needs a value"),
-            ("--leader-elect-retry-period=-2s", "\"-2s\" is no length of time"),
-            ("--leader-elect-retry-period 2", "\"2\" is no length of time"),
-            (
-                "--leader-elect-lease-duration 10s",
-                "the renew deadline must be shorter than the lease duration",
-            ),
+            ("--leader-elects", ErrorKind::UnknownArgument),
+            ("crd", ErrorKind::UnknownArgument),
+            ("--leader-elect=maybe", ErrorKind::InvalidValue),
+            ("--leader-elect-namespace", ErrorKind::InvalidValue),
+            ("--leader-elect-retry-period=-2s", ErrorKind::ValueValidation),
+            ("--leader-elect-retry-period 2", ErrorKind::ValueValidation),
         ] {
-            assert_eq!(parse(arguments), Err(expected.to_owned()), "{arguments}");
+            assert_eq!(parse(arguments), Err(expected), "{arguments}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::Parser;
 use example_controllers::endpointslice;
 use example_controllers::program::{self, LeadershipLost, Options, Term, as_leader, drive};
 use flyball_kube::Controller;
@@ -42,7 +43,8 @@ struct Begun {
 
 fn process(cluster: &Cluster) -> Process {
     let (server, client, pods) = (cluster.server.clone(), cluster.client.clone(), cluster.pods.clone());
-    let election = program::election(&client, "endpointslice", &Options::default()).unwrap();
+    let election =
+        program::election(&client, "endpointslice", &Options::parse_from(["endpointslice"])).unwrap();
     let (begins, begun) = oneshot::channel();
     let (stop, stopped) = oneshot::channel::<()>();
     let work = async move |term: Term| {
