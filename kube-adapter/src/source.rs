@@ -40,8 +40,9 @@ const INLINE: usize = 64 * 1024;
 ///
 /// An object that cannot be read, or that has no name, is logged, [counted](Self::skipped) and skipped. It is not in the cache then, unless it
 /// was before: an object that becomes unreadable stays as it was until it can be read again or is gone, however often it is listed.
-/// To find it, the cache needs its name: a transformation that takes that away gives this up. When it goes while it cannot be read, its metadata is all
-/// that is told of its last state.
+/// To find it, the cache needs its name: a transformation that takes that away gives this up. When it goes while it cannot be read, its last known state is
+/// told, as one whose end was [missed](flyball_informer_cache::ChangeKind::Deleted); in a cache whose [schema](crate::schema) is another one, which does not
+/// look at the `uid`, its metadata alone.
 ///
 /// A large page is read on a thread of tokio's for blocking work, so neither the informers nor anything else of the runtime waits for it.
 ///

@@ -87,8 +87,7 @@ where
     }
 
     /// Objects that concern others, as `mapper` says: when one is new, changes or goes, those are reconciled. The mapper is told the
-    /// state before a change as well as the one after it, so that nobody is left out who was concerned until now. Of an object that goes while it
-    /// cannot be read, it is told the metadata alone.
+    /// state before a change as well as the one after it, so that nobody is left out who was concerned until now.
     ///
     /// It is called by the informer, for a copy of the object, as kube-runtime's is; [`watches_shared`](Self::watches_shared)
     /// copies nothing. One that panics loses its change, and is called again for the next.

@@ -142,7 +142,7 @@ struct Other<'a> {
 }
 
 /// A line that is no event of the type.
-fn other_line<K: DeserializeOwned>(bytes: &[u8], error: serde_json::Error) -> Line<K> {
+fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::Error) -> Line<K> {
     let Other { kind, event, object } = serde_json::from_slice(bytes).unwrap_or_default();
     if kind == "Status"
         && let Ok(status) = serde_json::from_slice(bytes)
@@ -152,10 +152,14 @@ fn other_line<K: DeserializeOwned>(bytes: &[u8], error: serde_json::Error) -> Li
     let head = object.map(Head::of).unwrap_or_default();
     let unreadable = Unreadable::new(&head, error);
     let at = head.metadata.resource_version.as_str().map_or(Version::ZERO, version);
-    let instead = match object.and_then(bare) {
+    let instead = match object.and_then(bare::<K>) {
         _ if unreadable.name.is_none() && at == Version::ZERO => Instead::Nothing,
-        // An object the cache may know is gone: to keep it there for ever would be worse than to tell of its metadata alone.
-        Some(object) if event == "DELETED" => Instead::Tell(Event::Deleted(object)),
+        // An object the cache may know is gone. Without its uid it is not taken for a state of that one, of which the last known is told: all whom
+        // that concerned have to hear of it, and its metadata does not say who they are.
+        Some(mut object) if event == "DELETED" => {
+            object.meta_mut().uid = None;
+            Instead::Tell(Event::Deleted(object))
+        }
         None if event == "DELETED" => Instead::List,
         // So that a watch that follows does not tell it again.
         _ => Instead::Tell(Event::Bookmark(at)),
@@ -163,7 +167,7 @@ fn other_line<K: DeserializeOwned>(bytes: &[u8], error: serde_json::Error) -> Li
     Line::Unreadable(unreadable, instead)
 }
 
-/// An object with nothing but its metadata, if its type allows that: who owned it and what it was labelled has to be told when it goes.
+/// An object with nothing but its metadata, if its type allows that.
 fn bare<K: DeserializeOwned>(object: &RawValue) -> Option<K> {
     let mut fields: BTreeMap<String, &RawValue> = serde_json::from_str(object.get()).ok()?;
     fields.retain(|name, _| ["apiVersion", "kind", "metadata"].contains(&&**name));

@@ -22,7 +22,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::script::{Answer, Script};
-use crate::world::{Refused, Runs, during, in_turn, map, noting, pod, told};
+use crate::world::{Refused, Runs, World, during, in_turn, map, noting, pod, told};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -268,4 +268,29 @@ async fn objects_that_cannot_be_read_stop_nobody_and_are_counted() {
     let mut reconciles = noting(controller, &runs);
     assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
     assert_eq!(monitor.skipped(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whom_an_object_concerned_hears_of_its_end_though_it_cannot_be_read() {
+    let meta = |version: &str| json!({"name": "o", "namespace": "x", "uid": "u", "resourceVersion": version});
+    let list =
+        json!({"metadata": {"resourceVersion": "7"}, "items": [{"metadata": meta("1"), "data": {"a": ""}}]});
+    let (answer, lines) = Answer::watch();
+    let script = Script::of([Answer::json(&list), answer]);
+    let others = flyball_kube::informer(Api::<ConfigMap>::all(script.client()), watcher::Config::default());
+    let (others, world, runs) = (others.start().unwrap(), World::of([map("x/a")]), Runs::new());
+    // What the metadata does not say.
+    let concerned = |other: &Arc<ConfigMap>| {
+        let names = other.data.iter().flatten().map(|(name, _)| ObjectRef::new(name).within("x"));
+        names.collect::<Vec<_>>()
+    };
+    let controller =
+        Controller::over(&world.informer).with_config(in_turn()).watches_shared(&others, concerned);
+    let mut reconciles = noting(controller, &runs);
+    during(&mut reconciles, SECOND * 5).await;
+    let before = runs.all().len();
+    lines.tell("DELETED", &json!({"metadata": meta("8"), "data": 3}));
+    assert_eq!(told(&during(&mut reconciles, SECOND * 60).await), ["a"]);
+    assert!(others.snapshot().is_empty());
+    assert_eq!(runs.all().len(), before + 1);
 }
