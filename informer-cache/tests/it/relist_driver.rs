@@ -254,10 +254,12 @@ pub(crate) fn run(bytes: &[u8]) {
     followers.extend(manners.next().map(|manner| Follower::new(&world, manner)));
     // Those that were known when they could not be read any more, with their identities.
     let mut kept = BTreeMap::new();
+    let mut ever_spoilt = BTreeSet::new();
     while !food.is_empty() {
         let Ok(op) = food.arbitrary() else { break };
         match op {
             Op::Spoil(key) => {
+                ever_spoilt.insert(key % KEYS);
                 let known = world.stored().into_iter().find(|object| object.key == key % KEYS);
                 if source.spoilt.lock().insert(key % KEYS) {
                     kept.extend(known.map(|object| (object.key, object.uid)));
@@ -283,6 +285,8 @@ pub(crate) fn run(bytes: &[u8]) {
         }
     }
     server.heal();
+    // All that ever were: a server that is restored may have one of those states again, which nobody could read when it was told.
+    source.spoilt.lock().extend(ever_spoilt);
     source.mend(|_| true);
     // Longer than the longest wait, an unanswered request and a streaming list that never ends together.
     world.pass(Duration::from_secs(600));
