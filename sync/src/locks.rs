@@ -1,0 +1,307 @@
+//! The only place of the family that names a lock, an atomic or a model checker.
+//!
+//! parking_lot's and std's in the shipped build, loom's or shuttle's under our own cfgs. The shim adapts signatures only: it has no
+//! state and no branch, so what is checked is what ships. A panic while a lock is held does not poison it, in any build.
+//!
+//! `Arc` is std's everywhere: loom's has no `Weak`, and does not turn into an `Arc<dyn Trait>`.
+
+#[cfg(all(flyball_loom, not(feature = "loom")))]
+compile_error!("`--cfg flyball_loom` needs the feature `loom` of flyball-sync");
+#[cfg(all(flyball_shuttle, not(feature = "shuttle")))]
+compile_error!("`--cfg flyball_shuttle` needs the feature `shuttle` of flyball-sync");
+
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+pub use imp::{AtomicBool, AtomicU64, AtomicUsize, Ordering, thread_local, thread_number};
+
+/// A mutual exclusion lock.
+#[derive(Debug, Default)]
+pub struct Mutex<T>(imp::Mutex<T>);
+
+/// The lock of a [`Mutex`], held; dropping it unlocks.
+#[derive(Debug)]
+#[must_use = "dropping it unlocks at once"]
+pub struct MutexGuard<'a, T>(imp::MutexGuard<'a, T>);
+
+/// A readers-writer lock.
+#[derive(Debug, Default)]
+pub struct RwLock<T>(imp::RwLock<T>);
+
+/// A [`RwLock`], held to read.
+#[derive(Debug)]
+#[must_use = "dropping it unlocks at once"]
+pub struct RwLockReadGuard<'a, T>(imp::RwLockReadGuard<'a, T>);
+
+/// A [`RwLock`], held to write.
+#[derive(Debug)]
+#[must_use = "dropping it unlocks at once"]
+pub struct RwLockWriteGuard<'a, T>(imp::RwLockWriteGuard<'a, T>);
+
+/// Threads that sleep until another one signals.
+#[derive(Debug, Default)]
+pub struct Condvar(imp::Condvar);
+
+// === impl Mutex ===
+
+impl<T> Mutex<T> {
+    /// An unlocked one.
+    #[inline]
+    pub fn new(value: T) -> Self {
+        Self(imp::Mutex::new(value))
+    }
+
+    /// Locks, and waits for it if need be.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard(imp::lock(&self.0))
+    }
+
+    /// Locks if nobody holds the lock.
+    #[inline]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        imp::try_lock(&self.0).map(MutexGuard)
+    }
+
+    /// The value of a mutex that nobody else has.
+    #[inline]
+    pub fn into_inner(self) -> T {
+        imp::into_inner(self.0)
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+// === impl RwLock ===
+
+impl<T> RwLock<T> {
+    /// An unlocked one.
+    #[inline]
+    pub fn new(value: T) -> Self {
+        Self(imp::RwLock::new(value))
+    }
+
+    /// Locks to read, beside other readers.
+    #[inline]
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        RwLockReadGuard(imp::read(&self.0))
+    }
+
+    /// Locks to write.
+    #[inline]
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        RwLockWriteGuard(imp::write(&self.0))
+    }
+}
+
+impl<T> Deref for RwLockReadGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Deref for RwLockWriteGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+// === impl Condvar ===
+
+impl Condvar {
+    /// One that nobody waits for.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(imp::Condvar::new())
+    }
+
+    /// Wakes one thread, if any sleeps.
+    #[inline]
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    /// Wakes all threads that sleep.
+    #[inline]
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    /// Unlocks, sleeps until it is signalled, and locks again. May wake up without a signal.
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        MutexGuard(imp::wait(&self.0, guard.0))
+    }
+
+    /// [`wait`](Self::wait), for at most `limit`.
+    pub fn wait_for<'a, T>(&self, guard: MutexGuard<'a, T>, limit: Duration) -> MutexGuard<'a, T> {
+        MutexGuard(imp::wait_for(&self.0, guard.0, limit))
+    }
+}
+
+/// Whether the locks and atomics of this build are a model checker's.
+const MODELLED: bool = cfg!(any(flyball_loom, flyball_shuttle));
+
+/// [`MODELLED`], asked at run time.
+pub(crate) fn are_modelled() -> bool {
+    MODELLED
+}
+
+/// How many wakers a [`WakeBatch`](crate::waiting::WakeBatch) holds: few under a model, so that more than a batch is common.
+pub(crate) const BATCH: usize = if MODELLED { 2 } else { 8 };
+
+#[cfg(not(any(flyball_loom, flyball_shuttle)))]
+mod imp {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    pub(super) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+    pub use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+    pub use std::thread_local;
+
+    #[inline]
+    pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock()
+    }
+
+    #[inline]
+    pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+        mutex.try_lock()
+    }
+
+    #[inline]
+    pub(super) fn into_inner<T>(mutex: Mutex<T>) -> T {
+        mutex.into_inner()
+    }
+
+    #[inline]
+    pub(super) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+        lock.read()
+    }
+
+    #[inline]
+    pub(super) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+        lock.write()
+    }
+
+    pub(super) fn wait<'a, T>(condvar: &Condvar, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        condvar.wait(&mut guard);
+        guard
+    }
+
+    pub(super) fn wait_for<'a, T>(
+        condvar: &Condvar,
+        mut guard: MutexGuard<'a, T>,
+        limit: Duration,
+    ) -> MutexGuard<'a, T> {
+        condvar.wait_for(&mut guard, limit);
+        guard
+    }
+
+    /// A small number that is this thread's own.
+    #[inline]
+    pub fn thread_number() -> usize {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        thread_local! {
+            static NUMBER: Cell<usize> = const { Cell::new(0) };
+        }
+        // A thread that is ending shares the number 0.
+        let number = NUMBER.try_with(|number| {
+            if number.get() == 0 {
+                // Ordering: Relaxed, it only counts.
+                number.set(NEXT.fetch_add(1, Ordering::Relaxed));
+            }
+            number.get()
+        });
+        number.unwrap_or(0)
+    }
+}
+
+#[cfg(any(flyball_loom, flyball_shuttle))]
+mod imp {
+    use std::time::Duration;
+
+    #[cfg(flyball_loom)]
+    pub use loom::thread_local;
+    #[cfg(flyball_loom)]
+    use loom::{lazy_static, sync as model};
+    #[cfg(flyball_shuttle)]
+    pub use shuttle::thread_local;
+    #[cfg(flyball_shuttle)]
+    use shuttle::{lazy_static, sync as model};
+
+    pub use model::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+    pub(super) use model::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+    pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+        mutex.try_lock().ok()
+    }
+
+    pub(super) fn into_inner<T>(mutex: Mutex<T>) -> T {
+        mutex.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(super) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+        lock.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(super) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+        lock.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(super) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        condvar.wait(guard).unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(super) fn wait_for<'a, T>(
+        condvar: &Condvar,
+        guard: MutexGuard<'a, T>,
+        limit: Duration,
+    ) -> MutexGuard<'a, T> {
+        condvar.wait_timeout(guard, limit).unwrap_or_else(|poisoned| poisoned.into_inner()).0
+    }
+
+    lazy_static! {
+        static ref NEXT: AtomicU64 = AtomicU64::new(0);
+    }
+
+    thread_local! {
+        // Ordering: Relaxed, it only counts.
+        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A small number that is this thread's own.
+    pub fn thread_number() -> usize {
+        NUMBER.with(|number| *number as usize)
+    }
+}

@@ -1,0 +1,39 @@
+//! PURE. A small seedable generator.
+
+/// splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014): one addition and a
+/// mixer, every seed is good, the period is 2^64. Spreads retries; it is not for secrets.
+#[derive(Clone, Debug)]
+pub struct SplitMix64(u64);
+
+impl SplitMix64 {
+    /// A generator that a seed decides.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number, uniform over `u64`.
+    #[inline]
+    pub const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        mix(self.0)
+    }
+
+    /// The next number below `bound`; the lower ones are likelier by less than `bound` / 2^64.
+    ///
+    /// # Panics
+    /// When `bound` is zero.
+    #[inline]
+    pub const fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// The mixer of splitmix64, a permutation: every bit of the result depends on every bit of `z`.
+#[must_use]
+#[inline]
+pub const fn mix(z: u64) -> u64 {
+    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,19 @@
+//! EDGE. Points in time, what tells the time, and what wakes at a time. Cancel safety: nothing here waits.
+
+mod clock;
+#[cfg(feature = "serde")]
+pub mod duration_serde;
+mod manual_clock;
+mod nanos;
+mod thread_timer;
+mod timer;
+#[cfg(feature = "tokio")]
+mod tokio_timer;
+
+pub use clock::{Clock, Monotonic};
+pub use manual_clock::{ManualClock, ManualTimer};
+pub use nanos::Nanos;
+pub use thread_timer::ThreadTimer;
+pub use timer::Timer;
+#[cfg(feature = "tokio")]
+pub use tokio_timer::TokioTimer;

@@ -1,0 +1,47 @@
+//! EDGE. What time is it. Cancel safety: reading a clock does not wait.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use crate::Nanos;
+
+/// What time is it.
+///
+/// The primitives tolerate a clock that stands still or jumps, in either direction: what is due may then come late
+/// or early by the jump, and nothing else goes wrong. A clock is read outside every lock.
+pub trait Clock: Send + Sync + 'static {
+    /// The present point on this clock's time line.
+    fn now(&self) -> Nanos;
+}
+
+/// A shared clock tells the same time.
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Nanos {
+        (**self).now()
+    }
+}
+
+/// The machine's monotonic clock; its origin is the first reading in the process.
+///
+/// All values of this type share one time line.
+///
+/// # Examples
+/// ```
+/// use flyball_sync::{Clock, Monotonic};
+///
+/// let earlier = Monotonic.now();
+/// assert!(Monotonic.now() >= earlier);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Monotonic;
+
+impl Clock for Monotonic {
+    // The one place where the machine's clock is read.
+    #[allow(clippy::disallowed_methods)]
+    #[inline]
+    fn now(&self) -> Nanos {
+        static ORIGIN: OnceLock<Instant> = OnceLock::new();
+        let now = Instant::now();
+        Nanos::from_duration(now.saturating_duration_since(*ORIGIN.get_or_init(|| now)))
+    }
+}

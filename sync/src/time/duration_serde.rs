@@ -1,0 +1,136 @@
+//! PURE. Spans of time as people write them: a whole number and a unit, such as `"250ms"`. For configuration files.
+//!
+//! # Examples
+//! ```
+//! use std::time::Duration;
+//!
+//! #[derive(serde::Deserialize)]
+//! struct Settings {
+//!     #[serde(with = "flyball_sync::duration_serde")]
+//!     wait: Duration,
+//! }
+//!
+//! let settings: Settings = serde_json::from_str(r#"{ "wait": "250ms" }"#)?;
+//! assert_eq!(settings.wait, Duration::from_millis(250));
+//! # Ok::<(), serde_json::Error>(())
+//! ```
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserializer, Serializer};
+
+/// From the longest to the shortest, in nanoseconds.
+const UNITS: [(&str, u64); 6] = [
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+fn parse(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let (_, nanos) = UNITS.into_iter().find(|(name, _)| *name == unit)?;
+    number.parse::<u64>().ok()?.checked_mul(nanos).map(Duration::from_nanos)
+}
+
+/// In the longest unit that leaves a whole number.
+fn write(span: Duration) -> String {
+    let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+    let (name, unit) = match nanos {
+        0 => ("s", 1),
+        _ => UNITS.into_iter().find(|(_, unit)| nanos % unit == 0).expect("the last one always does"),
+    };
+    format!("{}{name}", nanos / unit)
+}
+
+/// Writes it in the longest unit that leaves a whole number.
+///
+/// # Errors
+/// As the serializer.
+pub fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&write(*span))
+}
+
+/// Reads a whole number of h, m, s, ms, us or ns.
+///
+/// # Errors
+/// When it is something else, or more than 584 years.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    struct Span;
+    impl Visitor<'_> for Span {
+        type Value = Duration;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a span of time, such as \"250ms\": a whole number of h, m, s, ms, us or ns")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Duration, E> {
+            parse(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+        }
+    }
+    deserializer.deserialize_str(Span)
+}
+
+/// One that may be left out.
+pub mod option {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes it, if there is one.
+    ///
+    /// # Errors
+    /// As the serializer.
+    pub fn serialize<S: Serializer>(span: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+        match span {
+            Some(span) => super::serialize(span, to),
+            None => to.serialize_none(),
+        }
+    }
+
+    /// Reads it, if there is one.
+    ///
+    /// # Errors
+    /// As [`super::deserialize`].
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+        #[derive(Deserialize)]
+        struct Span(#[serde(with = "super")] Duration);
+        Ok(Option::<Span>::deserialize(from)?.map(|Span(span)| span))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for (nanos, text) in [
+            (0, "0s"),
+            (1, "1ns"),
+            (250_000_000, "250ms"),
+            (1_500_000_000, "1500ms"),
+            (90_000_000_000, "90s"),
+            (120_000_000_000, "2m"),
+            (7_200_000_000_000, "2h"),
+            (u64::MAX, "18446744073709551615ns"),
+        ] {
+            assert_eq!(write(Duration::from_nanos(nanos)), text);
+            assert_eq!(parse(text), Some(Duration::from_nanos(nanos)));
+        }
+        assert_eq!(parse("60s"), parse("1m"));
+    }
+
+    #[test]
+    fn what_is_no_span_is_refused() {
+        for text in
+            ["", "5", "s", "-1s", "1.5s", "1 s", "1d", "99999999999999999999s", "9999999999999h", "1ss"]
+        {
+            assert_eq!(parse(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! EDGE. A clock that is moved by hand, and its timers.
+//!
+//! Cancel safety: nothing here waits. Dropping a timer drops its alarm.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use crate::locks::Mutex;
+use crate::{Clock, Nanos, Timer};
+
+/// A clock moved by hand, for tests on virtual time. Clones share the time.
+///
+/// [`timer`](Self::timer) gives timers that fire when the clock is moved past them, in the thread that moves it.
+///
+/// # Examples
+/// ```
+/// use flyball_sync::{Clock, ManualClock, Nanos};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// clock.advance(Duration::from_secs(3));
+/// assert_eq!(clock.now(), Nanos::new(3_000_000_000));
+/// clock.set(Nanos::ZERO); // clocks jump: a test may, too
+/// assert_eq!(clock.now(), Nanos::ZERO);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ManualClock {
+    alarms: Arc<Alarms>,
+}
+
+impl ManualClock {
+    /// A clock that shows [`Nanos::ZERO`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Moves the clock on, then fires what became due, earliest first.
+    pub fn advance(&self, by: Duration) {
+        self.alarms.advance(by);
+    }
+
+    /// Sets the clock, forwards or backwards, then fires what is due.
+    pub fn set(&self, now: Nanos) {
+        self.alarms.set(now);
+    }
+
+    /// A timer of its own on this clock.
+    #[must_use]
+    pub fn timer(&self) -> ManualTimer {
+        let mut state = self.alarms.state.lock();
+        state.next_id += 1;
+        ManualTimer { clock: self.clone(), id: state.next_id }
+    }
+
+    /// When the next timer would fire.
+    #[must_use]
+    pub fn next_alarm(&self) -> Option<Nanos> {
+        self.alarms.next()
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Nanos {
+        self.alarms.now()
+    }
+}
+
+/// The shared face of a [`ManualClock`] and its timers.
+///
+/// | guarded by `state` | |
+/// |---|---|
+/// | `now` | what the clock shows |
+/// | `pending` | at most one alarm per timer; an alarm leaves before its waker runs, outside the lock |
+#[derive(Default)]
+struct Alarms {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    now: Nanos,
+    next_id: u64,
+    pending: Vec<Alarm>,
+}
+
+struct Alarm {
+    timer: u64,
+    at: Nanos,
+    waker: Waker,
+}
+
+impl Alarms {
+    fn now(&self) -> Nanos {
+        self.state.lock().now
+    }
+
+    fn next(&self) -> Option<Nanos> {
+        self.state.lock().pending.iter().map(|alarm| alarm.at).min()
+    }
+
+    fn advance(&self, by: Duration) {
+        let mut state = self.state.lock();
+        state.now = state.now + by;
+        drop(state);
+        self.fire();
+    }
+
+    fn set(&self, now: Nanos) {
+        self.state.lock().now = now;
+        self.fire();
+    }
+
+    /// Wakes what is due, one alarm at a time: a waker may set another alarm, or move the clock.
+    fn fire(&self) {
+        while let Some(waker) = self.take_due() {
+            waker.wake();
+        }
+    }
+
+    fn take_due(&self) -> Option<Waker> {
+        let mut state = self.state.lock();
+        let now = state.now;
+        let due = state.pending.iter().enumerate().filter(|(_, alarm)| alarm.at <= now);
+        let (index, _) = due.min_by_key(|(_, alarm)| alarm.at)?;
+        Some(state.pending.swap_remove(index).waker)
+    }
+
+    fn set_alarm(&self, timer: u64, at: Nanos, waker: Waker) {
+        let mut state = self.state.lock();
+        let replaced = state.remove(timer);
+        state.pending.push(Alarm { timer, at, waker });
+        drop(state);
+        drop(replaced);
+        self.fire();
+    }
+}
+
+impl State {
+    fn remove(&mut self, timer: u64) -> Option<Alarm> {
+        let index = self.pending.iter().position(|alarm| alarm.timer == timer)?;
+        Some(self.pending.swap_remove(index))
+    }
+}
+
+impl fmt::Debug for Alarms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.lock();
+        f.debug_struct("Alarms").field("now", &state.now).field("pending", &state.pending.len()).finish()
+    }
+}
+
+/// A timer on a [`ManualClock`]: fires when the clock is moved past its alarm.
+#[derive(Debug)]
+pub struct ManualTimer {
+    clock: ManualClock,
+    id: u64,
+}
+
+impl Clock for ManualTimer {
+    fn now(&self) -> Nanos {
+        self.clock.now()
+    }
+}
+
+impl Timer for ManualTimer {
+    fn wake_at(&self, at: Nanos, waker: &Waker) {
+        self.clock.alarms.set_alarm(self.id, at, waker.clone());
+    }
+}
+
+impl Drop for ManualTimer {
+    fn drop(&mut self) {
+        let removed = self.clock.alarms.state.lock().remove(self.id);
+        drop(removed);
+    }
+}

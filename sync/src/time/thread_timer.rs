@@ -1,0 +1,215 @@
+//! EDGE. A timer for programs without a runtime: one thread serves the alarms of all of them.
+//!
+//! Cancel safety: nothing here waits for an alarm. Dropping a timer drops its alarm.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+use std::task::Waker;
+use std::thread;
+use std::time::Duration;
+
+use crate::locks::{Condvar, Mutex};
+use crate::panics::caught;
+use crate::{Clock, Monotonic, Nanos, Timer};
+
+/// A timer on the machine's monotonic clock that needs no runtime.
+///
+/// All timers of a process share one thread, called `flyball-timer`. It is started by the first alarm and ends one second after the last
+/// one has rung, so a program whose timers are idle has no thread. A waker runs on that thread: one that blocks holds up the alarms of
+/// other timers; one that panics does not.
+///
+/// If the operating system refuses the thread, the waker is woken at once; its task then looks at the clock and sets the alarm again.
+///
+/// Setting an alarm is O(log n) in the alarms that are set. Not for models under loom or shuttle, which have no time; a process that was
+/// forked has no such thread.
+///
+/// # Examples
+/// ```
+/// use flyball_sync::{Clock, ThreadTimer, Timer, block_on};
+/// use std::task::Poll;
+/// use std::time::Duration;
+///
+/// let timer = ThreadTimer::new();
+/// let deadline = timer.now() + Duration::from_millis(5);
+/// block_on(std::future::poll_fn(|context| {
+///     if timer.now() >= deadline {
+///         return Poll::Ready(());
+///     }
+///     timer.wake_at(deadline, context.waker());
+///     Poll::Pending
+/// }));
+/// assert!(timer.now() >= deadline);
+/// ```
+pub struct ThreadTimer {
+    service: Arc<Service>,
+    id: u64,
+}
+
+/// The thread, and the alarms it serves.
+///
+/// | guarded by `state` | |
+/// |---|---|
+/// | the alarms | one leaves before its waker is woken, which happens outside the lock |
+/// | whether the thread runs | it ends when it has found no alarm for [`LINGER`], and says so before it unlocks: the next alarm starts another |
+#[derive(Default)]
+struct Service {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// # Invariants
+/// 1. A timer is in `set` exactly when it has one alarm in `alarms`, at the time that `set` says.
+#[derive(Default)]
+struct State {
+    next_id: u64,
+    alarms: BTreeMap<(Nanos, u64), Waker>,
+    set: HashMap<u64, Nanos>,
+    runs: bool,
+}
+
+/// So long the thread waits for the next alarm before it ends: a retry that comes back every few milliseconds does not start a thread
+/// each time.
+const LINGER: Duration = Duration::from_secs(1);
+
+static SERVICE: LazyLock<Arc<Service>> = LazyLock::new(Arc::default);
+
+// === impl ThreadTimer ===
+
+impl ThreadTimer {
+    /// A timer with an alarm of its own.
+    #[must_use]
+    pub fn new() -> Self {
+        let service = SERVICE.clone();
+        let mut state = service.state.lock();
+        state.next_id += 1;
+        let id = state.next_id;
+        drop(state);
+        Self { service, id }
+    }
+}
+
+impl Default for ThreadTimer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for ThreadTimer {
+    #[inline]
+    fn now(&self) -> Nanos {
+        Monotonic.now()
+    }
+}
+
+impl Timer for ThreadTimer {
+    fn wake_at(&self, at: Nanos, waker: &Waker) {
+        let waker = waker.clone();
+        let mut state = self.service.state.lock();
+        let replaced = state.set(self.id, at, waker);
+        let is_first = state.alarms.first_key_value().is_some_and(|(first, _)| *first == (at, self.id));
+        let runs = std::mem::replace(&mut state.runs, true);
+        drop(state);
+        if !runs {
+            self.service.start();
+        } else if is_first {
+            self.service.changed.notify_one();
+        }
+        // The last: it may panic.
+        drop(replaced);
+    }
+}
+
+impl Drop for ThreadTimer {
+    fn drop(&mut self) {
+        let mut state = self.service.state.lock();
+        let dropped = state.unset(self.id);
+        let was_last = dropped.is_some() && state.alarms.is_empty();
+        drop(state);
+        if was_last {
+            // The thread would sleep until that alarm.
+            self.service.changed.notify_one();
+        }
+        drop(dropped);
+    }
+}
+
+impl fmt::Debug for ThreadTimer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let alarm = self.service.state.lock().set.get(&self.id).copied();
+        f.debug_struct("ThreadTimer").field("alarm", &alarm).finish_non_exhaustive()
+    }
+}
+
+// === impl Service ===
+
+impl Service {
+    fn start(self: &Arc<Self>) {
+        let service = self.clone();
+        let started = thread::Builder::new().name("flyball-timer".to_owned()).spawn(move || service.run());
+        if started.is_err() {
+            let mut state = self.state.lock();
+            state.runs = false;
+            state.set.clear();
+            let alarms = std::mem::take(&mut state.alarms);
+            drop(state);
+            alarms.into_values().for_each(wake);
+        }
+    }
+
+    fn run(&self) {
+        let mut lingers = false;
+        loop {
+            let now = Monotonic.now();
+            let mut state = self.state.lock();
+            if let Some(waker) = state.take_due(now) {
+                drop(state);
+                wake(waker);
+                lingers = false;
+                continue;
+            }
+            let sleep = match state.alarms.first_key_value() {
+                Some(((at, _), _)) => at.since(now).min(LONGEST_SLEEP),
+                None if lingers => {
+                    state.runs = false;
+                    return;
+                }
+                None => LINGER,
+            };
+            lingers = state.alarms.is_empty();
+            drop(self.changed.wait_for(state, sleep));
+        }
+    }
+}
+
+/// Nobody hears of a panic here but the panic hook, and the next alarm needs this thread.
+fn wake(waker: Waker) {
+    caught(|| waker.wake());
+}
+
+// === impl State ===
+
+impl State {
+    /// Gives back the waker that is replaced, to be dropped outside the lock.
+    fn set(&mut self, id: u64, at: Nanos, waker: Waker) -> Option<Waker> {
+        let replaced = self.unset(id);
+        self.set.insert(id, at);
+        self.alarms.insert((at, id), waker);
+        replaced
+    }
+
+    fn unset(&mut self, id: u64) -> Option<Waker> {
+        let at = self.set.remove(&id)?;
+        self.alarms.remove(&(at, id))
+    }
+
+    fn take_due(&mut self, now: Nanos) -> Option<Waker> {
+        let first = self.alarms.first_entry().filter(|first| first.key().0 <= now)?;
+        let ((_, id), waker) = first.remove_entry();
+        self.set.remove(&id);
+        Some(waker)
+    }
+}
+
+/// The clock of a condition variable may not count further.
+const LONGEST_SLEEP: Duration = Duration::from_secs(365 * 24 * 60 * 60);

@@ -1,0 +1,175 @@
+//! EDGE. Wakes through tokio's timer wheel.
+//!
+//! Cancel safety: `wake_at` completes at once, so there is nothing to cancel. Dropping the timer drops its alarm.
+
+use std::fmt;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::{Pin, pin};
+use std::sync::OnceLock;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::coop::unconstrained;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::locks::Mutex;
+use crate::{Clock, Nanos, ThreadTimer, Timer};
+
+/// A timer on tokio's clock and timer wheel: no task, no thread, nothing at rest.
+///
+/// It may be used from anywhere, also outside the runtime that it belongs to, and follows that runtime's clock
+/// when a test pauses it. Its time line starts when it is made. tokio's wheel has a resolution of one millisecond
+/// and rounds up.
+///
+/// | guarded by `sleep` | |
+/// |---|---|
+/// | the alarm | taken out while it is set, so that nothing runs under the lock: setting it clones, drops and sometimes wakes wakers |
+///
+/// # A runtime that is gone
+/// A runtime that has been shut down, or was built without `enable_time`, serves no alarm. A task on another runtime, or a thread,
+/// is woken all the same: from then on a [`ThreadTimer`] serves the alarm, in real time. tokio refuses an alarm by a panic; it is
+/// caught here, but a panic hook sees it, once.
+///
+/// # Examples
+/// ```
+/// use flyball_sync::{Clock, Nanos, TokioTimer};
+/// use std::time::Duration;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+/// let timer = TokioTimer::current();
+/// tokio::time::sleep(Duration::from_secs(3)).await;
+/// assert!(timer.now() >= Nanos::ZERO + Duration::from_secs(3));
+/// # });
+/// ```
+pub struct TokioTimer {
+    runtime: Handle,
+    origin: Instant,
+    sleep: Mutex<Option<Pin<Box<Sleep>>>>,
+    /// Serves the alarm once the runtime has refused to.
+    thread: OnceLock<ThreadTimer>,
+}
+
+/// What came of setting an alarm.
+enum Armed {
+    Set(Pin<Box<Sleep>>),
+    Due,
+    /// The runtime fires all alarms when it shuts down, before their time.
+    Gone,
+}
+
+// === impl TokioTimer ===
+
+impl TokioTimer {
+    /// A timer on the runtime this is called in.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    #[must_use]
+    #[track_caller]
+    pub fn current() -> Self {
+        Self::new(Handle::current())
+    }
+
+    /// A timer on the runtime of `runtime`.
+    #[must_use]
+    pub fn new(runtime: Handle) -> Self {
+        let origin = now_in(&runtime);
+        Self { runtime, origin, sleep: Mutex::new(None), thread: OnceLock::new() }
+    }
+
+    /// Sets the alarm in `sleep` or in a new one. Runs without the lock.
+    ///
+    /// A due one is dropped, not kept: it would hold on to its waker, and wake it when it is set the next time.
+    fn arm(&self, at: Nanos, waker: &Waker, sleep: Option<Pin<Box<Sleep>>>) -> Armed {
+        // Before the clock, or an alarm that rang on time in between would look as if it had rung early.
+        let rang = sleep.as_ref().is_some_and(|sleep| sleep.is_elapsed());
+        let now = now_in(&self.runtime);
+        // `Nanos::MAX` may be beyond what the machine's clock can add up, and an early wake-up is allowed.
+        let deadline = now + at.since(self.reading(now)).min(LONGEST_SLEEP);
+        let mut sleep = match sleep {
+            Some(sleep) if rang && now < sleep.deadline() => return Armed::Gone,
+            Some(mut sleep) => {
+                sleep.as_mut().reset(deadline);
+                sleep
+            }
+            None => {
+                let _inside = self.runtime.enter();
+                Box::pin(sleep_until(deadline))
+            }
+        };
+        // Without a task's budget: a task that has used it up would be woken early, again and again.
+        let mut unhindered = unconstrained(sleep.as_mut());
+        match Pin::new(&mut unhindered).poll(&mut Context::from_waker(waker)) {
+            Poll::Ready(()) => Armed::Due,
+            Poll::Pending => Armed::Set(sleep),
+        }
+    }
+
+    /// Whether the runtime serves no alarm, whatever its waker.
+    fn is_refused(&self) -> bool {
+        let refused = catch_unwind(AssertUnwindSafe(|| {
+            let _inside = self.runtime.enter();
+            let mut unhindered = pin!(unconstrained(sleep_until(now_in(&self.runtime) + LONGEST_SLEEP)));
+            unhindered.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        }));
+        refused.is_err()
+    }
+
+    fn wake_by_thread(&self, at: Nanos, waker: &Waker) {
+        let left = at.since(self.now());
+        let thread = self.thread.get_or_init(ThreadTimer::new);
+        thread.wake_at(thread.now() + left, waker);
+    }
+
+    fn reading(&self, now: Instant) -> Nanos {
+        Nanos::from_duration(now.saturating_duration_since(self.origin))
+    }
+}
+
+impl Clock for TokioTimer {
+    fn now(&self) -> Nanos {
+        self.reading(now_in(&self.runtime))
+    }
+}
+
+impl Timer for TokioTimer {
+    fn wake_at(&self, at: Nanos, waker: &Waker) {
+        if self.thread.get().is_some() {
+            return self.wake_by_thread(at, waker);
+        }
+        let taken = self.sleep.lock().take();
+        let sleep = match catch_unwind(AssertUnwindSafe(|| self.arm(at, waker, taken))) {
+            Ok(Armed::Set(sleep)) => sleep,
+            Ok(Armed::Due) => return waker.wake_by_ref(),
+            Ok(Armed::Gone) => return self.wake_by_thread(at, waker),
+            Err(_) if self.is_refused() => return self.wake_by_thread(at, waker),
+            // The waker's.
+            Err(panic) => resume_unwind(panic),
+        };
+        let mut slot = self.sleep.lock();
+        let surplus = match *slot {
+            // Another alarm was set meanwhile, from a waker that was woken or dropped in here: the latest counts.
+            Some(_) => Some(sleep),
+            None => slot.replace(sleep),
+        };
+        drop(slot);
+        drop(surplus);
+    }
+}
+
+impl fmt::Debug for TokioTimer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokioTimer").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
+/// Tokio's clock is a property of the runtime: outside it, a paused clock would not be seen.
+fn now_in(runtime: &Handle) -> Instant {
+    let _inside = runtime.enter();
+    Instant::now()
+}
+
+/// Below tokio's own limit of about two years, above which it would have to wake in between by itself.
+const LONGEST_SLEEP: Duration = Duration::from_secs(365 * 24 * 60 * 60);

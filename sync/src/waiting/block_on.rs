@@ -1,0 +1,103 @@
+//! SHELL. Runs a future on the calling thread, which sleeps while the future waits.
+//!
+//! | what | guarded by |
+//! |---|---|
+//! | whether it was woken since it last slept | `woken` |
+//!
+//! The look at `woken` and falling asleep are one critical section, so no wake-up comes in between. A spurious one costs one poll more.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use crate::locks::{Condvar, Mutex};
+use crate::{Clock, Monotonic};
+
+/// Runs a future to its end on this thread, without a runtime.
+///
+/// Timers of a runtime need that runtime; [`ThreadTimer`](crate::ThreadTimer) needs none.
+///
+/// # Panics
+/// When the future does. Do not call it in a task of a runtime: it blocks the thread.
+///
+/// # Examples
+/// ```
+/// assert_eq!(flyball_sync::block_on(async { 6 * 7 }), 42);
+/// ```
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let signal = Arc::new(ThreadSignal::default());
+    let waker = Waker::from(signal.clone());
+    let (mut future, mut context) = (pin!(future), Context::from_waker(&waker));
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => signal.wait(None),
+        }
+    }
+}
+
+/// [`block_on`] for at most `limit` on the machine's clock; `None` once that has passed, and the future is dropped.
+///
+/// The future is polled at least once, so a `limit` of zero takes what is ready.
+///
+/// # Panics
+/// When the future does.
+///
+/// # Examples
+/// ```
+/// use flyball_sync::block_on_timeout;
+/// use std::time::Duration;
+///
+/// assert_eq!(block_on_timeout(async { 1 }, Duration::ZERO), Some(1));
+/// assert_eq!(block_on_timeout(std::future::pending::<()>(), Duration::from_millis(1)), None);
+/// ```
+pub fn block_on_timeout<T>(future: impl Future<Output = T>, limit: Duration) -> Option<T> {
+    let signal = Arc::new(ThreadSignal::default());
+    let waker = Waker::from(signal.clone());
+    let (mut future, mut context) = (pin!(future), Context::from_waker(&waker));
+    let end = Monotonic.now() + limit;
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Some(output);
+        }
+        let left = end.since(Monotonic.now());
+        if left.is_zero() {
+            return None;
+        }
+        signal.wait(Some(left));
+    }
+}
+
+/// A waker for a thread that sleeps.
+#[derive(Debug, Default)]
+pub struct ThreadSignal {
+    woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl ThreadSignal {
+    /// Sleeps until it is woken, for at most `limit`; may wake up without either.
+    pub fn wait(&self, limit: Option<Duration>) {
+        let mut woken = self.woken.lock();
+        if !*woken {
+            woken = match limit {
+                Some(limit) => self.changed.wait_for(woken, limit),
+                None => self.changed.wait(woken),
+            };
+        }
+        *woken = false;
+    }
+}
+
+impl Wake for ThreadSignal {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        *self.woken.lock() = true;
+        self.changed.notify_one();
+    }
+}

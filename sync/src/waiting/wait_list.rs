@@ -1,0 +1,261 @@
+//! PURE. A list of waiters in a slab.
+//!
+//! # Invariants
+//! 1. The slots that wait are linked from `first` to `last`, in the order in which they came; `waiting` is their number.
+//! 2. The free slots are linked from `free`. A slot that is neither was served, and waits for its owner to leave.
+
+const NIL: u32 = u32::MAX;
+
+/// Waiters in the order in which they came. Each is owned by a [`Place`], and served or left in O(1).
+///
+/// `W` is what waits, mostly a waker; `S` is what it is served with. A served waiter leaves the list, and keeps its place until its owner
+/// looks.
+#[derive(Debug)]
+pub struct WaitList<W, S> {
+    slots: Vec<Slot<W, S>>,
+    free: u32,
+    first: u32,
+    last: u32,
+    waiting: usize,
+}
+
+#[derive(Debug)]
+enum Slot<W, S> {
+    Free { next: u32 },
+    Waiting { waiter: W, prev: u32, next: u32 },
+    Served(S),
+}
+
+/// A place in the list. Its owner gives it up by [`WaitList::leave`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct Place(u32);
+
+/// What was at a place that was given up.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Left<W, S> {
+    /// It was not served.
+    Waiting(W),
+    /// It was served.
+    Served(S),
+}
+
+impl Place {
+    /// Its slot, to compare with what [`WaitList::iter`] gives.
+    #[must_use]
+    pub const fn slot(&self) -> u32 {
+        self.0
+    }
+}
+
+impl<W, S> Default for WaitList<W, S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<W, S> WaitList<W, S> {
+    /// An empty list.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { slots: Vec::new(), free: NIL, first: NIL, last: NIL, waiting: 0 }
+    }
+
+    /// How many wait.
+    #[must_use]
+    #[inline]
+    pub const fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Joins at the end.
+    ///
+    /// # Panics
+    /// At 2³²−1 waiters.
+    pub fn join(&mut self, waiter: W) -> Place {
+        let slot = match self.free {
+            NIL => {
+                assert!(self.slots.len() < NIL as usize, "a list holds at most 2^32 - 1 waiters");
+                self.slots.push(Slot::Free { next: NIL });
+                (self.slots.len() - 1) as u32
+            }
+            slot => slot,
+        };
+        if let Slot::Free { next } = self.slots[slot as usize] {
+            self.free = next;
+        }
+        self.slots[slot as usize] = Slot::Waiting { waiter, prev: self.last, next: NIL };
+        self.set_next(self.last, slot);
+        self.last = slot;
+        self.waiting += 1;
+        Place(slot)
+    }
+
+    /// The one that waits longest.
+    #[must_use]
+    pub fn first(&self) -> Option<&W> {
+        self.at(self.first)
+    }
+
+    /// The one that waits longest.
+    pub fn first_mut(&mut self) -> Option<&mut W> {
+        self.at_mut(self.first)
+    }
+
+    /// Serves the one that waits longest. Gives back what waited.
+    pub fn serve_first(&mut self, served: S) -> Option<W> {
+        self.serve(self.first, served)
+    }
+
+    /// Serves the one at a slot, if it waits. Gives back what waited.
+    pub fn serve(&mut self, slot: u32, served: S) -> Option<W> {
+        self.at(slot)?;
+        match self.take(slot, Slot::Served(served)) {
+            Slot::Waiting { waiter, .. } => Some(waiter),
+            _ => None,
+        }
+    }
+
+    /// Gives up a place.
+    ///
+    /// # Panics
+    /// When the place is of another list.
+    pub fn leave(&mut self, place: Place) -> Left<W, S> {
+        let free = Slot::Free { next: self.free };
+        self.free = place.0;
+        match self.take(place.0, free) {
+            Slot::Waiting { waiter, .. } => Left::Waiting(waiter),
+            Slot::Served(served) => Left::Served(served),
+            Slot::Free { .. } => unreachable!("a place is given up once"),
+        }
+    }
+
+    /// What a place was served with, if it was.
+    #[must_use]
+    pub fn served(&self, place: &Place) -> Option<&S> {
+        match &self.slots[place.0 as usize] {
+            Slot::Served(served) => Some(served),
+            _ => None,
+        }
+    }
+
+    /// The one that waits in a slot.
+    #[must_use]
+    #[inline]
+    pub fn at(&self, slot: u32) -> Option<&W> {
+        match self.slots.get(slot as usize)? {
+            Slot::Waiting { waiter, .. } => Some(waiter),
+            _ => None,
+        }
+    }
+
+    /// The one that waits in a slot.
+    #[inline]
+    pub fn at_mut(&mut self, slot: u32) -> Option<&mut W> {
+        match self.slots.get_mut(slot as usize)? {
+            Slot::Waiting { waiter, .. } => Some(waiter),
+            _ => None,
+        }
+    }
+
+    /// The slot of the one that waits longest.
+    #[must_use]
+    pub fn first_slot(&self) -> Option<u32> {
+        (self.first != NIL).then_some(self.first)
+    }
+
+    /// The slot of the one that came last.
+    #[must_use]
+    pub fn last_slot(&self) -> Option<u32> {
+        (self.last != NIL).then_some(self.last)
+    }
+
+    /// The slot behind one that waits.
+    #[must_use]
+    pub fn after(&self, slot: u32) -> Option<u32> {
+        match self.slots.get(slot as usize)? {
+            Slot::Waiting { next, .. } => (*next != NIL).then_some(*next),
+            _ => None,
+        }
+    }
+
+    /// The slot before one that waits.
+    #[must_use]
+    pub fn before(&self, slot: u32) -> Option<u32> {
+        match self.slots.get(slot as usize)? {
+            Slot::Waiting { prev, .. } => (*prev != NIL).then_some(*prev),
+            _ => None,
+        }
+    }
+
+    /// The slots that wait and what waits there, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &W)> {
+        std::iter::successors(self.first_slot(), |slot| self.after(*slot))
+            .filter_map(|slot| self.at(slot).map(|waiter| (slot, waiter)))
+    }
+
+    /// Walks the invariants.
+    ///
+    /// # Errors
+    /// The first one that does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        let (mut slot, mut before, mut linked) = (self.first, NIL, 0);
+        while slot != NIL {
+            let Some(Slot::Waiting { prev, next, .. }) = self.slots.get(slot as usize) else {
+                return Err(format!("invariant 1: slot {slot} is linked and does not wait"));
+            };
+            if *prev != before {
+                return Err(format!("invariant 1: {prev} is before {slot}, not {before}"));
+            }
+            (before, slot) = (slot, *next);
+            linked += 1;
+            if linked > self.slots.len() {
+                return Err("invariant 1: the list is a circle".into());
+            }
+        }
+        let waiting = self.slots.iter().filter(|slot| matches!(slot, Slot::Waiting { .. })).count();
+        if (linked, waiting, before) != (self.waiting, self.waiting, self.last) {
+            return Err(format!("invariant 1: {linked} of {waiting} are linked, of {}", self.waiting));
+        }
+        let (mut slot, mut free) = (self.free, 0);
+        while let Some(Slot::Free { next }) = self.slots.get(slot as usize) {
+            slot = *next;
+            free += 1;
+            if free > self.slots.len() {
+                return Err("invariant 2: the free list is a circle".into());
+            }
+        }
+        let all = self.slots.iter().filter(|slot| matches!(slot, Slot::Free { .. })).count();
+        match (free, slot) == (all, NIL) {
+            true => Ok(()),
+            false => Err(format!("invariant 2: {free} of {all} free slots are linked")),
+        }
+    }
+
+    fn take(&mut self, slot: u32, by: Slot<W, S>) -> Slot<W, S> {
+        let taken = std::mem::replace(&mut self.slots[slot as usize], by);
+        if let Slot::Waiting { prev, next, .. } = &taken {
+            self.set_next(*prev, *next);
+            self.set_prev(*next, *prev);
+            self.waiting -= 1;
+        }
+        taken
+    }
+
+    /// `NIL` before the first slot stands for the head.
+    fn set_next(&mut self, slot: u32, to: u32) {
+        if slot == NIL {
+            self.first = to;
+        } else if let Slot::Waiting { next, .. } = &mut self.slots[slot as usize] {
+            *next = to;
+        }
+    }
+
+    /// `NIL` after the last slot stands for the tail.
+    fn set_prev(&mut self, slot: u32, to: u32) {
+        if slot == NIL {
+            self.last = to;
+        } else if let Slot::Waiting { prev, .. } = &mut self.slots[slot as usize] {
+            *prev = to;
+        }
+    }
+}

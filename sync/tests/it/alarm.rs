@@ -1,0 +1,85 @@
+//! The protocol of one alarm: who calls the timer, and what is left when it panics.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use flyball_sync::Nanos;
+use flyball_sync::locks::Mutex;
+use flyball_sync::waiting::{Alarm, Alarmed, arm};
+
+#[derive(Default)]
+struct Owner {
+    alarm: Mutex<Alarm>,
+    failed: Mutex<usize>,
+}
+
+impl Alarmed for Owner {
+    fn with_alarm<R>(&self, change: impl FnOnce(&mut Alarm) -> R) -> R {
+        change(&mut self.alarm.lock())
+    }
+
+    fn ring(&self) {}
+
+    fn alarm_failed(&self) {
+        self.alarm.lock().reset();
+        *self.failed.lock() += 1;
+    }
+}
+
+fn at(nanos: u64) -> Nanos {
+    Nanos::new(nanos)
+}
+
+#[test]
+fn a_later_alarm_does_not_replace_an_earlier_one() {
+    let owner = Owner::default();
+    let set = RefCell::new(Vec::new());
+    let aim = |time| {
+        if let Some(time) = owner.with_alarm(|alarm| alarm.aim(at(time))) {
+            arm(&owner, time, |time| set.borrow_mut().push(time.get()));
+        }
+    };
+    aim(10);
+    aim(20);
+    aim(10);
+    aim(5);
+    assert_eq!(*set.borrow(), [10, 5]);
+    assert_eq!(owner.with_alarm(Alarm::rang), Some(at(5)));
+    assert_eq!(owner.with_alarm(Alarm::rang), None);
+}
+
+#[test]
+fn an_earlier_alarm_that_is_wanted_meanwhile_is_set_by_the_thread_in_the_timer() {
+    let owner = Owner::default();
+    let set = RefCell::new(Vec::new());
+    let first = owner.with_alarm(|alarm| alarm.aim(at(10))).unwrap();
+    arm(&owner, first, |time| {
+        set.borrow_mut().push(time.get());
+        if time == at(10) {
+            assert!(owner.with_alarm(|alarm| alarm.is_arming()));
+            assert_eq!(owner.with_alarm(|alarm| alarm.aim(at(3))), None, "another thread is in the timer");
+        }
+    });
+    assert_eq!(*set.borrow(), [10, 3]);
+    assert!(!owner.with_alarm(|alarm| alarm.is_arming()));
+}
+
+#[test]
+fn an_alarm_that_rings_within_the_timer_can_be_set_again() {
+    let owner = Owner::default();
+    let first = owner.with_alarm(|alarm| alarm.aim(at(10))).unwrap();
+    arm(&owner, first, |_| {
+        assert!(owner.with_alarm(Alarm::rang).is_some());
+    });
+    assert_eq!(owner.with_alarm(|alarm| alarm.aim(at(30))), Some(at(30)));
+}
+
+#[test]
+fn a_timer_that_panics_leaves_no_alarm_and_no_thread_in_it() {
+    let owner = Owner::default();
+    let first = owner.with_alarm(|alarm| alarm.aim(at(10))).unwrap();
+    let armed = catch_unwind(AssertUnwindSafe(|| arm(&owner, first, |_| panic!("the timer's"))));
+    assert!(armed.is_err());
+    assert_eq!(*owner.failed.lock(), 1);
+    assert_eq!(owner.with_alarm(|alarm| alarm.aim(at(10))), Some(at(10)));
+}

@@ -1,0 +1,99 @@
+//! The timer on a thread: it takes time, as it is the machine's.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::task::{Poll, Wake};
+use std::thread;
+use std::time::Duration;
+
+use flyball_sync::{Clock, Nanos, ThreadTimer, Timer, block_on};
+use testkit::wakers::{Counting, Panicking};
+
+const MILLI: Duration = Duration::from_millis(1);
+
+/// Sends its name when it is woken.
+struct Named(&'static str, Sender<&'static str>);
+
+impl Wake for Named {
+    fn wake(self: Arc<Self>) {
+        self.1.send(self.0).unwrap();
+    }
+}
+
+fn reach(timer: &ThreadTimer, deadline: Nanos) {
+    block_on(poll_fn(|context| {
+        if timer.now() >= deadline {
+            return Poll::Ready(());
+        }
+        timer.wake_at(deadline, context.waker());
+        Poll::Pending
+    }));
+}
+
+#[test]
+fn wakes_the_timers_of_many_threads_and_never_early() {
+    let threads: Vec<_> = (1..=8_u32)
+        .map(|number| {
+            thread::spawn(move || {
+                let timer = ThreadTimer::new();
+                for _ in 0..10 {
+                    let deadline = timer.now() + MILLI * number;
+                    reach(&timer, deadline);
+                    assert!(timer.now() >= deadline);
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn rings_in_the_order_of_the_deadlines() {
+    let (sender, order) = channel();
+    let (early, late) = (ThreadTimer::new(), ThreadTimer::new());
+    let now = early.now();
+    late.wake_at(now + MILLI * 20, &Arc::new(Named("late", sender.clone())).into());
+    early.wake_at(now + MILLI * 10, &Arc::new(Named("early", sender)).into());
+    assert_eq!(order.iter().take(2).collect::<Vec<_>>(), ["early", "late"]);
+}
+
+#[test]
+fn a_new_alarm_replaces_the_one_before() {
+    let (sender, order) = channel();
+    let timer = ThreadTimer::new();
+    let (old, _) = Counting::waker();
+    timer.wake_at(timer.now() + MILLI, &old.clone().into());
+    timer.wake_at(timer.now() + MILLI * 10, &Arc::new(Named("new", sender)).into());
+    assert_eq!(order.recv(), Ok("new"));
+    assert!(old.wakes() <= 1, "it may have rung before it was replaced");
+    assert!(order.recv().is_err(), "once");
+}
+
+#[test]
+fn a_dropped_timer_drops_its_alarm() {
+    let (sender, order) = channel();
+    let timer = ThreadTimer::new();
+    timer.wake_at(timer.now() + Duration::from_secs(3_600), &Arc::new(Named("dropped", sender)).into());
+    drop(timer);
+    assert!(order.recv().is_err(), "its waker is gone");
+}
+
+#[test]
+fn a_panicking_waker_takes_no_other_alarm_with_it() {
+    let (sender, order) = channel();
+    let (hostile, friendly) = (ThreadTimer::new(), ThreadTimer::new());
+    let now = hostile.now();
+    hostile.wake_at(now, &Arc::new(Panicking).into());
+    friendly.wake_at(now + MILLI, &Arc::new(Named("friendly", sender)).into());
+    assert_eq!(order.recv(), Ok("friendly"));
+}
+
+#[test]
+fn far_alarms_do_not_stop_near_ones() {
+    let (far, near) = (ThreadTimer::new(), ThreadTimer::new());
+    let (counter, waker) = Counting::waker();
+    far.wake_at(Nanos::MAX, &waker);
+    reach(&near, near.now() + MILLI);
+    assert_eq!(counter.wakes(), 0);
+}

@@ -1,0 +1,73 @@
+//! The list of waiters beside a vector, which is slow and obvious.
+
+use flyball_sync::waiting::{Left, Place, WaitList};
+use testkit::random::Random;
+
+/// What the list should hold: who waits, in order, and who was served.
+#[derive(Default)]
+struct Naive {
+    waiting: Vec<u32>,
+    served: Vec<(u32, u32)>,
+}
+
+#[test]
+fn serves_and_drops_waiters_like_a_vector() {
+    for seed in 0..500 {
+        let mut random = Random::new(seed);
+        let (mut list, mut naive) = (WaitList::new(), Naive::default());
+        let mut places: Vec<(u32, Place)> = Vec::new();
+        for step in 0..200 {
+            match random.below(6) {
+                0..=2 => {
+                    places.push((step, list.join(step)));
+                    naive.waiting.push(step);
+                }
+                3 => {
+                    let served = list.serve_first(step);
+                    assert_eq!(
+                        served,
+                        (!naive.waiting.is_empty()).then(|| naive.waiting.remove(0)),
+                        "seed {seed}"
+                    );
+                    naive.served.extend(served.map(|waiter| (waiter, step)));
+                }
+                4 if !places.is_empty() => {
+                    let (waiter, place) = &places[random.below(places.len() as u64) as usize];
+                    let at = naive.waiting.iter().position(|other| other == waiter);
+                    // A slot that does not wait is served nothing.
+                    let served =
+                        if list.served(place).is_some() { None } else { list.serve(place.slot(), step) };
+                    assert_eq!(served, at.map(|at| naive.waiting.remove(at)), "seed {seed}");
+                    naive.served.extend(served.map(|waiter| (waiter, step)));
+                }
+                _ if !places.is_empty() => {
+                    let (waiter, place) = places.swap_remove(random.below(places.len() as u64) as usize);
+                    let expected = match naive.served.iter().position(|(other, _)| *other == waiter) {
+                        Some(at) => Left::Served(naive.served.remove(at).1),
+                        None => {
+                            naive.waiting.retain(|other| *other != waiter);
+                            Left::Waiting(waiter)
+                        }
+                    };
+                    assert_eq!(list.leave(place), expected, "seed {seed}");
+                }
+                _ => {}
+            }
+            list.check().unwrap_or_else(|error| panic!("seed {seed}, step {step}: {error}"));
+            let order: Vec<u32> = list.iter().map(|(_, waiter)| *waiter).collect();
+            assert_eq!(order, naive.waiting, "seed {seed}");
+            assert_eq!((list.waiting(), list.first()), (order.len(), order.first()), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn reuses_the_slots_of_waiters_that_left() {
+    let mut list: WaitList<u8, ()> = WaitList::new();
+    let (first, second) = (list.join(1), list.join(2));
+    let slots = [first.slot(), second.slot()];
+    list.leave(first);
+    list.leave(second);
+    let again = [list.join(3).slot(), list.join(4).slot()];
+    assert_eq!((again[0].min(again[1]), again[0].max(again[1])), (slots[0], slots[1]));
+}
