@@ -11,43 +11,43 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use flyball_sync::waiting::ThreadSignal;
+
+use crate::coop::Turn;
 use crate::shared::{Look, Shared, WakeAt, Wish};
-use crate::signal::Signal;
 use crate::{AcquireTimeoutError, Clock, Monotonic, Nanos, Timer, TooMany};
 
 /// Somebody who waits.
 pub(crate) struct Waiting<'a, T: Clock> {
     shared: &'a Shared<T>,
     wish: Wish<T>,
+    turn: Turn,
 }
 
 impl<'a, T: Clock> Waiting<'a, T> {
     pub(crate) fn new(shared: &'a Shared<T>, count: NonZeroU32, timer: Option<WakeAt<T>>) -> Self {
-        Self { shared, wish: Wish { count, timer, place: None } }
-    }
-
-    /// Without the lock where nobody waits.
-    fn at_once(&self) -> bool {
-        self.wish.place.is_none()
-            && matches!(self.shared.cell.try_acquire(self.wish.count, self.shared.now()), Some(Ok(())))
+        Self { shared, wish: Wish { count, timer, place: None }, turn: Turn::default() }
     }
 
     fn poll(&mut self, waker: &Waker) -> Poll<Result<(), TooMany>> {
-        if self.at_once() {
-            return Poll::Ready(Ok(()));
-        }
-        match self.shared.look(&mut self.wish, waker) {
-            Look::Come(come) => Poll::Ready(come),
-            Look::Waits(..) => Poll::Pending,
-        }
+        let Self { shared, wish, turn } = self;
+        turn.poll(waker, || {
+            if at_once(shared, wish) {
+                return Poll::Ready(Ok(()));
+            }
+            match shared.look(wish, waker) {
+                Look::Come(come) => Poll::Ready(come),
+                Look::Waits(..) => Poll::Pending,
+            }
+        })
     }
 
     /// Blocks, at most until then on the machine's clock.
     pub(crate) fn block(&mut self, until: Option<Nanos>) -> Result<(), AcquireTimeoutError> {
-        if self.at_once() {
+        if at_once(self.shared, &self.wish) {
             return Ok(());
         }
-        let signal = Arc::new(Signal::default());
+        let signal = Arc::new(ThreadSignal::default());
         let waker = Waker::from(signal.clone());
         loop {
             let (now, due) = match self.shared.look(&mut self.wish, &waker) {
@@ -61,6 +61,11 @@ impl<'a, T: Clock> Waiting<'a, T> {
             signal.wait(due.map(|due| due.since(now)).into_iter().chain(left).min());
         }
     }
+}
+
+/// Without the lock where nobody waits.
+fn at_once<T: Clock>(shared: &Shared<T>, wish: &Wish<T>) -> bool {
+    wish.place.is_none() && matches!(shared.cell.try_acquire(wish.count, shared.now()), Some(Ok(())))
 }
 
 impl<T: Clock> Drop for Waiting<'_, T> {

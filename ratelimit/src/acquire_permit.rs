@@ -1,7 +1,8 @@
 //! EDGE. Waiting for a permit.
 //!
 //! Cancel safety: the future holds a ticket from its first poll on. Dropped in line, it leaves the line; dropped after a
-//! place was given to it and before it was polled, it hands the place on, so no wake-up is lost.
+//! place was given to it and before it was polled, it hands the place on, so no wake-up is lost. Kept and not polled, it
+//! loses the place after a while.
 
 use std::fmt;
 use std::future::Future;
@@ -9,8 +10,10 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::adaptive_limiter::Shared;
-use crate::signal::Signal;
+use flyball_sync::waiting::ThreadSignal;
+
+use crate::adaptive_limiter::{KEPT, Shared};
+use crate::coop::Turn;
 use crate::{Clock, Monotonic, Permit};
 
 /// A future of [`AdaptiveLimiter::acquire`](crate::AdaptiveLimiter::acquire).
@@ -18,25 +21,27 @@ use crate::{Clock, Monotonic, Permit};
 pub struct AcquirePermit<C: Clock = Monotonic> {
     shared: Arc<Shared<C>>,
     ticket: Option<u64>,
+    turn: Turn,
 }
 
 impl<C: Clock> AcquirePermit<C> {
     pub(crate) fn new(shared: Arc<Shared<C>>) -> Self {
-        Self { shared, ticket: None }
+        Self { shared, ticket: None, turn: Turn::default() }
     }
 
     /// Sleeps until it is ready.
     pub(crate) fn wait(self) -> Permit<C> {
         let mut acquire = pin!(self);
-        let signal = Arc::new(Signal::default());
+        let signal = Arc::new(ThreadSignal::default());
         let waker = Waker::from(signal.clone());
         let mut context = Context::from_waker(&waker);
         loop {
             if let Poll::Ready(permit) = acquire.as_mut().poll(&mut context) {
                 return permit;
             }
-            // A wake-up since the poll makes this return at once.
-            signal.wait(None);
+            // A wake-up since the poll makes this return at once. A thread looks by itself, too: whoever has the place may
+            // never look at it, and there may be no other call.
+            signal.wait(Some(KEPT * 10));
         }
     }
 }
@@ -45,8 +50,8 @@ impl<C: Clock> Future for AcquirePermit<C> {
     type Output = Permit<C>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { shared, ticket } = &mut *self;
-        shared.poll_start(ticket, context).map(|started| Permit::new(shared.clone(), started))
+        let Self { shared, ticket, turn } = &mut *self;
+        turn.poll(context.waker(), || shared.poll_start(ticket, context.waker()))
     }
 }
 

@@ -19,7 +19,6 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::nanos::saturating_nanos;
 use crate::{InvalidLimits, Nanos};
 
 /// How many operations may be in flight at once, learnt from how they end.
@@ -121,7 +120,7 @@ impl Adaptive {
         if least == 0 || least > most {
             return Err(InvalidLimits::new(limits));
         }
-        let bound = saturating_nanos(bound);
+        let bound = Nanos::from_duration(bound).get();
         Ok(Self { least, most, bound, limit: least, in_flight: 0, round: Round::default() })
     }
 
@@ -146,7 +145,7 @@ impl Adaptive {
         self.round.answers += 1;
         match outcome {
             Outcome::Failure => self.round.failures += 1,
-            _ if saturating_nanos(now.since(operation.at)) > self.bound => self.round.slow += 1,
+            _ if Nanos::from_duration(now.since(operation.at)).get() > self.bound => self.round.slow += 1,
             _ => {}
         }
         if self.round.answers >= self.limit.max(SHORTEST_ROUND) {

@@ -4,26 +4,39 @@
 //! |---|---|
 //! | `adaptive` | the limit, and how many are in flight |
 //! | `waiting` | who waits for a place, first come, first served; tickets rise. Nobody waits while a place is free |
+//! | `given` | whose place is there, and since when, until they look; those of whom that is not known yet are the last |
 //! | `next_ticket` | no two are alike |
+//! | `seen` | the latest time that was read: threads lock in another order than they read |
 //!
 //! | outside the lock | |
 //! |---|---|
 //! | the clock is read | before locking |
 //! | wakers are cloned, woken and dropped | before locking, or after unlocking: they are user code |
 //!
-//! A place that becomes free is given to the first in line before anybody is woken: a ticket that is no longer in line
-//! has a place. So those who come later cannot overtake, a waiter is woken once, and one that leaves hands its
-//! place on. Rejected: waking the first to try for itself (it may lose again and again), waking all (a herd).
+//! A place that becomes free is given to the first in line before anybody is woken. So those who come later cannot
+//! overtake, a waiter is woken once, and one that leaves hands its place on. Rejected: waking the first to try for itself (it
+//! may lose again and again), waking all (a herd).
+//!
+//! A place that is given and not looked at is no operation in flight: after [`KEPT`] the next call takes it back, for the next
+//! in line or for itself. So a future that is kept and never polled costs the others so much time, and not the place. When it
+//! is polled after all it is the first in line, as its ticket is the oldest; and if nobody has called meanwhile, its place is
+//! still there.
+//!
+//! The time counts from the wake-up. So every end of an operation reads the clock, and not only that of a success, whose
+//! latency is wanted: since an older reading a place would be overdue as soon as it is given. Where the clock cannot be read,
+//! in a drop that a panic runs, the time counts from the next call that reads it.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 use std::thread;
+use std::time::Duration;
+
+use flyball_sync::locks::Mutex;
 
 use crate::adaptive::Started;
-use crate::sync::Mutex;
 use crate::{AcquirePermit, Adaptive, Clock, Monotonic, Nanos, Outcome, Permit};
 
 /// How many operations may be in flight at once, learnt from how they end: an [`Adaptive`] to share.
@@ -55,8 +68,13 @@ pub(crate) struct Shared<C> {
 struct State {
     adaptive: Adaptive,
     waiting: VecDeque<(u64, Waker)>,
+    given: VecDeque<(u64, Option<Nanos>)>,
     next_ticket: u64,
+    seen: Nanos,
 }
+
+/// For how long a place is kept for one that was woken for it.
+pub(crate) const KEPT: Duration = Duration::from_millis(100);
 
 // === impl AdaptiveLimiter ===
 
@@ -72,7 +90,8 @@ impl<C: Clock> AdaptiveLimiter<C> {
     /// On a clock of your own, such as a [`ManualClock`](crate::ManualClock).
     #[must_use]
     pub fn with_clock(adaptive: Adaptive, clock: C) -> Self {
-        let state = State { adaptive, waiting: VecDeque::new(), next_ticket: 0 };
+        let (waiting, given) = (VecDeque::new(), VecDeque::new());
+        let state = State { adaptive, waiting, given, next_ticket: 0, seen: Nanos::ZERO };
         Self { shared: Arc::new(Shared { state: Mutex::new(state), clock }) }
     }
 
@@ -80,16 +99,24 @@ impl<C: Clock> AdaptiveLimiter<C> {
     #[must_use]
     pub fn try_acquire(&self) -> Option<Permit<C>> {
         let now = self.shared.clock.now();
-        let started = self.shared.state.lock().adaptive.start(now)?;
-        Some(Permit::new(self.shared.clone(), started))
+        let mut state = self.shared.state.lock();
+        let admitted = state.pass(Some(now));
+        let started = state.adaptive.start(now);
+        drop(state);
+        // Made before anybody is woken: if a waker panics it ends, and its place goes on.
+        let permit = started.map(|started| Permit::new(self.shared.clone(), started));
+        wake(admitted);
+        permit
     }
 
     /// A permit, as soon as one is free; those who wait are served in the order of their first polls.
     ///
-    /// Each is woken once, when its place is there. With n in line a poll is O(log n), and leaving the line O(n).
+    /// Each is woken once, when its place is there. With n in line a poll is O(log n + limit), and leaving the line O(n).
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the line; a place that was already given to it goes to the next.
+    /// Dropping the future leaves the line; a place that was already given to it goes to the next. A future that is kept
+    /// and not polled within 100 ms after it was woken loses its place to the next in line as soon as anybody else calls the
+    /// limiter or ends a permit. It is the first in line when it is polled again.
     pub fn acquire(&self) -> AcquirePermit<C> {
         AcquirePermit::new(self.shared.clone())
     }
@@ -105,7 +132,8 @@ impl<C: Clock> AdaptiveLimiter<C> {
         self.shared.state.lock().adaptive.limit()
     }
 
-    /// How many are in flight; more than the limit when that has just fallen.
+    /// How many are in flight, those included whose place is there and who have not looked yet; more than the limit when that
+    /// has just fallen.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.shared.state.lock().adaptive.in_flight()
@@ -125,6 +153,9 @@ impl<C: Clock> AdaptiveLimiter<C> {
         if free && !state.waiting.is_empty() {
             return Err(format!("{} wait while a place is free", state.waiting.len()));
         }
+        if state.given.len() > state.adaptive.in_flight() as usize {
+            return Err(format!("{} places given of {}", state.given.len(), state.adaptive.in_flight()));
+        }
         if !state.waiting.iter().is_sorted_by_key(|(ticket, _)| ticket) {
             return Err("tickets do not rise".to_owned());
         }
@@ -133,13 +164,61 @@ impl<C: Clock> AdaptiveLimiter<C> {
 }
 
 impl State {
-    /// Gives free places to those who wait, in their order; they are to be woken after unlocking.
-    fn admit_waiting(&mut self) -> Vec<Waker> {
+    /// Time has passed, where it is known: takes back what was given and not looked at. Gives free places to those who wait,
+    /// in their order; they are to be woken after unlocking.
+    fn pass(&mut self, now: Option<Nanos>) -> Vec<Waker> {
+        if let Some(now) = now {
+            self.seen = self.seen.max(now);
+            self.take_back();
+        }
+        let since = now.map(|_| self.seen);
         let mut admitted = Vec::new();
         while !self.waiting.is_empty() && self.adaptive.admit() {
-            admitted.extend(self.waiting.pop_front().map(|(_, waker)| waker));
+            if let Some((ticket, waker)) = self.waiting.pop_front() {
+                self.given.push_back((ticket, since));
+                admitted.push(waker);
+            }
         }
         admitted
+    }
+
+    fn take_back(&mut self) {
+        let seen = self.seen;
+        for (_, since) in self.given.iter_mut().rev().take_while(|(_, since)| since.is_none()) {
+            *since = Some(seen);
+        }
+        let overdue = |since: Option<Nanos>| since.is_some_and(|since| seen.since(since) >= KEPT);
+        while self.given.front().is_some_and(|(_, since)| overdue(*since)) {
+            self.given.pop_front();
+            self.adaptive.leave();
+        }
+    }
+
+    /// Takes the place that was given to a ticket, if it still is.
+    fn take_given(&mut self, ticket: u64) -> bool {
+        let place = self.given.iter().position(|(other, _)| *other == ticket);
+        place.and_then(|place| self.given.remove(place)).is_some()
+    }
+
+    fn is_in_line(&self, ticket: u64) -> bool {
+        self.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket).is_ok()
+    }
+
+    fn draw_ticket(&mut self) -> u64 {
+        let mine = self.next_ticket;
+        self.next_ticket += 1;
+        mine
+    }
+
+    /// Waits with this waker, in the order of the tickets; the one before is for the caller to drop.
+    fn wait(&mut self, ticket: u64, waker: Waker) -> Option<Waker> {
+        match self.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket) {
+            Ok(place) => Some(std::mem::replace(&mut self.waiting[place].1, waker)),
+            Err(place) => {
+                self.waiting.insert(place, (ticket, waker));
+                None
+            }
+        }
     }
 }
 
@@ -147,45 +226,50 @@ impl State {
 
 impl<C: Clock> Shared<C> {
     /// Starts, or waits with a ticket.
-    pub(crate) fn poll_start(&self, ticket: &mut Option<u64>, context: &Context<'_>) -> Poll<Started> {
+    pub(crate) fn poll_start(self: &Arc<Self>, ticket: &mut Option<u64>, waker: &Waker) -> Poll<Permit<C>> {
         let now = self.clock.now();
-        let waker = context.waker().clone();
+        let waker = waker.clone();
         let mut state = self.state.lock();
-        let Some(mine) = *ticket else {
-            if let Some(started) = state.adaptive.start(now) {
-                // Nobody is overtaken: nobody waits while a place is free.
-                // The waker is dropped after the lock: it was made before it.
-                drop(state);
-                return Poll::Ready(started);
-            }
-            let mine = state.next_ticket;
-            state.next_ticket += 1;
-            state.waiting.push_back((mine, waker));
+        // Before time passes: two that look late would take the place from one another for ever.
+        let kept = ticket.is_some_and(|mine| state.take_given(mine));
+        let admitted = state.pass(Some(now));
+        // Nobody is overtaken: nobody waits while a place is free. One that lost its place comes back as the first in line.
+        let started = match *ticket {
+            Some(mine) if kept || state.take_given(mine) => Some(state.adaptive.started(now)),
+            Some(mine) if state.is_in_line(mine) => None,
+            _ => state.adaptive.start(now),
+        };
+        let Some(started) = started else {
+            let mine = ticket.unwrap_or_else(|| state.draw_ticket());
             *ticket = Some(mine);
+            let replaced = state.wait(mine, waker);
+            drop(state);
+            drop(replaced);
+            wake(admitted);
             return Poll::Pending;
         };
-        let Ok(place) = state.waiting.binary_search_by_key(&mine, |(ticket, _)| *ticket) else {
-            *ticket = None;
-            let started = state.adaptive.started(now);
-            drop(state);
-            return Poll::Ready(started);
-        };
-        let replaced = std::mem::replace(&mut state.waiting[place].1, waker);
+        *ticket = None;
         drop(state);
-        drop(replaced);
-        Poll::Pending
+        // As in `try_acquire`.
+        let permit = Permit::new(self.clone(), started);
+        wake(admitted);
+        Poll::Ready(permit)
     }
 
     /// Leaves the line, or hands on the place it was given.
     pub(crate) fn give_up(&self, ticket: u64) {
+        let now = self.now_unless_it_panics();
         let mut state = self.state.lock();
-        let (left, admitted) = match state.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket) {
-            Ok(place) => (state.waiting.remove(place), Vec::new()),
-            Err(_) => {
+        let left = match state.waiting.binary_search_by_key(&ticket, |(ticket, _)| *ticket) {
+            Ok(place) => state.waiting.remove(place),
+            Err(_) if state.take_given(ticket) => {
                 state.adaptive.leave();
-                (None, state.admit_waiting())
+                None
             }
+            // It was taken back.
+            Err(_) => None,
         };
+        let admitted = state.pass(now);
         drop(state);
         drop(left);
         wake(admitted);
@@ -195,10 +279,27 @@ impl<C: Clock> Shared<C> {
         self.clock.now()
     }
 
-    pub(crate) fn end(&self, operation: Started, outcome: Outcome, now: Nanos) {
+    /// For who only asks how long others have had their places: a clock that panics is theirs to hear of, when they call.
+    pub(crate) fn now_unless_it_panics(&self) -> Option<Nanos> {
+        if thread::panicking() {
+            return None;
+        }
+        match catch_unwind(AssertUnwindSafe(|| self.clock.now())) {
+            Ok(now) => Some(now),
+            Err(panic) => {
+                // Dropping it may panic in turn.
+                std::mem::forget(panic);
+                None
+            }
+        }
+    }
+
+    /// Of a success it is known when.
+    pub(crate) fn end(&self, operation: Started, outcome: Outcome, now: Option<Nanos>) {
         let mut state = self.state.lock();
-        state.adaptive.end(operation, outcome, now);
-        let admitted = state.admit_waiting();
+        let at = now.unwrap_or(state.seen);
+        state.adaptive.end(operation, outcome, at);
+        let admitted = state.pass(now);
         drop(state);
         wake(admitted);
     }

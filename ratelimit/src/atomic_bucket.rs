@@ -10,8 +10,9 @@
 use std::fmt;
 use std::num::NonZeroU32;
 
+use flyball_sync::locks::Mutex;
+
 use crate::cell::{Cell, Exact};
-use crate::sync::Mutex;
 use crate::{Denied, Nanos, NotYet, Quota, Token, TokenBucket, TooMany};
 
 /// A token bucket that threads share: [`TokenBucket`] with `&self`, answer for answer the same.

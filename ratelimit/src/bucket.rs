@@ -239,6 +239,8 @@ impl TokenBucket {
 impl<K: ?Sized> Policy<K> for TokenBucket {
     type Taken = Token;
 
+    const COUNTS: bool = false;
+
     fn failed(&mut self, _: &K, now: Nanos, _: u64) -> (Duration, Token) {
         let token = self.reserve(now);
         (token.due.since(now), token)

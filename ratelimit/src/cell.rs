@@ -23,9 +23,10 @@
 
 use std::num::NonZeroU32;
 
+use flyball_sync::locks::{AtomicU64, Ordering};
+
 use crate::bucket::TokenBucket;
 use crate::scale::Scale;
-use crate::sync::{AtomicU64, Ordering};
 use crate::{Nanos, NotYet};
 
 /// The truth is behind the lock.

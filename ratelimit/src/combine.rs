@@ -8,7 +8,8 @@
 
 use std::time::Duration;
 
-use crate::random::SplitMix64;
+use flyball_sync::random::SplitMix64;
+
 use crate::{Nanos, Policy};
 
 /// The longest wait of two policies; nested, of any number.
@@ -57,11 +58,23 @@ impl<A, B> MaxOf<A, B> {
 impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
     type Taken = (A::Taken, B::Taken);
 
+    const COUNTS: bool = A::COUNTS || B::COUNTS;
+
     fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
+        self.failed_keeping(key, now, random, &mut |_| false)
+    }
+
+    fn failed_keeping(
+        &mut self,
+        key: &K,
+        now: Nanos,
+        random: u64,
+        in_use: &mut dyn FnMut(&K) -> bool,
+    ) -> (Duration, Self::Taken) {
         // Invariant 2: the same number in both would make two jitters rise and fall together.
         let mut random = SplitMix64::new(random);
-        let (first_wait, first_taken) = self.first.failed(key, now, random.next());
-        let (second_wait, second_taken) = self.second.failed(key, now, random.next());
+        let (first_wait, first_taken) = self.first.failed_keeping(key, now, random.next(), in_use);
+        let (second_wait, second_taken) = self.second.failed_keeping(key, now, random.next(), in_use);
         (first_wait.max(second_wait), (first_taken, second_taken))
     }
 
@@ -135,8 +148,20 @@ impl<P> Capped<P> {
 impl<K: ?Sized, P: Policy<K>> Policy<K> for Capped<P> {
     type Taken = P::Taken;
 
+    const COUNTS: bool = P::COUNTS;
+
     fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
-        let (wait, taken) = self.inner.failed(key, now, random);
+        self.failed_keeping(key, now, random, &mut |_| false)
+    }
+
+    fn failed_keeping(
+        &mut self,
+        key: &K,
+        now: Nanos,
+        random: u64,
+        in_use: &mut dyn FnMut(&K) -> bool,
+    ) -> (Duration, Self::Taken) {
+        let (wait, taken) = self.inner.failed_keeping(key, now, random, in_use);
         (wait.min(self.cap), taken)
     }
 

@@ -12,7 +12,6 @@ use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::nanos::saturating_nanos;
 use crate::per_key::PerKey;
 use crate::{InvalidBackoff, Jitter, Nanos, Policy};
 
@@ -81,7 +80,7 @@ impl<K> Exponential<K> {
         if base.is_zero() || base > cap {
             return Err(InvalidBackoff::new(waits));
         }
-        let (base, cap) = (saturating_nanos(base), saturating_nanos(cap));
+        let (base, cap) = (Nanos::from_duration(base).get(), Nanos::from_duration(cap).get());
         let failures = PerKey::new(Duration::from_nanos(cap));
         Ok(Self { curve: Curve { base, cap, immediate_first: false, jitter: Jitter::None }, failures })
     }
@@ -128,7 +127,8 @@ impl<K> Exponential<K> {
     /// set here.
     ///
     /// A key that fails again later than that starts anew. Its state is gone after the cap and this time at the latest
-    /// have passed since its last failure, as soon as enough other failures have been counted.
+    /// have passed since its last failure, as soon as enough other failures have been counted. In a queue, this time begins when
+    /// the key has left it.
     #[must_use]
     pub fn forget_after(self, rest: Duration) -> Self {
         Self { failures: self.failures.forget_after(rest), ..self }
@@ -137,7 +137,7 @@ impl<K> Exponential<K> {
     /// The most keys it keeps failures of: 2²⁰ unless set here, each about 55 bytes besides the key itself.
     ///
     /// A new key beyond that takes the place of the one whose last failure is longest ago, which then starts anew when
-    /// it fails again. So choose more than can be failing at the same time.
+    /// it fails again. So choose more than can be failing at the same time. In a queue, keys that are in it do not count.
     #[must_use]
     pub fn max_keys(self, most: NonZeroU32) -> Self {
         Self { failures: self.failures.max_keys(most), ..self }
@@ -168,7 +168,17 @@ impl<K: Hash + Eq + Clone> Policy<K> for Exponential<K> {
     type Taken = ();
 
     fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, ()) {
-        let failures = self.failures.touch(key, now);
+        self.failed_keeping(key, now, random, &mut |_| false)
+    }
+
+    fn failed_keeping(
+        &mut self,
+        key: &K,
+        now: Nanos,
+        random: u64,
+        in_use: &mut dyn FnMut(&K) -> bool,
+    ) -> (Duration, ()) {
+        let failures = self.failures.touch(key, now, in_use);
         let last_wait = self.curve.wait(*failures, random);
         *failures = Failures { count: failures.count.saturating_add(1), last_wait };
         (Duration::from_nanos(last_wait), ())

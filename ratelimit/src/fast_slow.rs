@@ -44,14 +44,14 @@ impl<K> FastSlow<K> {
     }
 
     /// How long the failures of a key are kept after its wait has ended: the longer of the longer wait and ten minutes,
-    /// unless set here.
+    /// unless set here. In a queue, this time begins when the key has left it.
     #[must_use]
     pub fn forget_after(self, rest: Duration) -> Self {
         Self { failures: self.failures.forget_after(rest), ..self }
     }
 
     /// The most keys it keeps failures of: 2²⁰ unless set here. A new key beyond that takes the place of the one whose
-    /// last failure is longest ago.
+    /// last failure is longest ago. In a queue, keys that are in it do not count.
     #[must_use]
     pub fn max_keys(self, most: NonZeroU32) -> Self {
         Self { failures: self.failures.max_keys(most), ..self }
@@ -67,8 +67,18 @@ impl<K> FastSlow<K> {
 impl<K: Hash + Eq + Clone> Policy<K> for FastSlow<K> {
     type Taken = ();
 
-    fn failed(&mut self, key: &K, now: Nanos, _: u64) -> (Duration, ()) {
-        let failures = self.failures.touch(key, now);
+    fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, ()) {
+        self.failed_keeping(key, now, random, &mut |_| false)
+    }
+
+    fn failed_keeping(
+        &mut self,
+        key: &K,
+        now: Nanos,
+        _: u64,
+        in_use: &mut dyn FnMut(&K) -> bool,
+    ) -> (Duration, ()) {
+        let failures = self.failures.touch(key, now, in_use);
         let before = *failures;
         *failures = before.saturating_add(1);
         (if before < self.fast_attempts { self.fast } else { self.slow }, ())

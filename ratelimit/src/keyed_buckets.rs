@@ -12,10 +12,10 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU32;
 
+use flyball_sync::locks::Mutex;
 use foldhash::fast::RandomState;
 
 use crate::keyed_shard::{Dead, Shard};
-use crate::sync::Mutex;
 use crate::{Clock, Denied, Monotonic, NotYet, Quota};
 
 /// Locks, unless fewer keys are allowed.

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
 mod acquire_permit;
@@ -9,9 +10,9 @@ mod atomic_bucket;
 mod bucket;
 mod calendar;
 mod cell;
-mod clock;
 mod combine;
 mod controller_default;
+mod coop;
 mod denied;
 mod error;
 mod exponential;
@@ -21,29 +22,19 @@ mod keyed_buckets;
 mod keyed_shard;
 mod limiter;
 mod line;
-mod manual;
-mod nanos;
 mod once_per_wait;
 mod paced;
 mod per_key;
 mod permit;
 mod policy;
 mod quota;
-mod random;
 mod refunds;
 mod reservation;
 mod reserved;
 mod scale;
 mod shared;
 mod shared_bucket;
-mod signal;
-#[cfg(feature = "serde")]
-pub mod span;
-mod sync;
 mod timed_out;
-mod timer;
-#[cfg(feature = "tokio")]
-mod tokio_timer;
 
 pub use crate::acquire::{Acquire, AcquireMany};
 pub use crate::acquire_permit::AcquirePermit;
@@ -52,7 +43,6 @@ pub use crate::adaptive_limiter::AdaptiveLimiter;
 pub use crate::atomic_bucket::AtomicBucket;
 pub use crate::bucket::{Token, TokenBucket};
 pub use crate::calendar::Booking;
-pub use crate::clock::{Clock, ManualClock, Monotonic};
 pub use crate::combine::{Capped, MaxOf};
 pub use crate::controller_default::{ControllerDefault, controller_default, controller_default_capped};
 pub use crate::denied::{Denied, TooMany};
@@ -62,8 +52,6 @@ pub use crate::fast_slow::FastSlow;
 pub use crate::jitter::Jitter;
 pub use crate::keyed_buckets::KeyedBuckets;
 pub use crate::limiter::Limiter;
-pub use crate::manual::ManualTimer;
-pub use crate::nanos::Nanos;
 pub use crate::once_per_wait::OncePerWait;
 pub use crate::paced::Paced;
 pub use crate::permit::Permit;
@@ -73,6 +61,8 @@ pub use crate::reservation::Reservation;
 pub use crate::reserved::Reserved;
 pub use crate::shared_bucket::Bucket;
 pub use crate::timed_out::{AcquireTimeoutError, TimedOut};
-pub use crate::timer::Timer;
 #[cfg(feature = "tokio")]
-pub use crate::tokio_timer::TokioTimer;
+#[doc(no_inline)]
+pub use flyball_sync::TokioTimer;
+#[doc(no_inline)]
+pub use flyball_sync::{Clock, ManualClock, ManualTimer, Monotonic, Nanos, ThreadTimer, Timer};

@@ -8,16 +8,18 @@
 //! | outside the lock | |
 //! |---|---|
 //! | the clock is read | before locking. Two failures may then be counted in the other order than their clocks were read: a small jump backwards, which every policy takes |
-//! | keys and tokens die | after unlocking: `Drop` is user code |
+//! | keys and tokens die | after unlocking, also where a panic unwinds: `Drop` is user code |
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use crate::random::SplitMix64;
+use flyball_sync::locks::Mutex;
+use flyball_sync::random::SplitMix64;
+
 use crate::reservation::Reservation;
-use crate::sync::Mutex;
 use crate::{Clock, MaxOf, Monotonic, Nanos, Policy, Quota, TokenBucket};
 
 /// How long a key that failed has to wait: a [`Policy`] to share between threads.
@@ -87,12 +89,7 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
 
     /// Forgets the failures of `key`; an unknown key is no error.
     pub fn forget(&self, key: &K) {
-        let mut dead = Vec::new();
-        let mut state = self.state.lock();
-        state.policy.forget(key);
-        state.policy.take_dead(&mut dead);
-        drop(state);
-        drop(dead);
+        self.change(|state| state.policy.forget(key));
     }
 
     /// Failures counted for `key` and not forgotten; 0 for an unknown key.
@@ -125,13 +122,7 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
     /// ```
     pub fn update<R>(&self, change: impl FnOnce(&mut P, Nanos) -> R) -> R {
         let now = self.clock.now();
-        let mut dead = Vec::new();
-        let mut state = self.state.lock();
-        let changed = change(&mut state.policy, now);
-        state.policy.take_dead(&mut dead);
-        drop(state);
-        drop(dead);
-        changed
+        self.change(|state| change(&mut state.policy, now))
     }
 
     /// Takes the limiter apart.
@@ -153,14 +144,23 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
 
     fn failed(&self, key: &K) -> (Duration, P::Taken) {
         let now = self.clock.now();
+        self.change(|state| {
+            let random = state.random.next();
+            state.policy.failed(key, now, random)
+        })
+    }
+
+    /// Works on the policy. What it lets go of is taken along, also where it panics: the next operation would drop it under
+    /// the lock.
+    fn change<R>(&self, work: impl FnOnce(&mut State<P>) -> R) -> R {
+        // Declared before the guard: keys die after it.
         let mut dead = Vec::new();
         let mut state = self.state.lock();
-        let random = state.random.next();
-        let failed = state.policy.failed(key, now, random);
+        let result = catch_unwind(AssertUnwindSafe(|| work(&mut state)));
         state.policy.take_dead(&mut dead);
         drop(state);
         drop(dead);
-        failed
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 

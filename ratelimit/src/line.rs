@@ -1,41 +1,22 @@
 //! PURE. Who waits for tokens, first come, first served.
 //!
 //! # Invariants
-//! 1. `waiting` is the number of slots that wait; they are linked from `first` to `last`, in the order they came.
-//! 2. `threads` of them belong to threads that block.
-//! 3. Those that were promised a token come first. `tokens` is what the others want.
+//! 1. `threads` of those who wait are threads that block.
+//! 2. Those that were promised a token come first. `tokens` is what the others want.
 
 use std::num::NonZeroU32;
 use std::task::Waker;
 
+use flyball_sync::waiting::{Left, Place, WaitList, WakeBatch};
+
 use crate::{Nanos, Token, TooMany};
 
-const NIL: u32 = u32::MAX;
-
-/// Waiters in a slab, linked in the order they came.
+/// Waiters in the order they came.
 #[derive(Debug)]
 pub(crate) struct Line {
-    slots: Vec<Slot>,
-    free: u32,
-    first: u32,
-    last: u32,
-    waiting: usize,
+    list: WaitList<Waiter, Served>,
     threads: usize,
     tokens: u64,
-}
-
-#[derive(Debug)]
-enum Slot {
-    Free {
-        next: u32,
-    },
-    Waiting {
-        waiter: Waiter,
-        prev: u32,
-        next: u32,
-    },
-    /// It was woken and owes a poll or a drop.
-    Served(Served),
 }
 
 #[derive(Debug)]
@@ -55,30 +36,13 @@ pub(crate) enum Served {
     Refused(TooMany),
 }
 
-/// A place in the line. Its owner gives it up by [`Line::leave`].
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Place(u32);
-
-impl Place {
-    pub(crate) const fn slot(&self) -> u32 {
-        self.0
-    }
-}
-
-/// What was at a place that was given up.
-#[derive(Debug)]
-pub(crate) enum Left {
-    Waiting(Waiter),
-    Served(Served),
-}
-
 impl Line {
     pub(crate) const fn new() -> Self {
-        Self { slots: Vec::new(), free: NIL, first: NIL, last: NIL, waiting: 0, threads: 0, tokens: 0 }
+        Self { list: WaitList::new(), threads: 0, tokens: 0 }
     }
 
     pub(crate) const fn waiting(&self) -> usize {
-        self.waiting
+        self.list.waiting()
     }
 
     pub(crate) const fn has_threads(&self) -> bool {
@@ -92,207 +56,135 @@ impl Line {
 
     /// The latest time promised to anybody. O(those who were promised one).
     pub(crate) fn promised_until(&self) -> Nanos {
-        let (mut slot, mut latest) = (self.first, Nanos::ZERO);
-        while let Some(Slot::Waiting { waiter: Waiter { promised: Some(token), .. }, next, .. }) =
-            self.slots.get(slot as usize)
-        {
-            latest = latest.max(token.due());
-            slot = *next;
-        }
-        latest
+        let promised = self.list.iter().map_while(|(_, waiter)| waiter.promised.as_ref());
+        promised.map(Token::due).max().unwrap_or(Nanos::ZERO)
     }
 
     /// Joins at the end.
     pub(crate) fn join(&mut self, count: NonZeroU32, waker: Waker, thread: bool) -> Place {
-        let slot = match self.free {
-            NIL => {
-                self.slots.push(Slot::Free { next: NIL });
-                (self.slots.len() - 1) as u32
-            }
-            slot => slot,
-        };
-        if let Slot::Free { next } = self.slots[slot as usize] {
-            self.free = next;
-        }
-        let waiter = Waiter { count, waker, thread, promised: None };
-        self.slots[slot as usize] = Slot::Waiting { waiter, prev: self.last, next: NIL };
-        self.set_next(self.last, slot);
-        self.last = slot;
-        self.waiting += 1;
         self.threads += usize::from(thread);
         self.tokens += u64::from(count.get());
-        Place(slot)
+        self.list.join(Waiter { count, waker, thread, promised: None })
     }
 
     pub(crate) fn first(&self) -> Option<&Waiter> {
-        self.waiter(self.first)
+        self.list.first()
     }
 
     /// Serves the first; its waker is for the caller to wake, outside the lock.
     pub(crate) fn serve_first(&mut self, served: Served) -> Option<Waiter> {
-        self.serve(self.first, served)
+        let waiter = self.list.serve_first(served)?;
+        self.gone(&waiter);
+        Some(waiter)
     }
 
     /// The first one's waker, to be woken so that it looks for itself: it leaves another when it does.
     pub(crate) fn take_first_waker(&mut self) -> Option<Waker> {
-        match self.slots.get_mut(self.first as usize)? {
-            Slot::Waiting { waiter, .. } => Some(std::mem::replace(&mut waiter.waker, Waker::noop().clone())),
-            _ => None,
-        }
+        Some(std::mem::replace(&mut self.list.first_mut()?.waker, Waker::noop().clone()))
     }
 
-    /// Serves all who want more than the burst, and were not promised it before it changed.
+    /// Serves those who want more than the burst, and were not promised it before it changed; says whether there are more of them than
+    /// the batch has room for.
     ///
     /// O(those who wait).
-    pub(crate) fn refuse_above(&mut self, burst: NonZeroU32, wake: &mut Vec<Waker>) {
-        let mut slot = self.first;
-        while let Some(Slot::Waiting { waiter, next, .. }) = self.slots.get(slot as usize) {
-            let (count, next) = (waiter.count, *next);
-            if count > burst && waiter.promised.is_none() {
-                let refused = Served::Refused(TooMany::new(count, burst));
-                wake.extend(self.serve(slot, refused).map(|waiter| waiter.waker));
+    pub(crate) fn refuse_above(&mut self, burst: NonZeroU32, wake: &mut WakeBatch) -> bool {
+        let mut next = self.list.first_slot();
+        while let Some(slot) = next {
+            next = self.list.after(slot);
+            let refused =
+                self.list.at(slot).filter(|waiter| waiter.count > burst && waiter.promised.is_none());
+            let Some(count) = refused.map(|waiter| waiter.count) else { continue };
+            if wake.is_full() {
+                return true;
             }
-            slot = next;
+            if let Some(waiter) = self.list.serve(slot, Served::Refused(TooMany::new(count, burst))) {
+                self.gone(&waiter);
+                wake.push(waiter.waker);
+            }
         }
+        false
     }
 
     /// Promises all who have no promise yet their tokens, in their order.
     pub(crate) fn promise_all(&mut self, mut promise: impl FnMut(NonZeroU32) -> Token) {
+        let unpromised =
+            |line: &Self, slot: u32| line.list.at(slot).is_some_and(|waiter| waiter.promised.is_none());
         // From the end, as those with a promise come first.
-        let mut slot = self.last;
-        let mut earliest = NIL;
-        while let Some(Slot::Waiting { waiter: Waiter { promised: None, .. }, prev, .. }) =
-            self.slots.get(slot as usize)
-        {
-            earliest = slot;
-            slot = *prev;
+        let mut earliest = self.list.last_slot().filter(|slot| unpromised(self, *slot));
+        while let Some(before) = earliest.and_then(|slot| self.list.before(slot)) {
+            if !unpromised(self, before) {
+                break;
+            }
+            earliest = Some(before);
         }
-        while let Some(Slot::Waiting { waiter, next, .. }) = self.slots.get_mut(earliest as usize) {
-            waiter.promised = Some(promise(waiter.count));
-            earliest = *next;
+        while let Some(slot) = earliest {
+            if let Some(waiter) = self.list.at_mut(slot) {
+                waiter.promised = Some(promise(waiter.count));
+            }
+            earliest = self.list.after(slot);
         }
         self.tokens = 0;
     }
 
     /// What came of waiting at `place`, if anything yet.
     pub(crate) fn served(&self, place: &Place) -> Option<Served> {
-        match &self.slots[place.0 as usize] {
-            Slot::Served(served) => Some(*served),
-            _ => None,
-        }
+        self.list.served(place).copied()
     }
 
     /// Whether `place` waits for `waker`: then to wait again would change nothing.
     pub(crate) fn waits_for(&self, place: &Place, waker: &Waker) -> bool {
-        self.waiter(place.0).is_some_and(|waiter| waiter.waker.will_wake(waker))
+        self.list.at(place.slot()).is_some_and(|waiter| waiter.waker.will_wake(waker))
     }
 
     /// Waits at the same place with another waker; the old one is for the caller to drop.
     pub(crate) fn wait_with(&mut self, place: &Place, waker: Waker) -> Waker {
-        match &mut self.slots[place.0 as usize] {
-            Slot::Waiting { waiter, .. } => std::mem::replace(&mut waiter.waker, waker),
-            _ => waker,
+        match self.list.at_mut(place.slot()) {
+            Some(waiter) => std::mem::replace(&mut waiter.waker, waker),
+            None => waker,
         }
     }
 
     /// Gives up a place.
-    pub(crate) fn leave(&mut self, place: Place) -> Left {
-        let free = Slot::Free { next: self.free };
-        self.free = place.0;
-        match self.take(place.0, free) {
-            Slot::Waiting { waiter, .. } => Left::Waiting(waiter),
-            Slot::Served(served) => Left::Served(served),
-            Slot::Free { .. } => unreachable!("a place is given up once"),
+    pub(crate) fn leave(&mut self, place: Place) -> Left<Waiter, Served> {
+        let left = self.list.leave(place);
+        if let Left::Waiting(waiter) = &left {
+            self.gone(waiter);
         }
+        left
     }
 
     /// The first thread. O(those before it).
     pub(crate) fn first_thread(&self) -> Option<u32> {
-        let mut slot = self.first;
-        while let Some(Slot::Waiting { waiter, next, .. }) = self.slots.get(slot as usize) {
-            if waiter.thread {
-                return Some(slot);
-            }
-            slot = *next;
-        }
-        None
+        self.list.iter().find(|(_, waiter)| waiter.thread).map(|(slot, _)| slot)
     }
 
     /// Whoever waits there.
     pub(crate) fn waiter(&self, slot: u32) -> Option<&Waiter> {
-        match self.slots.get(slot as usize)? {
-            Slot::Waiting { waiter, .. } => Some(waiter),
-            _ => None,
-        }
+        self.list.at(slot)
     }
 
     /// Walks the invariants.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let (mut waiting, mut threads, mut tokens) = (0, 0, 0);
-        let (mut slot, mut before) = (self.first, NIL);
-        let mut promises = true;
-        while let Some(found) = self.slots.get(slot as usize) {
-            let Slot::Waiting { waiter, prev, next } = found else {
-                return Err(format!("invariant 1: slot {slot} is linked and does not wait"));
-            };
-            if *prev != before {
-                return Err(format!("invariant 1: {prev} is before {slot}, not {before}"));
-            }
+        self.list.check()?;
+        let (mut threads, mut tokens, mut promises) = (0, 0, true);
+        for (slot, waiter) in self.list.iter() {
             if waiter.promised.is_some() && !promises {
-                return Err(format!("invariant 3: a promise behind none, in slot {slot}"));
+                return Err(format!("invariant 2: a promise behind none, in slot {slot}"));
             }
             promises = waiter.promised.is_some();
-            waiting += 1;
             threads += usize::from(waiter.thread);
             tokens += if promises { 0 } else { u64::from(waiter.count.get()) };
-            (before, slot) = (slot, *next);
         }
-        let all = self.slots.iter().filter(|slot| matches!(slot, Slot::Waiting { .. })).count();
-        if (waiting, waiting, threads, tokens, before)
-            != (self.waiting, all, self.threads, self.tokens, self.last)
-        {
-            return Err(format!("counted {waiting} of {all}, {threads} threads, {tokens} tokens: {self:?}"));
+        if (threads, tokens) != (self.threads, self.tokens) {
+            return Err(format!("counted {threads} threads, {tokens} tokens: {self:?}"));
         }
         Ok(())
     }
 
-    fn serve(&mut self, slot: u32, served: Served) -> Option<Waiter> {
-        self.waiter(slot)?;
-        match self.take(slot, Slot::Served(served)) {
-            Slot::Waiting { waiter, .. } => Some(waiter),
-            _ => None,
-        }
-    }
-
-    fn take(&mut self, slot: u32, by: Slot) -> Slot {
-        let taken = std::mem::replace(&mut self.slots[slot as usize], by);
-        if let Slot::Waiting { waiter, prev, next } = &taken {
-            self.set_next(*prev, *next);
-            self.set_prev(*next, *prev);
-            self.waiting -= 1;
-            self.threads -= usize::from(waiter.thread);
-            if waiter.promised.is_none() {
-                self.tokens -= u64::from(waiter.count.get());
-            }
-        }
-        taken
-    }
-
-    /// `NIL` before the first slot stands for the head.
-    fn set_next(&mut self, slot: u32, to: u32) {
-        if slot == NIL {
-            self.first = to;
-        } else if let Slot::Waiting { next, .. } = &mut self.slots[slot as usize] {
-            *next = to;
-        }
-    }
-
-    /// `NIL` after the last slot stands for the tail.
-    fn set_prev(&mut self, slot: u32, to: u32) {
-        if slot == NIL {
-            self.last = to;
-        } else if let Slot::Waiting { prev, .. } = &mut self.slots[slot as usize] {
-            *prev = to;
+    fn gone(&mut self, waiter: &Waiter) {
+        self.threads -= usize::from(waiter.thread);
+        if waiter.promised.is_none() {
+            self.tokens -= u64::from(waiter.count.get());
         }
     }
 }

@@ -71,13 +71,25 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerWait<K, P> {
     /// `None` where the failure took nothing, as its wait was open already.
     type Taken = Option<P::Taken>;
 
+    const COUNTS: bool = P::COUNTS;
+
     fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
+        self.failed_keeping(key, now, random, &mut |_| false)
+    }
+
+    fn failed_keeping(
+        &mut self,
+        key: &K,
+        now: Nanos,
+        random: u64,
+        in_use: &mut dyn FnMut(&K) -> bool,
+    ) -> (Duration, Self::Taken) {
         // Before the policy counts: if cloning the key panics, nothing is counted that could not be forgotten.
-        let until = self.open.touch(key, now);
+        let until = self.open.touch(key, now, &mut *in_use);
         if now < *until {
             return (until.since(now), None);
         }
-        let (delay, taken) = self.policy.failed(key, now, random);
+        let (delay, taken) = self.policy.failed_keeping(key, now, random, in_use);
         *until = now + delay;
         self.open.let_go_in_turn(|until| *until <= now);
         (delay, Some(taken))

@@ -82,8 +82,20 @@ impl<P> Paced<P> {
 impl<K: ?Sized, P: Policy<K>> Policy<K> for Paced<P> {
     type Taken = (P::Taken, Booking);
 
+    const COUNTS: bool = P::COUNTS;
+
     fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
-        let (wait, taken) = self.policy.failed(key, now, random);
+        self.failed_keeping(key, now, random, &mut |_| false)
+    }
+
+    fn failed_keeping(
+        &mut self,
+        key: &K,
+        now: Nanos,
+        random: u64,
+        in_use: &mut dyn FnMut(&K) -> bool,
+    ) -> (Duration, Self::Taken) {
+        let (wait, taken) = self.policy.failed_keeping(key, now, random, in_use);
         let booking = self.calendar.book(now + wait, now);
         // The longer of the two: a wait beyond the end of time stays as long as it is.
         (wait.max(booking.due().since(now)), (taken, booking))

@@ -3,13 +3,13 @@
 //! # Invariants
 //! 1. Slots and index entries are one to one, and an entry lies under its slot's hash.
 //! 2. The list from `oldest` to `newest` holds every slot once; its links agree in both directions.
-//! 3. There are at most `most` slots.
-//! 4. A key is kept for no less than the longest wait since it was last touched.
-//! 5. User code (`Hash`, `Eq`, `Clone`) has run before the first change of an operation, so a panic in it leaves 1 to
-//!    4 intact. Growing the index hashes nothing: slots keep their hash.
+//! 3. There are at most `most` slots, and one more for each key that came while those looked at were in use.
+//! 4. A key is kept for no less than the longest wait since it was last touched, and as long as it is in use.
+//! 5. User code (`Hash`, `Eq`, `Clone`) has run before the first change of an operation, and whether a key is in use is asked
+//!    before anything is done to it: a panic leaves 1 to 4 intact. Growing the index hashes nothing: slots keep their hash.
 //!
 //! Hence every operation is O(1), amortised over the growth of the table, and forgetting to forget leaks nothing: an
-//! operation that may add one key first lets go of up to two that have expired, so a backlog of expired keys
+//! operation that may add one key looks at up to two that have expired, so a backlog of expired keys
 //! shrinks twice as fast as new keys come.
 //!
 //! Rejected: a sweep over the whole map now and then (a pause under the owner's lock that grows with the map), and a
@@ -23,7 +23,6 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::Nanos;
-use crate::nanos::saturating_nanos;
 
 /// Values by key: those touched last stay.
 pub(crate) struct PerKey<K, V> {
@@ -34,6 +33,8 @@ pub(crate) struct PerKey<K, V> {
     oldest: u32,
     newest: u32,
     most: NonZeroU32,
+    /// How often a key came for which there was no room, as those looked at were in use.
+    beyond: usize,
     longest_wait: Duration,
     /// How long a key may be idle, in nanoseconds: a key is looked at twice in each call.
     idle: u64,
@@ -61,15 +62,16 @@ impl<K, V> PerKey<K, V> {
             oldest: NONE,
             newest: NONE,
             most: DEFAULT_MAX_KEYS,
+            beyond: 0,
             longest_wait,
-            idle: saturating_nanos(longest_wait.saturating_add(rest)),
+            idle: Nanos::from_duration(longest_wait.saturating_add(rest)).get(),
             dead: Vec::new(),
         }
     }
 
     /// Sets the rest.
     pub(crate) fn forget_after(self, rest: Duration) -> Self {
-        Self { idle: saturating_nanos(self.longest_wait.saturating_add(rest)), ..self }
+        Self { idle: Nanos::from_duration(self.longest_wait.saturating_add(rest)).get(), ..self }
     }
 
     /// Sets the most keys it holds.
@@ -117,36 +119,39 @@ impl<K: Hash + Eq, V> PerKey<K, V> {
 impl<K: Hash + Eq + Clone, V: Default> PerKey<K, V> {
     /// The value of `key`, a new one if there was none or it had expired, touched at `now`.
     ///
-    /// First lets go of up to two expired keys, those idle longest; then, if there is no room for a new key, of the
-    /// one that has been idle longest.
-    pub(crate) fn touch(&mut self, key: &K, now: Nanos) -> &mut V {
+    /// Also lets go of up to two expired keys, those idle longest; and, if there is no room for a new key, of the
+    /// one that has been idle longest. A key that is `in_use` is not idle, and stays.
+    pub(crate) fn touch(&mut self, key: &K, now: Nanos, mut in_use: impl FnMut(&K) -> bool) -> &mut V {
         let hash = self.hasher.hash_one(key);
-        self.dead.clear();
-        self.sweep(now);
-        match self.find(hash, key) {
+        let slot = match self.find(hash, key) {
             Some(slot) => {
-                if self.expired(slot, now) {
+                let over = self.expired(slot, now) && !in_use(key);
+                self.dead.clear();
+                if over {
                     self.slots[slot as usize].value = V::default();
                 }
-                self.unlink(slot);
-                self.link_newest(slot, now);
+                self.renew(slot, now);
+                self.sweep(now, slot, in_use)
             }
-            // Invariant 5: the clone is the last step that may panic.
-            None => self.insert(key.clone(), hash, now),
-        }
-        &mut self.slots[self.newest as usize].value
+            None => {
+                let key = key.clone();
+                self.dead.clear();
+                self.sweep(now, NONE, &mut in_use);
+                self.make_room(now, in_use);
+                self.insert(key, hash, now)
+            }
+        };
+        &mut self.slots[slot as usize].value
     }
 
-    fn insert(&mut self, key: K, hash: u64, now: Nanos) {
-        if self.slots.len() == self.most.get() as usize {
-            self.let_go(self.oldest);
-        }
+    fn insert(&mut self, key: K, hash: u64, now: Nanos) -> u32 {
         // Invariant 3 keeps it below `NONE`.
         let slot = self.slots.len() as u32;
         self.slots.push(Slot { key, hash, touched: now, older: NONE, newer: NONE, value: V::default() });
         let slots = &self.slots;
         self.index.insert_unique(hash, slot, |&other| slots[other as usize].hash);
         self.link_newest(slot, now);
+        slot
     }
 }
 
@@ -165,21 +170,53 @@ impl<K, V> PerKey<K, V> {
             match self.slots.get(slot as usize) {
                 None => return,
                 Some(entry) if over(&entry.value) => self.let_go(slot),
-                Some(&Slot { touched, .. }) => {
-                    self.unlink(slot);
-                    self.link_newest(slot, touched);
-                }
+                Some(&Slot { touched, .. }) => self.renew(slot, touched),
             }
         }
     }
 
-    fn sweep(&mut self, now: Nanos) {
+    /// Lets go of up to two expired keys, unless they are in use. Says where `slot`, which is not expired, is then.
+    fn sweep(&mut self, now: Nanos, mut slot: u32, mut in_use: impl FnMut(&K) -> bool) -> u32 {
         for _ in 0..2 {
-            if self.oldest == NONE || !self.expired(self.oldest, now) {
+            let oldest = self.oldest;
+            if oldest == NONE || !self.expired(oldest, now) {
+                break;
+            }
+            self.let_go_unless(now, &mut in_use);
+            // The last slot has moved into the hole, if there is one.
+            if slot as usize == self.slots.len() {
+                slot = oldest;
+            }
+        }
+        slot
+    }
+
+    /// Lets go of the key that has been idle longest if there are as many as there may be, unless it is in use.
+    ///
+    /// Two are looked at for each that comes, so those that are no longer in use go twice as fast.
+    fn make_room(&mut self, now: Nanos, mut in_use: impl FnMut(&K) -> bool) {
+        for _ in 0..2 {
+            if self.slots.len() < self.most.get() as usize {
                 return;
             }
-            self.let_go(self.oldest);
+            self.let_go_unless(now, &mut in_use);
         }
+        self.beyond += usize::from(self.slots.len() >= self.most.get() as usize);
+    }
+
+    /// The oldest goes, or is the newest from now on.
+    fn let_go_unless(&mut self, now: Nanos, in_use: impl FnOnce(&K) -> bool) {
+        let slot = self.oldest;
+        if in_use(&self.slots[slot as usize].key) {
+            self.renew(slot, now);
+        } else {
+            self.let_go(slot);
+        }
+    }
+
+    fn renew(&mut self, slot: u32, now: Nanos) {
+        self.unlink(slot);
+        self.link_newest(slot, now);
     }
 
     /// Removes a slot; its key dies later.
@@ -264,10 +301,10 @@ impl<K, V> PerKey<K, V> {
         if seen != count || self.newest != older {
             return Err(format!("invariant 2: the list holds {seen} of {count} slots, the last is {older}"));
         }
-        if count > self.most.get() as usize {
-            return Err(format!("invariant 3: {count} slots, at most {}", self.most));
+        if count > self.beyond + self.most.get() as usize {
+            return Err(format!("invariant 3: {count} slots, at most {} and {}", self.most, self.beyond));
         }
-        if self.idle < saturating_nanos(self.longest_wait) {
+        if self.idle < Nanos::from_duration(self.longest_wait).get() {
             return Err(format!("invariant 4: kept for {} ns, waits of {:?}", self.idle, self.longest_wait));
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::adaptive::Started;
 use crate::adaptive_limiter::Shared;
-use crate::{Clock, Monotonic, Nanos, Outcome};
+use crate::{Clock, Monotonic, Outcome};
 
 /// An operation in flight under an [`AdaptiveLimiter`](crate::AdaptiveLimiter).
 ///
@@ -46,9 +46,12 @@ impl<C: Clock> Permit<C> {
     }
 
     fn tell(&mut self, outcome: Outcome) {
-        // Before anything is taken, and only where it is asked for: a clock that panics makes a success a failure, and
-        // the drop that tells so does not ask again.
-        let now = if outcome == Outcome::Success { self.shared.now() } else { Nanos::ZERO };
+        // Before anything is taken: a clock that panics makes a success a failure, and the drop that tells so does not ask
+        // again. For other outcomes it only says since when the next in line has the place.
+        let now = match outcome {
+            Outcome::Success => Some(self.shared.now()),
+            _ => self.shared.now_unless_it_panics(),
+        };
         if let Some(started) = self.started.take() {
             self.shared.end(started, outcome, now);
         }

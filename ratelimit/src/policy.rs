@@ -13,10 +13,32 @@ pub trait Policy<K: ?Sized> {
     /// What one failure took from budgets shared between keys, enough to give it back; `()` where there is none.
     type Taken;
 
+    /// Whether failures are counted, so that [`requeues`](Self::requeues) is more than 0 after one.
+    ///
+    /// What gives a key up after so many failures does not build on a policy that counts none, such as a bucket.
+    const COUNTS: bool = true;
+
     /// Counts a failure of `key` at `now` and says how long it waits, from `now`.
     ///
     /// `random` is uniform over all of `u64`; only jitter uses it.
     fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken);
+
+    /// As [`failed`](Self::failed), and keeps the failures of every key that `in_use` reports: they neither expire nor make
+    /// room for those of another key.
+    ///
+    /// A shell that holds keys calls it, such as a queue: a key that waits there for long, behind others, is not idle. A
+    /// policy asks before it lets go of a key, so the answer is needed rarely. One that never lets go of a key by itself need not
+    /// implement this method; one that is made of others passes `in_use` on.
+    fn failed_keeping(
+        &mut self,
+        key: &K,
+        now: Nanos,
+        random: u64,
+        in_use: &mut dyn FnMut(&K) -> bool,
+    ) -> (Duration, Self::Taken) {
+        let _ = in_use;
+        self.failed(key, now, random)
+    }
 
     /// Forgets the failures of `key`; an unknown key is no error.
     fn forget(&mut self, key: &K);

@@ -24,16 +24,17 @@ mod state;
 
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Weak};
-use std::task::{Wake, Waker};
+use std::sync::Arc;
+use std::task::Waker;
 
 pub(crate) use effects::Effects;
+use flyball_sync::locks::Mutex;
+use flyball_sync::panics::{caught, raise};
+use flyball_sync::waiting::{self, Alarm, Alarmed, Place};
 pub(crate) use state::Wish;
-use state::{Alarm, State, Turn};
+use state::{State, Turn};
 
 use crate::cell::Cell;
-use crate::line::Place;
-use crate::sync::Mutex;
 use crate::{Clock, Denied, Nanos, Quota, Token, TokenBucket, TooMany};
 
 pub(crate) struct Shared<T> {
@@ -59,12 +60,11 @@ impl<T: Clock> Shared<T> {
         let cell = Cell::new();
         let mut state = State::new(TokenBucket::new(quota), timer);
         cell.open(&mut state.exact, Nanos::ZERO);
-        Arc::new_cyclic(|this: &Weak<Self>| Self {
+        Arc::new_cyclic(|this| Self {
             cell,
             state: Mutex::new(state),
             time,
-            // Weak: an alarm set for next year must not keep the bucket alive.
-            alarm: Waker::from(Arc::new(Ring(this.clone()))),
+            alarm: waiting::waker(this.clone()),
         })
     }
 
@@ -74,19 +74,19 @@ impl<T: Clock> Shared<T> {
     }
 
     pub(crate) fn try_acquire(&self, count: NonZeroU32, now: Nanos) -> Result<(), Denied> {
-        self.change(now, |state, _| state.try_acquire(count, now))
+        self.change(now, |state| state.try_acquire(count, now))
     }
 
     pub(crate) fn reserve(&self, count: NonZeroU32, now: Nanos) -> Result<Token, TooMany> {
-        self.change(now, |state, _| state.reserve(count, now))
+        self.change(now, |state| state.reserve(count, now))
     }
 
     pub(crate) fn give_back(&self, token: Token, now: Nanos) -> bool {
-        self.change(now, |state, _| state.give_back(token, now))
+        self.change(now, |state| state.give_back(token, now))
     }
 
     pub(crate) fn set_quota(&self, quota: Quota, now: Nanos) {
-        self.change(now, |state, effects| state.set_quota(quota, now, effects));
+        self.change(now, |state| state.set_quota(quota, now));
     }
 
     pub(crate) fn quota(&self) -> Quota {
@@ -98,7 +98,7 @@ impl<T: Clock> Shared<T> {
     }
 
     pub(crate) fn available(&self, now: Nanos) -> u32 {
-        self.change(now, |state, _| match state.line.waiting() {
+        self.change(now, |state| match state.line.waiting() {
             0 => state.exact.bucket.available(now),
             _ => 0,
         })
@@ -114,7 +114,7 @@ impl<T: Clock> Shared<T> {
         // Who comes here first mostly has to wait.
         let mut spare = wish.place.is_none().then(|| waker.clone());
         loop {
-            match self.change(now, |state, _| state.turn(wish, waker, &mut spare, now)) {
+            match self.change(now, |state| state.turn(wish, waker, &mut spare, now)) {
                 Turn::Come(come) => return Look::Come(come),
                 Turn::WithoutWaker => spare = Some(waker.clone()),
                 Turn::Waits => {
@@ -132,10 +132,10 @@ impl<T: Clock> Shared<T> {
         // A clock that panics costs the tokens, not the place: nobody waits behind one who has gone.
         let now = catch_unwind(AssertUnwindSafe(|| self.now()));
         let waker = match &now {
-            Ok(now) => self.change(*now, |state, _| state.leave(place, Some(*now))),
+            Ok(now) => self.change(*now, |state| state.leave(place, Some(*now))),
             Err(_) => {
                 let seen = self.state.lock().seen();
-                self.change(seen, |state, _| state.leave(place, None))
+                self.change(seen, |state| state.leave(place, None))
             }
         };
         drop(waker);
@@ -147,31 +147,51 @@ impl<T: Clock> Shared<T> {
     }
 
     /// What all changes have in common: see "From the one to the other", and "First come, first served".
-    fn change<R>(&self, now: Nanos, work: impl FnOnce(&mut State<T>, &mut Effects<T>) -> R) -> R {
-        let mut effects = Effects::none();
-        let mut state = self.state.lock();
-        self.cell.close(&mut state.exact);
-        state.settle(now, &mut effects);
-        let result = work(&mut state, &mut effects);
-        state.settle(now, &mut effects);
-        if state.is_quiet() {
-            self.cell.open(&mut state.exact, now);
+    fn change<R>(&self, now: Nanos, work: impl FnOnce(&mut State<T>) -> R) -> R {
+        let mut panicked = Ok(());
+        let mut work = Some(work);
+        let mut result = None;
+        loop {
+            let mut effects = Effects::none();
+            let mut state = self.state.lock();
+            self.cell.close(&mut state.exact);
+            state.settle(now, &mut effects);
+            if !effects.more {
+                if let Some(work) = work.take() {
+                    result = Some(work(&mut state));
+                    state.settle(now, &mut effects);
+                }
+            }
+            if state.is_quiet() {
+                self.cell.open(&mut state.exact, now);
+            }
+            drop(state);
+            let more = effects.more;
+            effects.perform(self, &mut panicked);
+            if !more {
+                break;
+            }
         }
-        drop(state);
-        effects.perform(self);
-        result
+        raise(panicked);
+        result.expect("the work is done before the loop ends")
+    }
+}
+
+impl<T: Clock> Alarmed for Shared<T> {
+    fn with_alarm<R>(&self, change: impl FnOnce(&mut Alarm) -> R) -> R {
+        change(&mut self.state.lock().alarm)
     }
 
-    /// The timer fired.
     fn ring(&self) {
         let now = catch_unwind(AssertUnwindSafe(|| self.now()));
         let mut state = self.state.lock();
-        let rang = state.alarm.armed.take();
-        let at_once = state.alarm.arming && now.as_ref().is_ok_and(|now| rang.is_some_and(|at| *now < at));
+        let rang = state.alarm.rang();
+        let at_once =
+            state.alarm.is_arming() && now.as_ref().is_ok_and(|now| rang.is_some_and(|at| *now < at));
         match now {
             Ok(now) if !at_once => {
                 drop(state);
-                self.change(now, |_, _| ());
+                self.change(now, |_| ());
             }
             // From inside `wake_at`, and too early, or who knows when: the first in the line looks, and sets the alarm
             // anew. Not here: a timer that does so always would never let us go.
@@ -187,47 +207,13 @@ impl<T: Clock> Shared<T> {
             }
         }
     }
-}
 
-impl<T> Shared<T> {
-    /// Sets the timer, outside the lock, as long as somebody wants it earlier.
-    fn arm(&self, wake_at: WakeAt<T>, mut at: Nanos) {
-        loop {
-            let armed = catch_unwind(AssertUnwindSafe(|| wake_at(&self.time, at, &self.alarm)));
-            let mut state = self.state.lock();
-            if let Err(panic) = armed {
-                // No alarm is set, whoever asked for it: the first in the line sees to it, in its own turn.
-                state.alarm = Alarm::default();
-                let waker = state.line.take_first_waker();
-                drop(state);
-                let woken = catch_unwind(AssertUnwindSafe(|| waker.map(Waker::wake)));
-                drop(woken);
-                resume_unwind(panic);
-            }
-            let alarm = &mut state.alarm;
-            match alarm.armed {
-                Some(wanted) if alarm.again => at = wanted,
-                _ => {
-                    alarm.arming = false;
-                    return;
-                }
-            }
-            alarm.again = false;
-        }
-    }
-}
-
-/// The waker that the timer gets.
-struct Ring<T>(Weak<Shared<T>>);
-
-impl<T: Clock> Wake for Ring<T> {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.ring();
-        }
+    /// The first in the line sees to the alarm, in its own turn.
+    fn alarm_failed(&self) {
+        let mut state = self.state.lock();
+        state.alarm.reset();
+        let waker = state.line.take_first_waker();
+        drop(state);
+        caught(|| waker.map(Waker::wake));
     }
 }

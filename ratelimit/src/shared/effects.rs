@@ -1,39 +1,32 @@
 //! SHELL. What a change does to the outside, decided under the lock and done after it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::task::Waker;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use flyball_sync::panics::{Panic, keep_first};
+use flyball_sync::waiting::{WakeBatch, arm};
 
 use super::{Shared, WakeAt};
-use crate::Nanos;
+use crate::{Clock, Nanos};
 
 /// Wakers to wake, a timer to set.
 pub(crate) struct Effects<T> {
-    pub(super) wake: Vec<Waker>,
+    pub(super) wake: WakeBatch,
+    /// There is more to wake than the batch has room for: settling goes on after it.
+    pub(super) more: bool,
     pub(super) arm: Option<(WakeAt<T>, Nanos)>,
 }
 
-impl<T> Effects<T> {
-    pub(super) const fn none() -> Self {
-        Self { wake: Vec::new(), arm: None }
+impl<T: Clock> Effects<T> {
+    pub(super) fn none() -> Self {
+        Self { wake: WakeBatch::new(), more: false, arm: None }
     }
 
-    /// Does all of it even where a waker or the timer panics; the first panic is raised at the end.
-    pub(super) fn perform(self, shared: &Shared<T>) {
-        let mut panicked = None;
-        for waker in self.wake {
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-                panicked.get_or_insert(panic);
-            }
-        }
+    /// Does all of it even where a waker or the timer panics.
+    pub(super) fn perform(mut self, shared: &Shared<T>, result: &mut Result<(), Panic>) {
+        keep_first(result, self.wake.wake());
         if let Some((wake_at, at)) = self.arm {
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| shared.arm(wake_at, at))) {
-                panicked.get_or_insert(panic);
-            }
-        }
-        match panicked {
-            // A second panic while one unwinds would abort the process.
-            Some(panic) if !std::thread::panicking() => resume_unwind(panic),
-            _ => {}
+            let wake_at = |at| wake_at(&shared.time, at, &shared.alarm);
+            keep_first(result, catch_unwind(AssertUnwindSafe(|| arm(shared, at, wake_at))));
         }
     }
 }

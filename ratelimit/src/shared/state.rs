@@ -3,9 +3,11 @@
 use std::num::NonZeroU32;
 use std::task::Waker;
 
+use flyball_sync::waiting::{Alarm, Left, Place};
+
 use super::{Effects, WakeAt};
 use crate::cell::Exact;
-use crate::line::{Left, Line, Place, Served};
+use crate::line::{Line, Served};
 use crate::refunds::Refunds;
 use crate::{Denied, Nanos, NotYet, Quota, Token, TokenBucket, TooMany};
 
@@ -20,17 +22,8 @@ pub(crate) struct State<T> {
     seen: Nanos,
     /// Known as soon as somebody has waited who needs it: a blocked thread does not.
     wake_at: Option<WakeAt<T>>,
-}
-
-/// The bucket's one alarm.
-#[derive(Default)]
-pub(super) struct Alarm {
-    /// An alarm is set, or being set, for this moment.
-    pub(super) armed: Option<Nanos>,
-    /// A thread is in the timer. It alone calls it, so a slower thread cannot overwrite an earlier alarm.
-    pub(super) arming: bool,
-    /// `armed` was set anew meanwhile; that thread calls the timer once more.
-    pub(super) again: bool,
+    /// Those who want more than the burst are to be refused.
+    refusing: bool,
 }
 
 /// Somebody who wants tokens, and its place in the line once it has one.
@@ -56,15 +49,16 @@ impl<T> Wish<T> {
 }
 
 impl<T> State<T> {
-    pub(super) const fn new(bucket: TokenBucket, timer: Option<WakeAt<T>>) -> Self {
+    pub(super) fn new(bucket: TokenBucket, timer: Option<WakeAt<T>>) -> Self {
         Self {
             exact: Exact::new(bucket),
             line: Line::new(),
             refunds: Refunds::new(),
-            alarm: Alarm { armed: None, arming: false, again: false },
+            alarm: Alarm::default(),
             attends: None,
             seen: Nanos::ZERO,
             wake_at: timer,
+            refusing: false,
         }
     }
 
@@ -72,8 +66,15 @@ impl<T> State<T> {
     pub(super) fn settle(&mut self, now: Nanos, effects: &mut Effects<T>) {
         self.seen = now;
         self.observe(now);
+        if self.refusing {
+            self.refusing = self.line.refuse_above(self.exact.bucket.quota().max_burst(), &mut effects.wake);
+        }
         let due = loop {
             let Some(first) = self.line.first() else { return };
+            if effects.wake.is_full() {
+                effects.more = true;
+                return;
+            }
             match &first.promised {
                 Some(token) if token.due() > now => break token.due(),
                 Some(_) => {}
@@ -140,13 +141,14 @@ impl<T> State<T> {
         returned
     }
 
-    pub(super) fn set_quota(&mut self, quota: Quota, now: Nanos, effects: &mut Effects<T>) {
+    pub(super) fn set_quota(&mut self, quota: Quota, now: Nanos) {
         if quota == self.exact.bucket.quota() {
             return;
         }
         self.refunds.end_round();
         self.exact.bucket.set_quota(quota, now);
-        self.line.refuse_above(quota.max_burst(), &mut effects.wake);
+        // Settling, which comes next, refuses them.
+        self.refusing = true;
     }
 
     /// Looks whether the turn has come, and takes a place in the line if not; `spare` is the waker to wait with, and
@@ -247,8 +249,8 @@ impl<T> State<T> {
         let attending = self.attends.filter(|(slot, _)| self.line.waiter(*slot).is_some_and(|w| w.thread));
         let Some(slot) = attending.map(|(slot, _)| slot).or_else(|| self.line.first_thread()) else { return };
         if attending.is_none_or(|(_, until)| due < until) {
-            // Its waker is a `Signal`, so no user code: it may be cloned under the lock.
-            effects.wake.extend(self.line.waiter(slot).map(|waiter| waiter.waker.clone()));
+            // Its waker is a `ThreadSignal`, so no user code: it may be cloned under the lock.
+            self.line.waiter(slot).into_iter().for_each(|waiter| effects.wake.push(waiter.waker.clone()));
         }
         self.attends = Some((slot, due));
     }
@@ -256,16 +258,8 @@ impl<T> State<T> {
     /// The timer rings at the latest at `due`.
     fn aim(&mut self, due: Nanos, effects: &mut Effects<T>) {
         let Some(wake_at) = self.wake_at else { return };
-        let alarm = &mut self.alarm;
-        if alarm.armed.is_some_and(|armed| armed <= due) {
-            return;
-        }
-        alarm.armed = Some(due);
-        if alarm.arming {
-            alarm.again = true;
-        } else {
-            alarm.arming = true;
-            effects.arm = Some((wake_at, due));
+        if let Some(at) = self.alarm.aim(due) {
+            effects.arm = Some((wake_at, at));
         }
     }
 

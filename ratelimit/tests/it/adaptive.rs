@@ -8,9 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use flyball_ratelimit::{
-    AcquirePermit, Adaptive, AdaptiveLimiter, Clock, ManualClock, Nanos, Outcome, Permit,
-};
+use flyball_ratelimit::{AcquirePermit, Adaptive, AdaptiveLimiter, Outcome, Permit};
+use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::random::Random;
 use testkit::wakers::{Counting, Panicking};
 
@@ -224,6 +223,41 @@ fn who_leaves_the_line_hands_its_place_on() {
     assert_eq!(wakers.iter().map(|(counter, _)| counter.wakes()).collect::<Vec<_>>(), [1, 0, 1]);
     let mut third = third;
     assert!(poll(&mut third.as_mut(), &wakers[2].1).is_ready());
+    limiter.check().unwrap();
+}
+
+/// A task may keep a future and poll something else instead.
+#[test]
+fn one_that_is_kept_and_never_polled_costs_some_time_and_not_the_place() {
+    let (limiter, clock) = limiter(1);
+    let permit = limiter.try_acquire().unwrap();
+    let wakers: Vec<_> = (0..3).map(|_| Counting::waker()).collect();
+    let mut line: Vec<_> = (0..3).map(|_| Box::pin(limiter.acquire())).collect();
+    for (future, (_, waker)) in line.iter_mut().zip(&wakers) {
+        assert!(poll(&mut future.as_mut(), waker).is_pending());
+    }
+    permit.succeed();
+    let woken = || wakers.iter().map(|(counter, _)| counter.wakes()).collect::<Vec<_>>();
+    assert_eq!(woken(), [1, 0, 0]);
+    clock.advance(Duration::from_millis(99));
+    assert!(limiter.try_acquire().is_none(), "it is kept for the first");
+    assert_eq!(woken(), [1, 0, 0]);
+    clock.advance(Duration::from_millis(1));
+    assert!(limiter.try_acquire().is_none(), "those in line come first");
+    assert_eq!(woken(), [1, 1, 0]);
+    // The first is the next again, as soon as it looks.
+    assert!(poll(&mut line[0].as_mut(), &wakers[0].1).is_pending());
+    let Poll::Ready(second) = poll(&mut line[1].as_mut(), &wakers[1].1) else { panic!("it was woken") };
+    second.succeed();
+    assert_eq!(woken(), [2, 1, 0]);
+    assert!(poll(&mut line[0].as_mut(), &wakers[0].1).is_ready());
+    assert_eq!(woken(), [2, 1, 1]);
+    // The last never looks, and nobody waits behind it.
+    clock.advance(Duration::from_millis(100));
+    let newcomer = limiter.try_acquire();
+    assert!(newcomer.is_some());
+    drop(line);
+    assert_eq!((limiter.in_flight(), limiter.waiting()), (1, 0), "it has lost nothing to give back");
     limiter.check().unwrap();
 }
 

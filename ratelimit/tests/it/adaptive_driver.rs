@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
-use flyball_ratelimit::{Adaptive, Nanos, Outcome, Started};
+use flyball_ratelimit::{Adaptive, Outcome, Started};
+use flyball_sync::Nanos;
 use testkit::naive_adaptive::{AdaptiveOp, AdaptiveSetup, Ending, NaiveAdaptive};
 
 /// Reads bounds and operations from `bytes`, and compares after every step.

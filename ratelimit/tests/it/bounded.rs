@@ -4,9 +4,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    Exponential, FastSlow, Jitter, MaxOf, Nanos, OncePerWait, Paced, Policy, Quota, TokenBucket,
-    controller_default,
+    Exponential, FastSlow, Jitter, MaxOf, OncePerWait, Paced, Policy, Quota, TokenBucket, controller_default,
 };
+use flyball_sync::Nanos;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -157,4 +157,27 @@ fn a_stream_with_the_settings_as_they_come_stays_at_a_million_keys() {
     once.policy().check().unwrap();
     let paced = Paced::new(Exponential::new(wait..=wait), Quota::per_second(NonZeroU32::MIN));
     stream("paced", paced, micro, 1 << 20).check().unwrap();
+}
+
+/// A shell that holds keys says so: what is counted of them neither expires nor makes room, and is let go of once they are gone.
+#[test]
+fn keeps_what_is_in_use() {
+    let backoff = Exponential::new(SECOND..=SECOND).max_keys(NonZeroU32::new(2).unwrap());
+    let mut policy = MaxOf::new(backoff, FastSlow::new(SECOND, SECOND, 1));
+    let mut now = Nanos::ZERO;
+    for round in 1..=3 {
+        for key in 0..10 {
+            let wait = policy.failed_keeping(&key, now, 0, &mut |key| *key < 10).0;
+            assert_eq!((wait, policy.requeues(&key)), (SECOND, round));
+        }
+        now = now + SECOND * 10_000;
+    }
+    assert_eq!(policy.tracked(), 10, "as many as are in use, whatever the bound");
+    for key in 10..20 {
+        // Now only one is.
+        policy.failed_keeping(&key, now, 0, &mut |key| *key == 3);
+        assert_eq!(policy.parts().0.check(), Ok(()));
+    }
+    assert_eq!((policy.requeues(&3), policy.requeues(&4)), (3, 0));
+    assert_eq!(Policy::<i32>::tracked(policy.parts().0), 3, "two, and the one that is in use");
 }

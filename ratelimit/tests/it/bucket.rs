@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use flyball_ratelimit::{AtomicBucket, Denied, Limiter, ManualClock, MaxOf, Nanos, Quota, TokenBucket};
+use flyball_ratelimit::{AtomicBucket, Denied, Limiter, MaxOf, Quota, TokenBucket};
+use flyball_sync::{ManualClock, Nanos};
 use testkit::random::Random;
 
 fn nz(value: u32) -> NonZeroU32 {

@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 
 use arbitrary::{Arbitrary, Unstructured};
-use flyball_ratelimit::{AtomicBucket, Denied, Nanos, Token, TokenBucket};
+use flyball_ratelimit::{AtomicBucket, Denied, Token, TokenBucket};
+use flyball_sync::Nanos;
 use testkit::naive_limiter::{BucketOp, NaiveBucket, NaiveQuota};
 
 use crate::real_quota::quota;

@@ -8,9 +8,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    Adaptive, AdaptiveLimiter, Capped, Clock, Exponential, FastSlow, Limiter, ManualClock, Nanos, Policy,
-    Quota, TokenBucket, controller_default,
+    Adaptive, AdaptiveLimiter, Capped, Exponential, FastSlow, Limiter, MaxOf, Policy, Quota, TokenBucket,
+    controller_default,
 };
+use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::hostile::{HostileKey, Mood, Point};
 
 #[test]
@@ -114,6 +115,71 @@ fn no_key_dies_under_the_lock() {
     clock.advance(secs(60));
     assert_eq!(died_within(&|key| drop(limiter.reserve(key)), 4), 1, "3 had expired");
     assert_eq!(limiter.tracked(), 1);
+}
+
+/// As [`CallsBack`], and panics in `Clone` when it is told to.
+struct PanicsAndCallsBack {
+    id: u32,
+    limiter: Weak<Limiter<Self, Both, ManualClock>>,
+    clones: Arc<AtomicUsize>,
+}
+
+type Both = MaxOf<Exponential<PanicsAndCallsBack>, FastSlow<PanicsAndCallsBack>>;
+
+impl Clone for PanicsAndCallsBack {
+    fn clone(&self) -> Self {
+        // Counts down to the panic; beyond, nothing happens.
+        let left = self.clones.fetch_sub(1, Ordering::SeqCst);
+        assert!(left != 1, "a key panics in `Clone`");
+        Self { id: self.id, limiter: self.limiter.clone(), clones: self.clones.clone() }
+    }
+}
+
+impl PartialEq for PanicsAndCallsBack {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for PanicsAndCallsBack {}
+
+impl Hash for PanicsAndCallsBack {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+impl Drop for PanicsAndCallsBack {
+    fn drop(&mut self) {
+        if let Some(limiter) = self.limiter.upgrade() {
+            let _ = limiter.tracked();
+        }
+    }
+}
+
+/// What an operation let go of before it panicked dies outside the lock, too: then, not in the next operation. If a key
+/// died under the lock, this test would hang.
+#[test]
+fn drops_evicted_keys_outside_the_lock_after_a_panic() {
+    for nth in 1..=2 {
+        let clock = ManualClock::new();
+        let both = MaxOf::new(Exponential::new(secs(1)..=secs(1)), FastSlow::new(secs(1), secs(1), 1));
+        let limiter = Arc::new(Limiter::with_clock(both, clock.clone()));
+        let clones = Arc::new(AtomicUsize::new(usize::MAX));
+        let key = |id| PanicsAndCallsBack { id, limiter: Arc::downgrade(&limiter), clones: clones.clone() };
+        limiter.when(&key(1));
+        limiter.when(&key(2));
+        clock.advance(secs(10_000));
+        // The first policy, or the second when the first has let go of both.
+        clones.store(nth, Ordering::SeqCst);
+        let panicked = catch_unwind(AssertUnwindSafe(|| limiter.when(&key(3)))).is_err();
+        assert!(panicked);
+        let mut dead = Vec::new();
+        limiter.update(|both, _| both.take_dead(&mut dead));
+        assert_eq!(dead.len(), 0, "nothing is left over");
+        // What the first had counted of key 3 stays.
+        assert_eq!((limiter.when(&key(4)), limiter.tracked()), (secs(1), nth));
+    }
 }
 
 #[test]

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use flyball_ratelimit::{Bucket, Clock, ManualClock, ManualTimer, Nanos, Quota, Timer};
+use flyball_ratelimit::{Bucket, Quota};
+use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
 use testkit::wakers::{Counting, Panicking, poll_with};
 
 const SECOND: Duration = Duration::from_secs(1);

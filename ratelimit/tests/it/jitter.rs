@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, Jitter, Limiter, ManualClock, MaxOf, Nanos, Policy};
+use flyball_ratelimit::{Exponential, Jitter, Limiter, MaxOf, Policy};
+use flyball_sync::{ManualClock, Nanos};
 use testkit::random::Random;
 
 fn first_wait(base: Duration, jitter: Jitter, random: u64) -> Duration {

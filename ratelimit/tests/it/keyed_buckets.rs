@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
-use flyball_ratelimit::{Denied, KeyedBuckets, ManualClock, Nanos, Quota};
+use flyball_ratelimit::{Denied, KeyedBuckets, Quota};
+use flyball_sync::{ManualClock, Nanos};
 use testkit::hostile::{Mood, Point};
 use testkit::naive_limiter::{Key, NaiveBucket, NaiveQuota, Span};
 use testkit::random::cases;
@@ -87,12 +88,12 @@ fn every_key_has_a_bucket_as_its_oracle_says() {
 }
 
 #[test]
-fn ten_million_keys_stream_through_in_bounded_memory() {
+fn millions_of_keys_stream_through_in_bounded_memory() {
     // 100 000 new keys a second, each full again after a second: 100 000 that matter, never more than twice as many kept.
     let clock = ManualClock::new();
     let keyed = KeyedBuckets::with_clock(one_a_second(), clock.clone());
     let mut most = 0;
-    for key in 0..10_000_000_u32 {
+    for key in 0..if cfg!(debug_assertions) { 1_000_000 } else { 10_000_000_u32 } {
         if key % 1_000 == 0 {
             clock.advance(SECOND / 100);
         }

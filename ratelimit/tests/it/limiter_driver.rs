@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_ratelimit::{
-    Capped, Clock, Exponential, FastSlow, Jitter, Limiter, ManualClock, MaxOf, Nanos, Paced, Policy, Quota,
-    Reservation, TokenBucket,
+    Capped, Exponential, FastSlow, Jitter, Limiter, MaxOf, Paced, Policy, Quota, Reservation, TokenBucket,
 };
+use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::naive_limiter::{Key, LimiterOp, LimiterSetup, NaiveJitter, NaiveLimiter, Shape};
 use testkit::random::Random;
 

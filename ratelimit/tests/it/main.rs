@@ -2,6 +2,7 @@
 
 mod adaptive;
 mod adaptive_driver;
+mod adaptive_line;
 mod adaptive_server;
 mod bounded;
 mod bucket;
@@ -21,5 +22,5 @@ mod real_quota;
 mod server;
 mod shared_bucket;
 mod surface;
-mod time;
 mod upstream;
+mod yielding;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, Nanos, OncePerWait, Policy, Quota, TokenBucket};
+use flyball_ratelimit::{Exponential, OncePerWait, Policy, Quota, TokenBucket};
+use flyball_sync::Nanos;
 
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)

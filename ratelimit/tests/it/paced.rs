@@ -4,9 +4,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    Capped, Exponential, FastSlow, Limiter, ManualClock, MaxOf, Nanos, OncePerWait, Paced, Policy, Quota,
-    TokenBucket,
+    Capped, Exponential, FastSlow, Limiter, MaxOf, OncePerWait, Paced, Policy, Quota, TokenBucket,
 };
+use flyball_sync::{ManualClock, Nanos};
 use testkit::random::Random;
 
 fn nz(value: u32) -> NonZeroU32 {

@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use flyball_ratelimit::{Adaptive, Nanos, Outcome, Started};
+use flyball_ratelimit::{Adaptive, Outcome, Started};
+use flyball_sync::Nanos;
 
 /// What the server is like for a while.
 #[derive(Clone, Copy)]

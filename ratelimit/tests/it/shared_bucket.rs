@@ -9,9 +9,8 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use flyball_ratelimit::{
-    AcquireTimeoutError, Bucket, Clock, Denied, ManualClock, ManualTimer, Nanos, Quota, TimedOut,
-};
+use flyball_ratelimit::{AcquireTimeoutError, Bucket, Denied, Quota, TimedOut};
+use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
 use testkit::wakers::{Counting, poll_once, poll_with};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -208,6 +207,22 @@ fn who_wants_more_than_the_new_burst_is_told_so() {
     assert!(other.poll() == Poll::Ready(true));
 }
 
+/// Wakers are woken in batches; what is left over is served and refused, too.
+#[test]
+fn serves_and_refuses_any_number_of_waiters() {
+    let (clock, bucket) = empty(100, 100);
+    let mut waiters: Vec<_> = (0..100).map(|_| Waiter::new(&bucket, 1)).collect();
+    clock.advance(SECOND);
+    assert!(waiters.iter_mut().all(|waiter| waiter.is_woken() && waiter.poll() == Poll::Ready(true)));
+
+    let mut large: Vec<_> = (0..100).map(|_| Waiter::new(&bucket, 2)).collect();
+    let mut small = Waiter::new(&bucket, 1);
+    bucket.set_quota(per_second(100, 1));
+    assert!(large.iter_mut().all(|waiter| waiter.is_woken() && waiter.poll() == Poll::Ready(false)));
+    clock.advance(SECOND / 100);
+    assert!(small.is_woken() && small.poll() == Poll::Ready(true));
+}
+
 #[test]
 fn too_many_are_refused_at_once_and_handed_back() {
     let (clock, bucket) = empty(1, 2);
@@ -380,7 +395,7 @@ fn a_thread_gives_up_its_place_when_its_time_is_up() {
 #[cfg(feature = "tokio")]
 #[test]
 fn tasks_wait_on_tokios_clock() {
-    use flyball_ratelimit::TokioTimer;
+    use flyball_sync::TokioTimer;
     use tokio::time::Instant;
 
     let runtime =

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use flyball_ratelimit::{
     Acquire, AcquireMany, AcquirePermit, AcquireTimeoutError, Adaptive, AdaptiveLimiter, AtomicBucket,
-    Booking, Bucket, Capped, Clock, ControllerDefault, Denied, Exponential, FastSlow, InvalidBackoff,
-    InvalidLimits, InvalidPeriod, Jitter, KeyedBuckets, Limiter, ManualClock, ManualTimer, MaxOf, Monotonic,
-    Nanos, NotYet, Outcome, Paced, Permit, Quota, Reservation, Reserved, Started, TimedOut, Timer, Token,
-    TokenBucket, TooMany,
+    Booking, Bucket, Capped, ControllerDefault, Denied, Exponential, FastSlow, InvalidBackoff, InvalidLimits,
+    InvalidPeriod, Jitter, KeyedBuckets, Limiter, MaxOf, NotYet, Outcome, Paced, Permit, Quota, Reservation,
+    Reserved, Started, TimedOut, Token, TokenBucket, TooMany,
 };
+use flyball_sync::{Clock, ManualClock, ManualTimer, Monotonic, Nanos, Timer};
 
 /// A key that is neither `Send` nor `Sync`, nor `Debug`.
 #[derive(Clone, PartialEq, Eq, Hash)]

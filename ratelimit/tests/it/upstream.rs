@@ -6,9 +6,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    Capped, Exponential, FastSlow, Limiter, ManualClock, MaxOf, Nanos, Policy, Quota, TokenBucket,
-    controller_default,
+    Capped, Exponential, FastSlow, Limiter, MaxOf, Policy, Quota, TokenBucket, controller_default,
 };
+use flyball_sync::{ManualClock, Nanos};
 
 #[test]
 fn test_item_exponential_failure_rate_limiter() {

@@ -1,0 +1,148 @@
+//! For how long a place in flight is kept for who was woken for it.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use flyball_ratelimit::{AcquirePermit, Adaptive, AdaptiveLimiter, Permit};
+use flyball_sync::{Clock, ManualClock, Nanos};
+use testkit::wakers::poll_once;
+
+const KEPT: Duration = Duration::from_millis(100);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// One at a time.
+fn limiter() -> (AdaptiveLimiter<ManualClock>, ManualClock) {
+    let clock = ManualClock::new();
+    (AdaptiveLimiter::with_clock(Adaptive::new(1..=1, SECOND), clock.clone()), clock)
+}
+
+type Waiting = Pin<Box<AcquirePermit<ManualClock>>>;
+
+fn poll(waiting: &mut Waiting) -> Poll<Permit<ManualClock>> {
+    poll_once(waiting.as_mut())
+}
+
+fn in_line(limiter: &AdaptiveLimiter<ManualClock>) -> Waiting {
+    let mut waiting = Box::pin(limiter.acquire());
+    assert!(poll(&mut waiting).is_pending());
+    waiting
+}
+
+/// Operations that take longer than a place is kept, and a task that asks anew at once when its own has ended.
+#[test]
+fn the_first_in_line_is_served_however_the_operation_before_it_ended() {
+    let unwinds = |permit: Permit<_>| {
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            let _permit = permit;
+            panic!("the operation panics");
+        }));
+        assert!(caught.is_err());
+    };
+    let ends: [fn(Permit<ManualClock>); 5] = [Permit::succeed, Permit::fail, Permit::ignore, drop, unwinds];
+    for end in ends {
+        let (limiter, clock) = limiter();
+        let mut holder = limiter.try_acquire().unwrap();
+        let mut line: VecDeque<_> = (0..4).map(|_| in_line(&limiter)).collect();
+        for round in 0..100 {
+            clock.advance(SECOND);
+            end(holder);
+            line.push_back(in_line(&limiter));
+            let mut first = line.pop_front().unwrap();
+            let Poll::Ready(permit) = poll(&mut first) else { panic!("round {round}: it was woken") };
+            holder = permit;
+            limiter.check().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_place_that_is_handed_on_is_kept_from_then_on() {
+    let (limiter, clock) = limiter();
+    let permit = limiter.try_acquire().unwrap();
+    let (first, mut second) = (in_line(&limiter), in_line(&limiter));
+    clock.advance(SECOND);
+    permit.fail();
+    clock.advance(KEPT / 2);
+    // Woken, and gives up: its place goes on.
+    drop(first);
+    clock.advance(KEPT - Duration::from_nanos(1));
+    assert!(limiter.try_acquire().is_none(), "it is kept for the second");
+    assert!(poll(&mut second).is_ready());
+}
+
+/// Nobody else has asked for it meanwhile.
+#[test]
+fn one_that_looks_late_still_has_its_place() {
+    let (limiter, clock) = limiter();
+    let permit = limiter.try_acquire().unwrap();
+    let mut both = [in_line(&limiter), in_line(&limiter)];
+    permit.succeed();
+    for round in 0..10 {
+        for waiting in &mut both {
+            clock.advance(KEPT);
+            if let Poll::Ready(permit) = poll(waiting) {
+                assert_eq!(round, 0, "in turn");
+                permit.succeed();
+                *waiting = Box::pin(limiter.acquire());
+                assert_eq!(limiter.waiting(), 0, "the next has its place");
+                return;
+            }
+        }
+    }
+    panic!("two that look late take the place from one another for ever");
+}
+
+#[test]
+fn a_place_that_nobody_looks_at_is_taken_back_whatever_ended_before() {
+    for end in [Permit::succeed, Permit::fail, Permit::ignore, drop] {
+        let (limiter, clock) = limiter();
+        let permit = limiter.try_acquire().unwrap();
+        let kept = in_line(&limiter);
+        clock.advance(SECOND);
+        end(permit);
+        clock.advance(KEPT - Duration::from_nanos(1));
+        assert!(limiter.try_acquire().is_none());
+        clock.advance(Duration::from_nanos(1));
+        assert!(limiter.try_acquire().is_some());
+        drop(kept);
+        limiter.check().unwrap();
+    }
+}
+
+/// Ends that have nothing to time ask the clock for others; a clock that panics then is not theirs.
+#[test]
+fn a_clock_that_panics_spoils_no_end_that_is_not_timed() {
+    /// Shows nothing while it is broken.
+    #[derive(Clone)]
+    struct Broken(ManualClock, Arc<AtomicBool>);
+
+    impl Clock for Broken {
+        fn now(&self) -> Nanos {
+            assert!(!self.1.load(Ordering::SeqCst), "a hostile clock panics");
+            self.0.now()
+        }
+    }
+
+    let (clock, broken) = (ManualClock::new(), Arc::new(AtomicBool::new(false)));
+    let limiter =
+        AdaptiveLimiter::with_clock(Adaptive::new(1..=1, SECOND), Broken(clock.clone(), broken.clone()));
+    let permit = limiter.try_acquire().unwrap();
+    let mut line: Vec<_> = (0..2).map(|_| Box::pin(limiter.acquire())).collect();
+    assert!(line.iter_mut().all(|waiting| poll_once(waiting.as_mut()).is_pending()));
+    clock.advance(SECOND);
+    broken.store(true, Ordering::SeqCst);
+    permit.fail();
+    drop(line.remove(0));
+    broken.store(false, Ordering::SeqCst);
+    clock.advance(SECOND);
+    assert!(limiter.try_acquire().is_none(), "its time begins with this call");
+    clock.advance(KEPT - Duration::from_nanos(1));
+    assert!(limiter.try_acquire().is_none());
+    assert!(poll_once(line[0].as_mut()).is_ready());
+    limiter.check().unwrap();
+}

@@ -1,0 +1,103 @@
+//! A task that is served at once, again and again, lets others run now and then.
+
+use std::future::Future;
+use std::num::NonZeroU32;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+use flyball_ratelimit::{Adaptive, AdaptiveLimiter, Bucket, Quota};
+use flyball_sync::{ManualClock, ManualTimer};
+use testkit::wakers::{Counting, poll_once, poll_with};
+
+/// Never empty; or with no token until its clock is moved.
+fn bucket(full: bool) -> Bucket<ManualTimer> {
+    let (burst, clock) = (if full { NonZeroU32::MAX } else { NonZeroU32::MIN }, ManualClock::new());
+    let bucket = Bucket::with_timer(Quota::per_second(NonZeroU32::MIN).burst(burst), clock.timer());
+    if !full {
+        bucket.try_acquire().unwrap();
+    }
+    bucket
+}
+
+/// How often it is polled until it is ready; it wakes itself in between.
+fn polls(work: impl Future<Output = ()>) -> usize {
+    let mut work = pin!(work);
+    let (counter, waker) = Counting::waker();
+    let mut polls = 1;
+    while poll_with(work.as_mut(), &waker).is_pending() {
+        assert!(counter.wakes() >= polls, "it has woken itself");
+        polls += 1;
+    }
+    polls
+}
+
+#[test]
+fn a_task_that_is_always_served_lets_others_run() {
+    let tokens = bucket(true);
+    let many = polls(async {
+        for _ in 0..2_000 {
+            tokens.acquire().await;
+        }
+    });
+    assert!((10..=100).contains(&many), "{many} polls for 2000 tokens");
+    let limiter = AdaptiveLimiter::new(Adaptive::new(1..=1, Duration::from_secs(1)));
+    let many = polls(async {
+        for _ in 0..2_000 {
+            limiter.acquire().await.succeed();
+        }
+    });
+    assert!((10..=100).contains(&many), "{many} polls for 2000 permits");
+}
+
+/// As in a `select!` in a loop, of what never comes and what is always there.
+#[test]
+fn one_that_waits_beside_it_does_not_keep_a_task_from_yielding() {
+    let (full, empty) = (&bucket(true), &bucket(false));
+    let gives_way = |mut beside: Option<Pin<&mut dyn Future<Output = ()>>>, first: bool| {
+        (0..10_000).any(|_| {
+            let mut look = || match beside.as_mut() {
+                Some(kept) => assert!(poll_once(kept.as_mut()).is_pending()),
+                None => assert!(poll_once(pin!(empty.acquire())).is_pending()),
+            };
+            if first {
+                look();
+            }
+            let served = poll_once(pin!(full.acquire()));
+            if !first {
+                look();
+            }
+            served.is_pending()
+        })
+    };
+    for first in [true, false] {
+        assert!(gives_way(None, first), "beside one that begins anew");
+        let mut kept = pin!(empty.acquire());
+        // Every time, and not only until the one that is kept has given way itself.
+        for time in 0..5 {
+            assert!(gives_way(Some(kept.as_mut()), first), "beside one that is kept, time {time}");
+        }
+    }
+}
+
+/// However many others are served between its polls.
+#[test]
+fn one_that_has_given_way_is_served_at_its_next_poll() {
+    let full = bucket(true);
+    let mut gave_way = 0;
+    for _ in 0..1_000 {
+        let mut acquire = pin!(full.acquire());
+        if poll_once(acquire.as_mut()).is_ready() {
+            continue;
+        }
+        gave_way += 1;
+        let mut others = 0;
+        while others < 127 {
+            let mut other = pin!(full.acquire());
+            while poll_once(other.as_mut()).is_pending() {}
+            others += 1;
+        }
+        assert_eq!(poll_once(acquire.as_mut()), Poll::Ready(()));
+    }
+    assert!(gave_way > 0);
+}
