@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, ManualClock};
-use flyball_workqueue::{DelayMode, Queue};
+use flyball_workqueue::{Clock, DelayMode, ManualClock, Queue};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let millis = Duration::from_millis;

@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::TokioTimer;
-use flyball_workqueue::Queue;
+use flyball_workqueue::{Queue, TokioTimer};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {

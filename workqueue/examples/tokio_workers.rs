@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, TokioTimer};
-use flyball_workqueue::Queue;
+use flyball_ratelimit::Exponential;
+use flyball_workqueue::{Queue, TokioTimer};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};

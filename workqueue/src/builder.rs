@@ -4,15 +4,16 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::marker::PhantomData;
 
-use flyball_ratelimit::{Clock, Policy, Timer};
+use flyball_ratelimit::Policy;
+use flyball_sync::{Clock, Timer};
 
-use crate::core::Rules;
-use crate::dead::DeadLetters;
 use crate::limiter::NoLimit;
 use crate::metrics::Metrics;
-use crate::order::{Fifo, Order};
 use crate::queue::Queue;
-use crate::shared::{Key, Parts, Shared};
+use crate::queue::dead::DeadLetters;
+use crate::queue::shared::{Key, Parts, Shared};
+use crate::state::Rules;
+use crate::state::order::{Fifo, Order};
 use crate::time::{Blocking, Delays, NoDelay, Time, Timed};
 
 /// Makes a [`Queue`]: what it knows of time, and how failures are limited.
@@ -75,15 +76,10 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Builder<K, O, 
 
     /// Delays on this timer's clock, for async and blocking getters.
     ///
-    /// The timer becomes the queue's own: it is armed only while somebody waits for a deadline.
+    /// The timer becomes the queue's own: it is armed only while somebody waits for a deadline. A
+    /// `TokioTimer` whose runtime is shut down before the queue goes on as a `ThreadTimer`.
     pub fn timer<W: Timer>(self, timer: W) -> Builder<K, O, L, Timed<W>> {
         self.with_time(Timed(timer))
-    }
-
-    /// How long a failed key waits. Implies [`delays`](Self::delays) unless a clock or a timer is given.
-    pub fn limiter<P: Policy<K> + Send + 'static>(self, policy: P) -> Builder<K, O, P, T::WithDelays> {
-        let Self { time, seed, rules, dead, sinks, order, keys, .. } = self;
-        Builder { limiter: policy, time: time.with_delays(), seed, rules, dead, sinks, order, keys }
     }
 
     /// In which order Ready keys are handed out: [`Fifo`], unless it is [`Priority`](crate::Priority) or
@@ -158,6 +154,18 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Builder<K, O, 
     }
 }
 
+/// For queues without a limiter yet.
+impl<K: Key, O: Order<K>, T: Time> Builder<K, O, NoLimit, T> {
+    /// How long a failed key waits. Implies [`delays`](Builder::delays) unless a clock or a timer is given.
+    ///
+    /// What the limiter counts of a key is kept as long as the key is in the queue, however long it waits there, and
+    /// ages from when it has left. A queue has one limiter; [`MaxOf`](flyball_ratelimit::MaxOf) makes one of two.
+    pub fn limiter<P: Policy<K> + Send + 'static>(self, policy: P) -> Builder<K, O, P, T::WithDelays> {
+        let Self { time, seed, rules, dead, sinks, order, keys, .. } = self;
+        Builder { limiter: policy, time: time.with_delays(), seed, rules, dead, sinks, order, keys }
+    }
+}
+
 /// For queues with a limiter. Without one no failure is counted, and the only backoff is the one that
 /// [`retry_no_sooner`](crate::Lease::retry_no_sooner) asks for.
 impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Builder<K, O, L, T> {
@@ -172,15 +180,16 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Builder<K, O
     /// Gives a key up at its failure number `most`: it is not retried, its failures are forgotten, and `tell` is called
     /// with the key and their number.
     ///
-    /// `most` is at least 1, which allows no retry. Failures are counted by the limiter, and only by one that counts:
-    /// a bucket does not. A key that was added while it ran runs again all the same, with a clean slate.
+    /// `most` is at least 1, which allows no retry. Failures are counted by the limiter, so it is set first, and is one that
+    /// [counts](Policy::COUNTS): without a limiter, or with a bucket alone, this does not compile. A key that was added
+    /// while it ran runs again all the same, with a clean slate.
     ///
     /// `tell` runs outside every lock, in the thread that ends the lease, after it has ended. If it panics, so does that.
     ///
     /// # Examples
     /// ```
-    /// use flyball_ratelimit::{Exponential, ManualClock};
-    /// use flyball_workqueue::Queue;
+    /// use flyball_ratelimit::Exponential;
+    /// use flyball_workqueue::{ManualClock, Queue};
     /// use std::time::Duration;
     ///
     /// let clock = ManualClock::new();
@@ -197,7 +206,31 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Builder<K, O
     /// assert_eq!(queue.counts().waiting, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// Nothing counts failures here, so nothing is ever given up:
+    /// ```compile_fail,E0080
+    /// # use flyball_workqueue::Queue;
+    /// Queue::<&str>::builder().delays().dead_letters(3, |_, _| {}).build();
+    /// ```
+    /// ```compile_fail,E0080
+    /// # use flyball_ratelimit::{Quota, TokenBucket};
+    /// # use flyball_workqueue::Queue;
+    /// # use std::num::NonZeroU32;
+    /// let bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
+    /// Queue::<&str>::builder().limiter(bucket).dead_letters(3, |_, _| {}).build();
+    /// ```
+    ///
+    /// Nor could another limiter take the place of the one that counts:
+    /// ```compile_fail,E0599
+    /// # use flyball_ratelimit::{Quota, TokenBucket, controller_default};
+    /// # use flyball_workqueue::Queue;
+    /// # use std::num::NonZeroU32;
+    /// let bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
+    /// let counting = Queue::<&str>::builder().limiter(controller_default());
+    /// counting.dead_letters(3, |_, _| {}).limiter(bucket).build();
+    /// ```
     pub fn dead_letters(mut self, most: u32, tell: impl Fn(&K, u32) + Send + Sync + 'static) -> Self {
+        const { assert!(L::COUNTS, "`dead_letters` needs a limiter that counts failures, set before it") }
         self.dead = Some(DeadLetters::new(most.max(1), tell));
         self
     }

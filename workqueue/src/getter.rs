@@ -8,19 +8,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, Monotonic, Policy};
+use flyball_ratelimit::Policy;
+use flyball_sync::locks::{AtomicUsize, Ordering};
+use flyball_sync::{Clock, Monotonic};
 
 use crate::error::GetTimeoutError;
-use crate::get::Get;
-use crate::get_many::GetMany;
+use crate::futures::get::Get;
+use crate::futures::get_many::GetMany;
+#[cfg(feature = "stream")]
+use crate::futures::stream::Leases;
 use crate::lease::Lease;
 use crate::limiter::NoLimit;
-use crate::order::{Fifo, Order};
 use crate::queue::Queue;
-use crate::shared::{Effects, Key};
-#[cfg(feature = "stream")]
-use crate::stream::Leases;
-use crate::sync::{AtomicUsize, Ordering};
+use crate::queue::shared::{Effects, Key};
+use crate::state::order::{Fifo, Order};
 use crate::time::{AsyncGet, NoDelay, Time};
 
 /// Takes keys until it is stopped, or the queue is closed; stopping one leaves the queue and the others alone.

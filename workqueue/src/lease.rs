@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use flyball_ratelimit::Policy;
 
-use crate::core::Handle;
-use crate::order::Order;
-use crate::shared::{Key, Shared, Verdict};
+use crate::queue::end::Verdict;
+use crate::queue::shared::{Key, Shared};
+use crate::state::Handle;
+use crate::state::order::Order;
 use crate::time::{Delays, NoDelay, Time};
 
 /// The right to work on a key. While it lives nobody else gets the key.
@@ -54,6 +55,7 @@ pub struct Lease<K, T = NoDelay> {
 pub(crate) trait Leasing<K>: Send + Sync {
     fn end(&self, handle: Handle, key: &K, verdict: Verdict);
     fn requeues(&self, key: &K) -> u32;
+    fn fail_at_most(&self, key: &K, most: u32, least: Duration) -> Option<Verdict>;
     fn age(&self, handle: Handle) -> Option<Duration>;
     fn detach(&self, handle: Handle);
 }
@@ -71,6 +73,10 @@ where
 
     fn requeues(&self, key: &K) -> u32 {
         self.limiter.requeues(key)
+    }
+
+    fn fail_at_most(&self, key: &K, most: u32, least: Duration) -> Option<Verdict> {
+        Shared::fail_at_most(self, key, most, least)
     }
 
     fn age(&self, handle: Handle) -> Option<Duration> {
@@ -147,8 +153,8 @@ impl<K, T> Lease<K, T> {
     ///
     /// # Examples
     /// ```
-    /// # use flyball_ratelimit::{Exponential, ManualClock};
-    /// # use flyball_workqueue::{KeyState, Queue};
+    /// # use flyball_ratelimit::Exponential;
+    /// # use flyball_workqueue::{KeyState, ManualClock, Queue};
     /// # use std::time::Duration;
     /// let clock = ManualClock::new();
     /// let backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(60));
@@ -200,8 +206,8 @@ impl<K, T> Lease<K, T> {
     ///
     /// # Examples
     /// ```
-    /// # use flyball_ratelimit::{Exponential, ManualClock, Nanos};
-    /// # use flyball_workqueue::{KeyState, Queue};
+    /// # use flyball_ratelimit::Exponential;
+    /// # use flyball_workqueue::{KeyState, ManualClock, Nanos, Queue};
     /// # use std::time::Duration;
     /// let clock = ManualClock::new();
     /// let seconds = Duration::from_secs;
@@ -223,8 +229,67 @@ impl<K, T> Lease<K, T> {
         self.end(Verdict::RetryNoSooner(least));
     }
 
-    /// Ends a lease that nobody has seen.
-    pub(crate) fn give_back(self) {
+    /// As [`retry_no_sooner`](Self::retry_no_sooner), unless this is failure number `most` of the key: then its failures are forgotten,
+    /// and the lease is handed back, for the caller to end.
+    ///
+    /// For a limit of attempts beside that of the [queue](crate::Builder::dead_letters), by the same rule: a failure that the limiter
+    /// does not count, as the key ran before its backoff was over, is never the last one. Without a limiter none is. Where the
+    /// queue's limit is lower, it holds.
+    ///
+    /// # Errors
+    /// The lease, after failure number `most`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_ratelimit::Exponential;
+    /// # use flyball_workqueue::{ManualClock, Queue};
+    /// # use std::time::Duration;
+    /// let clock = ManualClock::new();
+    /// let seconds = Duration::from_secs;
+    /// let backoff = Exponential::new(seconds(1)..=seconds(60));
+    /// let queue = Queue::builder().limiter(backoff).timer(clock.timer()).build();
+    /// queue.add("a")?;
+    /// assert!(queue.try_get()?.retry_at_most(2, Duration::ZERO).is_ok());
+    /// queue.add("a")?; // before its backoff is over
+    /// assert!(queue.try_get()?.retry_at_most(2, Duration::ZERO).is_ok());
+    /// clock.advance(seconds(1));
+    /// let lease = queue.try_get()?.retry_at_most(2, Duration::ZERO).unwrap_err();
+    /// println!("giving {} up", *lease);
+    /// lease.done();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn retry_at_most(self, most: u32, least: Duration) -> Result<(), Self>
+    where
+        T: Delays,
+    {
+        let Some(queue) = &self.queue else { return Ok(()) };
+        match queue.fail_at_most(&self.key, most, least) {
+            Some(verdict) => {
+                self.end(verdict);
+                Ok(())
+            }
+            None => Err(self),
+        }
+    }
+
+    /// Ends the lease as if the key had not been handed out: it is Ready again, at the tail, and no failure is counted.
+    ///
+    /// For a worker that stops before it has begun. After shutdown the key is a leftover instead.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::Exponential;
+    /// use flyball_workqueue::Queue;
+    /// use std::time::Duration;
+    ///
+    /// let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
+    /// let queue = Queue::builder().limiter(backoff).build();
+    /// queue.add("a")?;
+    /// queue.try_get()?.give_back();
+    /// assert_eq!((queue.counts().ready, queue.requeues(&"a")), (1, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn give_back(self) {
         self.end(Verdict::Untouched);
     }
 

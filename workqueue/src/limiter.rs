@@ -2,18 +2,25 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the policy and the state of the generator | `inner`; held while the policy, and `Hash`, `Eq`, `Clone` of keys, run; never together with the queue's lock |
+//! | the policy and the state of the generator | `inner`; held while the policy, and `Hash`, `Eq`, `Clone` of keys, run; the queue's lock is taken under it, for a look whether a key is in the queue, and never the other way round |
 //! | `tracked`: zero promises that no key has failures | written under `inner`; read without it |
 //!
-//! A policy is a pure function of its arguments and must not call back into the queue; keys die after unlocking.
+//! A policy is a pure function of its arguments and must not call back into the queue. Keys that it lets go of die after
+//! unlocking, also where a panic unwinds.
+//!
+//! The failures of a key are kept as long as the key is in the queue: a policy asks before it lets go of them. Rejected:
+//! to tell the policy when a key comes and goes (a lock and a hash for each, and one that leaves while it comes again
+//! would have to be told in that order), and failures in the entry of the key (a policy may count otherwise, or in several parts).
 
 use std::any::TypeId;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use flyball_ratelimit::{Nanos, OncePerWait, Policy};
+use flyball_ratelimit::{OncePerWait, Policy};
+use flyball_sync::Nanos;
+use flyball_sync::locks::{AtomicUsize, Mutex, Ordering};
 
-use crate::shared::Key;
-use crate::sync::{AtomicUsize, Mutex, Ordering};
+use crate::queue::shared::Key;
 
 /// No limiter: a retry is Ready again at once, at the tail, and failures are not counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,6 +28,8 @@ pub struct NoLimit;
 
 impl<K: ?Sized> Policy<K> for NoLimit {
     type Taken = ();
+
+    const COUNTS: bool = false;
 
     fn failed(&mut self, _: &K, _: Nanos, _: u64) -> (Duration, ()) {
         (Duration::ZERO, ())
@@ -40,6 +49,7 @@ impl<K: ?Sized> Policy<K> for NoLimit {
 }
 
 /// What comes of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failed {
     /// The key may run again then. Not counted where its backoff was open already.
     Until { at: Nanos, counted: bool },
@@ -69,40 +79,56 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
     }
 
     /// Counts a failure of `key`. One that makes `most` of them is the last, and all are forgotten: in one step, or two
-    /// who fail at once would both be the last.
-    pub(crate) fn failed(&self, key: &K, now: Nanos, most: Option<u32>) -> Failed {
-        // Declared before the guard: keys die after it, also when the policy panics.
-        let mut dead = Vec::new();
-        let mut inner = self.inner.lock();
-        let random = inner.next_random();
-        // Ordering: Relaxed. `forget` of this key comes after the end of the lease that failed, and leases of one key
-        // follow one another through the queue's lock. Before the policy runs: what it counts, it may count and panic.
-        self.tracked.store(1, Ordering::Relaxed);
-        let (delay, taken) = inner.policy.failed(key, now, random);
-        // Before the policy is called again, which drops what nobody has taken.
-        inner.policy.take_dead(&mut dead);
-        let mut failed = Failed::Until { at: now + delay, counted: Self::limits() && taken.is_some() };
-        if let Some(most) = most {
-            let failures = inner.policy.requeues(key);
-            if failures >= most {
+    /// who fail at once would both be the last. One that is not counted is not, as the failures before it may be more than a
+    /// caller allows. The failures of keys that are `in_queue` are kept.
+    pub(crate) fn failed(
+        &self,
+        key: &K,
+        now: Nanos,
+        most: Option<u32>,
+        mut in_queue: impl FnMut(&K) -> bool,
+    ) -> Failed {
+        self.change(|inner, tracked, dead| {
+            let random = inner.next_random();
+            // Ordering: Relaxed. `forget` of this key comes after the end of the lease that failed, and leases of one key
+            // follow one another through the queue's lock. Before the policy runs: what it counts, it may count and panic.
+            tracked.store(1, Ordering::Relaxed);
+            let (delay, taken) = inner.policy.failed_keeping(key, now, random, &mut in_queue);
+            let counted = Self::limits() && taken.is_some();
+            let failures = if counted && most.is_some() { inner.policy.requeues(key) } else { 0 };
+            // A policy that counts nothing always says 0.
+            if failures > 0 && most.is_some_and(|most| failures >= most) {
+                // Before the policy is called again, which drops what nobody has taken.
+                inner.policy.take_dead(dead);
                 inner.policy.forget(key);
-                inner.policy.take_dead(&mut dead);
-                failed = Failed::Died { failures };
+                return Failed::Died { failures };
             }
-        }
-        failed
+            Failed::Until { at: now + delay, counted }
+        })
     }
 
     pub(crate) fn forget(&self, key: &K) {
         if self.is_empty() {
             return;
         }
+        self.change(|inner, tracked, _| {
+            inner.policy.forget(key);
+            // Ordering: Relaxed, see `failed`.
+            tracked.store(inner.policy.tracked(), Ordering::Relaxed);
+        });
+    }
+
+    /// Works on the policy. What it lets go of is taken along, also where it panics: the next operation would drop it under
+    /// the lock.
+    fn change<R>(&self, work: impl FnOnce(&mut Inner<K, L>, &AtomicUsize, &mut Vec<K>) -> R) -> R {
+        // Declared before the guard: keys die after it.
         let mut dead = Vec::new();
         let mut inner = self.inner.lock();
-        inner.policy.forget(key);
+        let result = catch_unwind(AssertUnwindSafe(|| work(&mut inner, &self.tracked, &mut dead)));
         inner.policy.take_dead(&mut dead);
-        // Ordering: Relaxed, see `failed`.
-        self.tracked.store(inner.policy.tracked(), Ordering::Relaxed);
+        drop(inner);
+        drop(dead);
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     pub(crate) fn requeues(&self, key: &K) -> u32 {

@@ -48,8 +48,7 @@ use crate::error::Reason;
 ///
 /// # Examples
 /// ```
-/// use flyball_ratelimit::ManualClock;
-/// use flyball_workqueue::{Ended, Metrics, Queue};
+/// use flyball_workqueue::{Ended, ManualClock, Metrics, Queue};
 /// use std::sync::{Arc, Mutex};
 /// use std::time::Duration;
 ///

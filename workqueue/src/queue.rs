@@ -1,12 +1,18 @@
 //! SHELL. The queue itself. What it does is in the files below, by what it is for.
 
-mod adding;
+mod add;
 mod at;
-mod ending;
-mod entering;
-mod getting;
-mod looking;
-mod ordered;
+mod blocking;
+pub(crate) mod dead;
+mod delay;
+pub(crate) mod end;
+mod get;
+mod inspect;
+pub(crate) mod parked;
+mod priority;
+pub(crate) mod shared;
+mod shutdown;
+pub(crate) mod sleepers;
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -14,14 +20,14 @@ use std::sync::Arc;
 
 use flyball_ratelimit::Policy;
 
-pub use adding::AddedMany;
+pub use add::AddedMany;
 pub use at::At;
-pub use looking::{KeyRecord, Snapshot};
+pub use inspect::{KeyRecord, Snapshot};
 
 use crate::builder::Builder;
 use crate::limiter::NoLimit;
-use crate::order::{Fifo, Order};
-use crate::shared::{Key, Shared};
+use crate::queue::shared::{Key, Shared};
+use crate::state::order::{Fifo, Order};
 use crate::time::{NoDelay, Time};
 
 /// Which key runs next, and never twice at once.

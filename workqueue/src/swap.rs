@@ -9,9 +9,9 @@ use flyball_ratelimit::Policy;
 
 use crate::error::Refused;
 use crate::lease::Lease;
-use crate::order::Order;
 use crate::queue::Queue;
-use crate::shared::Key;
+use crate::queue::shared::Key;
+use crate::state::order::Order;
 use crate::time::{AsyncGet, Delays, Time};
 
 /// Where keys are added: what an event handler needs of a queue.

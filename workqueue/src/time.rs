@@ -10,7 +10,7 @@
 
 use std::task::Waker;
 
-use flyball_ratelimit::{Clock, Monotonic, Nanos, Timer};
+use flyball_sync::{Clock, Monotonic, Nanos, Timer};
 
 /// A queue without delays: it has no clock at all.
 #[derive(Clone, Copy, Debug, Default)]

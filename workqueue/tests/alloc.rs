@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, ManualClock};
+use flyball_ratelimit::Exponential;
+use flyball_sync::ManualClock;
 use flyball_workqueue::Queue;
 use testkit::wakers::{Counting, poll_with};
 

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, TokioTimer};
-use flyball_workqueue::{BlockingTakeKeys, DelayKeys, EndKeys, Queue, TakeKeys};
+use flyball_ratelimit::Exponential;
+use flyball_workqueue::{BlockingTakeKeys, DelayKeys, EndKeys, Queue, TakeKeys, TokioTimer};
 
 type Failed = Box<dyn std::error::Error>;
 const MILLI: Duration = Duration::from_millis(1);

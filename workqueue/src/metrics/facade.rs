@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::metrics::{Counter, Gauge, Histogram, Label, describe_counter, describe_gauge, describe_histogram};
+use flyball_sync::locks::Mutex;
 
 use super::catalogue::{self, By, Metric, OUTCOMES, REASONS};
 use super::gathered::Gathered;
 use super::labels::{InvalidLabel, Labels, labels, named};
 use super::{Ended, Metrics, Reading, Watch};
 use crate::error::Reason;
-use crate::sync::Mutex;
 
 /// A queue's metrics through the facade `metrics`, with client-go's names and ours beside them.
 ///

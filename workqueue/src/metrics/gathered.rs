@@ -7,8 +7,9 @@
 //! Usually there is one. Two are there for a while when a controller is started anew before the old one is gone, and
 //! must not make two series of the same name; nor may what is counted fall when one of them goes.
 
+use flyball_sync::locks::Mutex;
+
 use super::{Reading, Watch};
-use crate::sync::Mutex;
 
 #[derive(Default)]
 pub(crate) struct Gathered {

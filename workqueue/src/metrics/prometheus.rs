@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use flyball_sync::locks::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::Counter;
@@ -18,7 +19,6 @@ use self::series::Series;
 use super::labels::{InvalidLabel, Labels, labels, named};
 use super::{Ended, Metrics, Reading, Watch};
 use crate::error::Reason;
-use crate::sync::Mutex;
 
 /// From 1 µs to 1000 s, three a decade: 1, 2.5, 5.
 const DEFAULT_BUCKETS: [f64; 28] = [

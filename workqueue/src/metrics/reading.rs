@@ -11,8 +11,7 @@ use std::time::Duration;
 ///
 /// # Examples
 /// ```
-/// use flyball_ratelimit::ManualClock;
-/// use flyball_workqueue::{Metrics, Queue};
+/// use flyball_workqueue::{ManualClock, Metrics, Queue};
 /// use std::time::Duration;
 ///
 /// struct Nobody;

@@ -6,14 +6,14 @@ use std::time::Duration;
 use flyball_ratelimit::Policy;
 
 use super::{AddedMany, Queue};
-use crate::add_when_room::AddWhenRoom;
-use crate::core::Added;
 use crate::error::{Reason, Refused};
+use crate::futures::add_when_room::AddWhenRoom;
 use crate::limiter::NoLimit;
-use crate::order::Priority;
-use crate::shared::Key;
+use crate::queue::shared::Key;
+use crate::state::Added;
+use crate::state::order::Priority;
+use crate::state::wait::DelayMode;
 use crate::time::{Delays, NoDelay, Time};
-use crate::wait::DelayMode;
 
 /// The adds of a queue, with a priority: see [`Queue::at`]. Each is as the one of the same name there.
 pub struct At<'a, K, L = NoLimit, T = NoDelay> {
@@ -24,8 +24,8 @@ pub struct At<'a, K, L = NoLimit, T = NoDelay> {
 impl<K: Key, L: Policy<K> + Send + 'static, T: Time> Queue<K, Priority, L, T> {
     /// Adds with this priority, from −128 to 127, higher is more urgent; the queue itself adds with 0.
     ///
-    /// Adds of one key merge to the highest priority. One that raises a Ready key sends it to the end of the line of its
-    /// new priority, unless it is better off where it is.
+    /// Adds of one key merge to the highest priority, for one hand-out: a key that comes back from it has its own priority
+    /// again, see [`Priority`]. One that raises a Ready key gives it a second place, at the end of the higher priority.
     ///
     /// # Examples
     /// ```

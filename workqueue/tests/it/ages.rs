@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, Nanos};
+use flyball_sync::{Clock, Nanos};
 use flyball_workqueue::{KeyState, Overdue};
 
 use crate::support::{TimedQueue, backoff, ns, timed};

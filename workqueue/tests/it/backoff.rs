@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, ManualClock, ManualTimer, Nanos, Policy};
+use flyball_ratelimit::Policy;
+use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
 use flyball_workqueue::{KeyState, Lease, Queue, Timed};
 
 use crate::support::{BackoffQueue, backoff, ns};

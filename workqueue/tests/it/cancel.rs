@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 use flyball_workqueue::{KeyState, Queue};
 use testkit::random::Random;
 use testkit::wakers::{Counting, poll_once, poll_with};
@@ -228,7 +228,7 @@ fn an_add_arms_for_a_waiting_getter() {
 }
 
 /// Moves the clock on alarm by alarm, until `done` says yes; never past `limit`.
-fn drive(clock: &flyball_ratelimit::ManualClock, limit: u64, mut done: impl FnMut() -> bool) {
+fn drive(clock: &flyball_sync::ManualClock, limit: u64, mut done: impl FnMut() -> bool) {
     loop {
         if done() {
             return;
@@ -428,7 +428,7 @@ fn getters_dropped_at_any_poll_lose_no_wake_up() {
 /// Says whether there was anything to know.
 fn assert_somebody_knows<F: Future<Output = Option<T>>, T>(
     queue: &TimedQueue<u64>,
-    clock: &flyball_ratelimit::ManualClock,
+    clock: &flyball_sync::ManualClock,
     getters: &[Getter<F>],
 ) -> bool {
     let counts = queue.counts();
@@ -445,8 +445,8 @@ fn assert_somebody_knows<F: Future<Output = Option<T>>, T>(
     true
 }
 
-fn timed_by_number() -> (TimedQueue<u64>, flyball_ratelimit::ManualClock) {
-    let clock = flyball_ratelimit::ManualClock::new();
+fn timed_by_number() -> (TimedQueue<u64>, flyball_sync::ManualClock) {
+    let clock = flyball_sync::ManualClock::new();
     (Queue::builder().timer(clock.timer()).seed(1).build(), clock)
 }
 

@@ -4,7 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, FastSlow, ManualClock, ManualTimer, Nanos, Policy};
+use flyball_ratelimit::{Exponential, FastSlow, Policy};
+use flyball_sync::{ManualClock, ManualTimer, Nanos};
 use flyball_workqueue::{Added, KeyState, Lease, Queue, Reason, Timed, TryGetError};
 
 use crate::support::{BackoffQueue, ns};

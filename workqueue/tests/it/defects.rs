@@ -25,7 +25,8 @@ use std::task::Waker;
 use std::thread;
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, Exponential, ManualClock, ManualTimer, Nanos, Timer};
+use flyball_ratelimit::Exponential;
+use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
 use flyball_workqueue::{Added, DelayMode, KeyState, Lease, NotDetached, Queue, Reason, TryGetError};
 use testkit::hostile::{Mood, Point};
 

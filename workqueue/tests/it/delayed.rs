@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::{FastSlow, ManualClock, Nanos};
+use flyball_ratelimit::FastSlow;
+use flyball_sync::{ManualClock, Nanos};
 use flyball_workqueue::{Added, DelayMode, KeyState, Queue};
 
 use crate::support::{TimedQueue, backoff, ns, timed};
@@ -372,7 +373,7 @@ fn strict_a_wait_under_a_lease_meets_the_backoff() {
 #[test]
 fn strict_a_backoff_under_a_lease() {
     type End =
-        fn(flyball_workqueue::Lease<&'static str, flyball_workqueue::Timed<flyball_ratelimit::ManualTimer>>);
+        fn(flyball_workqueue::Lease<&'static str, flyball_workqueue::Timed<flyball_sync::ManualTimer>>);
     let ends: [End; 4] = [
         |lease| lease.done(),
         |lease| lease.requeue_after(ns(30)),

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 use flyball_workqueue::{Added, KeyState, NotDetached, Queue, TryGetError};
 use testkit::hostile::{Mood, Point};
 

@@ -7,11 +7,13 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, ManualClock};
-use flyball_workqueue::{Fair, Fifo, Priority, Queue};
+use flyball_ratelimit::{Exponential, MaxOf, Policy, Quota, TokenBucket};
+use flyball_sync::{ManualClock, ManualTimer};
+use flyball_workqueue::{AsyncGet, Builder, Fair, Fifo, Priority, Queue, Timed};
 use testkit::cells::Cells;
 use testkit::deadline_op::DeadlineOp;
 use testkit::naive_backoff::NaiveExponential;
+use testkit::naive_limiter::NaiveQuota;
 use testkit::naive_order::Sharing;
 use testkit::naive_queue::{NaiveQueue, NaiveSetup};
 use testkit::op::{SmallKey, operations};
@@ -19,6 +21,7 @@ use testkit::queue_op::{HeldOp, OrderedOp, QueueOp};
 
 use crate::kind::{Kind, group};
 use crate::life::{Dead, Life};
+use crate::options::{CAPACITY, Covered, DEAD_LETTERS, DELAYS, LIMITER, METRICS, ORDER, Row, STRICT, rows};
 use crate::told::Notes;
 
 const BASE: Duration = Duration::from_nanos(2);
@@ -55,12 +58,10 @@ pub(crate) fn timeless(bytes: &[u8]) -> Cells {
     timeless_by(*choice, operations(life, MOST))
 }
 
-/// Keys of priorities. The first byte says how they age.
+/// Keys of priorities. The first byte says what share lower ones have.
 pub(crate) fn by_priority(bytes: &[u8]) -> Cells {
     let Some(([how, choice], life)) = bytes.split_first_chunk() else { return Cells::default() };
-    let ageing = [None, NonZeroU32::new(1), NonZeroU32::new(2), NonZeroU32::new(64)][usize::from(how % 4)];
-    let order = ageing.map_or(Priority::new().strict(), |most| Priority::new().ageing(most));
-    let sharing = Sharing::Priority(ageing.map(|most| most.get().into()));
+    let (order, sharing) = prioritised([0, 1, 2, 4][usize::from(how % 4)]);
     let keys = SmallKey::all().collect();
     limited_in(
         order,
@@ -86,17 +87,138 @@ pub(crate) fn order_ops(bytes: &[u8]) -> Cells {
     if bytes.len() % 2 == 0 { by_priority(bytes) } else { by_group(bytes) }
 }
 
-/// The fuzz target `queue_ops`: the first byte chooses the kind of queue, too.
+/// The fuzz target `queue_ops`: any combination of options.
 pub(crate) fn queue_ops(bytes: &[u8]) -> Cells {
-    let Some((first, life)) = bytes.split_first() else { return Cells::default() };
-    let choice = first / 4;
-    match first % 4 {
-        0 => limited_by(choice, operations(life, MOST), SmallKey::all().collect()),
-        1 => limited_by(choice, held(life), SmallKey::all().collect()),
-        2 if choice < 32 => unlimited_by(choice, operations(life, MOST)),
-        2 => unlimited_by(choice, held(life)),
-        _ => timeless_by(choice, operations(life, MOST)),
+    combined(bytes, &mut Covered::default())
+}
+
+/// A queue of any combination of options that builds: the first byte chooses the row, the second what is left to
+/// choose, the third the kind of life.
+pub(crate) fn combined(bytes: &[u8], covered: &mut Covered) -> Cells {
+    let Some(([row, choice, kind], life)) = bytes.split_first_chunk() else { return Cells::default() };
+    let rows = rows();
+    let row = rows[usize::from(*row) % rows.len()];
+    let life = match kind % 3 {
+        0 => operations(life, MOST),
+        1 => held(life),
+        _ => operations(life, MOST).into_iter().map(|OrderedOp(op)| op).collect(),
+    };
+    let cells = match row[ORDER] {
+        0 => built(Fifo, Sharing::Fifo, row, *choice, life),
+        order @ (1 | 2) => {
+            let share = if order == 1 { [1, 2, 4, 64][usize::from(choice / 64)] } else { 0 };
+            let (order, sharing) = prioritised(share);
+            built(order, sharing, row, *choice, life)
+        }
+        order => {
+            let weights = [[1, 1], [2, 1], [1, 3], [2, 2]][usize::from(choice / 64)];
+            let cap = if order == 3 { u32::MAX } else { [1, 2][usize::from(choice / 32 % 2)] };
+            let fair = Fair::by(|key: &SmallKey| group(*key)).weights(move |group| weights[*group]).cap(cap);
+            built(fair, Sharing::Fair { weights, cap }, row, *choice, life)
+        }
+    };
+    covered.ran(row);
+    cells
+}
+
+/// A lower priority has one of so many hand-outs and one more; none for zero.
+fn prioritised(share: u32) -> (Priority, Sharing) {
+    match NonZeroU32::new(share) {
+        None => (Priority::new().strict(), Sharing::Priority(None)),
+        Some(share) => (Priority::new().share(share), Sharing::Priority(Some(share.get().into()))),
     }
+}
+
+/// A queue as the row says.
+fn built(order: impl Kind, sharing: Sharing, row: Row, choice: u8, life: Vec<QueueOp>) -> Cells {
+    let backoff = NaiveExponential { base: BASE, cap: CAP };
+    let quota = NaiveQuota::new(1, 1, 2);
+    let setup = NaiveSetup {
+        limiter: (row[LIMITER] > 0).then_some(backoff),
+        bucket: (row[LIMITER] == 2).then_some(quota),
+        strict: row[STRICT] == 1,
+        dead_letters: (row[DEAD_LETTERS] == 1).then_some(u32::from(choice % 4) + 1),
+        capacity: (row[CAPACITY] == 1).then_some(usize::from(choice / 4 % 4) + 1),
+    };
+    let clock = ManualClock::new();
+    let mut builder = Queue::builder().order(order).seed(1);
+    if let Some(keys) = setup.capacity {
+        builder = builder.capacity(keys);
+    }
+    let lived = Lived { setup, sharing, clock, aged: choice / 16 % 2 == 1, measured: row[METRICS] == 1 };
+    if row[DELAYS] == 0 {
+        let life = life.into_iter().filter_map(without_time);
+        return lived.beside(builder.build(), Dead::default()).live(life);
+    }
+    let builder = builder.timer(lived.clock.timer());
+    match row[LIMITER] {
+        0 => lived.by_time(builder, Dead::default(), life),
+        1 => lived.limited(builder.limiter(Exponential::new(BASE..=CAP)), life),
+        _ => {
+            let bucket = TokenBucket::new(quota_of(quota));
+            lived.limited(builder.limiter(MaxOf::new(Exponential::new(BASE..=CAP), bucket)), life)
+        }
+    }
+}
+
+/// What a life needs to know of its queue.
+struct Lived {
+    setup: NaiveSetup,
+    sharing: Sharing,
+    clock: ManualClock,
+    aged: bool,
+    measured: bool,
+}
+
+type Timer = Timed<ManualTimer>;
+
+impl Lived {
+    fn beside<O: Kind, L: Policy<SmallKey> + Send + 'static, T: AsyncGet>(
+        &self,
+        queue: Queue<SmallKey, O, L, T>,
+        dead: Dead,
+    ) -> Life<O, L, T> {
+        let model = NaiveQueue::ordered(self.setup, self.sharing, group);
+        Life::new(queue, model, self.clock.clone(), SmallKey::all().collect(), dead)
+    }
+
+    fn limited<O: Kind, L: Policy<SmallKey> + Send + 'static>(
+        self,
+        mut builder: Builder<SmallKey, O, L, Timer>,
+        life: Vec<QueueOp>,
+    ) -> Cells {
+        let dead = Dead::default();
+        if let Some(most) = self.setup.dead_letters {
+            let dead = dead.clone();
+            builder = builder.dead_letters(most, move |key, failures| {
+                dead.lock().expect("nobody panics in here").push((*key, failures));
+            });
+        }
+        self.by_time(builder, dead, life)
+    }
+
+    fn by_time<O: Kind, L: Policy<SmallKey> + Send + 'static>(
+        self,
+        mut builder: Builder<SmallKey, O, L, Timer>,
+        dead: Dead,
+        life: Vec<QueueOp>,
+    ) -> Cells {
+        if self.setup.strict {
+            builder = builder.strict_backoff();
+        }
+        let notes = self.measured.then(Notes::default);
+        if let Some(notes) = &notes {
+            builder = builder.metrics(notes.clone());
+        }
+        self.beside(builder.build(), dead).measured(notes).live_by_time(life, self.aged)
+    }
+}
+
+/// The same quota for the bucket under test.
+fn quota_of(naive: NaiveQuota) -> Quota {
+    let nz = |value| NonZeroU32::new(value).expect("zeros count as ones");
+    let quota = Quota::per(nz(naive.tokens().into()), Duration::from_nanos(naive.period()));
+    quota.expect("zeros count as ones").burst(nz(naive.burst().into()))
 }
 
 /// The fuzz target `deadlines`: many keys, all about time. The length of the case says whether backoff is strict.
@@ -135,6 +257,7 @@ fn limited_in(
     let limiter = NaiveExponential { base: BASE, cap: CAP };
     let setup = NaiveSetup {
         limiter: Some(limiter),
+        bucket: None,
         strict: choice % 2 == 1,
         dead_letters: Some(u32::from(choice / 2 % 4)).filter(|most| *most > 0),
         capacity: room(choice / 8),

@@ -3,7 +3,7 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, ManualClock, ManualTimer, Nanos};
+use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
 use flyball_workqueue::{
     Added, Fifo, Getter, KeyState, Lease, Leftovers, NoLimit, Overdue, Queue, Refused, Timed, TryGetError,
 };

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use flyball_ratelimit::ManualClock;
+use flyball_sync::ManualClock;
 use flyball_workqueue::{Added, Fair, Queue, TryGetError};
 use testkit::random::cases;
 use testkit::wakers::poll_once;

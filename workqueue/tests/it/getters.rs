@@ -1,9 +1,16 @@
 //! Who takes keys: paused queues, getters that are stopped, batches, streams.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Wake;
 use std::thread;
 use std::time::Duration;
 
-use flyball_workqueue::{GetTimeoutError, KeyState, Queue, TryGetError};
+use flyball_sync::locks::Mutex;
+use flyball_workqueue::{GetTimeoutError, KeyState, Lease, ManualClock, Queue, TryGetError};
+use testkit::wakers::poll_with;
 
 use crate::support::{TimedQueue, block_on, ns, timed};
 use crate::task::{Task, keys, lists, now_or_never};
@@ -316,7 +323,7 @@ fn a_batch_is_that_many_gets() {
     assert_eq!(queue.counts().leased, 5);
     drop(rest);
     assert_eq!(keys(&queue.try_get_many(0).unwrap()), ["c"], "at least one");
-    first.into_iter().for_each(flyball_workqueue::Lease::done);
+    first.into_iter().for_each(Lease::done);
     queue.shut_down();
     assert_eq!(keys(&queue.blocking_get_many(9)), ["due", "d", "c"]);
     queue.check().unwrap();
@@ -354,7 +361,7 @@ fn a_batch_robs_nobody_of_the_next_key() {
     }
     queue.add(4).unwrap();
     assert_eq!(getters.iter().filter(|getter| getter.knows()).count(), 1);
-    batch.into_iter().for_each(flyball_workqueue::Lease::retry);
+    batch.into_iter().for_each(Lease::retry);
     assert!(getters.iter().all(Task::knows), "four keys, three getters");
 }
 
@@ -379,7 +386,7 @@ fn batches_on_threads() {
                             return served;
                         }
                         served += batch.len();
-                        batch.into_iter().for_each(flyball_workqueue::Lease::done);
+                        batch.into_iter().for_each(Lease::done);
                     }
                 })
             })
@@ -399,7 +406,7 @@ mod stream {
     use std::pin::Pin;
     use std::task::{Context, Poll};
 
-    use flyball_ratelimit::Nanos;
+    use flyball_sync::Nanos;
     use futures_core::Stream;
 
     use super::*;
@@ -454,5 +461,166 @@ mod stream {
             assert!(other.knows());
             assert_eq!(*other.finish().unwrap(), "a");
         }
+    }
+}
+
+// ---- getters that are kept and never polled ----------------------------------------------------------------------
+
+/// One that was woken and is never polled keeps the key it was woken for from the others, and nothing else: not the
+/// next key that is due, nor the alarm for the next deadline.
+#[test]
+fn wakes_a_getter_behind_any_number_that_are_never_polled() {
+    for kept in [1, 2, 63, 64, 65, 66, 200] {
+        for next in [1, 2] {
+            let clock = ManualClock::new();
+            let queue = Queue::builder().timer(clock.timer()).build();
+            for key in 0..kept {
+                queue.add_after(key, ns(1)).unwrap();
+            }
+            queue.add_after(kept, ns(next)).unwrap();
+            let getters: Vec<_> = (0..kept).map(|_| Task::waiting(queue.get())).collect();
+            let last = Task::waiting(queue.get());
+            clock.advance(ns(1));
+            assert!(getters.iter().all(Task::knows), "{kept} keys are due");
+            if next > 1 {
+                assert!(!last.knows());
+                clock.advance(ns(1));
+            }
+            assert!(last.knows(), "behind {kept}, for a key due at {next}");
+        }
+    }
+}
+
+/// Wakers are woken in batches; what is left over is woken, too, whatever it waits for.
+#[test]
+fn wakes_any_number_of_tasks() {
+    const TASKS: u32 = 100;
+    fn all<'a, F: Future + 'a>(wait: impl Fn(u32) -> F) -> Vec<Task<'a, F::Output>> {
+        (0..TASKS).map(|number| Task::waiting(wait(number))).collect()
+    }
+
+    let queue = Queue::builder().build();
+    let gets = all(|_| queue.get());
+    queue.add_many(0..TASKS);
+    assert!(gets.iter().all(Task::knows), "a key for each");
+    drop(gets);
+
+    let queue = Queue::builder().capacity(TASKS as usize).build();
+    queue.add_many(0..TASKS);
+    let adders = all(|number| queue.add_when_room(TASKS + number));
+    let (drains, idles) = (all(|_| queue.wait_empty()), all(|_| queue.wait_idle()));
+    let leases: Vec<_> = (0..TASKS).map(|_| queue.try_get().unwrap()).collect();
+    queue.pause();
+    leases.into_iter().for_each(Lease::done);
+    assert!(adders.iter().all(Task::knows), "room for each");
+    assert!(drains.iter().chain(&idles).all(Task::knows), "idle");
+
+    let queue = Queue::<u32>::new();
+    let getter = queue.getter();
+    let (stopped, closed) = (all(|_| getter.get()), all(|_| queue.get()));
+    getter.stop();
+    assert!(stopped.iter().chain(&closed).all(Task::knows), "all look again");
+    let closed = all(|_| queue.get());
+    queue.shut_down();
+    assert!(closed.iter().all(Task::knows), "closed");
+}
+
+/// Polls its future within each wake-up, as a waker of an executor may.
+struct AtOnce {
+    future: Mutex<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    polls: AtomicUsize,
+}
+
+impl AtOnce {
+    fn poll(self: &Arc<Self>) {
+        assert!(self.polls.fetch_add(1, Ordering::SeqCst) < 100, "woken again and again by one change");
+        // A wake-up from within the poll.
+        let Some(mut future) = self.future.try_lock() else { return };
+        assert!(poll_with(future.as_mut(), &self.clone().into()).is_pending());
+    }
+}
+
+impl Wake for AtOnce {
+    fn wake(self: Arc<Self>) {
+        self.poll();
+    }
+}
+
+/// Those that were woken and wait again, as what they wait for has not come, are not woken again by the same change.
+#[test]
+fn a_change_wakes_a_task_once_however_many_wait_again() {
+    let clock = ManualClock::new();
+    let queue = Queue::builder().timer(clock.timer()).build();
+    queue.add_after("later", ns(1_000)).unwrap();
+    let tasks: Vec<_> = (0..40)
+        .map(|_| {
+            let queue = queue.clone();
+            let future = Box::pin(async move { queue.wait_empty().await });
+            let task = Arc::new(AtOnce { future: Mutex::new(future), polls: AtomicUsize::new(0) });
+            task.poll();
+            task
+        })
+        .collect();
+    // The queue is idle, and not empty.
+    queue.add_after("later still", ns(2_000)).unwrap();
+    for task in tasks {
+        assert_eq!(task.polls.load(Ordering::SeqCst), 2);
+    }
+}
+
+// ---- giving way ------------------------------------------------------------------------------------------------------
+
+/// A task that is always served at once lets others run: on any executor, and whatever features are on.
+#[test]
+fn lets_other_tasks_run_however_full_the_queue_is() {
+    fn gives_way(work: impl Future<Output = ()>) {
+        let mut task = Task::new(work);
+        let mut polls = 1;
+        while task.poll().is_pending() {
+            assert!(task.knows(), "it has woken itself");
+            polls += 1;
+        }
+        assert!((10..=100).contains(&polls), "{polls} polls for 2000 keys");
+    }
+    let queue = &Queue::builder().build();
+    let again = |key: u32| queue.add(key).map(drop).unwrap();
+    queue.add_many(0..2);
+    gives_way(async {
+        for _ in 0..2_000 {
+            let lease = queue.get().await.unwrap();
+            again(*lease);
+            lease.done();
+        }
+    });
+    gives_way(async {
+        for _ in 0..2_000 {
+            for lease in queue.get_many(2).await {
+                again(*lease);
+                lease.done();
+            }
+        }
+    });
+    gives_way(async {
+        for key in 0..2_000 {
+            queue.add_when_room(key).await.unwrap();
+        }
+    });
+    #[cfg(feature = "stream")]
+    gives_way(async {
+        let mut leases = std::pin::pin!(queue.stream());
+        for _ in 0..2_000 {
+            let next =
+                std::future::poll_fn(|context| futures_core::Stream::poll_next(leases.as_mut(), context));
+            let lease = next.await.unwrap();
+            again(*lease);
+            lease.done();
+        }
+    });
+    // Who had to wait has let others run.
+    let empty = Queue::new();
+    for key in 0..500 {
+        let mut task = Task::waiting(empty.get());
+        empty.add(key).unwrap();
+        task.finish().unwrap().done();
     }
 }

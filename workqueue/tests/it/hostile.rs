@@ -11,7 +11,8 @@ use std::task::{Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, Exponential, ManualClock, ManualTimer, Nanos, Policy, Timer};
+use flyball_ratelimit::{Exponential, Policy};
+use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
 use flyball_workqueue::{Fifo, KeyState, Lease, NoLimit, Queue, Timed};
 use testkit::answers::{Ending, Seen, Tally};
 use testkit::hostile::{HostileKey, Mood, Point};

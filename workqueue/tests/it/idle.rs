@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, ManualClock, Nanos};
+use flyball_sync::{Clock, ManualClock, Nanos};
 use flyball_workqueue::{KeyState, Lease, Queue, Reason, TryGetError};
 
 use crate::support::{TimedQueue, backoff, block_on, ns, timed};
@@ -46,8 +46,7 @@ fn what_idle_is() {
 /// Whatever makes it idle tells everybody who waits for it, as a task or a thread.
 #[test]
 fn everybody_hears_that_it_is_idle() {
-    type Ends =
-        fn(&TimedQueue, Lease<&'static str, flyball_workqueue::Timed<flyball_ratelimit::ManualTimer>>);
+    type Ends = fn(&TimedQueue, Lease<&'static str, flyball_workqueue::Timed<flyball_sync::ManualTimer>>);
     let ways: [Ends; 6] = [
         |_, lease| lease.done(),
         |_, lease| lease.requeue_after(ns(9)),

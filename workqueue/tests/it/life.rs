@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use flyball_ratelimit::{Clock, ManualClock, Policy};
+use flyball_ratelimit::Policy;
+use flyball_sync::{Clock, ManualClock};
 use flyball_workqueue::{AsyncGet, DelayMode, Delays, Lease, Queue, Time, TryGetError};
 use testkit::answers::{Ending, Overdue};
 use testkit::cells::Cells;

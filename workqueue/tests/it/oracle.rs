@@ -7,18 +7,23 @@ use testkit::cells::{Cells, Doing};
 use testkit::random::cases;
 
 use crate::driver;
+use crate::options::{Covered, rows};
 
 /// Food for about two hundred operations.
 const MAX_LEN: usize = 520;
+/// An unoptimised build runs a tenth of the lives; `.ci/run` runs all, optimised. The floor of the cells follows, with room for
+/// the spread of small numbers.
+const PART: u64 = if cfg!(debug_assertions) { 10 } else { 1 };
+const FLOOR: u64 = if cfg!(debug_assertions) { 50 } else { 1_000 };
 
 /// Runs `case` on random bytes; which cells of the state table that entered, and how often.
 fn lives(name: &str, count: u64, case: fn(&[u8]) -> Cells) -> Cells {
     let total = RefCell::new(Cells::default());
-    cases(name, count, MAX_LEN, |bytes| total.borrow_mut().merge(&case(bytes)));
+    cases(name, count / PART, MAX_LEN, |bytes| total.borrow_mut().merge(&case(bytes)));
     total.into_inner()
 }
 
-/// A hundred thousand lives, and every cell of the state table a thousand times.
+/// A hundred thousand lives, and every cell of the state table a thousand times, where the build is optimised.
 #[test]
 fn every_cell() {
     let total = thread::scope(|scope| {
@@ -36,12 +41,12 @@ fn every_cell() {
         }
         total
     });
-    let rare = total.below(1_000);
+    let rare = total.below(FLOOR);
     // A shorter run on request, a replayed failure say, cannot reach the floor.
     assert!(rare.is_empty() || std::env::var_os("FLYBALL_CASES").is_some(), "too rarely seen: {rare:?}");
 }
 
-/// Every cell a thousand times, for each of the other orders.
+/// The same for each of the other orders.
 #[test]
 fn every_cell_by_priority() {
     in_order("by_priority", driver::by_priority);
@@ -53,9 +58,23 @@ fn every_cell_by_group() {
 }
 
 fn in_order(name: &str, case: fn(&[u8]) -> Cells) {
-    let rare = lives(name, 140_000, case).below(1_000);
+    let rare = lives(name, 140_000, case).below(FLOOR);
     let rare: Vec<_> = rare.iter().filter(|(_, doing, _)| *doing != Doing::Tail).collect();
     assert!(rare.is_empty() || std::env::var_os("FLYBALL_CASES").is_some(), "too rarely seen: {rare:?}");
+}
+
+/// Lives of queues of every combination of options that builds.
+#[test]
+fn every_combination_of_options() {
+    let covered = RefCell::new(Covered::default());
+    cases("every_combination_of_options", 10_000, MAX_LEN, |bytes| {
+        driver::combined(bytes, &mut covered.borrow_mut());
+    });
+    let covered = covered.into_inner();
+    if std::env::var_os("FLYBALL_CASES").is_none() {
+        assert_eq!(covered.amiss(50), [""; 0], "too rarely seen together");
+        assert_eq!(covered.rows(), rows().len());
+    }
 }
 
 #[test]

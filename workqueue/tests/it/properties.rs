@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::task::Poll;
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, ManualClock, ManualTimer, Nanos};
+use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
 use flyball_workqueue::{DelayMode, KeyState, Lease, Queue, Timed};
 use testkit::random::{Random, cases};
 

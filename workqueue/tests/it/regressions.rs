@@ -10,7 +10,8 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, Exponential, FastSlow, ManualClock, Nanos, Timer};
+use flyball_ratelimit::{Exponential, FastSlow};
+use flyball_sync::{Clock, ManualClock, Nanos, Timer};
 use flyball_workqueue::{Added, Queue, Reason, TryGetError};
 use testkit::hostile::{Mood, Point};
 use testkit::wakers::{Counting, Panicking, poll_with};
@@ -226,6 +227,33 @@ fn a_timer_that_panics_strands_nobody() {
     late.clock.advance(ns(1));
     late.fire();
     assert!(poll_with(get.as_mut(), &waker).is_ready());
+}
+
+/// However many wait for time: the wakers do not fit in a batch.
+#[test]
+fn a_timer_that_panics_strands_nobody_of_many() {
+    let late = Late::default();
+    let queue = Queue::builder().timer(late.clone()).build();
+    queue.add("leased").unwrap();
+    let lease = queue.try_get().unwrap();
+    let mut watchers = Vec::new();
+    for _ in 0..100 {
+        let (woken, waker) = Counting::waker();
+        let mut watch = Box::pin(queue.next_overdue(ns(100)));
+        assert!(poll_with(watch.as_mut(), &waker).is_pending());
+        watchers.push((woken, watch));
+    }
+    let (_, waker) = Counting::waker();
+    let mut get = Box::pin(queue.get());
+    assert!(poll_with(get.as_mut(), &waker).is_pending());
+    late.broken.store(true, Ordering::SeqCst);
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.add_after("a", ns(1)))).is_err());
+    assert!(
+        watchers.iter().all(|(woken, _)| woken.wakes() > 0),
+        "no alarm is set and somebody does not know"
+    );
+    drop((get, watchers));
+    lease.done();
 }
 
 /// A thread in a blocking `get` is woken by the timer, too: its clock may be one that is moved by hand.

@@ -1,6 +1,6 @@
 //! Everything in a queue at one moment, as data.
 
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 use flyball_workqueue::{KeyRecord, KeyState, Queue, Snapshot};
 
 use crate::support::{BackoffQueue, backoff, ns};

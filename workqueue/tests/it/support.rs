@@ -7,7 +7,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, ManualClock, ManualTimer};
+use flyball_ratelimit::Exponential;
+use flyball_sync::{ManualClock, ManualTimer};
 use flyball_workqueue::{Fifo, NoLimit, Queue, Timed};
 
 pub(crate) type TimedQueue<K = &'static str> = Queue<K, Fifo, NoLimit, Timed<ManualTimer>>;

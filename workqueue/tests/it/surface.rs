@@ -6,7 +6,8 @@ use std::fmt::{Debug, Display};
 use std::marker::PhantomData;
 use std::mem::size_of;
 
-use flyball_ratelimit::{Exponential, ManualTimer, Monotonic};
+use flyball_ratelimit::Exponential;
+use flyball_sync::{ManualTimer, Monotonic};
 use flyball_workqueue::{
     AddWhenRoom, Added, AddedMany, Ages, Blocking, Builder, Counts, DelayMode, DelayingQueue, Drain, Ended,
     Fifo, Get, GetMany, GetTimeoutError, Getter, KeyState, Lease, Leftovers, NextOverdue, NoLimit,

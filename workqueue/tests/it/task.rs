@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use flyball_ratelimit::{Exponential, ManualClock, Policy};
+use flyball_ratelimit::{Exponential, Policy};
+use flyball_sync::ManualClock;
 use flyball_workqueue::{Delays, Fifo, Key, KeyState, Lease, Leftovers, Queue, Time};
 use testkit::wakers::{Counting, poll_with};
 

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, Exponential, ManualClock, ManualTimer, Nanos, Timer};
+use flyball_ratelimit::Exponential;
+use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
 use flyball_workqueue::{GetTimeoutError, KeyState, Queue, TryGetError};
 use testkit::hostile::{Mood, Point};
 use testkit::random::Random;

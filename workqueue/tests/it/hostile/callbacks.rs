@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
-use flyball_ratelimit::{Clock, ManualClock, ManualTimer, Nanos, Timer};
+use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
 use flyball_workqueue::{DelayMode, Fifo, Lease, NoLimit, Queue, Timed};
 use testkit::wakers::poll_with;
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, ManualClock, Nanos};
+use flyball_ratelimit::Exponential;
+use flyball_sync::{ManualClock, Nanos};
 use flyball_workqueue::{DelayMode, KeyState, Lease, Leftovers, Overdue, Queue, Refused, Snapshot};
 use testkit::hostile::{HostileKey, Mood, Point};
 

@@ -8,7 +8,8 @@ use ::metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit, with_local_recorder,
 };
-use flyball_ratelimit::{Exponential, ManualClock};
+use flyball_ratelimit::Exponential;
+use flyball_sync::ManualClock;
 use flyball_workqueue::{MetricsFacade, Queue};
 
 use crate::support::ns;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, ManualClock, ManualTimer};
+use flyball_ratelimit::Exponential;
+use flyball_sync::{ManualClock, ManualTimer};
 use flyball_workqueue::{Ended, Fifo, Metrics, Queue, Reason, Timed};
 
 use crate::support::ns;

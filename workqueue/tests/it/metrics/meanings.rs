@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, ManualClock, ManualTimer};
-use flyball_workqueue::{Fifo, Metrics, NoLimit, Priority, Queue, Reading, Timed, Watch};
+use flyball_ratelimit::Exponential;
+use flyball_sync::{ManualClock, ManualTimer};
+use flyball_workqueue::{Fair, Fifo, Metrics, NoLimit, Queue, Reading, Timed, Watch};
 use testkit::answers::{Ending, Refused, Told};
 use testkit::wakers::{Panicking, poll_with};
 
@@ -220,7 +221,8 @@ fn every_way_out_is_told() {
 #[test]
 fn another_order_tells_the_same() {
     let (clock, notes) = (ManualClock::new(), Notes::default());
-    let queue = Queue::builder().order(Priority::new()).timer(clock.timer()).metrics(notes.clone()).build();
+    let order = Fair::by(|_: &&str| ());
+    let queue = Queue::builder().order(order).timer(clock.timer()).metrics(notes.clone()).build();
     queue.add_after("a", ns(10)).unwrap();
     clock.advance(ns(15));
     queue.add("b").unwrap(); // gathers
@@ -264,8 +266,8 @@ fn a_watch_ends_with_the_queue() {
 #[test]
 fn a_stop_that_gathers_keeps_the_books() {
     let clock = ManualClock::new();
-    let queue =
-        Queue::builder().clock(clock.clone()).order(Priority::new()).metrics(Notes::default()).build();
+    let order = Fair::by(|_: &u32| ());
+    let queue = Queue::builder().clock(clock.clone()).order(order).metrics(Notes::default()).build();
     for key in 0..200 {
         queue.add_after(key, ns(1)).unwrap();
     }

@@ -4,7 +4,8 @@ use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, ManualClock};
+use flyball_ratelimit::Exponential;
+use flyball_sync::ManualClock;
 use flyball_workqueue::{Queue, Traced};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};

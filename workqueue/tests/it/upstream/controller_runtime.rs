@@ -13,7 +13,8 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, ManualClock, Nanos};
+use flyball_ratelimit::Exponential;
+use flyball_sync::{ManualClock, Nanos};
 use flyball_workqueue::{Added, DelayingQueue, Queue, Reason, TryGetError};
 use testkit::random::Random;
 

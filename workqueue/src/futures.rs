@@ -1,0 +1,10 @@
+//! EDGE. Operations that are awaited, a future each. Cancel safety: each says what dropping it does.
+
+pub(crate) mod add_when_room;
+pub(crate) mod drain;
+pub(crate) mod get;
+pub(crate) mod get_many;
+pub(crate) mod next_overdue;
+#[cfg(feature = "stream")]
+pub(crate) mod stream;
+pub(crate) mod wait_idle;

@@ -1,0 +1,120 @@
+//! SHELL. Waiting for room, as a task.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use flyball_ratelimit::Policy;
+use flyball_sync::waiting::Place;
+
+use crate::error::{Reason, Refused};
+use crate::limiter::NoLimit;
+use crate::queue::Queue;
+use crate::queue::shared::Key;
+use crate::state::order::sealed::Tag;
+use crate::state::order::{Fifo, Order};
+use crate::state::{Added, Core, Newcomer};
+use crate::time::{NoDelay, Time};
+
+/// The future of [`Queue::add_when_room`].
+///
+/// # Cancel safety
+/// Dropping it adds nothing, and drops the key. If it had been woken for room, the wake-up is passed on. So drop it, or
+/// poll it again when it is woken: one that is kept and never polled keeps at most one wake-up from the others.
+///
+/// # Panics
+/// When it is polled again after it has given its answer.
+#[must_use = "futures do nothing unless awaited"]
+pub struct AddWhenRoom<
+    'a,
+    K: Key,
+    O: Order<K> = Fifo,
+    L: Policy<K> + Send + 'static = NoLimit,
+    T: Time = NoDelay,
+> {
+    queue: &'a Queue<K, O, L, T>,
+    /// Its key is gone once it is in the queue, or handed back.
+    new: Newcomer<K, Tag<O::Links>>,
+    ticket: Option<Place>,
+    /// As in `Get`.
+    gave_way: bool,
+}
+
+impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> AddWhenRoom<'a, K, O, L, T> {
+    pub(crate) fn new(queue: &'a Queue<K, O, L, T>, key: K, tag: Tag<O::Links>) -> Self {
+        Self { queue, new: queue.shared.newcomer(key, tag), ticket: None, gave_way: false }
+    }
+
+    fn is_full(&self, core: &Core<K, O::Links>) -> bool {
+        self.new.key.as_ref().is_some_and(|key| core.is_full_for(key, self.new.hash))
+    }
+}
+
+/// The key is never pinned.
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Unpin for AddWhenRoom<'_, K, O, L, T> {}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Future for AddWhenRoom<'_, K, O, L, T> {
+    type Output = Result<Added, Refused<K>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let shared = &this.queue.shared;
+        assert!(this.new.key.is_some(), "polled after it was ready");
+        let waited = this.ticket.is_some();
+        let mut waker = None;
+        loop {
+            let now = shared.now_if_timed();
+            let mut state = shared.lock();
+            if state.is_spent() && !this.gave_way && !waited && !this.is_full(&state.core) {
+                drop(state);
+                this.gave_way = true;
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let added = state.core.add(&mut this.new, now);
+            if added == Err(Reason::Full) && waker.is_none() {
+                if this.ticket.as_ref().is_some_and(|own| state.others.adders.waits_for(own, context.waker()))
+                {
+                    return Poll::Pending;
+                }
+                // As in `Get`: the waker is cloned outside the lock, and room may come up meanwhile.
+                drop(state);
+                waker = Some(context.waker().clone());
+                continue;
+            }
+            let old = this.ticket.take().and_then(|own| state.others.adders.leave(own));
+            if let (Err(Reason::Full), Some(waker)) = (added, waker.take()) {
+                this.ticket = Some(state.others.adders.park(waker));
+                state.others.any = true;
+                shared.finish(state, now);
+                drop(old);
+                return Poll::Pending;
+            }
+            if !waited {
+                state.serve_at_once();
+            }
+            shared.finish(state, now);
+            drop(old);
+            return Poll::Ready(shared.answer(added, this.new.key.take()));
+        }
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drop for AddWhenRoom<'_, K, O, L, T> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let shared = &self.queue.shared;
+        let mut state = shared.lock();
+        let old = state.others.adders.leave(ticket);
+        // Passes the room on; without the clock, which may panic.
+        shared.finish(state, None);
+        drop(old);
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for AddWhenRoom<'_, K, O, L, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AddWhenRoom").field("parked", &self.ticket.is_some()).finish_non_exhaustive()
+    }
+}

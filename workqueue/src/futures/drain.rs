@@ -1,0 +1,81 @@
+//! SHELL. Waiting for the queue to run dry, as a task.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use flyball_ratelimit::Policy;
+use flyball_sync::Nanos;
+use flyball_sync::waiting::Place;
+
+use crate::limiter::NoLimit;
+use crate::queue::Queue;
+use crate::queue::shared::Key;
+use crate::state::Leftovers;
+use crate::state::order::{Fifo, Order};
+use crate::time::{NoDelay, Time};
+
+/// The future of [`Queue::drain`] and [`Queue::drain_waiting`].
+///
+/// # Cancel safety
+/// Dropping it only stops waiting; the queue stays shut down.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Drain<K: Key, O: Order<K> = Fifo, L: Policy<K> + Send + 'static = NoLimit, T: Time = NoDelay> {
+    queue: Queue<K, O, L, T>,
+    /// By the queue's clock.
+    until: Option<Nanos>,
+    ticket: Option<Place>,
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drain<K, O, L, T> {
+    pub(crate) fn new(queue: Queue<K, O, L, T>, until: Option<Nanos>) -> Self {
+        Self { queue, until, ticket: None }
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Future for Drain<K, O, L, T> {
+    type Output = Leftovers<K>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let shared = &this.queue.shared;
+        // Cloned before locking: a waker's vtable is user code.
+        let waker = context.waker().clone();
+        let now = this.until.map_or_else(|| shared.now_if_timed(), |_| Some(shared.now()));
+        // Declared before the guard, to die after it, also when a key's `Clone` panics.
+        let mut left = Leftovers::new();
+        let old;
+        let mut state = shared.lock();
+        old = this.ticket.take().and_then(|own| state.others.drainers.leave(own));
+        let over = this.until.is_some_and(|until| now.is_some_and(|now| until <= now));
+        if over || state.core.is_drained() {
+            state.core.leftovers(now, &mut left);
+            drop(state);
+            drop((old, waker));
+            return Poll::Ready(left);
+        }
+        this.ticket = Some(state.others.drainers.park(waker));
+        state.others.any = true;
+        state.others.drain_at = state.others.drain_at.into_iter().chain(this.until).min();
+        // Sets the alarm, if there is a limit.
+        shared.finish(state, now);
+        drop(old);
+        Poll::Pending
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drop for Drain<K, O, L, T> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            let old = self.queue.shared.lock().others.drainers.leave(ticket);
+            drop(old);
+        }
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for Drain<K, O, L, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Drain").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,119 @@
+//! SHELL. Waiting for a key, as a task.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use flyball_ratelimit::Policy;
+use flyball_sync::waiting::Place;
+
+use crate::getter::Stop;
+use crate::lease::Lease;
+use crate::limiter::NoLimit;
+use crate::queue::Queue;
+use crate::queue::shared::Key;
+use crate::state::Next;
+use crate::state::order::{Fifo, Order};
+use crate::time::{AsyncGet, NoDelay};
+
+/// The future of [`Queue::get`].
+///
+/// # Cancel safety
+/// Dropping it takes no key. If it had been woken for one, the wake-up is passed on to another getter. So drop it, or
+/// poll it again when it is woken: one that is kept and never polled keeps at most one wake-up from the others.
+#[must_use = "futures do nothing unless awaited"]
+pub struct Get<'a, K: Key, O: Order<K> = Fifo, L: Policy<K> + Send + 'static = NoLimit, T: AsyncGet = NoDelay>
+{
+    queue: &'a Queue<K, O, L, T>,
+    ticket: Option<Place>,
+    /// It does so once, or one that is always polled after many others would never be served.
+    gave_way: bool,
+    stop: Option<Arc<Stop>>,
+}
+
+impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Get<'a, K, O, L, T> {
+    pub(crate) fn new(queue: &'a Queue<K, O, L, T>, stop: Option<Arc<Stop>>) -> Self {
+        Self { queue, ticket: None, gave_way: false, stop }
+    }
+
+    pub(crate) fn queue(&self) -> &'a Queue<K, O, L, T> {
+        self.queue
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Future for Get<'_, K, O, L, T> {
+    type Output = Option<Lease<K, T>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let shared = &this.queue.shared;
+        let mut waker = None;
+        loop {
+            let now = shared.now_if_timed();
+            let mut state = shared.lock();
+            if state.is_spent() && !this.gave_way && this.ticket.is_none() && state.core.may_hand_out(now) {
+                drop(state);
+                this.gave_way = true;
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let next = match &this.stop {
+                Some(stop) if stop.is_set() => Next::Closed,
+                _ => shared.next(&mut state, now),
+            };
+            if matches!(next, Next::Wait(_) | Next::Empty) {
+                if this.ticket.as_ref().is_some_and(|own| state.getters.waits_for(own, context.waker())) {
+                    // Parked as before. Settled all the same: a deadline may have moved since.
+                    shared.finish(state, now);
+                    return Poll::Pending;
+                }
+                let Some(waker) = waker.take() else {
+                    // Lost wake-up if we parked without looking again: the waker is cloned outside the lock, as its
+                    // vtable is user code, and a key may be added meanwhile.
+                    drop(state);
+                    waker = Some(context.waker().clone());
+                    continue;
+                };
+                let old = this.ticket.take().and_then(|own| state.getters.leave(own));
+                this.ticket = Some(state.getters.park(waker));
+                shared.finish(state, now);
+                drop(old);
+                return Poll::Pending;
+            }
+            let waited = this.ticket.is_some();
+            let _old = this.ticket.take().and_then(|own| state.getters.leave(own));
+            let Next::Key(handle, key) = next else {
+                shared.finish(state, now);
+                return Poll::Ready(None);
+            };
+            if !waited {
+                state.serve_at_once();
+            }
+            // A stream goes on.
+            this.gave_way = false;
+            return Poll::Ready(Some(this.queue.lease(state, now, handle, key)));
+        }
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Drop for Get<'_, K, O, L, T> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let shared = &self.queue.shared;
+        let mut state = shared.lock();
+        let old = state.getters.leave(ticket);
+        // Passes the hint on: without this, a key whose getter was woken and then cancelled would sit until the
+        // next add. Model: queue::cancelled_getter_passes_hint.
+        // The clock stays out of it, as it may panic: a deadline that has passed rings at once.
+        shared.finish(state, None);
+        drop(old);
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> fmt::Debug for Get<'_, K, O, L, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Get").field("parked", &self.ticket.is_some()).finish_non_exhaustive()
+    }
+}

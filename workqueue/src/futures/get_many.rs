@@ -1,0 +1,53 @@
+//! SHELL. Waiting for a batch of keys, as a task.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use flyball_ratelimit::Policy;
+
+use crate::futures::get::Get;
+use crate::lease::Lease;
+use crate::limiter::NoLimit;
+use crate::queue::shared::Key;
+use crate::state::order::{Fifo, Order};
+use crate::time::{AsyncGet, NoDelay};
+
+/// The future of [`Queue::get_many`](crate::Queue::get_many).
+///
+/// # Cancel safety
+/// That of [`Get`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct GetMany<
+    'a,
+    K: Key,
+    O: Order<K> = Fifo,
+    L: Policy<K> + Send + 'static = NoLimit,
+    T: AsyncGet = NoDelay,
+> {
+    first: Get<'a, K, O, L, T>,
+    most: usize,
+}
+
+impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> GetMany<'a, K, O, L, T> {
+    pub(crate) fn new(first: Get<'a, K, O, L, T>, most: usize) -> Self {
+        Self { first, most }
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Future for GetMany<'_, K, O, L, T> {
+    type Output = Vec<Lease<K, T>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let first = ready!(Pin::new(&mut self.first).poll(context));
+        let queue = self.first.queue();
+        Poll::Ready(first.map_or_else(Vec::new, |first| queue.more(first, self.most)))
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> fmt::Debug for GetMany<'_, K, O, L, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetMany").field("first", &self.first).field("most", &self.most).finish()
+    }
+}

@@ -1,0 +1,101 @@
+//! SHELL. Waiting for a lease to be overdue, as a task.
+
+use std::fmt;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use flyball_ratelimit::Policy;
+use flyball_sync::waiting::Place;
+
+use crate::limiter::NoLimit;
+use crate::queue::Queue;
+use crate::queue::shared::Key;
+use crate::state::order::{Fifo, Order};
+use crate::state::{NextOverdue as Next, Overdue};
+use crate::time::{AsyncGet, Delays, Time};
+
+/// The future of [`Queue::next_overdue`].
+///
+/// # Cancel safety
+/// Dropping it reports nothing.
+#[must_use = "futures do nothing unless awaited"]
+pub struct NextOverdue<
+    'a,
+    K: Key,
+    O: Order<K> = Fifo,
+    L: Policy<K> + Send + 'static = NoLimit,
+    T: Time = crate::Blocking,
+> {
+    queue: &'a Queue<K, O, L, T>,
+    bound: Duration,
+    ticket: Option<Place>,
+}
+
+impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> NextOverdue<'a, K, O, L, T> {
+    pub(crate) fn new(queue: &'a Queue<K, O, L, T>, bound: Duration) -> Self {
+        Self { queue, bound, ticket: None }
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays + AsyncGet> Future
+    for NextOverdue<'_, K, O, L, T>
+{
+    type Output = Option<Overdue<K>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let shared = &this.queue.shared;
+        // Cloned before locking: a waker's vtable is user code.
+        let waker = context.waker().clone();
+        let now = shared.now();
+        let mut state = shared.lock();
+        let next = state.core.next_overdue(this.bound, now);
+        let old = this.ticket.take().and_then(|own| state.others.watchers.leave(own));
+        let found = match next {
+            Next::Lease(overdue) => Some(overdue),
+            Next::Drained => None,
+            Next::Wait(_) | Next::Empty => {
+                let at = match next {
+                    Next::Wait(at) => Some(at),
+                    _ => None,
+                };
+                let others = &mut state.others;
+                // Who waits for a lease, and who for a moment, do not wait at once: `settle` wakes the former.
+                others.watch_at = match others.watch_at {
+                    Some(other) if others.watchers.waiting() > 0 => at.map(|at| at.min(other)),
+                    _ => at,
+                };
+                this.ticket = Some(others.watchers.park(waker));
+                others.any = true;
+                shared.finish(state, Some(now));
+                drop(old);
+                return Poll::Pending;
+            }
+        };
+        // A report is made once: it has to reach the caller, whoever's waker panics.
+        let _panic = catch_unwind(AssertUnwindSafe(|| shared.finish(state, Some(now))));
+        drop((old, waker));
+        if let Some(overdue) = &found {
+            shared.tell(|sink| sink.overdue(overdue.age));
+        }
+        Poll::Ready(found)
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drop for NextOverdue<'_, K, O, L, T> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            let old = self.queue.shared.lock().others.watchers.leave(ticket);
+            drop(old);
+        }
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for NextOverdue<'_, K, O, L, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NextOverdue").field("bound", &self.bound).finish_non_exhaustive()
+    }
+}

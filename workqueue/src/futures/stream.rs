@@ -1,0 +1,54 @@
+//! EDGE. Leases as a stream.
+//!
+//! Cancel safety: a dropped stream takes no key, as a dropped [`Get`].
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use flyball_ratelimit::Policy;
+use futures_core::Stream;
+
+use crate::futures::get::Get;
+use crate::lease::Lease;
+use crate::limiter::NoLimit;
+use crate::queue::shared::Key;
+use crate::state::order::{Fifo, Order};
+use crate::time::{AsyncGet, NoDelay};
+
+/// The stream of [`Queue::stream`](crate::Queue::stream): it ends once the queue is closed.
+///
+/// # Cancel safety
+/// Dropping it takes no key. If it had been woken for one, the wake-up is passed on to another getter.
+#[must_use = "streams do nothing unless polled"]
+pub struct Leases<
+    'a,
+    K: Key,
+    O: Order<K> = Fifo,
+    L: Policy<K> + Send + 'static = NoLimit,
+    T: AsyncGet = NoDelay,
+> {
+    get: Get<'a, K, O, L, T>,
+}
+
+impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Leases<'a, K, O, L, T> {
+    pub(crate) fn new(get: Get<'a, K, O, L, T>) -> Self {
+        Self { get }
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Stream for Leases<'_, K, O, L, T> {
+    type Item = Lease<K, T>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        // A getter that has given its answer begins anew.
+        Pin::new(&mut self.get).poll(context)
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> fmt::Debug for Leases<'_, K, O, L, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leases").field("get", &self.get).finish()
+    }
+}

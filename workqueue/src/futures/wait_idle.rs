@@ -1,0 +1,79 @@
+//! SHELL. Waiting for the queue to be idle, or empty, as a task.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use flyball_ratelimit::Policy;
+use flyball_sync::waiting::Place;
+
+use crate::limiter::NoLimit;
+use crate::queue::Queue;
+use crate::queue::shared::Key;
+use crate::state::order::{Fifo, Order};
+use crate::time::{NoDelay, Time};
+
+/// The future of [`Queue::wait_idle`] and [`Queue::wait_empty`].
+///
+/// # Cancel safety
+/// Dropping it only stops waiting.
+#[must_use = "futures do nothing unless awaited"]
+pub struct WaitIdle<
+    'a,
+    K: Key,
+    O: Order<K> = Fifo,
+    L: Policy<K> + Send + 'static = NoLimit,
+    T: Time = NoDelay,
+> {
+    queue: &'a Queue<K, O, L, T>,
+    /// Whether no key may wait for a deadline, either.
+    empty: bool,
+    ticket: Option<Place>,
+}
+
+impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> WaitIdle<'a, K, O, L, T> {
+    pub(crate) fn new(queue: &'a Queue<K, O, L, T>, empty: bool) -> Self {
+        Self { queue, empty, ticket: None }
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Future for WaitIdle<'_, K, O, L, T> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let shared = &this.queue.shared;
+        // Cloned before locking: a waker's vtable is user code.
+        let waker = context.waker().clone();
+        let now = shared.now_if_timed();
+        let mut state = shared.lock();
+        let old = this.ticket.take().and_then(|own| state.others.idlers.leave(own));
+        // A queue that is empty is idle, too: who waits for that is woken whenever it is idle, and looks again.
+        if if this.empty { state.core.is_empty() } else { state.core.is_idle(now) } {
+            drop(state);
+            drop((old, waker));
+            return Poll::Ready(());
+        }
+        this.ticket = Some(state.others.idlers.park(waker));
+        state.others.any = true;
+        drop(state);
+        drop(old);
+        Poll::Pending
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drop for WaitIdle<'_, K, O, L, T> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            let old = self.queue.shared.lock().others.idlers.leave(ticket);
+            drop(old);
+        }
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for WaitIdle<'_, K, O, L, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitIdle").field("parked", &self.ticket.is_some()).finish_non_exhaustive()
+    }
+}

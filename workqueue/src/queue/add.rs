@@ -1,0 +1,195 @@
+//! SHELL. Adding a key, and taking back what was added.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use flyball_ratelimit::Policy;
+
+use super::Queue;
+use super::shared::Key;
+use crate::error::{Reason, Refused};
+use crate::futures::add_when_room::AddWhenRoom;
+use crate::state::order::Order;
+use crate::state::order::sealed::Tag;
+use crate::state::{Added, Newcomer};
+use crate::time::Time;
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
+    /// Makes a key Ready, or has it come once more when its lease ends. Never waits.
+    ///
+    /// A key that waits for a deadline is Ready now, and the wait is gone; with
+    /// [strict backoff](crate::Builder::strict_backoff) it waits on if that is a backoff.
+    ///
+    /// # Errors
+    /// [`Refused`] with the key: once the queue is shut down, or where it is full and the key is absent.
+    ///
+    /// # Panics
+    /// When `Hash` or `Eq` of the key, or the clock does; nothing is changed then. When a waker or the timer does;
+    /// the key is added then.
+    pub fn add(&self, key: K) -> Result<Added, Refused<K>> {
+        let tag = self.shared.tag(&key);
+        self.add_tagged(key, tag)
+    }
+
+    /// [`add`](Self::add) for who has a key only to look at: it is cloned if it is absent. So a duplicate costs neither
+    /// an allocation nor a count.
+    ///
+    /// # Errors
+    /// Why it was not added; as `add`.
+    ///
+    /// # Panics
+    /// As `add`, and when `Clone` of the key does; nothing is changed then.
+    pub fn add_ref(&self, key: &K) -> Result<Added, Reason> {
+        self.add_ref_tagged(key, self.shared.tag(key))
+    }
+
+    /// Adds a key, waiting as a task while the queue is full. Without a [capacity](crate::Builder::capacity) it never
+    /// waits.
+    ///
+    /// It yields now and then, as [`get`](Self::get) does.
+    ///
+    /// Room that comes up is offered to waiting tasks in the order in which they came, then to blocked threads. It is not
+    /// reserved: another `add` may take it first.
+    ///
+    /// # Errors
+    /// [`Refused`] with the key, once the queue is shut down.
+    ///
+    /// # Panics
+    /// As [`add`](Self::add).
+    ///
+    /// # Cancel safety
+    /// Dropping the future adds nothing. If it had been woken for room, the wake-up is passed on.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_workqueue::{Queue, Reason};
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let queue = Queue::builder().capacity(1).build();
+    /// queue.add("a")?;
+    /// assert_eq!(queue.add("b").unwrap_err().reason(), Reason::Full);
+    /// queue.try_get()?.done();
+    /// queue.add_when_room("b").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn add_when_room(&self, key: K) -> AddWhenRoom<'_, K, O, L, T> {
+        let tag = self.shared.tag(&key);
+        AddWhenRoom::new(self, key, tag)
+    }
+
+    /// [`add_when_room`](Self::add_when_room), blocking the thread.
+    ///
+    /// # Errors
+    /// [`Refused`] with the key, once the queue is shut down.
+    ///
+    /// # Panics
+    /// As [`add`](Self::add).
+    pub fn blocking_add(&self, key: K) -> Result<Added, Refused<K>> {
+        let tag = self.shared.tag(&key);
+        self.block_for_room(key, tag)
+    }
+
+    /// Adds many keys under one lock, in their order. The iterator runs before.
+    ///
+    /// Says what happened to how many; keys that were refused are handed back.
+    ///
+    /// # Panics
+    /// As [`add`](Self::add); if `Eq` of a key does, those before it are added and those after it are not.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_workqueue::Queue;
+    /// let queue = Queue::builder().capacity(2).build();
+    /// let added = queue.add_many(["a", "b", "a", "c"]);
+    /// assert_eq!((added.new, added.merged), (2, 1));
+    /// assert_eq!(*added.refused[0].key(), "c");
+    /// ```
+    pub fn add_many(&self, keys: impl IntoIterator<Item = K>) -> AddedMany<K> {
+        self.add_many_tagged(keys, |key| self.shared.tag(key))
+    }
+
+    /// Takes back what was asked for and has not begun: a Ready or waiting key leaves, a mark on a lease is erased.
+    /// The lease itself goes on. Says whether there was anything to take back.
+    pub fn cancel(&self, key: &K) -> bool {
+        let hash = self.shared.hash(key);
+        let now = self.shared.now_if_timed();
+        let mut state = self.shared.lock();
+        let (cancelled, gone) = state.core.cancel(key, hash, now);
+        self.shared.finish(state, now);
+        drop(gone);
+        cancelled
+    }
+
+    // === once it is known what the order makes of the key ===
+
+    #[inline]
+    pub(crate) fn add_tagged(&self, key: K, tag: Tag<O::Links>) -> Result<Added, Refused<K>> {
+        // Declared before the guard, so that what stays of it dies after that.
+        let mut new = self.shared.newcomer(key, tag);
+        let now = self.shared.now_if_timed();
+        let mut state = self.shared.lock();
+        let added = state.core.add(&mut new, now);
+        self.shared.finish(state, now);
+        self.shared.answer(added, new.key)
+    }
+
+    #[inline]
+    pub(crate) fn add_ref_tagged(&self, key: &K, tag: Tag<O::Links>) -> Result<Added, Reason> {
+        let mut new = Newcomer { key: None, hash: self.shared.hash(key), tag };
+        let now = self.shared.now_if_timed();
+        let mut state = self.shared.lock();
+        let added = state.core.add_ref(key, &mut new, now);
+        self.shared.finish(state, now);
+        added.inspect_err(|reason| self.shared.tell(|sink| sink.refused(*reason)))
+    }
+
+    pub(crate) fn add_many_tagged(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        tag: impl Fn(&K) -> Tag<O::Links>,
+    ) -> AddedMany<K> {
+        let newcomer = |key| {
+            let tag = tag(&key);
+            (self.shared.newcomer(key, tag), Ok(Added::New))
+        };
+        let mut keys: Vec<_> = keys.into_iter().map(newcomer).collect();
+        let now = self.shared.now_if_timed();
+        let mut state = self.shared.lock();
+        let adding = catch_unwind(AssertUnwindSafe(|| {
+            for (new, added) in &mut keys {
+                *added = state.core.add(new, now);
+            }
+        }));
+        // Also where `Eq` panicked: keys before that are Ready, and somebody has to be woken for them.
+        self.shared.finish(state, now);
+        if let Err(panic) = adding {
+            resume_unwind(panic);
+        }
+        let mut many = AddedMany { new: 0, merged: 0, promoted: 0, marked: 0, refused: Vec::new() };
+        for (new, added) in keys {
+            match self.shared.answer(added, new.key) {
+                Ok(Added::New) => many.new += 1,
+                Ok(Added::Merged) => many.merged += 1,
+                Ok(Added::Promoted) => many.promoted += 1,
+                Ok(Added::Marked) => many.marked += 1,
+                Err(refused) => many.refused.push(refused),
+            }
+        }
+        many
+    }
+}
+
+/// What [`Queue::add_many`] did: how many keys fared how, see [`Added`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct AddedMany<K> {
+    /// Keys that were absent.
+    pub new: usize,
+    /// Keys that were covered already.
+    pub merged: usize,
+    /// Keys that were waiting and are Ready now.
+    pub promoted: usize,
+    /// Keys that are leased and will come again.
+    pub marked: usize,
+    /// Keys that were not added, in their order.
+    pub refused: Vec<Refused<K>>,
+}

@@ -1,0 +1,148 @@
+//! SHELL. Adding a key that waits for a deadline, and moving deadlines.
+
+use std::time::Duration;
+
+use flyball_ratelimit::Policy;
+use flyball_sync::Nanos;
+
+use super::Queue;
+use super::shared::Key;
+use crate::error::{Reason, Refused};
+use crate::limiter::Failed;
+use crate::state::Added;
+use crate::state::order::Order;
+use crate::state::order::sealed::Tag;
+use crate::state::wait::{DelayMode, Wish};
+use crate::time::Delays;
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, L, T> {
+    /// Has a key become Ready after `delay`; zero is [`add`](Self::add). The earliest of several deadlines holds.
+    ///
+    /// Any duration is allowed; more than 584 years is for ever. A key that is Ready stays so. O(log n) in the
+    /// number of waiting keys.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    ///
+    /// # Panics
+    /// As [`add`](Self::add).
+    pub fn add_after(&self, key: K, delay: Duration) -> Result<Added, Refused<K>> {
+        self.add_delayed(key, delay, DelayMode::Earliest)
+    }
+
+    /// [`add_after`](Self::add_after), with a say in what becomes of a wait of the same key.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    ///
+    /// # Panics
+    /// As [`add`](Self::add).
+    ///
+    /// # Examples
+    /// A debounce: run 100 ms after the last event, but at most 1 s after the first.
+    /// ```
+    /// use flyball_workqueue::{DelayMode, ManualClock, Queue};
+    /// use std::time::Duration;
+    ///
+    /// let millis = Duration::from_millis;
+    /// let clock = ManualClock::new();
+    /// let queue = Queue::builder().clock(clock.clone()).build();
+    /// let debounce = DelayMode::Latest { longest: millis(1000) };
+    /// for _ in 0..19 {
+    ///     queue.add_delayed("a", millis(100), debounce)?; // an event every 50 ms
+    ///     clock.advance(millis(50));
+    ///     assert!(queue.is_empty());
+    /// }
+    /// clock.advance(millis(50)); // a second after the first
+    /// assert_eq!(*queue.try_get()?, "a");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_delayed(&self, key: K, delay: Duration, mode: DelayMode) -> Result<Added, Refused<K>> {
+        let tag = self.shared.tag(&key);
+        self.add_delayed_tagged(key, tag, delay, mode)
+    }
+
+    /// Counts a failure of `key` and adds it after the delay that the limiter gives (client-go's `AddRateLimited`).
+    ///
+    /// For keys that fail outside a lease; within one, use [`Lease::retry`](crate::Lease::retry). As there, a key whose
+    /// backoff is open goes on waiting for its end, and nothing is counted.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add), and where the key has failed too often. A failure is counted unless the queue is shut
+    /// down.
+    ///
+    /// # Panics
+    /// When `Hash`, `Eq` or `Clone` of the key, the limiter's policy or the clock does; nothing is added then. When a
+    /// waker, the timer or the hook for dead letters does.
+    pub fn add_rate_limited(&self, key: K) -> Result<Added, Refused<K>> {
+        let tag = self.shared.tag(&key);
+        self.add_rate_limited_tagged(key, tag)
+    }
+
+    /// Has a key that is to run, run no earlier than after `delay`: the only way back for one that is Ready.
+    ///
+    /// A wait becomes longer, never shorter; the mark on a lease becomes a wait. Says whether there was anything to
+    /// postpone; there is not for a key that is absent, or leased and not marked, or once the queue is shut down.
+    ///
+    /// # Panics
+    /// As [`add`](Self::add).
+    pub fn postpone(&self, key: &K, delay: Duration) -> bool {
+        let hash = self.shared.hash(key);
+        let now = self.shared.now();
+        let mut state = self.shared.lock();
+        let postponed = state.core.postpone(key, hash, now + delay, now);
+        self.shared.finish(state, Some(now));
+        postponed
+    }
+
+    // === once it is known what the order makes of the key ===
+
+    pub(crate) fn add_delayed_tagged(
+        &self,
+        key: K,
+        tag: Tag<O::Links>,
+        delay: Duration,
+        mode: DelayMode,
+    ) -> Result<Added, Refused<K>> {
+        let now = self.shared.now();
+        let at = now + delay;
+        let wish = match mode {
+            DelayMode::Earliest => Wish::Earliest(at),
+            DelayMode::Latest { longest } => Wish::Latest { at, limit: now + longest },
+            DelayMode::Replace => Wish::Replace(at),
+        };
+        self.add_wish(key, tag, wish, now)
+    }
+
+    pub(crate) fn add_rate_limited_tagged(&self, key: K, tag: Tag<O::Links>) -> Result<Added, Refused<K>> {
+        let shared = &self.shared;
+        if self.is_shutting_down() {
+            return shared.answer(Err(Reason::ShutDown), Some(key));
+        }
+        let now = shared.now();
+        match shared.fail(&key, now) {
+            Failed::Until { at, counted } => {
+                if counted {
+                    shared.tell(|sink| sink.failed());
+                }
+                self.add_wish(key, tag, Wish::Backoff(at), now)
+            }
+            Failed::Died { failures } => {
+                shared.tell(|sink| sink.failed());
+                shared.tell(|sink| sink.gave_up(failures));
+                if let Some(dead) = &shared.dead {
+                    dead.tell(&key, failures);
+                }
+                shared.answer(Err(Reason::Exhausted), Some(key))
+            }
+        }
+    }
+
+    fn add_wish(&self, key: K, tag: Tag<O::Links>, wish: Wish, now: Nanos) -> Result<Added, Refused<K>> {
+        let mut new = self.shared.newcomer(key, tag);
+        let mut state = self.shared.lock();
+        let added = state.core.add_delayed(&mut new, wish, now);
+        self.shared.finish(state, Some(now));
+        self.shared.answer(added, new.key)
+    }
+}

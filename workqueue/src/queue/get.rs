@@ -1,0 +1,235 @@
+//! SHELL. What goes out of a queue.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
+
+use flyball_ratelimit::Policy;
+use flyball_sync::locks::MutexGuard;
+use flyball_sync::{Clock, Monotonic, Nanos};
+
+use super::Queue;
+use crate::error::{GetTimeoutError, TryGetError};
+use crate::futures::get::Get;
+use crate::futures::get_many::GetMany;
+#[cfg(feature = "stream")]
+use crate::futures::stream::Leases;
+use crate::getter::Getter;
+use crate::lease::Lease;
+use crate::queue::shared::{Effects, Key, State};
+use crate::state::order::Order;
+use crate::state::{HandedOut, Handle, Next};
+use crate::time::{AsyncGet, Time};
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
+    /// Waits for a key, as a task on any executor; `None` once the queue is closed.
+    ///
+    /// Closed means: shut down, nothing Ready, and nothing that can become Ready. Dropping handles closes nothing.
+    ///
+    /// It yields now and then, on every executor: of 128 keys in a row that are there at once, one is handed out at the second
+    /// poll, so that a queue which is never empty leaves other tasks their turn. To look without waiting, use
+    /// [`try_get`](Self::try_get).
+    ///
+    /// # Cancel safety
+    /// Dropping the future takes no key. If it had been woken for one, the wake-up is passed on to another getter.
+    ///
+    /// # Panics
+    /// The future panics when `Clone` of the key, the clock or the timer does; nothing is handed out then.
+    ///
+    /// # Examples
+    /// On a queue with delays there is no async `get` without a timer:
+    /// ```compile_fail,E0277
+    /// # use flyball_workqueue::Queue;
+    /// let queue = Queue::<&str>::builder().delays().build();
+    /// let get = queue.get();
+    /// ```
+    pub fn get(&self) -> Get<'_, K, O, L, T>
+    where
+        T: AsyncGet,
+    {
+        Get::new(self, None)
+    }
+
+    /// Waits for a key as [`get`](Self::get) does, then takes what else is Ready, at most `most` keys in all, and at
+    /// least one. Nothing once the queue is closed.
+    ///
+    /// # Cancel safety
+    /// As `get`.
+    ///
+    /// # Panics
+    /// As `get`.
+    pub fn get_many(&self, most: usize) -> GetMany<'_, K, O, L, T>
+    where
+        T: AsyncGet,
+    {
+        GetMany::new(self.get(), most)
+    }
+
+    /// Leases as a stream that ends once the queue is closed. Cancel-safe, and as fair, as [`get`](Self::get) is.
+    #[cfg(feature = "stream")]
+    pub fn stream(&self) -> Leases<'_, K, O, L, T>
+    where
+        T: AsyncGet,
+    {
+        Leases::new(self.get())
+    }
+
+    /// A key, if one is Ready. Never waits.
+    ///
+    /// # Errors
+    /// [`TryGetError::Empty`] if none is, [`TryGetError::Closed`] if none will be.
+    #[inline]
+    pub fn try_get(&self) -> Result<Lease<K, T>, TryGetError> {
+        let now = self.shared.now_if_timed();
+        let mut state = self.shared.lock();
+        let next = self.shared.next(&mut state, now);
+        match next {
+            Next::Key(handle, key) => Ok(self.lease(state, now, handle, key)),
+            Next::Closed => Err(TryGetError::Closed),
+            Next::Wait(_) | Next::Empty => Err(TryGetError::Empty),
+        }
+    }
+
+    /// What is Ready, under one lock: at most `most` keys, and at least one. Never waits.
+    ///
+    /// # Errors
+    /// As [`try_get`](Self::try_get).
+    ///
+    /// # Panics
+    /// When `Clone` of the first key does, or the clock; nothing is handed out then. A later key whose `Clone` panics
+    /// ends the batch, and is left for the next call.
+    pub fn try_get_many(&self, most: usize) -> Result<Vec<Lease<K, T>>, TryGetError> {
+        let now = self.shared.now_if_timed();
+        let mut taken = Vec::with_capacity(most.clamp(1, 64));
+        let mut told = Vec::new();
+        let mut state = self.shared.lock();
+        let mut panicked = None;
+        let end = loop {
+            // What was taken before a panic must reach its leases, or those keys were lost.
+            match catch_unwind(AssertUnwindSafe(|| self.shared.next(&mut state, now))) {
+                Ok(Next::Key(handle, key)) => {
+                    taken.push((handle, key));
+                    told.extend(self.shared.handed_out(&state));
+                }
+                Ok(Next::Closed) => break TryGetError::Closed,
+                Ok(Next::Wait(_) | Next::Empty) => break TryGetError::Empty,
+                Err(panic) => {
+                    panicked = Some(panic);
+                    break TryGetError::Empty;
+                }
+            }
+            if taken.len() >= most {
+                break TryGetError::Empty;
+            }
+        };
+        let effects = self.shared.settle(&mut state, now);
+        drop(state);
+        let lease = |(handle, key)| Lease::new(key, handle, self.shared.clone());
+        let leases: Vec<_> = taken.into_iter().map(lease).collect();
+        let leases = self.wake_for(leases, effects);
+        told.into_iter().for_each(|one| self.tell_hand_out(one));
+        match panicked {
+            Some(panic) if leases.is_empty() => resume_unwind(panic),
+            _ if leases.is_empty() => Err(end),
+            _ => Ok(leases),
+        }
+    }
+
+    /// Unlocks, and hands out what was taken.
+    ///
+    /// The lease is made before anything that may panic, or the key would be lost; and after unlocking, as counting its
+    /// handle on the queue is work that others need not wait for.
+    #[inline]
+    pub(crate) fn lease(
+        &self,
+        mut state: MutexGuard<'_, State<K, O::Links>>,
+        now: Option<Nanos>,
+        handle: Handle,
+        key: K,
+    ) -> Lease<K, T> {
+        let effects = self.shared.settle(&mut state, now);
+        let told = self.shared.handed_out(&state);
+        drop(state);
+        let lease = Lease::new(key, handle, self.shared.clone());
+        let lease = match effects {
+            None => lease,
+            Some(_) => {
+                let [lease] = self.wake_for([lease], effects);
+                lease
+            }
+        };
+        if let Some(told) = told {
+            self.tell_hand_out(told);
+        }
+        lease
+    }
+
+    /// Once the lease has reached its caller, and not before: what goes back was not handed out.
+    fn tell_hand_out(&self, told: HandedOut) {
+        self.shared.tell(|sink| sink.handed_out(told.queued, told.delayed));
+    }
+
+    /// Wakes others. If a waker panics, what was taken goes back uncounted, as nobody has seen it.
+    fn wake_for<C>(&self, taken: C, effects: Option<Effects>) -> C
+    where
+        C: IntoIterator<Item = Lease<K, T>>,
+    {
+        let Some(effects) = effects else { return taken };
+        match catch_unwind(AssertUnwindSafe(|| self.shared.perform(effects))) {
+            Ok(()) => taken,
+            Err(panic) => {
+                taken.into_iter().for_each(Lease::give_back);
+                resume_unwind(panic);
+            }
+        }
+    }
+
+    /// Waits for a key, blocking the thread; `None` once the queue is closed. Needs no runtime, also with delays.
+    ///
+    /// # Panics
+    /// When `Clone` of the key or the clock does; nothing is handed out then.
+    #[must_use = "a lease that is dropped without an outcome counts as a failure"]
+    #[inline]
+    pub fn blocking_get(&self) -> Option<Lease<K, T>> {
+        match self.try_get() {
+            Ok(lease) => Some(lease),
+            Err(TryGetError::Closed) => None,
+            Err(TryGetError::Empty) => self.block(None, None).ok(),
+        }
+    }
+
+    /// Waits for a key at most so long, blocking the thread. The limit is real time, whatever the queue's clock.
+    ///
+    /// # Errors
+    /// [`GetTimeoutError::TimedOut`] after `limit`, [`GetTimeoutError::Closed`] once the queue is closed.
+    ///
+    /// # Panics
+    /// When `Clone` of the key or the clock does; nothing is handed out then.
+    pub fn get_timeout(&self, limit: Duration) -> Result<Lease<K, T>, GetTimeoutError> {
+        self.block(Some(Monotonic.now() + limit), None)
+    }
+
+    /// [`get_many`](Self::get_many), blocking the thread.
+    ///
+    /// # Panics
+    /// As [`blocking_get`](Self::blocking_get).
+    pub fn blocking_get_many(&self, most: usize) -> Vec<Lease<K, T>> {
+        self.blocking_get().map_or_else(Vec::new, |first| self.more(first, most))
+    }
+
+    /// A batch that begins with `first`.
+    pub(crate) fn more(&self, first: Lease<K, T>, most: usize) -> Vec<Lease<K, T>> {
+        let mut leases = vec![first];
+        if most > 1 {
+            // What panics is left for the next call: the first key is none the worse for it.
+            let others = catch_unwind(AssertUnwindSafe(|| self.try_get_many(most - 1)));
+            leases.extend(others.into_iter().flatten().flatten());
+        }
+        leases
+    }
+
+    /// Someone who takes keys and can be stopped while the queue goes on.
+    #[must_use]
+    pub fn getter(&self) -> Getter<K, O, L, T> {
+        Getter::new(self.clone())
+    }
+}

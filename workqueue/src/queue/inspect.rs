@@ -1,0 +1,165 @@
+//! SHELL. What can be seen of a queue.
+
+use std::time::Duration;
+
+use flyball_ratelimit::Policy;
+use flyball_sync::Nanos;
+
+use super::Queue;
+use crate::futures::next_overdue::NextOverdue;
+use crate::metrics::{Reading, Watched};
+use crate::queue::shared::Key;
+use crate::state::order::Order;
+use crate::state::{Ages, Counts, KeyState};
+use crate::time::{AsyncGet, Delays, Time};
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
+    /// Keys that are Ready, noticed or not. O(1), plus the waits that are over.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let now = self.shared.now_if_timed();
+        self.shared.lock().core.len(now)
+    }
+
+    /// Whether no key is Ready. O(1).
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let now = self.shared.now_if_timed();
+        let state = self.shared.lock();
+        state.core.queued() == 0 && !state.core.has_due(now)
+    }
+
+    /// How many keys are in which state. O(1), plus the waits that are over and the leased keys that wait.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let now = self.shared.now_if_timed();
+        self.shared.lock().core.counts(now)
+    }
+
+    /// The state of a key.
+    #[must_use]
+    pub fn state(&self, key: &K) -> KeyState {
+        let hash = self.shared.hash(key);
+        let now = self.shared.now_if_timed();
+        self.shared.lock().core.state(key, hash, now)
+    }
+
+    /// Every key with its state and failures, as data. O(n log n), the most of it under the lock: for debugging.
+    ///
+    /// # Panics
+    /// When `Clone` of a key, the clock or the limiter's policy does.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot<K> {
+        let now = self.shared.now_if_timed();
+        let mut keys = Vec::new();
+        let mut state = self.shared.lock();
+        state.core.snapshot(now, &mut keys);
+        let (paused, shut_down) = (state.core.is_paused(), !state.core.is_open());
+        drop(state);
+        let record = |(key, state)| {
+            let failures = self.shared.limiter.requeues(&key);
+            KeyRecord { key, state, failures }
+        };
+        Snapshot { keys: keys.into_iter().map(record).collect(), paused, shut_down }
+    }
+
+    /// Walks the whole queue and names the first broken invariant. For tests. O(n).
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), String> {
+        self.shared.lock().core.check()
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, L, T> {
+    /// The time by the queue's clock: what a [`KeyState::Waiting`] counts on.
+    ///
+    /// # Panics
+    /// When the clock does.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.shared.now()
+    }
+
+    /// Keeps ages from now on: the queue reads its clock at each add and get. What is there counts from now. Idempotent.
+    pub fn keep_ages(&self) {
+        let now = self.shared.now();
+        let mut state = self.shared.lock();
+        state.core.keep_ages(now);
+        self.shared.finish(state, Some(now));
+    }
+
+    /// How old the oldest Ready key and the oldest lease are; `None` unless ages are [kept](Self::keep_ages). O(1), and with
+    /// [`Fair`](crate::Fair) O(groups).
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{ManualClock, Queue};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let queue = Queue::builder().clock(clock.clone()).build();
+    /// queue.keep_ages();
+    /// queue.add("a")?;
+    /// clock.advance(Duration::from_secs(3));
+    /// assert_eq!(queue.ages().unwrap().ready, Some(Duration::from_secs(3)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn ages(&self) -> Option<Ages> {
+        let now = self.shared.now();
+        self.shared.lock().core.ages(now)
+    }
+
+    /// What a queue with [metrics](crate::Builder::metrics) has counted, and how much is in it; `None` without. O(1), plus
+    /// the waits that are over and the leased keys that wait, and with [`Fair`](crate::Fair) the groups.
+    ///
+    /// # Panics
+    /// When the clock does.
+    #[must_use]
+    pub fn reading(&self) -> Option<Reading> {
+        self.shared.read()
+    }
+
+    /// Waits for a lease that has been held for `bound` or longer, such as that of a worker that is stuck; `None` once
+    /// the queue is drained. Each lease is reported once, oldest first.
+    ///
+    /// Nothing polls: it waits for the moment in which the oldest lease is overdue. Keeps ages from now on.
+    ///
+    /// # Cancel safety
+    /// Dropping the future reports nothing.
+    ///
+    /// # Panics
+    /// The future panics when `Clone` of the key, the clock or the timer does; nothing is reported then.
+    pub fn next_overdue(&self, bound: Duration) -> NextOverdue<'_, K, O, L, T>
+    where
+        T: AsyncGet,
+    {
+        NextOverdue::new(self, bound)
+    }
+}
+
+/// Everything in a queue at one moment: Ready keys in the order of hand-out, waiting ones by deadline, leased ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Snapshot<K> {
+    /// The keys.
+    pub keys: Vec<KeyRecord<K>>,
+    /// Whether the queue hands out nothing.
+    pub paused: bool,
+    /// Whether the queue takes no keys.
+    pub shut_down: bool,
+}
+
+/// One key of a [`Snapshot`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct KeyRecord<K> {
+    /// The key.
+    pub key: K,
+    /// Where it is.
+    pub state: KeyState,
+    /// Its failures, read shortly after its state.
+    pub failures: u32,
+}

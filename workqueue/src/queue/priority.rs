@@ -1,0 +1,75 @@
+//! SHELL. What only queues of a certain order can say.
+
+use std::hash::Hash;
+
+use flyball_ratelimit::Policy;
+
+use super::Queue;
+use crate::queue::shared::Key;
+use crate::state::order::{Fair, GroupDepths, LevelDepth, Priority};
+use crate::time::Time;
+
+impl<K: Key, L: Policy<K> + Send + 'static, T: Time> Queue<K, Priority, L, T> {
+    /// The priority of a key: of what it was added for while leased, if it was, or else of what it is leased for, is Ready
+    /// for or waits for. `None` where the queue does not know the key.
+    #[must_use]
+    pub fn priority(&self, key: &K) -> Option<i8> {
+        let hash = self.shared.hash(key);
+        self.shared.lock().core.priority(key, hash)
+    }
+
+    /// Gives a key another priority, higher or lower; says whether the queue knows it.
+    ///
+    /// It is the key's own from now on: what it comes back with. A Ready key that is raised is handed out no later than it
+    /// would have been: it keeps its place, and takes another at the end of the higher priority. One that is lowered keeps the place
+    /// in which it became Ready if that is at its new priority or below, and goes to the end of its new priority otherwise.
+    pub fn set_priority(&self, key: &K, priority: i8) -> bool {
+        let hash = self.shared.hash(key);
+        let now = self.shared.now_if_timed();
+        let mut state = self.shared.lock();
+        let known = state.core.set_priority(key, hash, priority, now);
+        self.shared.finish(state, now);
+        known
+    }
+
+    /// How many keys of each priority are Ready, from the highest; without priorities of which none is. O(priorities),
+    /// plus the waits that are over.
+    #[must_use]
+    pub fn levels(&self) -> Vec<LevelDepth> {
+        let now = self.shared.now_if_timed();
+        self.shared.lock().core.levels(now)
+    }
+}
+
+impl<K, G, L, T> Queue<K, Fair<K, G>, L, T>
+where
+    K: Key,
+    G: Clone + Eq + Hash + Send + 'static,
+    L: Policy<K> + Send + 'static,
+    T: Time,
+{
+    /// How many keys there are of the `most` groups that have the most Ready ones, and of the others together: as data for
+    /// a metric, which wants a bound on how many names it sees. O(groups · log groups), plus the waits that are over.
+    ///
+    /// # Panics
+    /// When `Clone` of a group does, or the clock.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{Fair, Queue};
+    ///
+    /// let queue = Queue::builder().order(Fair::by(|key: &(char, u32)| key.0)).build();
+    /// queue.add_many([('a', 1), ('a', 2), ('b', 1), ('c', 1)]);
+    /// let depths = queue.groups(1);
+    /// assert_eq!((depths.groups[0].group, depths.groups[0].ready), ('a', 2));
+    /// assert_eq!((depths.others.group, depths.others.ready), (2, 2));
+    /// ```
+    #[must_use]
+    pub fn groups(&self, most: usize) -> GroupDepths<G> {
+        let now = self.shared.now_if_timed();
+        // Declared before the guard: clones die after it.
+        let mut groups = Vec::new();
+        let others = self.shared.lock().core.groups(now, most, &mut groups);
+        GroupDepths { groups, others }
+    }
+}

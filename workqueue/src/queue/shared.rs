@@ -1,0 +1,228 @@
+//! SHELL. One lock around the core, and everybody who waits for it.
+//!
+//! | what | guarded by |
+//! |---|---|
+//! | the core, everybody who waits, the alarm | `state` |
+//! | `timed` | written under `state`; read without it, as a hint whether a clock is needed |
+//! | failures and backoff | a lock of its own in `limiter`; `state` may be taken under it, it never under `state` |
+//! | the timer | called outside `state`, by the one thread that found `alarm.arming` unset |
+//!
+//! User code runs outside `state`: clocks are read before locking; wakers, timers and the `Drop` of keys run from
+//! [`Effects`] after unlocking. `Eq` and `Clone` of a key are the exceptions, and run before anything is changed.
+//!
+//! # No lost wake-up
+//! A wake-up is a hint that any getter may use. Whoever changes anything calls [`Shared::settle`] before unlocking. It
+//! restores, for every state in which somebody waits (`shared/state.rs`):
+//! 1. one task is woken for each Ready key. If there are fewer tasks than keys, one thread is signalled, too, which signals
+//!    the next one when it has taken a key or found none. One adder is woken for each free place;
+//! 2. while a deadline is ahead, the timer is armed for it, and a thread attends to it (if threads sleep);
+//! 3. everybody is woken once what they wait for has come: closed, drained, idle, a lease to watch.
+//!
+//! A waiter that leaves decrements the count of woken waiters, so `settle` can wake another one.
+
+mod effects;
+mod state;
+mod telling;
+
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+use std::task::Waker;
+
+use flyball_ratelimit::Policy;
+use flyball_sync::Nanos;
+use flyball_sync::locks::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
+use flyball_sync::panics::raise;
+use flyball_sync::waiting::{self, Alarm, Alarmed};
+use foldhash::fast::RandomState;
+
+pub(crate) use effects::Effects;
+pub(crate) use state::{Others, State};
+
+use crate::limiter::Limiter;
+use crate::metrics::{Metrics, Watch, Watched};
+use crate::queue::dead::DeadLetters;
+use crate::state::hash::fold;
+use crate::state::order::Order;
+use crate::state::order::sealed::Tag;
+use crate::state::{Core, Newcomer, Rules};
+use crate::time::Time;
+
+/// What a key must be able to do: any cheap-to-clone, hashable value. Implemented for all of them.
+///
+/// The queue clones a key once for each lease: free for ids and `Arc<str>`, an allocation for a `String`. `Eq` and
+/// `Clone` run under the queue's lock and must not call back into it.
+pub trait Key: Clone + Eq + Hash + Send + 'static {}
+
+impl<K: Clone + Eq + Hash + Send + 'static> Key for K {}
+
+pub(crate) struct Shared<K, O: Order<K>, L, T> {
+    state: Mutex<State<K, O::Links>>,
+    /// Getters that block.
+    pub(crate) available: Condvar,
+    /// Adders that block.
+    pub(crate) room: Condvar,
+    /// Who blocks until the queue is drained or idle.
+    pub(crate) quiet: Condvar,
+    timed: AtomicUsize,
+    pub(crate) limiter: Limiter<K, L>,
+    pub(crate) dead: Option<DeadLetters<K>>,
+    sinks: Vec<Box<dyn Metrics>>,
+    time: T,
+    hasher: RandomState,
+    /// Says what an add brings.
+    order: O,
+    /// Wakes this queue; handed to the timer.
+    alarm: Waker,
+}
+
+/// What a queue is made of.
+pub(crate) struct Parts<K, O, L, T> {
+    pub(crate) order: O,
+    pub(crate) policy: L,
+    pub(crate) time: T,
+    pub(crate) seed: u64,
+    pub(crate) rules: Rules,
+    pub(crate) dead: Option<DeadLetters<K>>,
+    pub(crate) sinks: Vec<Box<dyn Metrics>>,
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T> {
+    pub(crate) fn new(parts: Parts<K, O, L, T>) -> Arc<Self> {
+        let Parts { order, policy, time, seed, mut rules, dead, sinks } = parts;
+        rules.metered = (!sinks.is_empty()).then(|| time.now());
+        let shared = Arc::new_cyclic(|this| Self {
+            state: Mutex::new(State::new(Core::new(rules, order.links()))),
+            available: Condvar::new(),
+            room: Condvar::new(),
+            quiet: Condvar::new(),
+            timed: AtomicUsize::new(rules.metered.is_some().into()),
+            limiter: Limiter::new(policy, seed),
+            dead,
+            sinks,
+            time,
+            hasher: RandomState::default(),
+            order,
+            alarm: waiting::waker(this.clone()),
+        });
+        let watched: Arc<dyn Watched> = shared.clone();
+        let watch = Watch::new(Arc::downgrade(&watched));
+        shared.sinks.iter().for_each(|sink| sink.watch(watch.clone()));
+        shared
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State<K, O::Links>> {
+        self.state.lock()
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, key: &K) -> u32 {
+        fold(self.hasher.hash_one(key))
+    }
+
+    /// What an add of `key` brings.
+    #[inline]
+    pub(crate) fn tag(&self, key: &K) -> Tag<O::Links> {
+        self.order.tag(key)
+    }
+
+    #[inline]
+    pub(crate) fn newcomer(&self, key: K, tag: Tag<O::Links>) -> Newcomer<K, Tag<O::Links>> {
+        let hash = self.hash(&key);
+        Newcomer { key: Some(key), hash, tag }
+    }
+
+    pub(crate) fn now(&self) -> Nanos {
+        self.time.now()
+    }
+
+    /// The time, where a key has a deadline or ages are kept; nothing, and no clock read, otherwise.
+    #[inline]
+    pub(crate) fn now_if_timed(&self) -> Option<Nanos> {
+        self.is_timed().then(|| self.time.now())
+    }
+
+    #[inline]
+    pub(super) fn is_timed(&self) -> bool {
+        // Ordering: Relaxed. A deadline missed here was set by a concurrent call and lies ahead of the time that the
+        // core has seen, so to take it for not yet due is right; who sleeps on it looks again (`Wait`).
+        T::DELAYS && self.timed.load(Ordering::Relaxed) > 0
+    }
+
+    /// The end of every change: says who is to be woken, unlocks, and wakes them.
+    #[inline]
+    pub(crate) fn finish(&self, state: MutexGuard<'_, State<K, O::Links>>, now: Option<Nanos>) {
+        self.note_timed(&state);
+        // Nothing is built, moved, tested and dropped where nobody waits, as in a queue whose workers are all busy.
+        if state.needs_settling() {
+            self.finish_and_wake(state, now);
+        }
+    }
+
+    #[inline(never)]
+    fn finish_and_wake(&self, mut state: MutexGuard<'_, State<K, O::Links>>, now: Option<Nanos>) {
+        let effects = state.settle(now, T::TIMER);
+        drop(state);
+        self.perform(effects);
+    }
+
+    /// [`finish`](Self::finish), and every task that waits for a key looks again: one may wait for the shutdown beside it.
+    pub(crate) fn finish_for_all(&self, mut state: MutexGuard<'_, State<K, O::Links>>, now: Option<Nanos>) {
+        self.note_timed(&state);
+        let mut effects = state.settle(now, T::TIMER);
+        state.wake_tasks(&mut effects);
+        drop(state);
+        self.perform(effects);
+    }
+
+    /// The first half of [`finish`](Self::finish), for who has something to do between unlocking and waking.
+    #[inline]
+    pub(crate) fn settle(&self, state: &mut State<K, O::Links>, now: Option<Nanos>) -> Option<Effects> {
+        self.note_timed(state);
+        if state.needs_settling() { Some(state.settle(now, T::TIMER)) } else { None }
+    }
+
+    #[inline]
+    fn note_timed(&self, state: &State<K, O::Links>) {
+        if T::DELAYS {
+            // Ordering: Relaxed, see `now_if_timed`.
+            self.timed.store(state.core.is_timed().into(), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn perform(&self, mut effects: Effects) {
+        if effects.is_empty() {
+            return;
+        }
+        let mut panicked = Ok(());
+        loop {
+            effects.perform(self, &mut panicked);
+            if !effects.more {
+                break;
+            }
+            effects = Effects::default();
+            effects.more = self.lock().wake_roused(&mut effects.wakers);
+        }
+        raise(panicked);
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Alarmed for Shared<K, O, L, T> {
+    fn with_alarm<R>(&self, change: impl FnOnce(&mut Alarm) -> R) -> R {
+        change(&mut self.lock().alarm)
+    }
+
+    fn ring(&self) {
+        let effects = self.lock().ring();
+        self.perform(effects);
+    }
+
+    /// Who waits for time sees to the alarm, in its own turn.
+    fn alarm_failed(&self) {
+        let mut state = self.lock();
+        state.alarm.reset();
+        let effects = state.wake_for_time();
+        drop(state);
+        self.perform(effects);
+    }
+}

@@ -1,0 +1,65 @@
+//! SHELL. What a change does to the outside, decided under the lock and done after it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use flyball_ratelimit::Policy;
+use flyball_sync::Nanos;
+use flyball_sync::panics::{Panic, keep_first};
+use flyball_sync::waiting::{WakeBatch, arm};
+
+use super::{Key, Shared};
+use crate::state::order::Order;
+use crate::time::Time;
+
+/// Wakers to wake, threads to signal, a timer to set.
+#[derive(Default)]
+pub(crate) struct Effects {
+    pub(super) wakers: WakeBatch,
+    pub(in crate::queue) signals: usize,
+    pub(super) signal_all: bool,
+    /// Adders to signal.
+    pub(in crate::queue) room: usize,
+    /// The queue is drained or idle.
+    pub(in crate::queue) quiet: bool,
+    pub(in crate::queue) arm: Option<Nanos>,
+    /// The batch is full, and more tasks are to be woken.
+    pub(super) more: bool,
+}
+
+impl Effects {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.wakers.is_empty()
+            && self.signals + self.room == 0
+            && !self.signal_all
+            && !self.quiet
+            && self.arm.is_none()
+    }
+
+    /// Does all of it even where a waker or the timer panics.
+    pub(super) fn perform<K, O, L, T>(
+        &mut self,
+        shared: &Shared<K, O, L, T>,
+        panicked: &mut Result<(), Panic>,
+    ) where
+        K: Key,
+        O: Order<K>,
+        L: Policy<K> + Send + 'static,
+        T: Time,
+    {
+        if self.signal_all {
+            shared.available.notify_all();
+        } else {
+            (0..self.signals).for_each(|_| shared.available.notify_one());
+        }
+        (0..self.room).for_each(|_| shared.room.notify_one());
+        if self.quiet {
+            shared.quiet.notify_all();
+        }
+        keep_first(panicked, self.wakers.wake());
+        if let Some(at) = self.arm {
+            let wake_at = |at| shared.time.wake_at(at, &shared.alarm);
+            keep_first(panicked, catch_unwind(AssertUnwindSafe(|| arm(shared, at, wake_at))));
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! SHELL. How a queue pauses and ends.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use flyball_ratelimit::Policy;
+use flyball_sync::{Clock, Monotonic, Nanos};
+
+use super::Queue;
+use crate::futures::drain::Drain;
+use crate::futures::wait_idle::WaitIdle;
+use crate::queue::shared::Key;
+use crate::state::Leftovers;
+use crate::state::order::Order;
+use crate::time::{AsyncGet, Delays, Time};
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
+    /// Hands out nothing until [`resume`](Self::resume), though keys are Ready: getters wait. Idempotent.
+    ///
+    /// Everything else goes on: adds, deadlines, leases, and what a shutdown says. A drain resumes.
+    pub fn pause(&self) {
+        self.set_paused(true);
+    }
+
+    /// Ends a [`pause`](Self::pause). Idempotent.
+    pub fn resume(&self) {
+        self.set_paused(false);
+    }
+
+    /// Whether the queue is paused.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.shared.lock().core.is_paused()
+    }
+
+    fn set_paused(&self, paused: bool) {
+        let now = self.shared.now_if_timed();
+        let mut state = self.shared.lock();
+        state.core.pause(paused);
+        self.shared.finish(state, now);
+    }
+
+    /// Refuses adds and marks from now on, and hands out the backlog; then `get` says closed.
+    ///
+    /// The backlog is what is Ready now, and leased keys that were marked before. What waits for a later deadline,
+    /// and what is retried from now on, is left over: see [`drain`](Self::drain). Idempotent; does not wait. O(leased
+    /// keys that wait).
+    pub fn shut_down(&self) {
+        let now = self.shared.now_if_timed();
+        let mut state = self.shared.lock();
+        state.core.shut_down(now);
+        self.shared.finish_for_all(state, now);
+    }
+
+    /// Shuts down and resumes, then waits until nothing is Ready or leased, and returns what was left: the keys that
+    /// wait.
+    ///
+    /// [`stop_now`](Self::stop_now) from elsewhere ends the waiting; keys still leased are then among the leftovers.
+    /// Any number of callers may drain; each gets all leftovers.
+    ///
+    /// # Cancel safety
+    /// The queue is shut down by the call. Dropping the future only stops waiting.
+    pub fn drain(&self) -> Drain<K, O, L, T> {
+        self.shut_down();
+        self.resume();
+        Drain::new(self.clone(), None)
+    }
+
+    /// [`drain`](Self::drain), blocking the thread.
+    #[must_use = "these keys were not finished"]
+    pub fn blocking_drain(&self) -> Leftovers<K> {
+        self.shut_down();
+        self.resume();
+        self.drain_until(None)
+    }
+
+    /// [`drain`](Self::drain), blocking the thread at most so long; what is Ready or leased then is left over, too.
+    ///
+    /// The limit is real time, whatever the queue's clock.
+    #[must_use = "these keys were not finished"]
+    pub fn drain_timeout(&self, limit: Duration) -> Leftovers<K> {
+        self.shut_down();
+        self.resume();
+        self.drain_until(Some(Monotonic.now() + limit))
+    }
+
+    /// Stops at once: everything Ready or waiting is taken out and returned, with the keys that are still leased.
+    ///
+    /// Those leases end into nothing. `get` says closed from now on. A second call returns what is leased then.
+    ///
+    /// # Panics
+    /// When `Clone` of a leased key or the clock does; nothing is stopped then. A waker that panics does not: what was
+    /// taken out has to reach the caller.
+    #[must_use = "these keys were not finished"]
+    pub fn stop_now(&self) -> Leftovers<K> {
+        let now = self.shared.now_if_timed();
+        let mut left = Leftovers::new();
+        let mut state = self.shared.lock();
+        state.core.stop(now, &mut left);
+        let _panic = catch_unwind(AssertUnwindSafe(|| self.shared.finish(state, now)));
+        left
+    }
+
+    /// Whether the queue was shut down, drained or stopped.
+    #[must_use]
+    pub fn is_shutting_down(&self) -> bool {
+        !self.shared.lock().core.is_open()
+    }
+
+    /// Waits until nothing is Ready or leased; keys may wait for deadlines. The queue goes on.
+    ///
+    /// A key that is added in the same moment may or may not be waited for: this says that the queue *was* idle.
+    ///
+    /// # Cancel safety
+    /// Dropping the future only stops waiting.
+    pub fn wait_idle(&self) -> WaitIdle<'_, K, O, L, T> {
+        WaitIdle::new(self, false)
+    }
+
+    /// Waits until the queue holds no key: none is Ready, leased, or waits for a deadline. The queue goes on.
+    ///
+    /// A key that is added in the same moment may or may not be waited for.
+    ///
+    /// # Cancel safety
+    /// Dropping the future only stops waiting.
+    pub fn wait_empty(&self) -> WaitIdle<'_, K, O, L, T> {
+        WaitIdle::new(self, true)
+    }
+
+    /// [`wait_idle`](Self::wait_idle), blocking the thread.
+    pub fn blocking_wait_idle(&self) {
+        self.block_until_idle(None);
+    }
+
+    /// [`wait_idle`](Self::wait_idle), blocking the thread at most so long, in real time; says whether it was idle.
+    pub fn wait_idle_timeout(&self, limit: Duration) -> bool {
+        self.block_until_idle(Some(Monotonic.now() + limit))
+    }
+}
+
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, L, T> {
+    /// Refuses adds and marks from now on, and serves what waits, too, until `limit` has passed: waits, retries and
+    /// requeues whose deadline is not later. Then waits as [`drain`](Self::drain) does, at most until then; what is
+    /// Ready, waiting or leased at the end is left over.
+    ///
+    /// The first call decides how long waits are served, each call how long it waits itself;
+    /// [`shut_down`](Self::shut_down) and `drain` cut the serving short. On a queue that is shut down already nothing
+    /// more is served.
+    ///
+    /// # Cancel safety
+    /// The queue serves and is shut down by the call. Dropping the future only stops waiting.
+    ///
+    /// # Panics
+    /// When the clock or the timer does.
+    pub fn drain_waiting(&self, limit: Duration) -> Drain<K, O, L, T>
+    where
+        T: AsyncGet,
+    {
+        let now = self.serve(limit);
+        Drain::new(self.clone(), Some(now + limit))
+    }
+
+    /// [`drain_waiting`](Self::drain_waiting), blocking the thread.
+    ///
+    /// What waits is served by the queue's clock; the call returns after `limit` of real time, whatever that clock.
+    #[must_use = "these keys were not finished"]
+    pub fn drain_waiting_timeout(&self, limit: Duration) -> Leftovers<K> {
+        self.serve(limit);
+        self.drain_until(Some(Monotonic.now() + limit))
+    }
+
+    fn serve(&self, limit: Duration) -> Nanos {
+        let now = self.shared.now();
+        let mut state = self.shared.lock();
+        state.core.serve(now, limit);
+        state.core.pause(false);
+        self.shared.finish_for_all(state, Some(now));
+        now
+    }
+}

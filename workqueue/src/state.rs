@@ -1,0 +1,189 @@
+//! PURE. The whole queue as a state machine: no lock, clock, thread, future or randomness.
+//!
+//! The table of states is in `state/entry.rs`; this file and those below it move keys through it. Times are arguments. `now`
+//! is `None` where the caller saw no deadline and therefore read no clock; the last time seen stands in, which can only
+//! be too early: nothing comes out before its deadline.
+//!
+//! # Invariants
+//! 1. Every live slot is in the key table once, under its hash; the table holds nothing else.
+//! 2. A slot is in the order exactly when it is `Ready`, in one of its heaps exactly when it is `Waiting`, and in one of the two
+//!    lists of leases exactly when it is leased: in `reported` if it is flagged so.
+//! 3. `dirty` counts the leased slots that are dirty; `postponed` holds the waits of those that wait, and no others.
+//! 4. A wait has a limit in `limits` exactly when its slot is flagged so; only slots with a wait are.
+//! 5. No slot becomes dirty by an add once the queue is shut down.
+//! 6. The order has admitted every live slot, and no other; it began those that are leased, and no other.
+//! 7. An operation [observes](Core::observe) the time once, before anything else. With metrics: `began` is the sum of the moments at which the leases began, and only slots that are Ready or dirty
+//!    have been asked for since some other moment than they say.
+//!
+//! Hence a key is handed out to one lease at a time (only `Ready` and due `Waiting` slots are, and handing out makes
+//! them `Leased`), and none is lost (a slot is vacated only by `end`, `cancel` and `stop`, which say so).
+
+mod add;
+mod ages;
+mod deadlines;
+mod delay;
+pub(crate) mod entry;
+pub(crate) mod hash;
+mod inspect;
+mod lease;
+mod list;
+mod metering;
+pub(crate) mod order;
+mod priority;
+mod shutdown;
+mod siblings;
+mod side;
+mod slab;
+mod transitions;
+mod types;
+pub(crate) mod wait;
+
+pub(crate) use ages::NextOverdue;
+pub use ages::{Ages, Overdue};
+pub use inspect::{Counts, KeyState};
+pub(crate) use metering::HandedOut;
+pub use types::{Added, Leftovers};
+pub(crate) use types::{Handle, Newcomer, Next, Outcome};
+
+use std::time::Duration;
+
+use flyball_sync::Nanos;
+use hashbrown::HashTable;
+
+use crate::state::list::List;
+use crate::state::order::Links;
+use crate::state::side::Side;
+use crate::state::slab::Slab;
+use crate::state::wait::Wait;
+use metering::Meter;
+
+/// The last moment a shutdown can happen at: a wait for ever is never over.
+const LAST: Nanos = Nanos::new(u64::MAX - 1);
+const NEXT: Duration = Duration::from_nanos(1);
+
+/// What a queue is told when it is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// No add shortens a backoff.
+    pub(crate) strict: bool,
+    /// Distinct keys it holds at most.
+    pub(crate) capacity: usize,
+    /// Distinct keys it has memory for from the start.
+    pub(crate) reserve: usize,
+    /// Since when there are metrics, if there are: from the start.
+    pub(crate) metered: Option<Nanos>,
+}
+
+/// The state machine behind a queue.
+pub(crate) struct Core<K, O> {
+    slab: Slab<K>,
+    keys: HashTable<u32>,
+    /// Ready keys, and those that wait.
+    order: O,
+    /// Leases in the order in which they began, without those that were reported as overdue.
+    leases: List,
+    reported: List,
+    dirty: usize,
+    postponed: Side<Postponed>,
+    limits: Side<Nanos>,
+    rules: Rules,
+    phase: Phase,
+    paused: bool,
+    /// The moment of shutdown: from then on the clock counts no more, and this is the time.
+    horizon: Nanos,
+    /// The last time that was told.
+    seen: Nanos,
+    /// The turn of the next deadline.
+    turn: u32,
+    /// Since when the clock is read at each add and get.
+    ages: Option<Nanos>,
+    /// Of a queue with metrics, which keeps ages from the start.
+    meter: Option<Box<Meter>>,
+}
+
+/// A wait that begins when the lease ends. It keeps the turn of its deadline among equal ones.
+#[derive(Clone, Copy, Debug)]
+struct Postponed {
+    wait: Wait,
+    turn: u32,
+}
+
+/// How far the end of the queue has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Everything goes.
+    Open,
+    /// No adds, no dirty marks; what waits is served until the horizon, which is to come.
+    Serving,
+    /// No adds, no dirty marks; the backlog is handed out. What waits, stays.
+    ShutDown,
+    /// Nothing is handed out; leases end into nothing.
+    Stopped,
+}
+
+impl Phase {
+    /// A deadline at or before this has passed.
+    #[inline]
+    fn due_by(self, now: Nanos, horizon: Nanos) -> Nanos {
+        match self {
+            Self::Open => now,
+            Self::Serving => now.min(horizon),
+            Self::ShutDown | Self::Stopped => horizon,
+        }
+    }
+}
+
+impl<K, O: Links> Core<K, O> {
+    pub(crate) fn new(rules: Rules, order: O) -> Self {
+        Self {
+            slab: Slab::with_capacity(rules.reserve),
+            keys: HashTable::with_capacity(rules.reserve),
+            order,
+            leases: List::default(),
+            reported: List::default(),
+            dirty: 0,
+            postponed: Side::default(),
+            limits: Side::default(),
+            rules,
+            phase: Phase::Open,
+            paused: false,
+            horizon: Nanos::ZERO,
+            seen: Nanos::ZERO,
+            turn: 0,
+            ages: rules.metered,
+            meter: rules.metered.map(|_| Box::default()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::order::fifo::Line;
+    use crate::state::wait::Wish;
+
+    /// Equal deadlines keep their order across the point where turns are dealt anew.
+    #[test]
+    fn turns_survive_their_overflow() {
+        let mut core = Core::<u32, Line>::new(
+            Rules { strict: false, capacity: usize::MAX, reserve: 0, metered: None },
+            Line::default(),
+        );
+        core.turn = u32::MAX - 5;
+        for key in 0..20 {
+            let wish = Wish::Earliest(Nanos::new(9));
+            assert_eq!(
+                core.add_delayed(&mut Newcomer { key: Some(key), hash: key, tag: () }, wish, Nanos::ZERO),
+                Ok(Added::New)
+            );
+            core.check().unwrap();
+        }
+        assert!(core.turn < 100, "the turns were dealt anew");
+        let order: Vec<u32> = std::iter::from_fn(|| match core.get(Some(Nanos::new(9))) {
+            Next::Key(_, key) => Some(key),
+            _ => None,
+        })
+        .collect();
+        assert_eq!(order, (0..20).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,256 @@
+//! PURE. What comes in: adds, delayed adds, and what takes them back.
+
+use flyball_sync::Nanos;
+
+use super::{Added, Core, Newcomer, Phase};
+use crate::error::Reason;
+use crate::state::entry::{Flags, State};
+use crate::state::order::Links;
+use crate::state::wait::{Wait, Wish};
+
+impl<K, O: Links> Core<K, O> {
+    /// Makes the key Ready, or marks its lease.
+    ///
+    /// The key is taken only where it is new.
+    #[inline]
+    pub(crate) fn add(&mut self, new: &mut Newcomer<K, O::Tag>, now: Option<Nanos>) -> Result<Added, Reason>
+    where
+        K: Eq,
+    {
+        if self.phase != Phase::Open {
+            return Err(Reason::ShutDown);
+        }
+        let now = self.observe(now);
+        match new.key.as_ref().and_then(|key| self.find(key, new.hash)) {
+            Some(slot) => Ok(self.add_again(slot, &new.tag, now)),
+            None => {
+                let slot = self.admit(new)?;
+                self.make_ready(slot, now);
+                Ok(Added::New)
+            }
+        }
+    }
+
+    /// As [`add`](Self::add), by a reference: `new` has no key yet, and gets a clone if the key is absent.
+    #[inline]
+    pub(crate) fn add_ref(
+        &mut self,
+        key: &K,
+        new: &mut Newcomer<K, O::Tag>,
+        now: Option<Nanos>,
+    ) -> Result<Added, Reason>
+    where
+        K: Clone + Eq,
+    {
+        if self.phase != Phase::Open {
+            return Err(Reason::ShutDown);
+        }
+        let now = self.observe(now);
+        match self.find(key, new.hash) {
+            Some(slot) => Ok(self.add_again(slot, &new.tag, now)),
+            None => {
+                self.has_room()?;
+                // The caller's, as `Eq` of a group may panic: the clone then dies outside every lock.
+                new.key = Some(key.clone());
+                let slot = self.admit(new)?;
+                self.make_ready(slot, now);
+                Ok(Added::New)
+            }
+        }
+    }
+
+    // Always: the compiler finds it too large, and the add of a duplicate takes 223 instructions instead of 199 then.
+    #[inline(always)]
+    fn add_again(&mut self, slot: u32, tag: &O::Tag, now: Nanos) -> Added {
+        let state = self.slab.get(slot).state;
+        self.order.merge(slot, state, tag);
+        match state {
+            State::Waiting | State::LeasedWaiting => {
+                let wait = self.wait_of(slot);
+                if wait.at <= now || self.holds(wait) {
+                    self.order.settle(&mut self.slab, slot, now, now);
+                    return Added::Merged;
+                }
+                self.end_wait(slot, now)
+            }
+            State::Leased => self.mark(slot, now),
+            State::Ready => {
+                self.order.settle(&mut self.slab, slot, now, now);
+                Added::Merged
+            }
+            State::LeasedDirty => Added::Merged,
+            State::Vacant => unreachable!("invariant 1: a vacant slot is not in the key table"),
+        }
+    }
+
+    /// Has the key wait; an existing wait and the wish become one. As [`add`](Self::add) otherwise.
+    pub(crate) fn add_delayed(
+        &mut self,
+        new: &mut Newcomer<K, O::Tag>,
+        wish: Wish,
+        now: Nanos,
+    ) -> Result<Added, Reason>
+    where
+        K: Eq,
+    {
+        if self.phase != Phase::Open {
+            return Err(Reason::ShutDown);
+        }
+        self.observe(Some(now));
+        let added = self.add_wish(new, wish, now)?;
+        self.meter_delay();
+        Ok(added)
+    }
+
+    fn add_wish(&mut self, new: &mut Newcomer<K, O::Tag>, wish: Wish, now: Nanos) -> Result<Added, Reason>
+    where
+        K: Eq,
+    {
+        let Some(slot) = new.key.as_ref().and_then(|key| self.find(key, new.hash)) else {
+            let slot = self.admit(new)?;
+            match wish.alone() {
+                wait if wait.at > now => self.wait(slot, wait),
+                _ => self.make_ready(slot, now),
+            }
+            return Ok(Added::New);
+        };
+        let state = self.slab.get(slot).state;
+        self.order.merge(slot, state, &new.tag);
+        Ok(match state {
+            State::Leased => {
+                let wait = wish.alone();
+                if wait.at <= now {
+                    return Ok(self.mark(slot, now));
+                }
+                self.postpone_lease(slot, wait);
+                Added::Marked
+            }
+            State::Waiting | State::LeasedWaiting => {
+                let old = self.wait_of(slot);
+                let new = old.after(wish, self.rules.strict);
+                if old.at > now && new.at <= now {
+                    return Ok(self.end_wait(slot, now));
+                }
+                if old.at > now && new != old {
+                    self.set_wait(slot, new);
+                }
+                self.order.settle(&mut self.slab, slot, now, now);
+                Added::Merged
+            }
+            _ => {
+                self.order.settle(&mut self.slab, slot, now, now);
+                Added::Merged
+            }
+        })
+    }
+
+    /// Has a key that is to run, run no earlier than `at`; says whether there was one.
+    pub(crate) fn postpone(&mut self, key: &K, hash: u32, at: Nanos, now: Nanos) -> bool
+    where
+        K: Eq,
+    {
+        if self.phase != Phase::Open {
+            return false;
+        }
+        self.observe(Some(now));
+        let Some(slot) = self.find(key, hash) else { return false };
+        let state = self.slab.get(slot).state;
+        if state == State::Leased || at <= now {
+            return state != State::Leased;
+        }
+        match state {
+            State::Ready => {
+                self.meter_withdrawn(slot);
+                self.unlink(slot);
+                self.wait(slot, Wait::fixed(at));
+            }
+            State::LeasedDirty => {
+                self.meter_withdrawn(slot);
+                self.dirty -= 1;
+                self.postpone_lease(slot, Wait::fixed(at));
+            }
+            _ => {
+                let old = self.wait_of(slot);
+                if old.at <= now {
+                    self.meter_withdrawn(slot);
+                }
+                let backoff = old.backoff && old.at > now;
+                self.set_wait(slot, Wait { at: old.at.max(at), limit: None, backoff });
+            }
+        }
+        true
+    }
+
+    /// Takes back what was asked for and has not begun; a lease goes on.
+    pub(crate) fn cancel(&mut self, key: &K, hash: u32, now: Option<Nanos>) -> (bool, Option<K>)
+    where
+        K: Eq,
+    {
+        let Some(slot) = self.find(key, hash) else { return (false, None) };
+        if now.is_some_and(|now| self.is_asked(slot, now)) {
+            self.meter_withdrawn(slot);
+        }
+        match self.slab.get(slot).state {
+            State::Ready | State::Waiting => {
+                self.unlink(slot);
+                return (true, self.remove(slot));
+            }
+            State::LeasedDirty => self.dirty -= 1,
+            State::LeasedWaiting => self.forget_wait(slot),
+            State::Leased | State::Vacant => return (false, None),
+        }
+        self.slab.get_mut(slot).state = State::Leased;
+        self.order.unmark(slot);
+        (true, None)
+    }
+
+    /// A slot for an absent key, which is taken then.
+    #[inline]
+    fn admit(&mut self, new: &mut Newcomer<K, O::Tag>) -> Result<u32, Reason> {
+        self.has_room()?;
+        let class = self.order.class(&mut new.tag);
+        let Some(key) = new.key.take() else { unreachable!("the caller brings a key") };
+        Ok(self.insert(key, new.hash, class))
+    }
+
+    #[inline]
+    fn has_room(&self) -> Result<(), Reason> {
+        if self.slab.live() < self.rules.capacity { Ok(()) } else { Err(Reason::Full) }
+    }
+
+    /// Whether no add may shorten this wait.
+    pub(super) fn holds(&self, wait: Wait) -> bool {
+        self.rules.strict && wait.backoff
+    }
+
+    #[inline]
+    fn mark(&mut self, slot: u32, now: Nanos) -> Added {
+        self.meter_asked(slot, now, false);
+        self.slab.get_mut(slot).state = State::LeasedDirty;
+        self.dirty += 1;
+        Added::Marked
+    }
+
+    /// An add comes before the deadline.
+    fn end_wait(&mut self, slot: u32, now: Nanos) -> Added {
+        if self.slab.get(slot).state == State::LeasedWaiting {
+            self.forget_wait(slot);
+            return self.mark(slot, now);
+        }
+        self.unlink(slot);
+        self.make_ready(slot, now);
+        Added::Promoted
+    }
+
+    /// The wait of a slot that waits, leased or not.
+    pub(super) fn wait_of(&self, slot: u32) -> Wait {
+        let entry = self.slab.get(slot);
+        match entry.state {
+            State::LeasedWaiting => self.postponed_of(slot).wait,
+            _ => {
+                let limit = entry.flags.has(Flags::LIMITED).then(|| self.limits.get(slot)).flatten();
+                Wait { at: entry.at, limit, backoff: entry.flags.has(Flags::BACKOFF) }
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! PURE. Keys that wait, earliest deadline first.
+
+use flyball_sync::Nanos;
+
+use crate::state::entry::State;
+use crate::state::siblings::{Node, Siblings};
+use crate::state::slab::Slab;
+
+/// Children of a node.
+const ARITY: usize = Siblings::COUNT;
+/// The lane of the root.
+const ROOT: usize = ARITY - 1;
+
+/// An 8-ary heap of deadlines whose entries know their position, so that a key leaves the middle in O(log n).
+///
+/// The children of position p are family p + 1; family 0 has the root alone, in its last lane. Chosen by measurement:
+/// `docs/decisions/0014-deadlines-structure.md`.
+///
+/// # Invariants
+/// 1. No node is before its parent, in the order of deadline, then turn.
+/// 2. The entry of the node at position p is `Waiting`, has p as its first link, and the node's deadline.
+/// 3. The first `len` positions are taken, the lanes beside them vacant; the last family is not all vacant, unless it
+///    is the root's.
+#[derive(Debug, Default)]
+pub struct Deadlines {
+    families: Vec<Siblings>,
+    len: usize,
+}
+
+impl Deadlines {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The earliest deadline and its slot.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<(Nanos, u32)> {
+        if self.len == 0 {
+            return None;
+        }
+        let root = self.get(0);
+        Some((root.at, root.slot))
+    }
+
+    pub(crate) fn push<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
+        let entry = slab.get_mut(slot);
+        entry.at = at;
+        entry.state = State::Waiting;
+        let position = self.len;
+        if place(position).0 == self.families.len() {
+            self.families.push(Siblings::VACANT);
+        }
+        self.len += 1;
+        self.sift_up(slab, position, Node { at, turn, slot });
+    }
+
+    /// Takes the node of `slot` out; the state of the slot is then for the caller to set.
+    pub(crate) fn remove<K>(&mut self, slab: &mut Slab<K>, slot: u32) {
+        let position = Self::position(slab, slot);
+        let last = self.pop();
+        if position < self.len {
+            self.sift(slab, position, last);
+        }
+    }
+
+    /// Moves the node of `slot` to another deadline.
+    pub(crate) fn set<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
+        slab.get_mut(slot).at = at;
+        self.sift(slab, Self::position(slab, slot), Node { at, turn, slot });
+    }
+
+    pub(crate) fn turn<K>(&self, slab: &Slab<K>, slot: u32) -> u32 {
+        self.get(Self::position(slab, slot)).turn
+    }
+
+    #[inline]
+    fn position<K>(slab: &Slab<K>, slot: u32) -> usize {
+        slab.get(slot).links[0] as usize
+    }
+
+    /// Gives every node a new turn; `turn_of` must keep their order.
+    pub(crate) fn renumber(&mut self, turn_of: impl Fn(u32) -> u32) {
+        for family in &mut self.families {
+            family.renumber(&turn_of);
+        }
+    }
+
+    /// Counts the deadlines at or before `now`, as far as `most`, and finds the first after it, if they are not more than
+    /// that. O(the former).
+    pub(crate) fn survey(&self, now: Nanos, most: usize, found: &mut (usize, Option<Nanos>)) {
+        self.survey_below(0, now, most, found);
+    }
+
+    /// The slots whose deadlines are at or before `now`, in no order. O(their number).
+    pub(crate) fn due(&self, now: Nanos) -> Vec<u32> {
+        let (mut due, mut next) = (Vec::new(), vec![0]);
+        while let Some(position) = next.pop() {
+            if position < self.len && self.get(position).at <= now {
+                due.push(self.get(position).slot);
+                next.extend(position * ARITY + 1..=position * ARITY + ARITY);
+            }
+        }
+        due
+    }
+
+    /// Every slot, earliest first. O(n log n).
+    pub(crate) fn slots(&self) -> Vec<u32> {
+        let mut nodes: Vec<Node> = self.families.iter().flat_map(Siblings::nodes).collect();
+        nodes.sort_unstable();
+        nodes.into_iter().map(|node| node.slot).collect()
+    }
+
+    fn survey_below(&self, position: usize, now: Nanos, most: usize, found: &mut (usize, Option<Nanos>)) {
+        if position >= self.len || found.0 > most {
+            return;
+        }
+        let at = self.get(position).at;
+        if at > now {
+            found.1 = found.1.into_iter().chain([at]).min();
+            return;
+        }
+        found.0 += 1;
+        for child in position * ARITY + 1..=position * ARITY + ARITY {
+            self.survey_below(child, now, most, found);
+        }
+    }
+
+    /// Puts `node` at `position`, or where it belongs above or below.
+    #[inline]
+    fn sift<K>(&mut self, slab: &mut Slab<K>, position: usize, node: Node) {
+        if position > 0 && node < self.get((position - 1) / ARITY) {
+            self.sift_up(slab, position, node);
+        } else {
+            self.sift_down(slab, position, node);
+        }
+    }
+
+    fn sift_up<K>(&mut self, slab: &mut Slab<K>, mut position: usize, node: Node) {
+        while position > 0 {
+            let parent = (position - 1) / ARITY;
+            let above = self.get(parent);
+            if above <= node {
+                break;
+            }
+            self.put(slab, position, above);
+            position = parent;
+        }
+        self.put(slab, position, node);
+    }
+
+    fn sift_down<K>(&mut self, slab: &mut Slab<K>, mut position: usize, node: Node) {
+        while let Some(children) = self.families.get(position + 1) {
+            let (lane, least) = children.least();
+            if node <= least {
+                break;
+            }
+            self.put(slab, position, least);
+            position = position * ARITY + 1 + lane;
+        }
+        self.put(slab, position, node);
+    }
+
+    fn pop(&mut self) -> Node {
+        self.len -= 1;
+        let (family, lane) = place(self.len);
+        let node = self.families[family].vacate(lane);
+        if lane == 0 {
+            self.families.pop();
+        }
+        node
+    }
+
+    #[inline]
+    fn get(&self, position: usize) -> Node {
+        let (family, lane) = place(position);
+        self.families[family].get(lane)
+    }
+
+    #[inline]
+    fn put<K>(&mut self, slab: &mut Slab<K>, position: usize, node: Node) {
+        let (family, lane) = place(position);
+        self.families[family].set(lane, node);
+        slab.get_mut(node.slot).links[0] = position as u32;
+    }
+
+    pub(crate) fn check<K>(&self, slab: &Slab<K>) -> Result<(), String> {
+        let taken = self.families.iter().flat_map(Siblings::nodes).count();
+        let families = if self.len == 0 { self.families.len().min(1) } else { place(self.len - 1).0 + 1 };
+        if (taken, self.families.len()) != (self.len, families) {
+            return Err(format!("deadlines 3: {taken} of {} in {} families", self.len, self.families.len()));
+        }
+        for position in 0..self.len {
+            let node = self.get(position);
+            if position > 0 && self.get((position - 1) / ARITY) > node {
+                return Err(format!("deadlines 1: position {position} is before its parent"));
+            }
+            let entry = slab.get(node.slot);
+            if (entry.state, entry.links[0], entry.at) != (State::Waiting, position as u32, node.at) {
+                return Err(format!(
+                    "deadlines 2: slot {} is {:?} at {}, not at {position}",
+                    node.slot, entry.state, entry.links[0]
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The family and lane of a position.
+#[inline]
+fn place(position: usize) -> (usize, usize) {
+    ((position + ROOT) / ARITY, (position + ROOT) % ARITY)
+}

@@ -1,0 +1,71 @@
+//! PURE. What is to come by itself: the deadlines of keys that wait, in the heaps of the order.
+
+use flyball_sync::Nanos;
+
+use super::Core;
+use crate::state::deadlines::Deadlines;
+use crate::state::order::Links;
+
+impl<K, O: Links> Core<K, O> {
+    /// The earliest deadline and its slot.
+    #[inline]
+    pub(super) fn first_wait(&self) -> Option<(Nanos, u32)> {
+        self.order.heaps().filter_map(Deadlines::first).min()
+    }
+
+    /// How many keys wait, those whose deadline has passed included, and without those that are leased.
+    #[inline]
+    pub(super) fn waits(&self) -> usize {
+        self.order.heaps().map(Deadlines::len).sum()
+    }
+
+    /// How many deadlines are at or before `by`, as far as `most`, and the first after it, if they are not more than that.
+    /// O(the former).
+    pub(super) fn survey(&self, by: Nanos, most: usize) -> (usize, Option<Nanos>) {
+        let mut found = (0, None);
+        self.order.heaps().for_each(|heap| heap.survey(by, most, &mut found));
+        found
+    }
+
+    /// The slots whose deadlines are after `by`, earliest first. O(n log n).
+    pub(super) fn waiting_after(&self, by: Nanos) -> Vec<u32> {
+        let deadline = |heap: &Deadlines, slot| (self.slab.get(slot).at, heap.turn(&self.slab, slot), slot);
+        let all = self
+            .order
+            .heaps()
+            .flat_map(|heap| heap.slots().into_iter().map(move |slot| deadline(heap, slot)));
+        let mut waiting: Vec<_> = all.filter(|(at, ..)| *at > by).collect();
+        waiting.sort_unstable();
+        waiting.into_iter().map(|(.., slot)| slot).collect()
+    }
+
+    /// Turns order equal deadlines. After 2³² of them they are dealt anew, once, in their order. O(n log n) then.
+    #[inline]
+    pub(super) fn next_turn(&mut self) -> u32 {
+        if self.turn == u32::MAX {
+            self.renumber();
+        }
+        self.turn += 1;
+        self.turn
+    }
+
+    #[cold]
+    fn renumber(&mut self) {
+        let waiting = self
+            .order
+            .heaps()
+            .flat_map(|heap| heap.slots().into_iter().map(|slot| (heap.turn(&self.slab, slot), slot)));
+        let mut turns: Vec<_> =
+            waiting.chain(self.postponed.iter().map(|(slot, own)| (own.turn, slot))).collect();
+        turns.sort_unstable();
+        let mut dealt = vec![0; turns.iter().map(|&(_, slot)| slot as usize + 1).max().unwrap_or(0)];
+        for (turn, (_, slot)) in (1..).zip(&turns) {
+            dealt[*slot as usize] = turn;
+        }
+        for (slot, postponed) in self.postponed.values_mut() {
+            postponed.turn = dealt[slot as usize];
+        }
+        self.order.heaps_mut().for_each(|heap| heap.renumber(|slot| dealt[slot as usize]));
+        self.turn = turns.len() as u32;
+    }
+}

@@ -1,0 +1,323 @@
+//! PURE. What can be asked of the state machine, and its `check`.
+
+use flyball_sync::Nanos;
+
+use super::{Core, Leftovers, Phase};
+use crate::state::entry::{Flags, State};
+use crate::state::hash::spread;
+use crate::state::order::Links;
+
+/// The state of a key. A wait whose deadline has passed shows as what it has become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub enum KeyState {
+    /// The queue does not know the key.
+    Absent,
+    /// It becomes Ready then.
+    Waiting(Nanos),
+    /// It can be handed out.
+    Ready,
+    /// A lease holds it.
+    Leased,
+    /// A lease holds it, and it is Ready again when that ends.
+    LeasedDirty,
+    /// A lease holds it, and it comes back then.
+    LeasedWaiting(Nanos),
+}
+
+/// How many keys are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Counts {
+    /// Keys that can be handed out.
+    pub ready: usize,
+    /// Keys that wait for a deadline.
+    pub waiting: usize,
+    /// Keys held by a lease, marked or not.
+    pub leased: usize,
+    /// Leased keys that are Ready again when their lease ends.
+    pub dirty: usize,
+}
+
+impl<K, O: Links> Core<K, O> {
+    /// Whether anything needs the time: a deadline, an age, or the end of serving what waits.
+    #[inline]
+    pub(crate) fn is_timed(&self) -> bool {
+        let waits = self.waits() + self.postponed.len() > 0;
+        waits | self.ages.is_some() | (self.phase == Phase::Serving)
+    }
+
+    /// How many keys can be handed out, and when there will be one more; while the queue is open, by `now`, if that is
+    /// known. Of the deadlines that have passed no more than `most` are looked at, and one.
+    #[inline]
+    pub(crate) fn outlook(&self, now: Option<Nanos>, most: usize) -> (usize, Option<Nanos>) {
+        let ready = if self.phase == Phase::Stopped { 0 } else { self.order.available() };
+        if self.paused || self.waits() == 0 || self.phase == Phase::Stopped {
+            return (if self.paused { 0 } else { ready }, None);
+        }
+        let by = match self.phase {
+            Phase::ShutDown => self.horizon,
+            _ => now.map_or(Nanos::ZERO, |now| self.due_by(now)),
+        };
+        let (due, next) = match self.first_wait() {
+            Some((at, _)) if at > by => (0, Some(at)),
+            _ => self.survey(by, most),
+        };
+        let served = match self.phase {
+            Phase::Open => Nanos::MAX,
+            _ => self.horizon,
+        };
+        (ready + due, next.filter(|at| *at <= served))
+    }
+
+    /// How many absent keys there is room for.
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        self.rules.capacity.saturating_sub(self.slab.live())
+    }
+
+    /// Keys in the order, without those whose deadline has passed.
+    #[inline]
+    pub(crate) fn queued(&self) -> usize {
+        if self.phase == Phase::Stopped { 0 } else { self.order.count() }
+    }
+
+    #[inline]
+    fn leased(&self) -> usize {
+        self.leases.len() + self.reported.len()
+    }
+
+    /// The earliest deadline that will make a key Ready.
+    #[inline]
+    pub(crate) fn next_deadline(&self) -> Option<Nanos> {
+        let (at, _) = self.first_wait()?;
+        let served = match self.phase {
+            Phase::Open => true,
+            Phase::Serving => at <= self.horizon,
+            Phase::ShutDown | Phase::Stopped => false,
+        };
+        (served && !self.paused).then_some(at)
+    }
+
+    /// Whether a key is Ready because its deadline has passed; while it is open, by `now`, if that is known.
+    #[inline]
+    pub(crate) fn has_due(&self, now: Option<Nanos>) -> bool {
+        let by = match self.phase {
+            Phase::Open => now,
+            Phase::Serving => now.map(|now| now.min(self.horizon)),
+            Phase::ShutDown => Some(self.horizon),
+            Phase::Stopped => None,
+        };
+        self.first_wait().is_some_and(|(at, _)| by.is_some_and(|by| at <= by))
+    }
+
+    /// Whether a getter would find a key, as far as that is known without observing the time: what is due counts, whether its
+    /// turn has come or not.
+    #[cold]
+    pub(crate) fn may_hand_out(&self, now: Option<Nanos>) -> bool {
+        !self.paused && (self.has_due(now) || self.next_slot(now.unwrap_or(self.seen)).is_some())
+    }
+
+    /// Whether an add of the key would have to wait for room.
+    #[cold]
+    pub(crate) fn is_full_for(&self, key: &K, hash: u32) -> bool
+    where
+        K: Eq,
+    {
+        self.is_open() && self.room() == 0 && !self.contains(key, hash)
+    }
+
+    /// Whether the key is in the queue.
+    pub(crate) fn contains(&self, key: &K, hash: u32) -> bool
+    where
+        K: Eq,
+    {
+        self.find(key, hash).is_some()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// Nothing is Ready, and nothing can become so.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        match self.phase {
+            Phase::Open => false,
+            // A lease may end as a failure, and come back before the horizon.
+            Phase::Serving => self.leased() == 0 && self.is_empty_by(self.horizon),
+            Phase::ShutDown => self.dirty == 0 && self.is_empty_by(self.horizon),
+            Phase::Stopped => true,
+        }
+    }
+
+    /// Nothing is Ready, nor will be by then.
+    fn is_empty_by(&self, horizon: Nanos) -> bool {
+        self.order.count() == 0 && self.first_wait().is_none_or(|(at, _)| at > horizon)
+    }
+
+    /// Shut down, and nothing is Ready or leased; or stopped, when nobody waits for the leases any more.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.phase == Phase::Stopped || (self.is_closed() && self.leased() == 0)
+    }
+
+    /// There is no key at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slab.live() == 0
+    }
+
+    /// Nothing is Ready or leased, by `now`, if that is known.
+    pub(crate) fn is_idle(&self, now: Option<Nanos>) -> bool {
+        self.queued() == 0 && self.leased() == 0 && !self.has_due(Some(now.unwrap_or(self.seen)))
+    }
+
+    /// Keys that can be handed out at `now`. O(due waits).
+    pub(crate) fn len(&self, now: Option<Nanos>) -> usize {
+        self.queued() + self.survey(self.due_by(now.unwrap_or(self.seen)), usize::MAX).0
+    }
+
+    /// O(due waits + leased keys that wait).
+    pub(crate) fn counts(&self, now: Option<Nanos>) -> Counts {
+        let ready = self.len(now);
+        let due = self.due_by(now.unwrap_or(self.seen));
+        let dirty = self.postponed.iter().filter(|(_, own)| own.wait.at <= due).count();
+        Counts {
+            ready,
+            waiting: self.slab.live() - self.leased() - ready,
+            leased: self.leased(),
+            dirty: self.dirty + dirty,
+        }
+    }
+
+    pub(crate) fn state(&self, key: &K, hash: u32, now: Option<Nanos>) -> KeyState
+    where
+        K: Eq,
+    {
+        self.find(key, hash).map_or(KeyState::Absent, |slot| self.state_of(slot, now.unwrap_or(self.seen)))
+    }
+
+    fn state_of(&self, slot: u32, now: Nanos) -> KeyState {
+        let due_by = self.due_by(now);
+        match self.slab.get(slot).state {
+            State::Vacant => KeyState::Absent,
+            State::Ready => KeyState::Ready,
+            State::Leased => KeyState::Leased,
+            State::LeasedDirty => KeyState::LeasedDirty,
+            State::Waiting => match self.slab.get(slot).at {
+                at if at <= due_by => KeyState::Ready,
+                at => KeyState::Waiting(at),
+            },
+            State::LeasedWaiting => match self.postponed_of(slot).wait.at {
+                at if at <= due_by => KeyState::LeasedDirty,
+                at => KeyState::LeasedWaiting(at),
+            },
+        }
+    }
+
+    /// Everything in the queue, by key. O(n log n).
+    ///
+    /// `left` is the caller's, so that clones die outside every lock also when a later one panics.
+    pub(crate) fn leftovers(&mut self, now: Option<Nanos>, left: &mut Leftovers<K>)
+    where
+        K: Clone,
+    {
+        let (ready, waiting, leased) = self.slots(now);
+        self.clone_keys(ready, &mut left.ready);
+        self.clone_keys(waiting, &mut left.waiting);
+        self.clone_keys(leased, &mut left.leased);
+    }
+
+    /// Every key and its state: Ready ones in the order of hand-out, waiting ones by deadline, leased ones. As
+    /// [`leftovers`](Self::leftovers) otherwise.
+    pub(crate) fn snapshot(&mut self, now: Option<Nanos>, keys: &mut Vec<(K, KeyState)>)
+    where
+        K: Clone,
+    {
+        let (ready, waiting, leased) = self.slots(now);
+        let now = now.unwrap_or(self.seen);
+        for slot in ready.into_iter().chain(waiting).chain(leased) {
+            keys.extend(self.slab.get(slot).key.clone().map(|key| (key, self.state_of(slot, now))));
+        }
+    }
+
+    pub(super) fn clone_keys(&self, slots: Vec<u32>, keys: &mut Vec<K>)
+    where
+        K: Clone,
+    {
+        keys.extend(slots.into_iter().filter_map(|slot| self.slab.get(slot).key.clone()));
+    }
+
+    /// The slots that are Ready, in the order in which `get` would take them, that wait, and that are leased.
+    pub(super) fn slots(&mut self, now: Option<Nanos>) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
+        self.gather_all(now);
+        let now = now.unwrap_or(self.seen);
+        let due = self.due_by(now);
+        let ready = self.order.slots(&self.slab, now, due);
+        let waiting = self.waiting_after(due);
+        (ready, waiting, self.leased_slots())
+    }
+
+    pub(super) fn leased_slots(&self) -> Vec<u32> {
+        self.reported.iter(&self.slab).chain(self.leases.iter(&self.slab)).collect()
+    }
+
+    /// A deadline at or before this has passed.
+    #[inline]
+    pub(super) fn due_by(&self, now: Nanos) -> Nanos {
+        self.phase.due_by(now, self.horizon)
+    }
+
+    /// Walks everything and names the first invariant that does not hold. O(n).
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.slab.check()?;
+        self.order.check(&self.slab)?;
+        self.leases.check(&self.slab)?;
+        self.reported.check(&self.slab)?;
+        let ready = self.order.linked(&self.slab);
+        let in_order = |slot: &u32| self.slab.get(*slot).state == State::Ready;
+        if ready.len() != self.order.count() || !ready.iter().all(in_order) {
+            return Err(format!("core 2: the order links {ready:?}, {} slots", self.order.count()));
+        }
+        for (list, reported) in [(&self.leases, false), (&self.reported, true)] {
+            let belongs = |slot| {
+                let entry = self.slab.get(slot);
+                entry.state.is_leased() && entry.flags.has(Flags::REPORTED) == reported
+            };
+            if !list.iter(&self.slab).all(belongs) {
+                return Err(format!("core 2: a stranger among the leases (reported: {reported})"));
+            }
+        }
+        let (mut leased, mut dirty, mut postponed, mut limited) = (0, 0, 0, 0);
+        for (slot, entry) in self.slab.iter() {
+            if self.keys.find(spread(entry.hash), |&other| other == slot).is_none() {
+                return Err(format!("core 1: slot {slot} is not in the key table"));
+            }
+            leased += usize::from(entry.state.is_leased());
+            dirty += usize::from(entry.state == State::LeasedDirty);
+            if entry.state == State::LeasedWaiting {
+                postponed += usize::from(self.postponed.get(slot).is_some());
+            }
+            if entry.flags.has(Flags::LIMITED) || entry.flags.has(Flags::BACKOFF) {
+                if entry.state != State::Waiting {
+                    return Err(format!("core 4: slot {slot} is flagged, but {:?}", entry.state));
+                }
+                limited += usize::from(entry.flags.has(Flags::LIMITED) && self.limits.get(slot).is_some());
+            }
+        }
+        if self.keys.len() != self.slab.live() {
+            return Err(format!("core 1: {} keys in the table, {} live", self.keys.len(), self.slab.live()));
+        }
+        if ready.len() + self.waits() + leased != self.slab.live() || leased != self.leased() {
+            return Err(format!("core 2: {} ready, {leased} leased of {}", ready.len(), self.slab.live()));
+        }
+        if (dirty, postponed) != (self.dirty, self.postponed.len()) {
+            return Err(format!("core 3: {dirty} dirty and {postponed} postponed, counted {}", self.dirty));
+        }
+        if limited != self.limits.len() {
+            return Err(format!("core 4: {limited} limited waits, {} limits", self.limits.len()));
+        }
+        self.check_meter()
+    }
+}

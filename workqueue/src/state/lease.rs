@@ -1,0 +1,182 @@
+//! PURE. What goes out, and how it comes back.
+
+use flyball_sync::Nanos;
+
+use super::{Core, Handle, NEXT, Next, Outcome, Phase};
+use crate::state::entry::{Flags, State};
+use crate::state::order::Links;
+use crate::state::order::sealed::Back;
+use crate::state::wait::Wait;
+
+impl<K, O: Links> Core<K, O> {
+    /// Hands out the key that is next in the order, whether it was added Ready or its deadline passed.
+    ///
+    /// The key is cloned first: a panic of `Clone` changes nothing.
+    #[inline]
+    pub(crate) fn get(&mut self, now: Option<Nanos>) -> Next<K>
+    where
+        K: Clone,
+    {
+        let now = self.observe(now);
+        match self.next_slot(now) {
+            Some(next) => self.hand_out(next, now),
+            None => self.nothing(),
+        }
+    }
+
+    /// Hands out what is next. The caller has observed the time, once: what it found there is what is next.
+    #[inline]
+    pub(super) fn hand_out(&mut self, (slot, pick): (u32, O::Pick), now: Nanos) -> Next<K>
+    where
+        K: Clone,
+    {
+        let entry = self.slab.get(slot);
+        let Some(key) = entry.key.clone() else { unreachable!("invariant 1: a linked slot holds a key") };
+        let (state, generation) = (entry.state, entry.generation);
+        let (phase, horizon) = (self.phase, self.horizon);
+        self.order.serve(pick, || phase.due_by(now, horizon));
+        match state {
+            State::Ready => self.order.unlink(&mut self.slab, slot),
+            _ => self.unlink(slot),
+        }
+        self.lease(slot, now);
+        Next::Key(Handle { slot, generation }, key)
+    }
+
+    /// What is handed out next, and why: nothing while the queue is paused.
+    #[inline]
+    pub(super) fn next_slot(&self, now: Nanos) -> Option<(u32, O::Pick)> {
+        if self.paused || self.phase == Phase::Stopped {
+            return None;
+        }
+        self.order.next(&self.slab, now, || self.due_by(now))
+    }
+
+    #[cold]
+    pub(super) fn nothing(&self) -> Next<K> {
+        match (self.is_closed(), self.next_deadline()) {
+            (true, _) => Next::Closed,
+            (false, Some(at)) => Next::Wait(at),
+            (false, None) => Next::Empty,
+        }
+    }
+
+    /// Ends a lease. A key that leaves the queue is returned, for the caller to drop outside every lock.
+    ///
+    /// A stale handle ends nothing.
+    #[inline]
+    pub(crate) fn end(&mut self, handle: Handle, outcome: Outcome, now: Option<Nanos>) -> Option<K> {
+        let now = self.observe(now);
+        let Handle { slot, generation } = handle;
+        let entry = self.slab.get(slot);
+        let state = entry.state;
+        if entry.generation != generation || !state.is_leased() {
+            return None;
+        }
+        self.unlink_lease(slot);
+        let (outcome, back) = match outcome {
+            Outcome::Done => (outcome, Back::No),
+            Outcome::Unseen => (Outcome::Tail, Back::Unseen),
+            _ => (outcome, Back::Yes),
+        };
+        self.order.end(slot, back);
+        if self.phase == Phase::Stopped || (state, outcome) == (State::Leased, Outcome::Done) {
+            return self.remove(slot);
+        }
+        self.come_back(slot, state, outcome, now);
+        None
+    }
+
+    /// What becomes of a lease that has ended, of a key that stays. Apart, so that a key that leaves does not pay for it.
+    #[inline(never)]
+    fn come_back(&mut self, slot: u32, state: State, outcome: Outcome, now: Nanos) {
+        let outcome = self.outcome(outcome, now);
+        match state {
+            State::LeasedDirty => {
+                self.dirty -= 1;
+                self.end_dirty(slot, outcome, now);
+            }
+            State::LeasedWaiting => {
+                let postponed = self.postponed_of(slot);
+                self.forget_wait(slot);
+                match outcome {
+                    _ if postponed.wait.at <= self.due_by(now) => {
+                        self.meter_asked(slot, postponed.wait.at, true);
+                        self.end_dirty(slot, outcome, now);
+                    }
+                    Outcome::Tail if !self.holds(postponed.wait) => self.make_ready(slot, now),
+                    Outcome::Tail | Outcome::Unseen | Outcome::Done => {
+                        self.wait_in_turn(slot, postponed.wait, postponed.turn)
+                    }
+                    Outcome::At(wait) => match postponed.wait.after_lease(wait, self.rules.strict) {
+                        wait if wait.at == postponed.wait.at => self.wait_in_turn(slot, wait, postponed.turn),
+                        wait => self.wait(slot, wait),
+                    },
+                }
+            }
+            _ => match outcome {
+                Outcome::At(wait) => self.wait(slot, wait),
+                Outcome::Tail | Outcome::Unseen => self.make_ready(slot, now),
+                Outcome::Done => unreachable!("a key that is done and not wanted leaves"),
+            },
+        }
+    }
+
+    /// A key that was added meanwhile is Ready again, whatever the outcome; but a strict backoff holds.
+    fn end_dirty(&mut self, slot: u32, outcome: Outcome, now: Nanos) {
+        match outcome {
+            Outcome::At(wait) if self.rules.strict && wait.backoff => {
+                self.meter_withdrawn(slot);
+                self.wait(slot, wait);
+            }
+            _ => self.make_ready(slot, now),
+        }
+    }
+
+    /// A delay of zero makes the key Ready. After shutdown a key that comes back gets a deadline after the horizon, so that it is a
+    /// leftover and does not keep the queue open. While what waits is still served, it may come back before the horizon.
+    fn outcome(&mut self, outcome: Outcome, now: Nanos) -> Outcome {
+        let wait = match outcome {
+            Outcome::Done => return outcome,
+            Outcome::At(wait) => wait,
+            Outcome::Tail | Outcome::Unseen => Wait::fixed(now),
+        };
+        let served = match self.phase {
+            Phase::Open => true,
+            Phase::Serving => wait.at <= self.horizon,
+            Phase::ShutDown | Phase::Stopped => false,
+        };
+        if served && outcome != Outcome::Tail {
+            self.meter_delay();
+        }
+        match served {
+            true if wait.at <= now => Outcome::Tail,
+            true => outcome,
+            false => Outcome::At(Wait { at: wait.at.max(now).max(self.horizon + NEXT), ..wait }),
+        }
+    }
+
+    /// Leaves a lease without its guard: from now on it ends by its key.
+    pub(crate) fn detach(&mut self, handle: Handle) {
+        let entry = self.slab.get_mut(handle.slot);
+        if entry.generation == handle.generation && entry.state.is_leased() {
+            entry.flags.set(Flags::DETACHED, true);
+        }
+    }
+
+    /// Gives a lease without a guard one again.
+    pub(crate) fn attach(&mut self, key: &K, hash: u32) -> Option<(Handle, K)>
+    where
+        K: Clone + Eq,
+    {
+        let slot = self.find(key, hash)?;
+        let entry = self.slab.get(slot);
+        let (state, generation) = (entry.state, entry.generation);
+        if !state.is_leased() || !entry.flags.has(Flags::DETACHED) {
+            return None;
+        }
+        let key = entry.key.clone()?;
+        self.slab.get_mut(slot).flags.set(Flags::DETACHED, false);
+        Some((Handle { slot, generation }, key))
+    }
+}

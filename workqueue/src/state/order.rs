@@ -1,0 +1,166 @@
+//! PURE. In which order Ready keys are handed out.
+//!
+//! An order comes in two parts. What a user builds, an [`Order`], stays outside the queue's lock and says what an add
+//! brings with it (its *tag*: nothing, a priority, a group): that runs user code. The [`Links`](sealed::Links) it makes are
+//! under the lock, hold the Ready keys, and run none, but for `Eq` and `Clone` of groups.
+
+mod depths;
+mod fair;
+pub(crate) mod fifo;
+pub(crate) mod groups;
+mod level;
+pub(crate) mod levels;
+mod priority;
+mod shares;
+
+pub use depths::{GroupCounts, GroupDepths, LevelDepth};
+pub use fair::Fair;
+pub use fifo::Fifo;
+pub use priority::Priority;
+
+pub(crate) use sealed::Links;
+
+/// An order of Ready keys: [`Fifo`], [`Priority`] or [`Fair`]. Sealed: it is part of the proof of the queue, and its
+/// shape may still grow.
+pub trait Order<K>: sealed::Order<K> {}
+
+pub(crate) mod sealed {
+    use flyball_sync::Nanos;
+
+    use crate::state::deadlines::Deadlines;
+    use crate::state::entry::State;
+    use crate::state::slab::Slab;
+
+    /// What is outside the lock.
+    pub trait Order<K>: Send + Sync + 'static {
+        type Links: Links;
+
+        /// An empty order.
+        fn links(&self) -> Self::Links;
+
+        /// What an add of `key` brings. Runs user code.
+        fn tag(&self, key: &K) -> Tag<Self::Links>;
+    }
+
+    pub(crate) type Tag<O> = <O as Links>::Tag;
+
+    /// How a lease ended, as far as an order cares.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Back {
+        /// The key comes back, if at all, for what it was added for meanwhile.
+        No,
+        /// It comes back for what it was handed out for, too.
+        Yes,
+        /// As `Yes`; nobody has seen the lease, so it was no hand-out.
+        Unseen,
+    }
+
+    /// Ready keys, linked through the entries themselves; keys that wait, in one heap or in several; and what is known of
+    /// every other key, by slot.
+    ///
+    /// A slot is [admitted](Self::admit) before anything else is said of it, and [vacated](Self::vacate) at the end. `by` is
+    /// the time up to which deadlines have passed.
+    pub trait Links: Send + 'static {
+        /// Whether keys whose deadline has passed are gathered into the order, to take their place in it. If not,
+        /// [`next`](Self::next) draws them from the heaps, and nothing is gathered.
+        const GATHERS: bool;
+        /// Whether adds of a queued key may change its place.
+        const RAISES: bool;
+
+        /// What an add brings.
+        type Tag: Send;
+        /// What the order has made of it. Naming a class may run `Eq`, and comes before any change.
+        type Class;
+        /// Why a slot is next.
+        type Pick: Copy;
+
+        /// Keys in the order.
+        fn count(&self) -> usize;
+
+        /// How many of them could be handed out one after the other, if no lease ended.
+        #[inline]
+        fn available(&self) -> usize {
+            self.count()
+        }
+
+        /// The slot that is handed out next, if any can be: in the order, or due.
+        fn next<K>(
+            &self,
+            slab: &Slab<K>,
+            now: Nanos,
+            by: impl FnOnce() -> Nanos,
+        ) -> Option<(u32, Self::Pick)>;
+
+        /// What is next is about to be handed out; it is still where it was.
+        #[inline]
+        fn serve(&mut self, _pick: Self::Pick, _by: impl FnOnce() -> Nanos) {}
+
+        /// The slots of which one has been in the order the longest; due ones may be among them.
+        fn heads(&self, now: Nanos, by: Nanos) -> impl Iterator<Item = u32>;
+
+        /// Everything that waits.
+        fn heaps(&self) -> impl Iterator<Item = &Deadlines>;
+
+        /// The same, to give it new turns.
+        fn heaps_mut(&mut self) -> impl Iterator<Item = &mut Deadlines>;
+
+        /// A slot waits from now on.
+        fn wait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32);
+
+        /// It waits no more; its state is then for the caller to set.
+        fn unwait<K>(&mut self, slab: &mut Slab<K>, slot: u32);
+
+        /// It waits for another deadline.
+        fn rewait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32);
+
+        /// Finds out where a new key belongs. What is not needed any more stays in the tag, and dies with it.
+        fn class(&mut self, tag: &mut Self::Tag) -> Self::Class;
+
+        /// A slot is taken, by a key of this class.
+        #[inline]
+        fn admit(&mut self, _slot: u32, _class: Self::Class) {}
+
+        /// An add of a key that is there and in this state, before the core acts on it.
+        #[inline]
+        fn merge(&mut self, _slot: u32, _state: State, _tag: &Self::Tag) {}
+
+        /// Called after [`merge`](Self::merge) if the state of the key has not changed: moves it to the place that its priority asks for.
+        #[inline]
+        fn settle<K>(&mut self, _slab: &mut Slab<K>, _slot: u32, _now: Nanos, _by: Nanos) {}
+
+        /// The clock has jumped back: deadlines after `by` have not passed, whatever was seen before.
+        #[cold]
+        fn turn_back<K>(&mut self, _slab: &mut Slab<K>, _by: Nanos) {}
+
+        /// Links a slot in as the youngest.
+        fn push<K>(&mut self, slab: &mut Slab<K>, slot: u32);
+
+        /// Unlinks a slot from wherever it is; its state is then for the caller to set.
+        fn unlink<K>(&mut self, slab: &mut Slab<K>, slot: u32);
+
+        /// A slot that was unlinked is handed out.
+        #[inline]
+        fn begin(&mut self, _slot: u32) {}
+
+        /// Its lease has ended.
+        #[inline]
+        fn end(&mut self, _slot: u32, _back: Back) {}
+
+        /// What a leased key was added for meanwhile is taken back.
+        #[inline]
+        fn unmark(&mut self, _slot: u32) {}
+
+        /// The slot, linked nowhere, is free.
+        #[inline]
+        fn vacate(&mut self, _slot: u32) {}
+
+        /// Every slot in the order, for inspection.
+        fn linked<K>(&self, slab: &Slab<K>) -> Vec<u32>;
+
+        /// Every slot that is Ready, due ones included, in the order of hand-out, as far as that is known.
+        fn slots<K>(&self, slab: &Slab<K>, now: Nanos, by: Nanos) -> Vec<u32>;
+
+        /// Names the first invariant that does not hold.
+        fn check<K>(&self, slab: &Slab<K>) -> Result<(), String>;
+    }
+}

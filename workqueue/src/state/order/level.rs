@@ -1,0 +1,185 @@
+//! PURE. The keys of one priority: those in its line, those that were raised to it, and those that wait.
+
+use std::collections::VecDeque;
+
+use flyball_sync::Nanos;
+
+use crate::state::deadlines::Deadlines;
+use crate::state::entry::State;
+use crate::state::list::List;
+use crate::state::slab::Slab;
+
+/// One priority.
+#[derive(Debug)]
+pub(super) struct Level {
+    pub(super) priority: i8,
+    pub(super) line: List,
+    /// Second places of keys that were raised while they were Ready, in the order in which they were. The first is valid.
+    pub(super) raised: VecDeque<Raised>,
+    /// Keys that wait, with this priority.
+    pub(super) waits: Deadlines,
+    /// Slots in lines, of whichever level, whose priority is this.
+    pub(super) ready: usize,
+}
+
+/// A second place of a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Raised {
+    pub(super) slot: u32,
+    pub(super) turn: u64,
+    pub(super) since: Nanos,
+}
+
+/// What is known of a key.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
+    /// When it took its place in its line, among all places that were taken.
+    pub(super) turn: u64,
+    /// The same by the clock.
+    pub(super) since: Nanos,
+    /// Of its second places, those with earlier turns are not valid.
+    pub(super) valid_from: u64,
+    /// Whose line or heap it is in.
+    pub(super) level: i8,
+    /// The highest level at which it has a place.
+    pub(super) top: i8,
+    /// What it is queued with, or was handed out with.
+    pub(super) priority: i8,
+    /// What it comes back with.
+    pub(super) own: i8,
+    /// What it was added with while leased, if it was.
+    pub(super) wished: Option<i8>,
+}
+
+/// A key at its level: its turn, and since when it is there.
+type Standing = (u64, Nanos, u32);
+
+impl Level {
+    pub(super) fn new(priority: i8) -> Self {
+        Self {
+            priority,
+            line: List::default(),
+            raised: VecDeque::new(),
+            waits: Deadlines::default(),
+            ready: 0,
+        }
+    }
+
+    /// Whether it has a Ready key.
+    #[inline]
+    pub(super) fn is_ready(&self, by: Nanos) -> bool {
+        self.line.len() > 0 || !self.raised.is_empty() || self.waits.first().is_some_and(|(at, _)| at <= by)
+    }
+
+    /// The key that has been Ready at this level for the longest.
+    #[inline]
+    pub(super) fn head(&self, places: &[Place], now: Nanos, by: Nanos) -> Option<u32> {
+        let line = self.line.front().map(|slot| standing(places, slot));
+        self.or_due(first(line, self.raised.front().map(Raised::standing)), now, by)
+    }
+
+    /// The same of the keys that were not raised to it.
+    pub(super) fn first_at_home(&self, places: &[Place], now: Nanos, by: Nanos) -> Option<u32> {
+        self.or_due(self.line.front().map(|slot| standing(places, slot)), now, by)
+    }
+
+    #[inline]
+    fn or_due(&self, first: Option<Standing>, now: Nanos, by: Nanos) -> Option<u32> {
+        match (first, self.waits.first().filter(|(at, _)| *at <= by)) {
+            (Some((_, since, slot)), Some((at, _))) if goes_before(since, at, now) => Some(slot),
+            (_, Some((_, due))) => Some(due),
+            (first, None) => first.map(|(.., slot)| slot),
+        }
+    }
+
+    /// All its Ready keys, those that were raised to it included, in the order in which it hands them out.
+    pub(super) fn slots<K>(&self, slab: &Slab<K>, places: &[Place], by: Nanos, now: Nanos) -> VecDeque<u32> {
+        let mut line = self.line.iter(slab).map(|slot| standing(places, slot)).peekable();
+        let mut raised =
+            self.raised.iter().filter(|raised| raised.is_valid(places)).map(Raised::standing).peekable();
+        let at = |slot: &u32| slab.get(*slot).at;
+        let mut due = self.waits.slots().into_iter().take_while(|slot| at(slot) <= by).peekable();
+        let mut slots = VecDeque::new();
+        while let Some(next) = first(line.peek().copied(), raised.peek().copied()) {
+            while let Some(slot) = due.next_if(|slot| !goes_before(next.1, at(slot), now)) {
+                slots.push_back(slot);
+            }
+            slots.push_back(next.2);
+            let _ = line.next_if_eq(&next).or_else(|| raised.next());
+        }
+        slots.extend(due);
+        slots
+    }
+
+    /// Takes a second place, the last. Those that are not valid any more go where they would be the most.
+    pub(super) fn raise(&mut self, raised: Raised, places: &[Place]) {
+        if self.raised.len() > 2 * places.len() {
+            self.raised.retain(|raised| raised.is_valid(places));
+        }
+        self.raised.push_back(raised);
+    }
+
+    pub(super) fn check<K>(&self, slab: &Slab<K>, places: &[Place], turn: u64) -> Result<(), String> {
+        let Self { priority, line, raised, waits, .. } = self;
+        line.check(slab)?;
+        waits.check(slab)?;
+        let at_home = |slot: &u32| places[*slot as usize].level == *priority;
+        if !line.iter(slab).chain(waits.slots()).all(|slot| at_home(&slot)) {
+            return Err(format!("levels 1: a stranger at {priority}"));
+        }
+        let turns: Vec<_> = line.iter(slab).map(|slot| places[slot as usize].turn).collect();
+        let second: Vec<_> = raised.iter().map(|raised| raised.turn).collect();
+        if [turns, second].iter().any(|turns| !turns.is_sorted() || turns.last() > Some(&turn)) {
+            return Err(format!("levels 2: turns at {priority}"));
+        }
+        if raised.front().is_some_and(|raised| !raised.is_valid(places)) {
+            return Err(format!("levels 2: a place nobody has is the first at {priority}"));
+        }
+        let queued = |slot| matches!(slab.get(slot).state, State::Ready | State::Waiting);
+        match raised.iter().find(|raised| raised.is_valid(places) && !queued(raised.slot)) {
+            Some(raised) => Err(format!("levels 4: slot {} is not queued", raised.slot)),
+            None => Ok(()),
+        }
+    }
+
+    /// The first of the second places is valid again.
+    pub(super) fn clean(&mut self, places: &[Place]) {
+        while self.raised.front().is_some_and(|raised| !raised.is_valid(places)) {
+            self.raised.pop_front();
+        }
+    }
+}
+
+impl Raised {
+    #[inline]
+    pub(super) fn is_valid(&self, places: &[Place]) -> bool {
+        self.turn >= places[self.slot as usize].valid_from
+    }
+
+    #[inline]
+    fn standing(&self) -> Standing {
+        (self.turn, self.since, self.slot)
+    }
+}
+
+#[inline]
+fn standing(places: &[Place], slot: u32) -> Standing {
+    let Place { turn, since, .. } = places[slot as usize];
+    (turn, since, slot)
+}
+
+#[inline]
+fn first(one: Option<Standing>, other: Option<Standing>) -> Option<Standing> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Whether what has been in line since then goes before a key whose deadline `at` has passed. A deadline goes before an
+/// add of the same instant: it was set before. What seems to be there since a moment to come (the clock jumped back) goes
+/// first, or deadlines would starve it until then.
+#[inline]
+pub(crate) fn goes_before(since: Nanos, at: Nanos, now: Nanos) -> bool {
+    since < at || since > now
+}

@@ -1,0 +1,425 @@
+//! PURE. A line for each priority.
+//!
+//! # Priorities of a key
+//! A key has its *own* priority, and the one it is queued with, which an add may raise for one hand-out:
+//!
+//! | | own | queued with | wished |
+//! |---|---|---|---|
+//! | add of an absent key at p | p | p | – |
+//! | add of a Ready or waiting key at p | = | the higher of the two | – |
+//! | add of a leased key at p | = | = | p, or the higher of the two |
+//! | `set_priority` to p | p | p | p, where there is one |
+//! | lease ends, done | the wished one, if it was added meanwhile; else the key leaves | the same | – |
+//! | lease ends otherwise | = | the higher of own and wished | – |
+//! | lease is given back unseen | = | the higher of that and wished | – |
+//! | `cancel` of a leased key | = | = | – |
+//!
+//! So what a key was raised by ends with the hand-out it was raised for, and a failure, a requeue or a mark begins anew
+//! from its own priority.
+//!
+//! # Places of a key
+//! A key that becomes Ready stands at the end of the line of its priority. One that is raised while it is Ready keeps that
+//! place, and takes a second one at the end of the higher level: it is handed out when the first of its places is next.
+//! So **no add and no raise ever postpones a key**. One that is lowered keeps the place in which it became Ready if that is not above
+//! its new priority, and goes to the end of the line of that otherwise.
+//!
+//! Rejected: to move a raised key. Behind a long line it may come later than where it was, as its level may be owed
+//! a hand-out ([`Shares`]); which of the two is sooner depends on what is still to come.
+//!
+//! # Invariants
+//! 1. A Ready slot is in the line of its place's level, a waiting one in its heap; `count` slots are in lines. No two levels
+//!    share a priority, and they stand from the highest to the lowest.
+//! 2. Within a line, and among second places, turns rise. The first of the second places of a level is valid.
+//! 3. A leased slot is marked exactly when it was added meanwhile.
+//! 4. `top` of a Ready slot is its priority; there it has its line, or a valid second place. Only slots that are Ready, or
+//!    whose deadline has passed, have valid second places.
+//! 5. `ready` of a level counts the slots in lines that are queued with its priority.
+//! 6. `due` holds the waiting slots that have a valid second place, by deadline, and no others.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+
+use flyball_sync::Nanos;
+
+use crate::state::deadlines::Deadlines;
+use crate::state::entry::State;
+use crate::state::order::depths::LevelDepth;
+use crate::state::order::level::{Level, Place, Raised};
+use crate::state::order::sealed::{Back, Links};
+use crate::state::order::shares::Shares;
+use crate::state::slab::Slab;
+
+/// Ready keys by priority, and those that wait.
+#[derive(Debug)]
+pub struct Levels {
+    /// Those that were ever in use: at most 256.
+    levels: Vec<Level>,
+    shares: Shares,
+    /// By slot.
+    places: Vec<Place>,
+    /// Those that were raised when their deadline had passed, and still wait to be handed out. If the clock goes back the
+    /// latest are early, and none where a thread is late with its time.
+    due: BTreeSet<(Nanos, u32)>,
+    count: usize,
+    turn: u64,
+}
+
+impl Levels {
+    pub(crate) fn new(share: Option<NonZeroU32>) -> Self {
+        let (levels, places, due) = (Vec::new(), Vec::new(), BTreeSet::new());
+        Self { levels, shares: Shares::new(share), places, due, count: 0, turn: 0 }
+    }
+
+    /// The priority of what is to come of a key, or else of its lease.
+    pub(crate) fn priority(&self, slot: u32) -> i8 {
+        let place = self.places[slot as usize];
+        place.wished.unwrap_or(place.priority)
+    }
+
+    /// Whether a Ready key, lowered to this, leaves the place in which it became Ready.
+    pub(crate) fn stands_above(&self, slot: u32, priority: i8) -> bool {
+        self.places[slot as usize].level > priority
+    }
+
+    /// Whatever it was. A key whose deadline has passed does not [stand above](Self::stands_above) it.
+    pub(crate) fn set_priority<K>(
+        &mut self,
+        slab: &mut Slab<K>,
+        slot: u32,
+        priority: i8,
+        now: Nanos,
+        by: Nanos,
+    ) {
+        let old = self.places[slot as usize].priority;
+        let in_line = slab.get(slot).state == State::Ready;
+        if priority < old && in_line && self.stands_above(slot, priority) {
+            self.unlink(slab, slot);
+            self.assign(slot, priority);
+            self.join(slab, slot, now);
+            return;
+        }
+        self.change(slot, in_line, priority);
+        self.assign(slot, priority);
+        if priority < old {
+            self.forget_due(slab, slot);
+            self.invalidate(slot);
+        }
+        self.settle(slab, slot, now, by);
+    }
+
+    /// A key that is in no line has this priority.
+    pub(crate) fn assign(&mut self, slot: u32, priority: i8) {
+        let place = &mut self.places[slot as usize];
+        (place.own, place.priority) = (priority, priority);
+        place.wished = place.wished.map(|_| priority);
+    }
+
+    /// A key that has just become Ready is there since this moment only.
+    pub(crate) fn stands_since(&mut self, slot: u32, now: Nanos) {
+        self.places[slot as usize].since = now;
+    }
+
+    /// The Ready keys of each level. O(levels + waits that are over).
+    pub(crate) fn depths<K>(&self, slab: &Slab<K>, by: Nanos) -> Vec<LevelDepth> {
+        let mut depths: Vec<_> = self
+            .levels
+            .iter()
+            .map(|level| LevelDepth { priority: level.priority, ready: level.ready })
+            .collect();
+        for due in self.levels.iter().flat_map(|level| level.waits.due(by)) {
+            debug_assert_eq!(slab.get(due).state, State::Waiting, "deadlines 2");
+            depths[self.index(self.places[due as usize].priority)].ready += 1;
+        }
+        depths.retain(|depth| depth.ready > 0);
+        depths
+    }
+
+    /// Where the level of a priority is, or would be.
+    #[inline]
+    fn index(&self, priority: i8) -> usize {
+        self.levels.partition_point(|level| level.priority > priority)
+    }
+
+    /// The level of a priority, a new one if there was none.
+    #[inline]
+    fn level(&mut self, priority: i8) -> &mut Level {
+        let at = self.index(priority);
+        if self.levels.get(at).is_none_or(|level| level.priority != priority) {
+            self.levels.insert(at, Level::new(priority));
+            self.shares.insert(at);
+        }
+        &mut self.levels[at]
+    }
+
+    #[inline]
+    fn next_turn(&mut self) -> u64 {
+        self.turn += 1;
+        self.turn
+    }
+
+    /// Goes to the end of the line of its priority.
+    #[inline]
+    fn join<K>(&mut self, slab: &mut Slab<K>, slot: u32, since: Nanos) {
+        let turn = self.next_turn();
+        let place = &mut self.places[slot as usize];
+        let priority = place.priority;
+        (place.turn, place.since, place.level, place.top) = (turn, since, priority, priority);
+        self.count += 1;
+        let level = self.level(priority);
+        level.ready += 1;
+        level.line.push(slab, slot);
+    }
+
+    /// Is queued with another priority from now on.
+    fn change(&mut self, slot: u32, in_line: bool, priority: i8) {
+        let old = std::mem::replace(&mut self.places[slot as usize].priority, priority);
+        if in_line {
+            self.level(old).ready -= 1;
+            self.level(priority).ready += 1;
+        }
+    }
+
+    /// One that waits is about to leave its second places, if it has any.
+    #[inline]
+    fn forget_due<K>(&mut self, slab: &Slab<K>, slot: u32) {
+        let Place { level, top, .. } = self.places[slot as usize];
+        if top > level {
+            self.due.remove(&(slab.get(slot).at, slot));
+        }
+    }
+
+    /// Second places are left.
+    #[inline]
+    fn invalidate(&mut self, slot: u32) {
+        let turn = self.next_turn();
+        let place = &mut self.places[slot as usize];
+        let (level, top) = (place.level, std::mem::replace(&mut place.top, place.level));
+        place.valid_from = turn;
+        if top > level {
+            for between in self.levels.iter_mut().filter(|own| own.priority > level && own.priority <= top) {
+                between.clean(&self.places);
+            }
+        }
+    }
+}
+
+impl Links for Levels {
+    const GATHERS: bool = false;
+    const RAISES: bool = true;
+
+    type Tag = i8;
+    type Class = i8;
+    /// The index of the level that is served.
+    type Pick = usize;
+
+    #[inline]
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    fn next<K>(&self, _: &Slab<K>, now: Nanos, by: impl FnOnce() -> Nanos) -> Option<(u32, usize)> {
+        let by = by();
+        let level = self.shares.next(|level| self.levels[level].is_ready(by))?;
+        let slot = self.levels[level].head(&self.places, now, by)?;
+        Some((slot, level))
+    }
+
+    #[inline]
+    fn serve(&mut self, level: usize, by: impl FnOnce() -> Nanos) {
+        let by = by();
+        self.shares.serve(level, |level| self.levels[level].is_ready(by));
+    }
+
+    fn heads(&self, now: Nanos, by: Nanos) -> impl Iterator<Item = u32> {
+        self.levels.iter().filter_map(move |level| level.first_at_home(&self.places, now, by))
+    }
+
+    #[inline]
+    fn heaps(&self) -> impl Iterator<Item = &Deadlines> {
+        self.levels.iter().map(|level| &level.waits)
+    }
+
+    fn heaps_mut(&mut self) -> impl Iterator<Item = &mut Deadlines> {
+        self.levels.iter_mut().map(|level| &mut level.waits)
+    }
+
+    fn wait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
+        let place = &mut self.places[slot as usize];
+        let priority = place.priority;
+        (place.level, place.top) = (priority, priority);
+        self.level(priority).waits.push(slab, slot, at, turn);
+    }
+
+    fn unwait<K>(&mut self, slab: &mut Slab<K>, slot: u32) {
+        self.forget_due(slab, slot);
+        self.level(self.places[slot as usize].level).waits.remove(slab, slot);
+        self.invalidate(slot);
+    }
+
+    fn rewait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
+        let Place { level, priority, .. } = self.places[slot as usize];
+        if level == priority {
+            self.level(level).waits.set(slab, slot, at, turn);
+        } else {
+            self.unwait(slab, slot);
+            self.wait(slab, slot, at, turn);
+        }
+    }
+
+    fn class(&mut self, priority: &mut i8) -> i8 {
+        *priority
+    }
+
+    fn admit(&mut self, slot: u32, priority: i8) {
+        let index = slot as usize;
+        if index >= self.places.len() {
+            self.places.resize(index + 1, Place::default());
+        }
+        // Not the second places of the key that had this slot before.
+        let valid_from = self.next_turn();
+        self.places[index] = Place { priority, own: priority, valid_from, ..Place::default() };
+    }
+
+    fn merge(&mut self, slot: u32, state: State, priority: &i8) {
+        let place = &mut self.places[slot as usize];
+        if state.is_leased() {
+            place.wished = Some(place.wished.map_or(*priority, |wished| wished.max(*priority)));
+        } else if *priority > place.priority {
+            self.change(slot, state == State::Ready, *priority);
+        }
+    }
+
+    fn settle<K>(&mut self, slab: &mut Slab<K>, slot: u32, now: Nanos, by: Nanos) {
+        let Place { level, top, priority, .. } = self.places[slot as usize];
+        if priority == top {
+            return;
+        }
+        let entry = slab.get(slot);
+        let at = entry.at;
+        match entry.state {
+            State::Waiting if at > by => {
+                let turn = self.level(level).waits.turn(slab, slot);
+                self.rewait(slab, slot, at, turn);
+            }
+            state @ (State::Waiting | State::Ready) => {
+                if state == State::Waiting {
+                    self.due.insert((at, slot));
+                }
+                let turn = self.next_turn();
+                self.places[slot as usize].top = priority;
+                self.level(priority);
+                let index = self.index(priority);
+                self.levels[index].raise(Raised { slot, turn, since: now }, &self.places);
+            }
+            _ => {}
+        }
+    }
+
+    fn turn_back<K>(&mut self, slab: &mut Slab<K>, by: Nanos) {
+        while let Some(&(at, slot)) = self.due.last().filter(|(at, _)| *at > by) {
+            let turn = self.level(self.places[slot as usize].level).waits.turn(slab, slot);
+            self.unwait(slab, slot);
+            self.wait(slab, slot, at, turn);
+        }
+    }
+
+    #[inline]
+    fn push<K>(&mut self, slab: &mut Slab<K>, slot: u32) {
+        self.join(slab, slot, slab.get(slot).at);
+    }
+
+    #[inline]
+    fn unlink<K>(&mut self, slab: &mut Slab<K>, slot: u32) {
+        let Place { level, priority, .. } = self.places[slot as usize];
+        self.count -= 1;
+        self.level(priority).ready -= 1;
+        self.level(level).line.unlink(slab, slot);
+        self.invalidate(slot);
+    }
+
+    fn end(&mut self, slot: u32, back: Back) {
+        let place = &mut self.places[slot as usize];
+        let wished = place.wished.take();
+        place.priority = match back {
+            Back::No => wished.unwrap_or(place.own),
+            Back::Yes => wished.unwrap_or(place.own).max(place.own),
+            Back::Unseen => wished.unwrap_or(place.priority).max(place.priority),
+        };
+        if back == Back::No {
+            place.own = place.priority;
+        }
+    }
+
+    fn unmark(&mut self, slot: u32) {
+        self.places[slot as usize].wished = None;
+    }
+
+    fn linked<K>(&self, slab: &Slab<K>) -> Vec<u32> {
+        self.levels.iter().flat_map(|level| level.line.iter(slab)).collect()
+    }
+
+    fn slots<K>(&self, slab: &Slab<K>, now: Nanos, by: Nanos) -> Vec<u32> {
+        let mut lines: Vec<_> =
+            self.levels.iter().map(|level| level.slots(slab, &self.places, by, now)).collect();
+        let mut shares = self.shares.clone();
+        let mut taken = vec![false; self.places.len()];
+        let mut slots = Vec::with_capacity(self.count);
+        loop {
+            for line in &mut lines {
+                while line.front().is_some_and(|slot| taken[*slot as usize]) {
+                    line.pop_front();
+                }
+            }
+            let Some(level) = shares.next(|level| !lines[level].is_empty()) else { return slots };
+            shares.serve(level, |level| !lines[level].is_empty());
+            if let Some(slot) = lines[level].pop_front() {
+                taken[slot as usize] = true;
+                slots.push(slot);
+            }
+        }
+    }
+
+    fn check<K>(&self, slab: &Slab<K>) -> Result<(), String> {
+        if self.levels.windows(2).any(|pair| pair[0].priority <= pair[1].priority) {
+            return Err("levels 1: they are not sorted".into());
+        }
+        self.shares.check(self.levels.len())?;
+        for level in &self.levels {
+            level.check(slab, &self.places, self.turn)?;
+            let queued = |slot: &u32| self.places[*slot as usize].priority == level.priority;
+            if self.linked(slab).iter().filter(|slot| queued(slot)).count() != level.ready {
+                return Err(format!("levels 5: not {} at {}", level.ready, level.priority));
+            }
+        }
+        if self.linked(slab).len() != self.count {
+            return Err(format!("levels 1: not {} in all lines", self.count));
+        }
+        let mut raised_due = 0;
+        for (slot, entry) in slab.iter() {
+            let place = self.places[slot as usize];
+            let marked = matches!(entry.state, State::LeasedDirty | State::LeasedWaiting);
+            if place.wished.is_some() != marked {
+                return Err(format!("levels 3: slot {slot} is {:?}", entry.state));
+            }
+            let second = |at: i8| {
+                let own = |raised: &&Raised| raised.slot == slot && raised.is_valid(&self.places);
+                self.levels.get(self.index(at)).map_or(0, |level| level.raised.iter().filter(own).count())
+            };
+            let at_top = if place.top == place.level { 0 } else { 1 };
+            let queued = matches!(entry.state, State::Ready | State::Waiting);
+            if queued && (place.top != place.priority || second(place.top) != at_top) {
+                return Err(format!("levels 4: slot {slot} is at {} and {}", place.level, place.top));
+            }
+            let due = entry.state == State::Waiting && place.top > place.level;
+            if self.due.contains(&(entry.at, slot)) != due {
+                return Err(format!("levels 6: slot {slot} is {:?} at {:?}", entry.state, entry.at));
+            }
+            raised_due += usize::from(due);
+        }
+        if raised_due != self.due.len() {
+            return Err(format!("levels 6: {raised_due} were due and raised, not {}", self.due.len()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! PURE. What can be asked of the state machine for its order.
+
+use flyball_sync::Nanos;
+
+use super::Core;
+use crate::state::entry::State;
+use crate::state::order::groups::Groups;
+use crate::state::order::levels::Levels;
+use crate::state::order::{GroupCounts, LevelDepth};
+
+impl<K: Eq> Core<K, Levels> {
+    pub(crate) fn priority(&self, key: &K, hash: u32) -> Option<i8> {
+        self.find(key, hash).map(|slot| self.order.priority(slot))
+    }
+
+    /// Says whether there is such a key.
+    pub(crate) fn set_priority(&mut self, key: &K, hash: u32, priority: i8, now: Option<Nanos>) -> bool {
+        let now = self.observe(now);
+        let Some(slot) = self.find(key, hash) else { return false };
+        let (by, entry) = (self.due_by(now), self.slab.get(slot));
+        let (state, at) = (entry.state, entry.at);
+        if state == State::Waiting && at <= by && self.order.stands_above(slot, priority) {
+            // It is Ready, and goes to the end of a line.
+            self.meter_asked(slot, at, true);
+            self.unlink(slot);
+            self.order.assign(slot, priority);
+            self.make_ready(slot, at);
+            self.order.stands_since(slot, now);
+        } else {
+            self.order.set_priority(&mut self.slab, slot, priority, now, by);
+        }
+        true
+    }
+
+    pub(crate) fn levels(&mut self, now: Option<Nanos>) -> Vec<LevelDepth> {
+        let now = now.unwrap_or(self.seen);
+        self.order.depths(&self.slab, self.due_by(now))
+    }
+}
+
+impl<K, G: Clone + Eq + Send + 'static> Core<K, Groups<G>> {
+    pub(crate) fn groups(
+        &mut self,
+        now: Option<Nanos>,
+        most: usize,
+        groups: &mut Vec<GroupCounts<G>>,
+    ) -> GroupCounts<usize> {
+        self.gather_all(now);
+        self.order.depths(most, groups)
+    }
+}

@@ -1,0 +1,87 @@
+//! PURE. What is asked of the state machine, and what it answers.
+
+use flyball_sync::Nanos;
+
+use crate::state::wait::Wait;
+
+/// What an add did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// The key was absent and is now queued, or waiting.
+    New,
+    /// The key is queued, waiting or marked already, and the two are one now.
+    Merged,
+    /// The key was waiting for a deadline and is now Ready.
+    Promoted,
+    /// The key is leased and will come again when its lease ends, at once or after the delay.
+    Marked,
+}
+
+/// A key that is to come in, with all that is found out about it before the lock, as that runs user code.
+#[derive(Debug)]
+pub(crate) struct Newcomer<K, T> {
+    /// `None` once it is in. A duplicate stays here, to die outside every lock, also when its `Eq` panics.
+    pub(crate) key: Option<K>,
+    pub(crate) hash: u32,
+    /// What the order makes of it.
+    pub(crate) tag: T,
+}
+
+/// Which lease of which key: the slot, and its generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Handle {
+    pub(super) slot: u32,
+    pub(super) generation: u16,
+}
+
+/// What a getter finds.
+pub(crate) enum Next<K> {
+    /// This key, now leased.
+    Key(Handle, K),
+    /// Nothing before this deadline, unless something is added.
+    Wait(Nanos),
+    /// Nothing unless something is added or a lease ends.
+    Empty,
+    /// Nothing, and nothing will come.
+    Closed,
+}
+
+/// What becomes of a key whose lease ends and that was not marked meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Leaves the queue.
+    Done,
+    /// Comes back so.
+    At(Wait),
+    /// Ready at the tail.
+    Tail,
+    /// The same: nobody has seen the lease, so it was no hand-out.
+    Unseen,
+}
+
+/// What was not finished, by key.
+///
+/// Ready keys stand in the order in which they would have been handed out, waiting ones by deadline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Leftovers<K> {
+    /// Keys nobody took.
+    pub ready: Vec<K>,
+    /// Delayed adds and retries that were not served.
+    pub waiting: Vec<K>,
+    /// Keys held by a lease.
+    pub leased: Vec<K>,
+}
+
+impl<K> Leftovers<K> {
+    pub(crate) fn new() -> Self {
+        Self { ready: Vec::new(), waiting: Vec::new(), leased: Vec::new() }
+    }
+
+    /// Whether everything was finished.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.waiting.is_empty() && self.leased.is_empty()
+    }
+}

@@ -1,0 +1,123 @@
+//! PURE. How delayed adds of one key become one wait.
+//!
+//! A wait is *fixed*, or *debounced*: then it has a limit, up to which later adds may move it.
+//!
+//! | mode | no wait yet | fixed t₀ | debounced t₀, limit c₀ |
+//! |---|---|---|---|
+//! | earliest | t | min(t₀, t) | min(t₀, t), limit min(c₀, t) |
+//! | latest, at most c | min(t, c), limit c | min(t, c′), limit c′ = min(t₀, c) | min(max(t₀, t), c′), limit c′ = min(c₀, c) |
+//! | replace | t | t | t |
+//!
+//! So nobody who asked for a deadline, fixed or as a limit, is served after it, unless it is replaced, or a strict
+//! backoff holds the key.
+
+use std::time::Duration;
+
+use flyball_sync::Nanos;
+
+/// How a delayed add meets a wait of the same key.
+///
+/// None moves a key that is Ready already; that is what [`postpone`](crate::Queue::postpone) is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DelayMode {
+    /// The earlier of the two deadlines holds.
+    #[default]
+    Earliest,
+    /// Debounce: each add moves the deadline later, but no add waits longer than `longest`; nor does an add of another
+    /// mode wait longer than it asked for.
+    Latest {
+        /// The longest that this add waits, however many others follow.
+        longest: Duration,
+    },
+    /// This deadline holds, be it earlier or later.
+    Replace,
+}
+
+/// When a waiting key becomes Ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub(crate) at: Nanos,
+    /// Debounced: as far as adds of mode latest may move it.
+    pub(crate) limit: Option<Nanos>,
+    /// It follows a failure; with strict backoff no add shortens it.
+    pub(crate) backoff: bool,
+}
+
+/// A delayed add, in absolute times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Earliest(Nanos),
+    Latest {
+        at: Nanos,
+        limit: Nanos,
+    },
+    Replace(Nanos),
+    /// Earliest, after a failure.
+    Backoff(Nanos),
+}
+
+impl Wait {
+    pub(crate) fn fixed(at: Nanos) -> Self {
+        Self { at, limit: None, backoff: false }
+    }
+
+    pub(crate) fn backoff(at: Nanos) -> Self {
+        Self { at, limit: None, backoff: true }
+    }
+
+    /// This wait after `wish`.
+    pub(crate) fn after(self, wish: Wish, strict: bool) -> Self {
+        let new = self.moved(wish, strict);
+        if strict && self.backoff && new.at < self.at { self } else { new }
+    }
+
+    fn moved(self, wish: Wish, strict: bool) -> Self {
+        let Self { at: own, limit, backoff } = self;
+        let sooner = |at: Nanos| (own.min(at), limit.map(|limit| limit.min(at)));
+        let (at, limit, backoff) = match wish {
+            Wish::Earliest(at) => {
+                let (at, limit) = sooner(at);
+                (at, limit, backoff)
+            }
+            Wish::Latest { at, limit: longest } => {
+                let most = limit.unwrap_or(own).min(longest);
+                let later = if limit.is_some() { own.max(at) } else { at };
+                (later.min(most), Some(most), backoff)
+            }
+            Wish::Replace(at) => (at, None, backoff),
+            Wish::Backoff(until) if until < own => {
+                let (at, limit) = sooner(until);
+                (at, limit, true)
+            }
+            Wish::Backoff(until) if strict && !backoff => (until, None, true),
+            Wish::Backoff(until) => {
+                let (at, limit) = sooner(until);
+                (at, limit, backoff)
+            }
+        };
+        Self { at, limit, backoff }
+    }
+
+    /// This wait after a lease that ended with another, which is one the queue keeps to itself or a failure's.
+    pub(crate) fn after_lease(self, outcome: Self, strict: bool) -> Self {
+        match outcome {
+            Self { at, backoff: true, .. } if strict => {
+                Self::backoff(if self.backoff { self.at.max(at) } else { at })
+            }
+            Self { at, backoff: true, .. } => self.after(Wish::Backoff(at), strict),
+            Self { at, .. } => self.after(Wish::Earliest(at), strict),
+        }
+    }
+}
+
+impl Wish {
+    /// The wait where there was none.
+    pub(crate) fn alone(self) -> Wait {
+        match self {
+            Self::Earliest(at) | Self::Replace(at) => Wait::fixed(at),
+            Self::Latest { at, limit } => Wait { at: at.min(limit), limit: Some(limit), backoff: false },
+            Self::Backoff(at) => Wait::backoff(at),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Leases that end by a rule of their own: at a limit of attempts for one failure, or as if there had been none.
+
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use flyball_ratelimit::{Exponential, Quota, TokenBucket};
+use flyball_sync::{ManualClock, ManualTimer, Nanos};
+use flyball_workqueue::{Added, KeyState, Lease, Priority, Queue, Timed};
+use testkit::answers::{Ending, Told};
+
+use crate::support::{BackoffQueue, ns, timed};
+use crate::task::{deadline, lists, serve};
+use crate::told::Notes;
+
+type Held = Lease<&'static str, Timed<ManualTimer>>;
+
+/// With a backoff of 10 ns, 20 ns, …, the clock it lives by, and what it tells.
+fn measured() -> (BackoffQueue, ManualClock, Notes) {
+    let (clock, notes) = (ManualClock::new(), Notes::default());
+    let limiter = Exponential::new(ns(10)..=ns(1_000));
+    let queue = Queue::builder().timer(clock.timer()).limiter(limiter).metrics(notes.clone()).build();
+    (queue, clock, notes)
+}
+
+/// What was told, but for hand-outs.
+fn told(notes: &Notes) -> Vec<Told> {
+    let mut told = notes.take();
+    told.retain(|told| !matches!(told, Told::HandedOut { .. }));
+    told
+}
+
+const FAILED: [Told; 2] = [Told::Ended(Ending::Retry, 0), Told::Failed];
+
+// === a limit of attempts ===
+
+#[test]
+fn the_last_failure_hands_the_lease_back() {
+    let ends: [fn(Held); 4] = [Lease::done, Lease::succeed, |lease| lease.requeue_after(ns(7)), Lease::retry];
+    for (which, end) in ends.into_iter().enumerate() {
+        let (queue, clock, notes) = measured();
+        queue.add("a").unwrap();
+        for until in [10, 30] {
+            assert!(queue.try_get().unwrap().retry_at_most(3, Duration::ZERO).is_ok());
+            assert_eq!(deadline(&queue, "a"), until);
+            assert_eq!(told(&notes), FAILED);
+            clock.set(Nanos::new(until));
+        }
+        let lease = queue.try_get().unwrap().retry_at_most(3, Duration::ZERO).unwrap_err();
+        assert_eq!((*lease, lease.failures(), queue.state(&"a")), ("a", 0, KeyState::Leased));
+        assert_eq!(told(&notes), [Told::Failed], "it was counted, and the lease goes on");
+        end(lease);
+        let (state, after): (_, &[Told]) = match which {
+            0 => (KeyState::Absent, &[Told::Ended(Ending::Done, 0)]),
+            1 => (KeyState::Absent, &[Told::Ended(Ending::Succeed, 0)]),
+            2 => (KeyState::Waiting(Nanos::new(37)), &[Told::Ended(Ending::RequeueAfter(ns(0)), 0)]),
+            // Its failures are forgotten: this is the first of a new life.
+            _ => (KeyState::Waiting(Nanos::new(40)), &FAILED),
+        };
+        assert_eq!((queue.state(&"a"), &*told(&notes)), (state, after));
+        queue.check().unwrap();
+    }
+}
+
+#[test]
+fn at_most_none_is_at_most_one() {
+    for most in [0, 1] {
+        let (queue, _, notes) = measured();
+        queue.add("a").unwrap();
+        queue.try_get().unwrap().retry_at_most(most, Duration::ZERO).unwrap_err().done();
+        assert_eq!(told(&notes), [Told::Failed, Told::Ended(Ending::Done, 0)]);
+    }
+}
+
+/// A key that runs before its backoff is over counts once per wait.
+#[test]
+fn a_failure_that_is_not_counted_is_never_the_last_one() {
+    let (queue, clock, notes) = measured();
+    queue.add("a").unwrap();
+    for (until, failures) in [(10, 1), (30, 2)] {
+        queue.try_get().unwrap().retry();
+        for most in 0..=3 {
+            queue.add("a").unwrap();
+            assert!(queue.try_get().unwrap().retry_at_most(most, Duration::ZERO).is_ok(), "{most}");
+            assert_eq!((queue.requeues(&"a"), deadline(&queue, "a")), (failures, until));
+        }
+        let failed = told(&notes).iter().filter(|told| **told == Told::Failed).count();
+        assert_eq!(failed, 1);
+        clock.set(Nanos::new(until));
+    }
+    // The third is counted, and more than was allowed.
+    queue.try_get().unwrap().retry_at_most(2, Duration::ZERO).unwrap_err().done();
+    assert_eq!(queue.requeues(&"a"), 0);
+}
+
+#[test]
+fn where_nothing_is_counted_no_failure_is_the_last_one() {
+    let (queue, _) = timed();
+    queue.add("a").unwrap();
+    for most in [0, 1] {
+        assert!(queue.try_get().unwrap().retry_at_most(most, Duration::ZERO).is_ok());
+    }
+    assert!(queue.try_get().unwrap().retry_at_most(0, ns(5)).is_ok());
+    assert_eq!(deadline(&queue, "a"), 5);
+    // A bucket says how long a key waits, and counts nobody's failures.
+    let clock = ManualClock::new();
+    let bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
+    let queue = Queue::builder().timer(clock.timer()).limiter(bucket).build();
+    queue.add("a").unwrap();
+    for most in [0, 1, 0] {
+        assert!(queue.try_get().unwrap().retry_at_most(most, Duration::ZERO).is_ok());
+        clock.advance(Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn waits_at_least_as_long_as_it_is_told_to() {
+    let (queue, _, _) = measured();
+    queue.add("a").unwrap();
+    assert!(queue.try_get().unwrap().retry_at_most(2, ns(50)).is_ok());
+    assert_eq!(deadline(&queue, "a"), 50);
+    queue.add("b").unwrap();
+    assert!(queue.try_get().unwrap().retry_at_most(2, ns(5)).is_ok());
+    assert_eq!(deadline(&queue, "b"), 10);
+}
+
+/// The lower limit holds; of two that are alike, the caller's.
+#[test]
+fn beside_the_limit_of_the_queue_the_lower_one_holds() {
+    for (most, given_up) in [(1, false), (2, false), (3, true)] {
+        let (clock, dead) = (ManualClock::new(), Arc::new(Mutex::new(Vec::new())));
+        let (note, notes) = (dead.clone(), Notes::default());
+        let queue = Queue::builder()
+            .timer(clock.timer())
+            .limiter(Exponential::new(ns(10)..=ns(1_000)))
+            .metrics(notes.clone())
+            .dead_letters(2, move |key: &&'static str, failures| note.lock().unwrap().push((*key, failures)))
+            .build();
+        queue.add("a").unwrap();
+        let mut lease = None;
+        while let Ok(next) = queue.try_get() {
+            lease = next.retry_at_most(most, Duration::ZERO).err();
+            if lease.is_some() {
+                break;
+            }
+            clock.advance(ns(100));
+        }
+        assert_eq!(lease.is_none(), given_up, "at most {most}");
+        assert_eq!(*dead.lock().unwrap(), if given_up { vec![("a", 2)] } else { vec![] });
+        assert_eq!(notes.take().contains(&Told::GaveUp(2)), given_up);
+        lease.into_iter().for_each(Lease::done);
+        assert_eq!((queue.state(&"a"), queue.requeues(&"a")), (KeyState::Absent, 0));
+    }
+}
+
+#[test]
+fn after_the_queue_was_stopped_its_lease_ends_into_nothing() {
+    let (queue, _, _) = measured();
+    queue.add_many(["a", "b"]);
+    let [a, b] = [(); 2].map(|()| queue.try_get().unwrap());
+    let _ = queue.stop_now();
+    assert!(a.retry_at_most(2, Duration::ZERO).is_ok());
+    b.retry_at_most(1, Duration::ZERO).unwrap_err().give_back();
+    assert!(queue.is_empty());
+    queue.check().unwrap();
+}
+
+// === as if it had not been handed out ===
+
+#[test]
+fn what_is_given_back_is_ready_at_the_tail_and_nothing_is_counted() {
+    let (queue, clock, notes) = measured();
+    queue.add("a").unwrap();
+    queue.try_get().unwrap().retry();
+    notes.take();
+    clock.advance(ns(10));
+    let lease = queue.try_get().unwrap();
+    queue.add("b").unwrap();
+    clock.advance(ns(3));
+    lease.give_back();
+    assert_eq!((queue.requeues(&"a"), queue.counts().ready), (1, 2));
+    assert_eq!(
+        notes.take(),
+        [Told::HandedOut { queued: 0, delayed: true }],
+        "nothing ended, and nothing failed"
+    );
+    assert_eq!(*queue.try_get().unwrap(), "b");
+    queue.check().unwrap();
+}
+
+#[test]
+fn what_is_given_back_and_was_added_meanwhile_runs_once() {
+    let (queue, clock, _) = measured();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    assert_eq!(queue.add("a").unwrap(), Added::Marked);
+    lease.give_back();
+    assert_eq!(serve(&queue), 1);
+    // Also where it was to come back later.
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    queue.add_after("a", ns(50)).unwrap();
+    lease.give_back();
+    assert_eq!(queue.state(&"a"), KeyState::Ready);
+    assert_eq!(serve(&queue), 1);
+    clock.advance(ns(50));
+    assert_eq!(serve(&queue), 0);
+    queue.check().unwrap();
+}
+
+#[test]
+fn what_is_given_back_keeps_the_priority_it_was_handed_out_with() {
+    let queue = Queue::builder().order(Priority::new()).build();
+    queue.at(-5).add("a").unwrap();
+    queue.at(5).add("a").unwrap();
+    queue.at(1).add("b").unwrap();
+    queue.try_get().unwrap().give_back();
+    assert_eq!(queue.priority(&"a"), Some(5));
+    assert_eq!(*queue.try_get().unwrap(), "a");
+}
+
+#[test]
+fn what_is_given_back_after_shutdown_is_left_over() {
+    let (queue, _, notes) = measured();
+    queue.add_many(["a", "b"]);
+    let [a, b] = [(); 2].map(|()| queue.try_get().unwrap());
+    queue.shut_down();
+    a.give_back();
+    let left = queue.drain_timeout(Duration::ZERO);
+    assert_eq!(lists(left), (vec![], vec!["a"], vec!["b"]));
+    b.give_back();
+    notes.take();
+    assert!(queue.is_empty());
+}

@@ -1,0 +1,94 @@
+//! Waiting until a queue holds no key at all.
+
+use flyball_workqueue::Queue;
+
+use crate::support::{backoff, ns, timed};
+use crate::task::{Task, now_or_never};
+use crate::told::Notes;
+
+#[test]
+fn a_queue_without_a_key_is_empty() {
+    assert_eq!(now_or_never(Queue::<u32>::new().wait_empty()), Some(()));
+    let (queue, _) = timed();
+    queue.add("a").unwrap();
+    queue.try_get().unwrap().done();
+    assert_eq!(now_or_never(queue.wait_empty()), Some(()));
+}
+
+/// Unlike who waits for an idle queue.
+#[test]
+fn who_waits_for_an_empty_queue_waits_for_deadlines_and_retries() {
+    let (queue, clock) = backoff();
+    queue.add("a").unwrap();
+    let mut waits = Task::waiting(queue.wait_empty());
+    let lease = queue.try_get().unwrap();
+    assert!(waits.poll().is_pending(), "it is leased");
+    lease.retry();
+    assert_eq!(now_or_never(queue.wait_idle()), Some(()));
+    assert!(waits.poll().is_pending(), "it comes back");
+    queue.add_after("b", ns(10)).unwrap();
+    clock.advance(ns(10));
+    assert!(waits.poll().is_pending(), "two are due");
+    queue.try_get().unwrap().succeed();
+    assert!(waits.poll().is_pending());
+    queue.try_get().unwrap().succeed();
+    assert!(waits.knows());
+    waits.finish();
+}
+
+#[test]
+fn whatever_takes_the_last_key_wakes_those_who_wait() {
+    let notes = Notes::default();
+    let (timed, clock) = timed();
+    let measured = Queue::builder().timer(clock.timer()).metrics(notes).build();
+    for queue in [timed, measured] {
+        queue.add_after("a", ns(10)).unwrap();
+        let mut all: Vec<_> = (0..3).map(|_| Task::waiting(queue.wait_empty())).collect();
+        assert!(queue.cancel(&"a"));
+        assert!(all.iter().all(Task::knows), "cancelled");
+        all.iter_mut().for_each(Task::finish);
+
+        queue.add("a").unwrap();
+        let lease = queue.try_get().unwrap();
+        let mut detached = Task::waiting(queue.wait_empty());
+        let key = lease.detach();
+        assert!(detached.poll().is_pending());
+        queue.done(&key).unwrap();
+        assert!(detached.knows());
+        detached.finish();
+
+        queue.add_after("a", ns(10)).unwrap();
+        let mut stopped = Task::waiting(queue.wait_empty());
+        queue.shut_down();
+        assert!(stopped.poll().is_pending(), "what waits, stays");
+        let _ = queue.stop_now();
+        assert!(stopped.knows());
+        stopped.finish();
+        queue.check().unwrap();
+    }
+}
+
+#[test]
+fn a_lease_keeps_a_stopped_queue_from_being_empty() {
+    let (queue, _) = timed();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    let _ = queue.stop_now();
+    let mut waits = Task::waiting(queue.wait_empty());
+    lease.give_back();
+    assert!(waits.knows());
+    waits.finish();
+}
+
+#[test]
+fn who_leaves_is_not_woken() {
+    let (queue, _) = timed();
+    queue.add("a").unwrap();
+    let waits = Task::waiting(queue.wait_empty());
+    let mut stays = Task::waiting(queue.wait_empty());
+    drop(waits);
+    queue.try_get().unwrap().done();
+    assert!(stays.knows());
+    stays.finish();
+    queue.check().unwrap();
+}

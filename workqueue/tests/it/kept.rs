@@ -1,0 +1,164 @@
+//! The failures of a key are kept as long as the key is in the queue, however long it waits there.
+
+use std::hash::{Hash, Hasher};
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use flyball_ratelimit::{
+    Capped, Exponential, FastSlow, Jitter, MaxOf, OncePerWait, Paced, Policy, Quota, TokenBucket,
+    controller_default, controller_default_capped,
+};
+use flyball_sync::{ManualClock, ManualTimer};
+use flyball_workqueue::{Fifo, Queue, Timed};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Longer than any policy here keeps the failures of an idle key.
+const BACKLOG: Duration = Duration::from_secs(100_000);
+
+type Given = Arc<Mutex<Vec<(u32, u32)>>>;
+
+/// Gives a key up at its third failure, and writes it down.
+fn third_is_last<L: Policy<u32> + Send + 'static>(
+    policy: L,
+) -> (Queue<u32, Fifo, L, Timed<ManualTimer>>, ManualClock, Given) {
+    let (clock, given) = (ManualClock::new(), Given::default());
+    let note = given.clone();
+    let queue = Queue::builder()
+        .timer(clock.timer())
+        .limiter(policy)
+        .dead_letters(3, move |key, failures| note.lock().unwrap().push((*key, failures)))
+        .seed(1)
+        .build();
+    (queue, clock, given)
+}
+
+/// Every key fails whenever it runs, and is Ready for a very long time before it does.
+fn fails_under_a_backlog<L: Policy<u32> + Send + 'static>(policy: L) {
+    let (queue, clock, given) = third_is_last(policy);
+    for key in 1..=4 {
+        queue.add(key).unwrap();
+    }
+    for run in 1..=3 {
+        for _ in 1..=4 {
+            let lease = queue.try_get().unwrap();
+            assert_eq!(lease.failures(), run - 1, "{lease:?}");
+            lease.retry();
+        }
+        clock.advance(BACKLOG);
+    }
+    let mut given = given.lock().unwrap().clone();
+    given.sort_unstable();
+    assert_eq!(given, [(1, 3), (2, 3), (3, 3), (4, 3)]);
+    queue.check().unwrap();
+}
+
+#[test]
+fn gives_up_a_failing_key_under_a_long_backlog() {
+    let backoff = || Exponential::new(SECOND..=SECOND * 8);
+    let quota = || Quota::per_second(NonZeroU32::new(10).unwrap());
+    fails_under_a_backlog(backoff());
+    fails_under_a_backlog(backoff().forget_after(Duration::ZERO));
+    fails_under_a_backlog(backoff().immediate_first());
+    fails_under_a_backlog(backoff().jitter(Jitter::Decorrelated));
+    fails_under_a_backlog(FastSlow::new(SECOND, SECOND * 5, 2));
+    fails_under_a_backlog(MaxOf::new(FastSlow::new(SECOND, SECOND, 1), backoff()));
+    fails_under_a_backlog(MaxOf::new(backoff(), TokenBucket::new(quota())));
+    fails_under_a_backlog(Capped::new(backoff(), SECOND));
+    fails_under_a_backlog(Paced::new(backoff(), quota()));
+    fails_under_a_backlog(OncePerWait::new(backoff()));
+    fails_under_a_backlog(controller_default());
+    fails_under_a_backlog(controller_default_capped(SECOND * 60));
+}
+
+/// `max_keys` bounds the keys that have left the queue; those in it are as many as they are.
+#[test]
+fn keeps_the_failures_of_more_keys_than_the_limiter_may_hold() {
+    let one = NonZeroU32::MIN;
+    fails_under_a_backlog(Exponential::new(SECOND..=SECOND).max_keys(one));
+    fails_under_a_backlog(FastSlow::new(SECOND, SECOND, 1).max_keys(one));
+}
+
+#[test]
+fn keeps_the_failures_of_a_key_that_is_leased_for_long() {
+    let (queue, clock, given) = third_is_last(Exponential::new(SECOND..=SECOND));
+    queue.add(1).unwrap();
+    for _ in 1..=3 {
+        let lease = queue.try_get().unwrap();
+        clock.advance(BACKLOG);
+        lease.retry();
+        clock.advance(SECOND);
+    }
+    assert_eq!(*given.lock().unwrap(), [(1, 3)]);
+}
+
+/// What has left the queue without a success ages, as without a queue.
+#[test]
+fn forgets_by_itself_the_failures_of_keys_that_have_left() {
+    let (queue, clock, given) = third_is_last(Exponential::new(SECOND..=SECOND));
+    for key in 0..1_000 {
+        queue.add(key).unwrap();
+        queue.try_get().unwrap().retry();
+        assert!(queue.cancel(&key));
+    }
+    assert_eq!(queue.requeues(&0), 1);
+    clock.advance(BACKLOG);
+    for key in 1_000..1_500 {
+        queue.add(key).unwrap();
+        queue.try_get().unwrap().retry();
+    }
+    let known = (0..1_000).filter(|key| queue.requeues(key) > 0).count();
+    assert_eq!(known, 0, "two leave with each failure");
+    // The key itself, if it fails again before its turn to be swept comes.
+    queue.add(0).unwrap();
+    clock.advance(BACKLOG);
+    queue.try_get().unwrap().retry();
+    assert_eq!((queue.requeues(&0), given.lock().unwrap().len()), (1, 0));
+}
+
+/// A failure outside a lease is one of a key in the queue, if it is there.
+#[test]
+fn counts_failures_outside_a_lease_as_long_as_the_key_is_there() {
+    let (queue, clock, given) = third_is_last(Exponential::new(SECOND..=SECOND));
+    for _ in 1..=2 {
+        queue.add_rate_limited(1).unwrap();
+        clock.advance(BACKLOG);
+    }
+    assert_eq!(queue.requeues(&1), 2);
+    assert!(queue.cancel(&1));
+    clock.advance(BACKLOG);
+    queue.add_rate_limited(1).unwrap();
+    assert_eq!(queue.requeues(&1), 1, "it had left, and begins anew");
+    assert!(given.lock().unwrap().is_empty());
+}
+
+/// The queue asks itself whether it holds a key: with its lock free while user code runs, or this would never end.
+#[test]
+fn may_be_called_by_the_hash_of_a_key_that_it_looks_for() {
+    type Keys = Queue<Curious, Fifo, Exponential<Curious>, Timed<ManualTimer>>;
+    static HOME: OnceLock<Keys> = OnceLock::new();
+
+    #[derive(Clone, PartialEq, Eq)]
+    struct Curious(u32);
+
+    impl Hash for Curious {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+            if let Some(queue) = HOME.get() {
+                let _ = queue.counts();
+            }
+        }
+    }
+
+    let clock = ManualClock::new();
+    let limiter = Exponential::new(SECOND..=SECOND).max_keys(NonZeroU32::MIN);
+    let queue = HOME.get_or_init(|| Queue::builder().timer(clock.timer()).limiter(limiter).build());
+    for _ in 0..3 {
+        queue.add_many((0..10).map(Curious));
+        while let Ok(lease) = queue.try_get() {
+            lease.retry();
+        }
+        clock.advance(SECOND);
+    }
+    assert_eq!(queue.requeues(&Curious(0)), 3, "kept, as it was found");
+}

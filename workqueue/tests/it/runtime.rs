@@ -1,0 +1,110 @@
+//! A queue whose timer's runtime is gone: what waits elsewhere is served all the same.
+
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
+
+use flyball_ratelimit::Exponential;
+use flyball_sync::TokioTimer;
+use flyball_workqueue::{Fifo, Queue, Timed};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::support::block_on;
+use crate::task::Task;
+
+const SOON: Duration = Duration::from_millis(2);
+const HOUR: Duration = Duration::from_secs(3600);
+
+type Keys = Queue<&'static str, Fifo, Exponential<&'static str>, Timed<TokioTimer>>;
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_time().build().unwrap()
+}
+
+fn queue_on(runtime: &Runtime) -> Keys {
+    let timer = TokioTimer::new(runtime.handle().clone());
+    Queue::builder().timer(timer).limiter(Exponential::new(SOON..=SOON)).build()
+}
+
+/// With its timer's runtime shut down, and also with one that has no timer at all.
+fn queues() -> [Keys; 2] {
+    let gone = runtime();
+    let without_time = Builder::new_current_thread().build().unwrap();
+    [queue_on(&gone), queue_on(&without_time)]
+}
+
+#[test]
+fn a_thread_gets_delayed_keys_after_the_runtime_is_gone() {
+    for queue in queues() {
+        let getter = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                queue.blocking_get().unwrap().retry();
+                queue.blocking_get().unwrap().succeed();
+            }
+        });
+        queue.add_after("a", SOON).unwrap();
+        getter.join().unwrap();
+        assert!(queue.is_empty());
+    }
+}
+
+#[test]
+fn a_task_elsewhere_gets_delayed_keys_after_the_runtime_is_gone() {
+    for queue in queues() {
+        queue.add_after("a", SOON).unwrap();
+        runtime().block_on(async { queue.get().await.unwrap().retry() });
+        // And on no runtime at all.
+        block_on(async { queue.get().await.unwrap().succeed() });
+        let mut far = Task::waiting(queue.get());
+        queue.add_after("b", HOUR).unwrap();
+        queue.add_after("c", Duration::ZERO).unwrap();
+        assert_eq!(*far.finish().unwrap(), "c");
+    }
+}
+
+/// The alarm that the runtime was to serve when it was shut down.
+#[test]
+fn a_parked_task_elsewhere_keeps_its_alarm_when_the_runtime_goes() {
+    let first = runtime();
+    let queue = queue_on(&first);
+    queue.add_after("b", HOUR).unwrap();
+    let mut later = Task::waiting(queue.get());
+    // Sets the alarm anew. Not before the task looks, which might be so late that the key is there.
+    queue.add_after("a", SOON).unwrap();
+    drop(first);
+    let waiting = thread::spawn({
+        let queue = queue.clone();
+        move || *block_on(queue.get()).unwrap()
+    });
+    // Either of the two gets it. The end of the runtime may wake the task before its time: then it waits on.
+    let mut lease = None;
+    while lease.is_none() && !waiting.is_finished() {
+        if later.knows()
+            && let Poll::Ready(first) = later.poll()
+        {
+            lease = Some(first.unwrap());
+        }
+        thread::yield_now();
+    }
+    if let Some(lease) = lease {
+        assert_eq!(*lease, "a");
+        queue.add("c").unwrap();
+    }
+    let last = waiting.join().unwrap();
+    assert!(["a", "c"].contains(&last), "{last}");
+}
+
+#[test]
+fn the_runtime_goes_with_an_alarm_set_and_nobody_is_harmed() {
+    let first = runtime();
+    let queue = queue_on(&first);
+    queue.add_after("a", HOUR).unwrap();
+    let mut getter = Task::waiting(queue.get());
+    drop(first);
+    assert!(getter.poll().is_pending());
+    queue.add("b").unwrap();
+    assert!(getter.knows());
+    assert_eq!(*getter.finish().unwrap(), "b");
+    queue.check().unwrap();
+}

@@ -1,0 +1,80 @@
+//! Times that were read before those of an operation that came first: threads lock in another order than they read.
+
+use std::time::Duration;
+
+use flyball_sync::{Clock, ManualClock, Monotonic, Nanos};
+use flyball_workqueue::{KeyState, Priority, Queue};
+
+use crate::support::ns;
+
+/// What is raised has a second place; a time that goes back makes nobody walk all of them.
+#[test]
+fn a_time_that_goes_back_costs_no_walk_of_raised_keys() {
+    const OPS: u64 = 1_000;
+    let clock = ManualClock::new();
+    let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
+    clock.set(Nanos::new(100));
+    // Some of them raised when they were due.
+    let keys = 0..40_000_u32;
+    for key in keys.clone() {
+        if key % 2 == 0 { queue.add(key) } else { queue.add_after(key, ns(1)) }.unwrap();
+    }
+    queue.add_after(u32::MAX, Duration::from_secs(1)).unwrap();
+    clock.set(Nanos::new(200));
+    for key in keys.clone() {
+        queue.at(5).add(key).unwrap();
+    }
+    let ops = |back: u64| {
+        let times = (0..3).map(|_| {
+            let began = Monotonic.now();
+            for op in 0..OPS {
+                clock.set(Nanos::new(1_000 - back * (op % 2)));
+                queue.add(0).unwrap();
+            }
+            Monotonic.now().since(began)
+        });
+        times.min().unwrap()
+    };
+    let (forth, back) = (ops(0), ops(1));
+    assert!(back < 20 * forth + Duration::from_millis(20), "{back:?} instead of {forth:?} for {OPS}");
+    queue.check().unwrap();
+}
+
+/// Those that are early after all are found, among many that are not.
+#[test]
+fn a_time_that_goes_back_turns_back_those_that_are_early() {
+    let clock = ManualClock::new();
+    let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
+    for key in 0..20_u64 {
+        queue.at(-1).add_after(key, ns(10 * (key + 1))).unwrap();
+    }
+    clock.set(Nanos::new(200));
+    for key in (0..20).rev() {
+        queue.at(3).add(key).unwrap();
+        queue.check().unwrap();
+    }
+    // Lowered, taken and handed out: none of these has a second place any more.
+    assert!(queue.set_priority(&3, -2) && queue.cancel(&4) && queue.postpone(&5, ns(1)));
+    queue.check().unwrap();
+    let first = queue.try_get().unwrap();
+    for now in [150, 149, 100, 120, 40] {
+        clock.set(Nanos::new(now));
+        let _ = queue.add(100);
+        queue.check().unwrap();
+        for key in (0..20).filter(|key| ![3, 4, 5, *first].contains(key)) {
+            let at = 10 * (key + 1);
+            assert_eq!(
+                queue.state(&key),
+                if at > now { KeyState::Waiting(Nanos::new(at)) } else { KeyState::Ready }
+            );
+        }
+    }
+    clock.set(Nanos::new(1_000));
+    let mut served = Vec::new();
+    while let Ok(lease) = queue.try_get() {
+        served.push(*lease);
+        lease.done();
+        queue.check().unwrap();
+    }
+    assert_eq!(served.len(), 19, "{served:?}");
+}

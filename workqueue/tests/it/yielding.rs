@@ -1,0 +1,102 @@
+//! A task that is served at once, again and again, lets others run now and then.
+
+use std::task::Poll;
+
+use flyball_workqueue::Queue;
+
+use crate::task::Task;
+
+/// A queue that is never empty, in which some are served.
+fn serves(queue: &Queue<u32>, count: usize) {
+    for _ in 0..count {
+        let mut task = Task::new(queue.get());
+        while task.poll().is_pending() {
+            assert!(task.knows(), "it gives way");
+        }
+        queue.add_many(0..2);
+    }
+}
+
+/// The one task may run on another thread: that it waits says nothing of the other.
+#[test]
+fn one_that_waits_does_not_keep_another_from_yielding() {
+    let queue = Queue::builder().capacity(1).build();
+    queue.add(0).unwrap();
+    let gives_way = || {
+        (1..1_000).any(|key| {
+            let mut producer = Task::waiting(queue.add_when_room(key));
+            let mut consumer = Task::new(queue.get());
+            let first = consumer.poll();
+            let gave_way = first.is_pending();
+            let lease = if let Poll::Ready(lease) = first { lease } else { consumer.finish() };
+            lease.unwrap().done();
+            while producer.poll().is_pending() {
+                assert!(producer.knows(), "there is room");
+            }
+            gave_way
+        })
+    };
+    assert!((0..5).all(|_| gives_way()));
+}
+
+/// As in a `select!` in a loop, of room and keys.
+#[test]
+fn one_that_waits_in_the_same_task_does_not_keep_it_from_yielding() {
+    let queue = Queue::builder().capacity(2).build();
+    queue.add_many(0..2);
+    for first in [true, false] {
+        for time in 0..5 {
+            let gives_way = (2..1_000).any(|key| {
+                let mut room = Task::new(queue.add_when_room(key));
+                let mut get = Task::new(queue.get());
+                if first {
+                    assert!(room.poll().is_pending());
+                }
+                let Poll::Ready(lease) = get.poll() else { return true };
+                if !first {
+                    assert!(room.poll().is_pending());
+                }
+                lease.unwrap().give_back();
+                false
+            });
+            assert!(gives_way, "time {time}, the one that waits is polled first: {first}");
+        }
+    }
+}
+
+/// However many others are served between its polls.
+#[test]
+fn one_that_has_given_way_is_served_at_its_next_poll() {
+    let queue = Queue::new();
+    queue.add_many(0..2);
+    let mut gave_way = 0;
+    for _ in 0..1_000 {
+        let mut get = Task::new(queue.get());
+        if get.poll().is_pending() {
+            gave_way += 1;
+            serves(&queue, 127);
+            assert!(get.knows() && get.is_ready());
+        }
+        queue.add_many(0..2);
+    }
+    assert!(gave_way > 0);
+}
+
+/// Those that take turns in step give way in turn, too.
+#[test]
+fn workers_in_step_give_way_in_turn() {
+    for workers in 1..10 {
+        let queue = Queue::new();
+        queue.add_many(0..2);
+        let mut gave_way = vec![0; workers];
+        for round in 0..10_000 {
+            let mut get = Task::new(queue.get());
+            if get.poll().is_pending() {
+                gave_way[round % workers] += 1;
+                get.finish().unwrap().done();
+            }
+            queue.add_many(0..2);
+        }
+        assert!(gave_way.iter().all(|times| *times > 0), "{gave_way:?}");
+    }
+}
