@@ -3,12 +3,13 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use flyball_sync::locks::RwLock;
+
 use crate::Version;
 use crate::feed::Feeds;
 use crate::observer::Listeners;
 use crate::recipe::Recipe;
 use crate::seats::Seats;
-use crate::sync::RwLock;
 use crate::table::Table;
 use crate::waiters::Waiters;
 use crate::wakers::Wakers;

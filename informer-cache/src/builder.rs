@@ -8,7 +8,7 @@ use crate::board::Board;
 use crate::index::Definition;
 use crate::inner::Inner;
 use crate::recipe::{Reading, Recipe};
-use crate::seats::Seats;
+use crate::seats::{Seating, Seats};
 use crate::seed::Seed;
 use crate::{AnyIndex, DuplicateIndex, Schema, Store};
 
@@ -20,7 +20,7 @@ pub struct StoreBuilder<K, V> {
     duplicate: Option<DuplicateIndex>,
     transform: Option<fn(V) -> V>,
     seed: Seed,
-    seats: Option<usize>,
+    seating: Seating,
     history: Option<usize>,
 }
 
@@ -36,7 +36,7 @@ where
             duplicate: None,
             transform: None,
             seed: Seed::random(),
-            seats: None,
+            seating: Seating::default(),
             history: None,
         }
     }
@@ -73,10 +73,10 @@ where
         self
     }
 
-    /// So many seats for readers instead of some for each core; for models.
+    /// So many slots for readers instead of some for each core, one taken after so many reads without a write. For models.
     #[doc(hidden)]
-    pub fn seats(mut self, count: usize) -> Self {
-        self.seats = Some(count);
+    pub fn reader_slots(mut self, seats: usize, quiet: u32) -> Self {
+        self.seating = Seating { seats, quiet };
         self
     }
 
@@ -89,7 +89,7 @@ where
             Some(duplicate) => Err(duplicate),
             None => {
                 let reading = Reading { schema: self.schema, transform: self.transform, seed: self.seed };
-                let seats = Seats::new(self.seats.unwrap_or_else(crate::sync::seats));
+                let seats = Seats::new(self.seating);
                 let published = Board::new(Recipe { indexes: self.indexes }, seats);
                 Ok(Store { inner: Arc::new(Inner::new(reading, published, self.history)) })
             }

@@ -28,10 +28,11 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+use flyball_sync::locks::Mutex;
+
 use crate::interest::Interest;
 use crate::pending::{Pending, State, Ticket};
 use crate::step::{Last, Step};
-use crate::sync::Mutex;
 use crate::synced::Synced;
 use crate::wakers::Wakers;
 use crate::{Stopped, Version};
@@ -179,7 +180,8 @@ impl<K, V> Feed<K, V> {
         }
         let mut state = self.state.lock();
         state.version = version;
-        if first_list {
+        // A subscription whose index was removed has ended, and receives nothing of the list.
+        if first_list && !state.ended {
             // Here, after the last chunk: of a list that is half merged, everything that is pending may have been told.
             state.until = Some(state.pending.next());
             // Also where it brings nothing: somebody may wait beside `next` for being caught up.

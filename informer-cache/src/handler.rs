@@ -10,9 +10,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::caught::caught;
+use flyball_sync::locks::{AtomicU64, Ordering};
+use flyball_sync::panics::caught;
+
 use crate::stop::Stop;
-use crate::sync::{AtomicU64, Ordering};
 use crate::synced::Synced;
 use crate::{CaughtUp, Change, Subscription};
 

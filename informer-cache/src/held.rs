@@ -5,8 +5,9 @@
 
 use std::sync::{Arc, Weak};
 
+use flyball_sync::locks::Mutex;
+
 use crate::Version;
-use crate::sync::Mutex;
 use crate::table::Table;
 
 /// How many earlier states of a store are still held, and how old the oldest is; told by

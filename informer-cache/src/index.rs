@@ -20,7 +20,7 @@ pub use ordered::OrderedIndex;
 /// so a handle made anew with the same name and type finds the same index.
 ///
 /// The function runs **once per object version**, outside every lock, before anything changes; its values are kept beside
-/// the objects. It must be pure. A panic in it leaves the store untouched. An object may have several values, or none: then the index
+/// the objects. It must be pure. A panic in it is an error of that object, as if the index were [`fallible`](Self::fallible). An object may have several values, or none: then the index
 /// does not hold it. A value named twice by one object counts once. A value of several parts, a tuple say, makes a compound index.
 ///
 /// # Examples

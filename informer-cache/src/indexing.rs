@@ -108,7 +108,7 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
 /// A row, its record, and what the function said about it.
 type Said<'a, K, V> = (u32, &'a Record<K, V>, Values);
 
-/// An index that is being added. Dropped before it is opened, by a panic of its function, it is taken out again.
+/// An index that is being added. Dropped before it is opened, by a panic of `Eq` or `Ord` of its values, it is taken out again.
 struct Coming<'a, K: Clone + Eq + Hash, V: 'static> {
     inner: &'a Inner<K, V>,
     index: Arc<Definition<V>>,

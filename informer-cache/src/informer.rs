@@ -2,15 +2,17 @@
 //!
 //! Cancel safety: the run future may be dropped at any point. The store then stays as it was published last, a half
 //! list is thrown away, the status says [`Stopped`](crate::InformerState::Stopped), and everybody who waits is told. After
-//! [`shut_down`](Informer::shut_down) it ends by itself, in the same way. A panic of the source or of a function
-//! of the schema or an index leaves through the run future and ends the informer likewise, as
-//! [`Failed`](crate::InformerState::Failed). The futures of [`synced`](Informer::synced) and [`stopped`](Informer::stopped)
+//! [`shut_down`](Informer::shut_down) it ends by itself, in the same way. A panic of the source or the timer
+//! leaves through the run future and ends the informer likewise, as [`Failed`](crate::InformerState::Failed). A panic of a function of the user's on
+//! one object is contained: that object is left as it is stored. The futures of [`synced`](Informer::synced) and [`stopped`](Informer::stopped)
 //! lose nothing when dropped.
 
 mod builder;
 mod ending;
 mod failure;
+mod prepared;
 mod run;
+mod tombstones;
 
 use std::fmt;
 use std::hash::Hash;
@@ -18,6 +20,7 @@ use std::sync::Arc;
 
 pub use self::builder::{BuildError, InformerBuilder, NoTimer};
 pub use self::failure::SourceFailure;
+pub use self::prepared::PreparedInformer;
 
 use crate::status::StatusCell;
 use crate::stop::Stop;
@@ -48,7 +51,7 @@ use crate::{
 /// #     }
 /// #     async fn watch(&self, _: WatchRequest) -> Result<Silent, SourceError> { Ok(Silent) }
 /// # }
-/// use flyball_ratelimit::ManualClock;
+/// use flyball_sync::ManualClock;
 ///
 /// const NUMBERS: Schema<u64, u64> = Schema::new(|number| *number, |_| Version::ZERO);
 ///

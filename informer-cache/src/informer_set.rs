@@ -26,8 +26,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use crate::caught::caught;
-use crate::sync::Mutex;
+use flyball_sync::locks::Mutex;
+use flyball_sync::panics::caught;
+
 use crate::synced::Synced;
 use crate::{BuildError, Informer, Status};
 
@@ -45,12 +46,12 @@ type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 ///
 /// Who asks for a name that nobody uses starts its informer; who asks for one that is in use joins it, at the version it is at. When the last user lets
 /// go of his [`SharedInformer`], or by [`stop`](Self::stop), the informer is shut down. One that is over, for whatever reason, is replaced when
-/// it is asked for again: by a panic of the source or an index function, say.
+/// it is asked for again: by a panic of the source, say.
 ///
 /// # Examples
 /// ```
 /// # use flyball_informer_cache::*;
-/// # use flyball_ratelimit::ManualClock;
+/// # use flyball_sync::ManualClock;
 /// const NUMBERS: Schema<u64, u64> = Schema::new(|number| *number, |_| Version::ZERO);
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

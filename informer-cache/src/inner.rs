@@ -23,6 +23,8 @@
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
+use flyball_sync::locks::Mutex;
+
 use crate::board::{Board, Published};
 use crate::fan_out::{Effects, fan_out, find, narrow};
 use crate::feed::Feed;
@@ -34,7 +36,6 @@ use crate::recipe::{Reading, Recipe};
 use crate::record::{Record, Values};
 use crate::snapshot::Snapshot;
 use crate::step::Step;
-use crate::sync::Mutex;
 use crate::synced::Synced;
 use crate::table::{Garbage, Plan, Raced, Side, Table};
 use crate::wakers::Wakers;

@@ -1,10 +1,9 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod blocking;
 mod board;
 mod builder;
-mod caught;
 mod caught_up;
 mod change;
 mod changes_since;
@@ -48,7 +47,6 @@ mod store;
 #[cfg(feature = "stream")]
 mod stream;
 mod subscription;
-mod sync;
 mod synced;
 mod table;
 #[cfg(feature = "testing")]
@@ -72,7 +70,7 @@ pub use crate::event::Event;
 pub use crate::handler::{Handler, HandlerEnd, Handling};
 pub use crate::held::HeldSnapshots;
 pub use crate::index::{AnyIndex, Index, Labels, OrderedIndex};
-pub use crate::informer::{BuildError, Informer, InformerBuilder, NoTimer, SourceFailure};
+pub use crate::informer::{BuildError, Informer, InformerBuilder, NoTimer, PreparedInformer, SourceFailure};
 pub use crate::informer_set::{InformerName, InformerSet, NotSynced, SharedInformer, StartError};
 pub use crate::key::NamespacedName;
 pub use crate::lister::Lister;
@@ -102,3 +100,8 @@ pub use crate::ttl::{Timed, TtlSnapshot, TtlStore, TtlStoreBuilder};
 pub use crate::version::Version;
 pub use crate::wait_for::WaitFor;
 pub use crate::wait_for_key::WaitForKey;
+#[cfg(feature = "tokio")]
+#[doc(no_inline)]
+pub use flyball_sync::TokioTimer;
+#[doc(no_inline)]
+pub use flyball_sync::{Clock, ManualClock, Monotonic, Nanos, ThreadTimer, Timer};

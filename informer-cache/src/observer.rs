@@ -18,12 +18,13 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use crate::caught::caught;
+use flyball_sync::locks::{AtomicBool, AtomicU64, Ordering, thread_local};
+use flyball_sync::panics::caught;
+
 use crate::due::Due;
 use crate::inner::Inner;
 use crate::pending::State;
 use crate::step::Step;
-use crate::sync::{AtomicBool, AtomicU64, Ordering, thread_local};
 use crate::synced::Synced;
 use crate::table::Table;
 use crate::{Change, Schema};

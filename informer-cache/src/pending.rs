@@ -34,9 +34,9 @@
 
 use std::collections::BTreeMap;
 
+use flyball_sync::panics::drop_each;
 use hashbrown::HashTable;
 
-use crate::caught::drop_each;
 use crate::record::Record;
 use crate::step::{Last, Step};
 

@@ -37,9 +37,19 @@ impl<K, V> Clone for Reading<K, V> {
 impl<K: Hash, V> Reading<K, V> {
     /// Reads an object: key and version as it came, the rest as it is to be stored.
     pub(crate) fn read(&self, object: V) -> Arrived<K, V> {
-        let key = self.schema.key(&object);
+        let (hash, key) = self.name(&object);
+        self.read_named(hash, key, object)
+    }
+
+    /// The key of an object, and its hash.
+    pub(crate) fn name(&self, object: &V) -> (u64, K) {
+        let key = self.schema.key(object);
+        (self.seed.hash_one(&key), key)
+    }
+
+    /// Reads the rest of an object.
+    pub(crate) fn read_named(&self, hash: u64, key: K, object: V) -> Arrived<K, V> {
         let version = self.schema.version(&object);
-        let hash = self.seed.hash_one(&key);
         Arrived { hash, key, version, object: Arc::new(self.transform(object)) }
     }
 
@@ -110,12 +120,18 @@ impl<V: 'static> Drafted<V> {
     ) -> Self {
         let Some(mut drafted) = before else { return Self::update(recipe, object, old, seed) };
         drafted.values.iter_mut().for_each(Values::let_go);
-        drafted.renew(&recipe, object, seed);
+        drafted.renew(&recipe, object, |_| None, seed);
         drafted
     }
 
-    /// Becomes that of another recipe; an index that both have is not asked again.
-    pub(crate) fn renew(&mut self, recipe: &Arc<Recipe<V>>, object: &V, seed: &Seed) {
+    /// Becomes that of another recipe. An index that both have is not asked again, nor one whose values `stored` knows, by its place in the recipe.
+    pub(crate) fn renew(
+        &mut self,
+        recipe: &Arc<Recipe<V>>,
+        object: &V,
+        stored: impl Fn(usize) -> Option<Values>,
+        seed: &Seed,
+    ) {
         if Arc::ptr_eq(&self.recipe, recipe) {
             return;
         }
@@ -124,9 +140,10 @@ impl<V: 'static> Drafted<V> {
         let new: Vec<_> = recipe
             .indexes
             .iter()
-            .map(|index| match known(index) {
+            .enumerate()
+            .map(|(at, index)| match known(index) {
                 Some(at) => Ok(at),
-                None => Err(index.values(object, seed)),
+                None => Err(stored(at).unwrap_or_else(|| index.values(object, seed))),
             })
             .collect();
         let values = new.into_iter().map(|value| match value {

@@ -5,9 +5,10 @@
 //!
 //! | state | page | list failed | watch opened | watch failed | event | watch broke | watch closed | deadline |
 //! |---|---|---|---|---|---|---|---|---|
-//! | Listing | last: publish → Opening; one more: stage, =; one again → Waiting (list) | page ≥ 2 expired: once the full list; version unusable: once the most recent; else → Waiting (list) | | | | | | as failed |
+//! | Listing | part: =, a new deadline; last: publish → Opening; one more: stage, =; one again → Waiting (list) | page ≥ 2 expired: once the full list; version unusable: once the most recent; else → Waiting (list) | | | | | | as failed |
 //! | Opening | | | → Watching | 429, refused → Waiting (watch); else, or nothing to resume from → Waiting (list) | | | | as failed |
-//! | Watching | | | | | apply, or ignore what is older | 429, refused, tolerated internal → Waiting (watch); else → Waiting (list) | → Opening; short and without news, or nothing to resume from → Waiting (list) | as closed |
+//! | Watching | | | | | apply | 429, refused, tolerated internal → Waiting (watch); else → Waiting (list) | → Opening; short → Pausing; short and without news (unless the source polls), or nothing to resume from → Waiting (list) | as closed |
+//! | Pausing | | | | | | | | → Opening |
 //! | Waiting | | | | | | | | → Listing or Opening, as planned |
 //! | Opening (streaming list) | | | → Streaming | 429, refused → Waiting (list); version unusable: once the most recent; else → Listing | | | | as failed |
 //! | Streaming | | | | | stage; end of the initial ones: publish → Watching | as failed at opening | → Waiting (list) | → Listing, and no streaming list ever again |
@@ -24,8 +25,9 @@
 //! 4. A plain watch starts only after a list was published, and at the version known then.
 //! 5. Between two waits or published lists at most four requests fail: a page, the full list, a streaming list, the
 //!    most recent.
-//! 6. A watch follows another without a wait only if that one told news or lasted at least `short_watch`.
-//! 7. The most recent list is asked for only while the version is known to be unusable.
+//! 6. A watch follows another without a wait only if that one lasted at least `short_watch`. A pause makes up for what is left of that, so watches are
+//!    opened no more often than once in `short_watch`, whatever the source does.
+//! 7. The most recent list is asked for only while the version is known to be unusable, or for the first list if it is configured so.
 
 mod backoff;
 mod config;
@@ -36,7 +38,7 @@ mod watching;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 
 pub use self::config::{BackoffConfig, ConfigError, ReflectorConfig};
 pub use self::step::{Cause, Phase, Step, Verdict};
@@ -53,7 +55,7 @@ use crate::{ListVersion, SourceErrorKind, Version, WatchRequest};
 /// # Examples
 /// ```
 /// use flyball_informer_cache::{Reflector, ReflectorConfig, Step, Verdict, Version};
-/// use flyball_ratelimit::Nanos;
+/// use flyball_sync::Nanos;
 ///
 /// let (now, random) = (Nanos::ZERO, 0);
 /// let mut reflector = Reflector::new(ReflectorConfig::default(), now, random)?;
@@ -74,9 +76,12 @@ pub struct Reflector {
     version: Version,
     /// The version of the last published list.
     listed: Version,
-    /// The source refused `version`, or took it for a list and refused it for the watch.
+    /// The source refused `version`, or took it for a list and refused it for the watch; or the first list is to be the most recent one.
     unusable: bool,
-    /// An "any" list came in pages: the source has no cache that answers at once.
+    /// The source polls: a watch that ends early without an event is no failure.
+    polls: bool,
+    /// An "any" list came in pages: the source has no cache that answers at once. No other list says so: the most recent one comes in pages from
+    /// the storage of any source.
     paged: bool,
     /// A streaming list missed its deadline.
     stream_missed: bool,
@@ -94,9 +99,17 @@ pub struct Reflector {
 enum State {
     Listing(Listing),
     Opening(WatchRequest),
-    Streaming { opened: Nanos, closes: Duration },
+    Streaming {
+        opened: Nanos,
+        closes: Duration,
+    },
     Watching(Watching),
-    Waiting { cause: Cause, then: Then },
+    /// A watch ended in order, and too early for another one.
+    Pausing,
+    Waiting {
+        cause: Cause,
+        then: Then,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +155,8 @@ impl Reflector {
             backoff: Backoff::new(config.backoff),
             version: Version::ZERO,
             listed: Version::ZERO,
-            unusable: false,
+            unusable: config.most_recent_first,
+            polls: false,
             paged: false,
             stream_missed: false,
             retried: false,
@@ -155,6 +169,20 @@ impl Reflector {
         Ok(reflector)
     }
 
+    /// The first request is sent now, however long ago the reflector was made: it has its whole time.
+    pub(crate) fn started(&mut self, now: Nanos) {
+        if let State::Listing(_) | State::Opening(_) = self.state {
+            self.deadline = now + self.config.request_timeout;
+        }
+    }
+
+    /// Whether the source [polls](crate::Source::polls): a watch that ends early without news is no failure then.
+    #[must_use]
+    pub const fn polling(mut self, polls: bool) -> Self {
+        self.polls = polls;
+        self
+    }
+
     /// What to do now.
     #[must_use]
     pub fn step(&self) -> Step {
@@ -162,7 +190,7 @@ impl Reflector {
             State::Listing(listing) => Step::List(self.list_request(listing)),
             State::Opening(request) => Step::Watch(request.clone()),
             State::Streaming { .. } | State::Watching(_) => Step::Read,
-            State::Waiting { .. } => Step::Wait,
+            State::Pausing | State::Waiting { .. } => Step::Wait,
         }
     }
 
@@ -178,7 +206,7 @@ impl Reflector {
         match &self.state {
             State::Listing(_) | State::Streaming { .. } => Phase::Listing,
             State::Opening(request) if request.streaming_list => Phase::Listing,
-            State::Opening(_) | State::Watching(_) => Phase::Watching,
+            State::Opening(_) | State::Watching(_) | State::Pausing => Phase::Watching,
             State::Waiting { cause, .. } => Phase::Waiting { until: self.deadline, cause: *cause },
         }
     }
@@ -212,9 +240,11 @@ impl Reflector {
     }
 
     /// It is `now`; before the [deadline](Self::deadline) that means nothing.
-    pub fn time_passed(&mut self, now: Nanos, random: u64) {
+    ///
+    /// `Some` if the source has failed to answer in time. A watch that is ended for its age has not failed, and a wait that is over is none.
+    pub fn time_passed(&mut self, now: Nanos, random: u64) -> Option<Cause> {
         if now < self.deadline {
-            return;
+            return None;
         }
         match &self.state {
             State::Listing(_) => self.list_failed_by(Cause::TimedOut, now, random),
@@ -226,13 +256,21 @@ impl Reflector {
                 self.stream_missed = true;
                 self.list(now);
             }
-            State::Watching(_) => self.watch_closed(now, random),
-            State::Waiting { then: Then::List, .. } => self.list_or_stream(now, random),
-            State::Waiting { then: Then::Watch, .. } => {
+            State::Watching(_) => {
+                self.watch_closed(now, random);
+                return None;
+            }
+            State::Waiting { then: Then::List, .. } => {
+                self.list_or_stream(now, random);
+                return None;
+            }
+            State::Pausing | State::Waiting { then: Then::Watch, .. } => {
                 self.rewatches += 1;
                 self.watch(now, random);
+                return None;
             }
         }
+        Some(Cause::TimedOut)
     }
 
     fn publish(&mut self, version: Version) {
@@ -285,6 +323,9 @@ impl Reflector {
             }
             State::Streaming { .. } => demand(self.config.streaming_lists, "a streaming list nobody wants")?,
             State::Watching(_) => demand(self.lists > 0, "4: a watch without a list")?,
+            State::Pausing => {
+                demand(self.lists > 0 && self.version != Version::ZERO, "4: pauses before no watch")?;
+            }
             State::Waiting { then, .. } => {
                 demand(*then == Then::List || self.lists > 0, "4: waits for a watch without a list")?;
                 demand(self.spared == 0 && !self.retried, "5: a wait does not begin anew")?;

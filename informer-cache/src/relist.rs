@@ -5,7 +5,7 @@
 //! | nothing | | Added | Added | Added |
 //! | an object | Deleted, missed | unchanged | Updated, even to an older version | Replaced |
 //!
-//! "Same version" needs a version: objects without one always count as updated. The list is complete by definition, so it
+//! "Same version" needs a version, and the same content by the schema: objects without a version always count as updated. The list is complete by definition, so it
 //! wins even when it is older: a server restored from a backup tells the truth about itself.
 //!
 //! A list is judged page by page beside the table there was when it began, its **base**: what did not change is one bit and its place in the
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use crate::Schema;
 use crate::persist::Bits;
-use crate::recipe::{Drafted, Recipe};
+use crate::recipe::Drafted;
 use crate::record::{Record, Values};
 use crate::seed::Seed;
 use crate::step::{Last, Step};
@@ -35,11 +35,14 @@ pub(crate) enum Verdict {
     Replaced,
 }
 
-/// Judges a listed object; runs the user's identity function.
+/// Judges a listed object; runs the user's functions for identity and content.
 pub(crate) fn judge<K, V>(schema: &Schema<K, V>, old: &Record<K, V>, new: &Record<K, V>) -> Verdict {
     if !schema.same(&old.object, &new.object) {
         Verdict::Replaced
-    } else if old.version == new.version && !new.version.is_none() {
+    } else if old.version == new.version
+        && !new.version.is_none()
+        && schema.same_content(&old.object, &new.object)
+    {
         Verdict::Unchanged
     } else {
         Verdict::Updated
@@ -134,8 +137,9 @@ impl<K: Eq + Hash, V: 'static> List<K, V> {
         Ok(())
     }
 
-    /// Asks the indexes that are not those the list was begun with. Everything is listed from then on.
-    pub(crate) fn renew(&mut self, recipe: &Arc<Recipe<V>>, seed: &Seed) {
+    /// Gives the list the indexes of another table. Everything is listed from then on. An index function runs only about what that table does
+    /// not store: an index that was added has asked about every stored object already.
+    pub(crate) fn renew(&mut self, table: &Table<K, V>, seed: &Seed) {
         for (row, record) in self.base.rows.iter().filter(|(row, _)| self.unchanged.has(*row)) {
             self.listed.push(Listed {
                 record: record.clone(),
@@ -145,11 +149,13 @@ impl<K: Eq + Hash, V: 'static> List<K, V> {
             });
         }
         self.unchanged = Bits::new(self.base.rows.end());
-        for listed in &mut self.listed {
-            listed.drafted.renew(recipe, &listed.record.object, seed);
+        for Listed { record, drafted, stored, .. } in &mut self.listed {
+            let row = stored.map(|(row, _)| row).filter(|row| table.has(*row, record));
+            let stored = |index| table.values_in(index, row?);
+            drafted.renew(&table.recipe, &record.object, stored, seed);
         }
         let mut base = Table::clone(&self.base);
-        base.recipe = recipe.clone();
+        base.recipe = table.recipe.clone();
         self.past.push(std::mem::replace(&mut self.base, Arc::new(base)));
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::Version;
 
-/// How a store reads the key, the version and the identity of an object.
+/// How a store reads the key, the version, the identity and the content of an object.
 ///
 /// Plain functions, called outside every lock. They must be pure: asked twice about one object, they answer the same.
 ///
@@ -28,13 +28,14 @@ pub struct Schema<K, V> {
     key: fn(&V) -> K,
     version: fn(&V) -> Version,
     same: fn(&V, &V) -> bool,
+    equal: fn(&V, &V) -> bool,
 }
 
 impl<K, V> Schema<K, V> {
     /// Objects with this key and version. A source without versions answers [`Version::ZERO`].
     #[must_use]
     pub const fn new(key: fn(&V) -> K, version: fn(&V) -> Version) -> Self {
-        Self { key, version, same: |_, _| true }
+        Self { key, version, same: |_, _| true, equal: |_, _| true }
     }
 
     /// Tells whether two objects of one key are the same object at two points in time, or one deleted and another
@@ -42,6 +43,35 @@ impl<K, V> Schema<K, V> {
     #[must_use]
     pub const fn identity(mut self, same: fn(&V, &V) -> bool) -> Self {
         self.same = same;
+        self
+    }
+
+    /// Tells whether two objects of one key and version have the same content. Without it they are taken to have.
+    ///
+    /// A source may change what it answers without a new version: a Kubernetes API server applies new defaults of a custom resource, or converts to
+    /// another version of its schema, as it reads. A watch does not tell of that, but a list does: every relist, after an expired version, say, asks
+    /// this of each object that is listed at the version it is stored with, and where the answer is `false`, the object is updated. So it costs a
+    /// relist one comparison of each object, and an event nothing. It sees objects as they are stored, [transformed](crate::StoreBuilder::transform).
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Schema, Store, Version};
+    ///
+    /// let schema = Schema::new(|website: &(&str, u64, u32)| website.0, |website| Version::new(website.1));
+    /// let trusting = Store::builder(schema).build()?;
+    /// let comparing = Store::builder(schema.content(|a, b| a == b)).build()?;
+    /// for store in [&trusting, &comparing] {
+    ///     store.replace([("blog", 7, 1)], Version::new(7));
+    ///     // Two replicas by default, now, in an object that nobody wrote.
+    ///     store.replace([("blog", 7, 2)], Version::new(9));
+    /// }
+    /// assert_eq!(trusting.get("blog").unwrap().2, 1);
+    /// assert_eq!(comparing.get("blog").unwrap().2, 2);
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
+    #[must_use]
+    pub const fn content(mut self, equal: fn(&V, &V) -> bool) -> Self {
+        self.equal = equal;
         self
     }
 
@@ -61,6 +91,12 @@ impl<K, V> Schema<K, V> {
     #[must_use]
     pub fn same(&self, a: &V, b: &V) -> bool {
         (self.same)(a, b)
+    }
+
+    /// Whether two objects of one key and version have the same content.
+    #[must_use]
+    pub fn same_content(&self, a: &V, b: &V) -> bool {
+        (self.equal)(a, b)
     }
 }
 

@@ -21,9 +21,11 @@
 //!
 //! Order of locks: that of what is published before a seat; who looks from a seat takes no other.
 
-use std::sync::Arc;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, OnceLock};
+use std::thread::available_parallelism;
 
-use crate::sync::{AtomicU64, Mutex, Ordering, QUIET, thread_number};
+use flyball_sync::locks::{AtomicU64, Mutex, Ordering, thread_number};
 
 /// A seat for each thread, or for a few; see the [module](self).
 pub(crate) struct Seats<T> {
@@ -32,6 +34,27 @@ pub(crate) struct Seats<T> {
     taken: AtomicU64,
     /// How often they were cleared.
     writes: AtomicU64,
+    quiet: u32,
+}
+
+/// How many seats there are, and when one is taken. Only time depends on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seating {
+    /// At most 64; none is right, too.
+    pub(crate) seats: usize,
+    /// A reader gets a seat after so many looks without a write.
+    pub(crate) quiet: u32,
+}
+
+impl Default for Seating {
+    /// Two seats for each core up to 16, so that threads that run at one time seldom share one.
+    fn default() -> Self {
+        // Asked once: it reads files.
+        static SEATS: OnceLock<usize> = OnceLock::new();
+        let cores = || available_parallelism().map_or(1, NonZeroUsize::get);
+        let seats = *SEATS.get_or_init(|| cores().saturating_mul(2).next_power_of_two().clamp(8, 32));
+        Self { seats, quiet: 32 }
+    }
 }
 
 /// In cache lines of its own: pairs of lines are fetched together.
@@ -46,11 +69,10 @@ struct Sitting<T> {
 }
 
 impl<T> Seats<T> {
-    /// So many, 64 at most; none is right, too.
-    pub(crate) fn new(count: usize) -> Self {
+    pub(crate) fn new(seating: Seating) -> Self {
         let seat = || Seat(Mutex::new(Sitting { held: None, looks: 0, since: 0 }));
-        let seats = std::iter::repeat_with(seat).take(count.min(64)).collect();
-        Self { seats, taken: AtomicU64::new(0), writes: AtomicU64::new(0) }
+        let seats = std::iter::repeat_with(seat).take(seating.seats.min(64)).collect();
+        Self { seats, taken: AtomicU64::new(0), writes: AtomicU64::new(0), quiet: seating.quiet }
     }
 
     /// The seat of this thread, and its bit.
@@ -91,7 +113,7 @@ impl<T> Seats<T> {
         }
         // Saturating: where threads share a seat that holds something, looks go on being counted, for as long as nobody writes.
         sitting.looks = sitting.looks.saturating_add(1);
-        if sitting.looks >= QUIET && sitting.held.is_none() {
+        if sitting.looks >= self.quiet && sitting.held.is_none() {
             sitting.held = Some(published.clone());
             // Ordering: Relaxed, it is read for what it says under the write lock.
             self.taken.fetch_or(bit, Ordering::Relaxed);
@@ -125,13 +147,19 @@ impl<T> Seats<T> {
 mod tests {
     use super::*;
 
+    const QUIET: u32 = 32;
+
+    fn seats(seats: usize) -> Seats<u8> {
+        Seats::new(Seating { seats, quiet: QUIET })
+    }
+
     fn seen(seats: &Seats<u8>) -> Option<u8> {
         seats.look(|held| **held).ok()
     }
 
     #[test]
     fn a_seat_is_taken_after_a_quiet_time_and_given_up_for_a_write() {
-        let (seats, published) = (Seats::new(3), Arc::new(7));
+        let (seats, published) = (seats(3), Arc::new(7));
         for _ in 0..3 {
             for _ in 0..QUIET {
                 assert_eq!(seen(&seats), None);
@@ -148,7 +176,7 @@ mod tests {
 
     #[test]
     fn who_looks_again_further_down_the_stack_is_sent_to_the_lock() {
-        let (seats, published) = (Seats::new(1), Arc::new(7));
+        let (seats, published) = (seats(1), Arc::new(7));
         (0..QUIET).for_each(|_| seats.looked(&published));
         let inner = seats.look(|_| {
             seats.looked(&published);
@@ -159,7 +187,7 @@ mod tests {
 
     #[test]
     fn looks_at_a_seat_that_others_use_are_counted_without_end() {
-        let (seats, published) = (Seats::new(1), Arc::new(7));
+        let (seats, published) = (seats(1), Arc::new(7));
         seats.seats[0].0.lock().looks = u32::MAX - 1;
         (0..3).for_each(|_| seats.looked(&published));
         assert_eq!(seen(&seats), Some(7));
@@ -168,10 +196,10 @@ mod tests {
     #[test]
     fn there_may_be_no_seat_and_are_never_more_than_bits() {
         let published = Arc::new(7);
-        let none = Seats::new(0);
+        let none = seats(0);
         (0..2 * QUIET).for_each(|_| none.looked(&published));
         none.clear();
         assert_eq!((seen(&none), Arc::strong_count(&published)), (None, 1));
-        assert_eq!(Seats::<u8>::new(usize::MAX).seats.len(), 64);
+        assert_eq!(seats(usize::MAX).seats.len(), 64);
     }
 }

@@ -14,11 +14,20 @@ use crate::{Event, Version};
 ///
 /// The contract an [`Informer`](crate::Informer) relies on:
 /// 1. a list of version *v* holds every object as it was at *v* (pages of one list together), but those that are [unread](Self::unread);
-/// 2. a watch from *v* tells every change after *v*, in the order of versions, or fails with
-///    [`Expired`](SourceErrorKind::Expired);
-/// 3. versions are comparable across objects (several objects may share one).
+/// 2. a watch from *v* delivers every change after *v*, or fails with [`Expired`](SourceErrorKind::Expired);
+/// 3. versions are comparable across objects (several objects may share one);
+/// 4. a bookmark of *v* is delivered after every change up to *v*.
 ///
-/// Repeated, late and reordered messages cost nothing but time: they never take the store back.
+/// Changes should be delivered in the order of versions, but the stored objects do not depend on it: an event is compared with the stored object of its key.
+/// An event that is older than the stored object, or than the deletion of an absent one, and an event that is repeated, change nothing and are counted as
+/// [stale](crate::Status::stale). Every other event is applied. Two bounds: an addition at or below the version of the last list or bookmark is stale if the
+/// object is absent; and at most 1024 deletions since then are remembered, after which an addition that is older than 512 of them is stale, too.
+///
+/// These depend on the order of versions across objects:
+/// - the next watch begins at the newest version that was delivered, so a source that merges several streams has to keep the position of each
+///   stream itself;
+/// - [`Store::version`](crate::Store::version) and the waits for it promise that everything up to a version is stored only where the order holds, or at the
+///   version of a list or a bookmark.
 ///
 /// # Examples
 /// A source whose objects never change:
@@ -67,6 +76,15 @@ pub trait Source: Send + Sync + 'static {
     /// The [kind](SourceErrorKind) of the error decides what the informer does next.
     fn watch(&self, request: WatchRequest) -> impl Future<Output = Result<Self::Watch, SourceError>> + Send;
 
+    /// A counter that changes whenever a part of the answer to [`list`](Self::list) arrives: bytes, or objects.
+    ///
+    /// The informer reads it each time the future of a list is pending. As long as it changes, the list goes on: its deadline,
+    /// [`request_timeout`](crate::ReflectorConfig::request_timeout), counts from the last change. With the default, a constant, it counts from the request. A
+    /// source that wraps another one returns the counter of that one.
+    fn progress(&self) -> u64 {
+        0
+    }
+
     /// Whether this stored object is there although the list that just became complete does not tell it.
     ///
     /// For a source that can meet objects it cannot read: one that was known before stays as it is stored. Asked when all pages of a list,
@@ -74,7 +92,7 @@ pub trait Source: Send + Sync + 'static {
     /// that wraps another one hands the question on.
     ///
     /// # Panics
-    /// It should not: a panic is the run future's, and then the list has changed nothing.
+    /// It should not: a panic fails the list, which then changes nothing and is asked for again after a wait.
     ///
     /// # Examples
     /// Two numbers to a line; the one before the colon names the object:
@@ -118,6 +136,16 @@ pub trait Source: Send + Sync + 'static {
     /// ```
     fn unread(&self, stored: &Self::Object) -> bool {
         let _ = stored;
+        false
+    }
+
+    /// Whether the source polls: each watch delivers the changes there are and ends, or ends after a while without changes.
+    ///
+    /// Without polling, a watch that ends within [`short_watch`](crate::ReflectorConfig::short_watch) without an event is a failure: the informer
+    /// backs off and lists again. With polling, the next watch begins at the same version. In both cases at most one watch is opened in each
+    /// `short_watch`, which is therefore the period of a poll that answers at once. The default, `false`, is for a watch that stays open. The
+    /// informer calls this once, when it is built. A source that wraps another one delegates to it.
+    fn polls(&self) -> bool {
         false
     }
 }

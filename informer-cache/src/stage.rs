@@ -5,12 +5,14 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
+use flyball_sync::panics::attempt;
 use hashbrown::HashTable;
 
 use crate::due::Due;
 use crate::inner::{Arrival, Inner};
 use crate::pending::State;
 use crate::recipe::Drafted;
+use crate::record::Record;
 use crate::relist::{List, Listed, OtherRecipe, Verdict, judge};
 use crate::step::Step;
 use crate::{Change, Schema, Version};
@@ -31,6 +33,10 @@ pub struct Stage<K, V> {
     len: usize,
     /// The place of the next new key in the list. That of a key taken off stays empty.
     next: u32,
+    /// The key function panicked on an object of this list.
+    nameless: bool,
+    /// Rows of the base whose keys were removed from the list, whether they were on it or not.
+    taken_off: Vec<u32>,
 }
 
 impl<K, V> Stage<K, V>
@@ -40,7 +46,15 @@ where
 {
     pub(crate) fn new(inner: Arc<Inner<K, V>>) -> Self {
         let list = List::new(inner.table());
-        Self { inner, list, places: HashTable::new(), len: 0, next: 0 }
+        Self {
+            inner,
+            list,
+            places: HashTable::new(),
+            len: 0,
+            next: 0,
+            nameless: false,
+            taken_off: Vec::new(),
+        }
     }
 
     /// The number of keys listed so far.
@@ -58,12 +72,74 @@ where
     /// Lists one object. The schema's functions and the transformation run here, once, and the index functions where the object is not the stored one.
     ///
     /// # Panics
-    /// Only as these functions or a key do; then nothing has changed.
+    /// Only as these functions or a key do, but for the index functions, whose panic is an error of this object; then nothing has changed.
     pub fn put(&mut self, object: V) {
+        let (hash, key) = self.inner.reading.name(&object);
+        let row = self.list.base.find(hash, |known| *known == key);
+        self.put_at(row, hash, key, object);
+    }
+
+    /// As [`put`](Self::put), of an object that may make a function of the user's panic: then that is the error. What is stored under its key is listed
+    /// as it is; if the key function panics, no stored object is deleted at the end but those that were removed from the list.
+    ///
+    /// `late` may refuse it, by its key and the version of the object that is listed under it; whether it has.
+    pub(crate) fn try_put_unless(
+        &mut self,
+        object: V,
+        late: impl FnOnce(&K, &dyn Fn() -> Option<Version>) -> bool,
+    ) -> Result<bool, String> {
+        let base = &self.list.base;
+        let named = attempt(|| {
+            let (hash, key) = self.inner.reading.name(&object);
+            let row = base.find(hash, |known| *known == key);
+            let late = late(&key, &|| self.listed_at(row, hash, &key).map(|listed| listed.version));
+            (row, hash, key, late)
+        });
+        let (row, hash, key, late) = named.inspect_err(|_| self.nameless = true)?;
+        if late {
+            return Ok(true);
+        }
+        let put = attempt(|| self.put_at(row, hash, key, object));
+        put.map(|()| false).inspect_err(|_| {
+            let listed = |row| {
+                let hash = self.list.base.rows.get(row).map_or(0, Record::hash);
+                let is_it = |at: &usize| self.list.listed[*at].stored.is_some_and(|(other, _)| other == row);
+                self.list.unchanged.has(row) || self.places.find(hash, is_it).is_some()
+            };
+            if let Some(row) = row.filter(|row| !listed(*row)) {
+                self.list_as_stored(row);
+            }
+        })
+    }
+
+    /// The listed object of a key, so far.
+    pub(crate) fn listed(&self, key: &K) -> Option<&Record<K, V>> {
+        let hash = self.inner.reading.seed.hash_one(key);
+        self.listed_at(self.list.base.find(hash, |known| known == key), hash, key)
+    }
+
+    fn listed_at(&self, row: Option<u32>, hash: u64, key: &K) -> Option<&Record<K, V>> {
+        let List { base, unchanged, listed, .. } = &self.list;
+        let is_it = |at: &usize| listed[*at].record.hash() == hash && listed[*at].record.key() == key;
+        match self.places.find(hash, is_it) {
+            Some(&at) => Some(&listed[at].record),
+            None => base.rows.get(row.filter(|row| unchanged.has(*row))?),
+        }
+    }
+
+    /// Lists what is stored in a row of the base, which is not listed yet.
+    fn list_as_stored(&mut self, row: u32) {
+        let next = self.next.checked_add(1).expect("less than 2³² keys");
+        self.list.unchanged.set(row);
+        self.list.places[row as usize] = self.next;
+        (self.len, self.next) = (self.len + 1, next);
+    }
+
+    /// Lists an object whose key has this row in the base, if any.
+    fn put_at(&mut self, row: Option<u32>, hash: u64, key: K, object: V) {
         let reading = &self.inner.reading;
-        let arrived = reading.read(object);
+        let arrived = reading.read_named(hash, key, object);
         let List { base, unchanged, places, listed, .. } = &mut self.list;
-        let row = base.find(arrived.hash, |key| *key == arrived.key);
         let old = row.and_then(|row| base.rows.get(row));
         let record = arrived.after(old);
         let verdict = old.map(|old| judge(&reading.schema, old, &record));
@@ -129,9 +205,10 @@ where
             let other = &listed[at].record;
             other.hash() == hash && other.key().borrow() == key
         });
+        let row = base.find(hash, |known| known.borrow() == key);
+        self.taken_off.extend(row);
         let Ok(known) = known else {
-            let row = base.find(hash, |known| known.borrow() == key).filter(|row| unchanged.has(*row));
-            if let Some(row) = row {
+            if let Some(row) = row.filter(|row| unchanged.has(*row)) {
                 unchanged.clear(row);
                 self.len -= 1;
             }
@@ -171,21 +248,32 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn keep(&mut self, mut keep: impl FnMut(&V) -> bool) {
-        let List { base, unchanged, places, listed, .. } = &mut self.list;
+        self.keep_rows(|_, stored| keep(stored));
+    }
+
+    fn keep_rows(&mut self, mut keep: impl FnMut(u32, &V) -> bool) {
+        let List { base, unchanged, listed, .. } = &self.list;
         let new = listed.iter().filter(|listed| listed.stored.is_none()).count();
         if self.len - new == base.rows.len() {
             return;
         }
         let mut known = unchanged.clone();
         listed.iter().filter_map(|listed| listed.stored).for_each(|(row, _)| known.set(row));
+        let base = base.clone();
         for (row, record) in base.rows.iter().filter(|(row, _)| !known.has(*row)) {
-            if keep(&record.object) {
-                let next = self.next.checked_add(1).expect("less than 2³² keys");
-                unchanged.set(row);
-                places[row as usize] = self.next;
-                (self.len, self.next) = (self.len + 1, next);
+            if keep(row, &record.object) {
+                self.list_as_stored(row);
             }
         }
+    }
+
+    /// As [`keep`](Self::keep). If the key function panicked on an object, keeps every stored object that is not listed, since each may be that one, except
+    /// those that were removed from the list.
+    pub(crate) fn keep_unreadable(&mut self, mut keep: impl FnMut(&V) -> bool) {
+        let nameless = self.nameless;
+        let mut taken_off = std::mem::take(&mut self.taken_off);
+        taken_off.sort_unstable();
+        self.keep_rows(|row, stored| nameless && taken_off.binary_search(&row).is_err() || keep(stored));
     }
 
     /// Makes the listed objects the store's, at this version, and says what changed: deletions first, with the last known state, then
@@ -207,7 +295,7 @@ where
             // Outside the lock, where identity can be asked for: there is hardly ever anything left to do inside it.
             let current = inner.table();
             while list.rebase(&current, |old, new| judge(&reading.schema, old, new)).is_err() {
-                list.renew(&current.recipe, &reading.seed);
+                list.renew(&current, &reading.seed);
             }
             drop(current);
             let published = inner.publish(Arrival::List(version), |table| {

@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
+use flyball_sync::locks::Mutex;
 
-use crate::sync::Mutex;
 use crate::{Cause, Phase, Version};
 
 /// How an informer fares. A copy: it does not change.
@@ -18,8 +18,16 @@ use crate::{Cause, Phase, Version};
 pub struct Status {
     /// What it is doing.
     pub state: InformerState,
-    /// What went wrong last; kept when things go right again.
+    /// What went wrong with the source since it was last heard of; `None` as long as it answers. Of an informer that [failed](InformerState::Failed), the
+    /// panic that ended it.
     pub last_error: Option<LastError>,
+    /// How many events changed nothing, as they were older than what is known of their object, or repeated it.
+    pub stale: u64,
+    /// How many panics of the user's functions, while the informer applied an object or a list, were contained. The object is left out, or stays as it is
+    /// stored; the list is asked for again.
+    pub panics: u64,
+    /// The last of them.
+    pub last_panic: Option<LastError>,
     /// When the source was last heard of: a list, an open watch, or an event. On the informer's clock.
     pub last_success: Option<Nanos>,
     /// Lists published after the first one.
@@ -38,7 +46,7 @@ pub enum InformerState {
     Idle,
     /// It lists.
     Listing,
-    /// It watches, or opens a watch.
+    /// It watches, opens a watch, or is about to, since the last one ended early.
     Watching,
     /// It waits after a failure. The store stays as it is.
     Waiting {
@@ -49,7 +57,7 @@ pub enum InformerState {
     },
     /// It was shut down, or its run future was dropped. The store stays as it was published last.
     Stopped,
-    /// The source or a function of the schema, an index or a key panicked; not a waker or an observer, whose panic ends with itself. The store stays as it was published last.
+    /// The source or the timer panicked; [`Status::last_error`] has the message. The store stays as it was published last.
     Failed,
 }
 
@@ -91,6 +99,9 @@ impl StatusCell {
         let status = Status {
             state: InformerState::Idle,
             last_error: None,
+            stale: 0,
+            panics: 0,
+            last_panic: None,
             last_success: None,
             relists: 0,
             watch_restarts: 0,
@@ -112,13 +123,28 @@ impl StatusCell {
         status.watch_restarts = watch_restarts;
     }
 
-    pub(crate) fn succeeded(&self, now: Nanos) {
-        self.status.lock().last_success = Some(now);
+    /// The source was heard of, so what went wrong before is over.
+    pub(crate) fn succeeded(&self, now: Nanos, stale: u64) {
+        let mut status = self.status.lock();
+        (status.last_success, status.stale) = (Some(now), stale);
+        let over = status.last_error.take();
+        drop(status);
+        drop(over);
     }
 
     pub(crate) fn erred(&self, at: Nanos, message: &str) {
         let error = LastError { at, message: message.into() };
         let old = self.status.lock().last_error.replace(error);
+        drop(old);
+    }
+
+    /// A function panicked on an object.
+    pub(crate) fn panicked(&self, at: Nanos, message: &str) {
+        let panic = LastError { at, message: message.into() };
+        let mut status = self.status.lock();
+        status.panics += 1;
+        let old = status.last_panic.replace(panic);
+        drop(status);
         drop(old);
     }
 

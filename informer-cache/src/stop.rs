@@ -10,7 +10,7 @@
 
 use std::task::{Context, Waker};
 
-use crate::sync::Mutex;
+use flyball_sync::locks::Mutex;
 
 #[derive(Debug, Default)]
 pub(crate) struct Stop {

@@ -15,8 +15,9 @@ use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use flyball_sync::locks::Mutex;
+
 use crate::Stopped;
-use crate::sync::Mutex;
 use crate::wakers::Wakers;
 
 /// A signal that is given once.

@@ -184,6 +184,11 @@ impl<K, V> Table<K, V> {
         Drafted { recipe: self.recipe.clone(), values: self.values(row) }
     }
 
+    /// The values of a row in one index, unless that does not hold all rows yet.
+    pub(crate) fn values_in(&self, index: usize, row: u32) -> Option<Values> {
+        self.columns.get(index).filter(|column| column.ready).map(|column| column.values_of(row))
+    }
+
     /// The values of a row in every index.
     pub(crate) fn values(&self, row: u32) -> Vec<Values> {
         self.columns.iter().map(|column| column.values_of(row)).collect()

@@ -3,7 +3,7 @@
 //! A [`Server`] has a state of its own and behaves as a real one does, with faults to order: for tests of *what* comes of changes. A
 //! [`ScriptedSource`] says word for word what it was told to say: for tests of *how* an informer asks.
 //!
-//! Both are sources like any other: on a [`ManualClock`](flyball_ratelimit::ManualClock) time passes when the test says so.
+//! Both are sources like any other: on a [`ManualClock`](flyball_sync::ManualClock) time passes when the test says so.
 
 mod scripted;
 mod server;

@@ -26,7 +26,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, Monotonic, Nanos};
+use flyball_sync::{Clock, Monotonic, Nanos};
 
 use self::agenda::Agenda;
 pub use self::builder::TtlStoreBuilder;
@@ -55,7 +55,7 @@ use crate::{
 /// # Examples
 /// ```
 /// use flyball_informer_cache::{Index, Outcome, Timed, TtlStore};
-/// use flyball_ratelimit::ManualClock;
+/// use flyball_sync::ManualClock;
 /// use std::time::Duration;
 ///
 /// struct Session { id: u32, user: &'static str }

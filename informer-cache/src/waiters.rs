@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
 
-use crate::sync::Mutex;
+use flyball_sync::locks::Mutex;
+
 use crate::wakers::Wakers;
 use crate::{Version, WaitForError};
 

@@ -2,7 +2,7 @@
 
 use std::task::Waker;
 
-use crate::caught::caught;
+use flyball_sync::panics::caught;
 
 /// Wakers to be woken once no lock is held.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use flyball_informer_cache::ReflectorConfig;
 use serde_json::{from_str, to_string};
 
-const DEFAULT: &str = r#"{"watch_timeout":"5m","watch_grace":"30s","request_timeout":"2m","short_watch":"1s","internal_retry":"0s","internal_reset":"1m","streaming_lists":false,"streaming_deadline":"1m","backoff":{"initial":"800ms","factor":2,"cap":"30s","jitter_percent":100,"reset_after":"2m"}}"#;
+const DEFAULT: &str = r#"{"unpaged":false,"most_recent_first":false,"watch_timeout":"5m","watch_grace":"30s","request_timeout":"2m","short_watch":"1s","internal_retry":"0s","internal_reset":"1m","streaming_lists":false,"streaming_deadline":"1m","backoff":{"initial":"800ms","factor":2,"cap":"30s","jitter_percent":100,"reset_after":"2m"}}"#;
 
 #[test]
 fn what_is_written_is_read() {

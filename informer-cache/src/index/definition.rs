@@ -6,7 +6,10 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
+use flyball_sync::panics::attempt;
+
 use super::{Function, Index, Label, Labels};
+use crate::IndexError;
 use crate::record::{AnyValue, Value, Values};
 use crate::seed::Seed;
 
@@ -93,9 +96,13 @@ impl<V: 'static> Definition<V> {
         values
     }
 
-    /// Runs the user's function, for an object that follows one with these values.
+    /// Runs the user's function, for an object that follows one with these values. A panic of it, or of `Hash` and `Eq` of what it says, is an error
+    /// of this object.
     pub(crate) fn update(&self, known: &mut Values, object: &V, seed: &Seed) {
-        (self.values)(known, object, seed);
+        if let Err(message) = attempt(|| (self.values)(known, object, seed)) {
+            let error = IndexError::new(format!("the index function panicked: {message}"));
+            *known = Values::Failed(Arc::new(error));
+        }
     }
 }
 

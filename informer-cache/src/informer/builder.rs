@@ -6,16 +6,22 @@ use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use flyball_ratelimit::Timer;
+use flyball_sync::Timer;
+use flyball_sync::random::SplitMix64;
 use foldhash::quality::RandomState;
 
 use super::ending::Ending;
 use super::failure::{OnError, SourceFailure};
-use super::run::{Drive, Random};
+use super::prepared::PreparedInformer;
+use super::run::Drive;
+use super::tombstones::Tombstones;
 use super::{Informer, Shared};
 use crate::{
     AnyIndex, ConfigError, DuplicateIndex, Reflector, ReflectorConfig, Schema, Source, Store, StoreBuilder,
 };
+
+/// So many deletions are remembered until a list or a bookmark says as much.
+const TOMBSTONES: usize = 1024;
 
 /// No timer was chosen yet.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,7 +37,10 @@ pub struct InformerBuilder<K, V, S, T = NoTimer> {
     config: ReflectorConfig,
     seed: Option<u64>,
     on_error: Option<OnError>,
+    on_build: Vec<OnBuild<K, V>>,
 }
+
+type OnBuild<K, V> = Box<dyn FnOnce(&Store<K, V>) + Send + Sync>;
 
 impl<K, V, S> InformerBuilder<K, V, S>
 where
@@ -49,6 +58,7 @@ where
             config,
             seed: None,
             on_error: None,
+            on_build: Vec::new(),
         }
     }
 }
@@ -80,8 +90,8 @@ where
 
     /// Tells the time and wakes the run future. Each informer needs one of its own.
     pub fn timer<U: Timer>(self, timer: U) -> InformerBuilder<K, V, S, U> {
-        let Self { schema, source, timer: _, store, config, seed, on_error } = self;
-        InformerBuilder { schema, source, timer, store, config, seed, on_error }
+        let Self { schema, source, timer: _, store, config, seed, on_error, on_build } = self;
+        InformerBuilder { schema, source, timer, store, config, seed, on_error, on_build }
     }
 
     /// Fixes what is random: parts of waits and of watch timeouts, and the store's hasher. So a run replays; by
@@ -89,6 +99,13 @@ where
     pub fn seed(mut self, seed: u64) -> Self {
         self.store = self.store.seed(seed);
         self.seed = Some(seed);
+        self
+    }
+
+    /// As that of the store. For models.
+    #[doc(hidden)]
+    pub fn reader_slots(mut self, seats: usize, quiet: u32) -> Self {
+        self.store = self.store.reader_slots(seats, quiet);
         self
     }
 
@@ -110,8 +127,9 @@ where
         self
     }
 
-    /// Calls `f` after each failure of the source, to log or to count it: an answer that is an error, none in time, a watch that ended too early,
-    /// or not when it was to. [`Status::last_error`](crate::Status::last_error) is the last of them; it is this one already when `f` is called.
+    /// Calls `f` after each failure of the source, to log or to count it: an answer that is an error, none in time, a watch that ended too early;
+    /// and after each panic of one of the user's functions. [`Status::last_error`](crate::Status::last_error) is the last failure, and
+    /// [`Status::last_panic`](crate::Status::last_panic) the last panic; they are this one already when `f` is called.
     ///
     /// It is called by the run future, between two requests, so it should be quick. Of several, the last set is called.
     ///
@@ -121,7 +139,7 @@ where
     /// # Examples
     /// ```
     /// use flyball_informer_cache::{Cause, Informer, Schema, SourceErrorKind, Version, testing::Server};
-    /// use flyball_ratelimit::ManualClock;
+    /// use flyball_sync::ManualClock;
     /// use std::{pin::pin, sync::mpsc, task::{Context, Waker}};
     ///
     /// const NUMBERS: Schema<u32, u32> = Schema::new(|number: &u32| *number, |_| Version::new(1));
@@ -142,6 +160,30 @@ where
         self
     }
 
+    /// Calls `f` with the store, once, when the informer is built and before it runs: for a source that depends on what is stored. Several are
+    /// called in the order in which they were added.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Informer, Schema, Store, Version, testing::Server};
+    /// use flyball_sync::ManualClock;
+    /// use std::sync::{Arc, OnceLock};
+    ///
+    /// const NUMBERS: Schema<u32, u32> = Schema::new(|number: &u32| *number, |_| Version::new(1));
+    /// let stored: Arc<OnceLock<Store<u32, u32>>> = Arc::default();
+    /// let seen = stored.clone();
+    /// let builder = Informer::builder(NUMBERS, Server::new(NUMBERS, |_, _, _| {}));
+    /// let builder = builder.on_build(move |store| seen.set(store.clone()).expect("it is built once"));
+    /// let (numbers, run) = builder.timer(ManualClock::new().timer()).build()?;
+    /// assert_eq!(stored.get().map(Store::len), Some(0));
+    /// # drop((numbers, run));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_build(mut self, f: impl FnOnce(&Store<K, V>) + Send + Sync + 'static) -> Self {
+        self.on_build.push(Box::new(f));
+        self
+    }
+
     /// The informer, and the future that runs it: to be polled by any executor until it is over.
     ///
     /// # Errors
@@ -150,10 +192,24 @@ where
     where
         T: Timer,
     {
-        let Self { schema, source, timer, store, config, seed, on_error } = self;
-        let mut random = Random::new(seed.unwrap_or_else(|| RandomState::default().hash_one(0)));
-        let reflector = Reflector::new(config, timer.now(), random.next())?;
+        let (informer, prepared) = self.prepare()?;
+        Ok((informer, prepared.run()))
+    }
+
+    /// The informer, and what will run it: for a reflector that is configured only when the informer already has readers.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    #[expect(clippy::type_complexity, reason = "a pair, and what may go wrong")]
+    pub fn prepare(self) -> Result<(Informer<K, V>, PreparedInformer<K, V, S, T>), BuildError>
+    where
+        T: Timer,
+    {
+        let Self { schema, source, timer, store, config, seed, on_error, on_build } = self;
+        let mut random = SplitMix64::new(seed.unwrap_or_else(|| RandomState::default().hash_one(0)));
+        let reflector = Reflector::new(config, timer.now(), random.next())?.polling(source.polls());
         let shared = Arc::new(Shared::new(store.build()?));
+        on_build.into_iter().for_each(|f| f(&shared.store));
         let drive = Drive {
             shared: shared.clone(),
             schema,
@@ -163,10 +219,12 @@ where
             reflector,
             batch: Vec::new(),
             half: None,
+            tombstones: Tombstones::new(TOMBSTONES),
+            stale: 0,
             on_error,
         };
-        let run = Ending::new(shared.clone()).after(drive.run());
-        Ok((Informer { shared }, run))
+        let ending = Ending::new(shared.clone());
+        Ok((Informer { shared }, PreparedInformer { config, ending, drive }))
     }
 }
 
@@ -188,7 +246,7 @@ where
     /// Outside a tokio runtime with time enabled.
     #[track_caller]
     pub fn start(self) -> Result<Informer<K, V>, BuildError> {
-        let (informer, run) = self.timer(flyball_ratelimit::TokioTimer::current()).build()?;
+        let (informer, run) = self.timer(flyball_sync::TokioTimer::current()).build()?;
         drop(tokio::spawn(run));
         Ok(informer)
     }

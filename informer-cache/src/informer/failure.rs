@@ -1,12 +1,12 @@
-//! EDGE. A word to whoever wants to know of each failure, not only of the last.
+//! EDGE. What is reported of each failure.
 
 use std::fmt;
 
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 
 use crate::{Cause, SourceError};
 
-/// One failure of a source, as [`InformerBuilder::on_error`](crate::InformerBuilder::on_error) is told of it.
+/// One failure of a source, or one panic of a user's function, as [`InformerBuilder::on_error`](crate::InformerBuilder::on_error) reports it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct SourceFailure<'a> {
@@ -16,18 +16,39 @@ pub struct SourceFailure<'a> {
     pub cause: Cause,
     /// The words of the source, if it answered.
     pub error: Option<&'a SourceError>,
+    /// The message of the panic, if it was one.
+    pub panic: Option<&'a str>,
     /// When it is asked again; nothing if that is at once.
     pub until: Option<Nanos>,
 }
 
 impl fmt::Display for SourceFailure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.error {
-            Some(error) => error.fmt(f),
-            None => self.cause.fmt(f),
+        match (self.error, self.panic) {
+            (Some(error), _) => error.fmt(f),
+            (None, Some(panic)) => write!(f, "{}: {panic}", self.cause),
+            (None, None) => self.cause.fmt(f),
         }
     }
 }
 
 /// Who is told.
 pub(super) type OnError = Box<dyn FnMut(&SourceFailure<'_>) + Send + Sync>;
+
+/// What there is to say of a failure beside its cause.
+pub(super) enum Failed<'a> {
+    Answer(&'a SourceError),
+    Panic(&'a str),
+    Silent,
+}
+
+impl<'a> Failed<'a> {
+    pub(super) fn told(&self, at: Nanos, cause: Cause, until: Option<Nanos>) -> SourceFailure<'a> {
+        let (error, panic) = match *self {
+            Self::Answer(error) => (Some(error), None),
+            Self::Panic(message) => (None, Some(message)),
+            Self::Silent => (None, None),
+        };
+        SourceFailure { at, cause, error, panic, until }
+    }
+}

@@ -4,20 +4,26 @@
 //! events not applied yet, and the open watch; dropping them loses nothing that was published.
 
 use std::future::{pending, poll_fn};
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use flyball_ratelimit::{Nanos, Timer};
-use foldhash::quality::FixedState;
+use flyball_sync::panics::{caught, message};
+use flyball_sync::random::SplitMix64;
+use flyball_sync::{Nanos, Timer};
 
 use super::Shared;
-use super::failure::{OnError, SourceFailure};
-use crate::caught::caught;
+use super::failure::{Failed, OnError};
+use super::tombstones::Tombstones;
+use crate::stop::Stop as Wish;
 use crate::{
-    Cause, Event, Page, Phase, Reflector, Schema, Source, SourceError, Stage, Step, Verdict, Version, Watch,
+    Cause, Event, ListRequest, Page, Phase, Reflector, Schema, Source, SourceError, Stage, Step, Verdict,
+    Version, Watch,
 };
+
+mod applying;
 
 /// Events taken from a busy watch, or objects from a page, before others get their turn, on the processor and on the store.
 const BATCH: usize = 256;
@@ -28,30 +34,17 @@ pub(super) struct Drive<K, V, S, T> {
     pub(super) schema: Schema<K, V>,
     pub(super) source: S,
     pub(super) timer: T,
-    pub(super) random: Random,
+    pub(super) random: SplitMix64,
     pub(super) reflector: Reflector,
     /// Events that are accepted and not applied yet; none while the future is pending.
-    pub(super) batch: Vec<Event<V>>,
+    pub(super) batch: Vec<(Version, Event<V>)>,
     /// The half list, from pages or from a stream.
     pub(super) half: Option<Stage<K, V>>,
+    /// What was deleted, of the store or of a streaming list under way.
+    pub(super) tombstones: Tombstones<K>,
+    /// Events that came too late.
+    pub(super) stale: u64,
     pub(super) on_error: Option<OnError>,
-}
-
-/// A seeded stream of random numbers: the hashes of 1, 2, 3…
-pub(super) struct Random {
-    hasher: FixedState,
-    drawn: u64,
-}
-
-impl Random {
-    pub(super) fn new(seed: u64) -> Self {
-        Self { hasher: FixedState::with_seed(seed), drawn: 0 }
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.drawn += 1;
-        self.hasher.hash_one(self.drawn)
-    }
 }
 
 /// What a wait ended with.
@@ -71,8 +64,25 @@ where
     S: Source<Object = V>,
     T: Timer,
 {
-    /// Runs until the end is wished for.
+    /// Runs until the end is wished for. A panic of the source or the timer is reported, and goes on.
     pub(super) async fn run(mut self) {
+        self.reflector.started(self.timer.now());
+        let panic = {
+            let mut running = pin!(self.perform_all());
+            poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx))) {
+                Ok(poll) => poll.map(|()| None),
+                Err(panic) => Poll::Ready(Some(panic)),
+            })
+            .await
+        };
+        if let Some(panic) = panic {
+            let now = self.timer.now();
+            self.erred(now, Cause::Panicked, Failed::Panic(&message(&*panic)));
+            resume_unwind(panic);
+        }
+    }
+
+    async fn perform_all(&mut self) {
         loop {
             self.report();
             if let Err(Stop) = self.perform().await {
@@ -84,7 +94,7 @@ where
     async fn perform(&mut self) -> Result<(), Stop> {
         match self.reflector.step() {
             Step::List(request) => {
-                let page = self.within(self.source.list(request)).await;
+                let page = self.list(request).await;
                 self.listed(page).await
             }
             Step::Watch(request) => {
@@ -103,6 +113,28 @@ where
         }
     }
 
+    /// Asks for a page. As long as some of it arrives, the deadline moves.
+    async fn list(&mut self, request: ListRequest) -> Outcome<Result<Page<V>, SourceError>> {
+        let Self { shared, source, timer, reflector, .. } = self;
+        let (source, timer) = (&*source, &*timer);
+        let mut future = pin!(source.list(request));
+        let mut progress = source.progress();
+        poll_fn(|cx| {
+            if shared.stop.is_wished() {
+                return Poll::Ready(Outcome::Stop);
+            }
+            if let Poll::Ready(page) = future.as_mut().poll(cx) {
+                return Poll::Ready(Outcome::Done(page));
+            }
+            let before = std::mem::replace(&mut progress, source.progress());
+            if progress != before {
+                reflector.page_progressed(timer.now());
+            }
+            patience(&shared.stop, timer, reflector.deadline(), cx)
+        })
+        .await
+    }
+
     async fn listed(&mut self, page: Outcome<Result<Page<V>, SourceError>>) -> Result<(), Stop> {
         let (now, random) = self.moment();
         match page {
@@ -112,21 +144,24 @@ where
                     let mut stage = self.half.take().unwrap_or_else(|| self.shared.store.stage());
                     let mut items = items.into_iter();
                     loop {
-                        items.by_ref().take(BATCH).for_each(|object| stage.put(object));
+                        items.by_ref().take(BATCH).for_each(|object| self.stage(&mut stage, object));
                         if items.len() == 0 {
                             break;
                         }
                         self.breathe().await?;
                     }
                     match verdict {
-                        Verdict::Publish(version) => self.publish(stage, version),
+                        Verdict::Publish(version) => {
+                            self.publish(stage, version);
+                            self.tombstones.listed(version);
+                        }
                         _ => self.half = Some(stage),
                     }
                 }
             }
             Outcome::Done(Err(error)) => {
                 self.reflector.list_failed(error.kind(), now, random);
-                self.erred(now, Cause::Failed(error.kind()), Some(&error));
+                self.erred(now, Cause::Failed(error.kind()), Failed::Answer(&error));
             }
             Outcome::Late => return self.late(),
             Outcome::Stop => return Err(Stop),
@@ -139,13 +174,13 @@ where
         match watch {
             Outcome::Done(Ok(watch)) => {
                 self.reflector.watch_opened(now);
-                self.shared.status.succeeded(now);
+                self.shared.status.succeeded(now, self.stale);
                 self.report();
                 Ok(Some(watch))
             }
             Outcome::Done(Err(error)) => {
                 self.reflector.watch_failed(error.kind(), now, random);
-                self.erred(now, Cause::Failed(error.kind()), Some(&error));
+                self.erred(now, Cause::Failed(error.kind()), Failed::Answer(&error));
                 Ok(None)
             }
             Outcome::Late => self.late().map(|()| None),
@@ -164,13 +199,17 @@ where
                     Poll::Ready(told) => Poll::Ready(Outcome::Done(told)),
                     Poll::Pending => {
                         self.apply();
-                        self.patience(cx)
+                        patience(&self.shared.stop, &self.timer, self.reflector.deadline(), cx)
                     }
                 })
                 .await
             };
             match told {
-                Outcome::Done(Some(Ok(event))) => self.accept(event),
+                Outcome::Done(Some(Ok(event))) => {
+                    if self.accept(event).is_break() {
+                        return Ok(());
+                    }
+                }
                 Outcome::Done(ended) => {
                     drop(watch);
                     self.apply();
@@ -192,64 +231,27 @@ where
         }
     }
 
-    fn accept(&mut self, event: Event<V>) {
-        match self.reflector.event(event.as_ref().map(|object| self.schema.version(object))) {
-            Verdict::Apply => self.batch.push(event),
-            Verdict::Ignore => {}
-            Verdict::Stage => {
-                let stage = self.half.get_or_insert_with(|| self.shared.store.stage());
-                match event {
-                    Event::Added(object) | Event::Modified(object) => stage.put(object),
-                    Event::Deleted(object) => stage.remove(&self.schema.key(&object)),
-                    Event::Bookmark(_) | Event::InitialEnd(_) => {}
-                }
-            }
-            Verdict::Publish(version) => {
-                let stage = self.half.take().unwrap_or_else(|| self.shared.store.stage());
-                self.publish(stage, version);
-                self.report();
-            }
-        }
-    }
-
-    /// Applies the batch.
-    fn apply(&mut self) {
-        if !self.batch.is_empty() {
-            self.shared.store.apply_many(self.batch.drain(..));
-            self.shared.status.succeeded(self.timer.now());
-        }
-    }
-
-    fn publish(&self, mut stage: Stage<K, V>, version: Version) {
-        stage.keep(|stored| self.source.unread(stored));
-        drop(stage.publish(version));
-        self.shared.status.succeeded(self.timer.now());
-    }
-
     fn ended(&mut self, error: Option<SourceError>) {
         let (now, random) = self.moment();
         match error {
             Some(error) => {
                 self.reflector.watch_broke(error.kind(), now, random);
-                self.erred(now, Cause::Failed(error.kind()), Some(&error));
+                self.erred(now, Cause::Failed(error.kind()), Failed::Answer(&error));
             }
             None => {
                 self.reflector.watch_closed(now, random);
                 if let Some(cause) = self.waits_after() {
-                    self.erred(now, cause, None);
+                    self.erred(now, cause, Failed::Silent);
                 }
             }
         }
     }
 
-    /// The deadline has passed. That a wait is over is no failure; all else has not come in time, also where another request makes
-    /// up for it at once.
+    /// The deadline has passed. What has not come in time is a failure, also where another request makes up for it at once.
     fn late(&mut self) -> Result<(), Stop> {
         let (now, random) = self.moment();
-        let silent = self.waits_after().is_none() && now >= self.reflector.deadline();
-        self.reflector.time_passed(now, random);
-        if silent {
-            self.erred(now, self.waits_after().unwrap_or(Cause::TimedOut), None);
+        if let Some(cause) = self.reflector.time_passed(now, random) {
+            self.erred(now, cause, Failed::Silent);
         }
         Ok(())
     }
@@ -262,11 +264,18 @@ where
         }
     }
 
-    fn erred(&mut self, at: Nanos, cause: Cause, error: Option<&SourceError>) {
+    /// The source failed.
+    fn erred(&mut self, at: Nanos, cause: Cause, how: Failed<'_>) {
+        let message = how.told(at, cause, None).to_string();
+        self.shared.status.erred(at, &message);
+        self.tell(at, cause, how);
+    }
+
+    /// Tells the listener of a failure.
+    fn tell(&mut self, at: Nanos, cause: Cause, how: Failed<'_>) {
         let phase = self.reflector.phase();
         let until = if let Phase::Waiting { until, .. } = phase { Some(until) } else { None };
-        let failure = SourceFailure { at, cause, error, until };
-        self.shared.status.erred(at, &failure.to_string());
+        let failure = how.told(at, cause, until);
         // The listener sees what comes of it, too.
         self.report();
         if let Some(listener) = &mut self.on_error {
@@ -311,23 +320,22 @@ where
             }
             match future.as_mut().poll(cx) {
                 Poll::Ready(output) => Poll::Ready(Outcome::Done(output)),
-                Poll::Pending => self.patience(cx),
+                Poll::Pending => patience(&self.shared.stop, &self.timer, self.reflector.deadline(), cx),
             }
         })
         .await
     }
+}
 
-    /// Pending until the end is wished for or the deadline passes.
-    fn patience<U>(&self, cx: &Context<'_>) -> Poll<Outcome<U>> {
-        if self.shared.stop.poll(cx) {
-            return Poll::Ready(Outcome::Stop);
-        }
-        let deadline = self.reflector.deadline();
-        if self.timer.now() >= deadline {
-            return Poll::Ready(Outcome::Late);
-        }
-        // Armed again at each pending poll: the alarm may have been what woke this one, too early.
-        self.timer.wake_at(deadline, cx.waker());
-        Poll::Pending
+/// Pending until the end is wished for or the deadline passes.
+fn patience<U>(wish: &Wish, timer: &impl Timer, deadline: Nanos, cx: &Context<'_>) -> Poll<Outcome<U>> {
+    if wish.poll(cx) {
+        return Poll::Ready(Outcome::Stop);
     }
+    if timer.now() >= deadline {
+        return Poll::Ready(Outcome::Late);
+    }
+    // Armed again at each pending poll: the alarm may have been what woke this one, too early.
+    timer.wake_at(deadline, cx.waker());
+    Poll::Pending
 }

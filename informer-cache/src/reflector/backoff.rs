@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 
 use crate::BackoffConfig;
 
 /// Counts failures in a row and says how long to wait.
 ///
-/// One subject, so no keyed [`Policy`](flyball_ratelimit::Policy): a map of one key would be state for nothing.
+/// One subject, so no keyed policy: a map of one key would be state for nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Backoff {
     config: BackoffConfig,

@@ -13,17 +13,17 @@ use std::time::Duration;
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct BackoffConfig {
     /// The wait after the first failure, before jitter. Positive, at most `cap`.
-    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub initial: Duration,
     /// Each further failure multiplies the wait by this. At least 1.
     pub factor: u32,
     /// The longest wait, before jitter.
-    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub cap: Duration,
     /// The random part added on top, in percent of the wait.
     pub jitter_percent: u32,
     /// Failures are forgotten when the last wait ended this long ago.
-    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub reset_after: Duration,
 }
 
@@ -63,28 +63,34 @@ pub struct ReflectorConfig {
     /// can answer at once (a list "not older than" a version), unless that source was seen to page.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub page_size: Option<NonZeroU32>,
+    /// Without a `page_size`, ask for every list in one piece.
+    pub unpaged: bool,
+    /// The first list is the [most recent](crate::ListVersion::MostRecent) one instead of [any](crate::ListVersion::Any).
+    pub most_recent_first: bool,
     /// How long a watch may last: at random between this and twice this, so that watches do not end together.
-    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub watch_timeout: Duration,
     /// A watch the source did not end by itself is given up this long after its time.
-    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub watch_grace: Duration,
-    /// How long a page, or the opening of a watch, may take.
-    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
+    /// How long the opening of a watch may take, and how long a page may make no [progress](crate::Source::progress): none of it
+    /// arrives. A source that does not report progress has this long for a whole page.
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub request_timeout: Duration,
-    /// A watch that ends within this time and told nothing new is a failure, not a clean end.
-    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
+    /// The shortest time between the starts of two watches. A watch that ends within this time without a new event is a failure, unless the
+    /// source [polls](crate::Source::polls). Positive.
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub short_watch: Duration,
     /// How long internal errors within a watch are answered by a new watch instead of a list; zero for never.
-    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub internal_retry: Duration,
     /// This long without internal errors starts the time of `internal_retry` anew.
-    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub internal_reset: Duration,
     /// Ask for the list as part of the watch, and fall back to plain lists where that fails.
     pub streaming_lists: bool,
     /// How long a streaming list may take to complete. Missed once, the reflector stays with plain lists.
-    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub streaming_deadline: Duration,
     /// Waits after failures.
     pub backoff: BackoffConfig,
@@ -94,6 +100,8 @@ impl Default for ReflectorConfig {
     fn default() -> Self {
         Self {
             page_size: None,
+            unpaged: false,
+            most_recent_first: false,
             watch_timeout: Duration::from_secs(300),
             watch_grace: Duration::from_secs(30),
             request_timeout: Duration::from_secs(120),
@@ -116,6 +124,7 @@ impl ReflectorConfig {
         let rules = [
             (self.watch_timeout.is_zero(), "watch_timeout must be positive"),
             (self.request_timeout.is_zero(), "request_timeout must be positive"),
+            (self.short_watch.is_zero(), "short_watch must be positive"),
             (self.streaming_deadline.is_zero(), "streaming_deadline must be positive"),
             (self.backoff.initial.is_zero(), "backoff.initial must be positive"),
             (self.backoff.factor == 0, "backoff.factor must be at least 1"),

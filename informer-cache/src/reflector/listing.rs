@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 
 use super::{Cause, Listing, Reflector, State, Then, Verdict};
 use crate::{ListRequest, ListVersion, SourceErrorKind, Version};
@@ -38,6 +38,13 @@ impl Reflector {
         Verdict::Stage
     }
 
+    /// A part of the page has arrived: the rest of it has the whole [`request_timeout`](crate::ReflectorConfig::request_timeout) again.
+    pub fn page_progressed(&mut self, now: Nanos) {
+        if matches!(self.state, State::Listing(_)) {
+            self.deadline = now + self.config.request_timeout;
+        }
+    }
+
     /// The list failed.
     pub fn list_failed(&mut self, kind: SourceErrorKind, now: Nanos, random: u64) {
         if matches!(self.state, State::Listing(_)) {
@@ -45,7 +52,7 @@ impl Reflector {
         }
     }
 
-    /// The ladder: any list first, then none older than what is known, the most recent where that cannot be had.
+    /// The ladder: any list first, then none older than what is known, the most recent where that cannot be had, or first if configured so.
     pub(super) fn list(&mut self, now: Nanos) {
         let asked = match self.version {
             _ if self.unusable => ListVersion::MostRecent,
@@ -68,7 +75,7 @@ impl Reflector {
 
     pub(super) fn list_request(&self, listing: &Listing) -> ListRequest {
         let from_storage = self.paged || !matches!(listing.asked, ListVersion::NotOlderThan(_));
-        let default = from_storage.then_some(DEFAULT_PAGE);
+        let default = (from_storage && !self.config.unpaged).then_some(DEFAULT_PAGE);
         let limit = if listing.full { None } else { self.config.page_size.map(u32::from).or(default) };
         let continuation = listing.continuation.clone();
         let version = if continuation.is_some() { ListVersion::MostRecent } else { listing.asked };

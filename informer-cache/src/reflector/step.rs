@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 
 use crate::{ListRequest, SourceErrorKind, Version, WatchRequest};
 
@@ -38,7 +38,7 @@ pub enum Verdict {
 pub enum Phase {
     /// Lists, in pages or as a stream.
     Listing,
-    /// Watches, or opens a watch.
+    /// Watches, opens a watch, or is about to, since the last one ended early.
     Watching,
     /// Waits after a failure.
     Waiting {
@@ -57,12 +57,14 @@ pub enum Cause {
     Failed(SourceErrorKind),
     /// The source did not answer in time.
     TimedOut,
-    /// A watch ended at once and told nothing new.
+    /// A watch ended at once, without a new event.
     ShortWatch,
     /// A streaming list ended before it was complete.
     Interrupted,
     /// A watch ended, and no version is known to resume from.
     Unversioned,
+    /// A function of the user's panicked. Where that was on one object, no wait follows.
+    Panicked,
 }
 
 impl fmt::Display for Cause {
@@ -73,6 +75,7 @@ impl fmt::Display for Cause {
             Self::ShortWatch => "very short watch",
             Self::Interrupted => "streaming list ended early",
             Self::Unversioned => "no version to resume from",
+            Self::Panicked => "a function panicked",
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 
 use super::backoff::spread;
 use super::{Cause, Reflector, State, Then, Verdict, Watching};
@@ -58,16 +58,9 @@ impl Reflector {
                 if version > self.version {
                     self.version = version;
                     watching.news = true;
-                    return Verdict::Apply;
                 }
-                // Several objects may share a version, and an object may have none: the store decides by key. It
-                // also decides about a late delete, as some sources give it the version of the last update.
-                let undecided = version == self.version || version == Version::ZERO;
-                match event {
-                    Event::Added(_) | Event::Modified(_) if undecided => Verdict::Apply,
-                    Event::Deleted(_) => Verdict::Apply,
-                    _ => Verdict::Ignore,
-                }
+                // Whether it is older than what is stored is a question of its key. The version of all is for the next watch.
+                Verdict::Apply
             }
             State::Streaming { opened, closes } => match event {
                 Event::Added(_) | Event::Modified(_) | Event::Deleted(_) => Verdict::Stage,
@@ -110,11 +103,15 @@ impl Reflector {
         match self.state {
             State::Streaming { .. } => self.wait(Cause::Interrupted, Then::List, now, random),
             State::Watching(watching) => {
-                let short = now.since(watching.opened) < self.config.short_watch;
-                if short && !watching.news {
+                let may_reopen = watching.opened + self.config.short_watch;
+                let short = now < may_reopen;
+                if short && !watching.news && !self.polls {
                     self.wait(Cause::ShortWatch, Then::List, now, random);
                 } else if self.version == Version::ZERO {
                     self.wait(Cause::Unversioned, Then::List, now, random);
+                } else if short {
+                    self.deadline = may_reopen;
+                    self.state = State::Pausing;
                 } else {
                     self.rewatches += 1;
                     self.watch(now, random);

@@ -4,7 +4,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::blocking::{block_on, block_on_timeout};
+use flyball_sync::{block_on, block_on_timeout};
+
 use crate::{
     Change, Observer, Stopped, Store, Subscription, SubscriptionBuilder, Version, WaitFor, WaitForError,
     WaitForKey,
@@ -47,8 +48,11 @@ where
         Observer::begin(&self.inner, f)
     }
 
-    /// Waits until the store's version is this one or later, so that it shows what was written at this version. Gives back the version that was
-    /// seen.
+    /// Waits until the store's [version](Self::version) is this one or later. Gives back the version that was seen.
+    ///
+    /// The store then shows what was written at this version, if its source delivers changes in the order of versions, as one watch of a Kubernetes API server does.
+    /// From a source that does not, the version may be that of a newer change to another object, and the one waited for still be on its way; only a list or a
+    /// bookmark says that everything up to its version is there.
     ///
     /// # Errors
     /// When a relist takes the store *back*, to a version before this one, or when the store is closed, as it is when its last handle is
@@ -78,6 +82,9 @@ where
 
     /// Waits until the store shows what was written to a key at this version, or something newer: reading one's own writes. Gives back the object
     /// there is then, or `None` where it is gone, so a deletion hangs nobody.
+    ///
+    /// It waits for the store's version, so what [`wait_for`](Self::wait_for) says of the order of versions is true here, too. From a source that does not keep it,
+    /// compare the version of the object.
     ///
     /// # Errors
     /// Those of [`wait_for`](Self::wait_for).

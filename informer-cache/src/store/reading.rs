@@ -28,6 +28,12 @@ where
         self.inner.published.look(|table| table.object(hash, |known| known.borrow() == key))
     }
 
+    /// The version of the object of a key.
+    pub(crate) fn stored_version(&self, key: &K) -> Option<Version> {
+        let hash = self.inner.reading.seed.hash_one(key);
+        self.inner.published.look(|table| Some(table.record(hash, |known| known == key)?.version))
+    }
+
     /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -40,9 +46,11 @@ where
         self.len() == 0
     }
 
-    /// How far in the source's history the store is; [`Version::ZERO`] before the first list or event.
+    /// The newest version of any list or event; [`Version::ZERO`] before the first list or event.
     ///
-    /// It grows with events and bookmarks, and is set by a relist, which may take it back.
+    /// It grows with events and bookmarks, and is set by a relist, which may take it back. Where events come in the order of versions, as they do from
+    /// one watch of a Kubernetes API server, everything up to it is stored. Where they do not, that holds at the version of a list or a bookmark; in between, an
+    /// older event of another object may still be on its way.
     #[must_use]
     pub fn version(&self) -> Version {
         self.inner.published.look(|table| table.version)

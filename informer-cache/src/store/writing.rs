@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::inner::Found;
 use crate::recipe::Drafted;
 use crate::record::Record;
-use crate::relist::{Verdict, judge};
+use crate::relist::Verdict;
 use crate::step::{Last, Step};
 use crate::table::Side;
 use crate::{Change, Event, Outcome, Schema, Stage, Store, Transaction, Version};
@@ -41,8 +41,8 @@ where
     /// version. Another object under the key, by the schema's identity, replaces the stored one unless its version is older.
     /// The store's version grows to that of the object, also when it is stale.
     ///
-    /// A deleted object leaves nothing behind to compare with: an event of it that comes late adds it again. Events of different
-    /// objects may come in any order; those of one key must not cross its deletion, as they do not in one watch.
+    /// Events of different objects may come in any order. A deleted object leaves nothing behind to compare with: an event of it that comes late adds it again.
+    /// (An [`Informer`](crate::Informer) remembers deletions, so there it does not.)
     ///
     /// # Panics
     /// Only as functions of the schema, an index or a key do; then nothing has changed. The object that is replaced may be dropped here, too: a panic
@@ -159,13 +159,14 @@ where
 
 /// What an event's object is to the stored one: never back in time.
 pub(crate) fn judge_event<K, V>(schema: &Schema<K, V>, old: &Record<K, V>, new: &Record<K, V>) -> Verdict {
-    let verdict = judge(schema, old, new);
-    let stale = match verdict {
-        // Two objects may share a version, where one write of the source ended the one and began the other.
-        Verdict::Replaced => new.version < old.version,
-        Verdict::Unchanged | Verdict::Updated => new.version <= old.version,
-    };
-    if stale && !new.version.is_none() { Verdict::Unchanged } else { verdict }
+    let same = schema.same(&old.object, &new.object);
+    // Two objects may share a version, where one write of the source ended the one and began the other.
+    let stale = new.version < old.version || new.version == old.version && same;
+    match (stale && !new.version.is_none(), same) {
+        (true, _) => Verdict::Unchanged,
+        (false, true) => Verdict::Updated,
+        (false, false) => Verdict::Replaced,
+    }
 }
 
 /// The last known state of a deleted object: what was told, if that is its own.

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_ratelimit::Timer;
+use flyball_sync::Timer;
 
 use super::{BoundedSubscription, Overflow, Resyncing, Subscription};
 use crate::due::Filter;
@@ -136,7 +136,7 @@ where
     /// # Examples
     /// ```
     /// use flyball_informer_cache::{ChangeKind, Schema, Store, Version};
-    /// use flyball_ratelimit::ManualClock;
+    /// use flyball_sync::ManualClock;
     /// use std::time::Duration;
     ///
     /// let store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;

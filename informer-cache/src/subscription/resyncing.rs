@@ -5,7 +5,7 @@
 use std::task::Waker;
 use std::time::Duration;
 
-use flyball_ratelimit::{Nanos, Timer};
+use flyball_sync::{Nanos, Timer};
 
 /// The period of one subscription, on a timer of its own. No write, relist or other subscription moves it.
 pub(super) struct Resyncing {

@@ -12,7 +12,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use crate::sync::Mutex;
+use flyball_sync::locks::Mutex;
+
 use crate::{Event, ListRequest, Page, Source, SourceError, Watch, WatchRequest};
 
 /// What a [`ScriptedSource`] was asked.
@@ -31,7 +32,7 @@ pub enum Asked {
 /// # Examples
 /// ```
 /// use flyball_informer_cache::{Asked, Event, Informer, Page, Schema, ScriptedSource, Version};
-/// use flyball_ratelimit::ManualClock;
+/// use flyball_sync::ManualClock;
 /// use std::pin::pin;
 /// use std::task::{Context, Waker};
 ///

@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, ManualClock, Timer};
+use flyball_sync::locks::Mutex;
+use flyball_sync::{Clock, ManualClock, Timer};
 
 use self::state::{Disturbance, Line, State};
 pub use self::watch::ServerWatch;
-use crate::sync::Mutex;
 use crate::{ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Version, WatchRequest};
 
 /// A server in memory to list and watch. A handle: clones share the server.
@@ -36,7 +36,7 @@ use crate::{ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Ver
 /// ```
 /// use flyball_informer_cache::testing::Server;
 /// use flyball_informer_cache::{Informer, Schema, SourceErrorKind, Version};
-/// use flyball_ratelimit::ManualClock;
+/// use flyball_sync::ManualClock;
 /// use std::pin::pin;
 /// use std::task::{Context, Waker};
 /// use std::time::Duration;

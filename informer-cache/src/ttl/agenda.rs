@@ -10,9 +10,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 
-use crate::sync::Mutex;
+use flyball_sync::locks::Mutex;
 
 /// Where a deadline is: the earliest first, and of equal ones the write that came first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

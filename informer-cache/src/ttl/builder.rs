@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, Monotonic};
+use flyball_sync::{Clock, Monotonic};
 
 use super::{Policy, schema};
 use crate::{AnyIndex, DuplicateIndex, Store, StoreBuilder, Timed, TtlStore};
@@ -59,6 +59,13 @@ where
     /// Fixes the seed of the hasher, as [`StoreBuilder::seed`].
     pub fn seed(mut self, seed: u64) -> Self {
         self.store = self.store.seed(seed);
+        self
+    }
+
+    /// As [`StoreBuilder::reader_slots`]. For models.
+    #[doc(hidden)]
+    pub fn reader_slots(mut self, seats: usize, quiet: u32) -> Self {
+        self.store = self.store.reader_slots(seats, quiet);
         self
     }
 

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 
 use crate::{Index, IndexError, MissingIndex, OrderedIndex, Query, Snapshot, Timed};
 

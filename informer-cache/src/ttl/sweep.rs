@@ -4,9 +4,9 @@ use std::borrow::Borrow;
 use std::hash::Hash;
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, Nanos};
+use flyball_sync::panics::caught;
+use flyball_sync::{Clock, Nanos};
 
-use crate::caught::caught;
 use crate::{Change, Outcome, Timed, TtlStore};
 
 /// Each write adds at most one object that expires, and sweeps up to two: what nobody reads does not pile up.

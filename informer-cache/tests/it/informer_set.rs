@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 
 use flyball_informer_cache::{
-    BuildError, Index, Informer, InformerName, InformerSet, InformerState, NotSynced, Page, Schema,
-    ScriptedSource, SharedInformer, StartError, Version,
+    BuildError, Informer, InformerName, InformerSet, InformerState, ListRequest, NotSynced, Page, Schema,
+    ScriptedSource, SharedInformer, Source, SourceError, StartError, Version, WatchRequest,
 };
-use flyball_ratelimit::ManualClock;
+use flyball_sync::ManualClock;
 use parking_lot::Mutex;
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
@@ -184,15 +184,24 @@ fn one_that_is_stopped_is_started_again_for_who_asks() {
 
 #[test]
 fn one_that_failed_is_replaced() {
-    static GRUMPY: Index<u64, u64> = Index::new("grumpy", |number| {
-        assert_ne!(*number, 13, "unlucky");
-        *number
-    });
+    /// Panics when it would list 13.
+    struct Grumpy(ScriptedSource<u64>);
+    impl Source for Grumpy {
+        type Object = u64;
+        type Watch = <ScriptedSource<u64> as Source>::Watch;
+        async fn list(&self, request: ListRequest) -> Result<Page<u64>, SourceError> {
+            let page = Source::list(&self.0, request).await?;
+            assert!(!page.items.contains(&13), "unlucky");
+            Ok(page)
+        }
+        async fn watch(&self, request: WatchRequest) -> Result<Self::Watch, SourceError> {
+            Source::watch(&self.0, request).await
+        }
+    }
     let world = World::new();
     let source = listing(&[13]);
     let get = || {
-        let build =
-            || Informer::builder(NUMBERS, source.clone()).index(&GRUMPY).timer(world.clock.timer()).build();
+        let build = || Informer::builder(NUMBERS, Grumpy(source.clone())).timer(world.clock.timer()).build();
         world.set.get_or_start("numbers", build).unwrap()
     };
     let failed = get();

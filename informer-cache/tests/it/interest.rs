@@ -194,6 +194,19 @@ fn it_ends_with_its_index() {
 }
 
 #[test]
+fn a_list_after_the_end_of_a_subscription_does_not_catch_it_up() {
+    let store = store();
+    let mut ended = tagged(&store, 7);
+    store.remove_index(&BY_TAG).unwrap();
+    store.replace([pod(1, 1, [7])], Version::new(1));
+    assert!(!ended.is_caught_up());
+    assert!(told(&mut ended).is_empty());
+    let mut new = store.subscribe();
+    assert_eq!(told(&mut new).len(), 1);
+    assert!(new.is_caught_up());
+}
+
+#[test]
 fn the_last_wish_counts() {
     let store = store();
     store.upsert(pod(1, 1, [7]));

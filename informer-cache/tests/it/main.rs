@@ -2,6 +2,7 @@
 
 mod bounded;
 mod caught_up;
+mod contained;
 mod corpus;
 mod defects;
 mod filter;
@@ -19,6 +20,7 @@ mod reflector;
 mod reflector_driver;
 mod regressions;
 mod relist_driver;
+mod reordered;
 mod resync_every;
 mod seats;
 mod selector;

@@ -12,7 +12,7 @@ use flyball_informer_cache::{
     BackoffConfig, Event, ListRequest, ListVersion, Phase, Reflector, ReflectorConfig, SourceErrorKind, Step,
     Verdict, Version, WatchRequest,
 };
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 
 const PAGE: Duration = Duration::from_secs(3);
 const SHORT: Duration = Duration::from_secs(1);
@@ -28,8 +28,18 @@ const BACKOFF: BackoffConfig = BackoffConfig {
     reset_after: Duration::from_secs(5),
 };
 
-/// How often each (state, input) cell of the table was hit.
-pub(crate) type Cells = BTreeMap<(&'static str, &'static str), u64>;
+/// How often each (state, input) cell of the table was hit, with each setting.
+pub(crate) type Cells = BTreeMap<(&'static str, &'static str, &'static str), u64>;
+
+/// The settings, two ways each, by the bits of a configuration.
+pub(crate) const SETTINGS: [[&str; 2]; 6] = [
+    ["no page size", "a page size"],
+    ["internal errors relist", "internal errors are tolerated"],
+    ["plain lists", "streaming lists"],
+    ["pages by default", "unpaged by default"],
+    ["any list first", "the most recent list first"],
+    ["a watch is held open", "polls"],
+];
 
 #[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -95,6 +105,7 @@ enum Input {
     Closed,
     Pass(u16),
     Deadline,
+    Progress,
 }
 
 impl Input {
@@ -106,6 +117,7 @@ impl Input {
             (1, _) => Self::Pass(food.arbitrary()?),
             (2..5, _) | (_, Step::Wait) => Self::Deadline,
             (5..8, Step::List(_)) => Self::ListFailed(food.arbitrary()?),
+            (8, Step::List(_)) => Self::Progress,
             (_, Step::List(_)) => Self::Page(food.arbitrary()?, food.arbitrary()?),
             (5..8, Step::Watch(_)) => Self::OpenFailed(food.arbitrary()?),
             (_, Step::Watch(_)) => Self::Opened,
@@ -126,6 +138,7 @@ impl Input {
             Self::Closed => "watch closed",
             Self::Pass(_) => "time",
             Self::Deadline => "deadline",
+            Self::Progress => "progress",
         }
     }
 }
@@ -151,7 +164,11 @@ enum Want {
     OpenStream {
         from: u64,
     },
+    /// The rest of the page that was asked for.
+    Rest,
     Read,
+    /// The rest of the time that a watch is to last, then the next one.
+    Pause,
     /// A wait of at least this, then this.
     Wait(Duration, Box<Want>),
     /// A wait, then a new list by the ladder.
@@ -162,10 +179,11 @@ enum Want {
 #[derive(Debug)]
 struct Judge {
     config: ReflectorConfig,
+    polls: bool,
     known: u64,
     listed: u64,
     lists: u64,
-    /// The version was refused since the last list.
+    /// The version was refused since the last list, or the first list is to be the most recent one.
     unusable: bool,
     paged: bool,
     stream_missed: bool,
@@ -194,13 +212,14 @@ struct Judge {
 }
 
 impl Judge {
-    fn new(config: ReflectorConfig) -> Self {
+    fn new(config: ReflectorConfig, polls: bool) -> Self {
         Self {
             config,
+            polls,
             known: 0,
             listed: 0,
             lists: 0,
-            unusable: false,
+            unusable: config.most_recent_first,
             paged: false,
             stream_missed: false,
             spent: false,
@@ -294,8 +313,10 @@ impl Judge {
     }
 
     fn closed(&self, now: Nanos) -> Want {
-        match now.since(self.opened) < SHORT && !self.news || self.known == 0 {
+        let short = now.since(self.opened) < SHORT;
+        match short && !self.news && !self.polls || self.known == 0 {
             true => Want::Relist(Duration::ZERO),
+            false if short => Want::Pause,
             false => Want::Open { from: self.known },
         }
     }
@@ -330,13 +351,10 @@ impl Judge {
         if version != 0 {
             self.unordered = false;
         }
-        let newer = version > self.known;
-        if newer {
+        if version > self.known {
             (self.known, self.news) = (version, true);
         }
-        let by_key = matches!(told, Told::Added | Told::Modified) && (version == 0 || version == self.known);
-        let apply = newer || by_key || told == Told::Deleted;
-        (if apply { Verdict::Apply } else { Verdict::Ignore }, Want::Read)
+        (Verdict::Apply, Want::Read)
     }
 
     /// What has to follow `input`, which answers `step`; `None`: nobody asked for it.
@@ -364,6 +382,7 @@ impl Judge {
                 }
             }
             (Step::List(_), Input::ListFailed(kind)) => silent(self.list_failed(kind)),
+            (Step::List(_), Input::Progress) => silent(Want::Rest),
             (Step::List(_), Input::Deadline) if due => silent(self.list_failed(Kind::Other)),
             (Step::Watch(request), Input::Opened) => {
                 self.opened = now;
@@ -409,6 +428,7 @@ impl Judge {
                     _ if full => None,
                     Some(size) => Some(size.get()),
                     None if matches!(asked, ListVersion::NotOlderThan(_)) && !self.paged => None,
+                    None if self.config.unpaged => None,
                     None => Some(500),
                 };
                 assert_eq!(request, ListRequest { version: asked, limit, continuation: None });
@@ -423,6 +443,11 @@ impl Judge {
                 assert_eq!(request.version, ListVersion::MostRecent);
                 assert_eq!(request.limit.is_none(), self.full || self.unlimited());
                 assert!(reflector.holds_half_list());
+            }
+            (Want::Rest, Step::List(request)) => {
+                assert_eq!(request.continuation, self.token);
+                assert_eq!(until, now + PAGE);
+                assert_eq!(reflector.holds_half_list(), self.token.is_some());
             }
             (Want::Open { from }, Step::Watch(WatchRequest { from: asked, streaming_list, timeout })) => {
                 assert_eq!((asked.get(), streaming_list), (from, false));
@@ -443,6 +468,10 @@ impl Judge {
                 assert_eq!(until, self.opened + limit);
                 assert_eq!(reflector.holds_half_list(), self.streaming);
             }
+            (Want::Pause, Step::Wait) => {
+                assert_eq!((until, reflector.phase()), (self.opened + SHORT, Phase::Watching));
+                self.then = Want::Open { from: self.known };
+            }
             (Want::Wait(least, then), Step::Wait) => self.waits(least, *then, reflector, now),
             (Want::Relist(least), Step::Wait) => {
                 (self.spent, self.row) = (false, 0);
@@ -455,7 +484,7 @@ impl Judge {
 
     fn unlimited(&self) -> bool {
         let cached = matches!(self.asked, ListVersion::NotOlderThan(_)) && !self.paged;
-        self.config.page_size.is_none() && cached
+        self.config.page_size.is_none() && (cached || self.config.unpaged)
     }
 
     fn waits(&mut self, least: Duration, then: Want, reflector: &Reflector, now: Nanos) {
@@ -479,10 +508,13 @@ fn token_text(token: Token, last: Option<&str>) -> Option<String> {
     }
 }
 
-fn config(food: &mut Unstructured<'_>) -> arbitrary::Result<ReflectorConfig> {
+/// A configuration, and the bits it comes from.
+fn config(food: &mut Unstructured<'_>) -> arbitrary::Result<(ReflectorConfig, u8)> {
     let bits: u8 = food.arbitrary()?;
-    Ok(ReflectorConfig {
+    let config = ReflectorConfig {
         page_size: NonZeroU32::new(3).filter(|_| bits & 1 != 0),
+        unpaged: bits & 8 != 0,
+        most_recent_first: bits & 16 != 0,
         watch_timeout: WATCH,
         watch_grace: GRACE,
         request_timeout: PAGE,
@@ -492,7 +524,8 @@ fn config(food: &mut Unstructured<'_>) -> arbitrary::Result<ReflectorConfig> {
         streaming_lists: bits & 4 != 0,
         streaming_deadline: STREAM,
         backoff: BACKOFF,
-    })
+    };
+    Ok((config, bits))
 }
 
 fn feed(
@@ -521,7 +554,13 @@ fn feed(
         Input::OpenFailed(kind) => reflector.watch_failed(kind.real(), now, random),
         Input::Broke(kind) => reflector.watch_broke(kind.real(), now, random),
         Input::Closed => reflector.watch_closed(now, random),
-        Input::Pass(_) | Input::Deadline => reflector.time_passed(now, random),
+        Input::Progress => reflector.page_progressed(now),
+        Input::Pass(_) | Input::Deadline => {
+            let asked = matches!(reflector.step(), Step::List(_) | Step::Watch(_));
+            let fails = now >= reflector.deadline() && (asked || reflector.holds_half_list());
+            let failed = reflector.time_passed(now, random);
+            assert_eq!(failed.is_some(), fails, "only what was asked for can be late");
+        }
     }
     None
 }
@@ -533,6 +572,7 @@ fn label(reflector: &Reflector) -> &'static str {
         Step::Watch(_) => "Opening",
         Step::Read if reflector.holds_half_list() => "Streaming",
         Step::Read => "Watching",
+        Step::Wait if reflector.phase() == Phase::Watching => "Pausing",
         Step::Wait => "Waiting",
     }
 }
@@ -540,10 +580,11 @@ fn label(reflector: &Reflector) -> &'static str {
 /// Runs the bytes; panics where the reflector breaks a rule.
 pub(crate) fn run(bytes: &[u8], cells: &mut Cells) {
     let mut food = Unstructured::new(bytes);
-    let Ok(config) = config(&mut food) else { return };
+    let Ok((config, bits)) = config(&mut food) else { return };
+    let polls = bits & 32 != 0;
     let mut now = Nanos::new(1);
-    let mut reflector = Reflector::new(config, now, 0).unwrap();
-    let mut judge = Judge::new(config);
+    let mut reflector = Reflector::new(config, now, 0).unwrap().polling(polls);
+    let mut judge = Judge::new(config, polls);
     let first = judge.new_list();
     judge.compare(first, &reflector, now);
     while !food.is_empty() {
@@ -562,7 +603,10 @@ pub(crate) fn run(bytes: &[u8], cells: &mut Cells) {
         let effective = if matches!(input, Input::Pass(_)) && due { Input::Deadline } else { input };
         let verdict = feed(&mut reflector, input, last.as_deref(), now, random);
         reflector.check().unwrap();
-        *cells.entry((label(&before), effective.label())).or_default() += 1;
+        for (at, setting) in SETTINGS.iter().enumerate() {
+            let setting = setting[usize::from(bits >> at & 1)];
+            *cells.entry((setting, label(&before), effective.label())).or_default() += 1;
+        }
         match judge.judge(&step, effective, now, due) {
             None => {
                 assert_eq!(reflector, before, "{input:?} was not asked for");

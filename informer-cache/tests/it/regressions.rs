@@ -11,7 +11,7 @@ use flyball_informer_cache::{
     Event, Index, IndexError, ListVersion, OrderedIndex, Outcome, Phase, Reflector, ReflectorConfig, Schema,
     Snapshot, SourceErrorKind, Step, Store, Verdict, Version, WaitForError,
 };
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 use parking_lot::Mutex;
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
@@ -168,6 +168,27 @@ fn an_index_that_came_under_a_relist_made_what_had_not_changed_an_update() {
     assert!(list.publish(version(5)).is_empty());
     assert!(Arc::ptr_eq(&stored, &store.get(&1).unwrap()));
     assert_eq!(store.by_index(&BY_WHICH, &1).unwrap().len(), 1);
+    store.check().unwrap();
+}
+
+#[test]
+fn an_index_that_came_under_a_relist_was_asked_twice_about_what_had_not_changed() {
+    thread_local! { static ASKED_OF: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) }; }
+    static COUNTING: Index<Named, u8> = Index::new("counting", |object| {
+        ASKED_OF.with_borrow_mut(|asked| asked.push(object.0));
+        object.2
+    });
+    let store = store();
+    store.replace([(1, 5, 1), (2, 5, 2)], version(5));
+    let mut list = store.stage();
+    (1..=3).for_each(|key| list.put((key, 5, key)));
+    store.add_index(&COUNTING).unwrap();
+    let changed: Vec<_> = list.publish(version(6)).iter().map(|change| *change.key()).collect();
+    assert_eq!(changed, [3]);
+    let mut asked = ASKED_OF.take();
+    asked.sort_unstable();
+    assert_eq!(asked, [1, 2, 3]);
+    (1..=3).for_each(|key| assert_eq!(store.by_index(&COUNTING, &key).unwrap(), [Arc::new((key, 5, key))]));
     store.check().unwrap();
 }
 

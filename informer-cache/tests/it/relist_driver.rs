@@ -3,22 +3,28 @@
 //!
 //! Shared with the fuzz target `relist`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::poll_fn;
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
-    BoundedSubscription, Change, ChangeKind, Event, Informer, InformerState, ListRequest, Overflow, Page,
-    Source, SourceError, SourceErrorKind, Subscription, Told, Version, Watch, WatchRequest,
+    BoundedSubscription, Change, ChangeKind, Event, Index, IndexError, Informer, InformerState, ListRequest,
+    Overflow, Page, Schema, Source, SourceError, SourceErrorKind, Subscription, Told, Version, Watch,
+    WatchRequest,
 };
 use parking_lot::Mutex;
+use testkit::happened::Happened;
 
 use crate::server::{Server, server};
-use crate::world::{BUSY, EXPIRED, INTERNAL, OTHER, Object, REFUSED, SCHEMA, TOO_LARGE, World, object};
+use crate::world::{BUSY, EXPIRED, INTERNAL, OTHER, Object, REFUSED, TOO_LARGE, World, object};
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Op {
@@ -49,6 +55,97 @@ enum Op {
 
 const KEYS: u8 = 8;
 
+/// What a life is made of, and what it may come by.
+pub(crate) const NAMES: &[&str] = &[
+    "list: plain",
+    "list: paged",
+    "list: streaming",
+    "order: kept",
+    "order: changed",
+    "function: sound",
+    "function: key",
+    "function: version",
+    "function: identity",
+    "function: transform",
+    "index: sound",
+    "index: error",
+    "index: panic",
+    "content: compared",
+    "content: as the version says",
+    "source: holds watches",
+    "source: polls",
+    "consumer: merged",
+    "consumer: restarts",
+    "consumer: ends",
+    "filter",
+    "filter panics",
+    "one key",
+    "unread",
+    "bookmark",
+    "expired",
+    "restored",
+    "stale",
+    "relist",
+    "deleted",
+    "recreated",
+    "list failed",
+    "watch failed",
+    "watch broken",
+    "watch ended",
+    "silent",
+    "shuffled",
+    "repeats",
+];
+
+/// Of what a life comes by.
+pub(crate) const fn tally() -> Happened {
+    Happened::new(NAMES)
+}
+
+thread_local! {
+    /// Which function of the user's panics on bad objects, while the run future is polled.
+    static WRONG: Cell<u8> = const { Cell::new(SOUND) };
+}
+
+const SOUND: u8 = 0;
+const KEY: u8 = 1;
+const VERSION: u8 = 2;
+const IDENTITY: u8 = 3;
+const TRANSFORM: u8 = 4;
+
+fn ask(function: u8, object: &Object) {
+    if WRONG.get() == function && object.version % 7 == 3 {
+        // Past the hook, which would tell of each.
+        resume_unwind(Box::new("a bad object"));
+    }
+}
+
+const FRAGILE: Schema<u8, Object> = Schema::new(
+    |object: &Object| {
+        ask(KEY, object);
+        object.key
+    },
+    |object| {
+        ask(VERSION, object);
+        Version::new(object.version)
+    },
+)
+.identity(|a, b| {
+    ask(IDENTITY, a);
+    ask(IDENTITY, b);
+    a.uid == b.uid
+});
+
+static BY_THIRD: Index<Object, u64> = Index::new("third", |object| object.version % 3);
+static FAILS: Index<Object, u8> = Index::fallible("frail", |object| match object.version % 5 {
+    0 => Err(IndexError::new("a bad object")),
+    _ => Ok(vec![object.key]),
+});
+static PANICS: Index<Object, u8> = Index::many("frail", |object| match object.version % 5 {
+    0 => resume_unwind(Box::new("a bad object")),
+    _ => vec![object.key],
+});
+
 fn kind(number: u8) -> SourceErrorKind {
     [EXPIRED, TOO_LARGE, BUSY, REFUSED, INTERNAL, OTHER][usize::from(number % 6)]
 }
@@ -60,6 +157,27 @@ struct HardToRead {
     spoilt: Arc<Mutex<BTreeSet<u8>>>,
     /// Those of the list under way, with their identities.
     unread: Arc<Mutex<BTreeMap<u8, u64>>>,
+    /// Whether events of several objects that are delivered together are reordered.
+    reorders: bool,
+    polls: bool,
+    seen: Arc<Seen>,
+}
+
+/// What came by.
+#[derive(Default)]
+struct Seen {
+    unread: AtomicBool,
+    reordered: AtomicBool,
+    expired: AtomicBool,
+    bookmark: AtomicBool,
+}
+
+impl Seen {
+    fn error(&self, error: &SourceError) {
+        if error.kind() == EXPIRED {
+            self.expired.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 impl HardToRead {
@@ -68,6 +186,7 @@ impl HardToRead {
         let spoilt = self.spoilt.lock().contains(&object.key);
         if spoilt {
             self.unread.lock().insert(object.key, object.uid);
+            self.seen.unread.store(true, Ordering::Relaxed);
         }
         !spoilt
     }
@@ -85,9 +204,45 @@ impl HardToRead {
     }
 }
 
+type Message = Option<Result<Event<Object>, SourceError>>;
+
 struct HardToReadWatch<W> {
     watch: W,
     source: HardToRead,
+    /// Told and not handed out yet.
+    ready: VecDeque<Message>,
+}
+
+impl<W: Watch<Object = Object>> HardToReadWatch<W> {
+    /// What the watch says next, as far as it can be read.
+    fn read(&self, event: Event<Object>) -> Event<Object> {
+        match event {
+            Event::Added(object) | Event::Modified(object) if !self.source.reads(&object) => {
+                Event::Bookmark(Version::new(object.version))
+            }
+            Event::Deleted(object) => {
+                self.source.unread.lock().remove(&object.key);
+                Event::Deleted(object)
+            }
+            event => {
+                if let Event::Bookmark(_) = event {
+                    self.source.seen.bookmark.store(true, Ordering::Relaxed);
+                }
+                event
+            }
+        }
+    }
+
+    /// Events that are delivered together, from the last key to the first; events of one object stay in order. No event is moved across a bookmark, an error or the end.
+    fn reorder(&mut self, burst: &mut Vec<Event<Object>>) {
+        let before: Vec<_> = burst.iter().filter_map(Event::object).map(|object| object.version).collect();
+        burst.sort_by_key(|event| std::cmp::Reverse(event.object().map(|object| object.key)));
+        let after = burst.iter().filter_map(Event::object).map(|object| object.version);
+        if !after.eq(before.iter().copied()) && before.is_sorted() {
+            self.source.seen.reordered.store(true, Ordering::Relaxed);
+        }
+        self.ready.extend(burst.drain(..).map(|event| Some(Ok(event))));
+    }
 }
 
 impl Source for HardToRead {
@@ -98,7 +253,8 @@ impl Source for HardToRead {
         if request.continuation.is_none() {
             self.unread.lock().clear();
         }
-        let mut page = self.server.list(request).await?;
+        let page = self.server.list(request).await;
+        let mut page = page.inspect_err(|error| self.seen.error(error))?;
         page.items.retain(|object| self.reads(object));
         Ok(page)
     }
@@ -107,7 +263,12 @@ impl Source for HardToRead {
         if request.streaming_list {
             self.unread.lock().clear();
         }
-        Ok(HardToReadWatch { watch: self.server.watch(request).await?, source: self.clone() })
+        let watch = self.server.watch(request).await.inspect_err(|error| self.seen.error(error))?;
+        Ok(HardToReadWatch { watch, source: self.clone(), ready: VecDeque::new() })
+    }
+
+    fn polls(&self) -> bool {
+        self.polls
     }
 
     fn unread(&self, stored: &Object) -> bool {
@@ -119,16 +280,35 @@ impl<W: Watch<Object = Object>> Watch for HardToReadWatch<W> {
     type Object = Object;
 
     async fn next(&mut self) -> Option<Result<Event<Object>, SourceError>> {
-        Some(self.watch.next().await?.map(|event| match event {
-            Event::Added(object) | Event::Modified(object) if !self.source.reads(&object) => {
-                Event::Bookmark(Version::new(object.version))
+        let mut burst = Vec::new();
+        poll_fn(|cx| {
+            while self.ready.is_empty() {
+                let told = pin!(self.watch.next()).poll(cx);
+                match told {
+                    Poll::Ready(Some(Ok(event))) => {
+                        let event = self.read(event);
+                        match event.object().is_some() && self.source.reorders {
+                            true => burst.push(event),
+                            false => {
+                                self.reorder(&mut burst);
+                                self.ready.push_back(Some(Ok(event)));
+                            }
+                        }
+                    }
+                    Poll::Ready(ended) => {
+                        if let Some(Err(error)) = &ended {
+                            self.source.seen.error(error);
+                        }
+                        self.reorder(&mut burst);
+                        self.ready.push_back(ended);
+                    }
+                    Poll::Pending if burst.is_empty() => return Poll::Pending,
+                    Poll::Pending => self.reorder(&mut burst),
+                }
             }
-            Event::Deleted(object) => {
-                self.source.unread.lock().remove(&object.key);
-                Event::Deleted(object)
-            }
-            event => event,
-        }))
+            Poll::Ready(self.ready.pop_front().expect("there is something"))
+        })
+        .await
     }
 }
 
@@ -150,6 +330,17 @@ impl Manner {
         let overflow = [None, Some(Overflow::Restart), Some(Overflow::Disconnect)][usize::from(bits % 3)];
         let (filtered, panics) = (bits & 4 != 0, bits & 8 != 0);
         Self { overflow, filtered, key: (bits & 48 == 48).then_some(bits % KEYS), panics }
+    }
+
+    fn tally(self, tally: &mut Happened) {
+        tally.hit(match self.overflow {
+            None => "consumer: merged",
+            Some(Overflow::Restart) => "consumer: restarts",
+            Some(_) => "consumer: ends",
+        });
+        tally.hit_if(self.filtered, "filter");
+        tally.hit_if(self.panics, "filter panics");
+        tally.hit_if(self.key.is_some(), "one key");
     }
 
     fn is_shown(self, object: &Object) -> bool {
@@ -193,6 +384,8 @@ impl Follower {
     }
 
     fn next(&mut self, world: &World) -> Option<Change<u8, Object>> {
+        // A panic of the identity here would be the consumer's.
+        WRONG.set(SOUND);
         loop {
             let told = catch_unwind(AssertUnwindSafe(|| match &mut self.changes {
                 Changes::Merged(changes) => Ok(changes.try_next().map(Told::Change)),
@@ -233,13 +426,38 @@ impl Follower {
     }
 }
 
-/// Runs the bytes; panics where something does not converge.
-pub(crate) fn run(bytes: &[u8]) {
+/// Runs the bytes; panics where something does not converge. What happened is of this life.
+pub(crate) fn run(bytes: &[u8], tally: &mut Happened) {
+    WRONG.set(SOUND);
     let mut food = Unstructured::new(bytes);
     let settings: u8 = food.arbitrary().unwrap_or(0);
+    // The last byte, which is an operation, too: so the corpus means what it meant.
+    let more = bytes.last().copied().unwrap_or(0);
+    let (wrong, frail) = ((more >> 1 & 7).saturating_sub(3), (more >> 4 & 3) % 3);
+    let (compares, reorders, polls) = (more & 64 != 0, more & 1 != 0, more & 128 != 0);
+    tally
+        .hit(["list: plain", "list: streaming", "list: paged", "list: streaming"][usize::from(settings & 3)]);
+    tally.hit(if compares { "content: compared" } else { "content: as the version says" });
+    tally.hit(if polls { "source: polls" } else { "source: holds watches" });
     let server = server();
-    let source = HardToRead { server: server.clone(), spoilt: Arc::default(), unread: Arc::default() };
-    let mut builder = Informer::builder(SCHEMA, source.clone());
+    let source = HardToRead {
+        server: server.clone(),
+        spoilt: Arc::default(),
+        unread: Arc::default(),
+        reorders,
+        polls,
+        seen: Arc::default(),
+    };
+    let schema = if compares { FRAGILE.content(|a, b| a == b) } else { FRAGILE };
+    let mut builder = Informer::builder(schema, source.clone()).index(&BY_THIRD).transform(|object| {
+        ask(TRANSFORM, &object);
+        object
+    });
+    builder = match frail {
+        0 => builder,
+        1 => builder.index(&FAILS),
+        _ => builder.index(&PANICS),
+    };
     if settings & 1 != 0 {
         builder = builder.streaming_lists();
     }
@@ -247,6 +465,7 @@ pub(crate) fn run(bytes: &[u8]) {
         builder = builder.page_size(NonZeroU32::new(2).unwrap());
     }
     let mut world = World::new(builder);
+    let mut version = server.version();
     let mut followers = vec![Follower::new(&world, Manner::new(0))];
     // The others differ from life to life.
     let mut manners =
@@ -272,8 +491,16 @@ pub(crate) fn run(bytes: &[u8]) {
             Op::Delete(key) | Op::Recreate(key) => drop(kept.remove(&(key % KEYS))),
             _ => {}
         }
+        tally_op(op, tally);
+        WRONG.set(wrong);
         perform(op, &server, &mut world, &mut followers, &mut manners);
+        WRONG.set(wrong);
         world.settle();
+        WRONG.set(SOUND);
+        let before = std::mem::replace(&mut version, server.version());
+        tally.hit_if(version < before, "restored");
+        let failed = world.informer.store().index_errors().len();
+        tally.hit_if(failed > 0, if frail == 1 { "index: error" } else { "index: panic" });
         world.informer.store().check().unwrap();
         // Nobody took it away, so it is known as long as it cannot be read.
         let there = server.objects();
@@ -288,11 +515,20 @@ pub(crate) fn run(bytes: &[u8]) {
     // All that ever were: a server that is restored may have one of those states again, which nobody could read when it was told.
     source.spoilt.lock().extend(ever_spoilt);
     source.mend(|_| true);
+    if wrong != SOUND {
+        // What could not be read is found by the next list.
+        world.pass(Duration::from_secs(600));
+        server.break_watches(EXPIRED);
+    }
     // Longer than the longest wait, an unanswered request and a streaming list that never ends together.
     world.pass(Duration::from_secs(600));
-    assert_eq!(world.informer.status().state, InformerState::Watching);
+    let status = world.informer.status();
+    assert_eq!((status.state, status.last_error), (InformerState::Watching, None));
     assert_eq!(world.stored(), server.objects());
     assert!(world.informer.is_synced());
+    indexed(&world, frail);
+    tally_end(&world, &source, wrong, frail, tally);
+    followers.iter().for_each(|follower| follower.manner.tally(tally));
     // One more change comes through the watch alone.
     let relists = world.informer.status().relists;
     put(&server, 0);
@@ -308,6 +544,62 @@ pub(crate) fn run(bytes: &[u8]) {
         shown.retain(|object| follower.manner.is_shown(object));
         assert_eq!(known, shown, "a consumer missed something");
     }
+}
+
+/// What the indexes say is what there is.
+fn indexed(world: &World, frail: u8) {
+    let (store, stored) = (world.informer.store(), world.stored());
+    for third in 0..3 {
+        let there = stored.iter().filter(|object| object.version % 3 == third).count();
+        assert_eq!(store.by_index(&BY_THIRD, &third).unwrap().len(), there);
+    }
+    let mut failed: Vec<u8> = store.index_errors().iter().map(|(key, ..)| *key).collect();
+    failed.sort_unstable();
+    let bad = stored.iter().filter(|object| frail > 0 && object.version % 5 == 0).map(|object| object.key);
+    assert_eq!(failed, bad.collect::<Vec<_>>());
+    for object in stored.iter().filter(|_| frail > 0) {
+        let found = store.by_index(&FAILS, &object.key).unwrap().len();
+        assert_eq!(found, usize::from(object.version % 5 != 0));
+    }
+}
+
+fn tally_op(op: Op, tally: &mut Happened) {
+    let name = match op {
+        Op::Delete(_) => "deleted",
+        Op::Recreate(_) => "recreated",
+        Op::FailList(_) => "list failed",
+        Op::FailWatch(_) => "watch failed",
+        Op::BreakWatch(_) => "watch broken",
+        Op::Close => "watch ended",
+        Op::Silent(true) => "silent",
+        Op::Shuffled => "shuffled",
+        Op::Repeats | Op::Repeat => "repeats",
+        _ => return,
+    };
+    tally.hit(name);
+}
+
+fn tally_end(world: &World, source: &HardToRead, wrong: u8, frail: u8, tally: &mut Happened) {
+    let status = world.informer.status();
+    let function = if status.panics > 0 { wrong } else { SOUND };
+    tally.hit(
+        [
+            "function: sound",
+            "function: key",
+            "function: version",
+            "function: identity",
+            "function: transform",
+        ][usize::from(function)],
+    );
+    let failed = tally.did("index: error") || tally.did("index: panic");
+    tally.hit_if(frail == 0 || !failed, "index: sound");
+    tally.hit_if(status.stale > 0, "stale");
+    tally.hit_if(status.relists > 0, "relist");
+    let seen = |seen: &AtomicBool| seen.load(Ordering::Relaxed);
+    tally.hit(if seen(&source.seen.reordered) { "order: changed" } else { "order: kept" });
+    tally.hit_if(seen(&source.seen.unread), "unread");
+    tally.hit_if(seen(&source.seen.expired), "expired");
+    tally.hit_if(seen(&source.seen.bookmark), "bookmark");
 }
 
 fn put(server: &Server, key: u8) {

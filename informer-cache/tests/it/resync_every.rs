@@ -10,7 +10,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use flyball_informer_cache::{Change, ChangeKind, Informer, Schema, Store, Subscription, Version};
-use flyball_ratelimit::{Clock, ManualClock, Nanos, Timer};
+use flyball_sync::{Clock, ManualClock, Nanos, Timer};
 use testkit::wakers::{Counting, Panicking, poll_with};
 
 use crate::server::server;

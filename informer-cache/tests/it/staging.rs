@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use flyball_informer_cache::{Event, Informer, Page, Schema, ScriptedSource, Store, Version};
-use flyball_ratelimit::ManualClock;
+use flyball_sync::ManualClock;
 use testkit::wakers::poll_once;
 
 use crate::world::{EXPIRED, Object, World, error, object};

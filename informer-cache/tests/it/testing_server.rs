@@ -11,7 +11,7 @@ use flyball_informer_cache::testing::ServerWatch;
 use flyball_informer_cache::{
     Event, ListRequest, ListVersion, Page, Source, SourceErrorKind, Version, Watch, WatchRequest,
 };
-use flyball_ratelimit::ManualClock;
+use flyball_sync::ManualClock;
 
 use crate::server::{Server, server};
 use crate::world::{EXPIRED, OTHER, Object, TOO_LARGE, object};

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use flyball_informer_cache::{Change, OrderedIndex, Outcome, Timed, TtlSnapshot, TtlStore};
-use flyball_ratelimit::{Clock, Nanos};
+use flyball_sync::{Clock, Nanos};
 use parking_lot::Mutex;
 use testkit::random::cases;
 

@@ -9,7 +9,7 @@ use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
     Change, ChangeKind, Index, IndexError, OrderedIndex, Outcome, Subscription, Timed, TtlSnapshot, TtlStore,
 };
-use flyball_ratelimit::{Clock, ManualClock, Nanos};
+use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::happened::Happened;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

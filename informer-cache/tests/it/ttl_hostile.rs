@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_informer_cache::{Change, Index, Outcome, Timed, TtlStore};
-use flyball_ratelimit::ManualClock;
+use flyball_sync::ManualClock;
 use parking_lot::Mutex;
 use testkit::hostile::{HostileKey, Mood, Point};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_informer_cache::{Change, Outcome, Timed, TtlStore};
-use flyball_ratelimit::{ManualClock, Nanos};
+use flyball_sync::{ManualClock, Nanos};
 use parking_lot::Mutex;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use flyball_informer_cache::{
     Event, Informer, InformerBuilder, Schema, Source, SourceError, SourceErrorKind, Version,
 };
-use flyball_ratelimit::{Clock, ManualClock, Nanos};
+use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::wakers::{Counting, poll_with};
 
 /// An object of the tests.

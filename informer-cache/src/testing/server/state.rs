@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, ManualClock, Nanos};
+use flyball_sync::{Clock, ManualClock, Nanos};
 
 use super::Faults;
 use crate::{Event, ListRequest, ListVersion, Page, SourceErrorKind, Version, WatchRequest};

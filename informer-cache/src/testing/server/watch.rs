@@ -5,7 +5,7 @@
 use std::fmt;
 use std::future::poll_fn;
 
-use flyball_ratelimit::{ManualTimer, Timer};
+use flyball_sync::{ManualTimer, Timer};
 
 use super::Server;
 use super::state::{Next, Place};

@@ -1,0 +1,205 @@
+//! EDGE. The run future's way to the store: events judged by key, objects staged, lists published, panics of the user's functions contained.
+//!
+//! Cancel safety: nothing here waits.
+
+use std::hash::Hash;
+use std::ops::ControlFlow;
+
+use flyball_sync::Timer;
+use flyball_sync::panics::attempt;
+
+use super::super::failure::Failed;
+use super::super::tombstones::Tombstones;
+use super::Drive;
+use crate::{Cause, Event, Outcome, Schema, Source, SourceErrorKind, Stage, Step, Store, Verdict, Version};
+
+impl<K, V, S, T> Drive<K, V, S, T>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: Source<Object = V>,
+    T: Timer,
+{
+    /// Takes an event; breaks where the watch is not to be read any further.
+    pub(super) fn accept(&mut self, event: Event<V>) -> ControlFlow<()> {
+        let schema = &self.schema;
+        let seen = match attempt(|| event.as_ref().map(|object| schema.version(object))) {
+            Ok(seen) => seen,
+            Err(panic) => {
+                match event {
+                    // The stage finds the same, and keeps what is stored.
+                    Event::Added(object) | Event::Modified(object) if self.reflector.holds_half_list() => {
+                        self.stage_event(Event::Added(object), Version::ZERO);
+                    }
+                    // A deletion is one at whatever version.
+                    Event::Deleted(object) if self.reflector.holds_half_list() => {
+                        self.stage_event(Event::Deleted(object), Version::ZERO);
+                        self.panicked(&panic);
+                    }
+                    Event::Deleted(object) => self.batch.push((Version::ZERO, Event::Deleted(object))),
+                    _ => self.panicked(&panic),
+                }
+                return ControlFlow::Continue(());
+            }
+        };
+        let (Event::Added(version)
+        | Event::Modified(version)
+        | Event::Deleted(version)
+        | Event::Bookmark(version)
+        | Event::InitialEnd(version)) = seen;
+        match self.reflector.event(seen) {
+            Verdict::Apply => self.batch.push((version, event)),
+            Verdict::Ignore => {}
+            Verdict::Stage => self.stage_event(event, version),
+            Verdict::Publish(version) => {
+                let stage = self.half.take().unwrap_or_else(|| {
+                    // An empty list, which may be of a source that was restored to an earlier version.
+                    self.tombstones.listed(Version::ZERO);
+                    self.shared.store.stage()
+                });
+                self.publish(stage, version);
+                self.tombstones.complete(version);
+                self.report();
+                if !matches!(self.reflector.step(), Step::Read) {
+                    return ControlFlow::Break(());
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Takes an event of a streaming list, which is judged by key as those of a watch are.
+    fn stage_event(&mut self, event: Event<V>, version: Version) {
+        let mut stage = self.half.take().unwrap_or_else(|| {
+            self.tombstones.listed(Version::ZERO);
+            self.shared.store.stage()
+        });
+        let (schema, tombstones) = (&self.schema, &mut self.tombstones);
+        let is_older = |listed: Version| !version.is_none() && version < listed;
+        let late = match event {
+            Event::Added(object) | Event::Modified(object) => {
+                stage.try_put_unless(object, |key, listed| match listed() {
+                    Some(listed) => is_older(listed),
+                    None => tombstones.is_stale(key, version),
+                })
+            }
+            Event::Deleted(object) => attempt(|| {
+                let key = schema.key(&object);
+                let listed = stage.listed(&key).map(|listed| listed.version);
+                let late = listed.is_some_and(is_older);
+                if !late {
+                    stage.remove(&key);
+                    tombstones.deleted(key, version, listed);
+                }
+                late
+            }),
+            Event::Bookmark(_) | Event::InitialEnd(_) => Ok(false),
+        };
+        self.half = Some(stage);
+        self.judged(late);
+    }
+
+    /// Lists an object.
+    pub(super) fn stage(&mut self, stage: &mut Stage<K, V>, object: V) {
+        let put = stage.try_put_unless(object, |_, _| false);
+        self.judged(put);
+    }
+
+    /// Applies the batch.
+    pub(super) fn apply(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let mut batch = std::mem::take(&mut self.batch);
+        for (version, event) in batch.drain(..) {
+            let (store, schema, tombstones) = (&self.shared.store, &self.schema, &mut self.tombstones);
+            let late = attempt(|| apply_event(store, schema, tombstones, version, event));
+            self.judged(late.and_then(|late| late));
+        }
+        self.batch = batch;
+        self.shared.status.succeeded(self.timer.now(), self.stale);
+    }
+
+    pub(super) fn publish(&mut self, mut stage: Stage<K, V>, version: Version) {
+        let published = attempt(|| {
+            stage.keep_unreadable(|stored| self.source.unread(stored));
+            drop(stage.publish(version));
+        });
+        match published {
+            Ok(()) => self.shared.status.succeeded(self.timer.now(), self.stale),
+            Err(panic) => {
+                // It may not be stored, so it is asked for again: as if the watch that follows it had failed.
+                let (now, random) = self.moment();
+                self.reflector.watch_failed(SourceErrorKind::Other, now, random);
+                self.reflector.watch_broke(SourceErrorKind::Other, now, random);
+                self.panicked(&panic);
+            }
+        }
+    }
+
+    /// Counts an event that was late, or a panic on the way.
+    fn judged(&mut self, late: Result<bool, String>) {
+        match late {
+            Ok(late) => self.stale += u64::from(late),
+            Err(panic) => self.panicked(&panic),
+        }
+    }
+
+    /// A function of the user's panicked, which left everything intact.
+    fn panicked(&mut self, message: &str) {
+        let at = self.timer.now();
+        self.shared.status.panicked(at, message);
+        self.tell(at, Cause::Panicked, Failed::Panic(message));
+    }
+}
+
+/// Applies an event; whether it came too late. A deletion is applied also where its last state makes a function of the user's panic, which is the error then.
+fn apply_event<K, V>(
+    store: &Store<K, V>,
+    schema: &Schema<K, V>,
+    tombstones: &mut Tombstones<K>,
+    version: Version,
+    event: Event<V>,
+) -> Result<bool, String>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    let is_stale = |outcome| matches!(outcome, Outcome::Stale { .. });
+    match event {
+        Event::Added(object) | Event::Modified(object) => {
+            if tombstones.concerns(version) {
+                let key = schema.key(&object);
+                if store.get(&key).is_none() && tombstones.is_stale(&key, version) {
+                    return Ok(true);
+                }
+            }
+            Ok(is_stale(store.upsert(object)))
+        }
+        Event::Deleted(object) => {
+            let key = schema.key(&object);
+            let stored = store.stored_version(&key);
+            let deleted = attempt(|| is_stale(store.delete(&key, Some(object))));
+            let late = match &deleted {
+                Ok(late) => *late,
+                Err(_) => {
+                    let late = !version.is_none() && stored.is_some_and(|stored| version < stored);
+                    if !late {
+                        store.delete(&key, None);
+                    }
+                    store.bookmark(version);
+                    late
+                }
+            };
+            if !late {
+                tombstones.deleted(key, version, stored);
+            }
+            deleted
+        }
+        Event::Bookmark(version) | Event::InitialEnd(version) => {
+            store.bookmark(version);
+            tombstones.complete(version);
+            Ok(false)
+        }
+    }
+}

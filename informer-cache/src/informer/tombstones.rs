@@ -1,0 +1,170 @@
+//! PURE. Which events of absent objects are stale.
+//!
+//! The store compares an event with the stored object of its key. Without a stored object, the event is a new object, a late event of a deleted object, or
+//! older than the last list. The rules:
+//!
+//! | nothing is stored under the key, and the event's version is | the event is |
+//! |---|---|
+//! | none | applied |
+//! | not above the **floor** | stale |
+//! | below the least version that a remembered deletion of the key lets pass | stale |
+//! | anything else | applied |
+//!
+//! The floor is the version up to which the source has delivered every change: the version of the last list or of a newer bookmark. A deletion is
+//! remembered until the floor reaches it. At the maximum number of deletions, the older half is forgotten and the floor rises above them: an addition that is
+//! delayed by more deletions than the newer half is stale. A deleted object never comes back.
+//!
+//! A deletion at *d* of an object stored at *s* lets *d* pass, since one write of the source may end one object and begin another under its key,
+//! but not *s*: some sources give a deletion the version of the last update.
+//!
+//! # Invariants
+//! 1. A deletion is remembered only if it keeps something away that the floor lets pass.
+//! 2. `highest` is the highest version that is remembered, or the floor where none is higher.
+//! 3. At most `most` deletions are remembered.
+
+use std::hash::Hash;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::Version;
+
+/// Versions below which events of absent objects are stale.
+pub(super) struct Tombstones<K> {
+    floor: Version,
+    /// The least version that passes, of each key that was deleted above the floor.
+    gone: HashMap<K, Version, RandomState>,
+    highest: Version,
+    most: usize,
+}
+
+impl<K: Eq + Hash> Tombstones<K> {
+    /// Remembers at most so many deletions.
+    pub(super) fn new(most: usize) -> Self {
+        Self { floor: Version::ZERO, gone: HashMap::default(), highest: Version::ZERO, most }
+    }
+
+    /// A list is stored, or begins (with no version): what was before it is of no concern.
+    pub(super) fn listed(&mut self, version: Version) {
+        self.gone.clear();
+        (self.floor, self.highest) = (version, version);
+    }
+
+    /// The source has delivered every change up to this version.
+    pub(super) fn complete(&mut self, version: Version) {
+        if version > self.floor {
+            self.floor = version;
+            self.settle();
+        }
+    }
+
+    /// An object is deleted at `version`, if that is known; it was stored at `stored`, if it was.
+    pub(super) fn deleted(&mut self, key: K, version: Version, stored: Option<Version>) {
+        let after =
+            stored.filter(|stored| !stored.is_none()).map_or(0, |stored| stored.get().saturating_add(1));
+        let least = version.max(Version::new(after));
+        if least.get() <= self.floor.get().saturating_add(1) {
+            return;
+        }
+        self.highest = self.highest.max(least);
+        let known = self.gone.entry(key).or_insert(least);
+        *known = least.max(*known);
+        if self.gone.len() > self.most {
+            let mut versions: Vec<_> = self.gone.values().copied().collect();
+            let (_, middle, _) = versions.select_nth_unstable(self.most / 2);
+            // The least that passes it is the next one.
+            self.floor = self.floor.max(Version::new(middle.get() - 1));
+            self.settle();
+        }
+    }
+
+    /// Whether an event of this version has to be looked up at all: hardly ever, where versions come in order.
+    pub(super) fn concerns(&self, version: Version) -> bool {
+        !version.is_none() && (version <= self.floor || version < self.highest)
+    }
+
+    /// Whether an event of a key, under which nothing is stored, comes too late.
+    pub(super) fn is_stale(&self, key: &K, version: Version) -> bool {
+        let below = |least: &Version| version < *least;
+        !version.is_none() && (version <= self.floor || self.gone.get(key).is_some_and(below))
+    }
+
+    /// Forgets what the floor says as well.
+    fn settle(&mut self) {
+        let floor = self.floor;
+        self.gone.retain(|_, least| least.get() > floor.get().saturating_add(1));
+        self.highest = self.gone.values().copied().max().unwrap_or(floor).max(floor);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use testkit::random::{Random, cases};
+
+    use super::*;
+
+    /// Everything that was ever said, gone through for each question.
+    #[derive(Default)]
+    struct Naive {
+        complete: u64,
+        deleted: Vec<(u8, u64)>,
+    }
+
+    impl Naive {
+        fn is_stale(&self, key: u8, version: u64) -> bool {
+            let after = |deleted: &(u8, u64)| deleted.0 == key && version < deleted.1;
+            version != 0 && (version <= self.complete || self.deleted.iter().any(after))
+        }
+    }
+
+    #[test]
+    fn agrees_with_a_list_of_everything_said_as_long_as_nothing_is_forgotten() {
+        cases("tombstones", 2_000, 60, |bytes| {
+            let (mut real, mut naive) = (Tombstones::new(64), Naive::default());
+            for three in bytes.chunks_exact(3) {
+                let (key, version) = (three[1] % 4, u64::from(three[2] % 32));
+                match three[0] % 8 {
+                    0 => {
+                        real.listed(Version::new(version));
+                        naive = Naive { complete: version, ..Naive::default() };
+                    }
+                    1 => {
+                        real.complete(Version::new(version));
+                        naive.complete = naive.complete.max(version);
+                    }
+                    roll => {
+                        let stored = (roll > 4).then(|| u64::from(three[0] / 8));
+                        real.deleted(key, Version::new(version), stored.map(Version::new));
+                        let after = stored.filter(|stored| *stored > 0).map_or(0, |stored| stored + 1);
+                        naive.deleted.push((key, version.max(after)));
+                    }
+                }
+                for (key, version) in (0..4).flat_map(|key| (0..40).map(move |version| (key, version))) {
+                    let stale = real.is_stale(&key, Version::new(version));
+                    assert_eq!(stale, naive.is_stale(key, version), "{key}@{version}");
+                    assert!(real.concerns(Version::new(version)) || !stale, "{key}@{version}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn forgets_the_older_half_and_lets_none_of_it_come_back() {
+        let mut real = Tombstones::new(8);
+        let (mut random, mut deleted) = (Random::new(7), BTreeMap::new());
+        for turn in 1..2_000_u64 {
+            let (key, version) = (random.below(500), turn + random.below(4));
+            real.deleted(key, Version::new(version), None);
+            let last = deleted.entry(key).or_insert(0);
+            *last = version.max(*last);
+            assert!(real.gone.len() <= 8);
+            for (key, version) in &deleted {
+                assert!(real.is_stale(key, Version::new(version - 1)) || *version == 1, "{key}@{version}");
+            }
+            // What is new passes.
+            assert!(!real.is_stale(&999, Version::new(turn + 4)));
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! A function of the user's that panics on one object costs that object, not the informer.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use flyball_informer_cache::{
+    Cause, Event, Index, Informer, InformerBuilder, InformerState, Page, Schema, ScriptedSource, Version,
+};
+use parking_lot::Mutex;
+
+use crate::world::{Object, SCHEMA, World, error, object};
+
+/// The object at this version makes the function under test panic.
+const BAD: u64 = 13;
+
+fn good(object: &Object) {
+    assert_ne!(object.version, BAD, "a bad object");
+}
+
+type Source = ScriptedSource<Object>;
+type Builder = InformerBuilder<u8, Object, Source>;
+
+/// A function of the user's that is to panic, and an informer that calls it.
+type Fragile = (&'static str, fn(Source) -> Builder);
+
+/// Each function of the user's that an informer calls.
+fn builders() -> Vec<Fragile> {
+    const KEY: Schema<u8, Object> = Schema::new(
+        |object: &Object| {
+            good(object);
+            object.key
+        },
+        |object| Version::new(object.version),
+    );
+    const VERSION: Schema<u8, Object> = Schema::new(
+        |object: &Object| object.key,
+        |object| {
+            good(object);
+            Version::new(object.version)
+        },
+    );
+    const IDENTITY: Schema<u8, Object> = SCHEMA.identity(|a, b| {
+        good(a);
+        good(b);
+        a.uid == b.uid
+    });
+    vec![
+        ("key", |source| Informer::builder(KEY, source)),
+        ("version", |source| Informer::builder(VERSION, source)),
+        ("identity", |source| Informer::builder(IDENTITY, source)),
+        ("transformation", |source| {
+            Informer::builder(SCHEMA, source).transform(|object| {
+                good(&object);
+                object
+            })
+        }),
+    ]
+}
+
+fn page(items: Vec<Object>, version: u64) -> Page<Object> {
+    Page { items, version: Version::new(version), continuation: None }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Watch,
+    List,
+    Stream,
+}
+
+#[test]
+fn a_panic_on_one_object_leaves_that_object_as_it_was() {
+    for (name, builder) in builders() {
+        for way in [Way::Watch, Way::List, Way::Stream] {
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let source = Source::new();
+            let builder = builder(source.clone()).on_error({
+                let told = told.clone();
+                move |failure| told.lock().push((failure.cause, failure.to_string()))
+            });
+            let builder = if way == Way::Stream { builder.streaming_lists() } else { builder };
+            let mut world = World::new(builder);
+            source.watch(Ok(()));
+            match way {
+                Way::Stream => {
+                    source.tell(Event::Added(object(1, 1)));
+                    source.tell(Event::Added(object(2, 2)));
+                    source.tell(Event::InitialEnd(Version::new(5)));
+                }
+                _ => source.list(Ok(page(vec![object(1, 1), object(2, 2)], 5))),
+            }
+            world.settle();
+            assert_eq!(world.stored(), [object(1, 1), object(2, 2)]);
+            if way == Way::Watch {
+                for (key, version) in [(1, 12), (2, BAD), (3, 14)] {
+                    source.tell(Event::Modified(object(key, version)));
+                }
+                world.settle();
+            } else {
+                source.fail(error(crate::world::OTHER));
+                source.watch(Ok(()));
+                if way == Way::Stream {
+                    for (key, version) in [(1, 12), (2, BAD), (3, 14)] {
+                        source.tell(Event::Added(object(key, version)));
+                    }
+                    source.tell(Event::InitialEnd(Version::new(15)));
+                } else {
+                    source.list(Ok(page(vec![object(1, 12), object(2, BAD), object(3, 14)], 15)));
+                }
+                world.settle();
+                told.lock().clear();
+                world.pass_alarm();
+            }
+            let status = world.informer.status();
+            assert_eq!(status.state, InformerState::Watching, "{name} {way:?}");
+            world.informer.store().check().unwrap();
+            assert_eq!(world.stored(), [object(1, 12), object(2, 2), object(3, 14)], "{name} {way:?}");
+            // Told as what it is, and counted; nothing is wrong with the source.
+            assert_eq!((status.panics, status.last_error), (1, None), "{name} {way:?}");
+            assert!(status.last_panic.unwrap().message.contains("a bad object"));
+            let told = std::mem::take(&mut *told.lock());
+            assert_eq!(told.len(), 1, "{name} {way:?}: {told:?}");
+            assert_eq!(told[0].0, Cause::Panicked);
+            assert!(told[0].1.contains("a bad object"), "{told:?}");
+            // Better again, it is stored.
+            source.tell(Event::Modified(object(2, 16)));
+            world.settle();
+            assert!(world.stored().contains(&object(2, 16)), "{name} {way:?}");
+        }
+    }
+}
+
+/// An object on which the key function panics may be any stored object that is not listed.
+#[test]
+fn a_list_with_an_object_without_a_key_deletes_nothing() {
+    let source = Source::new();
+    let (_, builder) = builders()[0];
+    let mut world = World::new(builder(source.clone()));
+    source.list(Ok(page(vec![object(1, 1), object(2, 2), object(3, 3)], 5)));
+    source.watch(Ok(()));
+    world.settle();
+    source.fail(error(crate::world::OTHER));
+    source.list(Ok(page(vec![object(1, 12), object(2, BAD)], 15)));
+    source.watch(Ok(()));
+    world.settle();
+    world.pass_alarm();
+    assert_eq!(world.stored(), [object(1, 12), object(2, 2), object(3, 3)]);
+    // A deletion that the watch delivers is applied.
+    source.tell(Event::Deleted(object(3, 16)));
+    source.fail(error(crate::world::OTHER));
+    world.settle();
+    source.list(Ok(page(vec![object(1, 12)], 17)));
+    source.watch(Ok(()));
+    world.pass_alarm();
+    assert_eq!(world.stored(), [object(1, 12)]);
+}
+
+#[test]
+fn a_panic_of_an_index_function_is_an_error_of_that_object_and_index() {
+    static FRAGILE: Index<Object, u8> = Index::new("fragile", |object| {
+        good(object);
+        object.key
+    });
+    static SOUND: Index<Object, u64> = Index::new("sound", |object| object.version);
+    for listed in [true, false] {
+        let source = Source::new();
+        source.list(Ok(page(vec![object(1, 1)], 5)));
+        source.watch(Ok(()));
+        let mut world = World::new(Informer::builder(SCHEMA, source.clone()).index(&FRAGILE).index(&SOUND));
+        world.settle();
+        if listed {
+            source.fail(error(crate::world::OTHER));
+            source.list(Ok(page(vec![object(1, 12), object(2, BAD), object(3, 14)], 14)));
+            source.watch(Ok(()));
+            world.settle();
+            world.pass_alarm();
+        } else {
+            source.tell(Event::Modified(object(1, 12)));
+            source.tell(Event::Added(object(2, BAD)));
+            source.tell(Event::Added(object(3, 14)));
+            world.settle();
+        }
+        let store = world.informer.store();
+        assert_eq!(world.informer.status().state, InformerState::Watching);
+        assert_eq!(world.informer.status().last_error, None);
+        store.check().unwrap();
+        assert_eq!(world.stored(), [object(1, 12), object(2, BAD), object(3, 14)]);
+        assert!(store.by_index(&FRAGILE, &2).unwrap().is_empty());
+        assert_eq!(store.by_index(&FRAGILE, &3).unwrap().len(), 1);
+        assert_eq!(store.by_index(&SOUND, &BAD).unwrap().len(), 1);
+        let errors = store.index_errors();
+        let [(key, index, error)] = &errors[..] else { panic!("{errors:?}") };
+        assert_eq!((*key, *index), (2, "fragile"));
+        assert!(error.source().unwrap().to_string().contains("a bad object"));
+        source.tell(Event::Modified(object(2, 15)));
+        world.settle();
+        assert!(world.informer.store().index_errors().is_empty());
+        assert_eq!(world.informer.store().by_index(&FRAGILE, &2).unwrap().len(), 1);
+    }
+}
+
+/// An index value whose equality panics makes the store refuse the list as a whole.
+#[test]
+fn a_list_that_cannot_be_published_is_asked_for_again() {
+    #[derive(Clone, Debug)]
+    struct Moody(u64);
+    impl PartialEq for Moody {
+        fn eq(&self, other: &Self) -> bool {
+            assert!(self.0 != BAD && other.0 != BAD, "a bad value");
+            self.0 == other.0
+        }
+    }
+    impl Eq for Moody {}
+    impl std::hash::Hash for Moody {
+        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+    impl PartialOrd for Moody {
+        fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+    impl Ord for Moody {
+        fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+            assert!(self.0 != BAD && other.0 != BAD, "a bad value");
+            self.0.cmp(&other.0)
+        }
+    }
+    static MOODY: flyball_informer_cache::OrderedIndex<Object, Moody> =
+        flyball_informer_cache::OrderedIndex::new("moody", |object| Moody(object.version));
+    let source = Source::new();
+    source.list(Ok(page(vec![object(1, 1), object(2, 2)], 5)));
+    source.watch(Ok(()));
+    let mut world = World::new(Informer::builder(SCHEMA, source.clone()).index(&MOODY));
+    world.settle();
+    source.tell(Event::Added(object(3, BAD)));
+    source.tell(Event::Modified(object(2, 14)));
+    world.settle();
+    assert_eq!((world.stored(), world.informer.status().panics), (vec![object(1, 1), object(2, 14)], 1));
+    source.fail(error(crate::world::OTHER));
+    source.list(Ok(page(vec![object(1, 15), object(3, BAD)], 15)));
+    source.watch(Ok(()));
+    world.settle();
+    world.pass_alarm();
+    let status = world.informer.status();
+    assert!(matches!(status.state, InformerState::Waiting { .. }), "{status:?}");
+    assert_eq!(world.stored(), [object(1, 1), object(2, 14)], "it is all or nothing");
+    source.list(Ok(page(vec![object(1, 16), object(3, 15)], 16)));
+    world.pass_alarm();
+    assert_eq!(world.stored(), [object(1, 16), object(3, 15)]);
+    assert_eq!(world.informer.status().state, InformerState::Watching);
+    world.informer.store().check().unwrap();
+}
+
+#[test]
+fn a_deletion_is_applied_though_its_last_state_is_bad() {
+    for (name, builder) in builders().into_iter().filter(|(name, _)| *name != "key") {
+        let source = Source::new();
+        source.list(Ok(page(vec![object(1, 1), object(2, 2)], 5)));
+        source.watch(Ok(()));
+        let mut world = World::new(builder(source.clone()));
+        world.settle();
+        source.tell(Event::Deleted(object(2, BAD)));
+        world.settle();
+        assert_eq!((world.stored(), world.informer.status().panics), (vec![object(1, 1)], 1), "{name}");
+        // It does not come back by a late event.
+        source.tell(Event::Modified(object(2, 2)));
+        world.settle();
+        assert_eq!(world.stored(), [object(1, 1)], "{name}");
+    }
+}
+
+#[test]
+fn a_deletion_at_a_bad_version_is_one_of_a_streaming_list_too() {
+    let (_, builder) = builders()[1];
+    let source = Source::new();
+    source.watch(Ok(()));
+    let mut world = World::new(builder(source.clone()).streaming_lists());
+    for event in [
+        Event::Added(object(1, 1)),
+        Event::Added(object(2, 2)),
+        Event::Deleted(object(2, BAD)),
+        Event::InitialEnd(Version::new(15)),
+    ] {
+        source.tell(event);
+    }
+    world.settle();
+    assert_eq!((world.stored(), world.informer.status().panics), (vec![object(1, 1)], 1));
+}
+
+#[test]
+fn a_nameless_object_does_not_undo_a_deletion_that_was_delivered() {
+    let source = Source::new();
+    let (_, builder) = builders()[0];
+    source.watch(Ok(()));
+    let mut world = World::new(builder(source.clone()).streaming_lists());
+    let first = (1..=4).map(|key| Event::Added(object(key, key.into())));
+    first.chain([Event::InitialEnd(Version::new(5))]).for_each(|event| source.tell(event));
+    world.settle();
+    source.fail(error(crate::world::OTHER));
+    source.watch(Ok(()));
+    for event in [
+        Event::Added(object(1, 1)),
+        Event::Added(object(2, BAD)),
+        Event::Added(object(3, 3)),
+        Event::Deleted(object(3, 14)),
+        // Known, and not listed before.
+        Event::Deleted(object(4, 14)),
+        Event::InitialEnd(Version::new(15)),
+    ] {
+        source.tell(event);
+    }
+    world.settle();
+    world.pass_alarm();
+    assert_eq!(world.stored(), [object(1, 1), object(2, 2)]);
+    world.informer.store().check().unwrap();
+}

@@ -1,0 +1,251 @@
+//! Events that come late, again, or in another order than that of their versions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_informer_cache::{
+    Event, Informer, InformerState, ListRequest, Page, ScriptedSource, SourceError, Version, WatchRequest,
+};
+use parking_lot::Mutex;
+
+use crate::world::{Object, SCHEMA, World, bookmark, error, object};
+
+type Source = ScriptedSource<Object>;
+
+/// An informer that lists these and watches.
+fn watching(source: &Source, items: Vec<Object>, version: u64) -> World {
+    source.list(Ok(Page { items, version: Version::new(version), continuation: None }));
+    source.watch(Ok(()));
+    let mut world = World::new(Informer::builder(SCHEMA, source.clone()));
+    world.settle();
+    world
+}
+
+fn put(key: u8, version: u64) -> Event<Object> {
+    Event::Modified(object(key, version))
+}
+
+fn gone(key: u8, version: u64) -> Event<Object> {
+    Event::Deleted(object(key, version))
+}
+
+fn tell(source: &Source, world: &mut World, events: impl IntoIterator<Item = Event<Object>>) -> u64 {
+    let before = world.informer.status().stale;
+    events.into_iter().for_each(|event| source.tell(event));
+    world.settle();
+    world.informer.store().check().unwrap();
+    world.informer.status().stale - before
+}
+
+#[test]
+fn an_event_that_comes_after_newer_ones_of_other_objects_is_applied() {
+    let source = Source::new();
+    let mut world = watching(&source, vec![], 1);
+    let stale = tell(&source, &mut world, [put(1, 5), put(2, 4), put(3, 6)]);
+    assert_eq!((world.stored(), stale), (vec![object(1, 5), object(2, 4), object(3, 6)], 0));
+    // The next watch begins at the newest version.
+    source.close();
+    source.watch(Ok(()));
+    world.pass(Duration::from_secs(2));
+    let asked = source.asked();
+    let Some(flyball_informer_cache::Asked::Watch(last)) = asked.last() else { panic!("{asked:?}") };
+    assert_eq!(last.from, Version::new(6));
+}
+
+#[test]
+fn a_late_event_of_one_object_is_stale_and_counted() {
+    let source = Source::new();
+    let mut world = watching(&source, vec![object(1, 3)], 3);
+    let stale = tell(&source, &mut world, [put(1, 5), put(1, 4), put(1, 5), gone(1, 4)]);
+    assert_eq!((world.stored(), stale), (vec![object(1, 5)], 3));
+}
+
+#[test]
+fn a_late_event_does_not_bring_back_what_is_deleted() {
+    let source = Source::new();
+    let mut world = watching(&source, vec![object(1, 3)], 3);
+    let stale = tell(&source, &mut world, [gone(1, 7), put(1, 5), put(2, 6)]);
+    assert_eq!((world.stored(), stale), (vec![object(2, 6)], 1));
+    // Another one under the key is newer, be it by the same write.
+    let other = Object { key: 1, uid: 2, version: 7 };
+    assert_eq!(tell(&source, &mut world, [Event::Added(other)]), 0);
+    assert_eq!(world.stored(), [other, object(2, 6)]);
+}
+
+#[test]
+fn a_deletion_that_says_the_version_of_the_last_update_keeps_that_update_away() {
+    let source = Source::new();
+    let mut world = watching(&source, vec![], 1);
+    assert_eq!(tell(&source, &mut world, [put(1, 5), gone(1, 5), put(1, 5)]), 1);
+    assert_eq!(world.stored(), []);
+    // A deletion without a version counts as one at the stored version.
+    assert_eq!(tell(&source, &mut world, [put(2, 8), gone(2, 0), put(2, 8)]), 1);
+    assert_eq!(tell(&source, &mut world, [put(2, 9)]), 0);
+    assert_eq!(world.stored(), [object(2, 9)]);
+}
+
+#[test]
+fn a_deletion_may_come_before_what_it_deletes() {
+    let source = Source::new();
+    let mut world = watching(&source, vec![], 1);
+    assert_eq!(tell(&source, &mut world, [gone(1, 7), put(1, 5)]), 1);
+    assert_eq!(world.stored(), []);
+}
+
+#[test]
+fn after_a_bookmark_and_a_list_there_is_nothing_left_to_come_late() {
+    let source = Source::new();
+    let mut world = watching(&source, vec![], 10);
+    assert_eq!(tell(&source, &mut world, [put(1, 9)]), 1, "the list does not have it");
+    assert_eq!(tell(&source, &mut world, [put(2, 14), put(3, 12), bookmark(14), put(4, 13)]), 1);
+    assert_eq!(world.stored(), [object(2, 14), object(3, 12)]);
+}
+
+#[test]
+fn so_many_deletions_are_remembered_and_nothing_comes_back_after_them() {
+    let source = Source::new();
+    let mut world = watching(&source, vec![], 1);
+    tell(&source, &mut world, [put(1, 2)]);
+    // Key 1 goes first, then another one is put and goes many times over.
+    let churn = (0..4_000).flat_map(|turn| [put(2, 10 + 2 * turn), gone(2, 11 + 2 * turn)]);
+    assert_eq!(tell(&source, &mut world, std::iter::once(gone(1, 3)).chain(churn)), 0);
+    assert_eq!(tell(&source, &mut world, [put(1, 2)]), 1);
+    assert_eq!(world.stored(), []);
+}
+
+#[test]
+fn a_streaming_list_is_judged_by_key_too() {
+    let source = Source::new();
+    source.watch(Ok(()));
+    let mut world = World::new(Informer::builder(SCHEMA, source.clone()).streaming_lists());
+    world.settle();
+    let events = [
+        Event::Added(object(1, 5)),
+        Event::Added(object(2, 3)),
+        put(1, 4),
+        put(3, 6),
+        gone(3, 8),
+        put(3, 7),
+        gone(2, 2),
+        gone(4, 9),
+        put(4, 8),
+        put(5, 12),
+        gone(5, 13),
+        Event::InitialEnd(Version::new(10)),
+        put(5, 11),
+    ];
+    assert_eq!(tell(&source, &mut world, events), 5);
+    assert_eq!(world.stored(), [object(1, 5), object(2, 3)]);
+}
+
+/// Ends at once after one newer bookmark, for ever.
+#[test]
+fn watches_are_opened_apart_though_each_tells_news() {
+    for news in [true, false] {
+        let source = Source::new();
+        let mut world = watching(&source, vec![], 1);
+        for turn in 0..50 {
+            source.tell(if news { put(1, 10 + turn) } else { bookmark(10 + turn) });
+            source.close();
+            source.watch(Ok(()));
+        }
+        world.pass(Duration::from_secs(10));
+        let status = world.informer.status();
+        assert!((9..=11).contains(&status.watch_restarts), "{status:?}");
+        assert_eq!((status.state, status.last_error, status.relists), (InformerState::Watching, None, 0));
+    }
+}
+
+#[test]
+fn a_watch_that_lasted_is_followed_by_another_at_once() {
+    let source = Source::new();
+    let mut world = watching(&source, vec![], 1);
+    world.pass(Duration::from_secs(1));
+    source.close();
+    source.watch(Ok(()));
+    world.settle();
+    assert_eq!((world.informer.status().watch_restarts, source.open_watches()), (1, 1));
+}
+
+#[test]
+fn a_watch_that_does_not_end_by_itself_is_no_error() {
+    let source = Source::new();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    source.list(Ok(Page { items: vec![object(1, 1)], version: Version::new(1), continuation: None }));
+    let builder = Informer::builder(SCHEMA, source.clone()).on_error({
+        let told = told.clone();
+        move |failure| told.lock().push(failure.to_string())
+    });
+    let mut world = World::new(builder);
+    for _ in 0..60 {
+        source.watch(Ok(()));
+    }
+    world.pass(Duration::from_secs(6 * 3600));
+    let status = world.informer.status();
+    assert!(status.watch_restarts > 30, "{status:?}");
+    assert_eq!((status.last_error, status.relists), (None, 0));
+    assert!(told.lock().is_empty());
+}
+
+#[test]
+fn the_last_error_is_over_when_the_source_answers() {
+    let source = Source::new();
+    source.list(Err(error(crate::world::OTHER)));
+    let mut world = World::new(Informer::builder(SCHEMA, source.clone()));
+    world.settle();
+    assert!(world.informer.status().last_error.is_some());
+    source.list(Ok(Page { items: vec![], version: Version::new(1), continuation: None }));
+    source.watch(Ok(()));
+    world.pass_alarm();
+    assert_eq!(world.informer.status().last_error, None);
+}
+
+/// A source whose watches end as soon as there is nothing to tell.
+struct Polled(Source);
+
+impl flyball_informer_cache::Source for Polled {
+    type Object = Object;
+    type Watch = <Source as flyball_informer_cache::Source>::Watch;
+
+    async fn list(&self, request: ListRequest) -> Result<Page<Object>, SourceError> {
+        flyball_informer_cache::Source::list(&self.0, request).await
+    }
+
+    async fn watch(&self, request: WatchRequest) -> Result<Self::Watch, SourceError> {
+        self.0.watch(Ok(()));
+        let watch = flyball_informer_cache::Source::watch(&self.0, request).await?;
+        self.0.close();
+        Ok(watch)
+    }
+
+    fn polls(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn polls_that_have_nothing_to_tell_go_on_without_an_error_or_a_list() {
+    let source = Source::new();
+    source.list(Ok(Page { items: vec![object(1, 1)], version: Version::new(1), continuation: None }));
+    let mut world = World::new(Informer::builder(SCHEMA, Polled(source)));
+    world.pass(Duration::from_secs(600));
+    let status = world.informer.status();
+    assert!((590..=600).contains(&status.watch_restarts), "{status:?}");
+    assert_eq!((status.state, status.last_error, status.relists), (InformerState::Watching, None, 0));
+}
+
+#[test]
+fn an_empty_streaming_list_of_a_restored_source_takes_the_floor_back() {
+    let source = Source::new();
+    source.watch(Ok(()));
+    let mut world = World::new(Informer::builder(SCHEMA, source.clone()).streaming_lists());
+    world.settle();
+    tell(&source, &mut world, [Event::Added(object(1, 50)), Event::InitialEnd(Version::new(100))]);
+    source.fail(error(crate::world::EXPIRED));
+    source.watch(Ok(()));
+    world.settle();
+    world.pass_alarm();
+    let restored = [Event::InitialEnd(Version::new(10)), Event::Added(object(2, 11))];
+    assert_eq!(tell(&source, &mut world, restored), 0);
+    assert_eq!(world.stored(), [object(2, 11)]);
+}
