@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use flyball_controller::{Action, Controller};
+use flyball_controller::{Action, Controller, TokioTimer};
 use flyball_informer_cache::{
     Event, Index, Informer, ListRequest, Page, Schema, Source, SourceError, Version, Watch, WatchRequest,
 };
-use flyball_ratelimit::{Exponential, TokioTimer};
+use flyball_ratelimit::Exponential;
 use flyball_workqueue::Queue;
 use parking_lot::Mutex;
 use tokio::sync::watch;

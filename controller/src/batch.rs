@@ -18,6 +18,8 @@ pub(crate) struct Accumulator<G, T> {
     /// So many things are one too many: the oldest group goes then.
     most: usize,
     held: usize,
+    /// Things that came so far.
+    came: u64,
     /// By a number that ascends.
     open: BTreeMap<u64, Open<G, T>>,
     numbers: HashMap<G, u64>,
@@ -28,13 +30,24 @@ pub(crate) struct Accumulator<G, T> {
 struct Open<G, T> {
     group: G,
     until: Duration,
+    /// So many things had come before it was opened.
+    since: u64,
     things: Vec<T>,
 }
 
 impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
     /// Batches of up to `size`, which is positive, for up to `window` after the first of each.
     pub(crate) fn new(size: usize, window: Duration, most: usize) -> Self {
-        Self { size, window, most, held: 0, open: BTreeMap::new(), numbers: HashMap::new(), opened: 0 }
+        Self {
+            size,
+            window,
+            most,
+            held: 0,
+            came: 0,
+            open: BTreeMap::new(),
+            numbers: HashMap::new(),
+            opened: 0,
+        }
     }
 
     /// Takes one in; a batch, if that makes one.
@@ -49,13 +62,14 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
                 self.opened += 1;
                 let until = now.saturating_add(self.window);
                 self.numbers.insert(group.clone(), self.opened);
-                self.open.insert(self.opened, Open { group, until, things: Vec::new() });
+                self.open.insert(self.opened, Open { group, until, since: self.came, things: Vec::new() });
                 self.opened
             }
         };
         let things = &mut self.open.get_mut(&number).expect("invariant 1").things;
         things.push(thing);
         self.held += 1;
+        self.came += 1;
         match things.len() >= self.size {
             true => self.close(number),
             false if self.held >= self.most => self.oldest(),
@@ -67,6 +81,17 @@ impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
     pub(crate) fn due(&mut self, now: Duration) -> Option<Vec<T>> {
         self.next_due().filter(|until| *until <= now)?;
         self.oldest()
+    }
+
+    /// A batch that must not wait for what else there is: its time is over. One that has no time to wait has until `most` things have
+    /// come after it.
+    pub(crate) fn overdue(&mut self, now: Duration) -> Option<Vec<T>> {
+        let (_, Open { since, .. }) = self.open.first_key_value()?;
+        let passed_over = self.came.saturating_sub(*since) > self.most as u64;
+        if self.window.is_zero() && !passed_over {
+            return None;
+        }
+        self.due(now)
     }
 
     /// When the next one's time is over.
@@ -101,6 +126,8 @@ mod tests {
                 assert_eq!(self.numbers.get(&open.group), Some(number), "1");
                 assert!((1..self.size).contains(&open.things.len()), "1");
             }
+            let since: Vec<u64> = self.open.values().map(|open| open.since).collect();
+            assert!(since.is_sorted() && since.last().is_none_or(|since| *since < self.came), "2");
             let times: Vec<Duration> = self.open.values().map(|open| open.until).collect();
             assert!(times.is_sorted(), "2");
             let held: usize = self.open.values().map(|open| open.things.len()).sum();
@@ -120,6 +147,18 @@ mod tests {
         assert_eq!(batches.due(10 * MILLI), Some(vec![1]), "the time");
         assert_eq!((batches.due(18 * MILLI), batches.due(19 * MILLI)), (None, Some(vec![4])));
         assert_eq!((batches.next_due(), batches.oldest()), (None, None));
+        // Beside others that are full again and again.
+        for (window, most) in [(0, 4), (10, 1_000)] {
+            let mut batches = Accumulator::new(2, window * MILLI, most);
+            assert_eq!(batches.put('a', 1, Duration::ZERO), None);
+            assert_eq!(batches.overdue(Duration::ZERO), None);
+            for now in 0..5 {
+                assert_eq!(batches.put('b', 2, now * MILLI), None);
+                assert_eq!(batches.put('b', 3, now * MILLI), Some(vec![2, 3]));
+            }
+            assert_eq!(batches.overdue(9 * MILLI).is_some(), window == 0);
+            assert_eq!(batches.overdue(10 * MILLI).is_some(), window == 10);
+        }
         // One too many.
         assert_eq!(batches.put('a', 1, 20 * MILLI), None);
         assert_eq!(batches.put('b', 2, 20 * MILLI), None);

@@ -13,8 +13,10 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use flyball_ratelimit::Policy;
 use flyball_workqueue::{AsyncGet, Delays, Key, Lease, Order};
@@ -24,10 +26,11 @@ use crate::batch::Accumulator;
 use crate::batches::Batches;
 use crate::guard::guarded;
 use crate::metrics::{OnDuty, Owed};
+use crate::pace::Pace;
 use crate::runtime::Runtime;
-use crate::sync::Turn;
-use crate::worker::Shop;
+use crate::worker::{Shop, copied};
 use crate::{Action, Context, Failure};
+use tokio::sync::Mutex as Turn;
 
 /// So many batches may be in the making, by number of keys: the queue's order holds for what is in the queue.
 const IN_THE_MAKING: usize = 8;
@@ -70,11 +73,20 @@ where
         self.tell(|metrics| metrics.worker_came());
         let _on_duty = OnDuty(self.config.metrics.as_deref());
         let mut may_leave = self.staff.is_large();
-        while let Some(batch) = self.staff.next(&self.runtime, may_leave, || self.collect()).await {
+        while let Some(batch) = self.next(may_leave, || self.collect()).await {
             self.serve_batch(batch).await;
             may_leave = self.staff.rests();
-            self.close_if_settled();
             self.runtime.breathe().await;
+        }
+    }
+
+    /// Gives back what is in the making, when no worker will reconcile it any more.
+    pub(crate) fn release(&self) {
+        // Nobody collects then. One who does is cut off, and drops nothing that is in there.
+        let Some(mut collected) = self.reconcile.collected.try_lock().ok() else { return };
+        while collected.next_due().is_some() {
+            let batch = self.call(|| collected.oldest()).flatten();
+            batch.into_iter().flatten().for_each(|lease| _ = self.call(|| lease.give_back()));
         }
     }
 
@@ -82,11 +94,21 @@ where
     async fn collect(&self) -> Option<Vec<Lease<K, T>>> {
         let mut collected = self.reconcile.collected.lock().await;
         loop {
-            // What is Ready comes first, so that a batch that waits for nothing has what there is.
-            // But one that comes into no batch may come back at once, and again: nobody waits for that to end.
-            let mut nowhere = 0;
+            // What is Ready comes first, so that a batch that waits for nothing has what there is; but not before a batch whose time is
+            // over, as there may always be something Ready.
+            // One that comes into no batch may come back at once, and again: nobody waits for that to end.
+            let (mut nowhere, mut held_back) = (0, false);
             while nowhere < NOWHERE {
-                let Ok(lease) = self.queue.try_get() else { break };
+                if self.pace.has(Pace::Closing) {
+                    return None;
+                }
+                if let Some(batch) = self.call(|| collected.overdue(self.runtime.now())).flatten() {
+                    return Some(batch);
+                }
+                let Ok(lease) = self.queue.try_get() else {
+                    held_back = !self.queue.is_empty();
+                    break;
+                };
                 match self.put(&mut collected, lease) {
                     Put::Full(batch) => return Some(batch),
                     Put::Open => {}
@@ -95,12 +117,23 @@ where
                 self.runtime.breathe().await;
             }
             let now = self.runtime.now();
-            if let Some(batch) = self.call(|| collected.due(now)).flatten() {
+            // What is Ready and not handed out is held back by a cap of its group, for which keys in the making count.
+            let waits = !held_back && !self.is_hurried();
+            let batch = self.call(|| if waits { collected.due(now) } else { collected.oldest() });
+            if let Some(batch) = batch.flatten() {
                 return Some(batch);
             }
             let taken = match collected.next_due() {
                 None => Some(self.queue.get().await),
-                Some(due) => self.runtime.timeout(due.saturating_sub(now), self.queue.get()).await,
+                Some(due) => {
+                    let limit = due.saturating_sub(now);
+                    tokio::select! {
+                        // In a fixed order, so that a simulated run replays.
+                        biased;
+                        taken = self.runtime.timeout(limit, self.queue.get()) => taken,
+                        () = self.hurried() => None,
+                    }
+                }
             };
             match taken {
                 Some(Some(lease)) => {
@@ -110,17 +143,26 @@ where
                     self.runtime.breathe().await;
                 }
                 // Closed: nothing more comes to what is in the making.
-                Some(None) => {
-                    while collected.next_due().is_some() {
-                        if let Some(batch) = self.call(|| collected.oldest()).flatten() {
-                            return Some(batch);
-                        }
-                    }
-                    return None;
-                }
+                Some(None) if collected.next_due().is_none() => return None,
+                Some(None) => {}
                 None => {}
             }
         }
+    }
+
+    /// Whether no change will bring a key any more.
+    fn is_hurried(&self) -> bool {
+        self.pace.has(Pace::Hurrying) || self.queue.is_shutting_down()
+    }
+
+    /// Waits for that, beside a `get` of this task: the queue wakes it when it is shut down.
+    async fn hurried(&self) {
+        let mut paced = pin!(self.pace.reached(Pace::Hurrying));
+        poll_fn(|cx| {
+            let hurried = paced.as_mut().poll(cx).is_ready() || self.queue.is_shutting_down();
+            if hurried { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
     /// Takes a key in.
@@ -135,11 +177,7 @@ where
         match taken {
             Some(Some(batch)) => Put::Full(batch),
             Some(None) => Put::Open,
-            None => {
-                // No batch will end that looks after this key.
-                self.close_if_settled();
-                Put::Nowhere
-            }
+            None => Put::Nowhere,
         }
     }
 
@@ -150,17 +188,32 @@ where
         E: Into<Box<dyn Error + Send + Sync>> + Send,
     {
         let metrics = self.config.metrics.as_deref();
-        let keys: Vec<K> = batch.iter().map(|lease| lease.key().clone()).collect();
+        // `Clone` of a key is user code, too: where it panics, that key has failed, and the others are the batch.
+        let (mut keys, mut leases) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
+        for lease in batch {
+            match copied(&lease) {
+                Ok(key) => {
+                    keys.push(key);
+                    leases.push(lease);
+                }
+                Err(message) => {
+                    self.tell(|metrics| metrics.started());
+                    let failed = Err(Arc::new(Failure::Panic(message)));
+                    self.end_of(lease, Owed::new(metrics), failed).await;
+                }
+            }
+        }
         let count = keys.len();
+        if count == 0 {
+            return;
+        }
         self.tally.batches.count();
         self.tell(|metrics| metrics.batch(count));
-        let held: Vec<_> = batch
-            .into_iter()
-            .map(|lease| {
-                self.tell(|metrics| metrics.started());
-                (lease, Owed::new(metrics))
-            })
-            .collect();
+        let started = |lease| {
+            self.tell(|metrics| metrics.started());
+            (lease, Owed::new(metrics))
+        };
+        let held: Vec<_> = leases.into_iter().map(started).collect();
         let span = self.call(|| self.config.spans.of_batch(count)).unwrap_or_default();
         let start = || span.start(|| (self.reconcile.reconcile)(keys, self.context.clone()));
         let results = attempt(&self.runtime, start, self.config.timeout).await;
@@ -170,16 +223,26 @@ where
             // The failure of the batch is that of each of its keys.
             Err(failure) => vec![Err(Arc::new(failure)); count],
         };
-        for ((lease, owed), result) in held.into_iter().zip(results) {
-            // What comes after is of each key, and so is its span.
-            let span = self.call(|| self.config.spans.of(lease.key())).unwrap_or_default();
-            let result = match &self.config.finally {
-                None => result,
-                Some(finally) => self.finish(lease.key().clone(), result, &**finally, &span).await,
-            };
-            owed.paid();
-            self.ended(lease, &result, &span);
-        }
+        // At once: none waits for what comes after another one, and one that is cut off then takes no others along.
+        let ends = held.into_iter().zip(results);
+        let mut ends: Vec<_> =
+            ends.map(|((lease, owed), result)| Box::pin(self.end_of(lease, owed, result))).collect();
+        poll_fn(|cx| {
+            ends.retain_mut(|end| end.as_mut().poll(cx).is_pending());
+            if ends.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// The end of one key of a batch. What comes after is of each key, and so is its span.
+    async fn end_of(&self, lease: Lease<K, T>, owed: Owed<'_>, result: Result<Action, Arc<Failure>>) {
+        let span = self.call(|| self.config.spans.of(lease.key())).unwrap_or_default();
+        let result = match &self.config.finally {
+            None => result,
+            Some(finally) => self.finish(copied(&lease), result, &**finally, &span).await,
+        };
+        owed.paid();
+        self.ended(lease, &result, &span);
     }
 }
 
@@ -200,7 +263,7 @@ where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
     let said = results.len();
-    let error = |error: E| Arc::new(Failure::Error(error.into()));
+    let error = |error: E| Arc::new(Failure::of(error.into()));
     // What becomes of an error is user code.
     let results: Results = guarded(|| results.into_iter().map(|result| result.map_err(error)).collect())
         .map_err(Failure::Panic)?;

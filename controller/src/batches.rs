@@ -34,6 +34,9 @@ impl<K> Batches<K> {
 
 impl<K, G> Batches<K, G> {
     /// A batch that is not full waits so long for others, from its first key on.
+    ///
+    /// It waits no longer while a cap of [`Fair`](flyball_workqueue::Fair) holds Ready keys back: the keys of open batches count for that cap, and
+    /// whether it is theirs is not known here. So as long as a group is at its cap, batches of other groups are smaller, too.
     pub fn within(self, window: Duration) -> Self {
         Self { window, ..self }
     }

@@ -1,4 +1,4 @@
-//! EDGE. Whether caches have synced, theirs and others'.
+//! EDGE. How caches fare, and whether they have synced, theirs and others'.
 //!
 //! Cancel safety: dropping a wait only stops waiting.
 
@@ -7,12 +7,43 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use flyball_informer_cache::Stopped;
+use flyball_informer_cache::{InformerState, Stopped};
 
 use crate::events::BoxFuture;
 
 /// A wait for one cache, its types out of sight.
 pub(crate) type Syncing = Arc<dyn Fn() -> BoxFuture<Result<(), Stopped>> + Send + Sync>;
+
+/// How one cache fares, its types out of sight.
+pub(crate) type Probe = Arc<dyn Fn() -> CacheStatus + Send + Sync>;
+
+/// How a cache of a controller fares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheStatus {
+    /// Which one, in the order in which their informers were given to the controller, from 0.
+    pub index: usize,
+    /// The type of its objects, for people: how it is written is not promised.
+    pub objects: &'static str,
+    /// Whether workers wait for it; see [`Controller::optional`](crate::Controller::optional).
+    pub required: bool,
+    /// Whether its first list is published.
+    pub synced: bool,
+    /// What its informer is doing.
+    pub state: InformerState,
+    /// What went wrong last, in the words of the source, unless it has answered since.
+    pub last_error: Option<Arc<str>>,
+}
+
+impl fmt::Display for CacheStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the cache of `{}`, number {}", self.objects, self.index)?;
+        match &self.last_error {
+            Some(error) => write!(f, " (last error: {error})"),
+            None => Ok(()),
+        }
+    }
+}
 
 /// The caches of a controller, for somebody else to wait for; see [`Controller::after`](crate::Controller::after).
 #[derive(Clone)]

@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, Exponential, Limiter, Policy};
-use flyball_workqueue::Key;
+use flyball_ratelimit::{Exponential, Limiter, OncePerWait, Policy};
+use flyball_sync::{Clock, Nanos};
+use flyball_workqueue::{Delays, Key, Order, Queue};
 
 use crate::{Class, Failure};
 
@@ -13,7 +14,7 @@ use crate::{Class, Failure};
 pub(crate) const CONFLICTS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
 /// Who says for how long at least a key waits after a failure.
-type LeastWait = dyn Fn(&Failure) -> Option<Duration> + Send + Sync;
+type LeastWait<K> = dyn Fn(&K, &Failure) -> Option<Duration> + Send + Sync;
 
 /// Who says of which class a failure is.
 type Classify = dyn Fn(&Failure) -> Class + Send + Sync;
@@ -23,7 +24,7 @@ pub(crate) struct Classes<K> {
     pub(crate) of: Option<Box<Classify>>,
     pub(crate) conflicts: Box<dyn Schedule<K>>,
     /// Of those that are transient.
-    pub(crate) least: Option<Box<LeastWait>>,
+    pub(crate) least: Option<Box<LeastWait<K>>>,
 }
 
 /// A limiter, its policy and its clock out of sight.
@@ -36,13 +37,18 @@ pub(crate) trait Schedule<K>: Send + Sync {
 }
 
 impl<K: Key> Classes<K> {
+    pub(crate) fn new(clock: impl Clock) -> Self {
+        let [least, most] = CONFLICTS;
+        Self { of: None, conflicts: schedule(Exponential::new(least..=most), clock), least: None }
+    }
+
     pub(crate) fn of(&self, failure: &Failure) -> Class {
         self.of.as_ref().map_or(Class::Transient, |of| of(failure))
     }
 
     /// For how long at least the key waits after it; zero leaves that to the limiter.
-    pub(crate) fn least_wait(&self, failure: &Failure) -> Duration {
-        self.least.as_ref().and_then(|least| least(failure)).unwrap_or_default()
+    pub(crate) fn least_wait(&self, key: &K, failure: &Failure) -> Duration {
+        self.least.as_ref().and_then(|least| least(key, failure)).unwrap_or_default()
     }
 
     /// Whether there may be conflicts to forget.
@@ -56,10 +62,27 @@ impl<K: Key> Classes<K> {
     }
 }
 
-impl<K: Key> Default for Classes<K> {
-    fn default() -> Self {
-        let [least, most] = CONFLICTS;
-        Self { of: None, conflicts: Box::new(Limiter::new(Exponential::new(least..=most))), least: None }
+/// A schedule that counts a conflict once for each wait, as the queue does with failures: a key that runs before its wait is over,
+/// because it was added, and conflicts again waits for the rest of it. Otherwise a burst of changes would drive the wait up.
+pub(crate) fn schedule<K: Key>(
+    policy: impl Policy<K> + Send + 'static,
+    clock: impl Clock,
+) -> Box<dyn Schedule<K>> {
+    Box::new(Limiter::with_clock(OncePerWait::new(policy), clock))
+}
+
+/// The clock of a queue: on any other one, a wait would not be over when the key comes back.
+pub(crate) struct QueueClock<K, O: Order<K>, L, T>(pub(crate) Queue<K, O, L, T>);
+
+impl<K, O, L, T> Clock for QueueClock<K, O, L, T>
+where
+    K: Key,
+    O: Order<K>,
+    L: Policy<K> + Send + 'static,
+    T: Delays,
+{
+    fn now(&self) -> Nanos {
+        self.0.now()
     }
 }
 

@@ -1,13 +1,14 @@
 //! PURE. How a controller runs, checked before anything is started.
 
-use std::any::TypeId;
 use std::error::Error;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_workqueue::{Key, NoLimit};
+use flyball_ratelimit::Policy;
+use flyball_sync::Clock;
+use flyball_workqueue::Key;
 
 use crate::classes::Classes;
 use crate::events::{BoxFuture, Only};
@@ -26,6 +27,27 @@ pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 /// So long an idle worker stays, unless set otherwise.
 pub(crate) const LINGER: Duration = Duration::from_secs(10);
 
+/// So long the caches may take to sync, as with controller-runtime.
+pub(crate) const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// What becomes of the queue and of running reconciles at shutdown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shutdown {
+    /// Whether what is Ready is worked off, too.
+    pub(crate) drains: bool,
+    /// So long reconciles may run until they are cancelled.
+    pub(crate) grace: Duration,
+    /// So long a cancelled one may run until it is dropped.
+    pub(crate) abort_after: Duration,
+}
+
+impl Default for Shutdown {
+    /// Together less than the 30 s that Kubernetes gives a pod, with time left to release a lease and to exit.
+    fn default() -> Self {
+        Self { drains: false, grace: Duration::from_secs(20), abort_after: Duration::from_secs(5) }
+    }
+}
+
 pub(crate) struct Config<K> {
     pub(crate) workers: RangeInclusive<usize>,
     /// So long an idle worker stays that is one too many.
@@ -39,12 +61,19 @@ pub(crate) struct Config<K> {
     pub(crate) finally: Option<Box<Finally<K>>>,
     pub(crate) metrics: Option<Box<dyn Metrics>>,
     pub(crate) spans: Spans<K>,
-    pub(crate) grace: Option<Duration>,
+    pub(crate) shutdown: Shutdown,
+    /// So long the caches may take to sync.
+    pub(crate) sync_timeout: Duration,
+    /// An informer that is not there was said to be optional.
+    pub(crate) nothing_optional: bool,
     pub(crate) settles: bool,
+    /// Workers do not wait for the informers that it listens to.
+    pub(crate) starts_unsynced: bool,
 }
 
-impl<K: Key> Default for Config<K> {
-    fn default() -> Self {
+impl<K: Key> Config<K> {
+    /// What is not set. The waits after conflicts are measured by this clock.
+    pub(crate) fn new(clock: impl Clock) -> Self {
         Self {
             workers: 1..=1,
             linger: LINGER,
@@ -52,27 +81,31 @@ impl<K: Key> Default for Config<K> {
             timeout: None,
             attempts: None,
             given_up: None,
-            classes: Classes::default(),
+            classes: Classes::new(clock),
             finally: None,
             metrics: None,
             spans: Spans::default(),
-            grace: None,
+            shutdown: Shutdown::default(),
+            sync_timeout: SYNC_TIMEOUT,
+            nothing_optional: false,
             settles: false,
+            starts_unsynced: false,
         }
     }
 }
 
 impl<K> Config<K> {
     /// Whether a controller with this many informers and a limiter of type `L` can run with it.
-    pub(crate) fn check<L: 'static>(&self, informers: usize) -> Result<(), ConfigError> {
-        let counted = TypeId::of::<L>() != TypeId::of::<NoLimit>();
+    pub(crate) fn check<L: Policy<K>>(&self, informers: usize) -> Result<(), ConfigError> {
         match self {
             Self { workers, .. } if *workers.start() == 0 => Err(ConfigError::NoWorkers),
             Self { workers, .. } if workers.end() < workers.start() => Err(ConfigError::FewerWorkers),
             Self { linger: Duration::ZERO, .. } => Err(ConfigError::NoLinger),
             Self { timeout: Some(Duration::ZERO), .. } => Err(ConfigError::NoTime),
             Self { attempts: Some(0), .. } => Err(ConfigError::NoAttempts),
-            Self { attempts: Some(_), .. } if !counted => Err(ConfigError::NothingCountsAttempts),
+            Self { attempts: Some(_), .. } if !L::COUNTS => Err(ConfigError::NothingCountsAttempts),
+            Self { sync_timeout: Duration::ZERO, .. } => Err(ConfigError::NoSyncTime),
+            Self { nothing_optional: true, .. } => Err(ConfigError::NothingOptional),
             Self { settles: true, .. } if informers == 0 => Err(ConfigError::NothingSettles),
             _ => Ok(()),
         }
@@ -91,8 +124,10 @@ impl<K> fmt::Debug for Config<K> {
             .field("asks_for_least_waits", &self.classes.least.is_some())
             .field("finally", &self.finally.is_some())
             .field("measures", &self.metrics.is_some())
-            .field("grace", &self.grace)
+            .field("shutdown", &self.shutdown)
+            .field("sync_timeout", &self.sync_timeout)
             .field("settles", &self.settles)
+            .field("starts_unsynced", &self.starts_unsynced)
             .finish()
     }
 }

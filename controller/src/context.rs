@@ -1,6 +1,6 @@
 //! EDGE. What a reconcile is told beside its key.
 //!
-//! Cancel safety: a context only looks; dropping [`Context::shutdown`] stops looking.
+//! Cancel safety: a context only looks; dropping [`Context::shutdown`] or [`Context::cancelled`] stops looking.
 
 use std::sync::Arc;
 
@@ -9,22 +9,32 @@ use tokio::sync::watch;
 /// What a reconcile is told beside its key. A clone costs a reference count.
 #[derive(Clone, Debug)]
 pub struct Context {
-    stopping: Arc<watch::Sender<bool>>,
+    stage: Arc<watch::Sender<Stage>>,
+}
+
+/// How far a controller is in its shutdown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    #[default]
+    Running,
+    ShuttingDown,
+    Cancelled,
 }
 
 impl Context {
     pub(crate) fn new() -> Self {
-        Self { stopping: Arc::new(watch::Sender::new(false)) }
+        Self { stage: Arc::default() }
     }
 
-    pub(crate) fn stop(&self) {
-        self.stopping.send_replace(true);
+    pub(crate) fn enter(&self, stage: Stage) {
+        self.stage.send_replace(stage);
     }
 
-    /// Whether the controller is shutting down: no change is mapped any more, and the queue is being finished.
+    /// Whether the controller is shutting down: no change is mapped any more, and no other key is started, unless it
+    /// [drains](crate::Controller::drain_on_shutdown).
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
-        *self.stopping.borrow()
+        *self.stage.borrow() >= Stage::ShuttingDown
     }
 
     /// Waits until the controller begins to shut down. For long reconciles that want to end early then.
@@ -32,7 +42,43 @@ impl Context {
     /// # Cancel safety
     /// Dropping the future only stops waiting.
     pub async fn shutdown(&self) {
+        self.reached(Stage::ShuttingDown).await;
+    }
+
+    /// Whether the [grace](crate::Controller::shutdown_grace) of the shutdown is over: a reconcile that has not returned
+    /// [soon](crate::Controller::abort_after) is dropped.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        *self.stage.borrow() >= Stage::Cancelled
+    }
+
+    /// Waits until the [grace](crate::Controller::shutdown_grace) of the shutdown is over. For reconciles that must not be dropped
+    /// halfway: return then.
+    ///
+    /// # Cancel safety
+    /// Dropping the future only stops waiting.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::{Action, Context};
+    /// # async fn upload(part: usize) {}
+    /// async fn reconcile(key: u32, context: Context) -> Result<Action, std::io::Error> {
+    ///     for part in 0..100 {
+    ///         tokio::select! {
+    ///             () = upload(part) => {}
+    ///             () = context.cancelled() => return Err(std::io::ErrorKind::Interrupted.into()),
+    ///         }
+    ///     }
+    ///     Ok(Action::await_change())
+    /// }
+    /// # let _ = reconcile;
+    /// ```
+    pub async fn cancelled(&self) {
+        self.reached(Stage::Cancelled).await;
+    }
+
+    async fn reached(&self, stage: Stage) {
         // It cannot fail: the sender is ours.
-        let _ = self.stopping.subscribe().wait_for(|stopping| *stopping).await;
+        let _ = self.stage.subscribe().wait_for(|now| *now >= stage).await;
     }
 }

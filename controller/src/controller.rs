@@ -5,18 +5,19 @@
 mod failing;
 mod listening;
 mod staffing;
+mod stopping;
 
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, Limiter, Policy};
+use flyball_ratelimit::{Exponential, Policy};
 use flyball_workqueue::{AsyncGet, Delays, Fifo, Key, NoLimit, Order, Queue};
 
 use crate::batch_worker::Batching;
-use crate::config::Config;
+use crate::classes::QueueClock;
+use crate::config::{Config, Shutdown};
 use crate::events::{AddInitial, BoxFuture, Events};
 use crate::health::Alive;
 use crate::runtime::{Runtime, Tokio};
@@ -32,7 +33,8 @@ use crate::{Action, Batches, ConfigError, Context, Health, Metrics, Report, RunE
 /// A controller that ends by itself, once a closed cache has been worked off:
 /// ```
 /// # use flyball_controller::{Action, Controller};
-/// # use flyball_ratelimit::{Exponential, TokioTimer};
+/// # use flyball_ratelimit::Exponential;
+/// # use flyball_controller::TokioTimer;
 /// # use flyball_workqueue::Queue;
 /// # use std::time::Duration;
 /// # #[tokio::main(flavor = "current_thread")]
@@ -61,6 +63,8 @@ pub struct Controller<K, O: Order<K> = Fifo, L = NoLimit, T = flyball_workqueue:
     pub(crate) initial: AddInitial<K, O, L, T>,
     /// What else is waited for before workers start.
     pub(crate) after: Vec<BoxFuture<Result<(), ()>>>,
+    /// Until when it stands by, with its caches synced.
+    pub(crate) standby: Option<BoxFuture<()>>,
     pub(crate) stop: BoxFuture<()>,
     /// It is over wherever this is dropped, also before it runs.
     pub(crate) health: Alive,
@@ -82,11 +86,12 @@ where
     pub fn new(queue: Queue<K, O, L, T>) -> Self {
         let held = queue.clone();
         Self {
+            config: Config::new(QueueClock(queue.clone())),
             queue,
-            config: Config::default(),
             events: Vec::new(),
             initial: Arc::new(Queue::add),
             after: Vec::new(),
+            standby: None,
             stop: Box::pin(std::future::pending()),
             health: Alive(Health::new(move || held.ages()?.leased)),
         }
@@ -99,8 +104,7 @@ where
     ///
     /// # Examples
     /// ```
-    /// # use flyball_controller::{ConfigError, Controller, Settings};
-    /// # use flyball_ratelimit::TokioTimer;
+    /// # use flyball_controller::{ConfigError, Controller, Settings, TokioTimer};
     /// # use flyball_workqueue::Queue;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -122,8 +126,13 @@ where
         self.config.linger = settings.worker_linger;
         self.config.timeout = settings.reconcile_timeout;
         self.config.attempts = settings.max_attempts;
-        self.config.grace = settings.shutdown_grace;
-        Ok(self.conflict_schedule(Limiter::new(Exponential::new(waits))))
+        self.config.sync_timeout = settings.cache_sync_timeout;
+        self.config.shutdown = Shutdown {
+            drains: settings.drain_on_shutdown,
+            grace: settings.shutdown_grace,
+            abort_after: settings.abort_after,
+        };
+        Ok(self.conflict_schedule(Exponential::new(waits)))
     }
 
     /// Is told of every reconcile as it begins and ends, and for how long it ran. That costs reading the queue's clock at
@@ -138,8 +147,7 @@ where
     ///
     /// # Examples
     /// ```
-    /// # use flyball_controller::{Action, Controller, NotReady, NotLive};
-    /// # use flyball_ratelimit::TokioTimer;
+    /// # use flyball_controller::{Action, Controller, NotLive, NotReady, TokioTimer};
     /// # use flyball_workqueue::Queue;
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")]
@@ -170,45 +178,60 @@ where
         self.health.0.clone()
     }
 
-    /// Shuts down, in order, when `signal` is done: the events are stopped, the queue is finished, the workers are
-    /// joined.
-    pub fn shutdown_on(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
-        self.stop = Box::pin(signal);
-        self
-    }
-
-    /// How long finishing the queue may take at shutdown. Then running reconciles are dropped, where they await
-    /// something, and their keys are leftovers; a panic while one is dropped is caught. No limit by default.
-    pub fn shutdown_grace(mut self, limit: Duration) -> Self {
-        self.config.grace = Some(limit);
-        self
-    }
-
-    /// Ends by itself, in order, once all is done that can ever come: every informer has stopped, and with it every
-    /// change has become a key, and the queue is idle (retries and delayed keys included).
+    /// Stands by until `begins` is done: the caches sync and stay current, but no change becomes a key and no worker starts. For leader election:
+    /// a replica with warm caches takes over at once.
     ///
-    /// For jobs and tests. A key that always asks to be requeued keeps it running.
-    pub fn until_settled(mut self) -> Self {
-        self.config.settles = true;
+    /// A controller that stands by, with all caches synced, is [ready](Health::ready); otherwise a rolling update that waits for the new replica
+    /// never stops the old one. When `begins` is done, all objects become keys, as at any start. To keep reconciles from starting once the
+    /// leadership is over, add [`only`](Self::only) with a function that says whether it still lasts.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_controller::{Action, Controller, TokioTimer};
+    /// # use flyball_workqueue::Queue;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// # queue.add("a")?;
+    /// # queue.shut_down();
+    /// let (elect, elected) = tokio::sync::oneshot::channel::<()>();
+    /// let controller = Controller::new(queue).standby_until(async { drop(elected.await) });
+    /// let health = controller.health();
+    /// let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
+    /// # while health.ready().is_err() { tokio::task::yield_now().await; }
+    /// assert_eq!(health.ready(), Ok(())); // the caches have synced; no key was reconciled
+    /// elect.send(()).unwrap();
+    /// assert_eq!(running.await??.reconciles, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn standby_until(mut self, begins: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.standby = Some(Box::pin(begins));
         self
     }
 
-    /// Runs until it is shut down, until it has settled, or until the queue is shut down from elsewhere; then
-    /// reports. Must be polled within a tokio runtime, whose timer it uses.
+    /// Runs until it is shut down, until it has settled, or until the queue is shut down from elsewhere, which hands out the
+    /// backlog first; then reports. Must be polled within a tokio runtime, whose timer it uses.
     ///
     /// In this order:
     /// 1. All informers are observed: what they have becomes keys here, and from now on every change does.
-    /// 2. Workers start when **every** informer has synced.
-    /// 3. At shutdown the events are stopped first: no change is mapped any more.
-    /// 4. The queue is shut down and finished: what is Ready is worked off. Retries and delayed keys are leftovers. The
-    ///    keys of a change that was being mapped just then are refused.
-    /// 5. The workers are joined.
+    /// 2. Workers start when **every** informer that is not [optional](Self::optional) has synced. An informer that ends before the
+    ///    controller does ends the run. One that
+    ///    [stands by](Self::standby_until) observes them only once it begins.
+    /// 3. At [shutdown](Self::shutdown_on) the events are stopped first: no change is mapped any more.
+    /// 4. Running reconciles end, and no other key is started, unless it [drains](Self::drain_on_shutdown). After the
+    ///    [grace](Self::shutdown_grace) they are [cancelled](Context::cancelled), and dropped [some time later](Self::abort_after).
+    /// 5. The workers are joined and the queue is shut down. What it still holds is in the [report](Report::leftovers).
     ///
     /// Shut down before the informers have synced, it reconciles nothing, and all keys are leftovers.
     ///
     /// # Errors
-    /// [`RunError::Config`] when the controller makes no sense as configured, and [`RunError::NeverSynced`] when an
-    /// informer ended too early. No key was reconciled then, and the queue is not shut down.
+    /// - [`RunError::Config`] when the controller makes no sense as configured.
+    /// - [`RunError::NeverSynced`] when an informer ended before it had synced, and [`RunError::SyncTimeout`] when one took
+    ///   [too long](Self::cache_sync_timeout). No key was reconciled then.
+    /// - [`RunError::CacheEnded`] when an informer ended later: its cache would never change again. Running reconciles have ended.
+    ///
+    /// The queue is not shut down, and keeps its keys.
     ///
     /// # Panics
     /// When `Clone` of a key, the queue's clock or its timer panics inside the queue.
@@ -236,7 +259,7 @@ where
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
     {
         self.config.check::<L>(self.events.len())?;
-        crate::run::run(runtime, self, reconcile, |shop| shop.work()).await
+        crate::run::run(runtime, self, reconcile, |shop| shop.work(), |_| {}).await
     }
 
     /// As [`run`](Self::run), but a reconcile is of several keys at once, for what is cheaper together: one request for a
@@ -262,7 +285,8 @@ where
     /// # Examples
     /// ```
     /// # use flyball_controller::{Action, Batches, Controller};
-    /// # use flyball_ratelimit::{Exponential, TokioTimer};
+    /// # use flyball_ratelimit::Exponential;
+    /// # use flyball_controller::TokioTimer;
     /// # use flyball_workqueue::Queue;
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")]
@@ -316,7 +340,7 @@ where
             return Err(ConfigError::EmptyBatches.into());
         }
         let batching = Batching::new(batches, reconcile);
-        crate::run::run(runtime, self, batching, |shop| shop.work_batches()).await
+        crate::run::run(runtime, self, batching, |shop| shop.work_batches(), |shop| shop.release()).await
     }
 }
 

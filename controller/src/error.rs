@@ -2,6 +2,11 @@
 
 use std::error::Error;
 use std::fmt;
+use std::time::Duration;
+
+use flyball_informer_cache::InformerState;
+
+use crate::CacheStatus;
 
 /// A controller that makes no sense as it is configured. Nothing was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +28,14 @@ pub enum ConfigError {
     NoConflictWait,
     /// The first wait after a conflict is longer than the longest.
     ConflictWaits,
-    /// The queue has no limiter, so nobody counts the failures of a key.
+    /// The queue has no limiter that counts the failures of a key.
     NothingCountsAttempts,
     /// Nothing settles without an informer: a controller without one waits for keys from elsewhere.
     NothingSettles,
+    /// No informer was given before [`optional`](crate::Controller::optional).
+    NothingOptional,
+    /// No cache would ever sync in no time.
+    NoSyncTime,
 }
 
 impl ConfigError {
@@ -43,6 +52,8 @@ impl ConfigError {
             Self::NoConflictWait => "conflict_wait",
             Self::ConflictWaits => "longest_conflict_wait",
             Self::NothingSettles => "until_settled",
+            Self::NothingOptional => "optional",
+            Self::NoSyncTime => "cache_sync_timeout",
         }
     }
 }
@@ -58,16 +69,20 @@ impl fmt::Display for ConfigError {
             Self::NoAttempts => "the number of attempts must be positive",
             Self::NoConflictWait => "the wait after a conflict must be positive",
             Self::ConflictWaits => "the first wait after a conflict must not be longer than the longest",
-            Self::NothingCountsAttempts => "a limit of attempts needs a queue with a limiter",
+            Self::NothingCountsAttempts => {
+                "a limit of attempts needs a queue with a limiter that counts failures"
+            }
             Self::NothingSettles => "a controller without an informer never settles",
+            Self::NothingOptional => "there is no informer that could be optional",
+            Self::NoSyncTime => "the cache sync timeout must be positive",
         })
     }
 }
 
 impl Error for ConfigError {}
 
-/// Why a controller did not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a controller did not run, or ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunError {
     /// It makes no sense as it is configured. Nothing was started.
@@ -75,6 +90,17 @@ pub enum RunError {
     /// An informer ended before it had synced, or something else that workers had to wait for will not be, so the workers never started. The queue is as it was, with the keys of
     /// the changes so far.
     NeverSynced(Awaited),
+    /// Not all caches had synced within the [time for it](crate::Controller::cache_sync_timeout), so the workers never started. The queue is
+    /// as it was, with the keys of the changes so far.
+    SyncTimeout {
+        /// The time.
+        limit: Duration,
+        /// The caches that workers wait for and that had not synced.
+        missing: Vec<CacheStatus>,
+    },
+    /// The informer of a cache failed, or was shut down, while the controller ran: its changes do not come any more. Running reconciles have
+    /// ended as at a [shutdown](crate::Controller::shutdown_on); the queue goes on, with all other keys, for a controller over new caches.
+    CacheEnded(CacheStatus),
 }
 
 /// What workers wait for before they start.
@@ -108,6 +134,17 @@ impl fmt::Display for RunError {
             Self::NeverSynced(Awaited::Cache { index, objects }) => {
                 write!(f, "the informer of `{objects}`, number {index}, ended before it had synced")
             }
+            Self::SyncTimeout { limit, missing } => {
+                write!(f, "not synced after {limit:?}: ")?;
+                for (number, cache) in missing.iter().enumerate() {
+                    write!(f, "{}{cache}", if number == 0 { "" } else { ", " })?;
+                }
+                Ok(())
+            }
+            Self::CacheEnded(cache) => match cache.state {
+                InformerState::Failed => write!(f, "the informer of {cache} panicked"),
+                _ => write!(f, "the informer of {cache} was stopped"),
+            },
             Self::NeverSynced(Awaited::After { index }) => {
                 write!(f, "what the workers come after, number {index}, will never be")
             }

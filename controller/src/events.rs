@@ -13,9 +13,9 @@ use flyball_informer_cache::{Change, Informer};
 use flyball_ratelimit::Policy;
 use flyball_workqueue::{Added, Key, Order, Queue, Refused, Time};
 
-use crate::caches::Syncing;
-use crate::guard::guarded;
-use crate::health::Probe;
+use crate::CacheStatus;
+use crate::caches::{Probe, Syncing};
+use crate::remap::{Mapper, Remap};
 use crate::report::Tally;
 
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -24,8 +24,11 @@ pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub(crate) struct Events<K, O: Order<K>, L, T> {
     /// The type of its objects.
     pub(crate) objects: &'static str,
+    /// Whether workers wait for it.
+    pub(crate) required: bool,
     pub(crate) synced: Syncing,
-    pub(crate) state: Probe,
+    /// Without its index, and whether it is required.
+    pub(crate) status: Probe,
     /// Done when every change has become keys.
     pub(crate) stopped: BoxFuture<()>,
     #[expect(clippy::type_complexity, reason = "a closure, named nowhere else")]
@@ -42,7 +45,11 @@ pub(crate) type AddInitial<K, O, L, T> =
 pub(crate) type Only<K> = dyn Fn(&K) -> bool + Send + Sync;
 
 /// Changes become keys until it is dropped.
-pub(crate) type Observing = Box<dyn Send>;
+pub(crate) struct Observing {
+    pub(crate) _observer: Box<dyn Send>,
+    /// What could not be mapped.
+    pub(crate) remap: Arc<dyn Remap>,
+}
 
 impl<K, O, L, T> Events<K, O, L, T>
 where
@@ -91,28 +98,38 @@ where
         let probed = informer.clone();
         Self {
             objects: std::any::type_name::<V>(),
-            state: Arc::new(move || probed.status().state),
+            required: true,
+            status: Arc::new(move || {
+                let status = probed.status();
+                CacheStatus {
+                    index: 0,
+                    objects: std::any::type_name::<V>(),
+                    required: true,
+                    synced: probed.is_synced(),
+                    state: status.state,
+                    last_error: status.last_error.map(|error| error.message),
+                }
+            }),
             synced: Arc::new(move || {
                 let syncing = syncing.clone();
                 Box::pin(async move { syncing.synced().await })
             }),
             stopped: Box::pin(async move { stopping.stopped().await }),
             observe: Box::new(move |queue, initial, only, tally| {
-                Box::new(observed.observe(move |change| {
-                    let added = guarded(|| {
-                        for key in keys_of(change).into_iter().filter(|key| only(key_of(key))) {
-                            if add(&queue, &initial, change, key).is_err() {
-                                // It is shut down: a change that was published as this ended.
-                                break;
-                            }
-                            tally.adds.count();
+                let counted = tally.clone();
+                let map = move |change: &Change<OK, V>| {
+                    for key in keys_of(change).into_iter().filter(|key| only(key_of(key))) {
+                        if add(&queue, &initial, change, key).is_err() {
+                            // It is shut down: a change that was published as this ended.
+                            break;
                         }
-                    });
-                    if added.is_err() {
-                        // The change is left out, as its keys are not known. The next one is mapped again.
-                        tally.hook_panics.count();
+                        counted.adds.count();
                     }
-                }))
+                };
+                let mapper = Arc::new(Mapper::new(map, tally));
+                let remap = mapper.clone();
+                let observer = observed.observe(move |change| mapper.changed(change));
+                Observing { _observer: Box::new(observer), remap }
             }),
         }
     }

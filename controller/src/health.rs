@@ -14,6 +14,9 @@ use std::time::Duration;
 use flyball_informer_cache::InformerState;
 use tokio::sync::watch;
 
+use crate::CacheStatus;
+use crate::caches::Probe;
+
 /// Whether a controller is ready and alive: for the probes of whoever runs the process. See
 /// [`Controller::health`](crate::Controller::health). A clone costs a reference count.
 #[derive(Clone)]
@@ -23,14 +26,15 @@ pub struct Health {
     oldest: Arc<dyn Fn() -> Option<Duration> + Send + Sync>,
 }
 
-/// How one cache fares, its types out of sight.
-pub(crate) type Probe = Arc<dyn Fn() -> InformerState + Send + Sync>;
-
 #[derive(Default)]
 struct Life {
     phase: Phase,
-    /// Those that must not end while it works.
+    /// Its own.
     caches: Vec<Probe>,
+    /// Whether they may be stopped while it works.
+    settles: bool,
+    /// The cache that ended the run.
+    ended: Option<CacheStatus>,
 }
 
 /// Where a controller is in its life.
@@ -39,6 +43,8 @@ pub(crate) enum Phase {
     #[default]
     Idle,
     Syncing,
+    /// All caches have synced; it waits for its turn to work.
+    Standby,
     Working,
     Stopping,
     Over,
@@ -49,15 +55,19 @@ impl Health {
         Self { life: Arc::default(), oldest: Arc::new(oldest) }
     }
 
-    /// Whether it does its work: all caches have synced, the workers run, and nobody has told it to stop.
+    /// Whether the controller runs, or [stands by](crate::Controller::standby_until): all required caches have synced, none has
+    /// ended, and the controller is not shutting down.
     ///
     /// # Errors
     /// Why not.
     pub fn ready(&self) -> Result<(), NotReady> {
+        if let Some(CacheStatus { index, objects, .. }) = self.ended_cache() {
+            return Err(NotReady::CacheEnded { index, objects });
+        }
         match self.life.borrow().phase {
             Phase::Idle => Err(NotReady::Idle),
             Phase::Syncing => Err(NotReady::Syncing),
-            Phase::Working => Ok(()),
+            Phase::Standby | Phase::Working => Ok(()),
             Phase::Stopping => Err(NotReady::Stopping),
             Phase::Over => Err(NotReady::Over),
         }
@@ -72,16 +82,11 @@ impl Health {
     /// # Errors
     /// Why not.
     pub fn live(&self, longest: Duration) -> Result<(), NotLive> {
-        let life = self.life.borrow();
-        let (phase, caches) = (life.phase, life.caches.clone());
-        // A probe is not called while this is borrowed: the run future would wait for it.
-        drop(life);
-        match phase {
-            Phase::Over => return Err(NotLive::Over),
-            Phase::Working if caches.iter().any(|state| state().is_final()) => {
-                return Err(NotLive::CacheEnded);
-            }
-            _ => {}
+        if self.ended_cache().is_some() {
+            return Err(NotLive::CacheEnded);
+        }
+        if self.life.borrow().phase == Phase::Over {
+            return Err(NotLive::Over);
         }
         match (self.oldest)() {
             Some(held) if held > longest => Err(NotLive::Stuck(held)),
@@ -89,13 +94,42 @@ impl Health {
         }
     }
 
+    /// How the caches fare that the controller listens to, in their order. None before it runs, and after that.
+    #[must_use]
+    pub fn caches(&self) -> Vec<CacheStatus> {
+        // A probe is not called while this is borrowed: the run future would wait for it.
+        let caches = self.life.borrow().caches.clone();
+        caches.iter().map(|probe| probe()).collect()
+    }
+
+    /// The first cache that has ended while the controller needs it.
+    fn ended_cache(&self) -> Option<CacheStatus> {
+        let life = self.life.borrow();
+        let (phase, settles, ended) = (life.phase, life.settles, life.ended.clone());
+        drop(life);
+        if ended.is_some() || !matches!(phase, Phase::Syncing | Phase::Standby | Phase::Working) {
+            return ended;
+        }
+        self.caches().into_iter().find(|cache| has_ended(cache, settles))
+    }
+
+    /// The run ends because of this one.
+    pub(crate) fn failed(&self, cache: CacheStatus) {
+        self.life.send_modify(|life| life.ended = Some(cache));
+    }
+
     pub(crate) fn moved(&self, phase: Phase) {
         self.life.send_modify(|life| life.phase = phase);
     }
 
-    pub(crate) fn listens(&self, caches: Vec<Probe>) {
-        self.life.send_modify(|life| life.caches = caches);
+    pub(crate) fn listens(&self, caches: Vec<Probe>, settles: bool) {
+        self.life.send_modify(|life| (life.caches, life.settles) = (caches, settles));
     }
+}
+
+/// Whether a cache will never change again, though the controller needs it. One that settles needs none that was stopped.
+pub(crate) fn has_ended(cache: &CacheStatus, settles: bool) -> bool {
+    cache.state.is_final() && !(settles && cache.state == InformerState::Stopped)
 }
 
 impl fmt::Debug for Health {
@@ -111,7 +145,7 @@ impl Drop for Alive {
     fn drop(&mut self) {
         self.0.moved(Phase::Over);
         // They hold the caches' handles.
-        self.0.listens(Vec::new());
+        self.0.listens(Vec::new(), false);
     }
 }
 
@@ -123,6 +157,14 @@ pub enum NotReady {
     Idle,
     /// A cache has not synced, or something else that workers come [after](crate::Controller::after) is not there.
     Syncing,
+    /// A cache has ended, so its changes do not come any more: the run ends as
+    /// [`RunError::CacheEnded`](crate::RunError::CacheEnded), which says why.
+    CacheEnded {
+        /// Which one, in the order in which they were given to the controller, from 0.
+        index: usize,
+        /// The type of its objects, for people: how it is written is not promised.
+        objects: &'static str,
+    },
     /// It shuts down.
     Stopping,
     /// It has ended, or was dropped.
@@ -132,6 +174,9 @@ pub enum NotReady {
 impl fmt::Display for NotReady {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::CacheEnded { index, objects } => {
+                return write!(f, "the cache of `{objects}`, number {index}, has ended");
+            }
             Self::Idle => "the controller does not run yet",
             Self::Syncing => "the controller waits for its caches",
             Self::Stopping => "the controller shuts down",
@@ -148,8 +193,8 @@ impl Error for NotReady {}
 pub enum NotLive {
     /// A key has been held for this long.
     Stuck(Duration),
-    /// A cache it listens to has ended, so its changes do not come any more. Not told of a controller that ends
-    /// [by itself](crate::Controller::until_settled) then.
+    /// A cache of the controller has ended and delivers no more changes. A cache that was stopped in order is not reported if the
+    /// controller ends [once it has settled](crate::Controller::until_settled).
     CacheEnded,
     /// It has ended, or was dropped.
     Over,

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod action;
 mod attempt;
@@ -19,7 +20,9 @@ mod guard;
 mod health;
 mod metrics;
 mod outcome;
+mod pace;
 pub mod predicate;
+mod remap;
 mod report;
 mod run;
 mod runtime;
@@ -28,14 +31,13 @@ mod settings;
 mod shard;
 mod spans;
 mod staff;
-mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod worker;
 
 pub use crate::action::Action;
 pub use crate::batches::Batches;
-pub use crate::caches::Caches;
+pub use crate::caches::{CacheStatus, Caches};
 pub use crate::class::Class;
 pub use crate::context::Context;
 pub use crate::controller::Controller;
@@ -49,3 +51,5 @@ pub use crate::outcome::Outcome;
 pub use crate::report::{Report, Times};
 pub use crate::settings::Settings;
 pub use crate::shard::{NoSuchShard, Shard};
+#[doc(no_inline)]
+pub use flyball_sync::{Clock, ManualClock, Monotonic, Nanos, Timer, TokioTimer};

@@ -26,7 +26,8 @@ use crate::{Class, Outcome};
 /// Failures per kind, and how long the slowest reconcile took:
 /// ```
 /// # use flyball_controller::{Action, Controller, Metrics, Outcome};
-/// # use flyball_ratelimit::{Exponential, TokioTimer};
+/// # use flyball_ratelimit::Exponential;
+/// # use flyball_controller::TokioTimer;
 /// # use flyball_workqueue::Queue;
 /// # use std::collections::BTreeMap;
 /// # use std::sync::{Arc, Mutex};
@@ -59,7 +60,7 @@ use crate::{Class, Outcome};
 /// # }
 /// ```
 pub trait Metrics: Send + Sync + 'static {
-    /// The controller begins, and will have so many workers at most.
+    /// The controller begins, and will have so many workers at most. Not called if there is no bound.
     fn most_workers(&self, workers: usize) {
         let _ = workers;
     }

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
+use flyball_sync::locks::{AtomicU64, Ordering};
 use flyball_workqueue::Leftovers;
 
-use crate::sync::{AtomicU64, Ordering};
 use crate::{Class, Outcome};
 
 /// What a controller did from its start until its end.
@@ -42,9 +42,13 @@ pub struct Report<K> {
     pub recoveries: u64,
     /// How long reconciles took. Zero without [metrics](crate::Controller::metrics), as nobody looks at the clock then.
     pub times: Times,
-    /// Panics in mappers and other functions that were given to the controller; what they were called for was left out.
+    /// Panics in mappers and other functions that were given to the controller; what they were called for was left out, but a change is
+    /// mapped again.
     pub hook_panics: u64,
-    /// What the queue still held.
+    /// Changes whose mapper panicked each time, so that their keys are not known.
+    pub unmapped: u64,
+    /// What the queue still held. `ready` and `waiting` were left queued; `leased` are the keys whose reconciles were
+    /// [dropped](crate::Controller::abort_after), and those that others hold who share the queue.
     pub leftovers: Leftovers<K>,
 }
 
@@ -150,7 +154,7 @@ impl Tally {
         }
     }
 
-    pub(crate) fn report<K>(&self, leftovers: Leftovers<K>) -> Report<K> {
+    pub(crate) fn report<K>(&self, leftovers: Leftovers<K>, unmapped: u64) -> Report<K> {
         let ends = [&self.successes, &self.requeues, &self.errors, &self.panics, &self.timeouts];
         let [_, requeues, errors, panics, timeouts] = ends.map(|ends| ends.count.read());
         Report {
@@ -174,6 +178,7 @@ impl Tally {
                 timeouts: self.timeouts.time(),
             },
             hook_panics: self.hook_panics.read(),
+            unmapped,
             leftovers,
         }
     }

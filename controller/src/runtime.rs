@@ -36,9 +36,6 @@ pub(crate) trait Runtime: Clone + Send + Sync + 'static {
 pub(crate) trait Tasks: Send {
     fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static);
 
-    /// Whether there is none that was not joined.
-    fn is_empty(&self) -> bool;
-
     /// Drops all of them, where they next await something.
     fn abort_all(&mut self);
 
@@ -82,10 +79,6 @@ impl Runtime for Tokio {
 impl Tasks for JoinSet<()> {
     fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         self.spawn(task);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.is_empty()
     }
 
     fn abort_all(&mut self) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::ConfigError;
 use crate::classes::CONFLICTS;
-use crate::config::LINGER;
+use crate::config::{LINGER, SYNC_TIMEOUT, Shutdown};
 
 /// How a controller runs, as data: with the feature `serde`, a section of a configuration file. See
 /// [`Controller::configured`](crate::Controller::configured).
@@ -34,29 +34,34 @@ pub struct Settings {
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub most_workers: Option<usize>,
     /// [`worker_linger`](crate::Controller::worker_linger).
-    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub worker_linger: Duration,
     /// [`reconcile_timeout`](crate::Controller::reconcile_timeout).
     #[cfg_attr(
         feature = "serde",
-        serde(with = "flyball_ratelimit::span::optional", skip_serializing_if = "Option::is_none")
+        serde(with = "flyball_sync::duration_serde::option", skip_serializing_if = "Option::is_none")
     )]
     pub reconcile_timeout: Option<Duration>,
     /// [`max_attempts`](crate::Controller::max_attempts); who is told is set by [`given_up`](crate::Controller::given_up).
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub max_attempts: Option<u32>,
     /// The first wait after a conflict, for [`conflict_schedule`](crate::Controller::conflict_schedule); it doubles.
-    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub conflict_wait: Duration,
     /// The longest wait after a conflict.
-    #[cfg_attr(feature = "serde", serde(with = "flyball_ratelimit::span"))]
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub longest_conflict_wait: Duration,
+    /// [`cache_sync_timeout`](crate::Controller::cache_sync_timeout).
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
+    pub cache_sync_timeout: Duration,
     /// [`shutdown_grace`](crate::Controller::shutdown_grace).
-    #[cfg_attr(
-        feature = "serde",
-        serde(with = "flyball_ratelimit::span::optional", skip_serializing_if = "Option::is_none")
-    )]
-    pub shutdown_grace: Option<Duration>,
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
+    pub shutdown_grace: Duration,
+    /// [`abort_after`](crate::Controller::abort_after).
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
+    pub abort_after: Duration,
+    /// [`drain_on_shutdown`](crate::Controller::drain_on_shutdown).
+    pub drain_on_shutdown: bool,
 }
 
 impl Settings {
@@ -73,6 +78,7 @@ impl Settings {
             Self { worker_linger: Duration::ZERO, .. } => Err(ConfigError::NoLinger),
             Self { reconcile_timeout: Some(Duration::ZERO), .. } => Err(ConfigError::NoTime),
             Self { max_attempts: Some(0), .. } => Err(ConfigError::NoAttempts),
+            Self { cache_sync_timeout: Duration::ZERO, .. } => Err(ConfigError::NoSyncTime),
             Self { conflict_wait: Duration::ZERO, .. } => Err(ConfigError::NoConflictWait),
             _ if self.conflict_wait > self.longest_conflict_wait => Err(ConfigError::ConflictWaits),
             _ => Ok(()),
@@ -83,6 +89,7 @@ impl Settings {
 impl Default for Settings {
     fn default() -> Self {
         let [conflict_wait, longest_conflict_wait] = CONFLICTS;
+        let Shutdown { drains, grace, abort_after } = Shutdown::default();
         Self {
             workers: 1,
             most_workers: None,
@@ -91,7 +98,10 @@ impl Default for Settings {
             max_attempts: None,
             conflict_wait,
             longest_conflict_wait,
-            shutdown_grace: None,
+            cache_sync_timeout: SYNC_TIMEOUT,
+            shutdown_grace: grace,
+            abort_after,
+            drain_on_shutdown: drains,
         }
     }
 }

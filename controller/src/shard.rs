@@ -8,6 +8,8 @@
 use std::error::Error;
 use std::fmt;
 
+use flyball_sync::random::mix;
+
 /// A fixed share of all keys, for one of several replicas; see [`Controller::only`](crate::Controller::only).
 ///
 /// What decides is a name, in bytes: that of the namespace, so that a namespace is one replica's, or the whole key. The
@@ -75,9 +77,7 @@ fn hash(name: &[u8]) -> u64 {
     let fnv = name.iter().fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3)
     });
-    let z = (fnv ^ (fnv >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
+    mix(fnv)
 }
 
 /// There is no shard of this index.

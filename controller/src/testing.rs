@@ -4,7 +4,6 @@
 //!
 //! The cluster is a [`Server`](flyball_informer_cache::testing::Server), whose faults are ordered by the test.
 
-mod random;
 mod runtime;
 mod scheduler;
 mod simulation;

@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::future::Future;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,12 +17,22 @@ use crate::attempt::attempt;
 use crate::config::{Config, Finally};
 use crate::guard::guarded;
 use crate::metrics::{Metrics, OnDuty, Owed};
+use crate::pace::{Pace, Pacing};
 use crate::report::Tally;
 use crate::runtime::{Runtime, Tasks};
 use crate::spans::Within;
 use crate::staff::Staff;
-use crate::sync::{AtomicBool, Ordering};
 use crate::{Action, Class, Context, Failure, Outcome};
+
+/// The key for a call of the user's, or the panic of its `Clone`, which is user code, too.
+pub(crate) fn copied<K: Clone, T>(lease: &Lease<K, T>) -> Result<K, String> {
+    guarded(|| lease.key().clone())
+}
+
+/// The key, or that panic, within the guard of the call.
+fn given<K>(key: Result<K, String>) -> K {
+    key.unwrap_or_else(|message| resume_unwind(Box::new(message)))
+}
 
 /// What all workers of a controller share.
 pub(crate) struct Shop<X, K, O: Order<K>, L, T, F> {
@@ -32,8 +43,7 @@ pub(crate) struct Shop<X, K, O: Order<K>, L, T, F> {
     pub(crate) context: Context,
     pub(crate) tally: Arc<Tally>,
     pub(crate) staff: Staff,
-    /// No change will come any more, and the controller ends when the queue is idle.
-    pub(crate) settling: AtomicBool,
+    pub(crate) pace: Pacing,
 }
 
 impl<X, K, O, L, T, F> Shop<X, K, O, L, T, F>
@@ -53,35 +63,13 @@ where
         tally: Arc<Tally>,
     ) -> Self {
         let staff = Staff::new(&config.workers, config.linger);
-        Self { runtime, queue, reconcile, config, context, tally, staff, settling: AtomicBool::new(false) }
-    }
-
-    /// Ends the queue once it is idle; every worker looks after each key from now on.
-    pub(crate) fn settle(&self) {
-        // Ordering: Relaxed, the queue's lock orders it. A worker that ended its lease before we look below left
-        // nothing to find; one that ends it after that locks after us, and sees the flag.
-        self.settling.store(true, Ordering::Relaxed);
-        self.close_if_idle();
-    }
-
-    /// To be called after each end of a lease.
-    pub(crate) fn close_if_settled(&self) {
-        // Ordering: Relaxed, see `settle`.
-        if self.settling.load(Ordering::Relaxed) {
-            self.close_if_idle();
-        }
-    }
-
-    fn close_if_idle(&self) {
-        let counts = self.queue.counts();
-        if counts.ready + counts.waiting + counts.leased == 0 {
-            self.queue.shut_down();
-        }
+        Self { runtime, queue, reconcile, config, context, tally, staff, pace: Pacing::default() }
     }
 
     /// From now on there are workers.
     pub(crate) fn open(&self) {
         self.staff.begin();
+        self.pace.raise(Pace::Working);
     }
 
     /// Starts workers as they are wanted, until all have ended.
@@ -109,6 +97,20 @@ where
         }
     }
 
+    /// What a worker that is idle takes next; `None` when it is to end.
+    pub(crate) async fn next<A, W>(&self, may_leave: bool, take: impl Fn() -> W + Send) -> Option<A>
+    where
+        A: Send,
+        W: Future<Output = Option<A>> + Send,
+    {
+        tokio::select! {
+            // The pace first, at each poll: there may always be a key, and one may come with the signal.
+            biased;
+            () = self.pace.reached(Pace::Closing) => None,
+            taken = self.staff.next(&self.runtime, may_leave, take) => taken,
+        }
+    }
+
     /// Serves the queue until it is closed, or until he may go.
     pub(crate) async fn work<R, E>(self: Arc<Self>)
     where
@@ -119,10 +121,9 @@ where
         self.tell(|metrics| metrics.worker_came());
         let _on_duty = OnDuty(self.config.metrics.as_deref());
         let mut may_leave = self.staff.is_large();
-        while let Some(lease) = self.staff.next(&self.runtime, may_leave, || self.queue.get()).await {
+        while let Some(lease) = self.next(may_leave, || self.queue.get()).await {
             self.serve(lease).await;
             may_leave = self.staff.rests();
-            self.close_if_settled();
             // A queue that always has a key is never pending: without this, other tasks would starve.
             self.runtime.breathe().await;
         }
@@ -135,18 +136,18 @@ where
         E: Into<Box<dyn Error + Send + Sync>>,
     {
         let Some(lease) = self.own(lease) else { return };
-        let key = lease.key().clone();
         let metrics = self.config.metrics.as_deref();
         self.tell(|metrics| metrics.started());
         let owed = Owed::new(metrics);
         let span = self.call(|| self.config.spans.of(lease.key())).unwrap_or_default();
-        let start = || span.start(|| (self.reconcile)(key, self.context.clone()));
+        let key = copied(&lease);
+        let start = || span.start(|| (self.reconcile)(given(key), self.context.clone()));
         let result = attempt(&self.runtime, start, self.config.timeout).await;
         let result = match &self.config.finally {
             None => result.map_err(Arc::new),
             Some(finally) => {
                 let result = result.map_err(Arc::new);
-                self.finish(lease.key().clone(), result, &**finally, &span).await
+                self.finish(copied(&lease), result, &**finally, &span).await
             }
         };
         owed.paid();
@@ -167,13 +168,13 @@ where
     /// What comes after the reconcile, whatever became of that. It hides no failure.
     pub(crate) async fn finish(
         &self,
-        key: K,
+        key: Result<K, String>,
         result: Result<Action, Arc<Failure>>,
         finally: &Finally<K>,
         span: &Within,
     ) -> Result<Action, Arc<Failure>> {
         let told = result.clone();
-        let start = || span.start(|| finally(key, told, self.context.clone()));
+        let start = || span.start(|| finally(given(key), told, self.context.clone()));
         match attempt(&self.runtime, start, self.config.timeout).await {
             Ok(()) => result,
             Err(failure) => {
@@ -220,20 +221,26 @@ where
 
     fn failed(&self, lease: Lease<K, T>, failure: &Failure, class: Class) {
         match class {
-            Class::Transient => match self.config.attempts {
-                Some(most) if lease.failures().saturating_add(1) >= most => {
-                    self.give_up(lease, failure, class);
-                }
-                _ => {
-                    let least = self.call(|| self.config.classes.least_wait(failure));
-                    let key = self.config.classes.counts().then(|| lease.key().clone());
-                    lease.retry_no_sooner(least.unwrap_or_default());
-                    // The queue may have given it up, or somebody cancelled it; whoever was faster with it has forgotten, too.
-                    if let Some(key) = key.filter(|key| self.queue.state(key) == KeyState::Absent) {
-                        self.config.classes.forget(&key);
+            Class::Transient => {
+                let least =
+                    self.call(|| self.config.classes.least_wait(lease.key(), failure)).unwrap_or_default();
+                let key = self.config.classes.counts().then(|| lease.key().clone());
+                let retried = match self.config.attempts {
+                    // By the limiter's count: a failure within an open backoff is none.
+                    Some(most) => lease.retry_at_most(most, least),
+                    None => {
+                        lease.retry_no_sooner(least);
+                        Ok(())
                     }
+                };
+                if let Err(last) = retried {
+                    return self.give_up(last, failure, class);
                 }
-            },
+                // The queue may have given the key up, or it was cancelled: its conflicts are forgotten with it.
+                if let Some(key) = key.filter(|key| self.queue.state(key) == KeyState::Absent) {
+                    self.config.classes.forget(&key);
+                }
+            }
             Class::Conflict => {
                 let wait = self.config.classes.conflicts.next(lease.key());
                 lease.done_after(wait);

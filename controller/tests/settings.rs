@@ -7,17 +7,16 @@ use std::time::Duration;
 use flyball_controller::{ConfigError, Controller, NoSuchShard, Settings, Shard};
 use serde_json::{from_str, to_string};
 
-const FULL: &str = r#"{"workers":3,"most_workers":9,"worker_linger":"30s","reconcile_timeout":"2s","max_attempts":2,"conflict_wait":"100ms","longest_conflict_wait":"200ms","shutdown_grace":"1m"}"#;
+const FULL: &str = r#"{"workers":3,"most_workers":9,"worker_linger":"30s","reconcile_timeout":"2s","max_attempts":2,"conflict_wait":"100ms","longest_conflict_wait":"200ms","cache_sync_timeout":"3m","shutdown_grace":"1m","abort_after":"10s","drain_on_shutdown":true}"#;
 
 #[test]
 fn what_is_written_is_read() {
     let settings: Settings = from_str(FULL).unwrap();
     assert_eq!(to_string(&settings).unwrap(), FULL);
-    assert_eq!(settings.shutdown_grace, Some(Duration::from_secs(60)));
+    assert_eq!(settings.shutdown_grace, Duration::from_secs(60));
     assert_eq!(from_str::<Settings>("{}").unwrap(), Settings::default());
     assert_eq!(from_str::<Settings>(r#"{"reconcile_timeout":null}"#).unwrap(), Settings::default());
-    let default =
-        r#"{"workers":1,"worker_linger":"10s","conflict_wait":"10ms","longest_conflict_wait":"1s"}"#;
+    let default = r#"{"workers":1,"worker_linger":"10s","conflict_wait":"10ms","longest_conflict_wait":"1s","cache_sync_timeout":"2m","shutdown_grace":"20s","abort_after":"5s","drain_on_shutdown":false}"#;
     assert_eq!(to_string(&Settings::default()).unwrap(), default);
 }
 
@@ -57,14 +56,14 @@ fn every_rule_refuses_a_file_and_names_the_setting() {
 /// A timer for a queue that is never waited at.
 struct Never;
 
-impl flyball_ratelimit::Clock for Never {
-    fn now(&self) -> flyball_ratelimit::Nanos {
-        flyball_ratelimit::Nanos::ZERO
+impl flyball_sync::Clock for Never {
+    fn now(&self) -> flyball_sync::Nanos {
+        flyball_sync::Nanos::ZERO
     }
 }
 
-impl flyball_ratelimit::Timer for Never {
-    fn wake_at(&self, _: flyball_ratelimit::Nanos, _: &std::task::Waker) {}
+impl flyball_sync::Timer for Never {
+    fn wake_at(&self, _: flyball_sync::Nanos, _: &std::task::Waker) {}
 }
 
 #[test]

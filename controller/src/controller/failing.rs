@@ -7,9 +7,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, Limiter, Policy};
+use flyball_ratelimit::Policy;
 use flyball_workqueue::{AsyncGet, Delays, Key, Order};
 
+use crate::classes::{QueueClock, schedule};
 use crate::{Action, Class, Context, Controller, Failure};
 
 /// What counts as a failure, and what becomes of the key then.
@@ -64,7 +65,8 @@ where
     /// # Examples
     /// ```
     /// # use flyball_controller::{Action, Controller};
-    /// # use flyball_ratelimit::{Exponential, TokioTimer};
+    /// # use flyball_ratelimit::Exponential;
+    /// # use flyball_controller::TokioTimer;
     /// # use flyball_workqueue::Queue;
     /// # use std::collections::BTreeMap;
     /// # use std::io::{Error, ErrorKind};
@@ -115,8 +117,7 @@ where
     ///
     /// # Examples
     /// ```
-    /// # use flyball_controller::{Action, Controller};
-    /// # use flyball_ratelimit::TokioTimer;
+    /// # use flyball_controller::{Action, Controller, TokioTimer};
     /// # use flyball_workqueue::Queue;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -147,7 +148,8 @@ where
     /// # Examples
     /// ```
     /// # use flyball_controller::{Action, Class, Controller, Failure};
-    /// # use flyball_ratelimit::{Exponential, TokioTimer};
+    /// # use flyball_ratelimit::Exponential;
+    /// # use flyball_controller::TokioTimer;
     /// # use flyball_workqueue::Queue;
     /// # use std::io::{Error, ErrorKind};
     /// # use std::time::Duration;
@@ -178,13 +180,14 @@ where
     /// After a [transient](Class::Transient) failure the key waits for at least so long, whatever the limiter says: for a server that
     /// says when to come back. The later of the two holds; `None` leaves it to the limiter, and so does a panic.
     ///
-    /// It is asked by the worker that holds the key, once for each failure that is retried. A change of the key runs it at once all the
+    /// It is asked by the worker that holds the key, once for each transient failure. A change of the key runs it at once all the
     /// same, unless the queue's backoff is [strict](flyball_workqueue::Builder::strict_backoff).
     ///
     /// # Examples
     /// ```
     /// # use flyball_controller::{Action, Controller};
-    /// # use flyball_ratelimit::{Exponential, TokioTimer};
+    /// # use flyball_ratelimit::Exponential;
+    /// # use flyball_controller::TokioTimer;
     /// # use flyball_workqueue::Queue;
     /// # use std::time::Duration;
     /// # #[derive(Debug)]
@@ -200,7 +203,7 @@ where
     /// # queue.add("a")?;
     /// # queue.shut_down();
     /// let report = Controller::new(queue)
-    ///     .retry_no_sooner(|failure| failure.error::<Busy>().map(|busy| busy.retry_after))
+    ///     .retry_no_sooner(|_key, failure| failure.error::<Busy>().map(|busy| busy.retry_after))
     ///     .run(|_, _| async { Err::<Action, _>(Busy { retry_after: Duration::from_secs(30) }) })
     ///     .await?;
     /// assert_eq!(report.retries(), 1);
@@ -209,7 +212,7 @@ where
     /// ```
     pub fn retry_no_sooner(
         mut self,
-        of: impl Fn(&Failure) -> Option<Duration> + Send + Sync + 'static,
+        of: impl Fn(&K, &Failure) -> Option<Duration> + Send + Sync + 'static,
     ) -> Self {
         self.config.classes.least = Some(Box::new(of));
         self
@@ -217,15 +220,16 @@ where
 
     /// When a key is tried again after a [conflict](Class::Conflict): 10 ms, doubling up to a second, unless set here.
     ///
-    /// The limiter counts conflicts in a row, of each key, until the key succeeds or is given up, be it by the queue's
-    /// [dead letters](flyball_workqueue::Builder::dead_letters); of a key that was added meanwhile, until the next of these. Two writers that conflict
-    /// with each other should not come back together: give it a policy with jitter then.
-    pub fn conflict_schedule<P, C>(mut self, schedule: Limiter<K, P, C>) -> Self
+    /// The policy counts the conflicts in a row of each key, until the key succeeds or is given up, also by the queue's
+    /// [dead letters](flyball_workqueue::Builder::dead_letters); for a key that was added meanwhile, until the next of these. A key has one
+    /// open wait: if it is added, runs before the wait is over and conflicts again, neither the count nor the end of the wait changes.
+    ///
+    /// Use a policy with jitter if two writers conflict with each other, so that they do not retry at the same time.
+    pub fn conflict_schedule<P>(mut self, policy: P) -> Self
     where
         P: Policy<K> + Send + 'static,
-        C: Clock,
     {
-        self.config.classes.conflicts = Box::new(schedule);
+        self.config.classes.conflicts = schedule(policy, QueueClock(self.queue.clone()));
         self
     }
 }

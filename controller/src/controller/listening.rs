@@ -4,6 +4,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use flyball_informer_cache::{Change, Informer};
 use flyball_ratelimit::Policy;
@@ -24,8 +25,11 @@ where
     ///
     /// Every change is mapped, unmerged: when a key of yours depends on what an object said before, it is told of that
     /// state, too. The mapper is called by the informer itself, right after it published the change, so it must be
-    /// quick: the informer waits for it. A mapper that panics loses its change (see [`Report::hook_panics`](crate::Report::hook_panics)) and is
-    /// called again for the next one.
+    /// quick: the informer waits for it.
+    ///
+    /// A change at which the mapper panics is mapped again, after 100 ms, doubling up to a minute, until it returns; other objects do not
+    /// wait for that. Of one object at most 16 such changes are kept, the newest. [`Report::hook_panics`](crate::Report::hook_panics) counts the
+    /// panics, [`Report::unmapped`](crate::Report::unmapped) the changes that are left in the end.
     pub fn on<OK, V>(
         self,
         informer: &Informer<OK, V>,
@@ -47,7 +51,7 @@ where
     /// ```no_run
     /// # use flyball_controller::{Controller, predicate};
     /// # use flyball_informer_cache::Informer;
-    /// # use flyball_ratelimit::TokioTimer;
+    /// # use flyball_controller::TokioTimer;
     /// # use flyball_workqueue::Queue;
     /// # struct Pod { generation: u64 }
     /// # fn example(pods: Informer<String, Pod>) {
@@ -94,7 +98,7 @@ where
     /// ```no_run
     /// # use flyball_controller::Controller;
     /// # use flyball_informer_cache::Informer;
-    /// # use flyball_ratelimit::TokioTimer;
+    /// # use flyball_controller::TokioTimer;
     /// use flyball_workqueue::{DelayMode, Queue};
     /// use std::time::Duration;
     /// # struct Pod;
@@ -126,6 +130,47 @@ where
         self
     }
 
+    /// Lets workers start before the informer that was given last has synced. The objects of its first list become keys when they
+    /// arrive. By default workers wait for all informers, or their reconciles would see half a world.
+    ///
+    /// Its reconciles must be able to do without that cache. An informer that ends, synced or not, ends the run all the same.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use flyball_controller::Controller;
+    /// # use flyball_informer_cache::Informer;
+    /// # use flyball_workqueue::Queue;
+    /// # use flyball_controller::TokioTimer;
+    /// # fn example(pods: Informer<u32, u32>, hints: Informer<u32, u32>) {
+    /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
+    /// let controller = Controller::new(queue)
+    ///     .on(&pods, |change| *change.key())
+    ///     .on(&hints, |change| *change.object().as_ref())
+    ///     .optional();
+    /// let health = controller.health();
+    /// for cache in health.caches().iter().filter(|cache| !cache.synced) {
+    ///     eprintln!("missing: {cache}");
+    /// }
+    /// # }
+    /// ```
+    pub fn optional(mut self) -> Self {
+        match self.events.last_mut() {
+            Some(events) => events.required = false,
+            None => self.config.nothing_optional = true,
+        }
+        self
+    }
+
+    /// How long the informers that workers wait for may take to sync, from the start of the run. Then it ends as
+    /// [`RunError::SyncTimeout`](crate::RunError::SyncTimeout), which names those that are missing, with their last errors.
+    /// 2 minutes by default, as with controller-runtime; `Duration::MAX` is no limit.
+    ///
+    /// What is given to [`after`](Self::after) may take longer.
+    pub fn cache_sync_timeout(mut self, limit: Duration) -> Self {
+        self.config.sync_timeout = limit;
+        self
+    }
+
     /// Workers start only after this, too, beside the informers of this controller: for caches that reconciles read and that
     /// are another controller's to listen to, or for whatever else has to be there.
     ///
@@ -136,7 +181,7 @@ where
     /// # use flyball_controller::{Action, Controller};
     /// # use flyball_informer_cache::Informer;
     /// # use flyball_workqueue::Queue;
-    /// # use flyball_ratelimit::TokioTimer;
+    /// # use flyball_controller::TokioTimer;
     /// # async fn example(pods: Informer<u32, u32>, nodes: Informer<u32, u32>) {
     /// # let (queue, other) = (Queue::builder().timer(TokioTimer::current()).build(), Queue::builder().timer(TokioTimer::current()).build());
     /// let of_nodes = Controller::new(queue).on(&nodes, |change| *change.key());
@@ -150,6 +195,15 @@ where
     /// ```
     pub fn after<E>(mut self, ready: impl Future<Output = Result<(), E>> + Send + 'static) -> Self {
         self.after.push(Box::pin(async move { ready.await.map_err(drop) }));
+        self
+    }
+
+    /// Starts workers without waiting until the informers have synced that it listens to. What is given to [`after`](Self::after) is
+    /// still awaited: the caches that reconciles read, say.
+    ///
+    /// The objects of an informer that syncs later become keys then, as any change does.
+    pub fn start_unsynced(mut self) -> Self {
+        self.config.starts_unsynced = true;
         self
     }
 
@@ -170,7 +224,7 @@ where
     /// ```
     /// # use flyball_controller::{Action, Controller, Shard};
     /// # use flyball_workqueue::Queue;
-    /// # use flyball_ratelimit::TokioTimer;
+    /// # use flyball_controller::TokioTimer;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
@@ -202,8 +256,8 @@ where
     /// With which priority [`on`](Self::on) and [`on_many`](Self::on_many) add keys for the objects an informer begins with, be its first
     /// list published before the controller runs or after: 0 unless set here, as for every other change.
     ///
-    /// Below 0, what happens after a start goes before the look at everything. The queue's
-    /// [ageing](flyball_workqueue::Priority::ageing) sees to it that the latter gets its turn all the same.
+    /// Below 0, objects that change after a start go before those of the first list. The latter run all the same, by their
+    /// [share](flyball_workqueue::Priority::share) of the hand-outs.
     pub fn initial_priority(mut self, priority: i8) -> Self {
         self.initial = Arc::new(move |queue: &Queue<K, Priority, L, T>, key| queue.at(priority).add(key));
         self

@@ -31,8 +31,7 @@ where
     ///
     /// # Examples
     /// ```
-    /// # use flyball_controller::{Action, Controller};
-    /// # use flyball_ratelimit::TokioTimer;
+    /// # use flyball_controller::{Action, Controller, TokioTimer};
     /// # use flyball_workqueue::Queue;
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")]

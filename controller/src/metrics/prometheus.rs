@@ -9,13 +9,13 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use flyball_sync::locks::{AtomicU64, Mutex, Ordering};
 use flyball_workqueue::InvalidBuckets;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use self::series::Series;
 use super::Metrics;
-use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::{Class, Outcome};
 
 /// From 5 ms to a minute: controller-runtime's, so that its dashboards work.
@@ -40,7 +40,7 @@ const DEFAULT_BUCKETS: [f64; 40] = [
 /// use flyball_controller::{Action, Controller, Prometheus};
 /// use prometheus_client::encoding::text::encode;
 /// use prometheus_client::registry::Registry;
-/// # use flyball_ratelimit::TokioTimer;
+/// # use flyball_controller::TokioTimer;
 /// # use flyball_workqueue::Queue;
 ///
 /// # #[tokio::main(flavor = "current_thread")]

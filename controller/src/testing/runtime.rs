@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use flyball_ratelimit::Clock;
+use flyball_sync::Clock;
 
 use super::scheduler::Scheduler;
 use super::time::Time;
@@ -57,10 +57,6 @@ pub(super) struct SimulatedTasks {
 impl Tasks for SimulatedTasks {
     fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         self.ids.push(self.scheduler.spawn(Box::pin(task)));
-    }
-
-    fn is_empty(&self) -> bool {
-        self.ids.is_empty()
     }
 
     fn abort_all(&mut self) {

@@ -15,13 +15,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
-use flyball_ratelimit::ManualClock;
+use flyball_sync::ManualClock;
+use flyball_sync::locks::Mutex;
+use flyball_sync::random::SplitMix64;
 use tokio::task::coop::unconstrained;
 
-use super::random::Random;
 use crate::events::BoxFuture;
 use crate::guard::guarded;
-use crate::sync::Mutex;
 
 pub(super) struct Scheduler {
     pub(super) clock: ManualClock,
@@ -29,7 +29,7 @@ pub(super) struct Scheduler {
 }
 
 struct State {
-    random: Random,
+    random: SplitMix64,
     tasks: BTreeMap<u64, Slot>,
     ready: BTreeSet<u64>,
     spawned: u64,
@@ -47,12 +47,12 @@ struct Slot {
 
 /// A turn in this many is given to a task that nobody woke, as long as somebody else has something to do. Under every other
 /// seed: it would hide a wake-up that is lost.
-const IDLE_TURNS: usize = 16;
+const IDLE_TURNS: u64 = 16;
 
 impl Scheduler {
     pub(super) fn new(seed: u64) -> Self {
         let state = State {
-            random: Random::new(seed),
+            random: SplitMix64::new(seed),
             tasks: BTreeMap::new(),
             ready: BTreeSet::new(),
             spawned: 0,
@@ -162,10 +162,10 @@ impl State {
             return None;
         }
         if idle_turns && self.random.below(IDLE_TURNS) == 0 {
-            let nth = self.random.below(self.tasks.len());
+            let nth = self.random.below(self.tasks.len() as u64) as usize;
             return self.tasks.keys().nth(nth).copied();
         }
-        let nth = self.random.below(self.ready.len());
+        let nth = self.random.below(self.ready.len() as u64) as usize;
         self.ready.iter().nth(nth).copied()
     }
 }

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_informer_cache::{BuildError, Informer, InformerBuilder, Source};
-use flyball_ratelimit::{Clock, ManualClock, ManualTimer, Policy};
+use flyball_ratelimit::Policy;
+use flyball_sync::locks::Mutex;
+use flyball_sync::{Clock, ManualClock, ManualTimer};
 use flyball_workqueue::{AsyncGet, Delays, Key, Order};
 
 use super::runtime::Simulated;
 use super::scheduler::Scheduler;
 use super::{Task, Time};
-use crate::sync::Mutex;
 use crate::{Action, Batches, Context, Controller, Report, RunError};
 
 /// A controller and all around it on one thread, in an order and a time that a test decides.

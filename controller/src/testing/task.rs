@@ -5,8 +5,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use flyball_sync::locks::Mutex;
+
 use super::scheduler::Scheduler;
-use crate::sync::Mutex;
 
 /// A task of a [`Simulation`](super::Simulation). The task goes on when this is dropped.
 pub struct Task<T> {

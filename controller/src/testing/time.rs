@@ -6,7 +6,7 @@ use std::future::{Future, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, ManualClock, Nanos, Timer};
+use flyball_sync::{Clock, ManualClock, Nanos, Timer};
 
 /// The time of a [`Simulation`](super::Simulation), to be cloned into reconciles.
 #[derive(Clone, Debug)]

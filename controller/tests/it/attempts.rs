@@ -1,9 +1,12 @@
 //! Max attempts: a key that keeps failing is given up, and its hook is told.
 
 use flyball_controller::{Action, Controller, Failure};
+use flyball_ratelimit::Exponential;
+use flyball_sync::TokioTimer;
+use flyball_workqueue::Queue;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Log, SECOND, left, panic_quietly, queue, settle};
+use crate::support::{Log, SECOND, left, panic_quietly, queue, settle, sorted};
 
 #[tokio::test(start_paused = true)]
 async fn a_key_is_given_up_at_the_last_attempt_and_comes_back_with_the_next_add() {
@@ -100,4 +103,52 @@ async fn a_storm_of_adds_gives_no_key_up() {
     assert_eq!(letters.take().len(), 0, "but one failure was counted");
     assert_eq!(queue.requeues(&1), 1);
     running.abort();
+}
+
+/// Each key waits behind 999 others before it runs again: longer than its limiter remembers one that is idle.
+#[tokio::test(start_paused = true)]
+async fn gives_up_every_failing_key_under_a_backlog_of_a_thousand() {
+    let queue = queue();
+    queue.add_many(0..1_000);
+    let report = Controller::new(queue)
+        .workers(1)
+        .max_attempts(3, |_, _| {})
+        .shutdown_on(sleep(3_100 * SECOND))
+        .run(|_, _| async {
+            sleep(SECOND).await;
+            Err::<Action, _>("no luck")
+        })
+        .await
+        .unwrap();
+    assert_eq!((report.errors, report.dead_letters), (3_000, 1_000));
+}
+
+/// The rule is the queue's: a failure within the open backoff is none, so it is not the last one either.
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_does_not_count_gives_no_key_up() {
+    let (letters, begin) = (Log::new(), Instant::now());
+    let backoff = || Exponential::new(SECOND..=60 * SECOND);
+    let told = letters.clone();
+    let dead =
+        Queue::builder().limiter(backoff()).timer(TokioTimer::current()).dead_letters(4, move |key, _| {
+            told.note((*key, begin.elapsed().as_secs()));
+        });
+    let told = letters.clone();
+    let (own, others) = (queue(), dead.build());
+    let reconcile = |_, _| async { Err::<Action, _>("no luck") };
+    let minute = |_: &u32, _: &Failure| Some(60 * SECOND);
+    let attempts = Controller::new(own.clone()).retry_no_sooner(minute).max_attempts(4, move |_, _| {
+        told.note((2, begin.elapsed().as_secs()));
+    });
+    let running = [
+        tokio::spawn(attempts.run(reconcile)),
+        tokio::spawn(Controller::new(others.clone()).retry_no_sooner(minute).run(reconcile)),
+    ];
+    for _ in 0..8 {
+        own.add(2).unwrap();
+        others.add(1).unwrap();
+        sleep(SECOND).await;
+    }
+    assert_eq!(sorted(letters.take()), [(1, 7), (2, 7)], "at the fourth that counts: 0, 1, 3 and 7 s");
+    running.iter().for_each(|running| running.abort());
 }

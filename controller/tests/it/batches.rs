@@ -6,8 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use flyball_controller::testing::Simulation;
-use flyball_controller::{Action, Batches, Class, ConfigError, Controller, Metrics, Outcome, RunError};
-use flyball_ratelimit::{Exponential, ManualTimer, TokioTimer};
+use flyball_controller::{
+    Action, Batches, Class, ConfigError, Controller, Failure, Metrics, Outcome, RunError,
+};
+use flyball_ratelimit::Exponential;
+use flyball_sync::{ManualTimer, TokioTimer};
 use flyball_workqueue::{Fifo, KeyState, Queue, Timed};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -256,6 +259,7 @@ async fn at_shutdown_what_is_in_the_making_is_done_at_once() {
     let report = Controller::new(queue)
         .workers(2)
         .shutdown_on(sleep(SECOND))
+        .drain_on_shutdown()
         .run_batches(Batches::of(5).within(3600 * SECOND).by(|key| key % 2), move |keys, _| {
             let results = well(&keys);
             noted.note(keys);
@@ -266,6 +270,31 @@ async fn at_shutdown_what_is_in_the_making_is_done_at_once() {
     assert_eq!(begin.elapsed(), SECOND);
     assert_eq!(sorted(log.take()), [vec![0, 2, 4, 6], vec![1, 3, 5]]);
     assert_eq!((report.reconciles, left(&report)), (7, 0));
+}
+
+/// A key in the making is not in flight: it is given back, and no failure.
+#[tokio::test(start_paused = true)]
+async fn what_is_in_the_making_at_shutdown_is_left_queued() {
+    for busy in [false, true] {
+        let queue = queue();
+        (0..3).for_each(|key| _ = queue.add(key));
+        let report = Controller::new(queue.clone())
+            .workers(2)
+            .shutdown_on(sleep(SECOND))
+            .shutdown_grace(SECOND)
+            .run_batches(Batches::of(2).within(3600 * SECOND).by(|key| key % 2), move |keys, _| async move {
+                assert_eq!(keys, [0, 2]);
+                if busy {
+                    pending::<()>().await;
+                }
+                Ok::<_, String>(well(&keys))
+            })
+            .await
+            .unwrap();
+        let left = report.leftovers;
+        assert_eq!((left.ready, left.leased), (vec![1], if busy { vec![0, 2] } else { vec![] }));
+        assert_eq!((left.waiting, queue.requeues(&1)), (vec![], 0));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -386,4 +415,138 @@ async fn a_key_without_a_group_holds_up_no_batch() {
 async fn a_batch_of_nothing_is_refused() {
     let run = Controller::new(queue()).run_batches(Batches::of(0), |_, _| async { Ok::<_, String>(vec![]) });
     assert_eq!(run.await.err(), Some(RunError::Config(ConfigError::EmptyBatches)));
+}
+
+/// One group is never without a full batch; the other has a single key.
+fn busy_beside_lonely(window: Duration) -> (u64, u64) {
+    let mut sim = Simulation::new(1);
+    let queue = simulated(&sim);
+    queue.add(0).unwrap();
+    (1..65).for_each(|key| _ = queue.add(key));
+    let (log, time) = (Log::new(), sim.time());
+    let noted = log.clone();
+    let batches = Batches::of(4).within(window).by(|key| u32::from(*key > 0));
+    sim.run_batches(Controller::new(queue), batches, move |keys, _| {
+        let (time, noted) = (time.clone(), noted.clone());
+        async move {
+            noted.note((time.now().get() / 1_000_000, keys[0]));
+            time.sleep(Duration::from_millis(10)).await;
+            // They come back at once.
+            let again = |key: &u32| {
+                Ok(if *key == 0 { Action::await_change() } else { Action::requeue_after(Duration::ZERO) })
+            };
+            Ok::<_, String>(keys.iter().map(again).collect::<Results>())
+        }
+    });
+    sim.pass(10 * SECOND);
+    let batches = log.take();
+    let lonely = batches.iter().find(|(_, first)| *first == 0).expect("it is starved");
+    (lonely.0, batches.len() as u64)
+}
+
+#[test]
+fn a_group_is_closed_in_time_beside_one_that_is_always_full() {
+    let (at, batches) = busy_beside_lonely(Duration::from_millis(50));
+    assert!((50..=60).contains(&at), "{at}");
+    assert!(batches > 900, "{batches}");
+}
+
+#[test]
+fn a_group_without_a_window_is_closed_beside_one_that_is_always_full() {
+    let (at, _) = busy_beside_lonely(Duration::ZERO);
+    assert!(at <= 80, "{at}");
+}
+
+/// A key in the making that is added meanwhile comes once more, in a batch that waits for nobody either.
+#[tokio::test(start_paused = true)]
+async fn a_dirty_key_in_the_making_is_done_at_once_when_no_key_can_come() {
+    for how in ["drain", "settle", "shut down from elsewhere"] {
+        let world = crate::support::World::new();
+        world.put(1, 0);
+        let things = world.informer();
+        let (queue, log, begin) = (queue(), Log::new(), Instant::now());
+        let controller = Controller::new(queue.clone()).on(&things, |change| *change.key());
+        let controller = match how {
+            "drain" => controller.shutdown_on(sleep(2 * SECOND)).drain_on_shutdown(),
+            "settle" => controller.until_settled(),
+            _ => controller,
+        };
+        let noted = log.clone();
+        let batches = Batches::of(5).within(3600 * SECOND);
+        let running = tokio::spawn(controller.run_batches(batches, move |keys, _| {
+            let results = well(&keys);
+            noted.note(keys);
+            async move { Ok::<_, String>(results) }
+        }));
+        sleep(SECOND).await;
+        assert_eq!(queue.state(&1), KeyState::Leased, "it is in the making");
+        queue.add(1).unwrap();
+        sleep(SECOND).await;
+        match how {
+            "settle" => things.shut_down(),
+            "shut down from elsewhere" => queue.shut_down(),
+            _ => {}
+        }
+        let report = running.await.unwrap().unwrap();
+        assert_eq!((begin.elapsed(), log.take()), (2 * SECOND, vec![vec![1], vec![1]]), "{how}");
+        assert_eq!(left(&report), 0, "{how}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_of_one_key_keeps_its_kind() {
+    let queue = queue();
+    (0..3).for_each(|key| _ = queue.add(key));
+    let report = Controller::new(queue)
+        .shutdown_on(sleep(SECOND / 2))
+        .run_batches(Batches::of(3), |keys, _| async move {
+            let how = |key| match key {
+                0 => Failure::Timeout(SECOND),
+                1 => Failure::Panic("boom".to_owned()),
+                _ => Failure::Error("no luck".into()),
+            };
+            Ok(keys.into_iter().map(|key| Err(how(key))).collect())
+        })
+        .await
+        .unwrap();
+    assert_eq!((report.timeouts, report.panics, report.errors), (1, 1, 1));
+}
+
+/// What is called after a batch does not wait for that of another key, so a cut drops no success.
+#[tokio::test(start_paused = true)]
+async fn a_cut_in_what_comes_finally_leaves_the_other_keys_of_the_batch() {
+    let queue = queue();
+    (0..4).for_each(|key| _ = queue.add(key));
+    let report = Controller::new(queue)
+        .finally(|key, _, _| async move {
+            if key == 0 {
+                pending::<()>().await;
+            }
+            Ok::<_, String>(())
+        })
+        .shutdown_on(sleep(SECOND))
+        .run_batches(Batches::of(4), |keys, _| async move { Ok::<_, String>(well(&keys)) })
+        .await
+        .unwrap();
+    assert_eq!((report.reconciles, report.failures(), report.leftovers.leased), (3, 0, vec![0]));
+}
+
+/// Keys in the making count for the cap of their group: what it holds back is not waited for.
+#[test]
+fn a_cap_on_leases_holds_no_batch_up() {
+    let mut sim = Simulation::new(1);
+    let order = flyball_workqueue::Fair::by(|_: &u32| ()).cap(2);
+    let queue = Queue::builder().order(order).timer(sim.timer()).build();
+    (0..10).for_each(|key| _ = queue.add(key));
+    let log = Log::new();
+    let noted = log.clone();
+    sim.run_batches(Controller::new(queue.clone()), Batches::of(10).within(60 * SECOND), move |keys, _| {
+        let results = well(&keys);
+        noted.note(keys);
+        async move { Ok::<_, String>(results) }
+    });
+    sim.settle();
+    assert_eq!(log.take(), [[0, 1], [2, 3], [4, 5], [6, 7]], "the last two may still get company");
+    sim.pass(60 * SECOND);
+    assert_eq!(log.take(), [[8, 9]]);
 }

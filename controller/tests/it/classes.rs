@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use flyball_controller::{Action, Class, Controller, Failure, Report};
-use flyball_ratelimit::{Exponential, Limiter, TokioTimer};
+use flyball_ratelimit::Exponential;
+use flyball_sync::TokioTimer;
 use flyball_workqueue::{Fifo, Queue, Timed};
 use tokio::time::{Instant, sleep};
 
@@ -123,7 +124,7 @@ async fn a_success_or_a_last_failure_forgets_the_conflicts() {
 
 #[tokio::test(start_paused = true)]
 async fn the_schedule_of_conflicts_may_be_chosen() {
-    let schedule = || Limiter::new(Exponential::new(100 * MILLI..=200 * MILLI));
+    let schedule = || Exponential::new(100 * MILLI..=200 * MILLI);
     let life = &[Class::Conflict; 4];
     let (runs, _) = run(&queue(), life, |controller| controller.conflict_schedule(schedule())).await;
     assert_eq!(runs, [0, 100, 300, 500, 700]);
@@ -260,7 +261,7 @@ async fn a_transient_failure_may_ask_for_a_least_wait() {
     let (noted, waits) = (asked.clone(), AtomicUsize::new(0));
     let life = &[Transient, Transient, Conflict, Transient, Transient, Transient, Permanent];
     let (runs, report) = run(&queue, life, |controller| {
-        controller.max_attempts(9, |_, _| {}).retry_no_sooner(move |failure| {
+        controller.max_attempts(9, |_, _| {}).retry_no_sooner(move |_, failure| {
             noted.note(failure.to_string());
             match waits.fetch_add(1, Ordering::Relaxed) {
                 0 => Some(1_500 * MILLI),
@@ -276,4 +277,34 @@ async fn a_transient_failure_may_ask_for_a_least_wait() {
     assert_eq!(runs, [0, 1_500, 3_500, 3_510, 7_510, 15_510, 32_510]);
     assert_eq!(asked.take(), ["Transient"; 5]);
     assert_eq!((report.hook_panics, report.errors, report.dead_letters), (1, 7, 1));
+}
+
+/// The key is added every 20 ms, and each reconcile conflicts: the wait grows with the waits that are over, not with the adds.
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_adds_does_not_drive_up_the_wait_after_conflicts() {
+    let queue = queue();
+    let adding = queue.clone();
+    tokio::spawn(async move {
+        for _ in 0..20 {
+            sleep(20 * MILLI).await;
+            adding.add(1).unwrap();
+        }
+    });
+    let waits = Exponential::new(10 * MILLI..=300 * SECOND);
+    let (log, begin) = (Log::new(), Instant::now());
+    let noted = log.clone();
+    queue.add(1).unwrap();
+    Controller::new(queue)
+        .classify(told)
+        .conflict_schedule(waits)
+        .shutdown_on(sleep(SECOND))
+        .run(move |_, _| {
+            noted.note(begin.elapsed().as_millis());
+            async { Err::<Action, _>(Told(Class::Conflict)) }
+        })
+        .await
+        .unwrap();
+    let runs = log.take();
+    let retries: Vec<u128> = runs.into_iter().filter(|at| at % 20 != 0).collect();
+    assert_eq!(retries, [10, 30, 70, 150, 310, 630]);
 }

@@ -1,10 +1,12 @@
 //! A controller that makes no sense is refused before anything starts.
 
 use std::any::type_name;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use flyball_controller::{Action, Awaited, ConfigError, Controller, RunError};
-use flyball_ratelimit::TokioTimer;
+use flyball_ratelimit::{Quota, TokenBucket};
+use flyball_sync::TokioTimer;
 use flyball_workqueue::{AsyncGet, Delays, Fifo, NoLimit, Queue};
 
 use crate::support::{Keys, SECOND, Thing, World, queue};
@@ -33,8 +35,14 @@ async fn senseless_configurations_are_refused_and_start_nothing() {
     assert_eq!(refused(controller().reconcile_timeout(Duration::ZERO)).await, ConfigError::NoTime);
     assert_eq!(refused(controller().max_attempts(0, |_, _| {})).await, ConfigError::NoAttempts);
     assert_eq!(refused(controller().until_settled()).await, ConfigError::NothingSettles);
+    assert_eq!(refused(controller().optional()).await, ConfigError::NothingOptional);
+    assert_eq!(refused(controller().cache_sync_timeout(Duration::ZERO)).await, ConfigError::NoSyncTime);
     let unlimited: Queue<u32, Fifo, NoLimit, _> = Queue::builder().timer(TokioTimer::current()).build();
     let refusal = refused(Controller::new(unlimited).max_attempts(3, |_, _| {})).await;
+    assert_eq!(refusal, ConfigError::NothingCountsAttempts);
+    let bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
+    let uncounted = Queue::builder().timer(TokioTimer::current()).limiter(bucket).build();
+    let refusal = refused(Controller::new(uncounted).max_attempts(3, |_, _| {})).await;
     assert_eq!(refusal, ConfigError::NothingCountsAttempts);
     assert_eq!(waiting.len(), 1, "the key is untouched");
     assert!(!waiting.is_shutting_down());

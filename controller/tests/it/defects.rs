@@ -14,7 +14,8 @@ use flyball_informer_cache::testing::{Server, ServerWatch};
 use flyball_informer_cache::{
     Change, Informer, ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Version, WatchRequest,
 };
-use flyball_ratelimit::{Clock, Exponential, ManualTimer, Nanos};
+use flyball_ratelimit::Exponential;
+use flyball_sync::{Clock, ManualTimer, Nanos};
 use flyball_workqueue::{Fifo, Queue, Timed};
 
 use crate::support::{Log, SECOND, sorted};

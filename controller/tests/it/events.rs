@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use flyball_controller::{Action, Controller, Report};
 use flyball_workqueue::DelayMode;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -116,43 +117,71 @@ async fn a_say_in_how_keys_are_added() {
     settle().await;
     things.shut_down();
     let report = running.await.unwrap().unwrap();
-    // Until 250 ms it is put off by the changes at 60, 120, 180 and 240; then by the one at 360. The one at 420 is lost.
+    // Until 250 ms it is put off by the changes at 60, 120, 180 and 240; then by the one at 360. The one at 420 always panics.
     assert_eq!(log.take(), [(1, 250), (1, 460), (2, 1_520)]);
-    assert_eq!((report.adds, report.hook_panics), (8, 1));
-    assert_eq!(asked.take(), [&[(1, true)], &[(1, false); 7][..], &[(2, false)]].concat());
+    assert_eq!((report.adds, report.hook_panics, report.unmapped), (8, 5, 1));
+    // Three more times meanwhile, and once at the end.
+    assert_eq!(asked.take(), [&[(1, true)], &[(1, false); 10][..], &[(2, false), (1, false)]].concat());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mapper_that_panics_loses_its_change_and_goes_on() {
+async fn a_change_at_which_the_mapper_panics_is_mapped_again() {
     let world = World::new();
     let things = world.informer();
-    let log = Log::new();
-    let noted = log.clone();
-    let calls = Arc::new(AtomicU32::new(0));
-    let called = calls.clone();
+    let (log, begin) = (Log::new(), Instant::now());
+    let (noted, calls, old) = (log.clone(), AtomicU32::new(0), Log::new());
+    let olds = old.clone();
     let running = tokio::spawn(
         Controller::new(queue())
             .on(&things, move |change| {
-                called.fetch_add(1, Ordering::SeqCst);
-                if change.object().value == 13 { panic_quietly("a mapper panics") } else { *change.key() }
+                // Three times, at the change from 5 to 13.
+                if change.object().value == 13 && calls.fetch_add(1, Ordering::SeqCst) < 3 {
+                    panic_quietly("a mapper panics");
+                }
+                olds.note(change.old().map(|old| old.value));
+                *change.key()
             })
-            .until_settled()
+            .shutdown_on(sleep(SECOND))
             .run(move |key, _| {
-                noted.note(key);
+                noted.note((key, begin.elapsed().as_millis()));
                 async { Ok::<_, String>(Action::await_change()) }
             }),
     );
     things.synced().await.unwrap();
-    for (key, value) in [(1, 0), (2, 13), (3, 0), (2, 14)] {
+    for (key, value) in [(1, 0), (2, 5), (2, 13), (3, 0)] {
         let version = world.put(key, value);
         things.store().wait_for(version).await.unwrap();
         settle().await;
     }
+    let report = running.await.unwrap().unwrap();
+    assert_eq!(log.take(), [(1, 0), (2, 0), (3, 0), (2, 700)], "after 100, 200 and 400 ms");
+    assert_eq!(old.take(), [None, None, None, Some(5)], "with what the object was before");
+    assert_eq!((report.adds, report.hook_panics, report.unmapped), (4, 3, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_is_never_mapped_is_told_and_keeps_nothing_running() {
+    let world = World::new();
+    let things = world.informer();
+    let begin = Instant::now();
+    let running = tokio::spawn(
+        Controller::new(queue())
+            .on(&things, |change| if *change.key() == 2 { panic_quietly("always") } else { *change.key() })
+            .until_settled()
+            .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
+    );
+    things.synced().await.unwrap();
+    for value in 0..40 {
+        let version = world.put(2, value);
+        things.store().wait_for(version).await.unwrap();
+    }
+    let version = world.put(1, 0);
+    things.store().wait_for(version).await.unwrap();
+    sleep(10 * SECOND).await;
     things.shut_down();
     let report = running.await.unwrap().unwrap();
-    assert_eq!(log.take(), [1, 3, 2]);
-    assert_eq!(calls.load(Ordering::SeqCst), 4);
-    assert_eq!((report.adds, report.reconciles, report.hook_panics), (3, 3, 1));
+    assert_eq!((begin.elapsed(), report.adds, report.reconciles), (10 * SECOND, 1, 1));
+    assert_eq!(report.unmapped, 16, "those of one object are bounded");
 }
 
 #[tokio::test(start_paused = true)]
@@ -256,4 +285,76 @@ async fn after_the_end_no_change_is_mapped() {
     assert_eq!((report.adds, report.hook_panics), (0, 0), "its keys were refused");
     things.store().upsert(written(1, 2, 0));
     assert_eq!(mapped.load(Ordering::SeqCst), 1, "it ended with the run");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_changes_of_one_object_that_are_kept_are_bounded_at_once() {
+    let world = World::new();
+    let things = world.informer();
+    let running = tokio::spawn(
+        Controller::new(queue())
+            .on(&things, |_| -> u32 { panic_quietly("always") })
+            // Before the first retry.
+            .shutdown_on(sleep(50 * MILLI))
+            .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
+    );
+    things.synced().await.unwrap();
+    for value in 0..40 {
+        let version = world.put(1, value);
+        things.store().wait_for(version).await.unwrap();
+    }
+    assert_eq!(running.await.unwrap().unwrap().unmapped, 16);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_does_not_wait_for_the_backoff_of_another_object() {
+    let world = World::new();
+    let (things, log, calls) = (world.informer(), Log::new(), AtomicU32::new(0));
+    let noted = log.clone();
+    let running = tokio::spawn(
+        Controller::new(queue())
+            .on(&things, move |change| match *change.key() {
+                1 => panic_quietly("always"),
+                2 if calls.fetch_add(1, Ordering::SeqCst) == 0 => panic_quietly("once"),
+                key => key,
+            })
+            .run(move |key, _| {
+                noted.note(key);
+                async { Ok::<_, String>(Action::await_change()) }
+            }),
+    );
+    world.put(1, 0);
+    // Rounds of the first are at 51.1 s, 102.3 s, 162.3 s and so on: this is far from any.
+    sleep(600 * SECOND).await;
+    world.put(2, 0);
+    sleep(SECOND).await;
+    assert_eq!(log.take(), [2]);
+    running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mapper_that_always_panics_does_not_hold_up_the_shutdown() {
+    let world = World::new();
+    (0..5_000).for_each(|key| _ = world.put(key, 0));
+    let things = world.informer();
+    things.synced().await.unwrap();
+    let calls = Arc::new(AtomicU32::new(0));
+    let (counted, (signal, stop)) = (calls.clone(), oneshot::channel::<()>());
+    let running = tokio::spawn(
+        Controller::new(queue())
+            .on(&things, move |_| -> u32 {
+                counted.fetch_add(1, Ordering::SeqCst);
+                panic_quietly("always")
+            })
+            .shutdown_on(async { drop(stop.await) })
+            .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
+    );
+    // In the middle of the first round of retries.
+    sleep(100 * MILLI).await;
+    while calls.load(Ordering::SeqCst) < 5_100 {
+        tokio::task::yield_now().await;
+    }
+    signal.send(()).unwrap();
+    assert_eq!(running.await.unwrap().unwrap().unmapped, 5_000);
+    assert!(calls.load(Ordering::SeqCst) < 9_000, "the round was not gone through to its end");
 }

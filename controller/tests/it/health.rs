@@ -1,8 +1,10 @@
 //! Ready and alive, through a whole life, and why not.
 
 use std::future::pending;
+use std::sync::Arc;
 
-use flyball_controller::{Action, Controller, NotLive, NotReady};
+use flyball_controller::{Action, Controller, NotLive, NotReady, RunError};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{advance, sleep};
 
@@ -62,7 +64,7 @@ async fn a_key_that_is_held_for_too_long_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_ends_while_it_works_is_told_unless_it_ends_with_it() {
+async fn a_cache_that_ends_while_it_works_is_named_unless_the_run_ends_with_it() {
     for settles in [false, true] {
         let world = World::new();
         world.put(1, 0);
@@ -77,10 +79,20 @@ async fn a_cache_that_ends_while_it_works_is_told_unless_it_ends_with_it() {
         settle().await;
         things.shut_down();
         settle().await;
-        let expected = if settles { Ok(()) } else { Err(NotLive::CacheEnded) };
-        assert_eq!(health.live(10 * SECOND), expected);
-        assert_eq!(health.ready(), Ok(()));
-        running.abort();
+        if settles {
+            assert_eq!((health.live(10 * SECOND), health.ready()), (Ok(()), Ok(())));
+            running.abort();
+            continue;
+        }
+        let named =
+            NotReady::CacheEnded { index: 0, objects: std::any::type_name::<crate::support::Thing>() };
+        assert_eq!((health.live(10 * SECOND), health.ready()), (Err(NotLive::CacheEnded), Err(named)));
+        running.await.unwrap().unwrap_err();
+        assert_eq!(
+            (health.live(10 * SECOND), health.ready()),
+            (Err(NotLive::CacheEnded), Err(named)),
+            "it stays said"
+        );
     }
 }
 
@@ -115,4 +127,64 @@ async fn one_that_never_synced_is_over() {
     assert_eq!(health.ready(), Err(NotReady::Over));
     assert_eq!(NotReady::Syncing.to_string(), "the controller waits for its caches");
     assert_eq!(NotLive::Stuck(SECOND).to_string(), "a key has been worked on for 1s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_stands_by_is_ready_with_synced_caches_and_begins_with_the_objects_there_are() {
+    let world = World::closed();
+    let things = world.informer();
+    let (begin, begins) = oneshot::channel::<()>();
+    let queue = queue();
+    let ran = Arc::<Mutex<Vec<u32>>>::default();
+    let controller = Controller::new(queue.clone())
+        .on(&things, |change| *change.key())
+        .standby_until(async { drop(begins.await) });
+    let health = controller.health();
+    let log = ran.clone();
+    let running = tokio::spawn(controller.run(move |key, _| {
+        log.lock().push(key);
+        async { Ok::<_, String>(Action::await_change()) }
+    }));
+    settle().await;
+    assert_eq!(health.ready(), Err(NotReady::Syncing));
+    world.open();
+    settle().await;
+    assert_eq!((health.ready(), health.live(SECOND)), (Ok(()), Ok(())));
+    // Objects that come and go leave no keys behind, however long it stands by.
+    for key in 0..100 {
+        world.put(key, 0);
+        settle().await;
+        if key != 7 {
+            world.remove(key);
+        }
+    }
+    settle().await;
+    assert_eq!(things.store().len(), 1);
+    assert_eq!((queue.counts().ready, ran.lock().len()), (0, 0));
+
+    begin.send(()).unwrap();
+    settle().await;
+    assert_eq!(*ran.lock(), [7]);
+    world.put(8, 0);
+    settle().await;
+    assert_eq!(*ran.lock(), [7, 8], "and goes on with changes");
+    assert_eq!(health.ready(), Ok(()));
+    running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_stands_by_ends_with_its_cache() {
+    let world = World::new();
+    world.put(1, 0);
+    let things = world.informer();
+    let controller = Controller::new(queue()).on(&things, |change| *change.key()).standby_until(pending());
+    let health = controller.health();
+    let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
+    settle().await;
+    assert_eq!((health.ready(), health.live(SECOND)), (Ok(()), Ok(())));
+    things.shut_down();
+    settle().await;
+    assert_eq!(health.live(SECOND), Err(NotLive::CacheEnded));
+    let error = running.await.unwrap().unwrap_err();
+    assert!(matches!(error, RunError::CacheEnded(_)), "{error}");
 }

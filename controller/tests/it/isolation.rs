@@ -115,3 +115,39 @@ async fn a_key_comes_back_when_it_asks_to() {
     assert_eq!(log.take().len(), 1, "an add is not held back by the delay");
     running.abort();
 }
+
+/// `Clone` of a key is user code, too: where a worker calls it, a panic fails that key.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_panics_when_it_is_cloned_fails_alone() {
+    #[derive(Debug, PartialEq, Eq, Hash)]
+    struct Fragile(u32);
+    static CLONES: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    impl Clone for Fragile {
+        fn clone(&self) -> Self {
+            // After that of the queue, for the lease.
+            if self.0 == 1 && CLONES.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 1 {
+                panic_quietly("clone");
+            }
+            Self(self.0)
+        }
+    }
+    for batches in [false, true] {
+        CLONES.store(0, std::sync::atomic::Ordering::Relaxed);
+        let limit = flyball_ratelimit::Exponential::new(SECOND..=SECOND);
+        let timer = flyball_sync::TokioTimer::current();
+        let queue = flyball_workqueue::Queue::builder().limiter(limit).timer(timer).build();
+        queue.add(Fragile(1)).unwrap();
+        queue.add(Fragile(2)).unwrap();
+        let controller = Controller::new(queue).max_attempts(1, |_, _| {}).shutdown_on(sleep(SECOND / 2));
+        let report = if batches {
+            let each = flyball_controller::Batches::of(1);
+            let well = |keys: Vec<Fragile>, _| async move {
+                Ok::<_, String>(keys.iter().map(|_| Ok(Action::await_change())).collect())
+            };
+            controller.run_batches(each, well).await.unwrap()
+        } else {
+            controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap()
+        };
+        assert_eq!((report.reconciles, report.panics, report.dead_letters), (2, 1, 1));
+    }
+}

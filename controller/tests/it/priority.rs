@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flyball_controller::{Action, Class, Controller};
 use flyball_informer_cache::Informer;
-use flyball_ratelimit::{Exponential, TokioTimer};
+use flyball_ratelimit::Exponential;
+use flyball_sync::TokioTimer;
 use flyball_workqueue::{Priority, Queue, Timed};
 use tokio::time::sleep;
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use flyball_controller::testing::Simulation;
 use flyball_controller::{Action, Controller, Metrics};
-use flyball_ratelimit::{Clock, Exponential, ManualTimer};
+use flyball_ratelimit::Exponential;
+use flyball_sync::{Clock, ManualTimer};
 use flyball_workqueue::{Fifo, Queue, Timed};
 use tokio::time::{Instant, sleep};
 
@@ -182,6 +183,7 @@ fn in_the_middle_of_it_it_may_be_shut_down_or_dropped() {
             .workers_between(1..=4)
             .worker_linger(SECOND)
             .metrics(gauge.clone())
+            .drain_on_shutdown()
             .shutdown_on(sim.time().sleep(Duration::from_millis(sim.random() % 4_000)));
         let time = sim.time();
         let running = sim.run(controller, move |_, _| {
@@ -215,7 +217,7 @@ fn in_the_middle_of_it_it_may_be_shut_down_or_dropped() {
 
 /// At shutdown as many work on the backlog as before, and those who were not there yet come.
 #[tokio::test(start_paused = true)]
-async fn at_shutdown_the_crew_grows_on() {
+async fn during_a_drain_the_crew_grows_on() {
     let (queue, gauge, begin) = (queue(), Gauge::default(), Instant::now());
     let adding = queue.clone();
     let report = Controller::new(queue)
@@ -225,6 +227,7 @@ async fn at_shutdown_the_crew_grows_on() {
             sleep(SECOND).await;
             (0..100).for_each(|key| _ = adding.add(key));
         })
+        .drain_on_shutdown()
         .run(|_, _| async {
             sleep(SECOND).await;
             Ok::<_, String>(Action::await_change())

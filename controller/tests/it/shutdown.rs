@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use crate::support::{Log, SECOND, World, left, panic_quietly, queue, settle, sorted};
 
 #[tokio::test(start_paused = true)]
-async fn events_stop_first_then_the_queue_is_finished_then_workers_are_joined() {
+async fn a_drain_stops_events_first_then_finishes_the_queue_then_joins_workers() {
     let world = World::new();
     for key in 0..10 {
         world.put(key, 0);
@@ -27,6 +27,7 @@ async fn events_stop_first_then_the_queue_is_finished_then_workers_are_joined() 
             .on(&things, |change| *change.key())
             .workers(2)
             .shutdown_on(async { drop(stop.await) })
+            .drain_on_shutdown()
             .run(move |key, context| {
                 let noted = noted.clone();
                 async move {
@@ -63,13 +64,101 @@ async fn events_stop_first_then_the_queue_is_finished_then_workers_are_joined() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_the_grace_what_runs_is_dropped_and_told() {
-    struct Dropped(Arc<AtomicU32>);
-    impl Drop for Dropped {
-        fn drop(&mut self) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
+async fn running_reconciles_end_at_shutdown_and_the_queue_is_left() {
+    let (queue, log, begin) = (queue(), Log::new(), Instant::now());
+    (0..600).for_each(|key| _ = queue.add(key).unwrap());
+    let noted = log.clone();
+    let report = Controller::new(queue.clone())
+        .shutdown_on(sleep(SECOND * 9 / 2))
+        .run(move |key, _| {
+            noted.note(key);
+            async {
+                sleep(SECOND).await;
+                Ok::<_, String>(Action::await_change())
+            }
+        })
+        .await
+        .unwrap();
+    assert_eq!(
+        (begin.elapsed(), log.take()),
+        (5 * SECOND, vec![0, 1, 2, 3, 4]),
+        "the one in flight was the last"
+    );
+    assert_eq!((report.reconciles, sorted(report.leftovers.ready)), (5, (5..600).collect()));
+    assert!(report.leftovers.waiting.is_empty() && report.leftovers.leased.is_empty());
+    assert!(queue.add(1).is_err(), "the queue is shut down");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_starts_nothing_after_its_grace_and_cuts_nothing_in_the_middle() {
+    let (queue, dropped, begin) = (queue(), Arc::new(AtomicU32::new(0)), Instant::now());
+    (0..600).for_each(|key| _ = queue.add(key).unwrap());
+    let counted = dropped.clone();
+    let report = Controller::new(queue)
+        .workers(8)
+        .shutdown_on(sleep(SECOND / 2))
+        .drain_on_shutdown()
+        .shutdown_grace(7 * SECOND)
+        .run(move |_, _| {
+            let guard = Dropped(counted.clone());
+            async move {
+                let guard = guard;
+                sleep(SECOND).await;
+                std::mem::forget(guard);
+                Ok::<_, String>(Action::await_change())
+            }
+        })
+        .await
+        .unwrap();
+    assert_eq!((begin.elapsed(), dropped.load(Ordering::SeqCst)), (8 * SECOND, 0));
+    assert_eq!((report.reconciles, report.leftovers.ready.len(), left(&report)), (64, 536, 536));
+}
+
+#[tokio::test(start_paused = true)]
+async fn reconciles_are_cancelled_after_the_grace_and_dropped_some_time_later() {
+    let (queue, log, begin) = (queue(), Log::new(), Instant::now());
+    (0..4).for_each(|key| _ = queue.add(key).unwrap());
+    let noted = log.clone();
+    let report = Controller::new(queue)
+        .workers(3)
+        .shutdown_on(sleep(SECOND))
+        .run(move |key, context| {
+            let noted = noted.clone();
+            async move {
+                assert!(!context.is_shutting_down() && !context.is_cancelled());
+                context.shutdown().await;
+                noted.note((key, begin.elapsed().as_secs(), context.is_cancelled()));
+                if key == 0 {
+                    return Ok(Action::await_change());
+                }
+                context.cancelled().await;
+                noted.note((key, begin.elapsed().as_secs(), context.is_cancelled()));
+                match key {
+                    1 => Err("it was cancelled"),
+                    _ => pending().await,
+                }
+            }
+        })
+        .await
+        .unwrap();
+    assert_eq!(begin.elapsed(), 26 * SECOND, "20 and 5 by default");
+    let seen = [(0, 1, false), (1, 1, false), (1, 21, true), (2, 1, false), (2, 21, true)];
+    assert_eq!(sorted(log.take()), seen);
+    assert_eq!((report.reconciles, report.errors), (2, 1));
+    let left = report.leftovers;
+    assert_eq!((left.ready, left.leased), (vec![3, 1], vec![2]), "left, failed, dropped");
+}
+
+struct Dropped(Arc<AtomicU32>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_the_grace_what_runs_is_dropped_and_told() {
     let queue = queue();
     for key in 0..5 {
         queue.add(key).unwrap();
@@ -81,6 +170,7 @@ async fn after_the_grace_what_runs_is_dropped_and_told() {
         .workers(2)
         .shutdown_on(sleep(SECOND))
         .shutdown_grace(2 * SECOND)
+        .abort_after(SECOND)
         .run(move |_, _| {
             let guard = Dropped(counted.clone());
             async move {
@@ -90,7 +180,7 @@ async fn after_the_grace_what_runs_is_dropped_and_told() {
         })
         .await
         .unwrap();
-    assert_eq!(begin.elapsed().as_secs(), 3);
+    assert_eq!(begin.elapsed().as_secs(), 4);
     assert_eq!(dropped.load(Ordering::SeqCst), 2, "both workers were joined");
     assert_eq!(sorted(report.leftovers.leased), [0, 1]);
     assert_eq!(sorted(report.leftovers.ready), [2, 3, 4]);
@@ -227,4 +317,44 @@ async fn it_settles_at_once_when_there_is_nothing_to_do() {
         () = never.notified() => unreachable!(),
         () = sleep(Duration::from_secs(60)) => panic!("it does not settle"),
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_settles_when_the_last_waiting_key_is_cancelled() {
+    let things = World::new().informer();
+    things.synced().await.unwrap();
+    let (queue, begin) = (queue(), Instant::now());
+    queue.add_after(1, 3_600 * SECOND).unwrap();
+    let running = tokio::spawn(
+        Controller::new(queue.clone())
+            .on(&things, |change| *change.key())
+            .until_settled()
+            .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
+    );
+    settle().await;
+    things.shut_down();
+    sleep(SECOND).await;
+    assert!(!running.is_finished());
+    queue.cancel(&1);
+    let report = tokio::time::timeout(60 * SECOND, running).await.expect("it settles").unwrap().unwrap();
+    assert_eq!((begin.elapsed(), report.reconciles), (SECOND, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_comes_with_the_signal_is_left() {
+    let (queue, log) = (queue(), Log::new());
+    let (signal, stop) = oneshot::channel::<()>();
+    let noted = log.clone();
+    let running = tokio::spawn(Controller::new(queue.clone()).shutdown_on(async { drop(stop.await) }).run(
+        move |key, _| {
+            noted.note(key);
+            async { Ok::<_, String>(Action::await_change()) }
+        },
+    ));
+    settle().await;
+    // This wakes the run first, and then the worker.
+    signal.send(()).unwrap();
+    queue.add(1).unwrap();
+    let report = running.await.unwrap().unwrap();
+    assert_eq!((log.take(), report.leftovers.ready), (vec![], vec![1]));
 }

@@ -35,7 +35,8 @@ use flyball_informer_cache::{
     Change, ChangeKind, Event, Informer, ListRequest, Page, Schema, Source, SourceError, SourceErrorKind,
     Version, Watch, WatchRequest,
 };
-use flyball_ratelimit::{Exponential, ManualTimer};
+use flyball_ratelimit::Exponential;
+use flyball_sync::ManualTimer;
 use flyball_workqueue::{KeyState, Priority, Queue, Timed};
 use parking_lot::Mutex;
 use testkit::random::Random;
@@ -437,8 +438,10 @@ impl<'a> Life<'a> {
             .worker_linger(Duration::from_millis(1 + self.below(12_000)))
             .only(move |key| alike || holds(shard, *key))
             .classify(move |failure| class_of(&classifies, failure))
-            .retry_no_sooner(move |_| least_wait(&waits))
+            .retry_no_sooner(move |_, _| least_wait(&waits))
             .initial_priority(-5)
+            // Faults may keep a server from answering for longer than the default.
+            .cache_sync_timeout(Duration::MAX)
             .shutdown_on(async { drop(receiver.await) })
             .max_attempts(2 + self.below(4) as u32, move |key, _| {
                 let mut notes = gives_up.notes.lock();
@@ -454,7 +457,11 @@ impl<'a> Life<'a> {
             controller = controller.reconcile_timeout(5 * SECOND);
         }
         if self.below(2) == 0 {
-            controller = controller.shutdown_grace(SECOND);
+            controller =
+                controller.shutdown_grace(SECOND).abort_after(Duration::from_millis(self.below(3_000)));
+        }
+        if self.below(2) == 0 {
+            controller = controller.drain_on_shutdown();
         }
         if self.below(2) == 0 {
             controller = controller.finally(move |_, _, _| {

@@ -8,7 +8,8 @@ use flyball_controller::Report;
 use flyball_informer_cache::{
     Event, Informer, ListRequest, Page, Schema, Source, SourceError, Version, Watch, WatchRequest,
 };
-use flyball_ratelimit::{Exponential, TokioTimer};
+use flyball_ratelimit::Exponential;
+use flyball_sync::TokioTimer;
 use flyball_workqueue::{Fifo, Queue, Timed};
 use parking_lot::Mutex;
 use tokio::sync::watch;

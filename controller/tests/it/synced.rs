@@ -3,9 +3,14 @@
 use std::any::type_name;
 use std::future::pending;
 
-use flyball_controller::{Action, Awaited, Controller, RunError};
+use flyball_controller::{Action, Awaited, CacheStatus, Controller, NotReady, RunError};
+use flyball_informer_cache::{
+    Event, Informer, InformerState, ListRequest, Page, Source, SourceError, SourceErrorKind, Watch,
+    WatchRequest,
+};
+use tokio::time::{Instant, sleep};
 
-use crate::support::{Log, Thing, World, queue, settle, sorted};
+use crate::support::{Log, SECOND, THINGS, Thing, Told, World, panic_quietly, queue, settle, sorted};
 
 #[tokio::test(start_paused = true)]
 async fn no_worker_starts_before_every_cache_has_synced() {
@@ -124,4 +129,174 @@ async fn what_will_never_be_ends_the_run_though_others_are_still_awaited() {
     settle().await;
     assert!(running.is_finished());
     assert_eq!(running.await.unwrap().err(), Some(RunError::NeverSynced(Awaited::After { index: 0 })));
+}
+
+/// One that is refused for ever.
+struct Forbidden;
+
+impl Source for Forbidden {
+    type Object = Thing;
+    type Watch = Told;
+
+    async fn list(&self, _: ListRequest) -> Result<Page<Thing>, SourceError> {
+        Err(SourceError::new(SourceErrorKind::Other, "things are forbidden"))
+    }
+
+    async fn watch(&self, _: WatchRequest) -> Result<Told, SourceError> {
+        unreachable!("it never lists")
+    }
+}
+
+fn forbidden() -> Informer<u32, Thing> {
+    Informer::builder(THINGS, Forbidden).seed(1).start().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_never_syncs_ends_the_run_and_is_named() {
+    for limit in [None, Some(7 * SECOND)] {
+        let (one, other) = (World::new().informer(), forbidden());
+        let (queue, begin) = (queue(), Instant::now());
+        queue.add(1).unwrap();
+        let controller = Controller::new(queue.clone())
+            .on(&one, |change| *change.key())
+            .on(&other, |change| *change.key());
+        let controller = match limit {
+            Some(limit) => controller.cache_sync_timeout(limit),
+            None => controller,
+        };
+        let health = controller.health();
+        let error =
+            controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap_err();
+        assert_eq!(begin.elapsed(), limit.unwrap_or(120 * SECOND), "2 minutes by default");
+        let RunError::SyncTimeout { missing, .. } = &error else { panic!("{error}") };
+        let [CacheStatus { index: 1, synced: false, last_error: Some(last), .. }] = &missing[..] else {
+            panic!("{error:?}")
+        };
+        assert_eq!(&**last, "source failed: things are forbidden");
+        let thing = type_name::<Thing>();
+        let words =
+            format!("the cache of `{thing}`, number 1 (last error: source failed: things are forbidden)");
+        assert_eq!(error.to_string(), format!("not synced after {:?}: {words}", begin.elapsed()));
+        assert_eq!((queue.len(), queue.is_shutting_down(), health.ready()), (1, false, Err(NotReady::Over)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_optional_is_not_waited_for_and_its_first_list_becomes_keys() {
+    let (main, late, never) = (World::new(), World::closed(), forbidden());
+    main.put(1, 0);
+    late.put(2, 0);
+    let (one, other) = (main.informer(), late.informer());
+    let (queue, log) = (queue(), Log::new());
+    let noted = log.clone();
+    let controller = Controller::new(queue)
+        .on(&one, |change| *change.key())
+        .on(&other, |change| *change.key())
+        .optional()
+        .on(&never, |change| *change.key())
+        .optional();
+    let health = controller.health();
+    let running = tokio::spawn(controller.run(move |key, _| {
+        noted.note(key);
+        async { Ok::<_, String>(Action::await_change()) }
+    }));
+    settle().await;
+    assert_eq!((log.take(), health.ready()), (vec![1], Ok(())));
+    let synced = || health.caches().iter().map(|cache| cache.synced).collect::<Vec<_>>();
+    assert_eq!(synced(), [true, false, false]);
+    assert_eq!(health.caches()[2].last_error.as_deref(), Some("source failed: things are forbidden"));
+    sleep(1_000 * SECOND).await;
+    late.open();
+    settle().await;
+    assert_eq!((log.take(), synced()), (vec![2], vec![true, true, false]));
+    never.shut_down();
+    let error = running.await.unwrap().unwrap_err();
+    assert!(matches!(error, RunError::CacheEnded(CacheStatus { index: 2, required: false, .. })), "{error}");
+}
+
+/// A world whose watch panics at the value 13.
+struct Fragile(World);
+
+struct FragileWatch(Told);
+
+impl Source for Fragile {
+    type Object = Thing;
+    type Watch = FragileWatch;
+
+    async fn list(&self, request: ListRequest) -> Result<Page<Thing>, SourceError> {
+        self.0.list(request).await
+    }
+
+    async fn watch(&self, request: WatchRequest) -> Result<FragileWatch, SourceError> {
+        self.0.watch(request).await.map(FragileWatch)
+    }
+}
+
+impl Watch for FragileWatch {
+    type Object = Thing;
+
+    async fn next(&mut self) -> Option<Result<Event<Thing>, SourceError>> {
+        let next = self.0.next().await;
+        if let Some(Ok(Event::Modified(Thing { value: 13, .. }))) = next {
+            panic_quietly("a bad object");
+        }
+        next
+    }
+}
+
+/// Frozen data is worse than none: what runs ends, and the queue is there for the next controller.
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_ends_ends_the_run_and_is_named() {
+    for how in ["stopped", "panicked"] {
+        let (one, other) = (World::new(), World::new());
+        one.put(1, 0);
+        let bad = other.clone();
+        let other = Informer::builder(THINGS, Fragile(other)).seed(1).start().unwrap();
+        let one = one.informer();
+        let (queue, begin) = (queue(), Instant::now());
+        let controller = Controller::new(queue.clone())
+            .on(&one, |change| *change.key())
+            .on(&other, |change| *change.key());
+        let second = Controller::new(crate::support::queue()).on(&other, |change| *change.key());
+        let health = controller.health();
+        let running = tokio::spawn(controller.run(|_, context| async move {
+            sleep(2 * SECOND).await;
+            assert!(context.is_shutting_down());
+            Err::<Action, _>("it is tried again by the next one")
+        }));
+        let second = tokio::spawn(second.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
+        sleep(SECOND).await;
+        if how == "stopped" {
+            other.shut_down()
+        } else {
+            _ = bad.put(7, 13)
+        }
+        settle().await;
+        let thing = type_name::<Thing>();
+        assert_eq!(health.ready(), Err(NotReady::CacheEnded { index: 1, objects: thing }));
+        let error = running.await.unwrap().unwrap_err();
+        assert_eq!(begin.elapsed(), 2 * SECOND, "what ran ended");
+        let RunError::CacheEnded(cache) = &error else { panic!("{error}") };
+        let state = if how == "stopped" { InformerState::Stopped } else { InformerState::Failed };
+        assert_eq!((cache.index, cache.state), (1, state));
+        assert!(
+            error.to_string().starts_with(&format!("the informer of the cache of `{thing}`, number 1")),
+            "{error}"
+        );
+        let shared = second.await.unwrap().unwrap_err();
+        assert!(matches!(shared, RunError::CacheEnded(CacheStatus { index: 0, .. })), "{shared}");
+        assert_eq!((queue.counts().waiting, queue.is_shutting_down()), (1, false));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_cache_panicked_has_not_settled() {
+    let world = World::new();
+    let things = Informer::builder(THINGS, Fragile(world.clone())).seed(1).start().unwrap();
+    let controller = Controller::new(queue()).on(&things, |change| *change.key()).until_settled();
+    let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
+    settle().await;
+    world.put(1, 13);
+    let error = running.await.unwrap().unwrap_err();
+    assert!(matches!(error, RunError::CacheEnded(_)), "{error}");
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use flyball_controller::testing::{Simulation, Time};
 use flyball_controller::{Action, Controller};
-use flyball_ratelimit::{Exponential, ManualTimer, Nanos};
+use flyball_ratelimit::Exponential;
+use flyball_sync::{ManualTimer, Nanos};
 use flyball_workqueue::{Fifo, Queue, Timed};
 
 use crate::support::{Log, SECOND, panic_quietly};

@@ -2,12 +2,12 @@
 //!
 //! Cancel safety: nothing here waits.
 
+use flyball_sync::locks::AtomicU64;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
 use crate::Class;
-use crate::sync::AtomicU64;
 
 /// How much there is of something; each decrement follows its increment.
 pub(super) type Level = Gauge<u64, AtomicU64>;

@@ -1,0 +1,71 @@
+//! EDGE. When a controller ends, and what becomes of what it has begun.
+//!
+//! Cancel safety: nothing here waits.
+
+use std::future::Future;
+use std::time::Duration;
+
+use flyball_ratelimit::Policy;
+use flyball_workqueue::{AsyncGet, Delays, Key, Order};
+
+use crate::Controller;
+
+/// When it ends, and what becomes of what it has begun.
+impl<K, O, L, T> Controller<K, O, L, T>
+where
+    K: Key,
+    O: Order<K>,
+    L: Policy<K> + Send + 'static,
+    T: AsyncGet + Delays,
+{
+    /// Shuts down when `signal` is done. Running reconciles end; no other key is started, and what is queued is left, unless it
+    /// [drains](Self::drain_on_shutdown).
+    ///
+    /// | from the signal on | by default | |
+    /// |---|---|---|
+    /// | at once | | changes are not mapped any more; reconciles see [`Context::shutdown`](crate::Context::shutdown) |
+    /// | after [`shutdown_grace`](Self::shutdown_grace) | 20 s | reconciles that still run see [`Context::cancelled`](crate::Context::cancelled); a drain ends |
+    /// | after [`abort_after`](Self::abort_after) more | 5 s | they are dropped where they await something |
+    ///
+    /// The run ends as soon as no reconcile runs. [`Report::leftovers`](crate::Report::leftovers) has the keys that were left queued, and
+    /// those of the reconciles that were dropped.
+    pub fn shutdown_on(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.stop = Box::pin(signal);
+        self
+    }
+
+    /// How long running reconciles, and a [drain](Self::drain_on_shutdown), may take at shutdown. Then they are
+    /// [cancelled](crate::Context::cancelled), and nothing is started any more. 20 s by default; `Duration::MAX` is no limit.
+    pub fn shutdown_grace(mut self, limit: Duration) -> Self {
+        self.config.shutdown.grace = limit;
+        self
+    }
+
+    /// How long a reconcile that was [cancelled](crate::Context::cancelled) at shutdown may still run. Then it is dropped where it
+    /// awaits something, and its key is a [leftover](crate::Report::leftovers); a panic while it is dropped is caught. 5 s by default.
+    ///
+    /// With the default of the [grace](Self::shutdown_grace) that makes 25 s at most: a pod has 30.
+    pub fn abort_after(mut self, limit: Duration) -> Self {
+        self.config.shutdown.abort_after = limit;
+        self
+    }
+
+    /// Also reconciles the keys that are Ready at shutdown, within the [grace](Self::shutdown_grace). By default they are left in the
+    /// queue: the next controller lists all objects anyway.
+    ///
+    /// Retries and delayed keys are not served. The queue refuses adds from the signal on. Open [batches](Self::run_batches) are
+    /// closed at once.
+    pub fn drain_on_shutdown(mut self) -> Self {
+        self.config.shutdown.drains = true;
+        self
+    }
+
+    /// Ends by itself, in order, once all is done that can ever come: every informer has stopped, and with it every
+    /// change has become a key, and the queue is idle (retries and delayed keys included).
+    ///
+    /// For jobs and tests. A key that always asks to be requeued keeps it running.
+    pub fn until_settled(mut self) -> Self {
+        self.config.settles = true;
+        self
+    }
+}

@@ -1,0 +1,46 @@
+//! SHELL. How far workers are to go, said once for all of them.
+//!
+//! | guarded by | |
+//! |---|---|
+//! | the pace | a `watch` channel: written by the run future alone, read by the workers |
+//!
+//! It only ever rises.
+
+use tokio::sync::watch;
+
+/// How far workers are to go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Pace {
+    /// There are none yet.
+    #[default]
+    Starting,
+    /// They take keys, and wait for them.
+    Working,
+    /// They take keys, but no batch waits for more of them.
+    Hurrying,
+    /// They take no key any more.
+    Closing,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Pacing(watch::Sender<Pace>);
+
+impl Pacing {
+    pub(crate) fn raise(&self, to: Pace) {
+        self.0.send_if_modified(|pace| {
+            let raised = *pace < to;
+            *pace = to.max(*pace);
+            raised
+        });
+    }
+
+    pub(crate) fn has(&self, reached: Pace) -> bool {
+        *self.0.borrow() >= reached
+    }
+
+    /// Waits until it is at least this.
+    pub(crate) async fn reached(&self, pace: Pace) {
+        // It cannot fail: the sender is ours.
+        let _ = self.0.subscribe().wait_for(|now| *now >= pace).await;
+    }
+}

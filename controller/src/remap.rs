@@ -1,0 +1,279 @@
+//! SHELL. Changes whose mapper panicked, until they are mapped after all.
+//!
+//! | guarded by | |
+//! |---|---|
+//! | `failed` | a `watch` channel: changes that failed for the first time, pushed by the informer and taken out by the run future. No user code runs under it |
+//! | `waiting` | what the run future has taken in, with a backoff for each object. A lock that nobody else takes: it is `Hash`, `Eq` and `Clone` of keys that run under it |
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_informer_cache::Change;
+use tokio::sync::watch;
+
+use crate::events::BoxFuture;
+use crate::guard::guarded;
+use crate::report::Tally;
+use crate::runtime::Runtime;
+use tokio::sync::Mutex as Turn;
+
+/// When the changes of one object are mapped again: after the first, doubling up to the last.
+const WAITS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
+
+/// So many changes of one object are kept.
+const KEPT: usize = 16;
+
+/// The mapper of one informer, and the changes that it panicked at.
+pub(crate) struct Mapper<OK, V, M> {
+    map: M,
+    failed: watch::Sender<Vec<Change<OK, V>>>,
+    waiting: Turn<Waiting<OK, V>>,
+    tally: Arc<Tally>,
+}
+
+/// A [`Mapper`], its types out of sight.
+pub(crate) trait Remap: Send + Sync {
+    /// Takes in what has failed: it is mapped again after a wait.
+    fn take_in(&self, now: Duration);
+
+    /// When something is to be mapped again.
+    fn next_due(&self) -> Option<Duration>;
+
+    /// Maps the changes of one object that are due once more; `false` if there are none.
+    fn remap_due(&self, now: Duration) -> bool;
+
+    /// Maps all of them once more.
+    fn remap_all(&self, now: Duration);
+
+    /// How many there are.
+    fn pending(&self, now: Duration) -> usize;
+
+    /// Waits until there is something to be taken in.
+    fn failed(&self) -> BoxFuture<()>;
+}
+
+/// The changes of each object, oldest first, in the order in which they are mapped again.
+///
+/// # Invariants
+/// 1. `objects` has the place in `order` of each object that has changes there, and no others.
+/// 2. Each object has 1 to `KEPT` changes.
+struct Waiting<OK, V> {
+    objects: HashMap<OK, Place>,
+    order: BTreeMap<Place, Failed<OK, V>>,
+    tickets: u64,
+}
+
+/// When, and a ticket, as several may be due at once.
+type Place = (Duration, u64);
+
+struct Failed<OK, V> {
+    changes: VecDeque<Change<OK, V>>,
+    /// How long the next wait is.
+    wait: Duration,
+}
+
+impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>)> Mapper<OK, V, M> {
+    pub(crate) fn new(map: M, tally: Arc<Tally>) -> Self {
+        let waiting = Waiting { objects: HashMap::new(), order: BTreeMap::new(), tickets: 0 };
+        Self { map, failed: watch::Sender::new(Vec::new()), waiting: Turn::new(waiting), tally }
+    }
+
+    pub(crate) fn changed(&self, change: &Change<OK, V>) {
+        if self.maps(change) {
+            return;
+        }
+        // A key whose `Clone` panics, too, is lost.
+        let Ok(change) = guarded(|| change.clone()) else { return };
+        self.failed.send_modify(|failed| failed.push(change));
+    }
+
+    fn maps(&self, change: &Change<OK, V>) -> bool {
+        let mapped = guarded(|| (self.map)(change)).is_ok();
+        if !mapped {
+            self.tally.hook_panics.count();
+        }
+        mapped
+    }
+}
+
+impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
+    /// Adds a change, after those of its object. Where a function of the key panics, it is lost.
+    fn add(&mut self, change: Change<OK, V>, now: Duration) {
+        let place = match self.objects.get(change.key()) {
+            Some(place) => *place,
+            None => {
+                self.tickets += 1;
+                let place = (now + WAITS[0], self.tickets);
+                self.objects.insert(change.key().clone(), place);
+                place
+            }
+        };
+        let fresh = || Failed { changes: VecDeque::new(), wait: WAITS[0] };
+        let failed = self.order.entry(place).or_insert_with(fresh);
+        failed.changes.push_back(change);
+        // What is left names its keys now, and before.
+        if failed.changes.len() > KEPT {
+            discard(failed.changes.pop_front());
+        }
+    }
+
+    /// Takes out the first object that is due.
+    fn take_due(&mut self, now: Duration) -> Option<Failed<OK, V>> {
+        let first = self.order.first_entry().filter(|first| first.key().0 <= now)?;
+        let failed = first.remove();
+        if let Some(change) = failed.changes.front() {
+            let _ = guarded(|| self.objects.remove(change.key()));
+        }
+        Some(failed)
+    }
+
+    /// Puts back what has failed again.
+    fn put_back(&mut self, mut failed: Failed<OK, V>, now: Duration) {
+        let Some(change) = failed.changes.front() else { return };
+        let wait = failed.wait.saturating_mul(2).min(WAITS[1]);
+        self.tickets += 1;
+        let place = (now.saturating_add(wait), self.tickets);
+        let _ = guarded(|| self.objects.insert(change.key().clone(), place));
+        failed.wait = wait;
+        self.order.insert(place, failed);
+    }
+}
+
+/// Drops what is the user's.
+fn discard<T>(what: T) {
+    let _ = guarded(|| drop(what));
+}
+
+impl<OK, V, M> Mapper<OK, V, M>
+where
+    OK: Clone + Eq + Hash,
+    M: Fn(&Change<OK, V>),
+{
+    /// Runs `act` on what waits. Only the run future comes here, and never from within.
+    fn waiting<T>(&self, act: impl FnOnce(&mut Waiting<OK, V>) -> T) -> Option<T> {
+        Some(act(&mut *self.waiting.try_lock().ok()?))
+    }
+
+    fn remap(&self, mut failed: Failed<OK, V>, now: Duration) {
+        let changes = std::mem::take(&mut failed.changes);
+        for change in changes {
+            if self.maps(&change) {
+                discard(change);
+            } else {
+                failed.changes.push_back(change);
+            }
+        }
+        self.waiting(|waiting| waiting.put_back(failed, now));
+    }
+}
+
+impl<OK, V, M> Remap for Mapper<OK, V, M>
+where
+    OK: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    M: Fn(&Change<OK, V>) + Send + Sync,
+{
+    fn take_in(&self, now: Duration) {
+        let mut taken = Vec::new();
+        self.failed.send_if_modified(|failed| {
+            taken = std::mem::take(failed);
+            false
+        });
+        for change in taken {
+            let added = guarded(|| self.waiting(|waiting| waiting.add(change, now)));
+            if added.is_err() {
+                self.tally.hook_panics.count();
+            }
+        }
+    }
+
+    fn next_due(&self) -> Option<Duration> {
+        self.waiting(|waiting| waiting.order.first_key_value().map(|(place, _)| place.0))?
+    }
+
+    fn remap_due(&self, now: Duration) -> bool {
+        let due = self.waiting(|waiting| waiting.take_due(now)).flatten();
+        due.map(|failed| self.remap(failed, now)).is_some()
+    }
+
+    fn remap_all(&self, now: Duration) {
+        self.take_in(now);
+        let all = self.waiting(|waiting| {
+            waiting.objects.clear();
+            std::mem::take(&mut waiting.order)
+        });
+        all.unwrap_or_default().into_values().for_each(|failed| self.remap(failed, now));
+    }
+
+    fn pending(&self, now: Duration) -> usize {
+        self.take_in(now);
+        self.waiting(|waiting| waiting.order.values().map(|failed| failed.changes.len()).sum()).unwrap_or(0)
+    }
+
+    fn failed(&self) -> BoxFuture<()> {
+        let mut changes = self.failed.subscribe();
+        // Those that are there were seen, or are.
+        let there = !self.failed.borrow().is_empty();
+        Box::pin(async move {
+            if !there {
+                // It cannot fail while somebody maps.
+                let _ = changes.changed().await;
+            }
+        })
+    }
+}
+
+impl<OK, V, M> Drop for Mapper<OK, V, M> {
+    fn drop(&mut self) {
+        // One whose drop panics takes neither the others along nor who drops this.
+        let waiting = self.waiting.get_mut();
+        std::mem::take(&mut waiting.order).into_values().flat_map(|failed| failed.changes).for_each(discard);
+        discard(std::mem::take(&mut waiting.objects));
+        self.failed.send_if_modified(|failed| {
+            std::mem::take(failed).into_iter().for_each(discard);
+            false
+        });
+    }
+}
+
+/// Maps what failed again and again, each object with its own backoff.
+pub(crate) async fn keep_remapping<X: Runtime>(
+    mut mappers: watch::Receiver<Vec<Arc<dyn Remap>>>,
+    runtime: &X,
+) {
+    // It cannot fail: the sender is the run's.
+    let mappers =
+        mappers.wait_for(|mappers| !mappers.is_empty()).await.map_or_else(|_| Vec::new(), |all| all.clone());
+    loop {
+        let now = runtime.now();
+        mappers.iter().for_each(|mapper| mapper.take_in(now));
+        let failed = any(mappers.iter().map(|mapper| mapper.failed()).collect());
+        let due = mappers.iter().filter_map(|mapper| mapper.next_due()).min();
+        match due.map(|due| (due.cmp(&now), due)) {
+            None => failed.await,
+            Some((Ordering::Greater, due)) => {
+                let _ = runtime.timeout(due - now, failed).await;
+            }
+            Some(_) => {
+                for mapper in &mappers {
+                    // One object at a time, so that the end of the run, and others on this thread, get their turn.
+                    while mapper.remap_due(now) {
+                        runtime.breathe().await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Waits for the first of them; without any, for ever.
+async fn any(mut waits: Vec<BoxFuture<()>>) {
+    std::future::poll_fn(|cx| {
+        let come = waits.iter_mut().any(|wait| wait.as_mut().poll(cx).is_ready());
+        if come { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+}
