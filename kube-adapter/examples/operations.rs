@@ -57,7 +57,8 @@ async fn main() -> anyhow::Result<()> {
         .on_new_leader(|leader| println!("{leader} leads"))
         .build()?;
 
-    let controller = Controller::new(maps, watcher::Config::default());
+    let controller =
+        Controller::new(maps, watcher::Config::default()).with_config(flyball_kube::Config::recommended());
     let listener = TcpListener::bind("127.0.0.1:0").await?; // in a pod "[::]:8080"
     let address = listener.local_addr()?;
     let server = Server::new()
@@ -81,14 +82,13 @@ async fn main() -> anyhow::Result<()> {
     });
 
     let ended = election
-        .run_until(async { drop(stopped.await) }, |leadership| {
-            controller
-                .graceful_shutdown_on(leadership.lost())
-                .run(reconcile, error_policy, Arc::new(client))
-                .for_each(move |result| {
+        .run_standby(async { drop(stopped.await) }, |leadership| {
+            controller.with_leadership(&leadership).run(reconcile, error_policy, Arc::new(client)).for_each(
+                move |result| {
                     let _ = work.send(result.is_ok());
                     std::future::ready(())
-                })
+                },
+            )
         })
         .await;
 

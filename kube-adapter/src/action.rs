@@ -74,6 +74,8 @@ fn read(shown: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use flyball_sync::random::SplitMix64;
+
     use super::*;
 
     #[test]
@@ -83,12 +85,10 @@ mod tests {
         for duration in edges {
             assert_eq!(requeue_after(&Action::requeue(duration)), Ok(Some(duration)));
         }
-        // splitmix64; each shift gives another order of magnitude.
-        let mut state = 0_u64;
+        // Each shift gives another order of magnitude.
+        let mut random = SplitMix64::new(0);
         for round in 0..100_000 {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let x = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            let x = random.next();
             let duration = Duration::new(x >> (round % 64), (x % 1_000_000_000) as u32 >> (round % 30));
             assert_eq!(requeue_after(&Action::requeue(duration)), Ok(Some(duration)));
         }

@@ -14,20 +14,23 @@ pub(crate) const DEEPEST_CAUSE: usize = 16;
 /// Says of an error what helps against it; `None` when it cannot tell.
 pub(crate) type Classify = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<Class> + Send + Sync>;
 
-/// What helps against an error of a reconcile: the class of the status that the API server answered with, if there is one among the
-/// error and its causes. Anything else may go by itself.
+/// The class of an error of a reconcile: that of the status that the API server answered with, if there is one among the error and its
+/// causes.
 ///
 /// | status | class |
 /// |---|---|
-/// | 409 `Conflict` | [`Conflict`](Class::Conflict): what was read is out of date, the next version is on its way |
 /// | those set by [`Config::status`](crate::Config::status) | as set |
-/// | all others, `429` and `5xx` among them; timeouts; whatever is not the server's | [`Transient`](Class::Transient) |
+/// | 409 `Conflict`, if there is a [schedule for conflicts](crate::Config::conflict_backoff) | [`Conflict`](Class::Conflict) |
+/// | all others, `429` and `5xx` among them; timeouts; errors that are not the server's | [`Transient`](Class::Transient) |
 ///
-/// 409 with the reason `AlreadyExists` is not a conflict of versions, but what helps is the same: look at what is there. Conflicts that last
-/// are tried less and less often, as other failures are.
+/// 409 with the reason `AlreadyExists` is not a conflict of versions, but the remedy is the same: read the current state.
 #[derive(Clone, Default)]
 pub(crate) struct Classes {
     pub(crate) statuses: Vec<(u16, Class)>,
+    /// 409 is a conflict.
+    pub(crate) conflicts: bool,
+    /// The delay that the server asks for holds.
+    pub(crate) respects_retry_after: bool,
     pub(crate) first: Option<Classify>,
 }
 
@@ -40,9 +43,14 @@ impl Classes {
         // The last word is the one said last.
         match self.statuses.iter().rev().find(|(code, _)| *code == status.code) {
             Some((_, class)) => *class,
-            None if status.code == 409 => Class::Conflict,
+            None if self.conflicts && status.code == 409 => Class::Conflict,
             None => Class::Transient,
         }
+    }
+
+    /// The delay that the server asks for, if it is to be respected.
+    pub(crate) fn retry_after(&self, error: &(dyn Error + 'static)) -> Option<Duration> {
+        if self.respects_retry_after { retry_after(error) } else { None }
     }
 }
 
@@ -52,7 +60,7 @@ fn guarded<T>(user: impl FnOnce() -> Option<T>) -> Option<T> {
 }
 
 /// How long the server asks to be left alone.
-pub(crate) fn retry_after(error: &(dyn Error + 'static)) -> Option<Duration> {
+fn retry_after(error: &(dyn Error + 'static)) -> Option<Duration> {
     let seconds = status_of(error)?.details.as_ref()?.retry_after_seconds;
     (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }
@@ -101,7 +109,8 @@ mod tests {
 
     #[test]
     fn the_answer_is_found_among_the_causes() {
-        let classes = Classes::default();
+        assert_eq!(Classes::default().of(&answer(409, 0)), Class::Transient);
+        let classes = Classes { conflicts: true, ..Classes::default() };
         assert_eq!(classes.of(&answer(409, 0)), Class::Conflict);
         for code in [400, 403, 404, 422, 429, 500, 503, 504] {
             assert_eq!(classes.of(&answer(code, 0)), Class::Transient, "{code}");
@@ -113,7 +122,8 @@ mod tests {
     fn what_was_set_last_holds() {
         let mut classes = Classes {
             statuses: vec![(422, Class::Conflict), (422, Class::Permanent), (409, Class::Transient)],
-            first: None,
+            conflicts: true,
+            ..Classes::default()
         };
         assert_eq!(classes.of(&answer(422, 0)), Class::Permanent);
         assert_eq!(classes.of(&answer(409, 0)), Class::Transient);
@@ -125,6 +135,7 @@ mod tests {
     #[test]
     fn the_time_asked_for_is_read() {
         assert_eq!(retry_after(&answer(429, 7)), Some(Duration::from_secs(7)));
+        assert_eq!(Classes::default().retry_after(&answer(429, 7)), None);
         assert_eq!(retry_after(&answer(429, 0)), None);
         assert_eq!(retry_after(&std::io::Error::other("no")), None);
     }

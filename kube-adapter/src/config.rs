@@ -2,27 +2,37 @@
 
 use std::error::Error;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_controller::{Class, Metrics};
-use flyball_informer_cache::NamespacedName;
+use flyball_informer_cache::{NamespacedName, ReflectorConfig};
 use flyball_ratelimit::{Exponential, Policy};
 
 use crate::classes::Classes;
 use crate::limit::Limit;
 
-/// The wait after a first failure, and the longest: 5 ms to 5 minutes.
-const BACKOFF: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(300)];
-/// The wait after a first conflict, and the longest, which is that of any other failure.
+/// The wait after a first failure, and the longest, where objects have a backoff: 5 ms to 5 minutes.
+pub(crate) const BACKOFF: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(300)];
+/// The wait after a first conflict, and the longest, where there is a schedule for conflicts.
 const CONFLICTS: [Duration; 2] = [Duration::from_millis(10), BACKOFF[1]];
-/// How many objects are reconciled at once, if nothing is said.
+/// How many objects are reconciled at once, as recommended.
 const CONCURRENCY: u16 = 64;
+/// So many reconciles in flight are worth a warning, if nothing is said.
+const MANY_IN_FLIGHT: u32 = 256;
+/// How long reconciles in flight may take at a shutdown, as recommended.
+const GRACE: Duration = Duration::from_secs(20);
+/// How long they may still run after that, if nothing is said.
+const ABORT_AFTER: Duration = Duration::from_secs(5);
 /// A debounce may become this much longer, if nothing is said.
 const DEBOUNCES: u32 = 10;
 
-/// How a controller runs: kube-runtime's `controller::Config`, with more to choose.
+/// How a controller runs: kube-runtime's `controller::Config`, with more options.
+///
+/// The defaults are kube-runtime's: what a program does not say is as it was there. [`recommended`](Self::recommended) has the options
+/// that most programs want.
 ///
 /// # Examples
 /// ```
@@ -43,13 +53,21 @@ const DEBOUNCES: u32 = 10;
 #[must_use = "a configuration does nothing until a controller has it"]
 pub struct Config {
     pub(crate) concurrency: u16,
+    /// So many reconciles in flight are worth a warning; 0 is none.
+    pub(crate) many_in_flight: u32,
     pub(crate) debounce: Option<Debounce>,
     pub(crate) turns: Turns,
-    pub(crate) limit: Arc<dyn Fn() -> Limit + Send + Sync>,
+    /// The backoff of each object; `None` leaves errors to the error policy.
+    pub(crate) limit: Option<Arc<dyn Fn() -> Limit + Send + Sync>>,
     pub(crate) classes: Classes,
     pub(crate) conflicts: RangeInclusive<Duration>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) requires_all_caches: bool,
+    pub(crate) drains: bool,
     pub(crate) grace: Option<Duration>,
+    pub(crate) abort_after: Duration,
+    request_timeout: Option<Duration>,
+    page_size: Option<NonZeroU32>,
     pub(crate) metrics: Option<Arc<dyn Metrics>>,
     pub(crate) queue_metrics: Option<Arc<dyn flyball_workqueue::Metrics>>,
 }
@@ -67,10 +85,11 @@ pub(crate) struct Debounce {
 pub enum Turns {
     /// First come, first served.
     Fifo,
-    /// What there is at the start goes behind what happens after it; each of the two first come, first served. An object that
-    /// waits is overtaken by at most 64 others for each level there is, so nothing starves.
+    /// Objects from the initial list get the lowest priority: an object that changes meanwhile goes before them. Both are
+    /// first come, first served, and while both have work one of five reconciles is of the initial list, so nothing starves.
     Priority {
-        /// The priority of what there is at the start; changes have 0.
+        /// The priority of objects from the initial list; changes have 0. It is the object's own: a change raises it for one
+        /// reconcile.
         initial: i8,
     },
     /// Namespaces take turns; within one, first come, first served. So one that has ten thousand objects does not keep those of
@@ -81,7 +100,7 @@ pub enum Turns {
     },
 }
 
-/// What there is at the start goes last.
+/// Objects from the initial list get the lowest priority.
 impl Default for Turns {
     fn default() -> Self {
         Self::Priority { initial: -100 }
@@ -89,6 +108,35 @@ impl Default for Turns {
 }
 
 impl Config {
+    /// What is better than kube-runtime's defaults for most programs, all at once; each can be set by itself, too:
+    ///
+    /// - at most 64 reconciles at once ([`concurrency`](Self::concurrency));
+    /// - a backoff for each object, 5 ms to 5 minutes, beside the delay of the error policy ([`backoff`](Self::backoff));
+    /// - a schedule for conflicts, 10 ms to 5 minutes ([`conflict_backoff`](Self::conflict_backoff));
+    /// - at least the delay that the API server asks for ([`respect_retry_after`](Self::respect_retry_after));
+    /// - reconciles begin when all caches are filled ([`require_all_caches`](Self::require_all_caches));
+    /// - reconciles in flight have 20 s to end at a shutdown, and are dropped after 5 s more ([`shutdown_grace`](Self::shutdown_grace)).
+    ///
+    /// What is queued at a shutdown is left all the same: the next process lists all objects anyway.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_kube::Config;
+    /// use std::time::Duration;
+    ///
+    /// let config = Config::recommended().reconcile_timeout(Duration::from_secs(60));
+    /// # let _ = config;
+    /// ```
+    pub fn recommended() -> Self {
+        Self::default()
+            .concurrency(CONCURRENCY)
+            .backoff(BACKOFF[0]..=BACKOFF[1])
+            .conflict_backoff(CONFLICTS[0]..=CONFLICTS[1])
+            .respect_retry_after()
+            .require_all_caches()
+            .shutdown_grace(GRACE)
+    }
+
     /// Puts off what a change brings until nothing has happened to the object for so long: several changes become one
     /// reconcile. None by default; zero is none.
     ///
@@ -105,11 +153,19 @@ impl Config {
         self
     }
 
-    /// How many objects are reconciled at once, at most: 64 by default, and as many as there are for 0.
+    /// How many objects are reconciled at once, at most. 0, the default, is no bound, as in kube-runtime.
     ///
-    /// kube-runtime has no bound by default. Workers come as they are needed and go when they are not.
+    /// Without a bound the first list of ten thousand objects starts ten thousand reconciles, which share the client's connections and
+    /// the memory limit of the pod; [`recommended`](Self::recommended) has 64. With a bound, objects wait for slow reconciles of others.
+    /// [`Monitor::counts`](crate::Monitor::counts) reports how many are in flight, and [a warning](Self::warn_in_flight) is logged when there are many.
     pub fn concurrency(mut self, most: u16) -> Self {
         self.concurrency = most;
+        self
+    }
+
+    /// Logs a warning, at most once a minute, when so many reconciles are in flight: 256 by default, 0 is never.
+    pub fn warn_in_flight(mut self, many: u32) -> Self {
+        self.many_in_flight = many;
         self
     }
 
@@ -119,16 +175,20 @@ impl Config {
         self
     }
 
-    /// How long an object waits after failures in a row: from the first to the longest wait, doubling; 5 ms to 5 minutes by default.
+    /// Sets a backoff for each object: after failures in a row it waits from the first to the longest of these, doubling. None by default.
     ///
-    /// The error policy may ask for longer waits. A `first` of zero is a nanosecond, and a longest that is shorter than the first is the first.
+    /// The later of this and of the delay of the error policy holds. The first success resets it. An object has one open wait: if it
+    /// changes, is reconciled before the wait is over and fails again, neither the count nor the end of the wait changes. Panics and
+    /// timeouts count, too.
+    ///
+    /// A `first` of zero is a nanosecond, and a longest that is shorter than the first is the first.
     pub fn backoff(self, waits: RangeInclusive<Duration>) -> Self {
         let first = (*waits.start()).max(Duration::from_nanos(1));
         let longest = (*waits.end()).max(first);
         self.limiter(move || Exponential::new(first..=longest))
     }
 
-    /// How long an object waits after failures, by a policy of choice: `make` makes it, when the controller runs.
+    /// As [`backoff`](Self::backoff), with a policy of choice: `make` makes it, when the controller runs.
     ///
     /// # Examples
     /// client-go's: each object by itself, and at most ten retries in a second of all of them together:
@@ -144,23 +204,45 @@ impl Config {
         P: Policy<NamespacedName> + Send + 'static,
         P::Taken: Send + 'static,
     {
-        self.limit = Arc::new(move || Limit::new(make()));
+        self.limit = Some(Arc::new(move || Limit::new(make())));
         self
     }
 
-    /// No wait but the one the error policy asks for.
-    pub fn no_backoff(self) -> Self {
-        self.limiter(|| Exponential::new(Duration::from_nanos(1)..=Duration::from_nanos(1)))
+    /// The delay of the error policy, exactly, as by default: undoes [`backoff`](Self::backoff), [`limiter`](Self::limiter),
+    /// [`conflict_backoff`](Self::conflict_backoff) and [`respect_retry_after`](Self::respect_retry_after).
+    ///
+    /// A reconcile that panics, or [takes too long](Self::reconcile_timeout), has no error for the policy: its object waits from 5 ms to
+    /// 5 minutes, doubling with each in a row.
+    pub fn no_backoff(mut self) -> Self {
+        self.limit = None;
+        self.classes.conflicts = false;
+        self.classes.respects_retry_after = false;
+        self
     }
 
-    /// What helps against a request that was answered with this status, such as 403, 404 or 422. 409 is a conflict by default,
-    /// all others may go by themselves; see [`Class`].
+    /// Waits at least as long as the API server asks for in the status that it answers with, such as 429. Off by default: the error
+    /// policy decides.
+    ///
+    /// kube's client does not pass on what a `Retry-After` header alone says.
+    pub fn respect_retry_after(mut self) -> Self {
+        self.classes.respects_retry_after = true;
+        self
+    }
+
+    /// The class of errors of requests that were answered with this status, such as 403, 404 or 422. By default all of them are
+    /// [transient](Class::Transient), and the delay of the error policy holds.
+    ///
+    /// | class | retried |
+    /// |---|---|
+    /// | [`Transient`](Class::Transient) | after the delay of the error policy, and [backoff](Self::backoff) if there is one |
+    /// | [`Conflict`](Class::Conflict) | on the schedule of [`conflict_backoff`](Self::conflict_backoff), 10 ms to 5 minutes unless set there |
+    /// | [`Permanent`](Class::Permanent) | not until the object changes |
     pub fn status(mut self, code: u16, class: Class) -> Self {
         self.classes.statuses.push((code, class));
         self
     }
 
-    /// What helps against an error of a reconcile, where `of` knows; where it says `None`, the status decides.
+    /// The class of an error of a reconcile, as [`status`](Self::status) describes them; where `of` returns `None`, the status decides.
     ///
     /// A panic of it counts as `None`.
     pub fn classify(
@@ -171,11 +253,13 @@ impl Config {
         self
     }
 
-    /// How long an object waits after conflicts in a row, whatever the error policy says: 10 ms by default, doubling up to 5 minutes.
+    /// Sets a schedule for conflicts (409): after conflicts in a row an object waits from the first to the longest of these, doubling,
+    /// whatever the error policy says. None by default: a conflict is an error as any other.
     ///
-    /// A conflict of versions is over when the cache has the next one. One of field managers, or a name that is taken, lasts: the server is
-    /// not asked each second for ever. A change is looked at at once all the same.
+    /// A conflict of versions is over when the cache has the next version. A conflict of field managers, or over a name, lasts. A change is
+    /// reconciled at once; if that conflicts again, neither the count nor the end of the wait changes.
     pub fn conflict_backoff(mut self, waits: RangeInclusive<Duration>) -> Self {
+        self.classes.conflicts = true;
         let first = (*waits.start()).max(Duration::from_nanos(1));
         self.conflicts = first..=(*waits.end()).max(first);
         self
@@ -189,9 +273,64 @@ impl Config {
         self
     }
 
-    /// How long finishing may take at a shutdown; what runs then is dropped. No limit by default.
+    /// Begins when all caches are filled, those of [`owns`](crate::Controller::owns) and [`watches`](crate::Controller::watches), too: an
+    /// object is not reconciled once for itself and once more for what it owns.
+    ///
+    /// By default it begins when the cache of its own objects and those that are [shared](crate::Controller::owns_shared) with the program
+    /// are, as reconciles read no others. The objects of the others raise what they concern when they come, and a warning names the kinds
+    /// that are missing after five seconds. With this, a kind that may not be listed keeps all objects from being reconciled.
+    pub fn require_all_caches(mut self) -> Self {
+        self.requires_all_caches = true;
+        self
+    }
+
+    /// Reconciles what is queued when a shutdown begins, too, within the [grace](Self::shutdown_grace): set one. By default it is left, as in
+    /// kube-runtime: the next process lists all objects anyway.
+    ///
+    /// What waits for a later time, retries among it, is left all the same.
+    pub fn drain_on_shutdown(mut self) -> Self {
+        self.drains = true;
+        self
+    }
+
+    /// How long reconciles in flight, and a [drain](Self::drain_on_shutdown), may take at a shutdown. Then nothing is started any more, and
+    /// what still runs has [some more time](Self::abort_after). No limit by default, as in kube-runtime.
+    ///
+    /// A pod has 30 s, unless it says otherwise, until it is killed; [`recommended`](Self::recommended) has 20 s, and 5 s more to end. That
+    /// leaves time to give a lease away.
     pub fn shutdown_grace(mut self, limit: Duration) -> Self {
         self.grace = Some(limit);
+        self
+    }
+
+    /// How long a list of the controller's own caches may make no progress, and how long the opening of a watch may take; then it is
+    /// asked for again, after a wait. 2 minutes by default, and no limit for zero.
+    ///
+    /// A list whose bytes go on arriving is never cut off. For an informer of your own, see [`ReflectorConfig::request_timeout`].
+    pub fn request_timeout(mut self, limit: Duration) -> Self {
+        self.request_timeout = Some(if limit.is_zero() { Duration::MAX } else { limit });
+        self
+    }
+
+    /// The size of the pages of every list of the controller's own caches, whatever their watcher's configuration says.
+    ///
+    /// A server before Kubernetes 1.34 reads paged relists from etcd, not from its cache.
+    pub fn page_size(mut self, size: NonZeroU32) -> Self {
+        self.page_size = Some(size);
+        self
+    }
+
+    /// The reflector of a cache of the controller's own, which its watcher's configuration wants like this.
+    pub(crate) fn reflector(&self, mut reflector: ReflectorConfig) -> ReflectorConfig {
+        reflector.request_timeout = self.request_timeout.unwrap_or(reflector.request_timeout);
+        reflector.page_size = self.page_size.or(reflector.page_size);
+        reflector
+    }
+
+    /// How long reconciles in flight may still run after the [grace](Self::shutdown_grace) is over. Then they are dropped where they await
+    /// something. 5 s by default.
+    pub fn abort_after(mut self, limit: Duration) -> Self {
+        self.abort_after = limit;
         self
     }
 
@@ -211,14 +350,20 @@ impl Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            concurrency: CONCURRENCY,
+            concurrency: 0,
+            many_in_flight: MANY_IN_FLIGHT,
             debounce: None,
             turns: Turns::default(),
-            limit: Arc::new(|| Limit::new(Exponential::new(BACKOFF[0]..=BACKOFF[1]))),
+            limit: None,
             classes: Classes::default(),
             conflicts: CONFLICTS[0]..=CONFLICTS[1],
             timeout: None,
+            requires_all_caches: false,
+            drains: false,
             grace: None,
+            abort_after: ABORT_AFTER,
+            request_timeout: None,
+            page_size: None,
             metrics: None,
             queue_metrics: None,
         }
@@ -232,9 +377,16 @@ impl fmt::Debug for Config {
             .field("debounce", &self.debounce)
             .field("turns", &self.turns)
             .field("statuses", &self.classes.statuses)
-            .field("conflicts", &self.conflicts)
+            .field("backs_off", &self.limit.is_some())
+            .field("conflicts", &self.classes.conflicts.then_some(&self.conflicts))
+            .field("respects_retry_after", &self.classes.respects_retry_after)
             .field("timeout", &self.timeout)
+            .field("requires_all_caches", &self.requires_all_caches)
+            .field("drains", &self.drains)
             .field("grace", &self.grace)
+            .field("abort_after", &self.abort_after)
+            .field("request_timeout", &self.request_timeout)
+            .field("page_size", &self.page_size)
             .finish_non_exhaustive()
     }
 }

@@ -2,8 +2,12 @@
 //!
 //! Cancel safety: nothing runs before the stream of [`Controller::run`] is polled; what dropping it does is told there.
 
+pub(crate) mod caches;
 mod engine;
+mod in_flight;
+mod reasons;
 mod requests;
+mod rows;
 mod run;
 mod stopping;
 mod trigger;
@@ -14,25 +18,32 @@ use std::fmt;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-use flyball_informer_cache::{Informer, NamespacedName};
-use flyball_ratelimit::TokioTimer;
+use flyball_informer_cache::{Informer, InformerBuilder, NamespacedName, Source, Stopped};
+use flyball_sync::TokioTimer;
 use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
 use kube::runtime::watcher;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
+/// The target of spans and events of controllers: kube-runtime's, so that filters such as `kube=warn` match.
+pub(crate) const TARGET: &str = "kube_runtime::controller";
+
+pub use self::caches::{CacheState, WatchFailure};
+use self::requests::Request;
+use self::rows::{Row, Rows};
 pub use self::run::Reconciles;
 use self::stopping::Stopping;
 use self::trigger::Trigger;
-use crate::{ApiSource, Config, Monitor, Store, watcher_error};
+use crate::leader::Leadership;
+use crate::{ApiSource, Config, Monitor, Store, reflector_config, watcher_error};
 
 /// Runs a function for objects of a kind when they, or objects that concern them, change: kube-runtime's `Controller`, with the same
-/// functions of the user and the same results, over caches that lose nothing, a queue that starves nobody, and a backoff for each object.
+/// functions of the user and the same results, over caches that lose no change and a queue that starves no object.
 ///
-/// To come from kube-runtime, change the import; `reconcile` and `error_policy` stay as they are. What differs is in the
-/// [crate's documentation](crate#coming-from-kube-runtime).
+/// To come from kube-runtime, change the import; `reconcile` and `error_policy` stay as they are, and so does what they say: the delay of the
+/// error policy, how many objects are reconciled at once, what a shutdown waits for. [`Config::recommended`] has what is better beyond
+/// that. The [crate's documentation](crate#coming-from-kube-runtime) lists what differs.
 ///
 /// # Examples
 /// ```
@@ -81,15 +92,22 @@ pub struct Controller<K: Resource> {
     config: Config,
     /// The first of them is its own objects.
     triggers: Vec<Box<dyn Trigger>>,
+    /// Waits for the caches that reconciles read.
+    required: Vec<BoxFuture<'static, Result<(), Stopped>>>,
     /// What is asked for from outside.
-    requests: Vec<BoxStream<'static, Vec<NamespacedName>>>,
+    requests: Vec<Request>,
     /// The informers that are this controller's own: they run as long as it does.
-    informers: Vec<BoxFuture<'static, ()>>,
+    informers: Vec<OwnInformer>,
     /// What its own informers have to say about their watches.
     troubles: Troubles,
     stopping: Stopping,
+    /// As long as which it reconciles, if it is one of several replicas.
+    leadership: Option<Leadership>,
     monitor: Monitor,
 }
+
+/// An informer that runs as long as its controller does, and is configured as that one is.
+pub(crate) type OwnInformer = Box<dyn FnOnce(&Config) -> BoxFuture<'static, ()> + Send>;
 
 /// Errors of watches, on their way to the stream of results. Bounded: what nobody reads is the newest, and lost.
 struct Troubles {
@@ -128,7 +146,8 @@ where
     #[track_caller]
     pub fn new_with(api: Api<K>, config: watcher::Config, dyntype: K::DynamicType) -> Self {
         let (troubles, monitor) = (Troubles::default(), Monitor::default());
-        let (main, run) = informer(ApiSource::new(api, config), &troubles, &monitor);
+        let kind = K::kind(&dyntype).into_owned();
+        let (main, run) = informer(ApiSource::new(api, config), kind, &troubles, &monitor);
         Self { informers: vec![run], troubles, monitor, ..Self::over_with(&main, dyntype) }
     }
 }
@@ -154,10 +173,12 @@ where
             dyntype,
             config: Config::default(),
             triggers: vec![trigger::own(informer, |_| true)],
+            required: vec![filled(informer)],
             requests: Vec::new(),
             informers: Vec::new(),
             troubles: Troubles::default(),
             stopping: Stopping::default(),
+            leadership: None,
             monitor: Monitor::default(),
         }
     }
@@ -191,24 +212,77 @@ impl<K: Resource> Debug for Controller<K> {
     }
 }
 
+/// Waits until an informer has its first list.
+pub(crate) fn filled<V: Send + Sync + 'static>(
+    informer: &Informer<NamespacedName, V>,
+) -> BoxFuture<'static, Result<(), Stopped>> {
+    let informer = informer.clone();
+    Box::pin(async move { informer.synced().await })
+}
+
 /// An informer that begins when its controller does.
 #[track_caller]
 fn informer<K>(
     source: ApiSource<K>,
+    kind: String,
     troubles: &Troubles,
     monitor: &Monitor,
-) -> (Informer<NamespacedName, K>, BoxFuture<'static, ()>)
+) -> (Informer<NamespacedName, K>, OwnInformer)
+where
+    K: Resource + DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    own(source.counted_by(monitor.skipping()).into_informer(), kind, troubles, monitor)
+}
+
+/// An informer of which keys the objects of `source` concern, as `map` says. The objects are not kept.
+#[track_caller]
+fn rows<K>(
+    source: ApiSource<K>,
+    kind: String,
+    map: impl Fn(K) -> Vec<NamespacedName> + Send + Sync + 'static,
+    troubles: &Troubles,
+    monitor: &Monitor,
+) -> (Informer<NamespacedName, Row>, OwnInformer)
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
 {
-    let tell = troubles.tell.clone();
-    let built = source
-        .counted_by(monitor.skipping())
-        .into_informer()
-        .on_error(move |failure| drop(tell.try_send(watcher_error(failure))))
+    let reflector = reflector_config(source.config());
+    let source = Rows::new(source.counted_by(monitor.skipping()), map);
+    let stored = source.stored();
+    let builder = Informer::builder(Row::schema(), source).reflector(reflector);
+    own(builder.on_build(move |store| _ = stored.set(store.clone())), kind, troubles, monitor)
+}
+
+#[track_caller]
+fn own<V, S>(
+    builder: InformerBuilder<NamespacedName, V, S>,
+    kind: String,
+    troubles: &Troubles,
+    monitor: &Monitor,
+) -> (Informer<NamespacedName, V>, OwnInformer)
+where
+    V: Send + Sync + 'static,
+    S: Source<Object = V>,
+{
+    let (tell, cache) = (troubles.tell.clone(), monitor.caching().add(kind));
+    let failing = cache.clone();
+    let built = builder
+        .on_error(move |failure| {
+            let error = watcher_error(failure);
+            failing.failed(failure, &error);
+            // Nobody reads the stream, or too slowly.
+            let _ = tell.try_send(error);
+        })
         .timer(TokioTimer::current())
-        .build();
-    let (informer, run) =
+        .prepare();
+    let (informer, prepared) =
         built.expect("a reflector can run with any configuration of a watcher, and has no index");
-    (informer, Box::pin(run))
+    cache.watch(&informer);
+    let run = move |config: &Config| {
+        let reflector = config.reflector(prepared.reflector());
+        let prepared = prepared.with_reflector(reflector);
+        Box::pin(prepared.expect("no setting of a controller is one it cannot run with").run())
+            as BoxFuture<'static, _>
+    };
+    (informer, Box::new(run))
 }

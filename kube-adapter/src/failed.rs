@@ -6,21 +6,28 @@ use std::time::Duration;
 
 use flyball_controller::{Class, Failure};
 
+use crate::UnknownAction;
+
 /// What becomes of the object after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failed {
     pub(crate) class: Class,
-    /// It is not tried again before this.
-    pub(crate) least: Duration,
+    /// The delay that is asked for; `None` when there is none, or it cannot be read.
+    pub(crate) delay: Option<Duration>,
 }
 
 impl Failed {
-    /// What becomes of it when the error policy asks for `asked`, where the class of the error and what the server asks for are
-    /// known. A policy that asks to wait for a change has the last word.
-    pub(crate) fn new(asked: Option<Duration>, class: Class, server: Option<Duration>) -> Self {
-        match asked {
-            None => Self { class: Class::Permanent, least: Duration::ZERO },
-            Some(asked) => Self { class, least: asked.max(server.unwrap_or_default()) },
+    /// What becomes of it when the error policy returns `action`. A policy that waits for a change decides alone; otherwise the
+    /// later of its delay and the server's holds, where the latter is to be respected.
+    pub(crate) fn new(
+        action: Result<Option<Duration>, UnknownAction>,
+        class: Class,
+        server: Option<Duration>,
+    ) -> Self {
+        match action {
+            Ok(None) => Self { class: Class::Permanent, delay: None },
+            Ok(Some(asked)) => Self { class, delay: Some(asked.max(server.unwrap_or_default())) },
+            Err(_) => Self { class, delay: server },
         }
     }
 
@@ -28,8 +35,9 @@ impl Failed {
         failure.error::<Self>().map_or(Class::Transient, |failed| failed.class)
     }
 
-    pub(crate) fn least_of(failure: &Failure) -> Option<Duration> {
-        failure.error::<Self>().map(|failed| failed.least)
+    /// The delay that the error policy asked for; a panic and a timeout have none.
+    pub(crate) fn delay_of(failure: &Failure) -> Option<Duration> {
+        failure.error::<Self>().and_then(|failed| failed.delay)
     }
 }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use flyball_informer_cache::{Informer, InformerBuilder, NamespacedName, ReflectorConfig};
-use kube::runtime::watcher::{self, InitialListStrategy};
+use kube::runtime::watcher::{self, InitialListStrategy, ListSemantic};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
@@ -40,23 +40,25 @@ const LONGEST_WATCH: u32 = 290;
 /// ```
 pub fn informer<K>(api: Api<K>, config: watcher::Config) -> InformerBuilder<NamespacedName, K, ApiSource<K>>
 where
-    K: Resource + DeserializeOwned + Send + Sync + 'static,
+    K: Resource + DeserializeOwned + Clone + Send + Sync + 'static,
 {
     ApiSource::new(api, config).into_informer()
 }
 
 pub(crate) fn over<K>(source: ApiSource<K>) -> InformerBuilder<NamespacedName, K, ApiSource<K>>
 where
-    K: Resource + DeserializeOwned + Send + Sync + 'static,
+    K: Resource + DeserializeOwned + Clone + Send + Sync + 'static,
 {
-    let reflector = reflector_config(source.config());
-    Informer::builder(schema(), source).reflector(reflector)
+    let (reflector, on_build) = (reflector_config(source.config()), source.on_build());
+    Informer::builder(schema(), source).reflector(reflector).on_build(on_build)
 }
 
 /// What a watcher's configuration says about lists and watches, in the words of a reflector. Its other periods are the default ones.
 ///
-/// - `page_size`: of each page. 500, which is kube's default, counts as no wish: the reflector then asks for pages where a server would
-///   otherwise read everything from storage at once, and for everything where it has a cache. No size means never in pages.
+/// - `page_size`: of each page of every list. 500 is kube's default and cannot be distinguished from it: the reflector then asks for pages of 500 where a
+///   server would otherwise read everything from storage at once, and for everything where it has a cache.
+///   [`InformerBuilder::page_size`] and [`Config::page_size`](crate::Config::page_size) ask for pages of 500 in every list. No size, or 0, means never in pages.
+/// - `list_semantic`: of the first list alone. Later lists are none older than what is known, which a server answers from its cache.
 /// - `timeout`: how long a watch may last, 290 s by default. Each lasts a random time between half of this and all of it, so that watches
 ///   do not end together. The client's `read_timeout`, 295 s by default, must be longer: it takes a watch on which nothing happens for a
 ///   lost one. Zero leaves it to the server, which ends watches within an hour.
@@ -83,6 +85,8 @@ pub fn reflector_config(config: &watcher::Config) -> ReflectorConfig {
     };
     ReflectorConfig {
         page_size: page_size.and_then(NonZeroU32::new),
+        unpaged: config.page_size.is_none_or(|size| size == 0),
+        most_recent_first: config.list_semantic == ListSemantic::MostRecent,
         // At least one second, as a watch that ends within one counts as failed.
         watch_timeout: (Duration::from_secs(longest.into()) / 2).max(Duration::from_secs(1)),
         streaming_lists: config.initial_list_strategy == InitialListStrategy::StreamingList,

@@ -19,7 +19,8 @@
 //! | transitions, time of acquisition | one more for each new holder; kept when renewed | the same |
 //! | duration in the record | whole seconds, rounded down: less than one second is none | rounded up |
 //! | a renewal by a wall clock that stands still, or goes back | may look like none | is at least one microsecond later than the last |
-//! | giving it away | `ReleaseOnCancel`, off; no holder, duration 1 s; one try, after the loop has ended for whatever reason | on, as the work is known to be over; the same record; three tries; only while it leads |
+//! | giving it away | `ReleaseOnCancel`, off; no holder, duration 1 s; one try, after the loop has ended for whatever reason | on, as the work is known to be over; the same record; three tries; only while it leads, or for a write that was under way when a candidate was told to stop |
+//! | before it leads | caches of controller-runtime's manager fill | with [`Election::run_standby`] they fill, too; with [`Election::run`] nothing begins |
 //! | what else the Lease says | the rest of its `spec` is dropped | is kept |
 //! | coordinated elections (alpha) | yes | no |
 //!

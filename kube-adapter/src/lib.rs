@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod action;
 mod classes;
@@ -17,19 +18,20 @@ mod source;
 mod source_error;
 mod store;
 mod stream_source;
-mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod throttle;
 
 pub use crate::action::{UnknownAction, requeue_after};
 pub use crate::config::{Config, Turns};
-pub use crate::controller::{Controller, Reconciles};
+pub use crate::controller::{CacheState, Controller, Reconciles, WatchFailure};
 pub use crate::informer::{informer, reflector_config};
 pub use crate::monitor::Monitor;
 pub use crate::names::{key_of, key_of_ref, object_ref, schema};
-pub use crate::source::{ApiSource, ApiWatch, Skipped};
+pub use crate::source::{ApiSource, ApiWatch, Skipped, unreadable};
 pub use crate::source_error::{ApiError, watcher_error};
 pub use crate::store::Store;
 pub use crate::stream_source::{StreamSource, StreamWatch, informer_of};
 pub use crate::throttle::{Throttle, Throttled, Waits};
+#[doc(no_inline)]
+pub use flyball_sync::{Clock, ManualClock, Monotonic, Nanos, Timer, TokioTimer};

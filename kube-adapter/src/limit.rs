@@ -4,15 +4,24 @@ use std::any::Any;
 use std::time::Duration;
 
 use flyball_informer_cache::NamespacedName;
-use flyball_ratelimit::{Nanos, Policy};
+use flyball_ratelimit::Policy;
+use flyball_sync::Nanos;
 
 /// Any policy over the keys of a controller. Costs a call through a table, and a box where a failure takes from a budget.
 pub(crate) struct Limit(Box<dyn Erased>);
 
 type Taken = Box<dyn Any + Send>;
 
+type InUse<'a> = &'a mut dyn FnMut(&NamespacedName) -> bool;
+
 trait Erased: Send {
-    fn failed(&mut self, key: &NamespacedName, now: Nanos, random: u64) -> (Duration, Taken);
+    fn failed(
+        &mut self,
+        key: &NamespacedName,
+        now: Nanos,
+        random: u64,
+        in_use: InUse<'_>,
+    ) -> (Duration, Taken);
     fn forget(&mut self, key: &NamespacedName);
     fn requeues(&self, key: &NamespacedName) -> u32;
     fn give_back(&mut self, taken: Taken, now: Nanos);
@@ -25,8 +34,14 @@ where
     P: Policy<NamespacedName> + Send,
     P::Taken: Send + 'static,
 {
-    fn failed(&mut self, key: &NamespacedName, now: Nanos, random: u64) -> (Duration, Taken) {
-        let (wait, taken) = Policy::failed(self, key, now, random);
+    fn failed(
+        &mut self,
+        key: &NamespacedName,
+        now: Nanos,
+        random: u64,
+        in_use: InUse<'_>,
+    ) -> (Duration, Taken) {
+        let (wait, taken) = Policy::failed_keeping(self, key, now, random, in_use);
         (wait, Box::new(taken))
     }
 
@@ -68,7 +83,17 @@ impl Policy<NamespacedName> for Limit {
     type Taken = Taken;
 
     fn failed(&mut self, key: &NamespacedName, now: Nanos, random: u64) -> (Duration, Taken) {
-        self.0.failed(key, now, random)
+        self.0.failed(key, now, random, &mut |_| false)
+    }
+
+    fn failed_keeping(
+        &mut self,
+        key: &NamespacedName,
+        now: Nanos,
+        random: u64,
+        in_use: InUse<'_>,
+    ) -> (Duration, Taken) {
+        self.0.failed(key, now, random, in_use)
     }
 
     fn forget(&mut self, key: &NamespacedName) {

@@ -10,6 +10,8 @@ use flyball_controller::{Health, NotLive, NotReady};
 use flyball_workqueue::{Ages, Counts};
 
 use crate::Skipped;
+use crate::controller::CacheState;
+use crate::controller::caches::Caches;
 use crate::controller::turning::{Keys, Turning};
 
 /// How a controller fares: for probes and debug views. Made before it runs, by [`Controller::monitor`](crate::Controller::monitor);
@@ -19,6 +21,7 @@ pub struct Monitor {
     /// What runs, once it does.
     watched: Arc<OnceLock<Watched>>,
     skipped: Skipped,
+    caches: Caches,
 }
 
 struct Watched {
@@ -39,7 +42,8 @@ impl Monitor {
         let _ = self.watched.set(watched);
     }
 
-    /// Whether it does its work: all caches have synced, and nobody has told it to stop.
+    /// Whether it does its work, or waits to [lead](crate::Controller::with_leadership): the caches that it
+    /// [waits for](crate::Config::require_all_caches) are filled, and it is not shutting down. [`caches`](Self::caches) reports the others.
     ///
     /// # Errors
     /// Why not.
@@ -71,6 +75,17 @@ impl Monitor {
     #[must_use]
     pub fn skipped(&self) -> u64 {
         self.skipped.count()
+    }
+
+    /// How the caches that are its own fare, the one of its objects first: whether they are filled, and which lists and watches fail, and
+    /// why. A kind that may not be listed is seen here.
+    #[must_use]
+    pub fn caches(&self) -> Vec<CacheState> {
+        self.caches.states()
+    }
+
+    pub(crate) const fn caching(&self) -> &Caches {
+        &self.caches
     }
 
     /// Where its own caches count them.

@@ -4,10 +4,16 @@ use flyball_informer_cache::{NamespacedName, ParseKeyError, Schema, Version};
 use kube::Resource;
 use kube::runtime::reflector::ObjectRef;
 
+use crate::unreadable;
+
 /// How a cache reads objects of Kubernetes: the key is `namespace/name`, or `name` of a kind without namespaces, the version is the
 /// `resourceVersion`, and two objects of one key are the same object if their `uid` is.
 ///
 /// An object without a name has no key; the sources of this crate hand none out.
+///
+/// A relist takes an object at the `resourceVersion` it is stored with as unchanged. New defaults of a custom resource, and conversions between its versions, come
+/// without a new `resourceVersion`, so a cache that is running sees them with the next write to the object. `schema().content(|a, b| a == b)` makes each relist
+/// compare the objects; see [`Schema::content`].
 ///
 /// # Panics
 /// The schema's key, for an object without a name, or with a slash in one.
@@ -32,6 +38,8 @@ use kube::runtime::reflector::ObjectRef;
 pub fn schema<K: Resource>() -> Schema<NamespacedName, K> {
     Schema::new(|object: &K| key_of(object).expect("an object of a source has a name"), version_of)
         .identity(|a, b| a.meta().uid == b.meta().uid)
+        // One that could not be read is replaced when it can, which may take no write: a new default is enough.
+        .content(|a, b| unreadable(a).is_some() == unreadable(b).is_some())
 }
 
 /// The key of an object: `namespace/name`, or `name` of a kind without namespaces.

@@ -3,6 +3,7 @@
 mod answer;
 mod check;
 mod figures;
+mod open;
 mod serve;
 mod server;
 

@@ -5,25 +5,30 @@
 
 mod decode;
 mod exchange;
+mod listing;
 mod skipped;
-mod unread;
+mod unreadable;
 mod watch;
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use flyball_informer_cache::{
-    InformerBuilder, ListRequest, ListVersion, NamespacedName, Page, Source, SourceError, Version,
+    InformerBuilder, ListRequest, ListVersion, NamespacedName, Page, Source, SourceError, Store, Version,
     WatchRequest,
 };
+use flyball_sync::locks::{AtomicU64, Ordering};
 use kube::api::{Api, ListParams, WatchParams};
 use kube::core::{PartialObjectMeta, Request};
-use kube::runtime::watcher::{self, ListSemantic};
+use kube::runtime::watcher;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
+use self::decode::Unread;
+use self::listing::Listing;
 pub use self::skipped::Skipped;
-use self::unread::Unread;
+use self::unreadable::Fed;
+pub use self::unreadable::unreadable;
 pub use self::watch::ApiWatch;
 
 use crate::names::key_of;
@@ -36,12 +41,14 @@ const INLINE: usize = 64 * 1024;
 /// `Api<PartialObjectMeta<K>>`, metadata alone; of a namespace or of all; those a selector selects.
 ///
 /// Requests are those of client-go's reflector. Only the first list differs, if the configuration asks for the
-/// [most recent](ListSemantic::MostRecent) one, which is kube's default: it is taken from storage, not from the server's cache.
+/// [most recent](watcher::ListSemantic::MostRecent) one, which is kube's default: it is read from storage, not from the server's cache. Later lists
+/// are read from the cache.
 ///
 /// An object that cannot be read, or that has no name, is logged, [counted](Self::skipped) and skipped. It is not in the cache then, unless it
-/// was before: an object that becomes unreadable stays as it was until it can be read again or is gone, however often it is listed.
-/// To find it, the cache needs its name: a transformation that takes that away gives this up. When it goes while it cannot be read, its last known state is
-/// told, as one whose end was [missed](flyball_informer_cache::ChangeKind::Deleted); in a cache whose [schema](crate::schema) is another one, which does not
+/// was before: an object that becomes unreadable keeps what was read last, gets its new metadata, so that a `deletionTimestamp` is seen, and is marked:
+/// [`unreadable`](crate::unreadable) reports it. (A transformation runs again on it. The cache of a source that wraps this one has the object as it was.)
+/// To find it, the cache needs its name: a transformation that takes that away gives this up. When it is deleted while it cannot be read, its last known state is
+/// delivered, as one whose end was [missed](flyball_informer_cache::ChangeKind::Deleted); in a cache whose [schema](crate::schema) is another one, which does not
 /// look at the `uid`, its metadata alone.
 ///
 /// A large page is read on a thread of tokio's for blocking work, so neither the informers nor anything else of the runtime waits for it.
@@ -67,7 +74,10 @@ pub struct ApiSource<K> {
     config: watcher::Config,
     metadata: bool,
     skipped: Skipped,
-    unread: Unread,
+    listing: Listing,
+    fed: Fed<K>,
+    /// Bytes of lists that have arrived.
+    arrived: AtomicU64,
     objects: PhantomData<fn() -> K>,
 }
 
@@ -90,7 +100,7 @@ where
 {
     /// The objects of this `Api`, as far as the configuration selects them.
     ///
-    /// Of the configuration, the page size, the strategy of the initial list and the timeout belong to the reflector, which
+    /// Of the configuration, the page size, the semantic and the strategy of the initial list and the timeout belong to the reflector, which
     /// [`into_informer`](Self::into_informer) gives them to.
     #[must_use]
     pub fn new(api: Api<K>, config: watcher::Config) -> Self {
@@ -99,8 +109,19 @@ where
     }
 
     fn asking(client: Client, request: Request, config: watcher::Config, metadata: bool) -> Self {
-        let (skipped, unread) = (Skipped::default(), Unread::default());
-        Self { client, request, config, metadata, skipped, unread, objects: PhantomData }
+        let (skipped, listing) = (Skipped::default(), Listing::default());
+        let arrived = AtomicU64::new(0);
+        Self {
+            client,
+            request,
+            config,
+            metadata,
+            skipped,
+            listing,
+            fed: Fed::default(),
+            arrived,
+            objects: PhantomData,
+        }
     }
 
     /// How many objects could not be read so far; goes on counting when the source belongs to an informer.
@@ -118,12 +139,34 @@ where
     /// the objects of this one. Without a `uid` the key decides.
     #[must_use]
     pub fn has_unread(&self, key: &NamespacedName, uid: Option<&str>) -> bool {
-        self.unread.has(key, uid)
+        self.listing.has(key, uid)
+    }
+
+    /// A page of what `map` makes of the objects, each of which is dropped before the next is read.
+    pub(crate) async fn list_as<V: Send + 'static>(
+        &self,
+        request: ListRequest,
+        map: impl Fn(K) -> V + Send + 'static,
+    ) -> Result<Page<V>, SourceError> {
+        let page = self.page(request, move |bytes| decode::page_as(bytes, &map)).await;
+        page.map_err(|error| told(watcher::Error::InitialListFailed(error)))
     }
 
     /// An informer of these objects, with a reflector as the configuration wants it; see [`reflector_config`](crate::reflector_config).
-    pub fn into_informer(self) -> InformerBuilder<NamespacedName, K, Self> {
+    pub fn into_informer(self) -> InformerBuilder<NamespacedName, K, Self>
+    where
+        K: Clone,
+    {
         crate::informer::over(self)
+    }
+
+    /// Gives it the cache that it feeds.
+    pub(crate) fn on_build(&self) -> impl FnOnce(&Store<NamespacedName, K>) + Send + Sync + 'static
+    where
+        K: Clone,
+    {
+        let fed = self.fed.clone();
+        move |store| fed.attach(store)
     }
 
     pub(crate) fn config(&self) -> &watcher::Config {
@@ -131,19 +174,10 @@ where
     }
 
     fn list_request(&self, request: ListRequest) -> Result<http::Request<Vec<u8>>, kube::Error> {
-        let version = match request.version {
-            // Asked for while nothing is known: the first list.
-            ListVersion::Any if self.config.list_semantic == ListSemantic::MostRecent => {
-                ListVersion::MostRecent
-            }
-            version => version,
-        };
-        // Zero means no limit to the server, too.
-        let limit = request.limit.filter(|_| self.config.page_size.is_some_and(|size| size > 0));
         let params = ListParams {
             label_selector: self.config.label_selector.clone(),
             field_selector: self.config.field_selector.clone(),
-            limit,
+            limit: request.limit,
             continue_token: request.continuation.filter(|token| !token.is_empty()),
             ..ListParams::default()
         };
@@ -153,13 +187,13 @@ where
         };
         let mut built = built.map_err(kube::Error::BuildRequest)?;
         // Added here, since `ListParams` drops a version of "0" beside a limit, which makes a read of the server's cache one of its storage.
-        let version = match version {
+        let version = match request.version {
             _ if params.continue_token.is_some() => None,
             ListVersion::MostRecent => None,
             ListVersion::Any => Some("resourceVersion=0".to_owned()),
             // A limit beside a version means "exactly" unless it is said otherwise. Without one this is what it means anyway, and servers before
             // 1.19 do not know the word.
-            ListVersion::NotOlderThan(version) if limit.is_some() => {
+            ListVersion::NotOlderThan(version) if request.limit.is_some() => {
                 Some(format!("resourceVersion={version}&resourceVersionMatch=NotOlderThan"))
             }
             ListVersion::NotOlderThan(version) => Some(format!("resourceVersion={version}")),
@@ -196,20 +230,24 @@ where
         Ok(built)
     }
 
-    async fn page(&self, request: ListRequest) -> Result<Page<K>, kube::Error> {
+    async fn page<V: Send + 'static>(
+        &self,
+        request: ListRequest,
+        decode: impl FnOnce(&[u8]) -> serde_json::Result<(Page<V>, Vec<Unread>)> + Send + 'static,
+    ) -> Result<Page<V>, kube::Error> {
         if request.continuation.is_none() {
-            self.unread.begin();
+            self.listing.begin();
         }
         let body = exchange::send(&self.client, self.list_request(request)?).await?;
-        let bytes = exchange::read(body).await?;
+        let bytes = exchange::read(body, &self.arrived).await?;
         let read = match bytes.len() > INLINE {
-            true => elsewhere(move || decode::page(&bytes)).await?,
-            false => decode::page(&bytes),
+            true => elsewhere(move || decode(&bytes)).await?,
+            false => decode(&bytes),
         };
-        let (page, unreadable) = read.map_err(kube::Error::SerdeError)?;
-        for object in &unreadable {
-            self.skipped.add(&self.request.url_path, object);
-            self.unread.add(object);
+        let (page, unread) = read.map_err(kube::Error::SerdeError)?;
+        for object in unread {
+            self.skipped.add(&self.request.url_path, &object);
+            self.listing.add(object, self.fed.is_attached());
         }
         Ok(page)
     }
@@ -223,20 +261,25 @@ where
     type Watch = ApiWatch<K>;
 
     async fn list(&self, request: ListRequest) -> Result<Page<K>, SourceError> {
-        self.page(request).await.map_err(|error| told(watcher::Error::InitialListFailed(error)))
+        self.page(request, decode::page).await.map_err(|error| told(watcher::Error::InitialListFailed(error)))
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<ApiWatch<K>, SourceError> {
         if request.streaming_list {
-            self.unread.begin();
+            self.listing.begin();
         }
         let open = async || {
             let built = exchange::uncompressed(self.watch_request(&request)?);
             exchange::send(&self.client, built).await
         };
         let body = open().await.map_err(|error| told(watcher::Error::WatchStartFailed(error)))?;
-        let listing = request.streaming_list.then(|| self.unread.clone());
-        Ok(ApiWatch::new(body, &request, self.skipped.clone(), listing, self.request.url_path.clone()))
+        let (listing, fed) = (self.listing.clone(), self.fed.clone());
+        Ok(ApiWatch::new(body, &request, self.skipped.clone(), listing, fed, self.request.url_path.clone()))
+    }
+
+    fn progress(&self) -> u64 {
+        // Ordering: read by the task that adds to it, or by none.
+        self.arrived.load(Ordering::Relaxed)
     }
 
     fn unread(&self, stored: &K) -> bool {

@@ -30,19 +30,23 @@ use crate::classes::DEEPEST_CAUSE;
 /// assert_eq!(cause.status().unwrap().code, 410);
 /// ```
 #[derive(Clone, Debug)]
-pub struct ApiError(Arc<watcher::Error>);
+pub struct ApiError {
+    error: Arc<watcher::Error>,
+    /// It is within another error, which says what failed: its words are those of the client's error alone.
+    within: bool,
+}
 
 impl ApiError {
     /// The error as kube's watcher would have told it: its variant says what failed, the list, the opening of a watch, or a watch.
     #[must_use]
     pub fn error(&self) -> &watcher::Error {
-        &self.0
+        &self.error
     }
 
     /// What the client said, if it said anything.
     #[must_use]
     pub fn client_error(&self) -> Option<&kube::Error> {
-        match &*self.0 {
+        match &*self.error {
             watcher::Error::InitialListFailed(error)
             | watcher::Error::WatchStartFailed(error)
             | watcher::Error::WatchFailed(error) => Some(error),
@@ -53,7 +57,7 @@ impl ApiError {
     /// What the API server said, if it was it who answered.
     #[must_use]
     pub fn status(&self) -> Option<&Status> {
-        match &*self.0 {
+        match &*self.error {
             watcher::Error::WatchError(status) => Some(status),
             _ => match self.client_error()? {
                 kube::Error::Api(status) => Some(status),
@@ -73,13 +77,22 @@ impl ApiError {
         }
     }
 
+    /// The client's error, where that is all there is to say. What kube puts in front of an error of a service is said by the error around
+    /// this one.
+    fn within(&self) -> Option<&(dyn StdError + 'static)> {
+        match self.client_error().filter(|_| self.within)? {
+            kube::Error::Service(error) => Some(&**error),
+            error => Some(error),
+        }
+    }
+
     /// An owned copy: an answer of the server is copied, any other error is shared.
     fn to_watcher(&self) -> watcher::Error {
         let copy = |error: &kube::Error| match error {
             kube::Error::Api(status) => kube::Error::Api(status.clone()),
-            _ => kube::Error::Service(Box::new(self.clone())),
+            _ => kube::Error::Service(Box::new(Self { within: true, ..self.clone() })),
         };
-        match &*self.0 {
+        match &*self.error {
             watcher::Error::InitialListFailed(error) => watcher::Error::InitialListFailed(copy(error)),
             watcher::Error::WatchStartFailed(error) => watcher::Error::WatchStartFailed(copy(error)),
             watcher::Error::WatchFailed(error) => watcher::Error::WatchFailed(copy(error)),
@@ -96,7 +109,7 @@ pub(crate) fn told(error: watcher::Error) -> SourceError {
 
 impl From<watcher::Error> for ApiError {
     fn from(error: watcher::Error) -> Self {
-        Self(Arc::new(error))
+        Self { error: Arc::new(error), within: false }
     }
 }
 
@@ -108,13 +121,19 @@ impl From<ApiError> for SourceError {
 
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        match self.within() {
+            Some(error) => fmt::Display::fmt(error, f),
+            None => self.error.fmt(f),
+        }
     }
 }
 
 impl StdError for ApiError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source()
+        match self.within() {
+            Some(error) => error.source(),
+            None => self.error.source(),
+        }
     }
 }
 

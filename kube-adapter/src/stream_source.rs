@@ -20,8 +20,8 @@ use tokio::task::coop::consume_budget;
 
 use crate::names::{key_of, version_of};
 use crate::source_error::told;
-use crate::sync::Turn;
 use crate::{ApiError, schema};
+use tokio::sync::Mutex as Turn;
 
 type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<K>>> + Send>>;
 

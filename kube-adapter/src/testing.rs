@@ -7,6 +7,7 @@ mod answer;
 mod body;
 mod call;
 mod client;
+mod dependents;
 mod faults;
 mod history;
 mod kind;

@@ -2,6 +2,7 @@
 //!
 //! Cancel safety: see [`Throttled`].
 
+mod service;
 mod throttled;
 mod waits;
 
@@ -13,14 +14,14 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use flyball_ratelimit::{Bucket, Nanos, Quota, TokioTimer};
+use flyball_ratelimit::{Bucket, Quota};
+use flyball_sync::{Nanos, TokioTimer};
 use tower_layer::Layer;
 
+use service::SharedService;
 pub use throttled::Throttled;
 use waits::Tally;
 pub use waits::Waits;
-
-use crate::sync::Turn;
 
 /// A rate and a burst for the requests of a client: a tower layer for
 /// [`ClientBuilder::with_layer`](kube::client::ClientBuilder::with_layer), and the handle by which it is watched and changed.
@@ -139,7 +140,7 @@ impl<S> Layer<S> for Throttle {
     type Service = Throttled<S>;
 
     fn layer(&self, inner: S) -> Throttled<S> {
-        Throttled { throttle: self.clone(), inner: Arc::new(Turn::new(inner)) }
+        Throttled { throttle: self.clone(), inner: Arc::new(SharedService::new(inner)) }
     }
 }
 

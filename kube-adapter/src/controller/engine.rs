@@ -6,21 +6,29 @@
 use std::future::pending;
 use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::time::Duration;
 
 use flyball_controller::{Action, Context, Failure};
-use flyball_informer_cache::NamespacedName;
-use flyball_ratelimit::{Exponential, Limiter, TokioTimer};
+use flyball_informer_cache::{NamespacedName, Stopped};
+use flyball_ratelimit::{Exponential, Limiter, OncePerWait};
+use flyball_sync::TokioTimer;
 use flyball_workqueue::{Fair, Fifo, Priority, Queue};
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
 use tokio::task::JoinSet;
 use tracing::{Instrument, Span};
 
-use super::requests::pump;
+use super::OwnInformer;
+use super::in_flight::InFlight;
+use super::reasons::Reasons;
+use super::requests::{Request, pump};
 use super::stopping::{Stopping, any};
 use super::trigger::Trigger;
 use super::turning::{Adding, Keys, Loop, Turning};
+use crate::config::BACKOFF;
 use crate::failed::Failed;
+use crate::leader::Leadership;
+use crate::limit::Limit;
 use crate::{Config, Monitor, Turns};
 
 /// The user's functions, as the loop calls them.
@@ -32,9 +40,12 @@ pub(crate) struct Engine {
     pub(crate) kind: String,
     pub(crate) config: Config,
     pub(crate) triggers: Vec<Box<dyn Trigger>>,
-    pub(crate) requests: Vec<BoxStream<'static, Vec<NamespacedName>>>,
-    pub(crate) informers: Vec<BoxFuture<'static, ()>>,
+    pub(crate) required: Vec<BoxFuture<'static, Result<(), Stopped>>>,
+    pub(crate) requests: Vec<Request>,
+    pub(crate) reasons: Arc<Reasons>,
+    pub(crate) informers: Vec<OwnInformer>,
     pub(crate) stopping: Stopping,
+    pub(crate) leadership: Option<Leadership>,
     pub(crate) monitor: Monitor,
     pub(crate) reconcile: Reconcile,
 }
@@ -56,18 +67,47 @@ impl Engine {
     }
 
     async fn run_in<O: Turning>(self, order: O, initial: i8) {
-        let Self { kind, config, triggers, requests, informers, stopping, monitor, reconcile } = self;
-        let adding = Adding { debounce: config.debounce, initial };
+        let Self {
+            kind,
+            config,
+            triggers,
+            required,
+            requests,
+            reasons,
+            informers,
+            mut stopping,
+            leadership,
+            monitor,
+            reconcile,
+        } = self;
+        let adding = Adding { debounce: config.debounce, initial, reasons };
         let queue = queue(order, &config);
-        let mut controller = configured(flyball_controller::Controller::new(queue.clone()), &config);
+        let crashes = Arc::new(Crashes::new());
+        let controller = flyball_controller::Controller::new(queue.clone());
+        let mut controller = configured(controller, &config, &crashes);
+        if let Some(leadership) = leadership.clone() {
+            stopping.in_order.push(leadership.lost().boxed());
+            // The second is asked when a key is handed out: the signal alone may come a moment too late, and lets a backlog be drained.
+            controller =
+                controller.standby_until(leadership.elected()).only(move |_| leadership.is_leading());
+        }
+        if !config.requires_all_caches {
+            controller = controller.start_unsynced();
+        }
+        for filled in required {
+            controller = controller.after(filled);
+        }
         for trigger in triggers {
-            controller = O::attach(trigger, controller, adding);
+            controller = O::attach(trigger, controller, adding.clone());
         }
         // Workers are tasks of their own, and in no span.
         let (of, within) = (kind.clone(), Span::current());
         let reporting = within.clone();
         let controller = controller
             .finally(move |key, ended, _| {
+                if ended.is_ok() {
+                    crashes.0.forget(&key);
+                }
                 reporting.in_scope(|| report(&of, &key, ended.err().as_deref()));
                 async { Ok::<_, Failed>(()) }
             })
@@ -76,18 +116,29 @@ impl Engine {
 
         let mut running = JoinSet::new();
         for informer in informers {
-            running.spawn(informer);
+            running.spawn(informer(&config).in_current_span());
         }
+        let (in_flight, held) = (InFlight::new(kind.clone(), config.many_in_flight), queue.clone());
+        let reconcile = move |key, context| {
+            let running = in_flight.begin(|| held.ages()?.leased);
+            let reconcile = reconcile(key, context).instrument(within.clone());
+            async move {
+                let _running = running;
+                reconcile.await
+            }
+        };
+        let has_begun = || monitor.ready().is_ok() && leadership.as_ref().is_none_or(Leadership::is_leading);
         // Whatever ends first, the others are dropped with it, running reconciles among them.
         tokio::select! {
-            ended = controller.run(move |key, context| reconcile(key, context).instrument(within.clone())) => match ended {
+            ended = controller.run(reconcile) => match ended {
                 Ok(report) => {
-                    tracing::debug!(kind, reconciles = report.reconciles, left = ?report.leftovers, "ended");
+                    tracing::debug!(target: super::TARGET, kind, reconciles = report.reconciles, left = ?report.leftovers, "ended");
                 }
-                Err(error) => tracing::error!(kind, %error, "the controller cannot run"),
+                Err(error) => tracing::error!(target: super::TARGET, kind, %error, "the controller cannot run"),
             },
             () = any(stopping.at_once) => {}
-            () = pump(requests, &queue, adding) => {}
+            () = pump(requests, &queue, adding, leadership.as_ref()) => {}
+            () = monitor.caching().attend(&kind, has_begun) => {}
             never = async { watched(&mut running).await; pending().await } => never,
         }
         // One that panicked before its first list is why the controller cannot run.
@@ -108,15 +159,32 @@ async fn watched(informers: &mut JoinSet<()>) {
     }
 }
 
+/// The waits after panics and timeouts, which no error policy is asked about, where objects have no backoff of their own.
+struct Crashes(Limiter<NamespacedName, OncePerWait<NamespacedName, Exponential<NamespacedName>>, TokioTimer>);
+
+impl Crashes {
+    fn new() -> Self {
+        let policy = OncePerWait::new(Exponential::new(BACKOFF[0]..=BACKOFF[1]));
+        Self(Limiter::with_clock(policy, TokioTimer::current()))
+    }
+}
+
 fn queue<O: Turning>(order: O, config: &Config) -> Keys<O> {
-    let queue = Queue::builder().order(order).limiter((config.limit)()).timer(TokioTimer::current());
+    const AT_ONCE: Duration = Duration::from_nanos(1);
+    let limit = match &config.limit {
+        Some(make) => make(),
+        // It counts failures, and leaves the wait to the error policy.
+        None => Limit::new(Exponential::new(AT_ONCE..=AT_ONCE)),
+    };
+    let queue = Queue::builder().order(order).limiter(limit).timer(TokioTimer::current());
     match &config.queue_metrics {
         None => queue.build(),
         Some(metrics) => queue.metrics(metrics.clone()).build(),
     }
 }
 
-fn configured<O: Turning>(mut controller: Loop<O>, config: &Config) -> Loop<O> {
+fn configured<O: Turning>(mut controller: Loop<O>, config: &Config, crashes: &Arc<Crashes>) -> Loop<O> {
+    let crashes = config.limit.is_none().then(|| crashes.clone());
     let most = match config.concurrency {
         0 => usize::MAX,
         most => most.into(),
@@ -124,10 +192,16 @@ fn configured<O: Turning>(mut controller: Loop<O>, config: &Config) -> Loop<O> {
     controller = controller
         .workers_between(1..=most)
         .classify(Failed::class_of)
-        .retry_no_sooner(Failed::least_of)
-        .conflict_schedule(Limiter::new(Exponential::new(config.conflicts.clone())));
-    if let Some(limit) = config.grace {
-        controller = controller.shutdown_grace(limit);
+        .retry_no_sooner(move |key, failure| {
+            Failed::delay_of(failure).or_else(|| Some(crashes.as_ref()?.0.when(key)))
+        })
+        .conflict_schedule(Exponential::new(config.conflicts.clone()));
+    let grace = config.grace.unwrap_or(Duration::MAX);
+    // As in kube-runtime, which waits for a cache for as long as it takes; what is missing is logged.
+    controller = controller.cache_sync_timeout(Duration::MAX);
+    controller = controller.shutdown_grace(grace).abort_after(config.abort_after);
+    if config.drains {
+        controller = controller.drain_on_shutdown();
     }
     match &config.metrics {
         None => controller,
@@ -139,10 +213,10 @@ fn configured<O: Turning>(mut controller: Loop<O>, config: &Config) -> Loop<O> {
 fn report(kind: &str, key: &NamespacedName, failure: Option<&Failure>) {
     match failure {
         Some(Failure::Panic(message)) => {
-            tracing::error!(kind, object = %key, panic = message.as_str(), "reconciler panicked");
+            tracing::error!(target: super::TARGET, kind, object = %key, panic = message.as_str(), "reconciler panicked");
         }
         Some(Failure::Timeout(limit)) => {
-            tracing::error!(kind, object = %key, ?limit, "reconciler was not done in time");
+            tracing::error!(target: super::TARGET, kind, object = %key, ?limit, "reconciler was not done in time");
         }
         _ => {}
     }

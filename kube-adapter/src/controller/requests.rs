@@ -8,19 +8,27 @@ use futures_util::future::pending;
 use futures_util::stream::{BoxStream, select_all};
 use tokio::task::coop::consume_budget;
 
+use super::reasons::Reason;
 use super::turning::{Adding, Keys, Turning};
+use crate::leader::Leadership;
+
+/// Keys that are asked for from outside, and why.
+pub(crate) type Request = BoxStream<'static, (Vec<NamespacedName>, Reason)>;
 
 /// Adds what the streams ask for. Never done: their end is not the controller's.
 pub(crate) async fn pump<O: Turning>(
-    requests: Vec<BoxStream<'static, Vec<NamespacedName>>>,
+    requests: Vec<Request>,
     queue: &Keys<O>,
     adding: Adding,
+    leadership: Option<&Leadership>,
 ) {
     let mut requests = select_all(requests);
-    while let Some(keys) = requests.next().await {
+    while let Some((keys, reason)) = requests.next().await {
+        // All objects are reconciled when it is elected.
+        let keys = if leadership.is_none_or(Leadership::is_leading) { keys } else { Vec::new() };
         for key in keys {
             // Refused only when the queue is being finished.
-            let _ = adding.add(queue, key, false);
+            let _ = adding.add(queue, key, false, || reason.clone());
         }
         // A stream that always has another one would keep the thread, and signals would not be heard.
         consume_budget().await;

@@ -26,11 +26,12 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::Instrument;
 
-use super::Controller;
 use super::engine::Engine;
-use crate::classes::{Classes, retry_after};
+use super::reasons::{Reason, Reasons};
+use super::{Controller, TARGET};
+use crate::classes::Classes;
 use crate::failed::Failed;
-use crate::{UnknownAction, object_ref, requeue_after};
+use crate::{UnknownAction, object_ref, requeue_after, unreadable};
 
 /// Results that nobody has taken yet; then reconciles wait.
 const UNTAKEN: usize = 256;
@@ -45,16 +46,25 @@ where
     /// What comes of each reconcile, from when it is polled first; it ends when the controller is shut down.
     ///
     /// `reconcile` is called for each object that is new, changed, or concerned by another one: never twice at once for one object, and
-    /// once more after a change while it ran. `error_policy` is asked after each failure, and says when to try again at the
-    /// earliest; how often an object has failed in a row may make it later ([`Config::backoff`](crate::Config::backoff)), and so may
-    /// what kind of error it was, see [`Config::status`](crate::Config::status). [`Action::await_change`] is obeyed.
+    /// once more after a change while it ran. `error_policy` is called after each error; the object is retried after exactly the delay
+    /// that it returns, or sooner if it changes. [`Config::backoff`](crate::Config::backoff),
+    /// [`conflict_backoff`](crate::Config::conflict_backoff), [`respect_retry_after`](crate::Config::respect_retry_after) and
+    /// [`status`](crate::Config::status) change that. After [`Action::await_change`] the object is not retried until it changes.
     ///
-    /// It begins when all caches are filled. A reconcile that panics, or takes [too long](crate::Config::reconcile_timeout), has no result here:
+    /// It begins when the cache of its own objects is filled, and those that are shared with the program are; with
+    /// [`require_all_caches`](crate::Config::require_all_caches), when all of them are. A reconcile that panics, or takes [too long](crate::Config::reconcile_timeout), has no result here:
     /// it is logged, counted, and tried again. An object that is gone when its turn comes is an
     /// [`ObjectNotFound`](Outcome::ObjectNotFound), and what goes wrong with a watch that is the controller's own a [`QueueError`](Outcome::QueueError).
     /// Neither ends anything.
     ///
-    /// Each reconcile is a span of `tracing`, as kube-runtime's are, within the one in which the stream is polled first.
+    /// An object that becomes unreadable, as its JSON does not fit its type any more, is not reconciled: it is a `QueueError` that names it, each time that its
+    /// turn comes. While it is being deleted, it is reconciled all the same, so that finalizers run: with its new metadata, and everything else as it was
+    /// read last. [`unreadable`](crate::unreadable) reports them. When it can be read again it is reconciled, whatever
+    /// [`for_changes`](Self::for_changes) says.
+    ///
+    /// Each reconcile is a span of `tracing`, within the one in which the stream is polled first: `reconciling object`, under kube-runtime's
+    /// own target `kube_runtime::controller`, with `object.ref`, `object.reason` (of several reasons that became one reconcile, the
+    /// first) and `object.reasons` (how many there were).
     ///
     /// # Panics
     /// The stream, when it is polled for the first time outside a tokio runtime, when a stream of
@@ -76,7 +86,7 @@ where
         C: Send + Sync + 'static,
     {
         let (results, untaken) = mpsc::channel(UNTAKEN);
-        let kind = K::kind(&self.dyntype).into_owned();
+        let (kind, reasons) = (K::kind(&self.dyntype).into_owned(), Arc::new(Reasons::default()));
         let user = Arc::new(User {
             reconcile,
             error_policy,
@@ -85,15 +95,19 @@ where
             dyntype: self.dyntype,
             classes: self.config.classes.clone(),
             limit: self.config.timeout,
+            reasons: reasons.clone(),
             results,
         });
         let engine = Engine {
             kind,
             config: self.config,
             triggers: self.triggers,
+            required: self.required,
             requests: self.requests,
+            reasons,
             informers: self.informers,
             stopping: self.stopping,
+            leadership: self.leadership,
             monitor: self.monitor,
             reconcile: Arc::new(move |key, _| user.clone().reconcile(key).boxed()),
         };
@@ -111,6 +125,7 @@ struct User<K: Resource, C, F, P, E: 'static> {
     classes: Classes,
     /// Of the user's reconcile alone: it is not to blame if nobody takes its result.
     limit: Option<Duration>,
+    reasons: Arc<Reasons>,
     results: mpsc::Sender<Outcomes<K, E>>,
 }
 
@@ -125,6 +140,7 @@ where
     C: Send + Sync,
 {
     async fn reconcile(self: Arc<Self>, key: NamespacedName) -> Result<Next, Failure> {
+        let (reason, reasons) = self.reasons.take(&key);
         let mut reference = object_ref::<K>(&key, self.dyntype.clone());
         // Read when its turn has come: the newest state there is.
         let Some(object) = self.main.store().get(&key) else {
@@ -135,10 +151,23 @@ where
             self.tell(Err(Outcome::ObjectNotFound(Box::new(reference.erase())))).await;
             return Ok(Next::await_change());
         };
+        // What it asks for is not known, so there is nothing to enforce; but what is to be cleaned up does not change any more.
+        if object.meta().deletion_timestamp.is_none()
+            && let Some(why) = unreadable(&*object)
+        {
+            self.tell(Err(Outcome::QueueError(cannot_be_read(&reference, why)))).await;
+            return Ok(Next::await_change());
+        }
         // An Event about the object, made from its reference, is found by these.
         reference.extra.uid = object.meta().uid.clone();
         reference.extra.resource_version = object.meta().resource_version.clone();
-        let span = tracing::info_span!("reconciling object", "object.ref" = %reference);
+        let span = tracing::info_span!(
+            target: TARGET,
+            "reconciling object",
+            "object.ref" = %reference,
+            object.reason = %reason,
+            object.reasons = reasons
+        );
         let run = span.in_scope(|| (self.reconcile)(object.clone(), self.context.clone()));
         let run = TryFutureExt::into_future(run).instrument(span);
         let done = match self.limit {
@@ -148,12 +177,18 @@ where
         match done {
             Ok(action) => {
                 let next = next(&key, requeue_after(&action));
+                if next.is_ok_and(|next| next.requeues_after().is_some()) {
+                    self.reasons.note_retry(&key, Reason::ReconcilerRequestedRetry);
+                }
                 self.tell(Ok((reference, action))).await;
                 next.map_err(|failed| Failure::Error(failed.into()))
             }
             Err(error) => {
                 let action = (self.error_policy)(object, &error, self.context.clone());
                 let failed = self.failed(&error, &action);
+                if failed.class != Class::Permanent {
+                    self.reasons.note_retry(&key, Reason::ErrorPolicyRequestedRetry);
+                }
                 self.tell(Err(Outcome::ReconcilerFailed(error, Box::new(reference.erase())))).await;
                 Err(Failure::Error(failed.into()))
             }
@@ -161,9 +196,7 @@ where
     }
 
     fn failed(&self, error: &R::Error, action: &Action) -> Failed {
-        // An action that cannot be read asks for no time, and the object's backoff is what is left.
-        let asked = requeue_after(action).unwrap_or(Some(Duration::ZERO));
-        Failed::new(asked, self.classes.of(error), retry_after(error))
+        Failed::new(requeue_after(action), self.classes.of(error), self.classes.retry_after(error))
     }
 
     async fn tell(&self, result: Outcomes<K, R::Error>) {
@@ -172,14 +205,20 @@ where
     }
 }
 
+/// In the words of a watcher that meets such an object.
+fn cannot_be_read(object: &impl fmt::Display, why: &str) -> watcher::Error {
+    let error = serde::de::Error::custom(format_args!("{object} cannot be read: {why}"));
+    watcher::Error::WatchFailed(kube::Error::SerdeError(error))
+}
+
 /// Reconciled too often is better than never again: what cannot be read is a failure.
 fn next(key: &NamespacedName, asked: Result<Option<Duration>, UnknownAction>) -> Result<Next, Failed> {
     match asked {
         Ok(None) => Ok(Next::await_change()),
         Ok(Some(delay)) => Ok(Next::requeue_after(delay)),
         Err(error) => {
-            tracing::error!(object = %key, %error, "this version of kube is not known");
-            Err(Failed { class: Class::Transient, least: Duration::ZERO })
+            tracing::error!(target: TARGET, object = %key, %error, "this version of kube is not known");
+            Err(Failed { class: Class::Transient, delay: None })
         }
     }
 }

@@ -7,6 +7,7 @@ use futures_util::future::{BoxFuture, pending, select_all};
 use kube::Resource;
 
 use super::Controller;
+use crate::leader::Leadership;
 
 /// The signals that end a controller. Any of a list will do.
 #[derive(Default)]
@@ -25,11 +26,11 @@ pub(crate) fn any(signals: Vec<BoxFuture<'static, ()>>) -> BoxFuture<'static, ()
 
 /// When it ends.
 impl<K: Resource> Controller<K> {
-    /// Ends in order when `signal` is done, or any other that was given: changes bring nothing any more, what waits for its turn is
-    /// worked off, and running reconciles end. What waits for a later time, retries among it, is left.
+    /// Ends in order when `signal` is done, or any other that was given: changes bring nothing any more, reconciles in flight end, and
+    /// what is queued is left, as in kube-runtime.
     ///
-    /// Unlike in kube-runtime, what has waited for its turn until then is still reconciled.
-    /// [`Config::shutdown_grace`](crate::Config::shutdown_grace) bounds the time for it.
+    /// [`Config::shutdown_grace`](crate::Config::shutdown_grace) bounds the time for it. With
+    /// [`Config::drain_on_shutdown`](crate::Config::drain_on_shutdown) what is queued is reconciled, too.
     pub fn graceful_shutdown_on(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
         self.stopping.in_order.push(signal.boxed());
         self
@@ -38,6 +39,18 @@ impl<K: Resource> Controller<K> {
     /// Ends at once when `signal` is done: running reconciles are dropped where they await something.
     pub fn forceful_shutdown_on(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
         self.stopping.at_once.push(signal.boxed());
+        self
+    }
+
+    /// Reconciles only while this process leads: the caches fill before, and the controller is [ready](crate::Monitor::ready) then. When it is elected, all
+    /// objects are reconciled; when the election is stopped, or the leadership is lost, it ends
+    /// [in order](Self::graceful_shutdown_on). No reconcile begins once the lease is past its
+    /// [renew deadline](crate::leader::Timing::renew_deadline), whatever waits for its turn.
+    ///
+    /// For the work of [`Election::run_standby`](crate::leader::Election::run_standby), or of the other forms. What
+    /// [`reconcile_on`](Self::reconcile_on) asks for before it leads is dropped, as all objects are reconciled later. The last one that was given counts.
+    pub fn with_leadership(mut self, leadership: &Leadership) -> Self {
+        self.leadership = Some(leadership.clone());
         self
     }
 
@@ -50,11 +63,11 @@ impl<K: Resource> Controller<K> {
         self.stopping.in_order.push(graceful.map(|_| ()).boxed());
         let signals = async move {
             signal().await;
-            tracing::info!("shutting down; press ctrl+c again to end at once");
+            tracing::info!(target: super::TARGET, "shutting down; press ctrl+c again to end at once");
             // Nobody listens if it is ending already.
             let _ = first.send(());
             signal().await;
-            tracing::info!("ending at once");
+            tracing::info!(target: super::TARGET, "ending at once");
         };
         self.stopping.at_once.push(signals.boxed());
         self
@@ -79,7 +92,7 @@ async fn signal() {
 /// A signal that cannot be caught is never seen: better than one that is seen at once.
 async fn uncaught(caught: std::io::Result<()>) {
     if let Err(error) = caught {
-        tracing::warn!(%error, "cannot listen to signals");
+        tracing::warn!(target: super::TARGET, %error, "cannot listen to signals");
         pending().await
     }
 }

@@ -9,8 +9,10 @@ use flyball_workqueue::{Fifo, Priority};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
+use super::reasons::Reason;
+use super::rows::Row;
 use super::turning::{Adding, ByNamespace, Loop, Turning};
-use crate::key_of_ref;
+use crate::{key_of_ref, unreadable};
 
 /// One informer and what its changes mean, its types out of sight: of the three, the one that fits the queue is called.
 pub(crate) trait Trigger: Send {
@@ -23,6 +25,8 @@ pub(crate) trait Trigger: Send {
 struct Mapped<V, F> {
     informer: Informer<NamespacedName, V>,
     keys: F,
+    /// The kind of its objects; `None` if they are those that are reconciled.
+    related: Option<Arc<str>>,
 }
 
 impl<V, F> Mapped<V, F>
@@ -31,8 +35,12 @@ where
     F: Fn(&Change<NamespacedName, V>) -> Vec<NamespacedName> + Send + Sync + 'static,
 {
     fn attach<O: Turning>(self, to: Loop<O>, adding: Adding) -> Loop<O> {
+        let related = self.related;
         to.on_with(&self.informer, self.keys, move |queue, change, key| {
-            adding.add(queue, key, change.is_initial())
+            adding.add(queue, key, change.is_initial(), || match &related {
+                None => Reason::ObjectUpdated,
+                Some(kind) => Reason::RelatedObjectUpdated { kind: kind.clone(), key: change.key().clone() },
+            })
         })
     }
 }
@@ -62,20 +70,24 @@ pub(crate) fn own<K>(
     worth: impl Fn(&Change<NamespacedName, K>) -> bool + Send + Sync + 'static,
 ) -> Box<dyn Trigger>
 where
-    K: Send + Sync + 'static,
+    K: Resource + Send + Sync + 'static,
 {
+    // What was due meanwhile was not done.
+    let is_unreadable =
+        |change: &Change<NamespacedName, K>| states(change).any(|state| unreadable(&**state).is_some());
     let keys = move |change: &Change<NamespacedName, K>| match change.kind {
         ChangeKind::Deleted { .. } => Vec::new(),
-        _ if worth(change) => vec![change.key().clone()],
+        _ if is_unreadable(change) || worth(change) => vec![change.key().clone()],
         _ => Vec::new(),
     };
-    Box::new(Mapped { informer: informer.clone(), keys })
+    Box::new(Mapped { informer: informer.clone(), keys, related: None })
 }
 
 /// Objects that say who owns them: the owners they have, and those they had.
 pub(crate) fn owned<K, C>(
     informer: &Informer<NamespacedName, C>,
     owners: &Informer<NamespacedName, K>,
+    kind: &str,
     dyntype: K::DynamicType,
 ) -> Box<dyn Trigger>
 where
@@ -83,17 +95,46 @@ where
     K::DynamicType: Clone + Send + Sync,
     C: Resource + Send + Sync + 'static,
 {
-    watched(informer, owners, move |child: &Arc<C>| {
-        let namespace = child.meta().namespace.as_deref();
-        let owner = |reference| ObjectRef::<K>::from_owner_ref(namespace, reference, dyntype.clone());
-        child.owner_references().iter().filter_map(owner).collect::<Vec<_>>()
-    })
+    watched(informer, owners, kind, move |child: &Arc<C>| owners_of(&**child, &dyntype))
+}
+
+/// The owners of this kind that an object says it has.
+pub(crate) fn owners_of<K>(child: &impl Resource, dyntype: &K::DynamicType) -> Vec<ObjectRef<K>>
+where
+    K: Resource,
+    K::DynamicType: Clone,
+{
+    let namespace = child.meta().namespace.as_deref();
+    let owner = |reference| ObjectRef::<K>::from_owner_ref(namespace, reference, dyntype.clone());
+    child.owner_references().iter().filter_map(owner).collect()
+}
+
+/// Objects of which nothing is kept but the keys they concern: those of the state before a change, and those of the one after it.
+pub(crate) fn concerned<K>(
+    informer: &Informer<NamespacedName, Row>,
+    main: &Informer<NamespacedName, K>,
+    kind: &str,
+) -> Box<dyn Trigger>
+where
+    K: Resource + Send + Sync + 'static,
+{
+    let main = main.clone();
+    let keys = move |change: &Change<NamespacedName, Row>| {
+        let before = match &change.kind {
+            ChangeKind::Updated { old, new } if old.concerns != new.concerns => &*old.concerns,
+            _ => &[],
+        };
+        let concerned = before.iter().chain(&change.object().concerns);
+        concerned.map(|key| among(&main, key.clone())).collect()
+    };
+    Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()) })
 }
 
 /// Objects that concern others, as `concerned` knows: it is asked of the state before a change, and of the one after it.
 pub(crate) fn watched<K, W, I>(
     informer: &Informer<NamespacedName, W>,
     main: &Informer<NamespacedName, K>,
+    kind: &str,
     concerned: impl Fn(&Arc<W>) -> I + Send + Sync + 'static,
 ) -> Box<dyn Trigger>
 where
@@ -104,9 +145,12 @@ where
     let main = main.clone();
     let keys = move |change: &Change<NamespacedName, W>| {
         let references = states(change).flat_map(&concerned);
-        references.filter_map(|reference| key_among(&main, &reference)).collect()
+        let mut keys: Vec<_> = references.filter_map(|reference| key_among(&main, &reference)).collect();
+        // Mostly the two states say the same.
+        keys.dedup();
+        keys
     };
-    Box::new(Mapped { informer: informer.clone(), keys })
+    Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()) })
 }
 
 /// The key of what a reference means. The owner of an object in a namespace need not be in one itself: kube's references to such
@@ -118,14 +162,21 @@ pub(crate) fn key_among<K>(
 where
     K: Resource + Send + Sync + 'static,
 {
-    let key = key_of_ref(reference).ok()?;
+    Some(among(main, key_of_ref(reference).ok()?))
+}
+
+/// The key of what a key of such a reference means.
+fn among<K>(main: &Informer<NamespacedName, K>, key: NamespacedName) -> NamespacedName
+where
+    K: Send + Sync + 'static,
+{
     if key.namespace().is_some() {
         let view = main.snapshot();
         if !view.contains_key(&key) && view.contains_key(key.name()) {
-            return NamespacedName::cluster(key.name()).ok();
+            return NamespacedName::cluster(key.name()).unwrap_or(key);
         }
     }
-    Some(key)
+    key
 }
 
 /// The state before and the one after, as far as there are such and they differ.

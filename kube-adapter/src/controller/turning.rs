@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use flyball_informer_cache::NamespacedName;
-use flyball_ratelimit::TokioTimer;
+use flyball_sync::TokioTimer;
 use flyball_workqueue::{Added, DelayMode, Fair, Fifo, Order, Priority, Queue, Refused, Timed};
 
+use super::reasons::{Reason, Reasons};
 use super::trigger::Trigger;
 use crate::config::Debounce;
 use crate::limit::Limit;
@@ -57,21 +58,25 @@ impl Turning for ByNamespace {
 }
 
 /// How a key is added.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub(crate) struct Adding {
     pub(crate) debounce: Option<Debounce>,
     /// The priority of what there is at the start.
     pub(crate) initial: i8,
+    pub(crate) reasons: Arc<Reasons>,
 }
 
 impl Adding {
     /// What there is at the start waits for nothing: it does not come in bursts.
     pub(crate) fn add<O: Turning>(
-        self,
+        &self,
         queue: &Keys<O>,
         key: NamespacedName,
         initial: bool,
+        reason: impl FnOnce() -> Reason,
     ) -> Result<Added, Refused<NamespacedName>> {
+        // Before the key is added: it may be handed out at once.
+        self.reasons.note(&key, reason);
         match self.debounce {
             _ if initial => O::add(queue, key, self.initial),
             None => O::add(queue, key, 0),

@@ -8,6 +8,8 @@
 //! 3. Once its leadership is over it leads no more, whatever is answered later, until it campaigns again.
 //! 4. One question is open at a time, and not for longer than half of the renew deadline. What becomes of it after that is not known.
 //! 5. A new holder adds one to the transitions; a renewal changes the time of renewal alone, and moves it on.
+//! 6. A candidate that gives the lease away is over when the outcome of its last write is known, or has been looked for: no lease is left behind for its
+//!    whole time because a candidate was stopped while it took it.
 //!
 //! # Never two at once
 //! Let A lead by a write that it sent at s, that was done at w ≥ s, and of which the server kept the record R. Another candidate B writes over R only if B has seen R
@@ -20,7 +22,8 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
+use flyball_sync::random::SplitMix64;
 use jiff::Timestamp;
 
 use super::question::{Answer, Ask, Lost, Step};
@@ -35,7 +38,7 @@ use super::timing::{JITTER_PERCENT, Timing};
 /// # Examples
 /// ```
 /// use flyball_kube::leader::{Answer, Ask, Candidate, Step, Timing};
-/// use flyball_ratelimit::Nanos;
+/// use flyball_kube::Nanos;
 /// use std::time::Duration;
 ///
 /// let wall = "2026-01-01T00:00:00Z".parse()?;
@@ -54,8 +57,10 @@ use super::timing::{JITTER_PERCENT, Timing};
 pub struct Candidate {
     identity: String,
     timing: Timing,
-    random: u64,
+    random: SplitMix64,
     seen: Option<Seen>,
+    /// It has asked for a write and has not heard what came of it, nor looked since.
+    unheard: bool,
     role: Role,
     phase: Phase,
 }
@@ -103,7 +108,15 @@ impl Candidate {
     #[must_use]
     pub fn new(identity: impl Into<String>, timing: Timing, seed: u64) -> Self {
         let phase = Phase::Next(Kind::Look);
-        Self { identity: identity.into(), timing, random: seed, seen: None, role: Role::Campaigns, phase }
+        Self {
+            identity: identity.into(),
+            timing,
+            random: SplitMix64::new(seed),
+            seen: None,
+            unheard: false,
+            role: Role::Campaigns,
+            phase,
+        }
     }
 
     /// Campaigns again, after an end. It keeps what it has seen.
@@ -112,12 +125,22 @@ impl Candidate {
         self.phase = Phase::Next(Kind::Look);
     }
 
-    /// Gives the lease away. To be called when the work is over, not before; a candidate that does not lead is over at once.
+    /// Gives the lease away. To be called when the work is over, not before. A candidate that does not lead is over at once, unless the lease may be its own
+    /// all the same: by a write that it is still to hear of, or that was never answered. It waits for that answer, or looks, and then gives the lease away.
     pub fn release(&mut self, now: Nanos) {
-        (self.role, self.phase) = match self.leads(now) {
-            true => (Role::Releases(TRIES), Phase::Next(Kind::Fast)),
-            false => (Role::Over, Phase::Rest(Nanos::MAX)),
+        let campaigns = matches!(self.role, Role::Campaigns);
+        let own = self.seen.as_ref().is_some_and(|seen| seen.record.holder == self.identity);
+        let phase = match self.phase {
+            _ if self.leads(now) => Phase::Next(Kind::Fast),
+            // Invariant 6: nobody else may give away what this brings.
+            Phase::Asked { kind: Kind::Fast | Kind::Write, .. } if campaigns => self.phase,
+            _ if campaigns && (own || self.unheard) => Phase::Next(Kind::Look),
+            _ => {
+                (self.role, self.phase) = (Role::Over, Phase::Rest(Nanos::MAX));
+                return;
+            }
         };
+        (self.role, self.phase) = (Role::Releases(TRIES), phase);
     }
 
     /// Ends a leadership, as if it had not been renewed in time.
@@ -155,6 +178,7 @@ impl Candidate {
         // Invariant 3: before the answer, which may be older than the deadline.
         self.expire(now);
         let Phase::Asked { kind, sent, .. } = self.phase else { return };
+        self.unheard &= answer == Answer::Failed;
         match (kind, answer) {
             (Kind::Look, Answer::Found { record, version }) => self.looked(record, version, now),
             (Kind::Look, Answer::NotFound) => {
@@ -239,6 +263,9 @@ impl Candidate {
         if matches!(self.role, Role::Lost(..) | Role::Over) && (self.leads(now) || self.is_asking()) {
             return fail(3);
         }
+        if matches!(self.phase, Phase::Asked { kind: Kind::Fast | Kind::Write, .. }) && !self.unheard {
+            return fail(6);
+        }
         match self.phase {
             Phase::Asked { sent, until, .. } if until.since(sent) > self.timing.patience() || sent > now => {
                 fail(4)
@@ -251,6 +278,7 @@ impl Candidate {
         if kind == Kind::Look {
             return Ask::Get;
         }
+        self.unheard = true;
         let record = self.record(wall);
         match &self.seen {
             Some(seen) => Ask::Update { record, version: seen.version.clone() },
@@ -308,7 +336,12 @@ impl Candidate {
     fn written(&mut self, record: Record, version: String, sent: Nanos, now: Nanos) {
         let own = record.holder == self.identity;
         self.seen = Some(Seen { record, version, since: now });
-        match self.role {
+        match &mut self.role {
+            // It was the lease that it was taking when it was stopped.
+            Role::Releases(tries @ 1..) if own => {
+                *tries -= 1;
+                self.phase = Phase::Next(Kind::Fast);
+            }
             Role::Releases(_) => self.role = Role::Over,
             // Invariant 1: from when it was sent. It may have been done then, and others may have seen it since.
             _ if own && now < sent + self.timing.renew_deadline => {
@@ -356,7 +389,7 @@ impl Candidate {
 
     /// When a candidate that does not lead looks again.
     fn tick(&mut self, now: Nanos) -> Nanos {
-        let part = u32::try_from(splitmix(&mut self.random) >> 40).unwrap_or_default();
+        let part = u32::try_from(self.random.next() >> 40).unwrap_or_default();
         let most = self.timing.retry_period.saturating_mul(JITTER_PERCENT) / 100;
         now + self.timing.retry_period + most.mul_f64(f64::from(part) / f64::from(1_u32 << 24))
     }
@@ -365,13 +398,6 @@ impl Candidate {
 /// As exact as a Lease keeps it.
 fn microseconds(time: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
-}
-
-fn splitmix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
 }
 
 const MICROSECOND: Duration = Duration::from_micros(1);

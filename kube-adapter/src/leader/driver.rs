@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 use jiff::Timestamp;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -21,7 +21,7 @@ pub(super) struct Driver<'a> {
     election: &'a mut Election,
     request: Option<Request>,
     sleep: Pin<Box<Sleep>>,
-    pub(super) term: Option<Leadership>,
+    pub(super) term: Leadership,
     /// As the term was told last.
     until: Option<Nanos>,
     told: bool,
@@ -38,7 +38,7 @@ impl<'a> Driver<'a> {
             election,
             request: None,
             sleep: Box::pin(sleep_until(Instant::now())),
-            term: None,
+            term: Leadership::new(),
             until: None,
             told: false,
         }
@@ -120,29 +120,26 @@ impl<'a> Driver<'a> {
         {
             self.until = Some(until);
             let until = *origin + until.since(Nanos::ZERO);
-            match &self.term {
-                None => {
+            let begins = !self.term.has_begun();
+            match self.term.prolong(until) {
+                true if begins => {
                     tracing::info!(target: "flyball_kube", lease, identity, "leads");
-                    self.term = Some(Leadership::new(until));
                     standing.view.send_modify(|view| view.terms += 1);
                 }
-                Some(term) if term.prolong(until) => {
-                    tracing::debug!(target: "flyball_kube", lease, "has renewed its lease")
-                }
-                Some(_) => candidate.lose(now),
+                true => tracing::debug!(target: "flyball_kube", lease, "has renewed its lease"),
+                false => candidate.lose(now),
             }
             let renewed = until.checked_sub(timing.renew_deadline());
             standing.view.send_modify(|view| {
-                view.term = self.term.clone();
+                view.term = Some(self.term.clone());
                 view.renewed = renewed;
                 view.others_from = renewed.map(|renewed| renewed + timing.lease_duration());
             });
         }
         if let Some(why) = candidate.lost()
-            && let Some(term) = &self.term
             && !std::mem::replace(&mut self.told, true)
         {
-            term.lose();
+            self.term.lose();
             tracing::warn!(target: "flyball_kube", lease, identity, ?why, "leads no more");
         }
     }
@@ -167,9 +164,7 @@ impl<'a> Driver<'a> {
 
 impl Drop for Driver<'_> {
     fn drop(&mut self) {
-        if let Some(term) = &self.term {
-            term.lose();
-        }
+        self.term.lose();
         self.election.standing.view.send_modify(|view| (view.term, view.others_from) = (None, None));
     }
 }

@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 use kube::Client;
 use tokio::time::Instant;
 
@@ -38,7 +38,7 @@ use super::timing::Timing;
 /// let standing = election.standing(); // for probes and metrics
 /// let ended = election
 ///     .run(|leadership| async move {
-///         // A controller, with `.graceful_shutdown_on(leadership.lost())`.
+///         // What only one process may do. For a controller see `run_standby`.
 ///         leadership.lost().await;
 ///     })
 ///     .await;
@@ -63,7 +63,7 @@ pub struct Election {
 /// How an election has ended for a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended<T> {
-    /// The work has ended, while it led. This is what it came to.
+    /// The work has ended, while it led, or before as a [standby](Election::run_standby). This is what it came to.
     Done(T),
     /// Its leadership was lost. What the work came to, if it ended in the time that it had.
     Lost(Lost, Option<T>),
@@ -121,8 +121,11 @@ impl Election {
         self.run_until(std::future::pending(), work).await
     }
 
-    /// As [`run`](Self::run), until `stop` is done: a candidate ends then at once, and the work of a leader is told to end, by
+    /// As [`run`](Self::run), until `stop` is done: a candidate ends then, and the work of a leader is asked to end, by
     /// [`Leadership::lost`]. It leads, and renews its lease, until the work has ended; how long that may take is for the work to know.
+    ///
+    /// A candidate ends at once, unless it is just taking the lease: then it waits for the answer, for half of the [renew deadline](Timing::renew_deadline) at
+    /// most, and gives the lease away if it was taken.
     ///
     /// # Panics
     /// When the work or `stop` does; the lease is given away first.
@@ -137,37 +140,98 @@ impl Election {
     where
         F: Future<Output = T>,
     {
+        self.take_part(false, stop, work).await
+    }
+
+    /// As [`run_until`](Self::run_until), but the work begins at once, as that of a standby: it fills its caches, and changes nothing before it
+    /// [is elected](Leadership::elected). A replica with warm caches is ready, so that a rolling update goes on, and takes over without a list.
+    ///
+    /// **The work itself has to wait.** A [`Controller`](crate::Controller) does, with
+    /// [`with_leadership`](crate::Controller::with_leadership); for any other work use `run_until`.
+    ///
+    /// It is dropped when `stop` is done before it has led. From when it leads, everything is as in `run_until`.
+    ///
+    /// # Panics
+    /// When the work or `stop` does; the lease is given away first.
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use flyball_kube::Controller;
+    /// # use flyball_kube::leader::{Election, Ended};
+    /// # use futures_util::StreamExt;
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use kube::runtime::controller::Action;
+    /// # async fn reconcile(_: Arc<ConfigMap>, _: Arc<()>) -> Result<Action, kube::Error> { Ok(Action::await_change()) }
+    /// # fn error_policy(_: Arc<ConfigMap>, _: &kube::Error, _: Arc<()>) -> Action { Action::await_change() }
+    /// # async fn sigterm() {}
+    /// # async fn example(mut election: Election, controller: Controller<ConfigMap>) {
+    /// let ended = election
+    ///     .run_standby(sigterm(), |leadership| {
+    ///         controller
+    ///             .with_leadership(&leadership)
+    ///             .run(reconcile, error_policy, Arc::new(()))
+    ///             .for_each(|_| std::future::ready(()))
+    ///     })
+    ///     .await;
+    /// # }
+    /// ```
+    pub async fn run_standby<T, F>(
+        &mut self,
+        stop: impl Future<Output = ()>,
+        work: impl FnOnce(Leadership) -> F,
+    ) -> Ended<T>
+    where
+        F: Future<Output = T>,
+    {
+        self.take_part(true, stop, work).await
+    }
+
+    /// `standby`: the work begins before it leads.
+    async fn take_part<T, F>(
+        &mut self,
+        standby: bool,
+        stop: impl Future<Output = ()>,
+        work: impl FnOnce(Leadership) -> F,
+    ) -> Ended<T>
+    where
+        F: Future<Output = T>,
+    {
         let release = self.release;
         let mut driver = Driver::new(self);
+        let term = driver.term.clone();
         let mut stop = pin!(stop);
         let mut stopped = false;
-        let campaign = poll_fn(|context| {
-            if stop.as_mut().poll(context).is_ready() {
-                return Poll::Ready(None);
-            }
-            driver.poll(context);
-            match &driver.term {
-                Some(term) => Poll::Ready(Some(term.clone())),
-                None => Poll::Pending,
-            }
-        });
-        let Some(term) = campaign.await else { return Ended::Stopped };
-
         let mut working = pin!(None);
         let mut work = Some(work);
         let ended = poll_fn(|context| {
-            // First: what it finds out is what the work may still do.
+            // A signal that is there already lets nothing begin.
+            if !stopped {
+                match caught(|| stop.as_mut().poll(context).map(Some)) {
+                    Poll::Ready(Some(Err(panic))) => return Poll::Ready(Some(Err(panic))),
+                    Poll::Ready(_) => {
+                        stopped = true;
+                        term.stop();
+                    }
+                    Poll::Pending => {}
+                }
+            }
+            if stopped && !term.has_begun() {
+                return Poll::Ready(None);
+            }
+            // Before the work: what it finds out is what the work may still do.
             driver.poll(context);
             let now = driver.now();
-            if !driver.candidate().may_work(now) {
+            if term.has_begun() && !driver.candidate().may_work(now) {
                 return Poll::Ready(None);
             }
             caught(|| {
-                if !stopped && stop.as_mut().poll(context).is_ready() {
-                    stopped = true;
-                    term.stop();
-                }
-                if let Some(work) = work.take() {
+                if (standby || term.has_begun())
+                    && let Some(work) = work.take()
+                {
                     working.set(Some(work(term.clone())));
                 }
                 match working.as_mut().as_pin_mut() {
@@ -186,9 +250,10 @@ impl Election {
         driver.end_of_work();
 
         let now = driver.now();
+        let led = term.has_begun();
         let leads = term.is_leading();
         term.lose();
-        if leads && release {
+        if release && (leads || !led) {
             driver.candidate().release(now);
             poll_fn(|context| {
                 driver.poll(context);
@@ -199,7 +264,8 @@ impl Election {
         let lost = driver.candidate().lost().cloned();
         match (ended, lost) {
             (Some(Err(panic)), _) => resume_unwind(panic),
-            (Some(Ok(output)), None) if leads => Ended::Done(output),
+            (None, _) if !led => Ended::Stopped,
+            (Some(Ok(output)), None) if leads || !led => Ended::Done(output),
             (Some(Ok(output)), lost) => Ended::Lost(lost.unwrap_or(Lost::NotRenewed), Some(output)),
             (None, lost) => Ended::Lost(lost.unwrap_or(Lost::NotRenewed), None),
         }

@@ -2,19 +2,22 @@
 //!
 //! | guarded by | |
 //! |---|---|
-//! | until when the term lasts, and whether it is over | a `watch` channel: written by the election, and by whoever finds that the time has passed |
+//! | whether it has begun, until when it lasts, and whether it is over | a `watch` channel: written by the election, and by whoever finds that the time has passed |
 //!
 //! Whether the time has passed, and whether a renewal is in time, is decided under that one lock. So a term that somebody was told is over is not
 //! prolonged, and no part of a work goes on while another has ended.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// That this candidate leads, for the work that it does as a leader. Clones are of the same term.
+/// The term of a candidate as leader, for the work that it does. Clones are of the same term.
+///
+/// For the work of [`run_standby`](super::Election::run_standby) it has not begun yet. A [`Controller`](crate::Controller) keeps to it by
+/// [`with_leadership`](crate::Controller::with_leadership).
 #[derive(Clone)]
 pub struct Leadership {
     term: Arc<watch::Sender<Term>>,
@@ -22,7 +25,8 @@ pub struct Leadership {
 
 #[derive(Clone, Copy)]
 struct Term {
-    until: Instant,
+    /// None before it was elected.
+    until: Option<Instant>,
     lost: bool,
     /// The election was told to stop.
     stop: bool,
@@ -31,11 +35,28 @@ struct Term {
 // === impl Leadership ===
 
 impl Leadership {
-    pub(super) fn new(until: Instant) -> Self {
-        Self { term: Arc::new(watch::Sender::new(Term { until, lost: false, stop: false })) }
+    /// A term that has not begun.
+    pub(super) fn new() -> Self {
+        Self { term: Arc::new(watch::Sender::new(Term { until: None, lost: false, stop: false })) }
     }
 
-    /// Done when the work has to end: the lease was lost, or could not be renewed in time, or the election was told to
+    /// Done when this candidate leads; at once for the work of [`run`](super::Election::run) and [`run_until`](super::Election::run_until). Pending for ever if it
+    /// ends before, or if the leadership is over already.
+    ///
+    /// # Cancel safety
+    /// Dropping the future only stops waiting.
+    pub fn elected(&self) -> impl Future<Output = ()> + Send + use<> + 'static {
+        let this = self.clone();
+        async move {
+            let mut changes = this.term.subscribe();
+            while !this.is_leading() {
+                // It cannot fail: the sender is ours.
+                let _ = changes.changed().await;
+            }
+        }
+    }
+
+    /// Done when the work has to end, also before it has led: the lease was lost, or could not be renewed in time, or the election was told to
     /// [stop](super::Election::run_until). The work has then the [wind-down](super::Timing::wind_down) to end in order, and is dropped after it; after a
     /// stop it has as long as it leads.
     ///
@@ -47,11 +68,17 @@ impl Leadership {
             let mut changes = this.term.subscribe();
             loop {
                 let term = *changes.borrow_and_update();
-                if term.stop || !this.is_leading() {
+                if term.stop || term.lost || term.until.is_some() && !this.is_leading() {
                     return;
                 }
+                let passed = async {
+                    match term.until {
+                        Some(until) => sleep_until(until).await,
+                        None => pending().await,
+                    }
+                };
                 tokio::select! {
-                    () = sleep_until(term.until) => {}
+                    () = passed => {}
                     _ = changes.changed() => {}
                 }
             }
@@ -63,24 +90,30 @@ impl Leadership {
     pub fn is_leading(&self) -> bool {
         let now = Instant::now();
         self.term.send_if_modified(|term| {
-            let passed = !term.lost && term.until <= now;
+            let passed = !term.lost && term.until.is_some_and(|until| until <= now);
             term.lost |= passed;
             passed
         });
-        !self.term.borrow().lost
+        let term = self.term.borrow();
+        term.until.is_some() && !term.lost
     }
 
-    /// Says whether it was in time.
+    /// Whether it leads, or has led.
+    pub(super) fn has_begun(&self) -> bool {
+        self.term.borrow().until.is_some()
+    }
+
+    /// Begins the term, or prolongs it; says whether it was in time.
     pub(super) fn prolong(&self, until: Instant) -> bool {
-        let leads = self.is_leading();
+        let in_time = self.is_leading() || !self.has_begun();
         self.term.send_if_modified(|term| {
-            let later = !term.lost && term.until != until;
+            let later = !term.lost && term.until != Some(until);
             if later {
-                term.until = until;
+                term.until = Some(until);
             }
             later
         });
-        leads && self.is_leading()
+        in_time && self.is_leading()
     }
 
     pub(super) fn stop(&self) {
@@ -96,6 +129,7 @@ impl fmt::Debug for Leadership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let term = *self.term.borrow();
         f.debug_struct("Leadership")
+            .field("begun", &term.until.is_some())
             .field("lost", &term.lost)
             .field("stop", &term.stop)
             .finish_non_exhaustive()

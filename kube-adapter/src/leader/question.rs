@@ -1,6 +1,6 @@
 //! PURE. What a candidate asks, and what it is told.
 
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 
 use super::record::Record;
 

@@ -69,6 +69,22 @@ impl Collector for Figures {
         page.all("controller_objects_skipped", help, None, controllers, |monitor| {
             ConstCounter::new(monitor.skipped())
         })?;
+        let help = "Lists and watches of its own caches that failed";
+        page.all("controller_watch_failures", help, None, controllers, |monitor| {
+            ConstCounter::new(monitor.caches().iter().map(|cache| cache.failures).sum::<u64>())
+        })?;
+        let help = "Caches of its own whose lists or watches fail now";
+        page.all("controller_caches_failing", help, None, controllers, |monitor| {
+            level(monitor.caches().iter().filter(|cache| cache.failing.is_some()).count())
+        })?;
+        let help = "Caches of its own that are not filled";
+        page.all("controller_caches_unfilled", help, None, controllers, |monitor| {
+            level(monitor.caches().iter().filter(|cache| !cache.filled).count())
+        })?;
+        let help = "Reconciles that run now";
+        page.all("controller_reconciles_in_flight", help, None, controllers, |monitor| {
+            level(monitor.counts().map_or(0, |counts| counts.leased))
+        })?;
 
         let read: Vec<_> =
             throttles.iter().map(|(name, throttle)| (name.clone(), (throttle.waits(), throttle))).collect();

@@ -12,11 +12,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::answer::Asked;
+use super::open::{Connection, Open};
 
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
@@ -37,30 +38,23 @@ pub(super) async fn serve(
     shutdown: impl Future<Output = ()>,
 ) {
     let (closing, closes) = watch::channel(());
-    let seats = Arc::new(Semaphore::new(limits.connections));
+    let open = Open::default();
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     loop {
-        // A seat first: who finds none waits in the listener's own line.
-        let accepted = async {
-            let seat = seats.clone().acquire_owned().await;
-            (seat, listener.accept().await)
-        };
         tokio::select! {
             () = &mut shutdown => break,
             // Only so that those that have ended do not pile up.
             Some(_) = connections.join_next() => {}
-            (seat, stream) = accepted => match stream {
-                Ok((stream, _)) => {
-                    let (asked, closes) = (asked.clone(), closes.clone());
-                    connections.spawn(async move {
-                        connection(stream, asked, limits.head, closes).await;
-                        drop(seat);
-                    });
-                }
+            // Always: one that waits in the listener's own queue might be a probe.
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => open.add(peer.ip(), limits.connections, |this| {
+                    connections.spawn(connection(stream, this, asked.clone(), limits.head, closes.clone()))
+                }),
                 Err(error) => {
                     tracing::warn!(target: "flyball_kube", %error, "a connection could not be accepted");
-                    // No file descriptors are left, for one: there may be some soon.
+                    // No file descriptors are left, for one: here is one, and there may be more soon.
+                    open.close_one();
                     sleep(PAUSE).await;
                 }
             },
@@ -73,8 +67,15 @@ pub(super) async fn serve(
     let _ = timeout(LAST_WORDS, ended).await;
 }
 
-async fn connection(stream: TcpStream, asked: Arc<Asked>, head: Duration, mut closes: watch::Receiver<()>) {
+async fn connection(
+    stream: TcpStream,
+    this: Connection,
+    asked: Arc<Asked>,
+    head: Duration,
+    mut closes: watch::Receiver<()>,
+) {
     let service = service_fn(move |request| {
+        this.asked();
         let answer = asked.answer(&request);
         async move { Ok::<_, Infallible>(answer) }
     });

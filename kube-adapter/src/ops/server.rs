@@ -32,7 +32,8 @@ use crate::{Monitor, Throttle};
 /// | `/debug` | everything registered, as JSON |
 ///
 /// Everything is read at the moment it is asked for. Checks must not block; one that panics has failed. HTTP/1.1, `GET` and `HEAD`: 405 for other methods, 404 for other
-/// paths. At most 64 connections at a time, others wait; each has 10 seconds for the head of a request, and ends after a minute. There is no
+/// paths. At most 64 connections at a time. One more closes another: of the peer that has most of them, the one whose last request is the oldest. So no probe waits for
+/// connections that are idle or slow. Each connection has 10 seconds for the head of a request, and ends after a minute. There is no
 /// TLS and no authentication: that is for what is in front of it, as for the probes of a kubelet.
 ///
 /// # Metrics
@@ -41,7 +42,7 @@ use crate::{Monitor, Throttle};
 /// | of | |
 /// |---|---|
 /// | informers | `informer_objects`, `informer_synced`, `informer_over`, `informer_version`, `informer_relists_total`, `informer_watch_restarts_total` |
-/// | controllers of this crate | `controller_objects_skipped_total` |
+/// | controllers of this crate | `controller_objects_skipped_total`, `controller_watch_failures_total`, `controller_caches_failing`, `controller_caches_unfilled`, `controller_reconciles_in_flight` |
 /// | throttles | `client_throttle_requests_total`, `client_throttle_delayed_total`, `client_throttle_wait_seconds_total`, `client_throttle_waiting` |
 /// | elections | `leader_election_master_status` (client-go's name), `leader_election_terms_total` |
 /// | queues | client-go's names, by [`flyball_workqueue::Prometheus`] in the registry |

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use flyball_informer_cache::{Event, Page, Version};
+use flyball_informer_cache::{Event, NamespacedName, Page, Version};
 use kube::Resource;
-use kube::core::{ListMeta, Status, WatchEvent};
+use kube::core::{ListMeta, ObjectMeta, Status, WatchEvent};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer};
 use serde_json::Value;
@@ -17,11 +17,15 @@ use crate::names::{key_of, version_of};
 const INITIAL_END: &str = "k8s.io/initial-events-end";
 
 /// An object that could not be read, or has no name.
-pub(super) struct Unreadable {
+pub(super) struct Unread {
     /// `namespace/name`, as far as that can be read.
     pub(super) name: Option<String>,
     /// As far as that can be read.
     pub(super) uid: Option<String>,
+    /// As far as that can be read.
+    pub(super) version: Version,
+    /// If all of it can be read.
+    pub(super) meta: Option<Box<ObjectMeta>>,
     pub(super) error: String,
 }
 
@@ -31,7 +35,7 @@ pub(super) enum Line<K> {
     /// The watch failed.
     Failed(Box<Status>),
     /// It cannot be read; what to do instead.
-    Unreadable(Unreadable, Instead<K>),
+    Unread(Unread, Instead<K>),
 }
 
 pub(super) enum Instead<K> {
@@ -58,41 +62,61 @@ fn or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Ve
 ///
 /// # Errors
 /// When it is none.
-pub(super) fn page<K>(bytes: &[u8]) -> serde_json::Result<(Page<K>, Vec<Unreadable>)>
+pub(super) fn page<K>(bytes: &[u8]) -> serde_json::Result<(Page<K>, Vec<Unread>)>
 where
     K: Resource + DeserializeOwned,
 {
-    let mut unreadable = Vec::new();
-    let List { metadata, mut items } = match serde_json::from_slice::<List<K>>(bytes) {
-        Ok(list) => list,
-        // One of them, or something else altogether. Read one by one only then, as each is gone through twice.
-        Err(_) => {
-            // As text, since an object may also be too deep to be read as anything else.
-            let List { metadata, items } = serde_json::from_slice::<List<&RawValue>>(bytes)?;
-            let read = |item: &RawValue| {
-                let object = serde_json::from_str(item.get());
-                object.map_err(|error| unreadable.push(Unreadable::new(&Head::of(item), error))).ok()
-            };
-            List { metadata, items: items.into_iter().filter_map(read).collect() }
-        }
+    let trimmed = |mut object| {
+        trim(&mut object);
+        object
     };
+    // One of them, or something else altogether. Read one by one only then, as each is gone through twice.
+    let Ok(list) = serde_json::from_slice::<List<K>>(bytes) else { return page_as(bytes, &trimmed) };
+    let (mut unreadable, List { metadata, mut items }) = (Vec::new(), list);
     items.retain_mut(|object| match key_of(object) {
         Ok(_) => {
             trim(object);
             true
         }
         Err(error) => {
-            unreadable.push(Unreadable::unnamed(object, error));
+            unreadable.push(Unread::unnamed(object, error));
             false
         }
     });
+    Ok((of(metadata, items), unreadable))
+}
+
+/// A page of a list of which each object is read by itself, and becomes what `map` makes of it before the next is read.
+///
+/// # Errors
+/// When it is none.
+pub(super) fn page_as<K, V>(bytes: &[u8], map: &impl Fn(K) -> V) -> serde_json::Result<(Page<V>, Vec<Unread>)>
+where
+    K: Resource + DeserializeOwned,
+{
+    let mut unreadable = Vec::new();
+    // As text, since an object may also be too deep to be read as anything else.
+    let List { metadata, items } = serde_json::from_slice::<List<&RawValue>>(bytes)?;
+    let read = |item: &RawValue| -> Result<V, Unread> {
+        let object: K = serde_json::from_str(item.get()).map_err(|error| Unread::new(item, error))?;
+        match key_of(&object) {
+            Ok(_) => Ok(map(object)),
+            Err(error) => Err(Unread::unnamed(&object, error)),
+        }
+    };
+    let items = items.into_iter().filter_map(|item| read(item).map_err(|error| unreadable.push(error)).ok());
+    let items = items.collect();
+    Ok((of(metadata, items), unreadable))
+}
+
+fn of<V>(metadata: ListMeta, items: Vec<V>) -> Page<V> {
     let version = metadata.resource_version.as_deref().map_or(Version::ZERO, version);
-    Ok((Page { items, version, continuation: metadata.continue_ }, unreadable))
+    Page { items, version, continuation: metadata.continue_ }
 }
 
 /// Gives back the room that is left in the lists of the metadata. What reads JSON makes room for four, and all objects have managed fields, mostly
 /// one or two: that is half a kibibyte of each object, as long as it is in the cache.
-fn trim(object: &mut impl Resource) {
+pub(super) fn trim(object: &mut impl Resource) {
     let meta = object.meta_mut();
     meta.managed_fields.iter_mut().for_each(Vec::shrink_to_fit);
     meta.owner_references.iter_mut().for_each(Vec::shrink_to_fit);
@@ -112,7 +136,7 @@ where
         // Never in the cache, whatever happened to it.
         Err(error) => {
             let instead = Instead::Tell(Event::Bookmark(version_of(&object)));
-            Line::Unreadable(Unreadable::unnamed(&object, error), instead)
+            Line::Unread(Unread::unnamed(&object, error), instead)
         }
     };
     match serde_json::from_slice::<WatchEvent<K>>(bytes) {
@@ -149,11 +173,10 @@ fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::E
     {
         return Line::Failed(status);
     }
-    let head = object.map(Head::of).unwrap_or_default();
-    let unreadable = Unreadable::new(&head, error);
-    let at = head.metadata.resource_version.as_str().map_or(Version::ZERO, version);
+    let unread = Unread::new(object.unwrap_or(RawValue::NULL), error);
+    let at = unread.version;
     let instead = match object.and_then(bare::<K>) {
-        _ if unreadable.name.is_none() && at == Version::ZERO => Instead::Nothing,
+        _ if unread.name.is_none() && at == Version::ZERO => Instead::Nothing,
         // An object the cache may know is gone. Without its uid it is not taken for a state of that one, of which the last known is told: all whom
         // that concerned have to hear of it, and its metadata does not say who they are.
         Some(mut object) if event == "DELETED" => {
@@ -164,7 +187,7 @@ fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::E
         // So that a watch that follows does not tell it again.
         _ => Instead::Tell(Event::Bookmark(at)),
     };
-    Line::Unreadable(unreadable, instead)
+    Line::Unread(unread, instead)
 }
 
 /// An object with nothing but its metadata, if its type allows that.
@@ -172,6 +195,12 @@ fn bare<K: DeserializeOwned>(object: &RawValue) -> Option<K> {
     let mut fields: BTreeMap<String, &RawValue> = serde_json::from_str(object.get()).ok()?;
     fields.retain(|name, _| ["apiVersion", "kind", "metadata"].contains(&&**name));
     serde_json::from_str(&serde_json::to_string(&fields).ok()?).ok()
+}
+
+/// All that is said about an object besides what it is.
+#[derive(Deserialize)]
+struct About {
+    metadata: ObjectMeta,
 }
 
 /// What names an object, however deep or odd all the rest of it is: that is passed over.
@@ -190,29 +219,35 @@ struct Names {
     resource_version: Value,
 }
 
-impl Head {
-    fn of(object: &RawValue) -> Self {
-        serde_json::from_str(object.get()).unwrap_or_default()
-    }
-}
-
 fn version(text: &str) -> Version {
     text.parse().unwrap_or_default()
 }
 
-impl Unreadable {
-    fn new(Head { metadata: meta }: &Head, error: impl fmt::Display) -> Self {
-        let namespace = meta.namespace.as_str().filter(|namespace| !namespace.is_empty());
-        let name = match (namespace, meta.name.as_str()) {
+impl Unread {
+    fn new(object: &RawValue, error: impl fmt::Display) -> Self {
+        let Head { metadata: names } = serde_json::from_str(object.get()).unwrap_or_default();
+        let namespace = names.namespace.as_str().filter(|namespace| !namespace.is_empty());
+        let name = match (namespace, names.name.as_str()) {
             (Some(namespace), Some(name)) => Some(format!("{namespace}/{name}")),
             (None, name) => name.map(str::to_owned),
             (Some(_), None) => None,
         };
-        Self { name, uid: meta.uid.as_str().map(str::to_owned), error: error.to_string() }
+        Self {
+            name,
+            uid: names.uid.as_str().map(str::to_owned),
+            version: names.resource_version.as_str().map_or(Version::ZERO, version),
+            meta: serde_json::from_str(object.get()).ok().map(|About { metadata }| Box::new(metadata)),
+            error: error.to_string(),
+        }
     }
 
     /// One that can be read, and has no key.
     fn unnamed(object: &impl Resource, error: impl fmt::Display) -> Self {
-        Self { name: object.meta().name.clone(), uid: None, error: error.to_string() }
+        let name = object.meta().name.clone();
+        Self { name, uid: None, version: version_of(object), meta: None, error: error.to_string() }
+    }
+
+    pub(super) fn key(&self) -> Option<NamespacedName> {
+        self.name.as_deref()?.parse().ok()
     }
 }

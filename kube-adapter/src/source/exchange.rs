@@ -9,6 +9,8 @@ use kube::core::Status;
 use kube::core::response::StatusDetails;
 use tokio::task::coop::consume_budget;
 
+use flyball_sync::locks::{AtomicU64, Ordering};
+
 /// Watches are not compressed: from Kubernetes 1.37 on a server would compress each event by itself, which kube's client cannot read.
 pub(super) fn uncompressed(mut request: Request<Vec<u8>>) -> Request<Vec<u8>> {
     request.headers_mut().entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
@@ -26,11 +28,13 @@ pub(super) async fn send(client: &Client, request: Request<Vec<u8>>) -> Result<B
     Err(kube::Error::Api(Box::new(status(head.status, &head.headers, &words))))
 }
 
-/// The whole body, piece by piece: the task gives way in between.
-pub(super) async fn read(mut body: Body) -> Result<Vec<u8>, kube::Error> {
+/// The whole body, piece by piece, each counted as it arrives: the task gives way in between.
+pub(super) async fn read(mut body: Body, arrived: &AtomicU64) -> Result<Vec<u8>, kube::Error> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         if let Ok(data) = frame?.into_data() {
+            // Ordering: see `ApiSource::progress`.
+            arrived.fetch_add(data.len() as u64, Ordering::Relaxed);
             bytes.extend_from_slice(&data);
         }
         consume_budget().await;

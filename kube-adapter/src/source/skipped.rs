@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::sync::{AtomicU64, Ordering};
+use flyball_sync::locks::{AtomicU64, Ordering};
 
-use super::decode::Unreadable;
+use super::decode::Unread;
 
 /// How many objects a source could not read. A handle: clones share it, and it outlives the source.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +18,7 @@ impl Skipped {
         self.0.load(Ordering::Relaxed)
     }
 
-    pub(super) fn add(&self, url: &str, object: &Unreadable) {
+    pub(super) fn add(&self, url: &str, object: &Unread) {
         // Ordering: as above.
         self.0.fetch_add(1, Ordering::Relaxed);
         let name = object.name.as_deref().unwrap_or("without a name");

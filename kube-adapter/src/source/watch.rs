@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 
-use flyball_informer_cache::{Event, SourceError, Version, Watch, WatchRequest};
+use flyball_informer_cache::{Event, NamespacedName, SourceError, Version, Watch, WatchRequest};
 use futures_util::io::AsyncBufReadExt;
 use futures_util::stream::{IntoAsyncRead, MapErr, TryStreamExt};
 use http_body_util::{BodyDataStream, BodyExt};
@@ -15,10 +15,12 @@ use kube::client::Body;
 use kube::runtime::watcher;
 use serde::de::DeserializeOwned;
 use tokio::task::coop::consume_budget;
+use tokio::task::yield_now;
 
-use super::decode::{self, Instead, Line};
+use super::decode::{self, Instead, Line, Unread};
+use super::listing::Listing;
 use super::skipped::Skipped;
-use super::unread::Unread;
+use super::unreadable::Fed;
 use crate::names::key_of;
 use crate::source_error::{is_lost, told};
 
@@ -34,8 +36,13 @@ pub struct ApiWatch<K> {
     /// It tells first what exists, in no order, so the version of one object says nothing about the others.
     unordered: bool,
     skipped: Skipped,
+    /// The list that came before, or comes first.
+    listing: Listing,
     /// Until a streaming list is complete.
-    listing: Option<Unread>,
+    lists: bool,
+    fed: Fed<K>,
+    /// What the list could not read, once it is stored.
+    owed: Vec<(NamespacedName, Unread)>,
     url: String,
     objects: PhantomData<fn() -> K>,
 }
@@ -45,13 +52,18 @@ impl<K> ApiWatch<K> {
         body: Body,
         request: &WatchRequest,
         skipped: Skipped,
-        listing: Option<Unread>,
+        listing: Listing,
+        fed: Fed<K>,
         url: String,
     ) -> Self {
         let failed: fn(kube::Error) -> io::Error = io::Error::other;
         let lines = body.into_data_stream().map_err(failed).into_async_read();
-        let unordered = request.from == Version::ZERO && !request.streaming_list;
-        Self { lines, line: Vec::new(), unordered, skipped, listing, url, objects: PhantomData }
+        let lists = request.streaming_list;
+        let unordered = request.from == Version::ZERO && !lists;
+        // A list in pages is stored before the watch after it is opened.
+        let owed = if lists { Vec::new() } else { listing.take() };
+        let line = Vec::new();
+        Self { lines, line, unordered, skipped, listing, lists, fed, owed, url, objects: PhantomData }
     }
 
     /// The next line; `None` at the end, also in the middle of a line, which the next watch tells again.
@@ -71,15 +83,35 @@ impl<K> ApiWatch<K> {
     }
 }
 
-impl<K: Resource> ApiWatch<K> {
-    /// Notes what an event says of the list under way.
-    fn listed(&mut self, event: &Event<K>) {
-        match (&self.listing, event) {
-            (Some(unread), Event::Deleted(object)) => drop(key_of(object).map(|key| unread.remove(&key))),
-            (Some(_), Event::InitialEnd(_)) => self.listing = None,
-            _ => {}
+impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
+    /// Notes what is delivered as part of a list.
+    fn delivered(&mut self, event: Event<K>) -> Event<K> {
+        if self.lists {
+            match &event {
+                Event::Added(object) | Event::Modified(object) | Event::Deleted(object) => {
+                    drop(key_of(object).map(|key| self.listing.remove(&key)));
+                }
+                // The informer stores the list before it asks for more.
+                Event::InitialEnd(_) => (self.lists, self.owed) = (false, self.listing.take()),
+                Event::Bookmark(_) => {}
+            }
         }
+        event
     }
+
+    /// What is told of an object that could not be read, if it is stored in an older state: that with its new metadata.
+    async fn renewed(&mut self, key: &NamespacedName, unread: Unread) -> Option<Event<K>> {
+        if !self.fed.is_attached() {
+            return None;
+        }
+        all_is_stored().await;
+        self.fed.renewed(key, unread)
+    }
+}
+
+/// Pending once. The informer stores what it was given whenever its watch is pending, so all that was delivered is stored then.
+async fn all_is_stored() {
+    yield_now().await;
 }
 
 impl<K> Watch for ApiWatch<K>
@@ -91,6 +123,11 @@ where
     async fn next(&mut self) -> Option<Result<Event<K>, SourceError>> {
         let failed = |error| Some(Err(told(error)));
         loop {
+            while let Some((key, unread)) = self.owed.pop() {
+                if let Some(event) = self.renewed(&key, unread).await {
+                    return Some(Ok(event));
+                }
+            }
             if let Err(error) = self.line().await? {
                 return failed(watcher::Error::WatchFailed(kube::Error::ReadEvents(error)));
             }
@@ -98,27 +135,31 @@ where
             for _ in 0..=self.line.len() / PIECE {
                 consume_budget().await;
             }
-            let (unreadable, instead) = match decode::line(&self.line) {
-                Line::Event(event) => {
-                    self.listed(&event);
-                    return Some(Ok(event));
-                }
+            let (unread, instead) = match decode::line(&self.line) {
+                Line::Event(event) => return Some(Ok(self.delivered(event))),
                 Line::Failed(status) => return failed(watcher::Error::WatchError(status)),
-                Line::Unreadable(unreadable, instead) => (unreadable, instead),
+                Line::Unread(unread, instead) => (unread, instead),
             };
-            self.skipped.add(&self.url, &unreadable);
-            if let Some(unread) = &self.listing {
-                unread.add(&unreadable);
-            }
+            self.skipped.add(&self.url, &unread);
             match instead {
-                Instead::Tell(Event::Bookmark(_)) if self.unordered => {}
                 Instead::Nothing => {}
-                Instead::Tell(event) => {
-                    self.listed(&event);
-                    return Some(Ok(event));
+                Instead::Tell(Event::Bookmark(version)) => {
+                    match unread.key() {
+                        Some(_) if self.lists => self.listing.add(unread, self.fed.is_attached()),
+                        Some(key) => {
+                            if let Some(event) = self.renewed(&key, unread).await {
+                                return Some(Ok(event));
+                            }
+                        }
+                        None => {}
+                    }
+                    if !self.unordered {
+                        return Some(Ok(Event::Bookmark(version)));
+                    }
                 }
+                Instead::Tell(event) => return Some(Ok(self.delivered(event))),
                 Instead::List => {
-                    let error = serde::de::Error::custom(unreadable.error);
+                    let error = serde::de::Error::custom(unread.error);
                     return failed(watcher::Error::WatchFailed(kube::Error::SerdeError(error)));
                 }
             }

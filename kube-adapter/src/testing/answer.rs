@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::call::Verb;
+use super::dependents::Dependents;
 use super::kind::Kind;
 use super::meta;
 use super::problem;
@@ -34,13 +35,24 @@ impl Answer {
 
 impl State {
     pub(super) fn answer(&mut self, request: &Request, body: &[u8], now: Timestamp) -> Answer {
-        self.try_answer(request, body, now).unwrap_or_else(|status| Answer::problem(&status))
+        let answer = self.try_answer(request, body, now);
+        self.dry = false;
+        answer.unwrap_or_else(|status| Answer::problem(&status))
     }
 
     fn try_answer(&mut self, request: &Request, body: &[u8], now: Timestamp) -> Result<Answer, Box<Status>> {
         let place = self.place(request)?;
         if request.subresource.as_deref().is_some_and(|part| part != "status") {
             return Err(problem::no_such_path());
+        }
+        let deletes = matches!(request.verb, Verb::Delete | Verb::DeleteCollection);
+        let options = if deletes && !body.is_empty() { parse(body)? } else { Value::Null };
+        let dry = options["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        for asked in dry.chain(request.param("dryRun")) {
+            if asked != "All" {
+                return Err(problem::no_such_dry_run(self.kind(place), asked));
+            }
+            self.dry = true;
         }
         let object = |code, object: Arc<Value>| {
             if request.metadata_only {
@@ -62,7 +74,7 @@ impl State {
                 let code = if self.get(place, request).is_ok() { 200 } else { 201 };
                 object(code, self.patch(place, request, body, now)?)
             }
-            Verb::Delete => match self.delete(place, request, body, now)? {
+            Verb::Delete => match self.delete(place, request, &options, now)? {
                 Deleted::Held(left) => object(200, left),
                 Deleted::Gone(last) => {
                     let uid = meta::text(&last, "uid").unwrap_or_default();
@@ -74,7 +86,8 @@ impl State {
                 let doomed = self.objects(place).iter().filter(|(_, object)| selection.holds(object));
                 let doomed: Vec<_> = doomed.map(|(key, object)| (key.clone(), object.clone())).collect();
                 for (key, object) in &doomed {
-                    self.take_away(place, key.clone(), object, now);
+                    let dependents = Dependents::asked(request, &options);
+                    self.take_away(place, key.clone(), object, dependents, now);
                 }
                 let items = doomed.into_iter().map(|(_, object)| object).collect();
                 let page = Page { items, version: self.version, more: None, remaining: None };

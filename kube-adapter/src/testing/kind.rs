@@ -22,6 +22,18 @@ impl Kind {
         !group.contains('.') || group.ends_with(".k8s.io")
     }
 
+    /// Whether a PUT may leave out the version and write over whatever there is: most of Kubernetes' own kinds, and none of a CustomResourceDefinition.
+    pub(super) fn may_be_updated_blindly(&self) -> bool {
+        const STRICT: [&str; 5] = [
+            "admissionregistration.k8s.io",
+            "apiextensions.k8s.io",
+            "apiregistration.k8s.io",
+            "coordination.k8s.io",
+            "policy",
+        ];
+        self.is_built_in() && !STRICT.contains(&&*self.resource.group)
+    }
+
     /// Whether an object can have this name: a DNS subdomain, but for kinds that take any segment of a path.
     pub(super) fn may_be_called(&self, name: &str) -> bool {
         let label = |label: &str| {

@@ -43,6 +43,10 @@ pub(super) fn is_held(object: &Value) -> bool {
     object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
 }
 
+pub(super) fn finalizers(object: &Value) -> Vec<&str> {
+    object["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
 pub(super) fn is_terminating(object: &Value) -> bool {
     text(object, "deletionTimestamp").is_some()
 }

@@ -1,7 +1,7 @@
 //! PURE. The answers of a server that does not do what it was asked: code, reason and words as the real one has them.
 
-use kube::core::Status;
 use kube::core::response::{StatusCause, StatusDetails, reason};
+use kube::core::{ApiResource, Status};
 
 use super::kind::Kind;
 
@@ -69,12 +69,54 @@ pub(super) fn modified(kind: &Kind, name: &str) -> Box<Status> {
 }
 
 pub(super) fn invalid(kind: &Kind, name: &str, field: &str, why: &str) -> Box<Status> {
-    let title = &kind.resource.kind;
-    let message = format!("{title} {name:?} is invalid: {field}: {why}");
-    let cause =
-        StatusCause { reason: "FieldValueInvalid".into(), message: why.to_owned(), field: field.to_owned() };
-    let details = StatusDetails { kind: title.clone(), causes: vec![cause], ..of(kind, name) };
+    let cause = match why.split(':').next() {
+        Some("Forbidden") => "FieldValueForbidden",
+        Some("Required value") => "FieldValueRequired",
+        Some("Unsupported value") => "FieldValueNotSupported",
+        _ => "FieldValueInvalid",
+    };
+    let ApiResource { group, kind: title, .. } = &kind.resource;
+    let full = if group.is_empty() { title.clone() } else { format!("{title}.{group}") };
+    refused(kind, name, (&full, title), (field, cause, why))
+}
+
+/// Of a kind by its title in the message, and by its name in the details.
+fn refused(
+    kind: &Kind,
+    name: &str,
+    (full, title): (&str, &str),
+    (field, cause, why): (&str, &str, &str),
+) -> Box<Status> {
+    let message = format!("{full} {name:?} is invalid: {field}: {why}");
+    let cause = StatusCause { reason: cause.into(), message: why.to_owned(), field: field.to_owned() };
+    let details = StatusDetails { kind: title.to_owned(), causes: vec![cause], ..of(kind, name) };
     failure(422, reason::INVALID, &message).with_details(details).boxed()
+}
+
+/// A write over whatever there is, of a kind that does not take one. It is named by its plural here.
+pub(super) fn version_required(kind: &Kind, name: &str) -> Box<Status> {
+    let why = "Invalid value: 0x0: must be specified for an update";
+    let field = ("metadata.resourceVersion", "FieldValueInvalid", why);
+    refused(kind, name, (&kind.title(), &kind.resource.plural), field)
+}
+
+/// A finalizer for an object that is being deleted already.
+pub(super) fn late_finalizers(kind: &Kind, name: &str, added: &[&str]) -> Box<Status> {
+    let added: Vec<_> = added.iter().map(|added| format!("{added:?}")).collect();
+    let why = format!(
+        "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+        added.join(", ")
+    );
+    let mut refused = invalid(kind, name, "metadata.finalizers", &why);
+    // A real server finds it twice, as an update of any object and as one of this kind.
+    if let Some(details) = &mut refused.details {
+        details.causes.extend_from_within(..);
+    }
+    refused
+}
+
+pub(super) fn no_such_dry_run(kind: &Kind, asked: &str) -> Box<Status> {
+    invalid(kind, "", "dryRun", &format!("Unsupported value: {asked:?}: supported values: \"All\""))
 }
 
 pub(super) fn patch_failed(message: &str) -> Box<Status> {

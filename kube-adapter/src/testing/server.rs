@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use flyball_sync::locks::Mutex;
 use jiff::Timestamp;
 use kube::Resource;
 use kube::core::{ApiResource, NamespaceResourceScope};
@@ -25,7 +26,6 @@ use super::request::Request;
 use super::state::State;
 use super::watch::End;
 use super::watches::Next;
-use crate::sync::Mutex;
 
 /// An API server in memory.
 ///
@@ -39,7 +39,7 @@ use crate::sync::Mutex;
 /// | pages of one version, also when it has gone by; `resourceVersion` and `resourceVersionMatch`; 504 for one that is not reached | what is served out of a stale cache: a read always sees every write |
 /// | watches from a version, of what is there, or with `sendInitialEvents`; bookmarks; `timeoutSeconds`; 410 once the history is [forgotten](Self::compact) | bookmarks on its own but at a watch's end: see [`send_bookmarks`](Self::send_bookmarks) |
 /// | label selectors; metadata only | field selectors: any path of texts is one |
-/// | uid, resourceVersion, generation, creation and deletion time, `generateName`, finalizers, preconditions, conflicts, `status` apart, writes that change nothing | collection of what has no owner any more; namespaces need not exist; grace of pods; managed fields |
+/// | uid, resourceVersion, generation, creation and deletion time, `generateName`, finalizers, preconditions, conflicts, versions that a write must name, `status` apart, writes that change nothing, dry runs, deletions that wait for dependents or orphan them | these dependents go at once, and what has no owner any more stays; namespaces need not exist; grace of pods; managed fields |
 /// | items of a list do not say what they are, unless they are of a CustomResourceDefinition; names are DNS subdomains | deletion of a pod or a service answers with the object |
 /// | JSON patch and JSON merge patch | a strategic merge is a merge; server-side apply creates or merges |
 ///
@@ -299,6 +299,10 @@ impl ApiServer {
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut Inner) -> R) -> R {
         let mut inner = self.0.inner.lock();
         let result = change(&mut inner);
+        if !inner.state.waiting.is_empty() {
+            let now = inner.now();
+            inner.state.collect(now);
+        }
         let wakers = std::mem::take(&mut inner.wakers);
         // Not under the lock: a waker may run what asks this server.
         drop(inner);

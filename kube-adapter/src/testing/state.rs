@@ -4,13 +4,14 @@
 //! 1. Every write takes a version of its own, and leaves a [`Change`].
 //! 2. An object is kept under its own name and namespace, with the version of its last write.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::core::Status;
 use serde_json::Value;
 
+use super::dependents;
 use super::history::{Change, History};
 use super::kind::Kind;
 use super::meta;
@@ -26,6 +27,10 @@ pub(super) struct State {
     pub(super) history: History,
     pub(super) watches: Watches,
     pub(super) version: u64,
+    /// A dry run: what is written now is answered, and not kept.
+    pub(super) dry: bool,
+    /// Deleted objects that wait for their dependents.
+    pub(super) waiting: BTreeSet<(usize, String)>,
     uids: u64,
     names: u64,
 }
@@ -60,12 +65,24 @@ impl State {
         &self.kinds[place].0
     }
 
+    pub(super) fn kinds(&self) -> usize {
+        self.kinds.len()
+    }
+
     pub(super) fn objects(&self, place: usize) -> &Objects {
         &self.kinds[place].1
     }
 
     /// Writes an object, or, with none, deletes the one of this key. What is told of a deleted one is its last state.
     pub(super) fn commit(&mut self, place: usize, key: String, object: Option<Value>) -> Arc<Value> {
+        if self.dry {
+            // With the version that there is: none of a new one.
+            return object.map_or_else(|| self.objects(place)[&key].clone(), Arc::new);
+        }
+        match object.as_ref().is_some_and(dependents::waits) {
+            true => drop(self.waiting.insert((place, key.clone()))),
+            false => drop(self.waiting.remove(&(place, key.clone()))),
+        }
         self.version += 1;
         let version = self.version;
         let objects = &mut self.kinds[place].1;

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use kube::core::Status;
 use serde_json::Value;
 
+use super::dependents::Dependents;
 use super::meta;
 use super::problem;
 use super::request::Request;
@@ -68,16 +69,25 @@ impl State {
         self.settle_place(place, request, &mut object)?;
         let kind = self.kind(place);
         let name = meta::name(&before);
-        if meta::text(&object, "name").is_some_and(|given| given != name) {
-            return Err(problem::bad_request(&format!(
-                "the name of the object ({}) does not match the name on the URL ({name})",
-                meta::name(&object)
-            )));
+        match meta::text(&object, "name") {
+            None => {
+                return Err(problem::bad_request(
+                    "the name of the object (based on URL) was undeterminable: name must be provided",
+                ));
+            }
+            Some(given) if given != name => {
+                return Err(problem::bad_request(&format!(
+                    "the name of the object ({given}) does not match the name on the URL ({name})"
+                )));
+            }
+            Some(_) => {}
         }
-        if meta::text(&object, "resourceVersion").is_some()
-            && meta::version(&object) != meta::version(&before)
-        {
-            return Err(problem::modified(kind, name));
+        match meta::text(&object, "resourceVersion") {
+            None if !kind.may_be_updated_blindly() => return Err(problem::version_required(kind, name)),
+            Some(_) if meta::version(&object) != meta::version(&before) => {
+                return Err(problem::modified(kind, name));
+            }
+            _ => {}
         }
         let uid = meta::text(&before, "uid").unwrap_or_default();
         if let Some(given) = meta::text(&object, "uid").filter(|given| *given != uid) {
@@ -96,6 +106,14 @@ impl State {
                 object
             }
         };
+        if meta::is_terminating(&before) {
+            let held = meta::finalizers(&before);
+            let added: Vec<_> =
+                meta::finalizers(&after).into_iter().filter(|new| !held.contains(new)).collect();
+            if !added.is_empty() {
+                return Err(problem::late_finalizers(kind, name, &added));
+            }
+        }
         for field in KEPT.into_iter().chain(["name", "namespace", "resourceVersion"]) {
             meta::take_over(&mut after, field, &before);
         }
@@ -155,26 +173,26 @@ impl State {
         &mut self,
         place: usize,
         request: &Request,
-        body: &[u8],
+        options: &Value,
         now: Timestamp,
     ) -> Result<Deleted, Box<Status>> {
         let before = self.get(place, request)?;
-        let options = if body.is_empty() { Value::Null } else { parse(body)? };
         let kind = self.kind(place);
         let name = meta::name(&before);
-        for field in ["uid", "resourceVersion"] {
+        for (field, title) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
             let asked = options["preconditions"][field].as_str();
             let is = meta::text(&before, field);
             if let Some(asked) = asked.filter(|asked| Some(*asked) != is) {
                 let is = is.unwrap_or_default();
                 let why = format!(
-                    "Precondition failed: {field} in precondition: {asked}, {field} in object meta: {is}"
+                    "Precondition failed: {title} in precondition: {asked}, {title} in object meta: {is}"
                 );
                 return Err(problem::conflict(kind, name, &why));
             }
         }
         let key = kind.key(meta::text(&before, "namespace"), name);
-        Ok(self.take_away(place, key, &before, now))
+        let dependents = Dependents::asked(request, options);
+        Ok(self.take_away(place, key, &before, dependents, now))
     }
 
     pub(super) fn take_away(
@@ -182,15 +200,21 @@ impl State {
         place: usize,
         key: String,
         before: &Arc<Value>,
+        dependents: Dependents,
         now: Timestamp,
     ) -> Deleted {
-        if !meta::is_held(before) {
+        let mut after = Value::clone(before);
+        dependents.hold(&mut after);
+        if !meta::is_held(&after) {
             return Deleted::Gone(self.commit(place, key, None));
         }
         if meta::is_terminating(before) {
-            return Deleted::Held(before.clone());
+            return Deleted::Held(if after == **before {
+                before.clone()
+            } else {
+                self.commit(place, key, Some(after))
+            });
         }
-        let mut after = Value::clone(before);
         meta::set(&mut after, "deletionTimestamp", seconds(now));
         meta::set(&mut after, "deletionGracePeriodSeconds", 0);
         raise_generation(&mut after);

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
+use flyball_sync::locks::{AtomicU64, Ordering};
 
 use crate::Throttle;
-use crate::sync::{AtomicU64, Ordering};
 
 /// How much the requests of a [`Throttle`](crate::Throttle) have waited for it since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

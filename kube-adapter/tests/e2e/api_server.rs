@@ -5,6 +5,7 @@ use std::fmt::Write;
 use flyball_kube::testing::ApiServer;
 use http::{Method, Request, header};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use serde_json::{Value, json};
@@ -46,7 +47,7 @@ impl Asked {
             _ => (JSON, kind),
         };
         let (group, rest) = path.split_once('/').unwrap();
-        let root = if group == "v1" { "/api/v1".to_owned() } else { "/apis/apps/v1".to_owned() };
+        let root = if group == "v1" { "/api/v1".to_owned() } else { format!("/apis/{group}/v1") };
         let request = Request::builder()
             .method(&method)
             .uri(format!("{root}/namespaces/{}/{rest}", self.namespace))
@@ -59,6 +60,10 @@ impl Asked {
             Ok(text) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
             Err(kube::Error::Api(status)) => {
                 write!(self.answers, " {} {}", status.code, status.reason).unwrap();
+                // What is wrong with which field; the words of other refusals have versions in them.
+                for cause in status.details.iter().flat_map(|details| &details.causes) {
+                    write!(self.answers, " {}: {}", cause.field, cause.reason).unwrap();
+                }
                 Value::Null
             }
             Err(error) => panic!("{error}"),
@@ -157,7 +162,124 @@ async fn writes(asked: &mut Asked) {
     asked.ask(Method::GET, "v1/configmaps/kept", Value::Null, &[]).await;
 }
 
+async fn refusals(asked: &mut Asked) {
+    // Nothing is added to what goes.
+    let mut held = map("held", json!({}), "1");
+    held["metadata"]["finalizers"] = json!(["flyball.test/a", "flyball.test/b"]);
+    asked.ask(Method::POST, "v1/configmaps", held, &[]).await;
+    let here = "v1/configmaps/held";
+    asked.ask(Method::DELETE, here, Value::Null, &["/kind"]).await;
+    for finalizers in [
+        json!(["flyball.test/a", "flyball.test/c"]),
+        json!(["flyball.test/b"]),
+        json!(["flyball.test/a"]),
+        json!(null),
+    ] {
+        let patch = json!({"metadata": {"finalizers": finalizers}});
+        asked.ask_as(Method::PATCH, here, MERGE, patch, &["/metadata/finalizers"]).await;
+    }
+    asked.ask(Method::GET, here, Value::Null, &[]).await;
+
+    // What the mark of an unreadable object relies on: nobody stores it.
+    let mut marked = map("marked", json!({}), "1");
+    marked["metadata"]["selfLink"] = json!("unreadable: of old");
+    asked.ask(Method::POST, "v1/configmaps", marked.clone(), &["/metadata/selfLink"]).await;
+    asked.ask(Method::PUT, "v1/configmaps/marked", marked, &["/metadata/selfLink"]).await;
+    let patch = json!({"metadata": {"selfLink": "unreadable: of old"}});
+    asked.ask_as(Method::PATCH, "v1/configmaps/marked", MERGE, patch, &["/metadata/selfLink"]).await;
+
+    // Writes that do not say what they write over.
+    let leases = "coordination.k8s.io/leases";
+    let here = "coordination.k8s.io/leases/l";
+    let lease = |version: Option<String>| {
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "l", "resourceVersion": version}, "spec": {"holderIdentity": "a"},
+        })
+    };
+    let made = asked.ask(Method::POST, leases, lease(None), &["/spec"]).await;
+    asked.ask(Method::PUT, here, lease(None), &[]).await;
+    asked.ask_quietly(here, lease(Some(version(&made)))).await;
+    asked.ask_as(Method::PATCH, here, MERGE, json!({"spec": {"holderIdentity": "b"}}), &["/spec"]).await;
+    asked.ask(Method::DELETE, here, Value::Null, &["/status"]).await;
+    asked.ask(Method::POST, "v1/configmaps", map("named", json!({}), "1"), &[]).await;
+    let nameless = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}});
+    asked.ask(Method::PUT, "v1/configmaps/named", nameless, &[]).await;
+    let stale = json!({"preconditions": {"resourceVersion": "1"}});
+    asked.ask(Method::DELETE, "v1/configmaps/named", stale, &[]).await;
+    asked.ask(Method::DELETE, "v1/configmaps/named", Value::Null, &["/status"]).await;
+}
+
+async fn dry_runs(asked: &mut Asked) {
+    let places = ["/kind", "/data", "/metadata/name", "/metadata/finalizers"];
+    let made = asked.ask(Method::POST, "v1/configmaps?dryRun=All", map("dry", json!({}), "1"), &places).await;
+    let meta = &made["metadata"];
+    asked.note("made", (meta["uid"].is_string(), meta["resourceVersion"].is_string()));
+    asked.ask(Method::GET, "v1/configmaps/dry", Value::Null, &[]).await;
+    asked.ask(Method::POST, "v1/configmaps?dryRun=Some", map("dry", json!({}), "1"), &[]).await;
+
+    let mut kept = map("dry", json!({}), "1");
+    kept["metadata"]["finalizers"] = json!(["flyball.test/a"]);
+    let kept = asked.ask(Method::POST, "v1/configmaps", kept, &places).await;
+    let here = "v1/configmaps/dry?dryRun=All";
+    asked.ask(Method::POST, "v1/configmaps?dryRun=All", map("dry", json!({}), "1"), &[]).await;
+    let put = asked.ask(Method::PUT, here, map("dry", json!({}), "2"), &places).await;
+    let patched = asked.ask_as(Method::PATCH, here, MERGE, json!({"data": {"value": "3"}}), &places).await;
+    let deleted = asked.ask(Method::DELETE, here, Value::Null, &places).await;
+    asked.note("on its way", deleted["metadata"]["deletionTimestamp"].is_string());
+    let all = json!({"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"]});
+    asked.ask(Method::DELETE, "v1/configmaps/dry", all, &places).await;
+    let now = asked.ask(Method::GET, "v1/configmaps/dry", Value::Null, &places).await;
+    let versions = [&put, &patched, &deleted, &now].map(|object| version(object) == version(&kept));
+    asked.note("one version", versions);
+    let free = json!({"metadata": {"finalizers": null}});
+    asked.ask_as(Method::PATCH, "v1/configmaps/dry", MERGE, free, &[]).await;
+    asked.ask(Method::DELETE, here, Value::Null, &["/status"]).await;
+    asked.ask(Method::DELETE, "v1/configmaps/dry", Value::Null, &["/status"]).await;
+    asked.ask(Method::GET, "v1/configmaps/dry", Value::Null, &[]).await;
+}
+
+/// As far as it goes without kube-controller-manager: a dependent holds its owner.
+async fn dependents(asked: &mut Asked) {
+    for policy in ["Foreground", "Background", "Orphan"] {
+        let owner = asked.ask(Method::POST, "v1/configmaps", map("owner", json!({}), "1"), &[]).await;
+        let mut child = map("child", json!({}), "1");
+        child["metadata"]["finalizers"] = json!(["flyball.test/a"]);
+        child["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"],
+            "blockOwnerDeletion": true,
+        }]);
+        asked.ask_unseen(Method::POST, "v1/configmaps", child).await;
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy});
+        let places = ["/kind", "/status", "/metadata/finalizers"];
+        let left = asked.ask(Method::DELETE, "v1/configmaps/owner", options, &places).await;
+        asked.note("on its way", left["metadata"]["deletionTimestamp"].is_string());
+        if policy == "Foreground" {
+            asked.ask(Method::GET, "v1/configmaps/owner", Value::Null, &places).await;
+            // It may be told otherwise.
+            let options = json!({"propagationPolicy": "Background"});
+            asked.ask(Method::DELETE, "v1/configmaps/owner", options, &["/kind"]).await;
+            asked.ask(Method::GET, "v1/configmaps/owner", Value::Null, &places).await;
+        }
+        // On a real server somebody else would.
+        let free = json!({"metadata": {"finalizers": null}});
+        for name in ["owner", "child"] {
+            let path = format!("v1/configmaps/{name}");
+            asked.ask_unseen(Method::PATCH, &path, free.clone()).await;
+            asked.ask_unseen(Method::DELETE, &path, Value::Null).await;
+        }
+    }
+}
+
 impl Asked {
+    /// A request that is not noted, and may fail.
+    async fn ask_unseen(&mut self, method: Method, path: &str, body: Value) {
+        let length = self.answers.len();
+        let kind = if method == Method::PATCH { MERGE } else { JSON };
+        self.ask_as(method, path, kind, body, &[]).await;
+        self.answers.truncate(length);
+    }
+
     /// A PUT that nobody notes.
     async fn ask_quietly(&mut self, path: &str, body: Value) -> Value {
         let length = self.answers.len();
@@ -274,7 +396,7 @@ async fn the_server_in_memory_answers_as_a_real_one() {
     let client = client().await;
     let namespace = Namespace::fresh(&client).await;
     let memory = ApiServer::new();
-    memory.register::<ConfigMap>().register::<Deployment>();
+    memory.register::<ConfigMap>().register::<Deployment>().register::<Lease>();
     let mut real = Asked::new(client, &namespace.name);
     let mut fake = Asked::new(memory.client(), "default");
     soon(async {
@@ -282,10 +404,13 @@ async fn the_server_in_memory_answers_as_a_real_one() {
             writes(asked).await;
             statuses(asked).await;
             lists(asked).await;
+            refusals(asked).await;
+            dry_runs(asked).await;
+            dependents(asked).await;
         }
     })
     .await;
-    assert!(real.answers.lines().count() > 70);
+    assert!(real.answers.lines().count() > 120);
     let differences: Vec<_> =
         std::iter::zip(real.answers.lines(), fake.answers.lines()).filter(|(a, b)| a != b).collect();
     let differences: Vec<_> = differences.iter().map(|(a, b)| format!("real {a}\nours {b}")).collect();

@@ -7,12 +7,20 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use flyball_kube::leader::{Election, Ended, Leadership, Lost};
+use flyball_kube::leader::{Election, Ended, Leadership, Lost, Standing};
+use flyball_kube::{Controller, Monitor};
+use futures_util::StreamExt;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::runtime::controller::Action;
+use kube::runtime::watcher;
+use kube::{Api, Client, Config, ResourceExt};
+use serde_json::{from_value, json};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
@@ -170,6 +178,84 @@ async fn a_lease_is_given_away_at_the_end_and_runs_out_where_nobody_could() {
         let Ended::Done(waited) = waited else { panic!("{waited:?}") };
         assert!(waited >= LEASE, "{waited:?}: the whole lease from when it was seen");
         assert!(waited <= LEASE + RETRY * 22 / 10 + SLACK, "{waited:?}");
+    })
+    .await;
+}
+
+/// A process with a controller of the ConfigMaps of a namespace, which works while it leads: it labels them with its name.
+struct Replica {
+    monitor: Monitor,
+    standing: Standing,
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<Ended<()>>,
+}
+
+impl Replica {
+    async fn start(namespace: &Namespace, name: &'static str) -> Self {
+        let client = client().await;
+        let mut election = election(client.clone(), namespace, name);
+        let maps = Api::<ConfigMap>::namespaced(client, &namespace.name);
+        let controller = Controller::new(maps.clone(), watcher::Config::default().labels("rolled=yes"));
+        let (monitor, standing) = (controller.monitor(), election.standing());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let reconcile = |map: Arc<ConfigMap>, context: Arc<(Api<ConfigMap>, &'static str)>| async move {
+            let (maps, name) = &*context;
+            let by = json!({"metadata": {"labels": {"by": name}}});
+            maps.patch(&map.name_any(), &PatchParams::default(), &Patch::Merge(by)).await?;
+            Ok::<_, kube::Error>(Action::await_change())
+        };
+        let ended = tokio::spawn(async move {
+            election
+                .run_standby(async { drop(stopped.await) }, |leadership| {
+                    controller
+                        .with_leadership(&leadership)
+                        .run(reconcile, |_, _, _| Action::requeue(RETRY), Arc::new((maps, name)))
+                        .for_each(|_| std::future::ready(()))
+                })
+                .await
+        });
+        Self { monitor, standing, stop, ended }
+    }
+
+    /// As a kubelet asks.
+    async fn is_ready(&self) {
+        while self.monitor.ready().is_err() {
+            tokio::time::sleep(RETRY / 10).await;
+        }
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs an API server: cargo xtask e2e"]
+async fn a_rolling_update_replaces_the_leader_by_a_replica_that_was_ready_before() {
+    soon(async {
+        let client = client().await;
+        let namespace = Namespace::fresh(&client).await;
+        let maps = Api::<ConfigMap>::namespaced(client.clone(), &namespace.name);
+        let map = json!({"metadata": {"name": "a", "labels": {"rolled": "yes"}}});
+        maps.create(&PostParams::default(), &from_value(map).unwrap()).await.unwrap();
+        let by = async |name: &str| {
+            while maps.get("a").await.unwrap().labels().get("by").map(String::as_str) != Some(name) {
+                tokio::time::sleep(RETRY / 10).await;
+            }
+        };
+        let mut old = Replica::start(&namespace, "replica-0").await;
+        by("replica-0").await;
+        for name in ["replica-1", "replica-2"] {
+            let new = Replica::start(&namespace, name).await;
+            // The rollout waits for this; the old one leads, and goes on.
+            new.is_ready().await;
+            assert!(old.standing.is_leader() && !new.standing.is_leader());
+            tokio::time::sleep(RETRY * 3).await;
+            assert_ne!(maps.get("a").await.unwrap().labels()["by"], name);
+            drop(old.stop);
+            assert_eq!(old.ended.await.unwrap(), Ended::Done(()));
+            let stopped = Instant::now();
+            by(name).await;
+            assert!(stopped.elapsed() < LEASE, "it waits for no lease");
+            old = new;
+        }
+        assert_eq!(spec(&client, &namespace).await.lease_transitions, Some(2));
     })
     .await;
 }

@@ -1,7 +1,7 @@
 //! What brings an object to its reconcile, when, and in which order.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use flyball_controller::predicate;
@@ -393,4 +393,23 @@ async fn results_say_which_object_it_was() {
     assert!(a.uid.is_some() && a.uid != b.uid);
     assert_eq!((succeeded.extra.uid, succeeded.extra.resource_version), (a.uid, a.resource_version));
     assert_eq!((failed.extra.uid, failed.extra.resource_version), (b.uid, b.resource_version));
+}
+
+#[derive(Clone, Default)]
+struct Most(Arc<AtomicUsize>);
+
+impl flyball_controller::Metrics for Most {
+    fn most_workers(&self, workers: usize) {
+        self.0.store(workers, Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_bound_on_reconciles_is_no_number() {
+    for (config, told) in [(Config::default().concurrency(3), 3), (Config::default(), 0)] {
+        let (world, most) = (World::of([map("default/a")]), Most::default());
+        let controller = Controller::over(&world.informer).with_config(config.metrics(most.clone()));
+        during(&mut noting(controller, &Runs::new()), SECOND).await;
+        assert_eq!(most.0.load(Relaxed), told);
+    }
 }

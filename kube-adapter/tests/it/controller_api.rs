@@ -257,8 +257,9 @@ async fn objects_that_cannot_be_read_stop_nobody_and_are_counted() {
         {"metadata": meta("a")},
         {"metadata": meta("b"), "data": 3},
     ]});
-    // Both its caches are told the same.
-    let client = Script::of([Answer::json(&list), Answer::json(&list)]).client();
+    // Both its caches are told the same: the first one is filled when the second asks.
+    let (watch, _open) = Answer::watch();
+    let client = Script::of([Answer::json(&list), watch, Answer::json(&list)]).client();
     let api = || Api::<ConfigMap>::all(client.clone());
     let nobody = |_| None::<ObjectRef<ConfigMap>>;
     let controller =

@@ -43,7 +43,7 @@ async fn in_order_nothing_that_waits_for_its_turn_is_lost() {
     let world = ten();
     let (runs, (end, ended)) = (Runs::new(), oneshot::channel::<()>());
     let controller = Controller::over(&world.informer)
-        .with_config(in_turn().concurrency(2))
+        .with_config(in_turn().concurrency(2).drain_on_shutdown())
         .graceful_shutdown_on(async { drop(ended.await) });
     let monitor = controller.monitor();
     assert_eq!((monitor.ready(), monitor.live(SECOND)), (Err(NotReady::Idle), Ok(())));
@@ -64,16 +64,25 @@ async fn in_order_nothing_that_waits_for_its_turn_is_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn the_grace_is_a_bound() {
-    let world = ten();
-    let runs = Runs::new();
-    let controller = Controller::over(&world.informer)
-        .with_config(in_turn().concurrency(1).shutdown_grace(SECOND * 2))
-        .graceful_shutdown_on(sleep(SECOND * 5 / 2));
-    let mut reconciles = slow(controller, &runs);
-    let begun = Instant::now();
-    let items: Vec<_> = (&mut reconciles).collect().await;
-    assert_eq!(begun.elapsed().as_millis(), 4_500);
-    assert_eq!(items.len(), 4);
+    let config = || in_turn().concurrency(1).shutdown_grace(SECOND * 2);
+    // A drain, what is in flight, and what does not end in time.
+    let short = || config().shutdown_grace(SECOND / 4);
+    for (config, ended, results) in [
+        (config().drain_on_shutdown(), 5_000, 5),
+        (config().drain_on_shutdown().abort_after(Duration::ZERO), 4_500, 4),
+        (config(), 3_000, 3),
+        (short(), 3_000, 3),
+        (short().abort_after(SECOND / 8), 2_875, 2),
+    ] {
+        let world = ten();
+        let runs = Runs::new();
+        let controller =
+            Controller::over(&world.informer).with_config(config).graceful_shutdown_on(sleep(SECOND * 5 / 2));
+        let mut reconciles = slow(controller, &runs);
+        let begun = Instant::now();
+        let items: Vec<_> = (&mut reconciles).collect().await;
+        assert_eq!((begun.elapsed().as_millis(), items.len()), (ended, results));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,7 +90,7 @@ async fn at_once_is_at_once() {
     let world = ten();
     let runs = Runs::new();
     let controller = Controller::over(&world.informer)
-        .with_config(in_turn().concurrency(1))
+        .with_config(in_turn().concurrency(1).drain_on_shutdown())
         .graceful_shutdown_on(sleep(SECOND))
         .forceful_shutdown_on(sleep(SECOND * 5 / 2));
     let begun = Instant::now();
@@ -231,7 +240,7 @@ async fn a_cache_that_never_comes_ends_the_stream() {
         flyball_kube::schema(),
         world.server.clone(),
     )
-    .timer(flyball_ratelimit::TokioTimer::current())
+    .timer(flyball_sync::TokioTimer::current())
     .build()
     .unwrap();
     let runs = Runs::new();

@@ -58,10 +58,17 @@ async fn a_policy_that_waits_for_a_change_is_obeyed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_conflict_is_tried_again_soon() {
-    let tries = tries(in_turn(), || Refused::status(409, 0), Action::requeue(SECOND * 30)).await;
-    assert_eq!(tries[..5], [0, 10, 30, 70, 150]);
+    let conflict = || Refused::status(409, 0);
+    let policy = Action::requeue(SECOND * 30);
+    let config = in_turn().conflict_backoff(Duration::from_millis(10)..=SECOND * 300);
+    let scheduled = tries(config.clone(), conflict, policy.clone()).await;
+    assert_eq!(scheduled[..5], [0, 10, 30, 70, 150]);
     // Nor is the server asked for ever: others own the field, or the name.
-    assert_eq!(tries.len(), 13);
+    assert_eq!(scheduled.len(), 13);
+    // Where no schedule is asked for, the policy decides.
+    assert_eq!(tries(in_turn(), conflict, policy.clone()).await, [0, 30_000]);
+    assert_eq!(tries(config.no_backoff(), conflict, policy.clone()).await, [0, 30_000]);
+    assert_eq!(tries(in_turn().status(409, Class::Conflict), conflict, policy).await, scheduled);
 }
 
 /// As long as it can be said, longer than a clock runs, and what a server may ask for at most.
@@ -71,7 +78,8 @@ async fn a_time_that_never_comes_is_no_mistake() {
     for asked in never {
         assert_eq!(tries(in_turn(), unknown, Action::requeue(asked)).await, [0]);
     }
-    assert_eq!(tries(in_turn(), || Refused::status(429, u32::MAX), Action::requeue(SECOND)).await, [0]);
+    let config = in_turn().respect_retry_after();
+    assert_eq!(tries(config, || Refused::status(429, u32::MAX), Action::requeue(SECOND)).await, [0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,9 +97,45 @@ async fn who_takes_no_results_makes_no_timeouts() {
 #[tokio::test(start_paused = true)]
 async fn the_server_is_left_alone_for_as_long_as_it_asks() {
     let busy = || Refused::status(429, 20);
-    assert_eq!(tries(in_turn(), busy, Action::requeue(SECOND)).await, [0, 20_000, 40_000]);
+    let config = || in_turn().respect_retry_after();
+    assert_eq!(tries(config(), busy, Action::requeue(SECOND)).await, [0, 20_000, 40_000]);
     // And for longer, if the policy says so.
-    assert_eq!(tries(in_turn(), busy, Action::requeue(SECOND * 25)).await, [0, 25_000, 50_000]);
+    assert_eq!(tries(config(), busy, Action::requeue(SECOND * 25)).await, [0, 25_000, 50_000]);
+    assert_eq!(tries(config().no_backoff(), busy, Action::requeue(SECOND * 25)).await, [0, 25_000, 50_000]);
+    assert_eq!(tries(config().no_backoff(), busy, Action::requeue(SECOND * 5)).await.len(), 12);
+}
+
+/// The error policy is not asked about panics and timeouts, so they have a backoff that nobody had to ask for. A burst of changes does not
+/// drive it up.
+#[tokio::test(start_paused = true)]
+async fn panics_and_timeouts_back_off_by_default() {
+    let world = World::of([map("default/a")]);
+    let runs = Runs::new();
+    let config = in_turn().reconcile_timeout(Duration::from_nanos(1));
+    let mut reconciles = Controller::over(&world.informer).with_config(config).run(
+        async |map: Arc<ConfigMap>, runs: Arc<Runs>| match runs.saw(&*map) {
+            1 => panic!("a bug in the reconciler"),
+            2 => std::future::pending().await,
+            3..=5 => panic!("a bug in the reconciler"),
+            6 => Err(unknown()),
+            7 => Ok(Action::requeue(SECOND)),
+            8 => panic!("a bug in the reconciler"),
+            _ if runs.of("a").last() < Some(&5_000) => panic!("a bug in the reconciler"),
+            _ => Ok(Action::await_change()),
+        },
+        |_, _, _| Action::requeue(SECOND),
+        runs.clone(),
+    );
+    during(&mut reconciles, SECOND * 3).await;
+    // An error waits as long as the policy says, a success resets the backoff.
+    assert_eq!(runs.of("a")[..9], [0, 5, 16, 36, 76, 156, 1_156, 2_156, 2_161]);
+    for _ in 0..100 {
+        world.server.put(map("default/a"));
+        during(&mut reconciles, Duration::from_millis(20)).await;
+    }
+    during(&mut reconciles, SECOND * 10).await;
+    let last = *runs.of("a").last().unwrap();
+    assert!((5_000..8_000).contains(&last), "it went on at {last} ms");
 }
 
 #[tokio::test(start_paused = true)]

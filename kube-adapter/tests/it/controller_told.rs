@@ -1,91 +1,30 @@
 //! What a controller says of its reconciles to `tracing`.
 
-use std::fmt::{Debug, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_kube::Controller;
-use k8s_openapi::api::core::v1::ConfigMap;
+use flyball_kube::testing::{ApiServer, Call};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::Api;
+use kube::core::Status;
 use kube::runtime::controller::Action;
-use parking_lot::Mutex;
+use kube::runtime::watcher;
 use tokio::time::sleep;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
+use tracing::Instrument;
 use tracing::subscriber::set_default;
-use tracing::{Event, Instrument, Metadata, Subscriber};
-use tracing_core::span::Current;
 
-use crate::world::{Refused, World, during, in_turn, map};
+use crate::lines::Lines;
+use crate::world::{Refused, Runs, World, during, in_turn, map, pod};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Writes down what is told, each line with the spans that it is told in. For one thread.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<State>>);
-
-#[derive(Default)]
-struct State {
-    spans: Vec<(String, &'static Metadata<'static>)>,
-    within: Vec<usize>,
-    lines: Vec<String>,
-}
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let _ = match field.name() {
-            "message" => write!(self.0, " {value:?}"),
-            name => write!(self.0, " {name}={value:?}"),
-        };
-    }
-}
-
-impl Subscriber for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("flyball_kube") || metadata.target() == module_path!()
-    }
-
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        let mut line = Line(span.metadata().name().to_owned());
-        span.record(&mut line);
-        let spans = &mut self.0.lock().spans;
-        spans.push((line.0, span.metadata()));
-        Id::from_u64(spans.len() as u64)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(event.metadata().level().to_string());
-        event.record(&mut line);
-        let state = &mut *self.0.lock();
-        let within = state.within.iter().map(|span| format!("{}: ", state.spans[*span].0));
-        state.lines.push(within.collect::<String>() + &line.0);
-    }
-
-    fn enter(&self, id: &Id) {
-        self.0.lock().within.push(id.into_u64() as usize - 1);
-    }
-
-    fn exit(&self, _: &Id) {
-        self.0.lock().within.pop();
-    }
-
-    fn current_span(&self) -> Current {
-        let state = self.0.lock();
-        match state.within.last() {
-            Some(&span) => Current::new(Id::from_u64(span as u64 + 1), state.spans[span].1),
-            None => Current::none(),
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_reconcile_is_in_a_span_and_what_has_no_result_is_logged() {
-    let lines = Lines::default();
+    let lines = Lines::of(|metadata| {
+        let target = metadata.target();
+        target.starts_with("flyball_kube") || target.starts_with("kube_runtime") || target == module_path!()
+    });
     let _default = set_default(lines.clone());
     let program = async {
         let world = World::of(["works", "panics", "hangs"].map(|name| map(&format!("default/{name}"))));
@@ -106,10 +45,11 @@ async fn a_reconcile_is_in_a_span_and_what_has_no_result_is_logged() {
         assert_eq!(during(&mut reconciles, SECOND * 20).await.len(), 1);
     };
     program.instrument(tracing::info_span!("program")).await;
-    let mut told = lines.0.lock().lines.clone();
+    let mut told = lines.all();
     told.sort();
     let called = |name: &str| {
-        format!("program: reconciling object object.ref=ConfigMap.v1./{name}.default: INFO called")
+        let reasons = "object.reason=object updated object.reasons=1";
+        format!("program: reconciling object object.ref=ConfigMap.v1./{name}.default {reasons}: INFO called")
     };
     let expected = [
         "program: ERROR reconciler panicked kind=\"ConfigMap\" object=default/panics panic=\"a bug in the reconciler\"",
@@ -117,5 +57,142 @@ async fn a_reconcile_is_in_a_span_and_what_has_no_result_is_logged() {
     ];
     let mut expected = expected.map(str::to_owned).to_vec();
     expected.extend(["hangs", "panics", "works"].map(called));
+    assert_eq!(told, expected);
+}
+
+/// By default there is no bound.
+#[tokio::test(start_paused = true)]
+async fn many_reconciles_in_flight_are_warned_of_once_a_minute() {
+    let lines = Lines::ours();
+    let _default = set_default(lines.clone());
+    let world = World::of((0..300).map(|number| map(&format!("default/{number}"))));
+    let controller = Controller::over(&world.informer).with_config(in_turn());
+    let monitor = controller.monitor();
+    let mut reconciles = controller.run(
+        async |_: Arc<ConfigMap>, _: Arc<()>| {
+            sleep(SECOND * 600).await;
+            Ok::<_, Refused>(Action::await_change())
+        },
+        |_, _, _| unreachable!(),
+        Arc::new(()),
+    );
+    for second in 0..100 {
+        during(&mut reconciles, SECOND).await;
+        world.server.put(map(&format!("default/late-{second}")));
+    }
+    assert_eq!(monitor.counts().map(|counts| counts.leased), Some(399));
+    let warnings = lines.with("WARN");
+    let warning = |running, oldest| {
+        format!(
+            "WARN many reconciles are in flight; Config::concurrency bounds them kind=\"ConfigMap\" running={running} oldest={oldest}"
+        )
+    };
+    assert_eq!(warnings, [warning(256, "0ns"), warning(360, "60s")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forbidden_kind_is_logged_and_so_is_its_recovery() {
+    let lines = Lines::ours();
+    let _default = set_default(lines.clone());
+    let server = ApiServer::new();
+    server.register::<ConfigMap>().register::<Secret>();
+    server.put(&map("default/a"));
+    let forbidden = Status::failure("secrets is forbidden", "Forbidden").with_code(403);
+    server.fail_next(Call::any().of::<Secret>(), 10, forbidden);
+    let all = watcher::Config::default;
+    let controller = Controller::new(Api::<ConfigMap>::all(server.client()), all())
+        .owns(Api::<Secret>::all(server.client()), all());
+    let monitor = controller.monitor();
+    // The results are not looked at, and their errors neither.
+    let mut reconciles = controller.run(
+        async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, Refused>(Action::await_change()),
+        |_, _, _| unreachable!(),
+        Arc::new(()),
+    );
+
+    during(&mut reconciles, SECOND * 30).await;
+    assert_eq!(monitor.ready(), Ok(()), "the other kind is reconciled");
+    let caches = monitor.caches();
+    assert_eq!([&*caches[0].kind, &*caches[1].kind], ["ConfigMap", "Secret"]);
+    assert_eq!((caches[0].filled, caches[0].failures, &caches[0].failing), (true, 0, &None));
+    let failing = caches[1].failing.as_ref().unwrap();
+    assert_eq!((caches[1].filled, failing.request, failing.failures), (false, "list", caches[1].failures));
+    assert!(failing.message.contains("secrets is forbidden"), "{failing:?}");
+    let warnings = lines.with("WARN");
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    for part in [
+        "kind=\"Secret\"",
+        "request=\"list\"",
+        "secrets is forbidden",
+        "failures=1",
+        "retry_in=",
+        "is retried",
+    ] {
+        assert!(warnings[0].contains(part), "{part}: {}", warnings[0]);
+    }
+    assert!(warnings[1].contains("controller=\"ConfigMap\" missing=\"Secret\""), "{}", warnings[1]);
+
+    during(&mut reconciles, SECOND * 600).await;
+    let caches = monitor.caches();
+    assert_eq!((caches[1].filled, caches[1].failures, &caches[1].failing), (true, 10, &None));
+    let told = lines.with("WARN");
+    assert!((3..=7).contains(&told.len()), "once a minute at most: {told:?}");
+    let told = lines.with("INFO");
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(
+        told.iter().any(|line| line.contains("the cache is up to date again kind=\"Secret\" failures=10"))
+    );
+    assert!(told.iter().any(|line| line.contains("filled=\"Secret\"")));
+}
+
+/// As kube-runtime's span says; of several reasons that became one reconcile the first, and how many there were.
+#[tokio::test(start_paused = true)]
+async fn the_span_of_a_reconcile_says_why() {
+    let lines = Lines::of(|metadata| {
+        metadata.target() == "kube_runtime::controller" || metadata.target() == module_path!()
+    });
+    let _default = set_default(lines.clone());
+    let world = World::of([map("default/a")]);
+    let pods = World::of([pod("default/of-a", &["a"])]);
+    let everything = futures_util::stream::once(sleep(SECOND * 60));
+    let config = in_turn().debounce(SECOND);
+    let runs = Runs::new();
+    let mut reconciles = Controller::over(&world.informer)
+        .owns_shared(&pods.informer)
+        .reconcile_all_on(everything)
+        .with_config(config)
+        .run(
+            async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
+                tracing::info!("called");
+                match runs.saw(&*map) {
+                    2 => Err(Refused(None)),
+                    3 => Ok(Action::requeue(SECOND * 10)),
+                    _ => Ok(Action::await_change()),
+                }
+            },
+            |_, _, _| Action::requeue(SECOND * 5),
+            runs.clone(),
+        );
+    during(&mut reconciles, SECOND * 5).await;
+    pods.server.put(pod("default/of-a", &["a"]));
+    during(&mut reconciles, SECOND / 10).await;
+    for _ in 0..3 {
+        world.server.put(map("default/a"));
+        during(&mut reconciles, SECOND / 10).await;
+    }
+    during(&mut reconciles, SECOND * 100).await;
+    let told: Vec<String> = lines.with("called");
+    let why = |reason, count| {
+        format!(
+            "reconciling object object.ref=ConfigMap.v1./a.default object.reason={reason} object.reasons={count}: INFO called"
+        )
+    };
+    let expected = [
+        why("object updated", 2),
+        why("related object updated: Pod default/of-a", 4),
+        why("error policy requested retry", 1),
+        why("reconciler requested retry", 1),
+        why("bulk reconcile requested", 1),
+    ];
     assert_eq!(told, expected);
 }

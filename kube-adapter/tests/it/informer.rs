@@ -1,14 +1,19 @@
 //! An informer of an `Api` beside an API server in memory: what it asks, and that in the end it knows what is true.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_informer_cache::{Index, Informer, NamespacedName, ReflectorConfig};
 use flyball_kube::testing::{ApiServer, Call, Verb};
 use flyball_kube::{informer, reflector_config};
+use flyball_sync::TokioTimer;
+use futures_util::StreamExt;
+use http::HeaderMap;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::PartialObjectMeta;
 use kube::core::Status;
+use kube::runtime::controller::{Action, Error as Outcome};
 use kube::runtime::watcher::Config;
 use kube::{Api, Resource, ResourceExt};
 use serde_json::{from_value, json};
@@ -142,6 +147,112 @@ async fn a_history_that_is_forgotten_is_followed_by_a_list_not_older_than_what_i
     agreed(&cache, &truth(&server)).await;
     assert_eq!(asked(&server, Verb::List), ["limit=500", "resourceVersion=4"]);
     assert_eq!(cache.status().relists, 1);
+}
+
+/// The lists of a cache of more objects than a page has: the first one, and one after the history was forgotten.
+async fn first_list_and_relist(config: Config, page_size: Option<u32>) -> Vec<String> {
+    let server = server(501);
+    let mut builder = informer(Api::<ConfigMap>::all(server.client()), config);
+    if let Some(size) = page_size.and_then(NonZeroU32::new) {
+        builder = builder.page_size(size);
+    }
+    let cache = builder.start().unwrap();
+    cache.synced().await.unwrap();
+    server.cut_watches();
+    server.delete::<ConfigMap>("default", "map-1");
+    server.compact();
+    agreed(&cache, &truth(&server)).await;
+    asked(&server, Verb::List)
+}
+
+#[tokio::test(start_paused = true)]
+async fn relists_from_the_cache_of_the_server_after_a_paged_first_list() {
+    // Asked for with a limit, servers before KEP-4988 read it from etcd.
+    let lists = first_list_and_relist(Config::default(), None).await;
+    assert_eq!(lists, ["limit=500", "continue&limit=500", "resourceVersion=502"]);
+    let lists = first_list_and_relist(Config::default().any_semantic(), None).await;
+    assert_eq!(lists, ["limit=500&resourceVersion=0", "resourceVersion=502"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_explicit_page_size_holds_for_every_list() {
+    let unpaged = || Config { page_size: None, ..Config::default() };
+    let relist = |size| format!("limit={size}&resourceVersion=502&resourceVersionMatch=NotOlderThan");
+    for (config, page_size) in [
+        (Config::default().page_size(300), None),
+        (Config::default(), Some(300)),
+        (unpaged(), Some(300)),
+        (Config::default().page_size(0), Some(300)),
+    ] {
+        let lists = first_list_and_relist(config, page_size).await;
+        assert_eq!(lists[..3], ["limit=300", "continue&limit=300", &relist(300)]);
+    }
+    let lists = first_list_and_relist(Config::default(), Some(500)).await;
+    assert_eq!(lists[..3], ["limit=500", "continue&limit=500", &relist(500)]);
+    assert_eq!(first_list_and_relist(unpaged(), None).await, ["", "resourceVersion=502"]);
+}
+
+fn two_maps() -> String {
+    let item = |name: &str| json!({"metadata": {"name": name, "namespace": "x", "resourceVersion": "3"}});
+    json!({"metadata": {"resourceVersion": "7"}, "items": [item("a"), item("b")]}).to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_goes_on_as_long_as_its_body_arrives() {
+    let [(list, body), (watch, _open)] = [(); 2].map(|()| Answer::watch());
+    let script = Script::of([list, watch]);
+    let api = Api::<ConfigMap>::all(script.client());
+    let (cache, run) = informer(api, Config::default()).timer(TokioTimer::current()).build().unwrap();
+    // The time in which it does not run does not count either.
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    let running = tokio::spawn(run);
+    for piece in two_maps().as_bytes().chunks(16) {
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        body.raw(str::from_utf8(piece).unwrap());
+    }
+    drop(body);
+    cache.synced().await.unwrap();
+    assert_eq!(known(&cache), ["a@3", "b@3"]);
+    assert_eq!(cache.status().last_error, None);
+    tokio::task::yield_now().await;
+    let asked: Vec<_> = script.asked();
+    assert!(asked.len() == 2 && asked[1].contains("watch=true"), "{asked:?}");
+    running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_stops_arriving_is_asked_for_again() {
+    let (list, body) = Answer::watch();
+    let script = Script::of([list, Answer::Text(200, HeaderMap::new(), two_maps()), Answer::watch().0]);
+    let cache = informer(Api::<ConfigMap>::all(script.client()), Config::default()).start().unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    body.raw(&two_maps()[..20]);
+    let before = tokio::time::Instant::now();
+    cache.synced().await.unwrap();
+    let waited = before.elapsed();
+    assert!((120..123).contains(&waited.as_secs()), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_sets_the_timeout_and_the_pages_of_its_own_lists() {
+    // Nothing is answered.
+    let script = Script::default();
+    let config = flyball_kube::Config::default()
+        .request_timeout(Duration::from_secs(600))
+        .page_size(NonZeroU32::new(50).unwrap());
+    let controller = flyball_kube::Controller::new(Api::<ConfigMap>::all(script.client()), Config::default())
+        .owns(Api::<ConfigMap>::all(script.client()), Config::default())
+        .with_config(config);
+    let mut reconciles = controller.run(
+        async |_, _| Ok::<_, kube::Error>(Action::await_change()),
+        |_, _, _| Action::await_change(),
+        Arc::new(()),
+    );
+    let before = tokio::time::Instant::now();
+    assert!(matches!(reconciles.next().await, Some(Err(Outcome::QueueError(_)))));
+    assert_eq!(before.elapsed().as_secs(), 600);
+    let asked = script.asked();
+    assert!(asked[..2].iter().all(|list| list.contains("limit=50")), "{asked:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -302,7 +413,10 @@ fn a_configuration_means_the_same_to_a_reflector() {
     let default = ReflectorConfig::default();
     let config = reflector_config(&Config::default());
     let watch_timeout = Duration::from_secs(145);
-    assert_eq!(config, ReflectorConfig { watch_timeout, ..default });
+    assert_eq!(config, ReflectorConfig { watch_timeout, most_recent_first: true, ..default });
+    assert!(!reflector_config(&Config::default().any_semantic()).most_recent_first);
+    let unpaged = |size| reflector_config(&Config { page_size: size, ..Config::default() }).unpaged;
+    assert_eq!([None, Some(0), Some(500), Some(20)].map(unpaged), [true, true, false, false]);
     let watch_timeout = |timeout| reflector_config(&Config::default().timeout(timeout)).watch_timeout;
     assert_eq!([60, 1, 0].map(watch_timeout), [30, 1, 1800].map(Duration::from_secs));
     let page_size = |size| reflector_config(&Config { page_size: size, ..Config::default() }).page_size;

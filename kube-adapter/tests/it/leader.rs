@@ -488,6 +488,38 @@ fn a_stop_ends_a_candidate_at_once_and_lets_a_leader_end_its_work_with_the_lease
 }
 
 #[test]
+fn a_candidate_that_is_stopped_while_it_takes_the_lease_gives_it_away() {
+    for mood in [Mood::Slow(SECOND / 2), Mood::MuteWrites] {
+        for taken_over in [false, true] {
+            for stop in (0..48).map(|n| SECOND / 4 * n) {
+                local(async {
+                    let server = LeaseServer::new();
+                    if taken_over {
+                        server.edit(|lease| {
+                            lease["spec"] = json!({"holderIdentity": "b", "leaseDurationSeconds": 1})
+                        });
+                    }
+                    server.mood(mood);
+                    let mut election = candidate(server.client(), "a").build().unwrap();
+                    let start = Instant::now();
+                    let ended = election.run_until(sleep(stop), obedient).await;
+                    let took = start.elapsed() - stop;
+                    let place = format!(
+                        "{mood:?}, {taken_over}, stopped after {stop:?}, ended in {took:?}: {ended:?}"
+                    );
+                    // The write that is under way, a write to give it away, and a look whether that was done.
+                    assert!(took <= 10 * SECOND, "{place}");
+                    for _ in 0..10 {
+                        assert_ne!(server.holder_if_any().as_deref(), Some("a"), "{place}");
+                        sleep(SECOND).await;
+                    }
+                });
+            }
+        }
+    }
+}
+
+#[test]
 fn a_dropped_run_ends_its_term_and_leaves_the_lease_to_run_out() {
     local(async {
         let server = LeaseServer::new();

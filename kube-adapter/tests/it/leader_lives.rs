@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use flyball_kube::leader::{Answer, Ask, Candidate, Record, Step, Timing};
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 use testkit::random::Random;
 
 type Time = u64;
@@ -59,8 +59,10 @@ struct Life {
     stands: Time,
     /// Nothing reaches it, and nothing leaves it, until then.
     cut: Time,
-    /// What it heard while it stood still.
-    heard: Vec<Answer>,
+    /// What it heard while it stood still, and of which request.
+    heard: Vec<(u64, Answer)>,
+    /// When the last renewal was sent that it knows of to have succeeded.
+    renewed: Option<Time>,
     worked: bool,
     /// It has led, and does so no more, since it has begun to campaign.
     led: bool,
@@ -88,6 +90,8 @@ struct World {
     number: u64,
     /// What was asked, and the answer on its way.
     requests: Vec<(Ask, Option<Answer>)>,
+    /// When each was sent.
+    sent: Vec<Time>,
     calm: bool,
     timing: Timing,
     seen: Seen,
@@ -122,6 +126,7 @@ impl World {
             events: BinaryHeap::new(),
             number: 0,
             requests: Vec::new(),
+            sent: Vec::new(),
             calm: false,
             timing,
             seen: Seen::default(),
@@ -150,6 +155,7 @@ impl World {
             stands: 0,
             cut: 0,
             heard: Vec::new(),
+            renewed: None,
             worked: false,
             led: false,
             over: false,
@@ -184,6 +190,7 @@ impl World {
                 Step::Ask(ask) => {
                     let request = self.requests.len() as u64;
                     self.requests.push((ask, None));
+                    self.sent.push(self.now);
                     self.lives[n].request = request;
                     if let Some(delay) = self.delay(n) {
                         self.at(self.now + delay, n, Event::Arrives(request));
@@ -257,7 +264,10 @@ impl World {
                 self.step_at(begins, n);
             }
             3 => self.lives[n].cut = self.now + self.random.below(40 * SECOND),
-            4 if self.lives[n].candidate.leads(now) && self.lives[n].stands <= self.now => {
+            // Its work has ended, or it was told to stop before it led.
+            4 if self.lives[n].candidate.leads(now) == self.lives[n].candidate.may_work(now)
+                && self.lives[n].stands <= self.now =>
+            {
                 self.seen.released += 1;
                 self.lives[n].candidate.release(now);
                 self.step_at(self.now, n);
@@ -288,7 +298,7 @@ impl World {
                         continue;
                     }
                     let answer = self.requests[request as usize].1.clone().unwrap();
-                    life.heard.push(answer);
+                    life.heard.push((request, answer));
                     if life.stands <= self.now {
                         self.wakes(n);
                     } else {
@@ -318,7 +328,13 @@ impl World {
         if self.random.below(2) == 0 {
             self.step(n);
         }
-        for answer in std::mem::take(&mut self.lives[n].heard) {
+        for (request, answer) in std::mem::take(&mut self.lives[n].heard) {
+            let (ask, sent) = (&self.requests[request as usize].0, self.sent[request as usize]);
+            if !matches!(ask, Ask::Get)
+                && matches!(&answer, Answer::Found { record, .. } if record.holder == self.lives[n].name)
+            {
+                self.lives[n].renewed = Some(sent);
+            }
             let before = self.lives[n].candidate.leads(now);
             self.lives[n].candidate.answered(answer, now);
             if !before && self.lives[n].candidate.leads(now) {
@@ -336,6 +352,16 @@ impl World {
             life.candidate.check(now).unwrap();
             let leads = life.candidate.leads(now);
             assert!(!(life.over && leads), "a leadership that was over is not, after {} ms", self.now / MS);
+            if leads {
+                // Only a candidate that leads begins anything.
+                let deadline =
+                    life.renewed.map(|sent| sent + self.timing.renew_deadline().as_nanos() as Time);
+                assert!(
+                    deadline.is_some_and(|deadline| self.now < deadline),
+                    "a reconcile may begin after the renew deadline, after {} ms",
+                    self.now / MS
+                );
+            }
             life.over |= life.led && !leads;
             life.led |= leads;
             if life.candidate.may_work(now) {
@@ -384,7 +410,7 @@ fn any_timing(random: &mut Random) -> Timing {
     }
 }
 
-fn seeds(cases: u64) -> impl Iterator<Item = u64> {
+pub(crate) fn seeds(cases: u64) -> impl Iterator<Item = u64> {
     let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let first = number("FLYBALL_SEED").unwrap_or(1);
     first..first + number("FLYBALL_CASES").unwrap_or(cases)

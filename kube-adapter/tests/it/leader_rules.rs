@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flyball_kube::leader::{Answer, Ask, Candidate, Lost, Record, Step, Timing};
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 use jiff::Timestamp;
 
 const SECOND: Duration = Duration::from_secs(1);

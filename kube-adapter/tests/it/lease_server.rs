@@ -10,7 +10,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::client::{Body, ClientBuilder};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::{Instant, advance};
+use tokio::time::{Instant, advance, sleep};
 use tower::service_fn;
 
 /// How requests fare.
@@ -22,6 +22,10 @@ pub(crate) enum Mood {
     Silent,
     /// They are done, and never answered.
     Mute,
+    /// Writes are done, and never answered.
+    MuteWrites,
+    /// They are done after so much time, and answered after as much again.
+    Slow(Duration),
     /// They are refused with this status.
     Refuses(u16),
     /// They are done, and so much time passes while the answer is taken.
@@ -80,8 +84,14 @@ impl LeaseServer {
         if let Mood::Refuses(code) = mood {
             return status(code, "as told");
         }
+        if let Mood::Slow(time) = mood {
+            sleep(time).await;
+        }
         let answer = self.answer(&parts.method, body);
-        if mood == Mood::Mute {
+        if let Mood::Slow(time) = mood {
+            sleep(time).await;
+        }
+        if mood == Mood::Mute || mood == Mood::MuteWrites && parts.method != Method::GET {
             std::future::pending::<()>().await;
         }
         answer
@@ -118,6 +128,10 @@ impl LeaseServer {
 
     pub(crate) fn holder(&self) -> String {
         self.lease().spec.unwrap().holder_identity.unwrap_or_default()
+    }
+
+    pub(crate) fn holder_if_any(&self) -> Option<String> {
+        self.state.lock().lease.as_ref()?["spec"]["holderIdentity"].as_str().map(str::to_owned)
     }
 
     /// A hand that changes it past all rules.

@@ -340,7 +340,7 @@ async fn what_a_streaming_list_could_not_read_is_there_unless_it_ends_meanwhile(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_listed_and_cannot_be_read_stays_as_it_was_until_it_is_gone() {
+async fn an_object_that_is_listed_and_cannot_be_read_stays_until_it_is_gone() {
     let all = |items: &[Value]| {
         let mut list = list(items);
         list["metadata"]["continue"] = "".into();
@@ -369,7 +369,7 @@ async fn an_object_that_is_listed_and_cannot_be_read_stays_as_it_was_until_it_is
         versions
     };
     let mut changes = informer.subscribe();
-    while versions() != ["a@8", "b@1"] {
+    while versions() != ["a@8", "b@8"] {
         let change = tokio::time::timeout(Duration::from_secs(600), changes.next()).await;
         assert!(change.is_ok_and(|change| change.is_some()), "{:?}", versions());
     }
@@ -378,14 +378,14 @@ async fn an_object_that_is_listed_and_cannot_be_read_stays_as_it_was_until_it_is
     let told = loop {
         let change = tokio::time::timeout(Duration::from_secs(600), changes.next()).await;
         let change = change.ok().flatten().expect("it is told");
-        if change.key().as_str() == "x/b" {
+        if change.key().as_str() == "x/b" && matches!(change.kind, ChangeKind::Deleted { .. }) {
             break change.kind.clone();
         }
     };
     let ChangeKind::Deleted { last, missed: true } = told else { panic!("{told:?}") };
     assert_eq!(
         (last.data.as_ref().unwrap().len(), &*last.resource_version().unwrap()),
-        (1, "1"),
+        (1, "8"),
         "as it was known"
     );
     assert_eq!(versions(), ["a@8"]);

@@ -189,7 +189,13 @@ async fn a_failure_of_an_informer_is_told_as_kubes_watcher_would() {
         other => panic!("{other:?}"),
     }
     // Not to be copied, so shared.
-    match told([Answer::Failed(io::ErrorKind::ConnectionRefused.into())]).await {
+    let refused = told([Answer::Failed(io::ErrorKind::ConnectionRefused.into())]).await;
+    assert_eq!(
+        refused.to_string(),
+        "failed to perform initial object list: ServiceError: connection refused",
+        "each word once"
+    );
+    match refused {
         watcher::Error::InitialListFailed(kube::Error::Service(error)) => {
             let error = error.downcast_ref::<ApiError>().unwrap();
             assert_eq!(error.kind(), SourceErrorKind::Refused);

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use flyball_kube::Throttle;
@@ -199,6 +199,23 @@ async fn the_service_that_was_ready_is_the_one_that_is_called() {
     assert_eq!(calls.load(Ordering::SeqCst), 3);
 }
 
+/// A task may keep a request and poll something else instead.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_kept_and_never_polled_holds_up_no_other() {
+    let (free, calls) = (Arc::new(AtomicBool::new(false)), Arc::<AtomicUsize>::default());
+    let throttle = Throttle::new(quota(1000, 1000));
+    let service = throttle.layer(Picky { ready: false, free: free.clone(), calls: calls.clone() });
+    let mut kept = [service.clone().call(()), service.clone().call(())];
+    for request in &mut kept {
+        let waits = poll_fn(|context| Poll::Ready(request.as_mut().poll(context).is_pending()));
+        assert!(waits.await, "the inner service is not ready");
+    }
+    free.store(true, Ordering::SeqCst);
+    let other = tokio::time::timeout(Duration::from_secs(10), service.oneshot(()));
+    assert_eq!(other.await, Ok(Ok(())));
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_of_kube_waits_in_the_order_of_its_requests() {
     let throttle = Throttle::new(Throttle::CLIENT_GO);
@@ -222,4 +239,47 @@ async fn a_client_of_kube_waits_in_the_order_of_its_requests() {
         assert_eq!(request.await.unwrap(), (format!("/{n}"), expected));
     }
     assert_eq!(throttle.waits().delayed, 10);
+}
+
+/// Ready at the fourth look, and then for all at once.
+struct Late {
+    asked: u8,
+    waker: Option<Waker>,
+}
+
+impl Service<usize> for Late {
+    type Response = usize;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<usize, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.asked += 1;
+        self.waker = Some(context.waker().clone());
+        if self.asked < 4 { Poll::Pending } else { Poll::Ready(Ok(())) }
+    }
+
+    fn call(&mut self, request: usize) -> Self::Future {
+        // It was ready a moment ago.
+        self.waker.take().into_iter().for_each(Waker::wake);
+        if request == 1 {
+            Box::pin(std::future::pending())
+        } else {
+            Box::pin(std::future::ready(Ok(request)))
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_requests_of_one_task_are_both_woken() {
+    let mut service = Throttle::new(quota(50, 10)).layer(Late { asked: 0, waker: None });
+    let (waits, goes, start) = (service.call(2), service.call(1), Instant::now());
+    let both = async {
+        tokio::select! {
+            biased;
+            answer = waits => answer.unwrap(),
+            _ = goes => unreachable!("it is never answered"),
+        }
+    };
+    assert_eq!(tokio::time::timeout(Duration::from_secs(600), both).await, Ok(2));
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
 }

@@ -16,6 +16,8 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
 /// What a test is about, as far as it is in the cluster.
 pub(crate) struct World<K> {
     pub(crate) server: Server<NamespacedName, K>,

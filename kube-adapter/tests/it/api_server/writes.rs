@@ -1,9 +1,11 @@
 use super::{config_map, config_maps, deployment, refused, server};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use serde_json::json;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, ResourceExt};
+use serde_json::{from_value, json};
 
 #[tokio::test(start_paused = true)]
 async fn a_created_object_gets_what_the_server_gives() {
@@ -109,7 +111,7 @@ async fn patches_merge_edit_and_apply() {
     assert_eq!(json!(told.data), json!({"other": "2"}));
 
     let edit = |operations| {
-        let patch = serde_json::from_value::<json_patch::Patch>(operations).unwrap();
+        let patch = from_value::<json_patch::Patch>(operations).unwrap();
         Patch::<()>::Json(patch)
     };
     let good = edit(json!([
@@ -213,4 +215,120 @@ async fn kube_runtimes_finalizer_works() {
     api.delete("a", &DeleteParams::default()).await.unwrap();
     run("cleanup").await;
     assert!(server.objects::<ConfigMap>().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_deleted_takes_no_new_finalizers() {
+    let server = server();
+    let api = config_maps(&server);
+    let mut held = config_map("a", "1");
+    held.metadata.finalizers = Some(vec!["example.com/x".into(), "example.com/y".into()]);
+    server.put(&held);
+    api.delete("a", &DeleteParams::default()).await.unwrap();
+    let set = |finalizers: &[&str]| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    let late = set(&["example.com/x", "example.com/z"]);
+    let refusal = refused(api.patch("a", &PatchParams::default(), &late).await);
+    assert_eq!((refusal.code, refusal.reason.as_str()), (422, "Invalid"));
+    let expected = "ConfigMap \"a\" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if \
+                    the object is being deleted, found new finalizers []string{\"example.com/z\"}";
+    assert_eq!(refusal.message, expected);
+    let fewer = api.patch("a", &PatchParams::default(), &set(&["example.com/y"])).await.unwrap();
+    assert_eq!(fewer.metadata.finalizers.unwrap(), ["example.com/y"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_and_custom_resources_are_not_replaced_without_a_version() {
+    let server = server();
+    server.register::<Lease>();
+    let custom = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Site"));
+    server.register_with(custom.clone(), true);
+    let leases = Api::<Lease>::default_namespaced(server.client());
+    let lease: Lease = from_value(json!({"metadata": {"name": "l"}})).unwrap();
+    let made = leases.create(&PostParams::default(), &lease).await.unwrap();
+    let refusal = refused(leases.replace("l", &PostParams::default(), &lease).await);
+    assert_eq!((refusal.code, refusal.reason.as_str()), (422, "Invalid"));
+    let expected = "leases.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: \
+                    Invalid value: 0x0: must be specified for an update";
+    assert_eq!(refusal.message, expected);
+    leases.replace("l", &PostParams::default(), &made).await.unwrap();
+
+    let sites = Api::<DynamicObject>::default_namespaced_with(server.client(), &custom);
+    let site = DynamicObject::new("s", &custom);
+    let made = sites.create(&PostParams::default(), &site).await.unwrap();
+    assert_eq!(refused(sites.replace("s", &PostParams::default(), &site).await).code, 422);
+    assert_eq!(refused(sites.replace_status("s", &PostParams::default(), &site).await).code, 422);
+    sites.replace("s", &PostParams::default(), &made).await.unwrap();
+    // Its name is in the body, too.
+    let maps = config_maps(&server);
+    server.put(&config_map("a", "1"));
+    assert_eq!(refused(maps.replace("a", &PostParams::default(), &ConfigMap::default()).await).code, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_answers_as_if_and_keeps_nothing() {
+    let server = server();
+    let api = config_maps(&server);
+    let dry = PostParams { dry_run: true, ..Default::default() };
+    let made = api.create(&dry, &config_map("b", "1")).await.unwrap();
+    assert_eq!((made.metadata.resource_version, made.metadata.uid.is_some()), (None, true));
+    let mut held = config_map("a", "1");
+    held.metadata.finalizers = Some(vec!["example.com/x".into()]);
+    let kept = server.put(&held);
+    let (version, uids) = (server.version(), kept.metadata.uid.clone());
+    let replaced = api.replace("a", &dry, &config_map("a", "2")).await.unwrap();
+    assert_eq!(replaced.data, config_map("a", "2").data);
+    assert_eq!(
+        (replaced.metadata.resource_version, replaced.metadata.uid),
+        (kept.metadata.resource_version.clone(), uids)
+    );
+    let patch = Patch::Merge(json!({"data": {"value": "3"}}));
+    let params = PatchParams { dry_run: true, ..Default::default() };
+    assert_eq!(api.patch("a", &params, &patch).await.unwrap().data, config_map("a", "3").data);
+    let delete = DeleteParams { dry_run: true, ..Default::default() };
+    let left = api.delete("a", &delete).await.unwrap().left().unwrap();
+    assert!(left.metadata.deletion_timestamp.is_some());
+    api.delete_collection(&delete, &ListParams::default()).await.unwrap();
+    assert_eq!(refused(api.create(&dry, &config_map("a", "1")).await).reason, "AlreadyExists");
+    assert_eq!((server.objects::<ConfigMap>(), server.version()), (vec![kept], version));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_in_the_foreground_waits_for_the_dependents_that_block_it() {
+    let server = server();
+    let api = config_maps(&server);
+    let owner = server.put(&config_map("owner", "1"));
+    let owned = |name: &str, owner: &ConfigMap, blocks: bool, finalizers: &[&str]| -> ConfigMap {
+        let of = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "name": owner.name_any(), "uid": owner.metadata.uid,
+            "blockOwnerDeletion": blocks,
+        });
+        let metadata = json!({"name": name, "ownerReferences": [of], "finalizers": finalizers});
+        server.put(&from_value(json!({ "metadata": metadata })).unwrap())
+    };
+    let child = owned("child", &owner, true, &[]);
+    owned("grandchild", &child, true, &["example.com/x"]);
+    owned("other", &owner, false, &[]);
+    let left = api.delete("owner", &DeleteParams::foreground()).await.unwrap().left().unwrap();
+    assert_eq!(left.metadata.finalizers.unwrap(), ["foregroundDeletion"]);
+    let waiting = server.objects::<ConfigMap>();
+    assert!(
+        waiting.iter().all(|map| map.metadata.deletion_timestamp.is_some() == (map.name_any() != "other")),
+        "{waiting:?}"
+    );
+    assert_eq!(waiting.len(), 4);
+    let free = Patch::Merge(json!({"metadata": {"finalizers": []}}));
+    api.patch("grandchild", &PatchParams::default(), &free).await.unwrap();
+    assert_eq!(super::names(&server.objects()), ["other"], "from the leaves up");
+
+    // Orphans do not name it any more.
+    let owner = server.put(&config_map("owner", "1"));
+    owned("child", &owner, true, &[]);
+    let delete = DeleteParams::orphan();
+    let left = api.delete("owner", &delete).await.unwrap().left().unwrap();
+    assert_eq!(left.metadata.finalizers.unwrap(), ["orphan"]);
+    assert_eq!(super::names(&server.objects()), ["child", "other"]);
+    let child = api.get("child").await.unwrap();
+    assert!(child.owner_references().is_empty());
+    // In the background nobody is waited for.
+    assert!(api.delete("child", &DeleteParams::background()).await.unwrap().right().is_some());
 }

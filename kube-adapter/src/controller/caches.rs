@@ -1,0 +1,285 @@
+//! SHELL. The caches that are a controller's own: whether they are filled, and what is wrong with their watches.
+//!
+//! | guarded by | |
+//! |---|---|
+//! | `Caches::all` | the list; caches are added before the controller runs |
+//! | `Cache::trouble` | what the last failures were, and what has been logged of them. It is logged after unlocking |
+//!
+//! Cancel safety: dropping [`Caches::attend`] stops logging recoveries and nothing else.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use flyball_informer_cache::{
+    Cause, Informer, InformerState, NamespacedName, SourceErrorKind, SourceFailure, Status,
+};
+use flyball_sync::Nanos;
+use kube::runtime::watcher;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use flyball_sync::locks::Mutex;
+
+/// The target of what is logged of watches: kube-runtime's, so that filters such as `kube=warn` match.
+const TARGET: &str = "kube_runtime::watcher";
+/// At most one warning of a cache in this time.
+const WARNS_EVERY: Duration = Duration::from_secs(60);
+/// A cache that fails, or is not filled, is looked at so often.
+const LOOKS_EVERY: Duration = Duration::from_secs(1);
+/// A cache that is not filled so long after the controller has begun is worth a warning.
+const SLOW: Duration = Duration::from_secs(5);
+
+/// How one of a controller's own caches fares: that of its objects, and those of [`owns`](crate::Controller::owns) and
+/// [`watches`](crate::Controller::watches). See [`Monitor::caches`](crate::Monitor::caches).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheState {
+    /// The kind of its objects.
+    pub kind: String,
+    /// Whether its first list is complete.
+    pub filled: bool,
+    /// Lists and watches that failed so far.
+    pub failures: u64,
+    /// What is wrong with its lists and watches; `None` if nothing is.
+    pub failing: Option<WatchFailure>,
+}
+
+/// What is wrong with the lists and watches of a cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WatchFailure {
+    /// The request that failed last: `list` or `watch`.
+    pub request: &'static str,
+    /// Why it failed last.
+    pub message: String,
+    /// How many requests in a row have failed.
+    pub failures: u64,
+    /// How long requests have been failing.
+    pub lasting: Duration,
+}
+
+/// All caches of one controller. A clone costs a reference count.
+#[derive(Clone, Default)]
+pub(crate) struct Caches(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    all: Mutex<Vec<Arc<Cache>>>,
+    /// Something fails.
+    failed: Notify,
+}
+
+/// One of them.
+pub(crate) struct Cache {
+    kind: String,
+    known: OnceLock<Known>,
+    trouble: Mutex<Trouble>,
+    caches: Caches,
+}
+
+/// What its informer tells, the types of which are out of sight.
+struct Known {
+    filled: Box<dyn Fn() -> bool + Send + Sync>,
+    status: Box<dyn Fn() -> Status + Send + Sync>,
+}
+
+#[derive(Default)]
+struct Trouble {
+    /// In all.
+    failures: u64,
+    current: Option<Current>,
+    warned: Option<Instant>,
+}
+
+/// Requests that have failed in a row.
+struct Current {
+    begun: Instant,
+    failures: u64,
+    request: &'static str,
+    message: String,
+    at: Nanos,
+    /// The earliest moment at which it can be seen that the next request did not fail.
+    next: Instant,
+    warned: bool,
+}
+
+impl Caches {
+    pub(crate) fn add(&self, kind: String) -> Arc<Cache> {
+        let cache = Cache { kind, known: OnceLock::new(), trouble: Mutex::default(), caches: self.clone() };
+        let cache = Arc::new(cache);
+        self.0.all.lock().push(cache.clone());
+        cache
+    }
+
+    fn all(&self) -> Vec<Arc<Cache>> {
+        self.0.all.lock().clone()
+    }
+
+    pub(crate) fn states(&self) -> Vec<CacheState> {
+        self.all().iter().map(|cache| cache.state()).collect()
+    }
+
+    /// Logs what recovers, and what is missing once the controller has begun. Never done.
+    pub(crate) async fn attend(&self, controller: &str, has_begun: impl Fn() -> bool) {
+        let caches = self.all();
+        let (mut begun, mut missed): (Option<Instant>, Option<Vec<bool>>) = (None, None);
+        loop {
+            let mut quiet = true;
+            for cache in &caches {
+                quiet &= !cache.recovers();
+            }
+            let missing: Vec<bool> = caches.iter().map(|cache| !cache.filled()).collect();
+            if begun.is_none() && has_begun() {
+                begun = Some(Instant::now());
+            }
+            match &missed {
+                None if begun.is_some_and(|begun| begun.elapsed() >= SLOW || !missing.contains(&true)) => {
+                    let kinds = kinds(&caches, &missing);
+                    if !kinds.is_empty() {
+                        tracing::warn!(
+                            target: TARGET,
+                            controller,
+                            missing = kinds.join(", "),
+                            "reconciles have begun though caches are not filled; objects of these kinds raise nothing until they are"
+                        );
+                    }
+                    missed = Some(missing.clone());
+                }
+                Some(before) if *before != missing => {
+                    let filled: Vec<bool> =
+                        before.iter().zip(&missing).map(|(then, now)| *then && !now).collect();
+                    tracing::info!(
+                        target: TARGET,
+                        controller,
+                        filled = kinds(&caches, &filled).join(", "),
+                        "caches are filled now; their objects raise what they concern"
+                    );
+                    missed = Some(missing.clone());
+                }
+                _ => {}
+            }
+            // Nothing is looked at while nothing is wrong.
+            if quiet && missed.is_some() && !missing.contains(&true) {
+                self.0.failed.notified().await;
+            }
+            sleep(LOOKS_EVERY).await;
+        }
+    }
+}
+
+fn kinds<'a>(caches: &'a [Arc<Cache>], those: &[bool]) -> Vec<&'a str> {
+    caches.iter().zip(those).filter(|(_, is)| **is).map(|(cache, _)| cache.kind.as_str()).collect()
+}
+
+impl Cache {
+    pub(crate) fn watch<V: Send + Sync + 'static>(&self, informer: &Informer<NamespacedName, V>) {
+        let (filled, status) = (informer.clone(), informer.clone());
+        let known =
+            Known { filled: Box::new(move || filled.is_synced()), status: Box::new(move || status.status()) };
+        // A cache has one informer.
+        let _ = self.known.set(known);
+    }
+
+    fn filled(&self) -> bool {
+        self.known.get().is_some_and(|known| (known.filled)())
+    }
+
+    fn state(&self) -> CacheState {
+        let filled = self.filled();
+        let trouble = self.trouble.lock();
+        let failing = trouble.current.as_ref().map(|current| WatchFailure {
+            request: current.request,
+            message: current.message.clone(),
+            failures: current.failures,
+            lasting: current.begun.elapsed(),
+        });
+        CacheState { kind: self.kind.clone(), filled, failures: trouble.failures, failing }
+    }
+
+    /// A request has failed. A version that is too old, or not there yet, is part of how watches work.
+    pub(crate) fn failed(&self, failure: &SourceFailure<'_>, error: &watcher::Error) {
+        use SourceErrorKind::{Expired, TooLargeVersion};
+        let (request, message) = (request(failure, error), failure.to_string());
+        let retry_in = failure.until.map_or(Duration::ZERO, |until| until.since(failure.at));
+        if matches!(failure.cause, Cause::Failed(Expired | TooLargeVersion)) {
+            tracing::debug!(target: TARGET, kind = self.kind, request, error = message, "the cache lists again");
+            return;
+        }
+        let now = Instant::now();
+        let mut trouble = self.trouble.lock();
+        trouble.failures += 1;
+        let current = trouble.current.get_or_insert_with(|| Current {
+            begun: now,
+            failures: 0,
+            request,
+            message: String::new(),
+            at: failure.at,
+            next: now,
+            warned: false,
+        });
+        current.failures += 1;
+        current.request = request;
+        current.message.clone_from(&message);
+        current.at = failure.at;
+        current.next = now + retry_in + LOOKS_EVERY;
+        let failures = current.failures;
+        let warns = trouble.warned.is_none_or(|warned| now.duration_since(warned) >= WARNS_EVERY);
+        if warns {
+            trouble.warned = Some(now);
+            if let Some(current) = &mut trouble.current {
+                current.warned = true;
+            }
+        }
+        drop(trouble);
+        self.caches.0.failed.notify_one();
+        let kind = &*self.kind;
+        let what = "a request of a cache failed and is retried; until then the cache stays as it is, and changes are not seen";
+        if warns {
+            tracing::warn!(target: TARGET, kind, request, error = message, failures, ?retry_in, "{what}");
+        } else {
+            tracing::debug!(target: TARGET, kind, request, error = message, failures, ?retry_in, "{what}");
+        }
+    }
+
+    /// Whether requests still fail. Logs that they do not any more.
+    fn recovers(&self) -> bool {
+        let Some(known) = self.known.get() else { return false };
+        let Some((at, next)) = self.trouble.lock().current.as_ref().map(|current| (current.at, current.next))
+        else {
+            return false;
+        };
+        if Instant::now() < next {
+            return true;
+        }
+        let status = (known.status)();
+        if status.state != InformerState::Watching || status.last_success.is_none_or(|heard| heard <= at) {
+            return true;
+        }
+        let mut trouble = self.trouble.lock();
+        // Another request may have failed meanwhile.
+        let Some(current) = trouble.current.take_if(|current| current.at == at) else { return true };
+        drop(trouble);
+        if current.warned {
+            let (failures, lasted) = (current.failures, current.begun.elapsed());
+            tracing::info!(target: TARGET, kind = self.kind, failures, ?lasted, "the cache is up to date again");
+        }
+        false
+    }
+}
+
+/// What was asked for.
+fn request(failure: &SourceFailure<'_>, error: &watcher::Error) -> &'static str {
+    match (failure.error, error) {
+        (Some(_), watcher::Error::InitialListFailed(_)) => "list",
+        (None, _) if matches!(failure.cause, Cause::Interrupted) => "list",
+        (None, _) if matches!(failure.cause, Cause::TimedOut) => "list or watch",
+        _ => "watch",
+    }
+}
+
+impl fmt::Debug for Caches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.states()).finish()
+    }
+}

@@ -1,0 +1,106 @@
+//! EDGE. Objects whose newest state cannot be read: the state that was read last, with the metadata of now, and a mark.
+//!
+//! The mark is in the object, so that it is of exactly this state, wherever that is held, and so that a list that reads the object again replaces it though
+//! its version is the same. It is in `metadata.selfLink`: API servers have not filled that in since 1.20, and clear it at every write, so nobody misses it and
+//! nobody stores it. Rejected: an annotation, which would be stored by whoever replaces the object; a table beside the cache, which is late or early by the time
+//! that the cache takes.
+//!
+//! Cancel safety: nothing here waits.
+
+use std::sync::{Arc, OnceLock};
+
+use flyball_informer_cache::{Event, NamespacedName, Store};
+use kube::Resource;
+
+use super::decode::{Unread, trim};
+use crate::names::version_of;
+
+const MARK: &str = "unreadable: ";
+
+/// Why the newest state of this object cannot be read, such as "missing field `spec`"; `None` if it can. All of the object but its metadata is then
+/// as it was read last.
+///
+/// Caches that an [`ApiSource`](crate::ApiSource) feeds have such objects, where one that was read becomes unreadable.
+///
+/// # Examples
+/// ```
+/// # use flyball_kube::{ApiSource, testing::ApiServer, unreadable};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use kube::{Api, api::{Patch, PatchParams}, runtime::watcher};
+/// # use serde_json::{from_value, json};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = ApiServer::new();
+/// # server.register::<ConfigMap>();
+/// # server.put(&from_value::<ConfigMap>(json!({"metadata": {"name": "a"}, "data": {"size": "3"}}))?);
+/// let api = Api::<ConfigMap>::namespaced(server.client(), "default");
+/// let maps = flyball_kube::informer(api.clone(), watcher::Config::default()).start()?;
+/// maps.synced().await?;
+/// # let mut changes = maps.subscribe();
+/// # changes.next().await;
+/// // The data of a ConfigMap is no list.
+/// let patch = Patch::Merge(json!({"metadata": {"labels": {"app": "web"}}, "data": [7]}));
+/// let _ = api.patch("a", &PatchParams::default(), &patch).await;
+/// # changes.next().await;
+/// let map = maps.store().get("default/a").expect("it is there");
+/// assert_eq!(map.metadata.labels.as_ref().expect("new ones")["app"], "web");
+/// assert_eq!(map.data.as_ref().expect("the last that could be read")["size"], "3");
+/// assert!(unreadable(&*map).expect("it is marked").starts_with("invalid type"));
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub fn unreadable<K: Resource>(object: &K) -> Option<&str> {
+    object.meta().self_link.as_deref()?.strip_prefix(MARK)
+}
+
+/// The cache that a source feeds: where the last state of an object is that could be read. Clones share it.
+pub(super) struct Fed<K>(Arc<OnceLock<Stored<K>>>);
+
+/// A copy of the stored object.
+type Stored<K> = Box<dyn Fn(&NamespacedName) -> Option<K> + Send + Sync>;
+
+impl<K> Clone for Fed<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K> Default for Fed<K> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<K: Resource + Send + Sync + 'static> Fed<K> {
+    pub(super) fn attach(&self, store: &Store<NamespacedName, K>)
+    where
+        K: Clone,
+    {
+        let store = store.clone();
+        // A source feeds one cache.
+        let _ = self.0.set(Box::new(move |key| store.get(key).map(|object| K::clone(&object))));
+    }
+
+    pub(super) fn is_attached(&self) -> bool {
+        self.0.get().is_some()
+    }
+
+    /// The stored object with the metadata it has now, marked; nothing if there is none, or that is no news. Everything that was delivered has to be stored.
+    pub(super) fn renewed(&self, key: &NamespacedName, unread: Unread) -> Option<Event<K>> {
+        let Unread { uid, version, meta, error, .. } = unread;
+        let mut object = self.0.get().and_then(|stored| stored(key))?;
+        let another = object.meta().uid.is_some() && uid.is_some() && object.meta().uid != uid;
+        if another || version.is_none() || version <= version_of(&object) {
+            return None;
+        }
+        match meta {
+            Some(meta) => *object.meta_mut() = *meta,
+            // Not even they can be read: those of before, at the version of now.
+            None => object.meta_mut().resource_version = Some(version.to_string()),
+        }
+        object.meta_mut().self_link = Some(format!("{MARK}{error}"));
+        trim(&mut object);
+        Some(Event::Modified(object))
+    }
+}

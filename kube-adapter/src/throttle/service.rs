@@ -1,0 +1,129 @@
+//! SHELL. One service for many requests, none of which holds it while it waits.
+//!
+//! | guarded by `idle` | |
+//! |---|---|
+//! | the service | taken out while a request asks whether it is ready and calls it, both in one poll; so it runs without a lock |
+//! | `missed` | somebody came meanwhile, and looks again when it is back |
+//!
+//! | guarded by `wakers` | |
+//! |---|---|
+//! | who waits for the service to be ready | all are woken when it may be, and moved out before |
+//!
+//! A request that waits is one of many wakers, and nothing else: one that is kept and never polled again holds up nobody. Rejected: an
+//! async mutex, whose turn belongs to a request from when it is first in line, whether it is polled or not. What it costs: requests that wait for an inner
+//! service which is not ready are all polled when it is.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use tower_service::Service;
+
+use flyball_sync::locks::Mutex;
+
+pub(super) struct SharedService<S> {
+    idle: Mutex<Idle<S>>,
+    waiting: Arc<Waiting>,
+    /// Wakes all who wait; the one that the service gets.
+    waker: Waker,
+}
+
+struct Idle<S> {
+    service: Option<S>,
+    missed: bool,
+}
+
+#[derive(Default)]
+struct Waiting {
+    wakers: Mutex<Vec<Waker>>,
+}
+
+// === impl SharedService ===
+
+impl<S> SharedService<S> {
+    pub(super) fn new(service: S) -> Self {
+        let waiting = Arc::<Waiting>::default();
+        let waker = Waker::from(waiting.clone());
+        Self { idle: Mutex::new(Idle { service: Some(service), missed: false }), waiting, waker }
+    }
+
+    /// Calls the service with `request` if it is ready; else `waker` is woken when it may be.
+    pub(super) fn poll_call<R>(
+        &self,
+        request: &mut Option<R>,
+        waker: &Waker,
+    ) -> Poll<Option<Result<S::Future, S::Error>>>
+    where
+        S: Service<R>,
+    {
+        let mut joined = false;
+        loop {
+            let mut idle = self.idle.lock();
+            let service = idle.service.take();
+            idle.missed |= service.is_none();
+            drop(idle);
+            if let Some(service) = service {
+                let mut taken = Taken { shared: self, service: Some(service), called: false };
+                let Some(service) = taken.service.as_mut() else { return Poll::Ready(None) };
+                if let Poll::Ready(ready) = service.poll_ready(&mut Context::from_waker(&self.waker)) {
+                    // Its waker, if it has joined, stays until all are woken: another request of the same task may wait with it.
+                    taken.called = true;
+                    return Poll::Ready(match ready {
+                        Ok(()) => request.take().map(|request| Ok(service.call(request))),
+                        Err(error) => Some(Err(error)),
+                    });
+                }
+            }
+            if joined {
+                return Poll::Pending;
+            }
+            // And looks again: it may have become ready, or been put back, before there was somebody to wake.
+            self.waiting.join(waker);
+            joined = true;
+        }
+    }
+}
+
+/// Puts the service back, also where it panics.
+struct Taken<'a, S> {
+    shared: &'a SharedService<S>,
+    service: Option<S>,
+    /// It may be ready for the next.
+    called: bool,
+}
+
+impl<S> Drop for Taken<'_, S> {
+    fn drop(&mut self) {
+        let mut idle = self.shared.idle.lock();
+        idle.service = self.service.take();
+        let missed = std::mem::take(&mut idle.missed);
+        drop(idle);
+        if missed || self.called || std::thread::panicking() {
+            self.shared.waiting.wake_all();
+        }
+    }
+}
+
+impl Waiting {
+    fn join(&self, waker: &Waker) {
+        let waker = waker.clone();
+        let mut wakers = self.wakers.lock();
+        if !wakers.iter().any(|other| other.will_wake(&waker)) {
+            wakers.push(waker);
+        }
+    }
+
+    fn wake_all(&self) {
+        let wakers = std::mem::take(&mut *self.wakers.lock());
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        self.wake_all();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.wake_all();
+    }
+}

@@ -1,0 +1,228 @@
+//! What a program says holds: one program on kube-runtime's Controller and on ours, in memory, on virtual time.
+//!
+//! kube-runtime rounds each delay up to the next millisecond and then waits for a timer of milliseconds (D9), so its attempts come a
+//! millisecond or two after ours.
+
+mod engine;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_kube::Config;
+use flyball_kube::testing::{ApiServer, Call};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::ResourceExt;
+use kube::core::Status;
+use kube::runtime::controller::Action;
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+
+use self::engine::{BOTH, Engine, Program, Ran, map, secret, server};
+use crate::lines::Lines;
+use crate::world::Refused;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MILLI: Duration = Duration::from_millis(1);
+
+/// The same number of attempts, each within a few milliseconds for each that came before it.
+fn assert_same_times(kube: &[u64], ours: &[u64]) {
+    assert_eq!(kube.len(), ours.len(), "kube-runtime: {kube:?}, ours: {ours:?}");
+    for (number, (kube, ours)) in kube.iter().zip(ours).enumerate() {
+        let allowed = 3 * (number as u64 + 1);
+        assert!(kube.abs_diff(*ours) <= allowed, "attempt {number}: {kube} and {ours}");
+    }
+}
+
+async fn on_both(program: &Program, server: impl Fn() -> ApiServer, time: Duration) -> [Ran; 2] {
+    let [kube, ours] = BOTH;
+    [program.run(kube, &server(), time).await, program.run(ours, &server(), time).await]
+}
+
+fn one() -> ApiServer {
+    server(["a".to_owned()])
+}
+
+fn conflict() -> Refused {
+    Refused::status(409, 0)
+}
+
+/// "Not ready yet" as an error, until 240 s have passed.
+#[tokio::test(start_paused = true)]
+async fn retries_after_the_delay_of_the_error_policy() {
+    for error in [|| Refused(None), conflict, || Refused::status(429, 30), || Refused::status(503, 0)] {
+        let reconcile = move |ready: Instant| async move {
+            if Instant::now() < ready { Err(error()) } else { Ok(Action::await_change()) }
+        };
+        let mut times = Vec::new();
+        for engine in BOTH {
+            let ready = Instant::now() + 240 * SECOND;
+            let program = Program::new(move |_| reconcile(ready), |_| Action::requeue(2 * SECOND));
+            let ran = program.run(engine, &one(), 600 * SECOND).await;
+            assert_eq!((ran.successes(), ran.ended), (1, None), "{engine:?}");
+            times.push(ran.of("a"));
+        }
+        assert_same_times(&times[0], &times[1]);
+        let exactly: Vec<u64> = (0..=120).map(|attempt| attempt * 2_000).collect();
+        assert_eq!(times[1], exactly);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_at_once_when_the_error_policy_says_zero() {
+    let left = |engine| {
+        let left = Arc::new(Mutex::new(100));
+        let reconcile = move |_| {
+            let mut left = left.lock();
+            *left -= 1;
+            std::future::ready(if *left > 0 { Err(Refused(None)) } else { Ok(Action::await_change()) })
+        };
+        (engine, Program::new(reconcile, |_| Action::requeue(Duration::ZERO)))
+    };
+    for (engine, program) in BOTH.map(left) {
+        let ran = program.run(engine, &one(), 10 * SECOND).await;
+        assert_eq!((ran.runs.len(), ran.successes()), (100, 1), "{engine:?}");
+        assert!(ran.runs[99].1 < 500, "{engine:?}: {}", ran.runs[99].1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_for_a_change_when_the_error_policy_says_so() {
+    let program = Program::new(async |_| Err(conflict()), |_| Action::await_change());
+    let [kube, ours] = on_both(&program, one, 600 * SECOND).await;
+    assert_same_times(&kube.of("a"), &ours.of("a"));
+    assert_eq!(ours.of("a"), [0]);
+}
+
+/// Another writer changes the object twenty times in 400 ms, and each reconcile in between conflicts with it.
+async fn after_a_burst_of_conflicts(engine: Engine, config: Config) -> u64 {
+    let (server, over) = (one(), Instant::now() + 400 * MILLI);
+    let reconcile = move |_| async move {
+        if Instant::now() < over { Err(conflict()) } else { Ok(Action::await_change()) }
+    };
+    let program = Program::new(reconcile, |_| Action::requeue(SECOND));
+    let writer = server.clone();
+    tokio::spawn(async move {
+        for write in 0..20 {
+            let mut map = map("a");
+            map.annotations_mut().insert("write".to_owned(), write.to_string());
+            writer.put(&map);
+            sleep(20 * MILLI).await;
+        }
+    });
+    let ran = program.run_with(engine, &server, 600 * SECOND, config).await;
+    assert_eq!(ran.successes(), 1);
+    ran.runs.last().unwrap().1
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_conflicts_stalls_no_object() {
+    for engine in BOTH {
+        let reconciled = after_a_burst_of_conflicts(engine, Config::default()).await;
+        assert!(reconciled <= 1_400, "{engine:?}: after {reconciled} ms");
+    }
+    let config = Config::default().conflict_backoff(10 * MILLI..=300 * SECOND);
+    let reconciled = after_a_burst_of_conflicts(Engine::Flyball, config).await;
+    assert!(reconciled <= 1_000, "with a schedule for conflicts: after {reconciled} ms");
+}
+
+/// Two hundred objects take ten minutes each; one more comes.
+#[tokio::test(start_paused = true)]
+async fn a_quick_object_does_not_wait_for_200_slow_ones() {
+    let reconcile = async |map: Arc<ConfigMap>| {
+        if map.name_any() != "quick" {
+            sleep(600 * SECOND).await;
+        }
+        Ok(Action::await_change())
+    };
+    let program = Program::new(reconcile, |_| unreachable!());
+    for engine in BOTH {
+        let server = server((0..200).map(|number| format!("slow-{number}")));
+        let putting = server.clone();
+        tokio::spawn(async move {
+            sleep(SECOND).await;
+            putting.put(&map("quick"));
+        });
+        let ran = program.run(engine, &server, 1_500 * SECOND).await;
+        assert!(ran.of("quick")[0] <= 1_010, "{engine:?}: {:?}", ran.of("quick"));
+        assert_eq!(ran.successes(), 201);
+    }
+}
+
+/// A pod has thirty seconds to end.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_finishes_what_is_in_flight_and_leaves_what_is_queued() {
+    let reconcile = async |_| {
+        sleep(SECOND).await;
+        Ok(Action::await_change())
+    };
+    let mut program = Program::new(reconcile, |_| unreachable!());
+    program.concurrency = Some(1);
+    program.shutdown_after = Some(4_500 * MILLI);
+    let objects = || server((0..600).map(|number| number.to_string()));
+    let [kube, ours] = on_both(&program, objects, 1_000 * SECOND).await;
+    for ran in [&kube, &ours] {
+        assert_eq!((ran.runs.len(), ran.successes()), (5, 5));
+    }
+    assert_same_times(&[kube.ended.unwrap()], &[ours.ended.unwrap()]);
+    assert_eq!(ours.ended, Some(5_000));
+}
+
+fn forbid_secrets(server: &ApiServer, times: u32) {
+    let forbidden = Status::failure("secrets is forbidden", "Forbidden").with_code(403);
+    server.fail_next(Call::any().of::<Secret>(), times, forbidden);
+}
+
+fn three() -> ApiServer {
+    server(["a", "b", "c"].map(str::to_owned))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forbidden_owned_kind_stops_nothing_else() {
+    let mut program = Program::new(async |_| Ok(Action::await_change()), |_| unreachable!());
+    program.owns_secrets = true;
+    let forbidden = || {
+        let server = three();
+        forbid_secrets(&server, u32::MAX);
+        server
+    };
+    let [kube, ours] = on_both(&program, forbidden, 60 * SECOND).await;
+    for ran in [&kube, &ours] {
+        assert_eq!(ran.runs.iter().filter(|(_, at)| *at < 10_000).count(), 3, "{ran:?}");
+        assert!(ran.results.contains(&"!!".to_owned()), "the stream says what is wrong: {ran:?}");
+    }
+    assert_eq!(kube.runs.len(), ours.runs.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owned_kind_that_is_allowed_later_catches_up() {
+    let mut program = Program::new(async |_| Ok(Action::await_change()), |_| unreachable!());
+    program.owns_secrets = true;
+    let forbidden = || {
+        let server = three();
+        let owner = server.put(&map("b"));
+        server.put(&secret("of-b", &owner));
+        forbid_secrets(&server, 5);
+        server
+    };
+    let [kube, ours] = on_both(&program, forbidden, 300 * SECOND).await;
+    for ran in [&kube, &ours] {
+        assert_eq!([ran.of("a").len(), ran.of("b").len(), ran.of("c").len()], [1, 2, 1], "{ran:?}");
+    }
+}
+
+/// A filter that a program has had since it ran on kube-runtime: `kube=warn`.
+#[tokio::test(start_paused = true)]
+async fn a_forbidden_kind_is_a_warning_under_the_same_filter() {
+    let mut program = Program::new(async |_| Ok(Action::await_change()), |_| unreachable!());
+    program.owns_secrets = true;
+    for engine in BOTH {
+        let lines = Lines::of(|metadata| {
+            metadata.target().starts_with("kube") && *metadata.level() <= tracing::Level::WARN
+        });
+        let _default = tracing::subscriber::set_default(lines.clone());
+        let server = three();
+        forbid_secrets(&server, u32::MAX);
+        program.run(engine, &server, 3 * SECOND).await;
+        assert!(!lines.with("secrets is forbidden").is_empty(), "{engine:?}: {:?}", lines.all());
+    }
+}

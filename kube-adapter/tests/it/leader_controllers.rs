@@ -1,0 +1,274 @@
+//! Controllers of which one replica works, on tokio's paused clock: rolling updates, and what begins when the lease cannot be renewed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use flyball_kube::leader::{Election, Ended, Lost, Standing};
+use flyball_kube::testing::{ApiServer, Call};
+use flyball_kube::{Config, Controller, Monitor, Turns};
+use futures_util::{FutureExt, StreamExt};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::core::Status;
+use kube::runtime::controller::Action;
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt};
+use parking_lot::Mutex;
+use testkit::random::Random;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::leader_lives::seeds;
+use crate::lease_server::{LeaseServer, Mood};
+use crate::lines::Lines;
+use crate::world::{Refused, map};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn cluster() -> ApiServer {
+    let cluster = ApiServer::new();
+    cluster.register::<ConfigMap>().register::<Lease>();
+    cluster
+}
+
+/// What all replicas do.
+#[derive(Default)]
+struct Work {
+    at_work: AtomicUsize,
+    /// Who reconciled what, and when it began.
+    log: Mutex<Vec<Begun>>,
+}
+
+struct Begun {
+    replica: String,
+    object: String,
+    at: Instant,
+    /// How long ago its last renewal was sent.
+    renewed: Duration,
+    /// How many others were at work.
+    others: usize,
+}
+
+impl Work {
+    fn of(&self, replica: &str) -> Vec<String> {
+        let log = self.log.lock();
+        log.iter().filter(|begun| begun.replica == replica).map(|begun| begun.object.clone()).collect()
+    }
+
+    /// One works at a time, and begins nothing when its lease is past the renew deadline.
+    fn check(&self) {
+        for Begun { replica, object, at, renewed, others } in &*self.log.lock() {
+            assert_eq!(*others, 0, "{replica} began {object} at {at:?}, while another worked");
+            assert!(
+                *renewed < 10 * SECOND,
+                "{replica} began {object} at {at:?}, {renewed:?} after its last renewal"
+            );
+        }
+    }
+}
+
+/// A process: a controller that does the work as long as it leads.
+struct Replica {
+    monitor: Monitor,
+    standing: Standing,
+    stop: Option<oneshot::Sender<()>>,
+    ended: JoinHandle<Ended<()>>,
+}
+
+impl Replica {
+    fn start(cluster: &ApiServer, name: &str, work: &Arc<Work>, takes: Duration) -> Self {
+        Self::start_over(cluster.client(), cluster, name, work, takes)
+    }
+
+    /// With a way of its own to the lease.
+    fn start_over(
+        leases: Client,
+        cluster: &ApiServer,
+        name: &str,
+        work: &Arc<Work>,
+        takes: Duration,
+    ) -> Self {
+        let mut election = Election::builder(leases, "ns", "l", name).seed(7).build().unwrap();
+        let config = Config::default().turns(Turns::Fifo).concurrency(1);
+        let controller = Controller::new(Api::<ConfigMap>::all(cluster.client()), watcher::Config::default())
+            .with_config(config);
+        let (monitor, standing) = (controller.monitor(), election.standing());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let context = Arc::new((name.to_owned(), work.clone(), standing.clone(), takes));
+        let ended = tokio::spawn(async move {
+            election
+                .run_standby(stopped.map(drop), |leadership| {
+                    controller
+                        .with_leadership(&leadership)
+                        .run(reconcile, |_, _, _| Action::await_change(), context)
+                        .for_each(|_| std::future::ready(()))
+                })
+                .await
+        });
+        Self { monitor, standing, stop: Some(stop), ended }
+    }
+
+    /// As a kubelet: looks at it each second.
+    async fn is_ready_within(&self, limit: Duration) -> bool {
+        let start = Instant::now();
+        while start.elapsed() < limit {
+            if self.monitor.ready().is_ok() {
+                return true;
+            }
+            sleep(SECOND).await;
+        }
+        false
+    }
+
+    /// SIGTERM, and how it ends.
+    async fn stop(mut self) -> Ended<()> {
+        self.stop.take();
+        self.ended.await.unwrap()
+    }
+}
+
+type Context = (String, Arc<Work>, Standing, Duration);
+
+async fn reconcile(map: Arc<ConfigMap>, context: Arc<Context>) -> Result<Action, Refused> {
+    let (replica, work, standing, takes) = &*context;
+    // A panic would be that of the object alone.
+    let others = work.at_work.fetch_add(1, Ordering::SeqCst);
+    let (object, renewed) = (map.name_any(), standing.renewed().unwrap());
+    work.log.lock().push(Begun { replica: replica.clone(), object, at: Instant::now(), renewed, others });
+    let _done = Done(work);
+    sleep(*takes).await;
+    Ok(Action::requeue(SECOND / 20))
+}
+
+struct Done<'a>(&'a Work);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.at_work.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rolling_update_replaces_the_leader_by_a_replica_that_was_ready_before() {
+    let (cluster, work) = (cluster(), Arc::<Work>::default());
+    cluster.put(&map("ns/a"));
+    let mut old = Replica::start(&cluster, "replica-0", &work, SECOND / 10);
+    assert!(old.is_ready_within(60 * SECOND).await);
+    for n in 1..4 {
+        let name = format!("replica-{n}");
+        let new = Replica::start(&cluster, &name, &work, SECOND / 10);
+        // The rollout waits for this, and the old one goes on meanwhile.
+        assert!(new.is_ready_within(60 * SECOND).await, "{name}: {:?}", new.monitor.ready());
+        sleep(60 * SECOND).await;
+        assert!(old.standing.is_leader() && !new.standing.is_leader());
+        assert_eq!(work.of(&name), Vec::<String>::new(), "it does not lead");
+        assert_eq!(new.monitor.live(SECOND), Ok(()));
+
+        assert_eq!(old.stop().await, Ended::Done(()));
+        sleep(5 * SECOND).await; // 2.2 retry periods, and not a lease
+        assert!(new.standing.is_leader());
+        assert!(work.of(&name).contains(&"a".to_owned()));
+        assert_eq!(new.monitor.ready(), Ok(()));
+        old = new;
+    }
+    work.check();
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_reconcile_begins_after_the_renew_deadline() {
+    let (cluster, work) = (cluster(), Arc::<Work>::default());
+    for n in 0..100 {
+        cluster.put(&map(&format!("ns/m{n}")));
+    }
+    let replica = Replica::start(&cluster, "a", &work, SECOND / 2);
+    sleep(5 * SECOND).await;
+    cluster.freeze(Call::any().of::<Lease>());
+    let ended = replica.ended.await.unwrap();
+    assert!(matches!(ended, Ended::Lost(Lost::NotRenewed, _)), "{ended:?}");
+    work.check();
+    assert!(work.log.lock().last().unwrap().renewed > 9 * SECOND, "it was busy until then");
+}
+
+/// Of several replicas, whose way to the lease is lost and found, and which are stopped and started, one works at a time, and none begins anything that it may not.
+#[test]
+fn in_random_elections_one_works_and_begins_nothing_after_the_renew_deadline() {
+    let (mut begun, mut terms, mut lost) = (0, 0, 0);
+    for seed in seeds(12) {
+        eprintln!("repeat with FLYBALL_SEED={seed} FLYBALL_CASES=1");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        runtime.unwrap().block_on(async {
+            let mut random = Random::new(seed);
+            let (leases, cluster, work) = (LeaseServer::new(), cluster(), Arc::<Work>::default());
+            for n in 0..random.below(20) {
+                cluster.put(&map(&format!("ns/m{n}")));
+            }
+            let mut moods = [Arc::default(), Arc::default()];
+            let mut replicas = [0, 1].map(|n: usize| {
+                let takes = Duration::from_millis(random.below(2_000));
+                let client = leases.moody_client(Arc::clone(&moods[n]));
+                Replica::start_over(client, &cluster, &format!("{n}"), &work, takes)
+            });
+            for round in 0..100 {
+                sleep(Duration::from_millis(random.below(8_000))).await;
+                let n = random.below(2) as usize;
+                let ms = random.below(4_000);
+                *moods[n].lock() = match random.below(10) {
+                    0..=3 => Mood::Well,
+                    4 => Mood::Silent,
+                    5 => Mood::Mute,
+                    6 => Mood::MuteWrites,
+                    7 => Mood::Refuses(503),
+                    _ => Mood::Slow(Duration::from_millis(ms)),
+                };
+                if random.below(8) == 0 {
+                    replicas[n].stop.take();
+                }
+                for n in 0..2 {
+                    if !replicas[n].ended.is_finished() {
+                        continue;
+                    }
+                    let takes = Duration::from_millis(random.below(2_000));
+                    moods[n] = Arc::default();
+                    let name = format!("{n} after {round}");
+                    let client = leases.moody_client(moods[n].clone());
+                    let next = Replica::start_over(client, &cluster, &name, &work, takes);
+                    let ended = std::mem::replace(&mut replicas[n], next);
+                    terms += ended.standing.terms();
+                    lost += u32::from(matches!(ended.ended.await.unwrap(), Ended::Lost(..)));
+                }
+            }
+            work.check();
+            begun += work.log.lock().len();
+        });
+    }
+    if std::env::var("FLYBALL_CASES").is_err() {
+        assert!(begun > 3_000 && terms > 30 && lost > 10, "{begun} begun, {terms} terms, {lost} lost");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_does_not_say_that_it_has_begun() {
+    let lines = Lines::ours();
+    let _default = tracing::subscriber::set_default(lines.clone());
+    let cluster = cluster();
+    cluster.register::<Secret>();
+    let forbidden = |what: &str| Status::failure(what, "Forbidden").with_code(403);
+    cluster.fail_next(Call::any().of::<Secret>(), u32::MAX, forbidden("secrets"));
+    // So it is never elected.
+    cluster.fail_next(Call::any().of::<Lease>(), u32::MAX, forbidden("leases"));
+    let mut election = Election::builder(cluster.client(), "ns", "l", "a").build().unwrap();
+    let all = watcher::Config::default;
+    let controller = Controller::new(Api::<ConfigMap>::all(cluster.client()), all())
+        .owns(Api::<Secret>::all(cluster.client()), all());
+    let run = election.run_standby(std::future::pending(), |leadership| {
+        let reconcile = async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, Refused>(Action::await_change());
+        let controller = controller.with_leadership(&leadership);
+        controller
+            .run(reconcile, |_, _, _| Action::await_change(), Arc::new(()))
+            .for_each(|_| std::future::ready(()))
+    });
+    assert!(tokio::time::timeout(Duration::from_secs(30), run).await.is_err());
+    assert!(lines.with("reconciles have begun").is_empty());
+}

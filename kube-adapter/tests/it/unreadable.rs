@@ -1,0 +1,307 @@
+//! Objects that become unreadable: their metadata stays current, and who reads them learns about it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_controller::predicate;
+use flyball_informer_cache::{Informer, NamespacedName};
+use flyball_kube::{ApiSource, Controller, unreadable};
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::controller::{Action, Error as Outcome};
+use kube::runtime::watcher::Config;
+use kube::{Api, Resource, ResourceExt};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::script::{Answer, Lines, Script};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn object(version: u64, data: Value) -> Value {
+    let meta = json!({"name": "a", "namespace": "x", "uid": "u", "resourceVersion": version.to_string(),
+        "labels": {"at": version.to_string()}, "generation": version});
+    json!({"metadata": meta, "data": data})
+}
+
+fn good(version: u64) -> Value {
+    object(version, json!({"size": version.to_string()}))
+}
+
+fn bad(version: u64) -> Value {
+    object(version, json!(3))
+}
+
+fn ending(mut object: Value) -> Value {
+    object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    object
+}
+
+fn list(version: u64, items: &[Value]) -> Answer {
+    Answer::json(&json!({"metadata": {"resourceVersion": version.to_string()}, "items": items}))
+}
+
+fn expired(lines: &Lines) {
+    let status =
+        json!({"kind": "Status", "code": 410, "reason": "Expired", "status": "Failure", "message": "old"});
+    lines.tell("ERROR", &status);
+}
+
+fn informer(
+    answers: impl IntoIterator<Item = Answer>,
+    config: Config,
+) -> Informer<NamespacedName, ConfigMap> {
+    flyball_kube::informer(Api::all(Script::of(answers).client()), config).start().unwrap()
+}
+
+/// The version of the metadata, that of the data, and whether it is marked.
+type State = Option<(u64, u64, bool)>;
+
+fn state(maps: &Informer<NamespacedName, ConfigMap>) -> State {
+    let map = maps.store().get("x/a")?;
+    let at: u64 = map.labels()["at"].parse().unwrap();
+    let size = map.data.as_ref().map_or(0, |data| data["size"].parse().unwrap());
+    Some((at, size, unreadable(&*map).is_some()))
+}
+
+async fn settles(maps: &Informer<NamespacedName, ConfigMap>, wanted: State) {
+    let settled = async {
+        while state(maps) != wanted {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let settled = timeout(SECOND * 600, settled).await;
+    settled.unwrap_or_else(|_| panic!("{:?} and not {wanted:?}", state(maps)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_keeps_the_metadata_of_an_unreadable_object_current() {
+    let (watch, lines) = Answer::watch();
+    let maps = informer([list(1, &[good(1)]), watch], Config::default());
+    settles(&maps, Some((1, 1, false))).await;
+    // Read in one go: each is compared with what came just before.
+    lines.tell("MODIFIED", &good(2));
+    lines.tell("MODIFIED", &bad(3));
+    settles(&maps, Some((3, 2, true))).await;
+    let held = maps.store().get("x/a").unwrap();
+    assert!(unreadable(&*held).unwrap().starts_with("invalid type: integer `3`"));
+    assert_eq!((held.resource_version().as_deref(), held.meta().generation), (Some("3"), Some(3)));
+    lines.tell("MODIFIED", &ending(bad(4)));
+    settles(&maps, Some((4, 2, true))).await;
+    assert!(maps.store().get("x/a").unwrap().metadata.deletion_timestamp.is_some());
+    // Said twice, it is no change.
+    lines.tell("MODIFIED", &ending(bad(4)));
+    lines.tell("MODIFIED", &good(5));
+    settles(&maps, Some((5, 5, false))).await;
+    assert!(unreadable(&*held).is_some(), "who holds that state is told of that state");
+    lines.tell("MODIFIED", &bad(7));
+    lines.tell("DELETED", &bad(8));
+    settles(&maps, None).await;
+    lines.tell("ADDED", &bad(9));
+    lines.tell("ADDED", &good(10));
+    settles(&maps, Some((10, 10, false))).await;
+}
+
+fn ends(version: u64) -> Value {
+    let marks = json!({"k8s.io/initial-events-end": "true"});
+    let meta = json!({"resourceVersion": version.to_string(), "annotations": marks});
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_does_and_so_does_a_streaming_one() {
+    let [(first, one), (second, two), (third, three)] = [(); 3].map(|()| Answer::watch());
+    let answers = [list(1, &[good(1)]), first, list(3, &[bad(3)]), second, list(5, &[good(5)]), third];
+    let maps = informer(answers, Config::default());
+    settles(&maps, Some((1, 1, false))).await;
+    expired(&one);
+    settles(&maps, Some((3, 1, true))).await;
+    expired(&two);
+    settles(&maps, Some((5, 5, false))).await;
+    drop(three);
+
+    let [(first, one), (second, two), (third, three)] = [(); 3].map(|()| Answer::watch());
+    let maps = informer([first, second, third], Config::default().streaming_lists());
+    one.tell("ADDED", &good(1));
+    // Read first, and not any more before the list is complete.
+    one.tell("MODIFIED", &bad(2));
+    one.tell("BOOKMARK", &ends(2));
+    settles(&maps, Some((2, 1, true))).await;
+    expired(&one);
+    two.tell("ADDED", &bad(4));
+    two.tell("BOOKMARK", &ends(4));
+    settles(&maps, Some((4, 1, true))).await;
+    expired(&two);
+    // The other way round.
+    three.tell("ADDED", &bad(5));
+    three.tell("MODIFIED", &good(6));
+    three.tell("BOOKMARK", &ends(6));
+    settles(&maps, Some((6, 6, false))).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(state(&maps), Some((6, 6, false)));
+}
+
+/// A new default of a custom resource, say, takes no write.
+#[tokio::test(start_paused = true)]
+async fn what_can_be_read_again_at_the_same_version_is_stored() {
+    let [(first, one), (second, two)] = [(); 2].map(|()| Answer::watch());
+    let maps = informer([list(1, &[good(1)]), first, list(3, &[good(2)]), second], Config::default());
+    one.tell("MODIFIED", &bad(2));
+    settles(&maps, Some((2, 1, true))).await;
+    expired(&one);
+    settles(&maps, Some((2, 2, false))).await;
+    drop(two);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_goes_on_and_a_list_without_the_object() {
+    let [(first, one), (second, two), (third, three)] = [(); 3].map(|()| Answer::watch());
+    let maps = informer([list(1, &[good(1)]), first, second, list(9, &[]), third], Config::default());
+    one.tell("MODIFIED", &bad(2));
+    settles(&maps, Some((2, 1, true))).await;
+    drop(one);
+    two.tell("MODIFIED", &bad(3));
+    settles(&maps, Some((3, 1, true))).await;
+    expired(&two);
+    settles(&maps, None).await;
+    drop(three);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_object_under_the_name_gives_the_known_one_no_metadata() {
+    let (watch, lines) = Answer::watch();
+    let maps = informer([list(1, &[good(1)]), watch], Config::default());
+    let mut other = bad(2);
+    other["metadata"]["uid"] = "v".into();
+    lines.tell("MODIFIED", &other);
+    tokio::time::sleep(SECOND).await;
+    settles(&maps, Some((1, 1, false))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_that_cannot_be_read_leaves_the_object_and_marks_it() {
+    let (watch, lines) = Answer::watch();
+    let maps = informer([list(1, &[good(1)]), watch], Config::default());
+    let mut odd = bad(2);
+    odd["metadata"]["labels"] = json!(7);
+    lines.tell("MODIFIED", &odd);
+    settles(&maps, Some((1, 1, true))).await;
+    assert_eq!(maps.store().get("x/a").unwrap().resource_version().as_deref(), Some("2"));
+    lines.tell("MODIFIED", &good(3));
+    settles(&maps, Some((3, 3, false))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_function_that_is_called_with_the_store_takes_nothing_away() {
+    let (watch, lines) = Answer::watch();
+    let api = Api::<ConfigMap>::all(Script::of([list(1, &[good(1)]), watch]).client());
+    let maps = flyball_kube::informer(api, Config::default()).on_build(|_| {}).start().unwrap();
+    lines.tell("MODIFIED", &bad(2));
+    settles(&maps, Some((2, 1, true))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_under_another_one_leaves_an_unreadable_object_as_it_was() {
+    let (watch, lines) = Answer::watch();
+    let source =
+        ApiSource::new(Api::all(Script::of([list(1, &[good(1)]), watch]).client()), Config::default());
+    let maps = Informer::builder(flyball_kube::schema(), source).start().unwrap();
+    lines.tell("MODIFIED", &bad(2));
+    tokio::time::sleep(SECOND).await;
+    settles(&maps, Some((1, 1, false))).await;
+    assert_eq!(maps.store().version().get(), 2);
+}
+
+/// What a controller reconciled, as the version of the metadata and that of the data, and what it reported.
+type Seen = Arc<Mutex<Vec<String>>>;
+
+fn noting(controller: Controller<ConfigMap>) -> (Seen, tokio::task::JoinHandle<()>) {
+    let seen = Seen::default();
+    let noted = seen.clone();
+    let reconcile = move |map: Arc<ConfigMap>, _: Arc<()>| {
+        let size = map.data.as_ref().map_or("none", |data| &data["size"]).to_owned();
+        let marked = if unreadable(&*map).is_some() { ", unreadable" } else { "" };
+        noted.lock().push(format!("{}/{size}{marked}", map.labels()["at"]));
+        async { Ok::<_, std::convert::Infallible>(Action::await_change()) }
+    };
+    let told = seen.clone();
+    let results = controller.run(reconcile, |_, error, _| match *error {}, Arc::new(()));
+    let running = tokio::spawn(results.for_each(move |result| {
+        if let Err(error) = result {
+            let Outcome::QueueError(error) = error else { panic!("{error}") };
+            told.lock().push(format!("{:?}", kube_message(&error)));
+        }
+        async {}
+    }));
+    (seen, running)
+}
+
+fn kube_message(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(cause) = error.source() {
+        error = cause;
+    }
+    error.to_string()
+}
+
+async fn seen(seen: &Seen) -> Vec<String> {
+    tokio::time::sleep(SECOND * 5).await;
+    std::mem::take(&mut seen.lock())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_object_is_reported_and_reconciled_only_to_be_deleted() {
+    let (watch, lines) = Answer::watch();
+    let client = Script::of([list(1, &[good(1)]), watch]).client();
+    let controller = Controller::new(Api::<ConfigMap>::all(client), Config::default());
+    let (noted, running) = noting(controller);
+    assert_eq!(seen(&noted).await, ["1/1"]);
+    lines.tell("MODIFIED", &bad(2));
+    let reported = seen(&noted).await;
+    assert_eq!(reported.len(), 1);
+    let expected = "\"ConfigMap.v1./a.x cannot be read: invalid type: integer `3`";
+    assert!(reported[0].starts_with(expected), "{reported:?}");
+    lines.tell("MODIFIED", &good(3));
+    assert_eq!(seen(&noted).await, ["3/3"]);
+    lines.tell("MODIFIED", &bad(4));
+    assert_eq!(seen(&noted).await.len(), 1);
+    lines.tell("MODIFIED", &ending(bad(5)));
+    assert_eq!(seen(&noted).await, ["5/3, unreadable"]);
+    running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_unreadable_passes_every_filter_and_what_was_due_meanwhile_is_made_up_for() {
+    let (watch, lines) = Answer::watch();
+    let client = Script::of([list(1, &[good(1)]), watch]).client();
+    let controller = Controller::new(Api::<ConfigMap>::all(client), Config::default())
+        .for_changes(predicate::changed(|map: &ConfigMap| map.metadata.generation));
+    let (noted, running) = noting(controller);
+    let same = |mut object: Value| {
+        object["metadata"]["generation"] = json!(1);
+        object
+    };
+    assert_eq!(seen(&noted).await, ["1/1"]);
+    lines.tell("MODIFIED", &same(good(2)));
+    assert_eq!(seen(&noted).await.len(), 0);
+    lines.tell("MODIFIED", &same(bad(3)));
+    assert_eq!(seen(&noted).await.len(), 1);
+    lines.tell("MODIFIED", &same(good(4)));
+    assert_eq!(seen(&noted).await, ["4/4"]);
+    lines.tell("MODIFIED", &ending(bad(5)));
+    assert_eq!(seen(&noted).await, ["5/4, unreadable"]);
+    running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_does_a_controller_over_a_shared_informer() {
+    let (watch, lines) = Answer::watch();
+    let maps = informer([list(1, &[good(1)]), watch], Config::default());
+    let (noted, running) = noting(Controller::over(&maps));
+    assert_eq!(seen(&noted).await, ["1/1"]);
+    lines.tell("MODIFIED", &bad(2));
+    let reported = seen(&noted).await;
+    assert!(reported.len() == 1 && reported[0].contains("cannot be read"), "{reported:?}");
+    running.abort();
+}

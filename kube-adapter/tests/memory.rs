@@ -1,0 +1,72 @@
+//! What a controller keeps of an object that it owns. A binary of its own: it counts every byte of the process.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use flyball_kube::Controller;
+use flyball_kube::testing::ApiServer;
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::Api;
+use kube::runtime::controller::Action;
+use kube::runtime::watcher;
+use serde_json::{from_value, json};
+
+struct CountingAllocator;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator as it came; counting allocates nothing.
+unsafe impl GlobalAlloc for CountingAllocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(layout.size(), Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+const OWNED: usize = 6_000;
+
+/// Each pod is some two kibibytes, and its metadata one.
+fn pod(number: usize) -> Pod {
+    let text = "x".repeat(800);
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": format!("owner-{}", number % 10), "uid": "u", "controller": true});
+    from_value(json!({
+        "metadata": {"name": format!("pod-{number:06}"), "namespace": "default", "annotations": {"text": text}, "ownerReferences": [owner]},
+        "spec": {"containers": [{"name": "c", "image": text}]},
+    }))
+    .expect("a pod")
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owned_object_costs_its_names_and_not_the_object() {
+    let server = ApiServer::new();
+    server.register::<ConfigMap>().register::<Pod>();
+    (0..OWNED).for_each(|number| drop(server.put(&pod(number))));
+    let before = LIVE.load(Relaxed);
+    let config = watcher::Config::default;
+    let mut reconciles = Controller::new(Api::<ConfigMap>::all(server.client()), config())
+        .owns(Api::<Pod>::all(server.client()), config())
+        .run(
+            async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, std::convert::Infallible>(Action::await_change()),
+            |_, error, _| match *error {},
+            Arc::new(()),
+        );
+    let end = tokio::time::sleep(Duration::from_secs(60));
+    tokio::pin!(end);
+    while tokio::select! { biased; result = reconciles.next() => result.is_some(), () = &mut end => false } {}
+    let kept = LIVE.load(Relaxed).saturating_sub(before);
+    println!("{} bytes of each of {OWNED}", kept / OWNED);
+    assert!(kept / OWNED < 700, "{} bytes of each", kept / OWNED);
+}
