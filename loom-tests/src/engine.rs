@@ -18,7 +18,7 @@ pub(crate) struct Explored {
     pub(crate) preemptions: Option<usize>,
     /// Wall clock.
     pub(crate) seconds: f64,
-    /// Whether recorded floors count: not in a twin's run, which must fail by its fault and nothing else.
+    /// Whether recorded floors count: not in the run of a seeded fault, which must fail by the fault and nothing else.
     pub(crate) floors_apply: bool,
 }
 
@@ -51,10 +51,11 @@ mod native {
 
 #[cfg(flyball_loom)]
 mod under_loom {
-    use std::env;
-    use std::sync::Arc;
+    use std::io::{self, Write};
     use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{Arc, Once};
     use std::time::Instant;
+    use std::{env, panic};
 
     use super::Explored;
     use crate::{Model, thread};
@@ -78,6 +79,7 @@ mod under_loom {
         builder.max_duration = None;
         builder.checkpoint_file = None;
 
+        print_panics_plainly();
         // Not the model's atomics: counting must add no scheduling point.
         let count = Arc::new(AtomicU64::new(0));
         let counter = count.clone();
@@ -96,8 +98,16 @@ mod under_loom {
             threads: thread::most(),
             preemptions: builder.preemption_bound,
             seconds: started.elapsed().as_secs_f64(),
-            floors_apply: env::var_os("FLYBALL_MODEL_TWIN").is_none(),
+            floors_apply: env::var_os("FLYBALL_MODEL_FAULT").is_none(),
         })
+    }
+
+    /// Without a backtrace: the second panic of a model that deadlocks, from a destructor, would print one whatever the environment says,
+    /// for which the small stack of a model's thread may not suffice. An overflow is taken for a panic there, and unwinds past the locks
+    /// of what prints, on which the test harness then waits for ever.
+    fn print_panics_plainly() {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| panic::set_hook(Box::new(|info| _ = writeln!(io::stderr(), "\n{info}"))));
     }
 
     pub(crate) fn once(body: impl Fn() + Send + Sync + 'static) {

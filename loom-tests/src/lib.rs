@@ -9,8 +9,8 @@
 //! | neither | the body once, on real threads: it compiles and holds |
 //!
 //! A body takes threads from [`thread`] and runs futures with [`block_on`]. [`Arc`] is std's in all three builds; the
-//! locks and atomics come from the crates' own `sync` modules, so a body needs none. `cargo xtask loom` runs the
-//! models and their must-fail twins; `MODELS.md` lists them.
+//! locks and atomics come from flyball-sync, so a body needs none. `cargo xtask loom` runs the
+//! models and their seeded faults; `MODELS.md` lists them.
 
 mod engine;
 mod report;

@@ -8,8 +8,8 @@ use crate::report;
 /// Every field is a claim: the report and `MODELS.md` show them, and a run that contradicts one fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
-    /// `area::test`: the last part is the test function's name, the whole names the twin
-    /// (`mutants/area__test.patch`).
+    /// `area::test`: the last part is the test function's name, the whole names the seeded fault
+    /// (a row of `faults.toml`).
     pub name: &'static str,
     /// Threads, the main one included: at most 5 under loom.
     pub threads: usize,
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_twin_is_not_caught_by_its_floor() {
+    fn a_seeded_fault_is_not_caught_by_the_floor() {
         assert_eq!(judge(&MODEL, &Explored { floors_apply: false, ..explored(2) }), Ok(()));
         assert!(judge(&MODEL, &Explored { floors_apply: false, ..explored(1) }).is_err());
     }

@@ -33,7 +33,7 @@ impl Way {
     /// With version 1 of key 1 in the store.
     fn new() -> Self {
         let schema = Schema::new(|object: &Object| object.0, |object| Version::new(object.1));
-        let store = Store::builder(schema).seed(1).build().unwrap();
+        let store = Store::builder(schema).seed(1).reader_slots(0, 1).build().unwrap();
         store.upsert((1, 1));
         let queue = Queue::builder().seed(1).build();
         Self { store, queue, told: Arc::default(), seen: Arc::default(), held: Arc::default() }

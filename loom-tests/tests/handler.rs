@@ -10,7 +10,7 @@ type Object = (u8, u64);
 
 fn store() -> Store<u8, Object> {
     let schema = Schema::new(|object: &Object| object.0, |object| Version::new(object.1));
-    Store::builder(schema).seed(1).build().unwrap()
+    Store::builder(schema).seed(1).reader_slots(0, 1).build().unwrap()
 }
 
 #[test]

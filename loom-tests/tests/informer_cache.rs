@@ -293,7 +293,7 @@ fn history_vs_write() {
     };
     model(claim, || {
         let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version));
-        let store = Store::builder(schema).history(4).seed(1).build().unwrap();
+        let store = Store::builder(schema).history(4).seed(1).reader_slots(0, 1).build().unwrap();
         store.upsert(object(1, 1));
         let writer = beside(&store, |store| {
             store.upsert(object(1, 2));

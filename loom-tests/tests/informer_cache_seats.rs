@@ -12,7 +12,7 @@ use object::{Object, Objects, object};
 /// A store with so many seats, in which key 1 is at version 1.
 fn seated(seats: usize) -> Objects {
     let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version));
-    let store = Store::builder(schema).seats(seats).seed(1).build().unwrap();
+    let store = Store::builder(schema).reader_slots(seats, 1).seed(1).build().unwrap();
     store.upsert(object(1, 1));
     store
 }
@@ -131,7 +131,7 @@ fn clear_vs_look() {
     };
     model(claim, || {
         let schema = Schema::new(|object: &Object| Slow(object.key), |object| Version::new(object.version));
-        let store = Store::builder(schema).seats(1).seed(1).build().unwrap();
+        let store = Store::builder(schema).reader_slots(1, 1).seed(1).build().unwrap();
         store.upsert(object(1, 1));
         let version = |store: &Store<Slow, Object>| store.get(&Slow(1)).map(|object| object.version);
         // Somebody has a seat; the same for all.

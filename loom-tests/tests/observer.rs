@@ -50,7 +50,7 @@ impl Sum {
 
 fn store() -> Objects {
     let schema = Schema::new(|object: &Object| object.0, |object| Version::new(object.1));
-    let store = Store::builder(schema).seed(1).build().unwrap();
+    let store = Store::builder(schema).seed(1).reader_slots(0, 1).build().unwrap();
     store.upsert((1, 1));
     store
 }

@@ -4,7 +4,8 @@ use std::num::NonZeroU32;
 use std::sync::Weak;
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, Exponential, Jitter, Limiter, ManualClock, Nanos, Quota, Timer, TokenBucket};
+use flyball_ratelimit::{Exponential, Jitter, Limiter, Quota, TokenBucket};
+use flyball_sync::{Clock, ManualClock, Nanos, Timer};
 use loom_tests::wakers::Counting;
 use loom_tests::{Arc, Model, model, thread};
 

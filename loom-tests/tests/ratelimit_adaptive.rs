@@ -4,9 +4,8 @@ use std::num::NonZeroU32;
 use std::task::Poll;
 use std::time::Duration;
 
-use flyball_ratelimit::{
-    Adaptive, AdaptiveLimiter, Capped, Clock, Limiter, ManualClock, Nanos, Quota, TokenBucket,
-};
+use flyball_ratelimit::{Adaptive, AdaptiveLimiter, Capped, Limiter, Quota, TokenBucket};
+use flyball_sync::{Clock, ManualClock, Nanos};
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Arc, Model, block_on, model, thread};
 
@@ -63,6 +62,35 @@ fn leaving_the_line_vs_permit_end() {
         leaving.join().unwrap();
         second.join().unwrap();
         assert_eq!((limiter.in_flight(), limiter.waiting()), (0, 0));
+    });
+}
+
+#[test]
+fn unlooked_place_vs_acquire() {
+    let claim = Model {
+        name: "ratelimit::unlooked_place_vs_acquire",
+        threads: 2,
+        floor: 14,
+        catches: "one that looks in one critical section whether its place is still there and takes it in another",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let adaptive = Adaptive::new(1..=1, Duration::from_secs(1));
+        let limiter = AdaptiveLimiter::with_clock(adaptive, clock.clone());
+        let permit = limiter.try_acquire().unwrap();
+        let (_counter, waker) = Counting::waker();
+        let mut kept = Box::pin(limiter.acquire());
+        assert!(poll_with(kept.as_mut(), &waker).is_pending());
+        permit.succeed();
+        let other = limiter.clone();
+        let newcomer = thread::spawn(move || {
+            clock.advance(Duration::from_millis(100));
+            other.try_acquire()
+        });
+        let first = poll_with(kept.as_mut(), &waker);
+        let second = newcomer.join().unwrap();
+        assert_ne!(first.is_ready(), second.is_some(), "one place");
+        assert_eq!(limiter.in_flight(), 1);
     });
 }
 

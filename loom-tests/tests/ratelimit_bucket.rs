@@ -5,9 +5,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use flyball_ratelimit::{
-    AtomicBucket, Bucket, KeyedBuckets, ManualClock, ManualTimer, Nanos, Quota, TokenBucket,
-};
+use flyball_ratelimit::{AtomicBucket, Bucket, KeyedBuckets, Quota, TokenBucket};
+use flyball_sync::{ManualClock, ManualTimer, Nanos};
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Arc, Model, block_on, model, thread};
 

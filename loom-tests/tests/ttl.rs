@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use flyball_informer_cache::{Timed, TtlStore};
-use flyball_ratelimit::{Clock, Nanos};
+use flyball_sync::{Clock, Nanos};
 use loom_tests::{Arc, Model, model, thread};
 
 /// Shows what it was set to, and one more after each reading if it runs. Not the model's atomic, so that reading adds no scheduling
@@ -29,7 +29,7 @@ type Objects = TtlStore<u8, Object, Ticking>;
 fn store(by: u64) -> (Objects, Ticking) {
     let clock = Ticking { by, ..Ticking::default() };
     let builder = TtlStore::builder(|object: &Timed<Object>| object.0).clock(clock.clone());
-    (builder.seed(1).build().unwrap(), clock)
+    (builder.seed(1).reader_slots(0, 1).build().unwrap(), clock)
 }
 
 const TTL: Option<Duration> = Some(Duration::from_nanos(10));

@@ -5,7 +5,8 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use flyball_ratelimit::{FastSlow, ManualClock};
+use flyball_ratelimit::FastSlow;
+use flyball_sync::ManualClock;
 use flyball_workqueue::{Added, Queue, TryGetError};
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Model, block_on, model, thread};

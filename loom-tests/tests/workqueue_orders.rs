@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::ManualClock;
+use flyball_sync::ManualClock;
 use flyball_workqueue::{Fair, Priority, Queue};
 use loom_tests::{Model, block_on, model, thread};
 

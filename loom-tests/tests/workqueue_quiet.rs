@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::{FastSlow, ManualClock};
+use flyball_ratelimit::FastSlow;
+use flyball_sync::ManualClock;
 use flyball_workqueue::Queue;
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Model, block_on, model, thread};
@@ -90,6 +91,25 @@ fn cancel_vs_wait_idle() {
         let idler = thread::spawn(move || block_on(other.wait_idle()));
         assert!(queue.cancel(&1));
         idler.join().unwrap();
+    });
+}
+
+#[test]
+fn wait_empty_vs_cancel() {
+    let claim = Model {
+        name: "workqueue::wait_empty_vs_cancel",
+        threads: 2,
+        floor: 51,
+        catches: "a task that looks whether the queue is empty in one critical section and parks in another",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let queue = Queue::<u32>::builder().timer(clock.timer()).build();
+        queue.add_after(1, SECOND).unwrap();
+        let other = queue.clone();
+        let waiter = thread::spawn(move || block_on(other.wait_empty()));
+        assert!(queue.cancel(&1));
+        waiter.join().unwrap();
     });
 }
 

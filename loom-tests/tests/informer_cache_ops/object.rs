@@ -26,7 +26,7 @@ pub(crate) static BY_VERSION: Index<Object, u64> = Index::new("version", |object
 pub(crate) fn store() -> Objects {
     let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version))
         .identity(|a, b| a.uid == b.uid);
-    Store::builder(schema).index(&BY_VERSION).seed(1).build().unwrap()
+    Store::builder(schema).index(&BY_VERSION).seed(1).reader_slots(0, 1).build().unwrap()
 }
 
 /// A store of these objects.

@@ -5,7 +5,7 @@ use std::task::Waker;
 use flyball_informer_cache::{
     Event, Informer, ListRequest, Page, Schema, Source, SourceError, Version, Watch, WatchRequest,
 };
-use flyball_ratelimit::{Clock, Nanos, Timer};
+use flyball_sync::{Clock, Nanos, Timer};
 
 const SCHEMA: Schema<u8, u8> = Schema::new(|object| *object, |_| Version::ZERO);
 
@@ -52,5 +52,5 @@ impl Watch for Silence {
 }
 
 pub(crate) fn informer(object: Option<u8>) -> (Informer<u8, u8>, impl Future<Output = ()> + Send + 'static) {
-    Informer::builder(SCHEMA, Quiet(object)).seed(1).timer(Still).build().unwrap()
+    Informer::builder(SCHEMA, Quiet(object)).seed(1).reader_slots(0, 1).timer(Still).build().unwrap()
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::{FastSlow, ManualClock, ManualTimer};
+use flyball_ratelimit::FastSlow;
+use flyball_sync::{ManualClock, ManualTimer};
 use flyball_workqueue::{Fifo, KeyState, Snapshot, Timed};
 
 use crate::op::Op;
