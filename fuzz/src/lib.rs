@@ -23,6 +23,8 @@ mod limiter_driver;
 mod limiter_policies;
 #[path = "../../ratelimit/tests/it/line_driver.rs"]
 mod line_driver;
+#[path = "../../workqueue/tests/it/options.rs"]
+mod options;
 #[path = "../../ratelimit/tests/it/real_quota.rs"]
 mod real_quota;
 #[path = "../../informer-cache/tests/it/reflector_driver.rs"]
@@ -101,5 +103,5 @@ pub fn reflector_inputs(bytes: &[u8]) {
 
 /// Any life of a server with all its faults; an informer and its consumers have to arrive at the server's state.
 pub fn relist(bytes: &[u8]) {
-    relist_driver::run(bytes);
+    relist_driver::run(bytes, &mut relist_driver::tally());
 }
