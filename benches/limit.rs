@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use benches::naive_limiter::{NaiveBucket, NaiveDefault, NaiveExponential};
 use criterion::{Criterion, criterion_group, criterion_main};
-use flyball_ratelimit::{Exponential, Limiter, Nanos, Policy, Quota, TokenBucket, controller_default};
+use flyball_ratelimit::{Exponential, Limiter, Policy, Quota, TokenBucket, controller_default};
+use flyball_sync::Nanos;
 
 const KEYS: usize = 10_000;
 const BASE: Duration = Duration::from_millis(5);

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, TokioTimer};
+use flyball_ratelimit::Exponential;
+use flyball_sync::TokioTimer;
 use flyball_workqueue::Queue;
 use tokio::runtime::{Builder, Handle};
 

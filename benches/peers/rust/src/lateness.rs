@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use flyball_ratelimit::TokioTimer;
+use flyball_sync::TokioTimer;
 use flyball_workqueue::{Delays, Queue};
 use foldhash::fast::RandomState;
 use futures::StreamExt;

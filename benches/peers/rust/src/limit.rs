@@ -12,9 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use benches::naive_limiter::{NaiveBucket, NaiveDefault};
-use flyball_ratelimit::{
-    AtomicBucket, Bucket, KeyedBuckets, Limiter, Nanos, Quota, TokenBucket, controller_default,
-};
+use flyball_ratelimit::{AtomicBucket, Bucket, KeyedBuckets, Limiter, Quota, TokenBucket, controller_default};
+use flyball_sync::Nanos;
 use governor::clock::Clock;
 use governor::{Quota as Allowed, RateLimiter};
 
@@ -48,7 +47,7 @@ impl Clock for Stored {
 #[derive(Default)]
 struct Told(AtomicU64);
 
-impl flyball_ratelimit::Clock for Told {
+impl flyball_sync::Clock for Told {
     fn now(&self) -> Nanos {
         Nanos::new(self.0.load(Ordering::Relaxed))
     }

@@ -7,7 +7,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use flyball_ratelimit::{Bucket, Quota, TokioTimer};
+use flyball_ratelimit::{Bucket, Quota};
+use flyball_sync::TokioTimer;
 use governor::{Quota as Allowed, RateLimiter};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::LocalSet;

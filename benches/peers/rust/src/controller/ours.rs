@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use flyball_controller::{Action, Controller};
 use flyball_informer_cache::{Informer, Schema, Version};
-use flyball_ratelimit::{Exponential, TokioTimer};
+use flyball_ratelimit::Exponential;
+use flyball_sync::TokioTimer;
 use flyball_workqueue::Queue;
 use tokio::sync::mpsc::Receiver;
 

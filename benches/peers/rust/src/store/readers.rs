@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use flyball_informer_cache::Informer;
-use flyball_ratelimit::TokioTimer;
+use flyball_sync::TokioTimer;
 use parking_lot::Mutex;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::channel;
