@@ -1,6 +1,7 @@
 //! EDGE. The shipped limiters, as a script drives them.
 
-use flyball_ratelimit::{Limiter, ManualClock};
+use flyball_ratelimit::Limiter;
+use flyball_sync::ManualClock;
 use testkit::reference::{Answer, LimiterConfig, LimiterLine};
 
 use crate::policy::AnyPolicy;

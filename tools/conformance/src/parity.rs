@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::{Result, bail};
-use flyball_ratelimit::{Clock, Monotonic};
+use flyball_sync::{Clock, Monotonic};
 use testkit::reference::Rules;
 
 use crate::args::Parity;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, FastSlow, MaxOf, Nanos, Policy};
+use flyball_ratelimit::{Exponential, FastSlow, MaxOf, Policy};
+use flyball_sync::Nanos;
 use testkit::reference::LimiterConfig;
 
 /// One of the shipped policies.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, ManualClock};
+use flyball_ratelimit::Exponential;
+use flyball_sync::ManualClock;
 use flyball_workqueue::{Blocking, Fifo, Lease, Queue, TryGetError};
 use testkit::reference::{Answer, QueueLine};
 

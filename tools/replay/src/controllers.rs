@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_controller::{Action, Controller, Report};
-use flyball_ratelimit::{Clock, Exponential, Monotonic, TokioTimer};
+use flyball_ratelimit::Exponential;
+use flyball_sync::{Clock, Monotonic, TokioTimer};
 use flyball_workqueue::{Fifo, Queue, Timed};
 use tokio::task::JoinHandle;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use flyball_informer_cache::{Schema, Version};
-use flyball_ratelimit::Nanos;
+use flyball_sync::Nanos;
 
 /// What every object has.
 #[derive(Clone, Debug)]

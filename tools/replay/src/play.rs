@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use flyball_controller::Report;
-use flyball_ratelimit::{Clock, Monotonic};
+use flyball_sync::{Clock, Monotonic};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::args::{Args, Speed};

@@ -29,6 +29,19 @@ impl Happened {
         }
     }
 
+    /// Whether it happened.
+    #[must_use]
+    pub fn did(&self, name: &'static str) -> bool {
+        self.counts.contains_key(name)
+    }
+
+    /// Adds what happened elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        for (name, count) in &other.counts {
+            *self.counts.entry(name).or_default() += count;
+        }
+    }
+
     /// What happened less often, and how often it did.
     #[must_use]
     pub fn below(&self, floor: u64) -> Vec<(&'static str, u64)> {

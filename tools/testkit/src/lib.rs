@@ -22,4 +22,5 @@ pub mod queue_op;
 pub mod random;
 pub mod reference;
 pub mod store_op;
+pub mod together;
 pub mod wakers;

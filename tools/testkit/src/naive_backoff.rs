@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::answers::{Time, later};
+use crate::naive_limiter::{NaiveBucket, NaiveQuota};
 
 /// base · 2ⁿ, capped.
 #[derive(Clone, Copy, Debug)]
@@ -46,14 +47,15 @@ struct Backoff {
 #[derive(Clone, Debug)]
 pub struct NaiveBackoffs<K> {
     limiter: Option<NaiveExponential>,
+    bucket: Option<NaiveBucket>,
     open: Vec<(K, Backoff)>,
 }
 
 impl<K: Copy + PartialEq> NaiveBackoffs<K> {
     /// None open.
     #[must_use]
-    pub fn new(limiter: Option<NaiveExponential>) -> Self {
-        Self { limiter, open: Vec::new() }
+    pub fn new(limiter: Option<NaiveExponential>, bucket: Option<NaiveQuota>) -> Self {
+        Self { limiter, bucket: bucket.map(NaiveBucket::new), open: Vec::new() }
     }
 
     /// A failure: one that comes before the open backoff is over is the same failure. Nothing without a limiter.
@@ -64,7 +66,11 @@ impl<K: Copy + PartialEq> NaiveBackoffs<K> {
             return Some(Failed { until: open.until, counted: false });
         }
         let before = open.map_or(0, |open| open.failures);
-        let until = later(now, limiter.delay(before));
+        let token = self.bucket.as_mut().map_or(now, |bucket| match bucket.reserve(1, now) {
+            Ok(token) => bucket.due(token),
+            Err(burst) => unreachable!("a burst is one or more, not {burst}"),
+        });
+        let until = later(now, limiter.delay(before)).max(token);
         self.forget(key);
         self.open.push((key, Backoff { failures: before.saturating_add(1), until }));
         Some(Failed { until, counted: true })

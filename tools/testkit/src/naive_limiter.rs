@@ -413,17 +413,17 @@ impl<K: Copy + PartialEq> NaiveFailures<K> {
     /// Counts one more, and says how many there were before, and the last wait.
     fn count(&mut self, key: K, now: u64) -> (u32, u64) {
         let expired = |&(_, _, at, _): &(K, u32, u64, u64)| now.saturating_sub(at) > self.idle;
-        // The longest idle two leave if they have expired: that is all the sweeping there is.
+        let before = match self.keys.iter().find(|entry| entry.0 == key) {
+            Some(entry) if !expired(entry) => (entry.1, entry.3),
+            _ => (0, 0),
+        };
+        self.keys.retain(|entry| entry.0 != key);
+        // The longest idle two of the others leave if they have expired: that is all the sweeping there is.
         for _ in 0..2 {
             if self.keys.first().is_some_and(expired) {
                 self.keys.remove(0);
             }
         }
-        let before = match self.keys.iter().find(|entry| entry.0 == key) {
-            Some(entry) if !expired(entry) => (entry.1, entry.3),
-            _ => (0, 0),
-        };
-        self.forget(key);
         if self.keys.len() == self.most {
             self.keys.remove(0);
         }

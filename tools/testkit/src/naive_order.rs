@@ -5,7 +5,7 @@
 pub enum Sharing {
     /// First in, first out.
     Fifo,
-    /// By priority: a key is overtaken so many times for each level above it, or without a bound.
+    /// By priority: a lower level is served once per so many hand-outs of the highest, or never.
     Priority(Option<u64>),
     /// Groups take turns; with these weights, and so many leases each at most.
     Fair {
@@ -17,15 +17,38 @@ pub enum Sharing {
 }
 
 /// What the order knows of a key.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Place<K> {
     key: K,
+    /// What it comes back with.
+    own: i8,
+    /// What it is queued with, or was handed out with.
     priority: i8,
     /// Added meanwhile, with this.
     wished: Option<i8>,
     leased: bool,
-    /// In line since so many others came, at this level.
-    line: Option<(u64, i8)>,
+    /// In line since so many others came, at this level; then the places it was raised to.
+    lines: Vec<(u64, i8)>,
+    wait: Wait,
+}
+
+/// How long a key has been in the first of its lines.
+#[derive(Clone, Debug, Default)]
+struct Wait {
+    /// Keys that were before it there.
+    before: u64,
+    hand_outs: u64,
+    /// Levels that were in use meanwhile, and not the highest.
+    lower: Vec<i8>,
+}
+
+/// What a level has coming.
+#[derive(Clone, Copy, Debug)]
+struct Credit {
+    level: i8,
+    credits: u64,
+    /// The hand-out at which it had none.
+    since: u64,
 }
 
 /// All keys of a queue, as far as their order goes.
@@ -37,34 +60,61 @@ pub struct NaiveOrder<K> {
     came: u64,
     /// Groups in turn, with the hand-outs left to them.
     ring: Vec<(usize, u32)>,
+    credits: Vec<Credit>,
+    hand_outs: u64,
 }
 
 impl<K: Copy + PartialEq> NaiveOrder<K> {
     /// No keys.
     pub fn new(sharing: Sharing, group: fn(K) -> usize) -> Self {
-        Self { sharing, group, places: Vec::new(), came: 0, ring: Vec::new() }
+        Self {
+            sharing,
+            group,
+            places: Vec::new(),
+            came: 0,
+            ring: Vec::new(),
+            credits: Vec::new(),
+            hand_outs: 0,
+        }
     }
 
     /// A key is added with a priority, whatever comes of it.
     pub fn add(&mut self, key: K, priority: i8) {
         let Some(place) = self.places.iter_mut().find(|place| place.key == key) else {
-            self.places.push(Place { key, priority, wished: None, leased: false, line: None });
+            self.places.push(Place {
+                key,
+                own: priority,
+                priority,
+                wished: None,
+                leased: false,
+                lines: Vec::new(),
+                wait: Wait::default(),
+            });
             return;
         };
         if place.leased {
             place.wished = Some(place.wished.unwrap_or(priority).max(priority));
         } else if priority > place.priority {
             place.priority = priority;
-            self.change_lines(key);
+            self.stand_too(key);
         }
     }
 
     /// It has this priority, whatever it had.
     pub fn set_priority(&mut self, key: K, priority: i8) -> bool {
         let Some(place) = self.places.iter_mut().find(|place| place.key == key) else { return false };
+        let lowered = priority < place.priority;
+        place.own = priority;
         place.priority = priority;
         place.wished = place.wished.map(|_| priority);
-        self.change_lines(key);
+        if lowered {
+            place.lines.truncate(1);
+            if place.lines.first().is_some_and(|(_, level)| *level > priority) {
+                place.lines.clear();
+                self.line_up(key);
+            }
+        }
+        self.stand_too(key);
         true
     }
 
@@ -74,29 +124,15 @@ impl<K: Copy + PartialEq> NaiveOrder<K> {
         Some(place.wished.unwrap_or(place.priority))
     }
 
-    /// A Ready key moves to the end of the line of its priority; one that is raised only if that is no worse.
-    fn change_lines(&mut self, key: K) {
-        let Some(place) = self.places.iter().find(|place| place.key == key).copied() else { return };
-        let Some((turn, level)) = place.line.filter(|(_, level)| *level != place.priority) else { return };
-        let Sharing::Priority(ageing) = self.sharing else { return };
-        if let Some(ageing) = ageing {
-            let here = turn + ageing * self.levels_above(level);
-            let there = self.came + ageing * self.levels_above(place.priority);
-            if place.priority > level && here <= there {
-                return;
-            }
+    /// A key in line has a place in the line of its priority, too.
+    fn stand_too(&mut self, key: K) {
+        let came = self.came;
+        let place = self.place(key);
+        let priority = place.priority;
+        if !place.lines.is_empty() && place.lines.iter().all(|(_, level)| *level != priority) {
+            place.lines.push((came, priority));
+            self.came += 1;
         }
-        self.leave(key);
-        self.line_up(key);
-    }
-
-    fn levels_above(&self, level: i8) -> u64 {
-        let mut above: Vec<i8> =
-            self.places.iter().filter_map(|place| place.line).map(|(_, own)| own).collect();
-        above.retain(|own| *own > level);
-        above.sort_unstable();
-        above.dedup();
-        above.len() as u64
     }
 
     /// It becomes Ready.
@@ -106,19 +142,26 @@ impl<K: Copy + PartialEq> NaiveOrder<K> {
     pub fn line_up(&mut self, key: K) {
         let came = self.came;
         self.came += 1;
+        let level = self.place(key).priority;
+        let before = self.places.iter().filter(|place| place.lines.iter().any(|(_, own)| *own == level));
+        let wait = Wait { before: before.count() as u64, ..Wait::default() };
         let place = self.place(key);
-        place.line = Some((came, place.priority));
+        place.lines = vec![(came, level)];
+        place.wait = wait;
         self.turn_in(key);
     }
 
     /// It is Ready no more.
     pub fn leave(&mut self, key: K) {
-        self.place(key).line = None;
+        self.place(key).lines.clear();
         self.turn_in(key);
     }
 
-    /// It was Ready and is handed out.
+    /// It was next and is handed out.
     pub fn take(&mut self, key: K) {
+        if let Sharing::Priority(share) = self.sharing {
+            self.pay(share);
+        }
         self.leave(key);
         self.place(key).leased = true;
         self.turn_in(key);
@@ -136,8 +179,12 @@ impl<K: Copy + PartialEq> NaiveOrder<K> {
     pub fn end(&mut self, key: K, comes_back: bool) {
         let place = self.place(key);
         place.leased = false;
-        if let Some(wished) = place.wished.take() {
-            place.priority = if comes_back { place.priority.max(wished) } else { wished };
+        let wished = place.wished.take();
+        if comes_back {
+            place.priority = wished.map_or(place.own, |wished| wished.max(place.own));
+        } else if let Some(wished) = wished {
+            place.own = wished;
+            place.priority = wished;
         }
         self.turn_in(key);
     }
@@ -150,6 +197,65 @@ impl<K: Copy + PartialEq> NaiveOrder<K> {
     /// It is gone.
     pub fn forget(&mut self, key: K) {
         self.places.retain(|place| place.key != key);
+    }
+
+    /// The highest first.
+    fn levels(&self) -> Vec<i8> {
+        let mut levels: Vec<i8> =
+            self.places.iter().flat_map(|place| &place.lines).map(|(_, level)| *level).collect();
+        levels.sort_unstable_by(|one, other| other.cmp(one));
+        levels.dedup();
+        levels
+    }
+
+    fn credit(&self, level: i8) -> Credit {
+        let own = self.credits.iter().find(|credit| credit.level == level);
+        own.copied().unwrap_or(Credit { level, credits: 0, since: self.hand_outs })
+    }
+
+    /// The level that is served next.
+    fn next_level(&self, share: Option<u64>) -> Option<i8> {
+        let levels = self.levels();
+        let highest = levels.first()?;
+        let owed =
+            levels.iter().filter(|level| share.is_some_and(|share| self.credit(**level).credits >= share));
+        Some(*owed.min_by_key(|level| self.credit(**level).since).unwrap_or(highest))
+    }
+
+    /// What a hand-out means to all levels; and what the documentation promises to those that are left waiting.
+    fn pay(&mut self, share: Option<u64>) {
+        let since = self.hand_outs + 1;
+        let (levels, next) = (self.levels(), self.next());
+        let Some(served) = self.next_level(share) else { return };
+        let pay = |level: &i8| {
+            let own = self.credit(*level);
+            match served {
+                _ if *level == served => Credit { level: *level, credits: 0, since },
+                _ if served == levels[0] => Credit { credits: own.credits + 1, ..own },
+                _ => own,
+            }
+        };
+        // The others have no credits.
+        let unused = self.credits.iter().filter(|credit| !levels.contains(&credit.level));
+        let unused = unused.map(|credit| Credit { credits: 0, since, ..*credit });
+        self.credits = levels.iter().map(pay).chain(unused).collect();
+        self.hand_outs = since;
+        for place in self.places.iter_mut().filter(|place| !place.lines.is_empty() && Some(place.key) != next)
+        {
+            let wait = &mut place.wait;
+            wait.hand_outs += 1;
+            wait.lower
+                .extend(levels[1..].iter().filter(|level| !wait.lower.contains(level)).collect::<Vec<_>>());
+            if let Some(share) = share {
+                let most = (share + wait.lower.len() as u64) * (wait.before + 1);
+                assert!(
+                    wait.hand_outs < most,
+                    "{} hand-outs of {most} at {}",
+                    wait.hand_outs,
+                    place.priority
+                );
+            }
+        }
     }
 
     /// A group is in turn while it has something to hand out; it comes in last.
@@ -170,29 +276,24 @@ impl<K: Copy + PartialEq> NaiveOrder<K> {
         let Sharing::Fair { cap, .. } = self.sharing else { return 0 };
         let mine = || self.places.iter().filter(|place| (self.group)(place.key) == group);
         let leased = mine().filter(|place| place.leased).count();
-        mine().filter(|place| place.line.is_some()).count().min((cap as usize).saturating_sub(leased))
+        mine().filter(|place| !place.lines.is_empty()).count().min((cap as usize).saturating_sub(leased))
     }
 
     /// Who is handed out next.
     pub fn next(&self) -> Option<K> {
         let eldest = |able: &dyn Fn(&Place<K>) -> bool| {
-            let line = self.places.iter().filter(|place| place.line.is_some() && able(place));
-            line.min_by_key(|place| place.line).map(|place| place.key)
+            let line = self.places.iter().filter(|place| !place.lines.is_empty() && able(place));
+            line.min_by_key(|place| place.lines[0]).map(|place| place.key)
         };
         match self.sharing {
             Sharing::Fifo => eldest(&|_| true),
-            Sharing::Priority(None) => {
-                let highest =
-                    self.places.iter().filter_map(|place| place.line).map(|(_, level)| level).max()?;
-                eldest(&|place| place.line.is_some_and(|(_, level)| level == highest))
-            }
-            Sharing::Priority(Some(ageing)) => {
-                let lined = self.places.iter().filter_map(|place| Some((place.line?, place.key)));
-                let ranked = lined.map(|((came, level), key)| {
-                    let above = self.levels_above(level);
-                    (came + ageing * above, above, came, key)
+            Sharing::Priority(share) => {
+                let level = self.next_level(share)?;
+                let there = self.places.iter().filter_map(|place| {
+                    let (came, _) = place.lines.iter().find(|(_, own)| *own == level)?;
+                    Some((*came, place.key))
                 });
-                ranked.min_by_key(|(rank, above, came, _)| (*rank, *above, *came)).map(|(.., key)| key)
+                there.min_by_key(|(came, _)| *came).map(|(_, key)| key)
             }
             Sharing::Fair { .. } => {
                 let (group, _) = *self.ring.first()?;
@@ -205,11 +306,11 @@ impl<K: Copy + PartialEq> NaiveOrder<K> {
     pub fn heads(&self) -> Vec<K> {
         let class = |place: &Place<K>| match self.sharing {
             Sharing::Fifo => 0,
-            Sharing::Priority(_) => place.line.map_or(0, |(_, level)| usize::from(level as u8)),
+            Sharing::Priority(_) => usize::from(place.lines[0].1 as u8),
             Sharing::Fair { .. } => (self.group)(place.key),
         };
-        let mut line: Vec<_> = self.places.iter().filter(|place| place.line.is_some()).collect();
-        line.sort_by_key(|place| (class(place), place.line.map(|(came, _)| came)));
+        let mut line: Vec<_> = self.places.iter().filter(|place| !place.lines.is_empty()).collect();
+        line.sort_by_key(|place| (class(place), place.lines[0].0));
         line.dedup_by_key(|place| class(place));
         line.into_iter().map(|place| place.key).collect()
     }
@@ -224,7 +325,7 @@ impl<K: Copy + PartialEq> NaiveOrder<K> {
             line.push(key);
         }
         let able = line.len();
-        line.extend(left.places.iter().filter(|place| place.line.is_some()).map(|place| place.key));
+        line.extend(left.places.iter().filter(|place| !place.lines.is_empty()).map(|place| place.key));
         (line, able)
     }
 

@@ -88,7 +88,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
             asking: 0,
             records: Vec::new(),
             setup,
-            backoffs: NaiveBackoffs::new(setup.limiter),
+            backoffs: NaiveBackoffs::new(setup.limiter, setup.bucket),
             life: Life::Open,
             paused: false,
             detached: Vec::new(),

@@ -106,6 +106,8 @@ impl<K: Clone, V: Clone> NaiveStep<K, V> {
 pub struct NaiveStore<K, V> {
     rules: Rules<K, V>,
     transform: fn(V) -> V,
+    /// Whether two objects of one version have the same content.
+    equal: fn(&V, &V) -> bool,
     /// The objects.
     pub objects: BTreeMap<K, V>,
     /// Their versions: what is stored may not know its own any more.
@@ -135,6 +137,7 @@ impl<K: Ord + Clone, V: Clone> NaiveStore<K, V> {
         Self {
             rules,
             transform,
+            equal: |_, _| true,
             objects: BTreeMap::new(),
             versions: BTreeMap::new(),
             written: BTreeMap::new(),
@@ -142,6 +145,13 @@ impl<K: Ord + Clone, V: Clone> NaiveStore<K, V> {
             version: 0,
             listed: false,
         }
+    }
+
+    /// The same, which compares what is listed at the version it is stored with.
+    #[must_use]
+    pub fn comparing(mut self, equal: fn(&V, &V) -> bool) -> Self {
+        self.equal = equal;
+        self
     }
 
     fn arrived(&self, object: V) -> Arrived<K, V> {
@@ -221,7 +231,9 @@ impl<K: Ord + Clone, V: Clone> NaiveStore<K, V> {
             Some(old) if !(self.rules.same)(&old, &new) => {
                 NaiveStep::Replaced { key: key.clone(), old, new: new.clone() }
             }
-            Some(_) if self.versions[&key] == version && version != 0 => return None,
+            Some(old) if self.versions[&key] == version && version != 0 && (self.equal)(&old, &new) => {
+                return None;
+            }
             Some(old) => NaiveStep::Updated { key: key.clone(), old, new: new.clone() },
         };
         self.put(key, version, new);

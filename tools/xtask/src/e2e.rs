@@ -33,6 +33,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PATH")]
     #[expect(clippy::option_option, reason = "not given, given, given with a path")]
     kubeconfig: Option<Option<PathBuf>>,
+    /// Runs only where the binaries of the servers are in the cache; says which command builds them otherwise.
+    #[arg(long, conflicts_with = "kubeconfig")]
+    cached: bool,
     /// Keeps the logs of the servers also where all is well.
     #[arg(long)]
     keep: bool,
@@ -53,6 +56,12 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
 /// On servers that the tests start.
 fn own(workspace: &Workspace, options: &Options) -> Result<()> {
+    if options.cached && !binaries::cached(workspace) {
+        println!(
+            "left out: kube-apiserver is not built yet; `cargo xtask e2e` builds it, once, and runs the tests"
+        );
+        return Ok(());
+    }
     let servers = Servers::ready(workspace)?;
     let mut command = tests(workspace, options);
     servers.give(&mut command);

@@ -10,9 +10,12 @@ use crate::workspace::{Package, Workspace, cargo};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Tests without features only; the other combinations are only checked.
+    /// Tests of primitives without features only; all else is only checked.
     #[arg(long)]
     light: bool,
+    /// Also checks every other set of features.
+    #[arg(long, conflicts_with = "light")]
+    powerset: bool,
     /// Only this package.
     package: Option<String>,
 }
@@ -38,9 +41,16 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             complaints.extend(weigh(&package.name, &crates));
         }
         for (at, features) in combinations(package).iter().enumerate() {
-            let job: &[&str] = if options.light && at > 0 { &["check", "--all-targets"] } else { &["test"] };
+            let check = options.light && (at > 0 || !package.is_primitive());
+            let job: &[&str] = if check { &["check", "--all-targets"] } else { &["test"] };
             let mut command = cargo();
             command.current_dir(&workspace.root).args(job).args(["--locked", "--quiet", "-p", &package.name]);
+            command.args(["--no-default-features", "--features", &features.join(",")]);
+            complaints.extend(process::run(&mut command).err().map(|error| format!("{error:#}")));
+        }
+        for features in if options.powerset { powerset(package) } else { Vec::new() } {
+            let mut command = cargo();
+            command.current_dir(&workspace.root).args(["check", "--locked", "--quiet", "-p", &package.name]);
             command.args(["--no-default-features", "--features", &features.join(",")]);
             complaints.extend(process::run(&mut command).err().map(|error| format!("{error:#}")));
         }
@@ -58,6 +68,17 @@ fn combinations(package: &Package) -> Vec<Vec<&str>> {
         combinations.push(features);
     }
     combinations
+}
+
+/// Every set of two features or more, but all of them.
+fn powerset(package: &Package) -> Vec<Vec<&str>> {
+    let features: Vec<&str> =
+        package.features.keys().map(String::as_str).filter(|name| *name != "default").collect();
+    let sets =
+        (0..1_u32 << features.len()).filter(|set| (2..features.len()).contains(&(set.count_ones() as usize)));
+    let of =
+        |set: u32| (0..features.len()).filter(move |at| set >> at & 1 == 1).map(|at| features[at]).collect();
+    sets.map(of).collect()
 }
 
 /// The crates of the default build, by name.

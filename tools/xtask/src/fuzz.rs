@@ -1,7 +1,8 @@
 //! `cargo xtask fuzz`: runs the fuzz targets for a while, on a stable toolchain.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -33,36 +34,50 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
              nothing else). The committed corpus is replayed by `cargo test --workspace` without it."
         );
     }
-    let mut complaints = Vec::new();
-    for target in &targets {
-        match one(workspace, options, target) {
-            Ok(executions) => println!("{target} {executions} executions in {} s", options.seconds),
-            Err(error) => complaints.push(format!("{target}: {error:#}")),
+    // All at once, and before any runs: cargo shares out the processors.
+    process::run(&mut tool(workspace, options, "build", options.target.as_deref()))
+        .context("does not build")?;
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut complaints = Vec::new();
+        // Ordering: Relaxed, each number is drawn once and nothing else is shared.
+        while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match one(workspace, options, target) {
+                Ok(executions) => println!("{target} {executions} executions in {} s", options.seconds),
+                Err(error) => complaints.push(format!("{target}: {error:#}")),
+            }
         }
-    }
+        complaints
+    };
+    let workers = std::thread::available_parallelism()?.get();
+    let complaints: Vec<String> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("a worker does not panic")).collect()
+    });
     process::verdict(&complaints)
+}
+
+/// cargo-fuzz on one target, or on all.
+fn tool(workspace: &Workspace, options: &Options, job: &str, target: Option<&str>) -> Command {
+    let sanitizer = if options.asan { "address" } else { "none" };
+    let mut command = cargo();
+    command.current_dir(&workspace.root).args(["fuzz", job, "--sanitizer", sanitizer, "--target-dir"]);
+    command.arg(workspace.target.join("fuzz").join(sanitizer)).args(target);
+    if options.asan {
+        // An unstable flag of the same stable compiler.
+        command.env("RUSTC_BOOTSTRAP", "1");
+    }
+    command
 }
 
 /// Runs one target; returns how often it was executed.
 fn one(workspace: &Workspace, options: &Options, target: &str) -> Result<u64> {
-    let sanitizer = if options.asan { "address" } else { "none" };
     let folder = workspace.target.join("fuzz");
     // New inputs go to a folder of their own: the committed corpus is read, and changed on purpose only.
     let found = folder.join("corpus").join(target);
     fs::create_dir_all(&found)?;
     let log = folder.join(format!("{target}.log"));
-    let tool = |job: &str| {
-        let mut command = cargo();
-        command.current_dir(&workspace.root).args(["fuzz", job, "--sanitizer", sanitizer, "--target-dir"]);
-        command.arg(folder.join(sanitizer)).arg(target);
-        if options.asan {
-            // An unstable flag of the same stable compiler.
-            command.env("RUSTC_BOOTSTRAP", "1");
-        }
-        command
-    };
-    process::run(&mut tool("build")).context("does not build")?;
-    let mut command = tool("run");
+    let mut command = tool(workspace, options, "run", Some(target));
     command.arg(&found).arg(format!("fuzz/corpus/{target}"));
     // Enough for the panic and the command that reproduces it.
     command.env("RUST_BACKTRACE", "0");

@@ -1,6 +1,7 @@
-//! `cargo xtask loom`: every model in every interleaving, above its floor, and its twin caught.
+//! `cargo xtask loom`: every model in every interleaving, above its floor, and its seeded fault caught.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::models::{self, Binaries, Checker, Declared, Extent};
 use crate::process::{self, Ended};
-use crate::twins::Tree;
+use crate::seeded::Tree;
+use crate::selection::Selection;
 use crate::workspace::Workspace;
 
 #[derive(Debug, Args)]
@@ -23,12 +25,22 @@ pub(crate) struct Options {
     /// One JSON object per model and line, nothing else on stdout.
     #[arg(long)]
     json: bool,
-    /// Leave the must-fail twins out.
+    /// Leave the seeded faults out.
     #[arg(long)]
-    no_twins: bool,
-    /// Start no twin after so many seconds of twins. Which are left out, and is said, differs from commit to commit.
-    #[arg(long, value_name = "SECONDS", conflicts_with = "no_twins")]
-    twin_seconds: Option<u64>,
+    no_faults: bool,
+    /// Every seeded fault, which takes a build each. It is what happens where a NAME is given.
+    #[arg(long, conflicts_with = "no_faults")]
+    all_faults: bool,
+    /// The seeded faults of crates that were touched since this commit, and of crates that depend on them; the default is
+    /// $FLYBALL_BASE. Without either a sample, another one at each commit.
+    #[arg(long, value_name = "COMMIT", conflicts_with_all = ["no_faults", "all_faults"])]
+    base: Option<String>,
+    /// The size of the sample.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    sample: usize,
+    /// Start no fault after so many seconds of faults.
+    #[arg(long, value_name = "SECONDS", conflicts_with = "no_faults")]
+    fault_seconds: Option<u64>,
     /// Bound on preemptions; floors are recorded at 3, which is the default.
     #[arg(long, value_name = "N", conflicts_with = "unbounded")]
     preemptions: Option<u8>,
@@ -38,9 +50,12 @@ pub(crate) struct Options {
     /// A model that has not completed after so many seconds has failed.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     limit: u64,
+    /// In place of the limit: a model that has not completed after so many seconds is reported as capped, and fails nothing.
+    #[arg(long, value_name = "SECONDS", conflicts_with = "limit")]
+    cap: Option<u64>,
 }
 
-/// One row of the report: what the runner wrote, then what became of the twin.
+/// One row of the report: what the runner wrote, then what became of the fault.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct Row {
     name: String,
@@ -50,19 +65,20 @@ struct Row {
     floor: u64,
     seconds: f64,
     catches: String,
+    /// Stopped before it had completed: what counts interleavings was stopped, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    capped: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    twin: Option<String>,
+    fault: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    twin_caught: Option<bool>,
+    fault_caught: Option<bool>,
 }
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let models = models::declared(workspace, options.name.as_deref())?;
     ensure!(!models.is_empty(), "no model is called {:?}", options.name.as_deref().unwrap_or(""));
     let extent = if options.name.is_none() { Extent::All } else { Extent::Holding(&models) };
-    let Ok(binaries) =
-        models::build(&workspace.root, &workspace.target.join("models"), Checker::Loom, extent)?
-    else {
+    let Ok(binaries) = models::build(workspace, &workspace.root, Checker::Loom, extent)? else {
         bail!("the models do not compile");
     };
     let mut complaints = Vec::new();
@@ -72,8 +88,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
 
     let mut rows = explore(workspace, options, &models, &binaries)?;
-    let mut twins = if options.no_twins { BTreeMap::new() } else { twins(workspace, options, &models)? };
-    let caught = twins.len();
+    let mut faults = if options.no_faults { BTreeMap::new() } else { faults(workspace, options, &models)? };
+    let caught = faults.len();
+    let mut capped = 0;
     if !options.json {
         println!("{}", header(options));
     }
@@ -85,42 +102,53 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
                 continue;
             }
         };
-        row.twin = (!options.no_twins).then(|| model.twin());
-        if let Some(outcome) = twins.remove(&model.name) {
-            row.twin_caught = Some(outcome.is_ok());
-            complaints.extend(outcome.err().map(|why| format!("{}: {why}", model.twin())));
+        row.fault = (!options.no_faults).then(|| model.name.clone());
+        if let Some(outcome) = faults.remove(&model.name) {
+            row.fault_caught = Some(outcome.is_ok());
+            complaints.extend(outcome.err().map(|why| format!("the fault {}: {why}", model.name)));
         }
+        capped += usize::from(row.capped);
         println!("{}", if options.json { serde_json::to_string(&row)? } else { row.line() });
     }
     process::verdict(&complaints)?;
-    let twins = match caught {
-        0 => String::new(),
-        all if all == models.len() => ", every twin caught".to_owned(),
-        some => format!(", {some} twins caught, {} left out for want of time", models.len() - some),
+    let faults = match models.len() - caught {
+        _ if options.no_faults => String::new(),
+        0 => ", every seeded fault caught".to_owned(),
+        left => format!(", {caught} seeded faults caught, {left} left for `cargo xtask deep`"),
     };
-    eprintln!("{} models completed{twins}", models.len());
+    let stopped = if capped == 0 { String::new() } else { format!(", {capped} capped") };
+    eprintln!("{} models completed{stopped}{faults}", models.len() - capped);
     Ok(())
 }
 
-/// Whether each twin is caught, as far as time allows.
-///
-/// It begins with another one at each commit, so that what is left out today has its turn tomorrow.
-fn twins(
+/// Whether the faults that were asked for are caught.
+fn faults(
     workspace: &Workspace,
     options: &Options,
     models: &[Declared],
 ) -> Result<BTreeMap<String, Result<(), String>>> {
+    let given = || env::var("FLYBALL_BASE").ok().filter(|base| !base.is_empty());
+    let base = options.base.clone().or_else(given);
+    let selection = match &base {
+        _ if options.all_faults => Selection::All,
+        _ if options.name.is_some() => Selection::All,
+        Some(base) => Selection::Since(base),
+        None => Selection::Sample(options.sample),
+    };
+    let chosen = selection.of(workspace, models)?;
+    let mut outcomes = BTreeMap::new();
+    if chosen.is_empty() {
+        return Ok(outcomes);
+    }
     let tree = Tree::open(workspace)?;
-    let first = workspace.commit().map_or(0, |commit| commit as usize % models.len());
     #[expect(clippy::disallowed_methods, reason = "a tool's own patience, nothing that is tested")]
     let start = std::time::Instant::now();
-    let mut outcomes = BTreeMap::new();
-    for model in models.iter().cycle().skip(first).take(models.len()) {
-        if options.twin_seconds.is_some_and(|limit| start.elapsed().as_secs() >= limit) {
+    for model in chosen {
+        if options.fault_seconds.is_some_and(|limit| start.elapsed().as_secs() >= limit) {
             break;
         }
         let outcome = tree.caught(model)?;
-        eprintln!("{} {}", model.twin(), if outcome.is_ok() { "caught" } else { "NOT CAUGHT" });
+        eprintln!("the fault {} {}", model.name, if outcome.is_ok() { "caught" } else { "NOT CAUGHT" });
         outcomes.insert(model.name.clone(), outcome);
     }
     Ok(outcomes)
@@ -192,7 +220,11 @@ fn explore(
         // Ordering: Relaxed, each number is drawn once and nothing else is shared.
         while let Some(model) = models.get(next.fetch_add(1, Ordering::Relaxed)) {
             let row = one(workspace, options, model, binaries);
-            let end = if row.is_ok() { "completed" } else { "FAILED" };
+            let end = match &row {
+                Ok(row) if row.capped => "capped",
+                Ok(_) => "completed",
+                Err(_) => "FAILED",
+            };
             eprintln!("{} {end}", model.name);
             rows.push((model.name.clone(), row));
         }
@@ -219,9 +251,11 @@ fn one(workspace: &Workspace, options: &Options, model: &Declared, binaries: &Bi
     if options.unbounded {
         command.env("FLYBALL_MODEL_UNBOUNDED", "1");
     }
-    match process::run_logged(&mut command, &log, Duration::from_secs(options.limit))? {
+    let limit = options.cap.unwrap_or(options.limit);
+    match process::run_logged(&mut command, &log, Duration::from_secs(limit))? {
         Ended::By(status) if status.success() => {}
         Ended::By(status) => bail!("{}: {status}\n{}", model.name, process::tail(&log, 40)),
+        Ended::Late if options.cap.is_some() => return Ok(Row::capped(model, options, limit)),
         Ended::Late => bail!("{}: capped, not completed after {} s", model.name, options.limit),
     }
     let text =
@@ -235,26 +269,41 @@ fn one(workspace: &Workspace, options: &Options, model: &Declared, binaries: &Bi
 }
 
 fn header(options: &Options) -> String {
-    let twin = if options.no_twins { "" } else { "twin    " };
+    let fault = if options.no_faults { "" } else { "fault   " };
     let names = ("model", "threads", "bound", "interleavings", "floor", "seconds");
     let (name, threads, bound, interleavings, floor, seconds) = names;
     format!(
-        "{name:44} {threads:>7} {bound:>5} {interleavings:>13} {floor:>9} {seconds:>8}  {twin}would catch"
+        "{name:44} {threads:>7} {bound:>5} {interleavings:>13} {floor:>9} {seconds:>8}  {fault}would catch"
     )
 }
 
 impl Row {
+    fn capped(model: &Declared, options: &Options, seconds: u64) -> Self {
+        Self {
+            name: model.name.clone(),
+            threads: 0,
+            preemptions: options.preemptions.filter(|_| !options.unbounded).map(usize::from),
+            interleavings: 0,
+            floor: model.floor,
+            seconds: seconds as f64,
+            catches: "capped: it has not completed".to_owned(),
+            capped: true,
+            fault: None,
+            fault_caught: None,
+        }
+    }
+
     fn line(&self) -> String {
         let bound = self.preemptions.map_or("none".to_owned(), |bound| bound.to_string());
-        let twin = match self.twin_caught {
+        let fault = match self.fault_caught {
             Some(true) => "caught  ",
             Some(false) => "MISSED  ",
-            None if self.twin.is_some() => "        ",
+            None if self.fault.is_some() => "        ",
             None => "",
         };
         let Self { name, threads, interleavings, floor, seconds, catches, .. } = self;
         format!(
-            "{name:44} {threads:>7} {bound:>5} {interleavings:>13} {floor:>9} {seconds:>8.2}  {twin}{catches}"
+            "{name:44} {threads:>7} {bound:>5} {interleavings:>13} {floor:>9} {seconds:>8.2}  {fault}{catches}"
         )
     }
 }

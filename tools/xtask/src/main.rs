@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+mod deep;
 mod e2e;
+mod faults;
 mod features;
 mod fuzz;
 mod loom;
@@ -13,9 +15,10 @@ mod models;
 mod parity;
 mod peers;
 mod process;
+mod seeded;
+mod selection;
 mod shuttle;
 mod tidy;
-mod twins;
 mod workspace;
 
 use crate::workspace::Workspace;
@@ -30,12 +33,12 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Job {
-    /// Every model in every interleaving, above its floor, and every twin caught.
+    /// Every model in every interleaving, above its floor, and every seeded fault caught.
     Loom(loom::Options),
     /// Every model under random and PCT schedules.
     Shuttle(shuttle::Options),
-    /// Every twin still passes the tests of the crate it breaks.
-    Twins(twins::Options),
+    /// Every seeded fault still passes the tests of the crate it breaks.
+    Faults(seeded::Options),
     /// Runs the fuzz targets for a while.
     Fuzz(fuzz::Options),
     /// New scripts through flyball, client-go and the reference with one switch per difference.
@@ -44,6 +47,8 @@ enum Job {
     Features(features::Options),
     /// The tests that need a real Kubernetes API server, which it builds: kube-apiserver, with etcd.
     E2e(e2e::Options),
+    /// All that takes hours, rung by rung; what has passed is not run again. Writes docs/evidence.md.
+    Deep(deep::Options),
     /// Ours beside everybody else's, measured in turn; every row at its target.
     Peers(peers::Options),
     /// The rules of the house that a compiler does not know.
@@ -65,11 +70,12 @@ fn run(job: Job) -> Result<()> {
     match job {
         Job::Loom(options) => loom::run(&workspace, &options),
         Job::Shuttle(options) => shuttle::run(&workspace, &options),
-        Job::Twins(options) => twins::run(&workspace, &options),
+        Job::Faults(options) => seeded::run(&workspace, &options),
         Job::Fuzz(options) => fuzz::run(&workspace, &options),
         Job::Parity(options) => parity::run(&workspace, &options),
         Job::Features(options) => features::run(&workspace, &options),
         Job::E2e(options) => e2e::run(&workspace, &options),
+        Job::Deep(options) => deep::run(&workspace, &options),
         Job::Peers(options) => peers::run(&workspace, &options),
         Job::Tidy => tidy::run(&workspace),
     }

@@ -26,9 +26,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let models = models::declared(workspace, options.name.as_deref())?;
     ensure!(!models.is_empty(), "no model is called {:?}", options.name.as_deref().unwrap_or(""));
     let extent = Extent::Holding(&models);
-    let Ok(binaries) =
-        models::build(&workspace.root, &workspace.target.join("models"), Checker::Shuttle, extent)?
-    else {
+    let Ok(binaries) = models::build(workspace, &workspace.root, Checker::Shuttle, extent)? else {
         bail!("the models do not compile");
     };
     let mut complaints = Vec::new();

@@ -15,7 +15,6 @@ mod links;
 mod orderings;
 mod paths;
 mod release;
-mod shims;
 mod source;
 mod sync_only;
 
@@ -29,7 +28,6 @@ const SHIPPED: [Rule; 4] = [budget::check, layers::check, sync_only::check, orde
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut complaints = Vec::new();
     let files = workspace.files()?;
-    let mut shims = Vec::new();
     for file in &files {
         // Anything that is not text has no lines to look at.
         let Ok(text) = workspace.read(file) else { continue };
@@ -50,12 +48,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             workspace.published().any(|package| file.starts_with(package.folder(workspace).join("src")));
         if shipped && !source.is_test() {
             complaints.extend(SHIPPED.iter().flat_map(|rule| rule(&source)));
-            if name.ends_with("src/sync.rs") {
-                shims.push((name.into_owned(), text));
-            }
         }
     }
-    complaints.extend(shims::check(&shims));
     complaints.extend(release::check(workspace)?);
     complaints.extend(evidence::check(workspace, &files)?);
     process::verdict(&complaints)?;

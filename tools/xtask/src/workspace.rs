@@ -1,6 +1,6 @@
 //! Where things are: root, target directory, packages, files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -63,6 +63,22 @@ impl Workspace {
         self.packages.iter().filter(|package| package.is_published())
     }
 
+    /// These packages and every member that depends on one of them, directly or not; development dependencies do not count.
+    pub(crate) fn with_dependants(&self, mut packages: BTreeSet<String>) -> BTreeSet<String> {
+        loop {
+            let mut depends = self.packages.iter().filter(|package| {
+                let needs = |name: &String| {
+                    package.dependencies.iter().any(|other| other.kind.is_none() && other.name == *name)
+                };
+                !packages.contains(&package.name) && packages.iter().any(needs)
+            });
+            match depends.next() {
+                Some(package) => packages.insert(package.name.clone()),
+                None => return packages,
+            };
+        }
+    }
+
     /// Every file that is tracked or could be: relative paths, sorted.
     pub(crate) fn files(&self) -> Result<Vec<PathBuf>> {
         let mut command = Command::new("git");
@@ -116,4 +132,38 @@ impl Package {
 /// The cargo that runs this command.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(name: &str, dependencies: &[(&str, Option<&str>)]) -> Package {
+        let dependency = |(name, kind): &(&str, Option<&str>)| Dependency {
+            name: (*name).to_owned(),
+            kind: kind.map(str::to_owned),
+            optional: false,
+        };
+        Package {
+            name: name.to_owned(),
+            manifest_path: PathBuf::from(format!("/{name}/Cargo.toml")),
+            publish: None,
+            features: BTreeMap::new(),
+            dependencies: dependencies.iter().map(dependency).collect(),
+        }
+    }
+
+    #[test]
+    fn dependants_are_found_at_any_distance() {
+        let packages = vec![
+            package("a", &[]),
+            package("b", &[("a", None)]),
+            package("c", &[("b", None)]),
+            package("d", &[("a", Some("dev"))]),
+        ];
+        let workspace = Workspace { root: "/".into(), target: "/target".into(), packages };
+        let dependants = |name: &str| workspace.with_dependants(BTreeSet::from([name.to_owned()]));
+        assert_eq!(dependants("a"), BTreeSet::from(["a", "b", "c"].map(str::to_owned)));
+        assert_eq!(dependants("c"), BTreeSet::from(["c".to_owned()]));
+    }
 }

@@ -175,6 +175,10 @@ where
         Ok(CutWatch { watch: self.source.watch(request).await?, cutting: self.cutting.clone() })
     }
 
+    fn polls(&self) -> bool {
+        self.source.polls()
+    }
+
     fn unread(&self, stored: &Arc<V>) -> bool {
         let Meta { name, uid, .. } = stored.meta();
         name.parse().is_ok_and(|key| self.source.has_unread(&key, Some(uid)))

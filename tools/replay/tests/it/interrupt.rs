@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use flyball_ratelimit::{Clock, Monotonic};
+use flyball_sync::{Clock, Monotonic};
 
 use crate::support::{replay, small, written};
 

@@ -4,7 +4,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use e2e::{Cluster, eventually};
-use flyball_ratelimit::{Clock, Monotonic};
+use flyball_sync::{Clock, Monotonic};
 use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(60);

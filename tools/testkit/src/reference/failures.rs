@@ -29,17 +29,23 @@ impl Failures {
 
     /// One more; returns how many there were before.
     ///
-    /// Forgets lazily, at most two keys each time; until then they still show in `of`.
-    pub(super) fn count(&mut self, key: &str, now: u64) -> u64 {
+    /// Forgets lazily, at most two keys each time; until then they still show in `of`. A key that is in use starts its rest anew
+    /// whenever it is looked at.
+    pub(super) fn count(&mut self, key: &str, now: u64, in_use: &dyn Fn(&str) -> bool) -> u64 {
+        let expired = |count: &Count| now - count.last > self.idle && !in_use(&count.key);
+        let known = self.keys.iter().position(|count| count.key == key).map(|at| self.keys.remove(at));
+        let before = known.as_ref().filter(|count| !expired(count)).map_or(0, |count| count.failures);
+        let own = Count { key: key.to_owned(), failures: before + 1, last: now };
+        // A key that is known is the newest before others are looked at; one that is not comes after.
+        let (first, last) = if known.is_some() { (Some(own), None) } else { (None, Some(own)) };
+        self.keys.extend(first);
         for _ in 0..2 {
             if self.keys.first().is_some_and(|oldest| now - oldest.last > self.idle) {
-                self.keys.remove(0);
+                let oldest = self.keys.remove(0);
+                self.keys.extend(in_use(&oldest.key).then_some(Count { last: now, ..oldest }));
             }
         }
-        let known = self.keys.iter().position(|count| count.key == key).map(|at| self.keys.remove(at));
-        let fresh = known.filter(|count| now - count.last <= self.idle);
-        let before = fresh.map_or(0, |count| count.failures);
-        self.keys.push(Count { key: key.to_owned(), failures: before + 1, last: now });
+        self.keys.extend(last);
         before
     }
 

@@ -28,7 +28,7 @@ impl ReferenceLimiter {
                     Answer::Done
                 }
             },
-            Some(LimiterLine::When(key)) => Answer::Wait(self.limiter.when(key, 0)),
+            Some(LimiterLine::When(key)) => Answer::Wait(self.limiter.when(key, 0, &|_| false)),
             Some(LimiterLine::Forget(key)) => {
                 self.limiter.forget(key);
                 Answer::Done
@@ -80,27 +80,23 @@ impl Limiter {
         }
     }
 
-    /// Counts a failure and says how long it waits.
-    pub(super) fn when(&mut self, key: &str, now: u64) -> u64 {
+    /// Counts a failure and says how long it waits. The failures of a key that is `in_use` do not expire.
+    pub(super) fn when(&mut self, key: &str, now: u64, in_use: &dyn Fn(&str) -> bool) -> u64 {
         match self {
             Self::Exponential { base, max, whole: true, failures } => {
-                let doubled = u128::from(*base) << failures.count(key, now).min(64);
+                let doubled = u128::from(*base) << failures.count(key, now, in_use).min(64);
                 u64::try_from(doubled).unwrap_or(u64::MAX).min(*max)
             }
             // No base of whole milliseconds doubles to 2⁶³ itself, where client-go's conversion overflows.
             Self::Exponential { base, max, failures, .. } => {
-                let doubled = *base as f64 * 2f64.powi(failures.count(key, now) as i32);
+                let doubled = *base as f64 * 2f64.powi(failures.count(key, now, in_use) as i32);
                 if doubled > i64::MAX as f64 { *max } else { (doubled as u64).min(*max) }
             }
             Self::FastSlow { fast, slow, attempts, failures } => {
-                if failures.count(key, now) < *attempts {
-                    *fast
-                } else {
-                    *slow
-                }
+                if failures.count(key, now, in_use) < *attempts { *fast } else { *slow }
             }
             // Every one counts, whichever is the longest.
-            Self::MaxOf(of) => of.iter_mut().map(|limiter| limiter.when(key, now)).max().unwrap_or(0),
+            Self::MaxOf(of) => of.iter_mut().map(|limiter| limiter.when(key, now, in_use)).max().unwrap_or(0),
         }
     }
 

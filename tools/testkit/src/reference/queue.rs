@@ -127,7 +127,9 @@ impl ReferenceQueue {
         if self.rules.has(Rule::FailureCountsOncePerWait) && self.now < open {
             return open - self.now;
         }
-        let wait = self.limiter.when(key, self.now);
+        let Self { dirty, processing, waits, limiter, now, .. } = self;
+        let in_queue = |key: &str| dirty.contains(key) || processing.contains(key) || waits.contains(key);
+        let wait = limiter.when(key, *now, &in_queue);
         self.open.insert(key.to_owned(), self.now + wait);
         wait
     }

@@ -43,6 +43,10 @@ impl Waits {
         }
     }
 
+    pub(super) fn contains(&self, key: &str) -> bool {
+        self.position(key).is_some()
+    }
+
     pub(super) fn remove(&mut self, key: &str) {
         if let Some(at) = self.position(key) {
             self.take(at);

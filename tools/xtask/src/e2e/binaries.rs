@@ -17,23 +17,33 @@ const TOOLS: [&str; 3] = [
     "k8s.io/kubernetes/cmd/kube-controller-manager",
 ];
 
+/// Whether the binaries are built already.
+pub(crate) fn cached(workspace: &Workspace) -> bool {
+    place(workspace).is_ok_and(|(_, folder)| folder.exists())
+}
+
 /// The folder with the binaries, which are built where they are not there.
 pub(crate) fn ready(workspace: &Workspace) -> Result<PathBuf> {
-    let (go_mod, go_sum) =
-        (workspace.read(format!("{MODULE}/go.mod"))?, workspace.read(format!("{MODULE}/go.sum"))?);
-    let version =
-        version(&go_mod).with_context(|| format!("{MODULE}/go.mod requires no k8s.io/kubernetes"))?;
-    let digest = digest(&[&go_mod, &go_sum]);
-    let cache = cache()?;
-    let folder = cache.join(format!("kubernetes-{}-{digest:016x}", version.trim_start_matches('v')));
+    let (version, folder) = place(workspace)?;
     let module = workspace.root.join(MODULE);
     if !folder.exists() {
         if let Some(why) = no_go(&module) {
             bail!("{why}");
         }
-        build(&module, version, &cache, &folder)?;
+        build(&module, &version, &cache()?, &folder)?;
     }
     Ok(folder)
+}
+
+/// The version that the module names, and where its binaries are or will be.
+fn place(workspace: &Workspace) -> Result<(String, PathBuf)> {
+    let (go_mod, go_sum) =
+        (workspace.read(format!("{MODULE}/go.mod"))?, workspace.read(format!("{MODULE}/go.sum"))?);
+    let version =
+        version(&go_mod).with_context(|| format!("{MODULE}/go.mod requires no k8s.io/kubernetes"))?;
+    let digest = digest(&[&go_mod, &go_sum]);
+    let folder = format!("kubernetes-{}-{digest:016x}", version.trim_start_matches('v'));
+    Ok((version.to_owned(), cache()?.join(folder)))
 }
 
 /// Builds into a folder beside the right one and renames it at the end: what is there under its name is whole.

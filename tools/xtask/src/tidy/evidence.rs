@@ -1,9 +1,10 @@
-//! Every model has a row and a twin, every fuzz target a corpus and an entry; and nothing is left of what is gone.
+//! Every model has a row and a seeded fault, every fuzz target a corpus and an entry; and nothing is left of what is gone.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+use crate::faults::{self, Fault};
 use crate::fuzz;
 use crate::models::{self, Declared};
 use crate::workspace::Workspace;
@@ -11,7 +12,9 @@ use crate::workspace::Workspace;
 pub(super) fn check(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<String>> {
     let models = models::declared(workspace, None)?;
     let mut complaints = rows(&models, &workspace.read(models::TABLE)?);
-    complaints.extend(twins(&models, files));
+    let faults = faults::read(workspace)?;
+    complaints.extend(paired(&models, &faults));
+    complaints.extend(faults.iter().flat_map(|fault| applies(workspace, fault)));
     let manifest = workspace.read("fuzz/Cargo.toml").unwrap_or_default();
     complaints.extend(targets(&fuzz::targets(&manifest), files));
     Ok(complaints)
@@ -45,21 +48,29 @@ fn rows(models: &[Declared], table: &str) -> Vec<String> {
     complaints
 }
 
-fn twins(models: &[Declared], files: &[PathBuf]) -> Vec<String> {
+/// Each model has one fault, each fault a model.
+fn paired(models: &[Declared], faults: &[Fault]) -> Vec<String> {
     let mut complaints = Vec::new();
-    for model in models {
-        let twin = PathBuf::from(model.twin());
-        if !files.contains(&twin) {
-            complaints.push(format!("{}: missing", twin.display()));
+    for Declared { name, .. } in models {
+        match faults.iter().filter(|fault| fault.name == *name).count() {
+            0 => complaints.push(format!("{}: no row for {name}", faults::FILE)),
+            1 => {}
+            _ => complaints.push(format!("{}: more than one row for {name}", faults::FILE)),
         }
     }
-    for file in files.iter().filter(|file| file.starts_with(models::MUTANTS)) {
-        let patch = file.extension().is_some_and(|extension| extension == "patch");
-        if patch && !models.iter().any(|model| Path::new(&model.twin()) == file) {
-            complaints.push(format!("{}: a twin of no model", file.display()));
+    for Fault { name, .. } in faults {
+        if !models.iter().any(|model| model.name == *name) {
+            complaints.push(format!("{}: no model is called {name}", faults::FILE));
         }
     }
     complaints
+}
+
+/// The fault can be put into the tree as it is, and into shipped code alone.
+fn applies(workspace: &Workspace, fault: &Fault) -> Vec<String> {
+    let shipped = fault.packages(workspace).err();
+    let found = fault.apply(|file| workspace.read(file).ok()).err();
+    shipped.into_iter().chain(found).map(|why| format!("{}: {}: {why}", faults::FILE, fault.name)).collect()
 }
 
 fn targets(bins: &[String], files: &[PathBuf]) -> Vec<String> {
@@ -102,11 +113,18 @@ mod tests {
     }
 
     #[test]
-    fn twins_and_models_agree() {
-        let files = [PathBuf::from("loom-tests/mutants/q__a.patch")];
-        assert!(twins(&[model("q::a")], &files).is_empty());
-        assert_eq!(twins(&[], &files), ["loom-tests/mutants/q__a.patch: a twin of no model"]);
-        assert_eq!(twins(&[model("q::b")], &[]), ["loom-tests/mutants/q__b.patch: missing"]);
+    fn faults_and_models_agree() {
+        let fault = Fault::new("q::a");
+        assert!(paired(&[model("q::a")], std::slice::from_ref(&fault)).is_empty());
+        assert_eq!(
+            paired(&[], std::slice::from_ref(&fault)),
+            ["loom-tests/faults.toml: no model is called q::a"]
+        );
+        assert_eq!(paired(&[model("q::b")], &[]), ["loom-tests/faults.toml: no row for q::b"]);
+        assert_eq!(
+            paired(&[model("q::a")], &[fault.clone(), fault]),
+            ["loom-tests/faults.toml: more than one row for q::a"]
+        );
     }
 
     #[test]

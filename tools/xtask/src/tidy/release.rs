@@ -1,4 +1,5 @@
-//! What a published crate carries: its own readme, changelog and both licences, as the root has them.
+//! What a published crate carries: its own readme, changelog and both licences, as the root has them. Its pages are shown
+//! outside the repository, where a link into it leads nowhere.
 
 use anyhow::Result;
 
@@ -13,7 +14,9 @@ pub(super) fn check(workspace: &Workspace) -> Result<Vec<String>> {
         for name in ["README.md", "CHANGELOG.md"] {
             let path = folder.join(name);
             match workspace.read(&path) {
-                Ok(text) if text.lines().count() > 5 => {}
+                Ok(text) if text.lines().count() > 5 => {
+                    complaints.extend(outside(&path.to_string_lossy(), &text))
+                }
                 Ok(_) => complaints.push(format!("{}: says next to nothing", path.display())),
                 Err(_) => complaints.push(format!("{}: missing", path.display())),
             }
@@ -28,4 +31,29 @@ pub(super) fn check(workspace: &Workspace) -> Result<Vec<String>> {
         }
     }
     Ok(complaints)
+}
+
+/// Links that leave the package.
+fn outside(page: &str, text: &str) -> Vec<String> {
+    let lines =
+        text.lines().enumerate().filter(|(_, line)| line.contains("](../") || line.contains("]: ../"));
+    lines.map(|(at, _)| format!("{page}:{}: the link is dead outside the repository", at + 1)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_out_of_the_package_fails() {
+        let text = "see [a](../docs/a.md)\nand [b](CHANGELOG.md), [c](https://docs.rs)\n[d]: ../d.md\n";
+        let complaints = outside("a/README.md", text);
+        assert_eq!(
+            complaints,
+            [
+                "a/README.md:1: the link is dead outside the repository",
+                "a/README.md:3: the link is dead outside the repository"
+            ]
+        );
+    }
 }

@@ -1,18 +1,18 @@
-//! Must-fail twins: a patch to shipped code that its model has to catch and nothing else does.
+//! Seeded faults applied: its model has to catch a fault, the ordinary tests do not see it.
 //!
-//! A throw-away copy of the tree is patched, built and restored, one twin at a time. Files that did not change keep
-//! their times, so only the patched crate and what depends on it is built again.
+//! A throw-away copy of the tree is changed, built and restored, one fault at a time. Files that did not change keep
+//! their times, so only the changed crate and what depends on it is built again.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
+use crate::faults::{self, Fault};
 use crate::loom;
 use crate::models::{self, Binaries, Checker, Declared, DoesNotCompile, Extent};
 use crate::process::{self, Ended};
@@ -20,14 +20,14 @@ use crate::workspace::{Workspace, cargo};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Only twins of models whose name contains this.
+    /// Only faults of models whose name contains this.
     name: Option<String>,
     /// A crate's tests that have not ended after so many seconds have failed.
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     limit: u64,
 }
 
-/// The other half of the claim: the ordinary tests do not see a twin's fault, only its model does.
+/// The other half of the claim: the ordinary tests do not see a fault, only its model does.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let models = models::declared(workspace, options.name.as_deref())?;
     ensure!(!models.is_empty(), "no model is called {:?}", options.name.as_deref().unwrap_or(""));
@@ -35,26 +35,27 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut complaints = Vec::new();
     for model in &models {
         let outcome = tree.passes_tests(model, Duration::from_secs(options.limit))?;
-        println!("{} {}", model.twin(), if outcome.is_ok() { "passes the tests" } else { "FAILS the tests" });
-        complaints.extend(outcome.err().map(|why| format!("{}: {why}", model.twin())));
+        println!("{} {}", model.name, if outcome.is_ok() { "passes the tests" } else { "FAILS the tests" });
+        complaints.extend(outcome.err().map(|why| format!("{}: {why}", model.name)));
     }
     process::verdict(&complaints)
 }
 
-/// How long a twin's model may search for the fault.
+/// How long a model may search for its fault.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// The copy that twins are applied to.
+/// The copy that faults are applied to.
 #[derive(Debug)]
 pub(crate) struct Tree<'a> {
     workspace: &'a Workspace,
     root: PathBuf,
+    faults: Vec<Fault>,
 }
 
 impl<'a> Tree<'a> {
     /// Brings the copy in step with the work tree, tracked files and untracked ones.
     pub(crate) fn open(workspace: &'a Workspace) -> Result<Self> {
-        let root = workspace.target.join("twins").join("tree");
+        let root = workspace.target.join("faults").join("tree");
         fs::create_dir_all(&root)?;
         let wanted: BTreeSet<PathBuf> = workspace.files()?.into_iter().collect();
         for file in walk(&root, &root)? {
@@ -66,33 +67,29 @@ impl<'a> Tree<'a> {
             copy_if_changed(&workspace.root.join(file), &root.join(file))
                 .with_context(|| file.display().to_string())?;
         }
-        Ok(Self { workspace, root })
+        Ok(Self { workspace, root, faults: faults::read(workspace)? })
     }
 
-    fn target(&self, of: &str) -> PathBuf {
-        self.workspace.target.join("twins").join(of)
-    }
-
-    /// Whether the model fails on its twin; why not, otherwise.
+    /// Whether the model catches its fault; why not, otherwise.
     pub(crate) fn caught(&self, model: &Declared) -> Result<Result<(), String>> {
-        let patched = match self.apply(model)? {
-            Ok(patched) => patched,
+        let applied = match self.apply(model)? {
+            Ok(applied) => applied,
             Err(why) => return Ok(Err(why)),
         };
-        match models::build(&self.root, &self.target("models"), Checker::Loom, Extent::Twin(model))? {
+        match models::build(self.workspace, &self.root, Checker::Loom, Extent::Fault(model))? {
             Ok(binaries) => {
-                drop(patched);
+                drop(applied);
                 self.fails(model, &binaries)
             }
             Err(DoesNotCompile(why)) => Ok(Err(format!("does not compile\n{why}"))),
         }
     }
 
-    /// Runs the twin's model, which has to fail by a panic of its own: a deadlock, an assertion, a leak.
+    /// Runs the model on its fault: it has to fail by a panic of its own: a deadlock, an assertion, a leak.
     fn fails(&self, model: &Declared, binaries: &Binaries) -> Result<Result<(), String>> {
-        let log = loom::log_file(self.workspace, &format!("{}.twin", model.name))?;
+        let log = loom::log_file(self.workspace, &format!("{}.fault", model.name))?;
         let mut command = loom::command(model, binaries)?;
-        command.env("FLYBALL_MODEL_TWIN", "1");
+        command.env("FLYBALL_MODEL_FAULT", "1");
         let ended = process::run_logged(&mut command, &log, LIMIT)?;
         let Ended::By(status) = ended else {
             return Ok(Err(format!("its model ran for {} s without failing", LIMIT.as_secs())));
@@ -116,17 +113,17 @@ impl<'a> Tree<'a> {
     }
 
     fn passes_tests(&self, model: &Declared, limit: Duration) -> Result<Result<(), String>> {
-        let patched = match self.apply(model)? {
-            Ok(patched) => patched,
+        let applied = match self.apply(model)? {
+            Ok(applied) => applied,
             Err(why) => return Ok(Err(why)),
         };
         let log = loom::log_file(self.workspace, &format!("{}.tests", model.name))?;
         let mut command = cargo();
         command.current_dir(&self.root).args(["test", "--locked"]);
-        for package in &patched.packages {
+        for package in &applied.packages {
             command.args(["-p", package]);
         }
-        command.env("CARGO_TARGET_DIR", self.target("tests"));
+        command.env("CARGO_TARGET_DIR", self.workspace.target.join("faults").join("tests"));
         Ok(match process::run_logged(&mut command, &log, limit)? {
             Ended::By(status) if status.success() => Ok(()),
             Ended::By(_) => Err(format!("the ordinary tests see it\n{}", process::tail(&log, 20))),
@@ -134,65 +131,42 @@ impl<'a> Tree<'a> {
         })
     }
 
-    /// Applies the twin until the returned guard is dropped.
-    fn apply(&self, model: &Declared) -> Result<Result<Patched<'_>, String>> {
-        let patch = self.root.join(model.twin());
-        if !patch.exists() {
-            return Ok(Err("missing".to_owned()));
+    /// Puts the model's fault into the copy until the returned guard is dropped.
+    fn apply(&self, model: &Declared) -> Result<Result<Applied<'_>, String>> {
+        let Some(fault) = self.faults.iter().find(|fault| fault.name == model.name) else {
+            return Ok(Err("has no row".to_owned()));
+        };
+        let packages = match fault.packages(self.workspace) {
+            Ok(packages) => packages,
+            Err(why) => return Ok(Err(why)),
+        };
+        let edited = match fault.apply(|file| self.workspace.read(file).ok()) {
+            Ok(edited) => edited,
+            Err(why) => return Ok(Err(why)),
+        };
+        // The guard first: a write that fails half-way leaves nothing behind.
+        let applied = Applied { tree: self, files: edited.keys().cloned().collect(), packages };
+        for (file, text) in edited {
+            fs::write(self.root.join(&file), text).with_context(|| file.display().to_string())?;
         }
-        let files = touched(&fs::read_to_string(&patch)?);
-        let mut packages = BTreeSet::new();
-        for file in &files {
-            match self
-                .workspace
-                .published()
-                .find(|package| file.starts_with(package.folder(self.workspace).join("src")))
-            {
-                Some(package) => packages.insert(package.name.clone()),
-                None => return Ok(Err(format!("touches {}, which is not shipped code", file.display()))),
-            };
-        }
-        if files.is_empty() {
-            return Ok(Err("is not a unified diff".to_owned()));
-        }
-        let patched = Patched { tree: self, files, packages };
-        let mut command = Command::new("git");
-        command.current_dir(&self.root).args(["apply", "--whitespace=nowarn"]).arg(&patch);
-        // Inside another repository's folder git would skip every path without a word.
-        command.env("GIT_CEILING_DIRECTORIES", self.root.parent().expect("the copy has a parent"));
-        let output = command.output().context("git apply")?;
-        if !output.status.success() {
-            return Ok(Err(format!("does not apply: {}", String::from_utf8_lossy(&output.stderr).trim())));
-        }
-        for file in &patched.files {
-            if fs::read(self.root.join(file)).ok() == fs::read(self.workspace.root.join(file)).ok() {
-                return Ok(Err(format!("does not change {}", file.display())));
-            }
-        }
-        Ok(Ok(patched))
+        Ok(Ok(applied))
     }
 }
 
-/// A tree with a twin in it; gives the files back as they were.
-struct Patched<'a> {
+/// A copy with a fault in it; dropping it restores the files.
+struct Applied<'a> {
     tree: &'a Tree<'a>,
     files: Vec<PathBuf>,
     packages: BTreeSet<String>,
 }
 
-impl Drop for Patched<'_> {
+impl Drop for Applied<'_> {
     fn drop(&mut self) {
         for file in &self.files {
             let restored = copy_if_changed(&self.tree.workspace.root.join(file), &self.tree.root.join(file));
-            restored.expect("a patched file can be restored");
+            restored.expect("a changed file can be restored");
         }
     }
-}
-
-/// The files a unified diff changes.
-fn touched(patch: &str) -> Vec<PathBuf> {
-    let names = patch.lines().filter_map(|line| line.strip_prefix("+++ "));
-    names.map(|name| PathBuf::from(name.trim().strip_prefix("b/").unwrap_or(name.trim()))).collect()
 }
 
 fn copy_if_changed(from: &Path, to: &Path) -> Result<()> {
@@ -215,16 +189,4 @@ fn walk(root: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     Ok(files)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_diff_names_the_files_it_changes() {
-        let patch = "A dropped notify.\n\n--- a/workqueue/src/queue.rs\n+++ b/workqueue/src/queue.rs\n@@ -1,2 +1 @@\n a\n-b\n";
-        assert_eq!(touched(patch), [PathBuf::from("workqueue/src/queue.rs")]);
-        assert!(touched("not a diff").is_empty());
-    }
 }

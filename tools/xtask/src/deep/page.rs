@@ -1,0 +1,73 @@
+//! `docs/evidence.md`: the last run of each rung.
+
+use super::record::{Record, State};
+use super::rungs::Rung;
+
+const HEAD: &str = "\
+# Evidence
+
+The last run of each rung of `cargo xtask deep`, which writes this page; nobody edits it. A rung without a row has not run yet. *Commit* is
+the last one before the run that changed anything but this page. *Scale* multiplies the seconds and the numbers of cases that a rung runs for.
+
+| rung | what it shows | result | figures | commit | date | seconds | scale | machine |
+|---|---|---|---|---|---|---|---|---|
+";
+
+/// The page, with a row for each rung that has a record, or had one on the page `before`: the notes may be those of
+/// another target directory.
+pub(super) fn render(before: &str, state: &State, rungs: &[Rung]) -> String {
+    let mut page = HEAD.to_owned();
+    for rung in rungs {
+        let start = format!("| `{}` |", rung.name);
+        let recorded = state.records().iter().find(|record| record.rung == rung.name);
+        let line = recorded.map(|record| row(rung, record));
+        let line = line.or_else(|| before.lines().find(|line| line.starts_with(&start)).map(str::to_owned));
+        if let Some(line) = line {
+            page.push_str(&line);
+            page.push('\n');
+        }
+    }
+    page
+}
+
+fn row(rung: &Rung, record: &Record) -> String {
+    let Record { commit, date, machine, scale, seconds, outcome, figures, .. } = record;
+    let figures = figures.replace('|', "/").replace('\n', " ");
+    let Rung { name, what, .. } = rung;
+    format!(
+        "| `{name}` | {what} | {outcome} | {figures} | `{commit}` | {date} | {seconds} | {scale} | {machine} |"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::{Outcome, sample};
+    use super::super::rungs::RUNGS;
+    use super::*;
+
+    #[test]
+    fn a_page_has_the_records_and_what_it_had_before() {
+        let file = std::env::temp_dir().join(format!("flyball-xtask-{}-page.json", std::process::id()));
+        let _ = std::fs::remove_file(&file);
+        let mut state = State::open(file.clone()).unwrap();
+        let [first, second, third, ..] = RUNGS else { panic!("there are rungs") };
+        state.note(sample(second.name, "c2", Outcome::Passed)).unwrap();
+        let before = format!(
+            "| `{}` | old | passed | kept |\n| `{}` | old | failed | replaced |\n| `gone` | old |\n",
+            first.name, second.name
+        );
+        let page = render(&before, &state, RUNGS);
+        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+        assert_eq!(rows[0], format!("| `{}` | old | passed | kept |", first.name));
+        assert_eq!(
+            rows[1],
+            format!(
+                "| `{}` | {} | passed | 7 tests | `c2` | 2026-01-31 | 61 | 1 | 2 × x |",
+                second.name, second.what
+            )
+        );
+        assert_eq!(rows.len(), 2, "{} has not run, and `gone` is no rung", third.name);
+        assert_eq!(render(&page, &state, RUNGS), page, "writing it again changes nothing");
+        std::fs::remove_file(file).unwrap();
+    }
+}

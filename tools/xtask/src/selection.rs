@@ -1,0 +1,150 @@
+//! Which seeded faults a run applies: each costs a build, so all of them are for `cargo xtask deep`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::faults::{self, Fault};
+use crate::models::{self, Declared};
+use crate::workspace::Workspace;
+
+/// Why faults are applied, or left out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Selection<'a> {
+    /// All of them.
+    All,
+    /// Those that a change since this commit can have to do with.
+    Since(&'a str),
+    /// So many, spread evenly; other ones at another commit.
+    Sample(usize),
+}
+
+impl Selection<'_> {
+    /// The models whose faults are applied. Faults of one crate follow each other: then a build compiles that crate alone.
+    pub(crate) fn of<'m>(&self, workspace: &Workspace, models: &'m [Declared]) -> Result<Vec<&'m Declared>> {
+        let faults = faults::read(workspace)?;
+        let fault = |model: &Declared| faults.iter().find(|fault| fault.name == model.name);
+        let packages = |model: &Declared| {
+            fault(model).and_then(|fault| fault.packages(workspace).ok()).unwrap_or_default()
+        };
+        let mut chosen: Vec<&Declared> = match *self {
+            Self::All => models.iter().collect(),
+            Self::Since(base) => {
+                let change = Change::since(workspace, base)?;
+                let concerned =
+                    |model: &Declared| change.concerns(&packages(model), &model.binary, fault(model));
+                models.iter().filter(|model| concerned(model)).collect()
+            }
+            Self::Sample(size) => {
+                let first = workspace.commit().unwrap_or(0) as usize;
+                spread(models.len(), size, first).into_iter().map(|at| &models[at]).collect()
+            }
+        };
+        chosen.sort_by_cached_key(|model| (packages(model), model.binary.clone()));
+        Ok(chosen)
+    }
+}
+
+/// `size` of the numbers below `all`, evenly spaced from `first` on.
+fn spread(all: usize, size: usize, first: usize) -> BTreeSet<usize> {
+    let size = size.min(all);
+    (0..size).map(|number| (first + number * all / size) % all).collect()
+}
+
+/// What has changed since a commit, in the work tree and before.
+#[derive(Debug)]
+struct Change {
+    /// Packages with a changed file, and all that depend on one of them.
+    packages: BTreeSet<String>,
+    /// Test binaries of the models with a changed source.
+    binaries: BTreeSet<String>,
+    /// The faults as they were.
+    faults: Vec<Fault>,
+}
+
+impl Change {
+    fn since(workspace: &Workspace, base: &str) -> Result<Self> {
+        let files = changed(workspace, base)?;
+        let touched = |folder: &Path| {
+            files.iter().map(Path::new).any(|file| {
+                file.starts_with(folder) && file.extension().is_some_and(|end| end == "rs" || end == "toml")
+            })
+        };
+        let packages = workspace.published().filter(|package| touched(package.folder(workspace)));
+        let packages: BTreeSet<String> = packages.map(|package| package.name.clone()).collect();
+        let below = |file: &str| {
+            let path = Path::new(file).strip_prefix(models::TESTS).ok()?;
+            let first = path.components().next()?.as_os_str().to_str()?;
+            Some(first.trim_end_matches(".rs").trim_end_matches("_ops").to_owned())
+        };
+        let faults = git(workspace, &["show", &format!("{base}:{}", faults::FILE)]);
+        Ok(Self {
+            packages: workspace.with_dependants(packages),
+            binaries: files.iter().filter_map(|file| below(file)).collect(),
+            // A commit from before there was the file has none.
+            faults: faults.ok().and_then(|text| faults::parse(&text).ok()).unwrap_or_default(),
+        })
+    }
+
+    fn concerns(&self, packages: &BTreeSet<String>, binary: &str, fault: Option<&Fault>) -> bool {
+        !self.packages.is_disjoint(packages)
+            || self.binaries.contains(binary)
+            || fault.is_some_and(|fault| !self.faults.contains(fault))
+    }
+}
+
+/// Files that differ from those of `base`, untracked ones among them.
+fn changed(workspace: &Workspace, base: &str) -> Result<Vec<String>> {
+    let mut files = git(workspace, &["diff", "--name-only", base])?;
+    files.push_str(&git(workspace, &["ls-files", "--others", "--exclude-standard"])?);
+    Ok(files.lines().map(str::to_owned).collect())
+}
+
+fn git(workspace: &Workspace, arguments: &[&str]) -> Result<String> {
+    let mut command = Command::new("git");
+    let output = command.current_dir(&workspace.root).args(arguments).output().context("git")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "git {}: {}", arguments.join(" "), said.trim());
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_spread_and_rotates() {
+        assert_eq!(spread(10, 5, 0), BTreeSet::from([0, 2, 4, 6, 8]));
+        assert_eq!(spread(10, 5, 21), BTreeSet::from([1, 3, 5, 7, 9]));
+        assert_eq!(spread(3, 5, 7), BTreeSet::from([0, 1, 2]));
+        assert!(spread(0, 5, 7).is_empty());
+    }
+
+    #[test]
+    fn every_fault_has_its_turn_in_the_sample() {
+        let seen: BTreeSet<usize> = (0..197).flat_map(|commit| spread(197, 32, commit)).collect();
+        assert_eq!(seen.len(), 197);
+        assert!((0..197).all(|commit| spread(197, 32, commit).len() == 32));
+    }
+
+    #[test]
+    fn a_change_concerns_faults_of_its_crates_and_models_and_changed_faults() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        let change = Change {
+            packages: names(&["flyball-workqueue"]),
+            binaries: names(&["ttl"]),
+            faults: vec![Fault::new("cache::known")],
+        };
+        let known = Fault::new("cache::known");
+        assert!(change.concerns(&names(&["flyball-workqueue"]), "workqueue", Some(&known)));
+        assert!(change.concerns(&names(&["flyball-informer-cache"]), "ttl", Some(&known)));
+        assert!(!change.concerns(&names(&["flyball-informer-cache"]), "cache", Some(&known)));
+        assert!(change.concerns(
+            &names(&["flyball-informer-cache"]),
+            "cache",
+            Some(&Fault::new("cache::new"))
+        ));
+    }
+}
