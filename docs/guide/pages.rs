@@ -1,4 +1,5 @@
-//! Every example of the guide and of the root README is compiled and run here, by `cargo test`.
+//! Every Rust example of the guide and of the root README is compiled here by `cargo test`, and run. Two are only compiled
+//! (`no_run`), since they need a cluster: those of `kube.md` and `production.md`.
 
 /// The root README.
 #[doc = include_str!("../../README.md")]
@@ -56,7 +57,7 @@ pub mod kube {}
 #[doc = include_str!("src/production.md")]
 pub mod production {}
 
-/// kube-runtime's reconcile functions; checked as a program of its own, in `docs/examples/kube-reconcile`.
+/// kube-runtime's reconcile functions; a program of its own, in `docs/examples/kube-reconcile`.
 #[doc = include_str!("src/kube-reconcile.md")]
 pub mod kube_reconcile {}
 

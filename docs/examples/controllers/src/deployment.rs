@@ -11,7 +11,7 @@ mod template;
 use std::sync::Arc;
 
 use flyball_informer_cache::{Informer, NamespacedName};
-use flyball_kube::{Controller, Reconciles, key_of};
+use flyball_kube::{Config, Controller, Reconciles, key_of};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
@@ -60,6 +60,7 @@ pub fn run(
     };
     let (candidates, owned) = (deployments.clone(), sets.clone());
     controller
+        .with_config(Config::recommended())
         .owns_shared(sets)
         .watches_shared(sets, move |set| who_may_adopt(&candidates, set))
         // The last old pod that goes starts the new ones, where they do not overlap.

@@ -10,7 +10,7 @@ mod plan;
 use std::sync::Arc;
 
 use flyball_informer_cache::{Index, Informer, Labels, NamespacedName, Selector};
-use flyball_kube::{Controller, Reconciles};
+use flyball_kube::{Config, Controller, Reconciles};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{DeleteParams, PostParams};
@@ -100,6 +100,7 @@ pub fn run(
         Context { client, pods: pods.clone(), slices: slices.clone(), own_slices: OwnWrites::new(slices) };
     let candidates = services.clone();
     controller
+        .with_config(Config::recommended())
         .owns_shared(slices)
         // Also one that somebody has taken the owner from.
         .watches_shared(slices, |slice| {

@@ -4,6 +4,7 @@
 
 mod election;
 mod options;
+mod probes;
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -27,6 +28,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub use self::election::{LeadershipLost, Term, as_leader, election};
 pub use self::options::Options;
+pub use self::probes::Probes;
 use crate::endpointslice::{PODS_BY_LABEL, SLICES_BY_SERVICE, by_namespace};
 use crate::holder::by_holder;
 
@@ -39,7 +41,7 @@ pub fn wall_clock() -> Clock {
     Arc::new(Timestamp::now)
 }
 
-/// The error policy: the backoff of the object is all there is to wait for.
+/// The error policy: an object waits for its backoff alone, which [`Config::recommended`](flyball_kube::Config::recommended) asks for.
 pub fn retry<K, E, C>(_: Arc<K>, _: &E, _: Arc<C>) -> Action {
     Action::requeue(Duration::ZERO)
 }
@@ -66,8 +68,12 @@ async fn work_by(
     work: impl AsyncFnOnce(Client, Term),
 ) -> Result<(), Box<dyn Error>> {
     let client = Client::try_default().await?;
+    let probes = Probes::default();
+    if let Some(address) = options.probes {
+        probes.serve(address).await?;
+    }
     if !options.leader_elect {
-        work(client, Term::default()).await;
+        work(client, Term::new(None, probes)).await;
         return Ok(());
     }
     let election = election(&client, name, options)?;
@@ -80,7 +86,8 @@ async fn work_by(
             Ok(()) = ctrl_c() => {}
         }
     };
-    Ok(as_leader(election, told_to_end, |term| work(client, term)).await?)
+    let work = |leadership| work(client, Term::new(Some(leadership), probes));
+    Ok(as_leader(election, told_to_end, work).await?)
 }
 
 /// All pods, by who holds them, by their namespace and by their labels.
@@ -126,7 +133,7 @@ pub fn slices(client: &Client) -> Informer<NamespacedName, EndpointSlice> {
 
 fn all<K>(client: &Client) -> InformerBuilder<NamespacedName, K, ApiSource<K>>
 where
-    K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
+    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Send + Sync + 'static,
 {
     informer(Api::all(client.clone()), watcher::Config::default())
 }

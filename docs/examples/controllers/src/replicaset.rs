@@ -10,7 +10,7 @@ mod victims;
 use std::sync::Arc;
 
 use flyball_informer_cache::{Informer, NamespacedName};
-use flyball_kube::{Controller, Reconciles, key_of};
+use flyball_kube::{Config, Controller, Reconciles, key_of};
 use futures::future::join_all;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::Pod;
@@ -55,11 +55,11 @@ pub fn run(
         own_sets: OwnWrites::new(sets),
     };
     let candidates = sets.clone();
-    controller.owns_shared(pods).watches_shared(pods, move |pod| who_may_adopt(&candidates, pod)).run(
-        reconcile,
-        retry,
-        Arc::new(context),
-    )
+    controller
+        .with_config(Config::recommended())
+        .owns_shared(pods)
+        .watches_shared(pods, move |pod| who_may_adopt(&candidates, pod))
+        .run(reconcile, retry, Arc::new(context))
 }
 
 /// The sets that select a pod which nobody holds.

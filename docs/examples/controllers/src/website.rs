@@ -8,7 +8,7 @@ mod resource;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use flyball_kube::{Controller, Reconciles};
+use flyball_kube::{Config, Controller, Reconciles};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::api::{Patch, PatchParams};
@@ -52,6 +52,7 @@ pub fn run(
     let context = Context { client: client.clone(), clock, recorder };
     let all = watcher::Config::default();
     controller
+        .with_config(Config::recommended())
         .owns(Api::<ConfigMap>::all(client.clone()), all.clone())
         .owns(Api::<Service>::all(client.clone()), all.clone())
         .owns(Api::<Deployment>::all(client), all)

@@ -1,7 +1,7 @@
 //! kube-runtime's reconcile functions, driven by flyball's queue. No cluster: objects are made in memory, and the store of a
 //! reflector is filled by hand. tokio's clock is paused, so that minutes pass at once.
 //!
-//! `cargo run --manifest-path docs/examples/kube-reconcile/Cargo.toml`
+//! `cargo run -p kube-reconcile`
 
 #![allow(clippy::disallowed_types, reason = "a user's own lock is std's")]
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_kube::requeue_after;
-use flyball_ratelimit::{Exponential, Limiter, OncePerWait, TokioTimer};
-use flyball_workqueue::{DelayingQueue, Lease, Timed};
+use flyball_ratelimit::{Exponential, Limiter, OncePerWait};
+use flyball_workqueue::{DelayingQueue, Lease, Timed, TokioTimer};
 use futures::FutureExt;
 use futures::future::join_all;
 use kube_runtime::controller::Action;

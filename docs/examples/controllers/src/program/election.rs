@@ -3,24 +3,39 @@
 //! Cancel safety: what is dropped as a leader gives nothing away; others wait until its lease has run out.
 
 use std::error::Error;
-use std::fmt;
+use std::fmt::{self, Debug};
+use std::hash::Hash;
 
 use flyball_kube::Controller;
 use flyball_kube::leader::{Election, Ended, InvalidElection, Leadership, Lost, unique_identity};
 use kube::{Client, Resource};
 
 use super::options::Options;
+use super::probes::Probes;
 
 /// Until when a program works: until it is told to end, and only as long as it leads, if it has to.
 #[derive(Clone, Debug, Default)]
-pub struct Term(Option<Leadership>);
+pub struct Term {
+    leadership: Option<Leadership>,
+    probes: Probes,
+}
 
 impl Term {
-    /// The controller ends in order when the term does, and at once on a second signal.
-    pub fn bound<K: Resource>(&self, controller: Controller<K>) -> Controller<K> {
+    /// For good, if there is no election.
+    #[must_use]
+    pub const fn new(leadership: Option<Leadership>, probes: Probes) -> Self {
+        Self { leadership, probes }
+    }
+
+    /// The controller fills its caches at once, begins its work with the term, and ends in order with it; at once on a second signal.
+    pub fn bound<K>(&self, controller: Controller<K>) -> Controller<K>
+    where
+        K: Resource<DynamicType: Clone + Debug + Eq + Hash + Send + Sync + Unpin> + Send + Sync + 'static,
+    {
         let controller = controller.shutdown_on_signal();
-        match &self.0 {
-            Some(leadership) => controller.graceful_shutdown_on(leadership.lost()),
+        self.probes.add(controller.monitor());
+        match &self.leadership {
+            Some(leadership) => controller.with_leadership(leadership),
             None => controller,
         }
     }
@@ -42,16 +57,16 @@ pub fn election(client: &Client, program: &str, options: &Options) -> Result<Ele
         .build()
 }
 
-/// Begins the work when it leads. When `stop` is done the work ends in order, and then the lease is given away.
+/// Begins the work as a standby, which fills its caches until it leads. When `stop` is done the work ends in order, and then the lease is given away.
 ///
 /// # Errors
 /// When it leads no more, though nobody has told it to end. The work has ended, too: in order, or it was dropped before others lead.
 pub async fn as_leader<F: Future<Output = ()>>(
     mut election: Election,
     stop: impl Future<Output = ()>,
-    work: impl FnOnce(Term) -> F,
+    work: impl FnOnce(Leadership) -> F,
 ) -> Result<(), LeadershipLost> {
-    match election.run_until(stop, |leadership| work(Term(Some(leadership)))).await {
+    match election.run_standby(stop, work).await {
         Ended::Done(()) | Ended::Stopped => Ok(()),
         Ended::Lost(why, _) => Err(LeadershipLost(why)),
     }

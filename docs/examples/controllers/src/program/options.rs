@@ -1,5 +1,6 @@
-//! EDGE. What a program is asked for on its command line: of kube-controller-manager's flags, those of leader election.
+//! EDGE. What a program is asked for on its command line: of kube-controller-manager's flags, those of leader election; of controller-runtime's, that of probes.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser};
@@ -10,6 +11,9 @@ use jiff::SignedDuration;
 // As Go reads flags: the last one counts.
 #[command(args_override_self = true)]
 pub struct Options {
+    /// Where to answer `/readyz` and `/healthz`; nowhere by default
+    #[arg(long = "health-probe-bind-address", value_name = "ADDRESS")]
+    pub probes: Option<SocketAddr>,
     /// Work only while this process leads
     #[arg(
         long,

@@ -1,6 +1,8 @@
 //! Of several processes of one program, one works; whatever ends it, another goes on.
 
 mod own_cluster {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
     use std::time::Duration;
 
     use k8s_openapi::api::coordination::v1::Lease;
@@ -9,6 +11,8 @@ mod own_cluster {
     use kube::api::{ListParams, Patch, PatchParams, PostParams};
     use kube::{Api, Client};
     use serde_json::{from_value, json};
+    use tokio::sync::Mutex;
+    use tokio::task::spawn_blocking;
     use tokio::time::Instant;
 
     use crate::process::Process;
@@ -27,7 +31,8 @@ mod own_cluster {
     impl Play {
         fn start(&self, name: &str, periods: [&str; 2]) -> Process {
             let mut arguments = vec!["--leader-elect", "--leader-elect-namespace", &self.namespace];
-            arguments.push("--leader-elect-retry-period=500ms");
+            arguments
+                .extend(["--leader-elect-retry-period=500ms", "--health-probe-bind-address=127.0.0.1:0"]);
             arguments.extend(periods);
             Process::start(env!("CARGO_BIN_EXE_endpointslice"), name, &arguments)
         }
@@ -57,9 +62,54 @@ mod own_cluster {
         }
     }
 
+    /// The programs work in all namespaces: one test at a time.
+    static TURN: Mutex<()> = Mutex::const_new(());
+
+    /// As a kubelet asks: where the program says that its probes are.
+    async fn is_ready(process: &Process) -> bool {
+        let said = process.said();
+        let address = said.lines().find_map(|line| line.strip_prefix("probes at "));
+        let Some(address) = address.map(str::to_owned) else { return false };
+        let ask = move || {
+            let mut stream = TcpStream::connect(address)?;
+            stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            std::io::Result::Ok(answer.starts_with("HTTP/1.1 200"))
+        };
+        spawn_blocking(ask).await.unwrap().unwrap_or(false)
+    }
+
+    #[tokio::test]
+    #[ignore = "needs an API server: cargo xtask e2e"]
+    async fn a_rolling_update_stops_the_old_process_when_the_new_one_is_ready() {
+        let _turn = TURN.lock().await;
+        let (client, namespace) = namespace().await;
+        let play = Play { client, namespace };
+        let mut old = play.start("rolled-0", LONG);
+        until(async || is_ready(&old).await).await;
+        for (n, name) in ["rolled-1", "rolled-2"].into_iter().enumerate() {
+            let new = play.start(name, LONG);
+            until(async || is_ready(&new).await).await;
+            assert!(!play.leader_is(name).await, "the old one leads");
+            let service = format!("before-{n}");
+            play.create_service(&service).await;
+            until(async || play.is_done(&service).await).await;
+
+            old.terminate();
+            assert_eq!(old.ended().await.code(), Some(0), "{}", old.said());
+            let service = format!("after-{n}");
+            play.create_service(&service).await;
+            until(async || play.is_done(&service).await).await;
+            assert!(play.leader_is(name).await);
+            old = new;
+        }
+    }
+
     #[tokio::test]
     #[ignore = "needs an API server: cargo xtask e2e"]
     async fn one_works_and_another_goes_on() {
+        let _turn = TURN.lock().await;
         let (client, namespace) = namespace().await;
         let play = Play { client, namespace };
 

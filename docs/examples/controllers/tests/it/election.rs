@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use clap::Parser;
 use example_controllers::endpointslice;
-use example_controllers::program::{self, LeadershipLost, Options, Term, as_leader, drive};
+use example_controllers::program::{self, LeadershipLost, Options, Probes, Term, as_leader, drive};
 use flyball_kube::Controller;
-use flyball_kube::leader::Lost;
+use flyball_kube::leader::{Leadership, Lost};
 use flyball_kube::testing::{Call, Verb};
 use futures::FutureExt;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -47,11 +47,16 @@ fn process(cluster: &Cluster) -> Process {
         program::election(&client, "endpointslice", &Options::parse_from(["endpointslice"])).unwrap();
     let (begins, begun) = oneshot::channel();
     let (stop, stopped) = oneshot::channel::<()>();
-    let work = async move |term: Term| {
-        let _ = begins.send(Begun { at: Instant::now(), slices: server.objects::<EndpointSlice>().len() });
+    let work = async move |leadership: Leadership| {
+        let elected = leadership.elected();
         let (services, slices) = (program::services(&client), program::slices(&client));
-        let controller = term.bound(Controller::over(&services));
-        drive(endpointslice::run(controller, client, &pods, &services, &slices)).await;
+        let controller = Term::new(Some(leadership), Probes::default()).bound(Controller::over(&services));
+        let begins = async {
+            elected.await;
+            let _ =
+                begins.send(Begun { at: Instant::now(), slices: server.objects::<EndpointSlice>().len() });
+        };
+        tokio::join!(begins, drive(endpointslice::run(controller, client, &pods, &services, &slices)));
     };
     let ended = tokio::spawn(as_leader(election, stopped.map(drop), work));
     Process { stop: Some(stop), begun, ended }
