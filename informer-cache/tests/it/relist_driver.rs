@@ -114,10 +114,14 @@ const IDENTITY: u8 = 3;
 const TRANSFORM: u8 = 4;
 
 fn ask(function: u8, object: &Object) {
-    if WRONG.get() == function && object.version % 7 == 3 {
+    if WRONG.get() == function && is_bad(object) {
         // Past the hook, which would tell of each.
         resume_unwind(Box::new("a bad object"));
     }
+}
+
+const fn is_bad(object: &Object) -> bool {
+    object.version % 7 == 3
 }
 
 const FRAGILE: Schema<u8, Object> = Schema::new(
@@ -157,6 +161,8 @@ struct HardToRead {
     spoilt: Arc<Mutex<BTreeSet<u8>>>,
     /// Those of the list under way, with their identities.
     unread: Arc<Mutex<BTreeMap<u8, u64>>>,
+    /// Keys with a deletion whose version could not be read: it counts, though a server that repeats itself told of it before.
+    ended: Arc<Mutex<BTreeSet<u8>>>,
     /// Whether events of several objects that are delivered together are reordered.
     reorders: bool,
     polls: bool,
@@ -222,6 +228,9 @@ impl<W: Watch<Object = Object>> HardToReadWatch<W> {
             }
             Event::Deleted(object) => {
                 self.source.unread.lock().remove(&object.key);
+                if WRONG.get() == VERSION && is_bad(&object) {
+                    self.source.ended.lock().insert(object.key);
+                }
                 Event::Deleted(object)
             }
             event => {
@@ -444,6 +453,7 @@ pub(crate) fn run(bytes: &[u8], tally: &mut Happened) {
         server: server.clone(),
         spoilt: Arc::default(),
         unread: Arc::default(),
+        ended: Arc::default(),
         reorders,
         polls,
         seen: Arc::default(),
@@ -504,7 +514,10 @@ pub(crate) fn run(bytes: &[u8], tally: &mut Happened) {
         world.informer.store().check().unwrap();
         // Nobody took it away, so it is known as long as it cannot be read.
         let there = server.objects();
-        kept.retain(|key, uid| there.iter().any(|object| (object.key, object.uid) == (*key, *uid)));
+        let ended = std::mem::take(&mut *source.ended.lock());
+        kept.retain(|key, uid| {
+            !ended.contains(key) && there.iter().any(|object| (object.key, object.uid) == (*key, *uid))
+        });
         let stored = world.stored();
         for (key, uid) in &kept {
             let known = stored.iter().any(|object| (object.key, object.uid) == (*key, *uid));

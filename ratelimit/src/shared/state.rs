@@ -64,8 +64,11 @@ impl<T> State<T> {
 
     /// Grants what is due, to the first one first, and says when to look again.
     pub(super) fn settle(&mut self, now: Nanos, effects: &mut Effects<T>) {
-        self.seen = now;
-        self.observe(now);
+        // At the time seen last nothing has flowed over since, and of many that are granted at once, batch by batch, those of the
+        // later ones are not taken yet: an observation there would spend what is still to come back.
+        if std::mem::replace(&mut self.seen, now) != now {
+            self.observe(now);
+        }
         if self.refusing {
             self.refusing = self.line.refuse_above(self.exact.bucket.quota().max_burst(), &mut effects.wake);
         }

@@ -145,6 +145,17 @@ fn what_was_granted_and_is_dropped_goes_back() {
 }
 
 #[test]
+fn all_of_many_that_are_granted_at_once_and_dropped_goes_back() {
+    // More than are woken at a time.
+    let (clock, bucket) = empty(1, 40);
+    let waiters: Vec<_> = (0..40).map(|_| Waiter::new(&bucket, 1)).collect();
+    clock.set(at(60_000));
+    assert!(waiters.iter().all(Waiter::is_woken));
+    drop(waiters);
+    assert_eq!(bucket.available(), 40);
+}
+
+#[test]
 fn what_was_granted_long_ago_goes_back_as_far_as_it_has_not_flowed_over() {
     for (rest, back) in [(0, 4), (1, 4), (6, 4), (7, 3), (9, 1), (10, 0), (1_000, 0)] {
         let (clock, bucket) = empty(1, 10);

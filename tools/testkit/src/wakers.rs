@@ -50,3 +50,13 @@ pub fn poll_with<F: Future + ?Sized>(future: Pin<&mut F>, waker: &Waker) -> Poll
 pub fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     poll_with(future, Waker::noop())
 }
+
+/// What a future has to say without waiting: one that gives way to other tasks, and wakes itself for it, is polled again.
+pub fn poll_at_once<F: Future + ?Sized>(mut future: Pin<&mut F>) -> Poll<F::Output> {
+    let (wakes, waker) = Counting::waker();
+    let polled = poll_with(future.as_mut(), &waker);
+    match polled.is_pending() && wakes.wakes() > 0 {
+        true => poll_with(future, &waker),
+        false => polled,
+    }
+}

@@ -1,7 +1,6 @@
 //! How a queue of each order is asked, and what it alone can say.
 
 use std::fmt::Display;
-use std::task::Poll;
 use std::time::Duration;
 
 use flyball_ratelimit::Policy;
@@ -10,7 +9,8 @@ use flyball_workqueue::{
 };
 use testkit::naive_queue::NaiveQueue;
 use testkit::op::SmallKey;
-use testkit::wakers::poll_once;
+
+use crate::said::poll;
 
 type Asked = Result<Added, Refused<SmallKey>>;
 
@@ -42,7 +42,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
         L: Policy<SmallKey> + Send + 'static,
         T: Time,
     {
-        at_once(queue.add_when_room(key))
+        poll(queue.add_when_room(key))
     }
 
     fn add_delayed<L, T>(
@@ -89,13 +89,6 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
     }
 }
 
-fn at_once<F: Future>(future: F) -> Option<F::Output> {
-    match poll_once(std::pin::pin!(future)) {
-        Poll::Ready(output) => Some(output),
-        Poll::Pending => None,
-    }
-}
-
 impl Kind for Fifo {}
 
 impl Kind for Priority {
@@ -124,7 +117,7 @@ impl Kind for Priority {
         L: Policy<SmallKey> + Send + 'static,
         T: Time,
     {
-        at_once(queue.at(priority).add_when_room(key))
+        poll(queue.at(priority).add_when_room(key))
     }
 
     fn add_delayed<L, T>(

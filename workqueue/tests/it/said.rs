@@ -9,11 +9,11 @@ use flyball_workqueue::{
     Added, AddedMany, Ages, Counts, KeyState, Leftovers, Reason, Refused, Snapshot, TryGetError,
 };
 use testkit::answers::{self, Glance, Left, Many, Nothing, OldestAges, Outcome, Seen, Tally, Time};
-use testkit::wakers::poll_once;
+use testkit::wakers::poll_at_once;
 
 /// What a future says at once; then it is dropped.
 pub(crate) fn poll<F: Future>(future: F) -> Option<F::Output> {
-    match poll_once(pin!(future)) {
+    match poll_at_once(pin!(future)) {
         Poll::Ready(output) => Some(output),
         Poll::Pending => None,
     }
