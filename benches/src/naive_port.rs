@@ -8,7 +8,7 @@ use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use flyball_workqueue::{AddKeys, BlockingTakeKeys, EndKeys};
+use flyball_workqueue::{AddKeys, BlockingGetKeys, EndKeys};
 
 /// A deduplicating queue with client-go's three sets.
 #[derive(Debug)]
@@ -112,8 +112,8 @@ impl<K: Clone + Eq + Hash> EndKeys for NaivePort<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash> BlockingTakeKeys for NaivePort<K> {
-    fn blocking_take(&self) -> Option<K> {
+impl<K: Clone + Eq + Hash> BlockingGetKeys for NaivePort<K> {
+    fn blocking_get(&self) -> Option<K> {
         self.get()
     }
 }
@@ -125,12 +125,12 @@ mod tests {
     use super::*;
 
     /// One worker for any queue: each key fails once. The keys in the order of their runs.
-    fn work<Q: BlockingTakeKeys<Key = u32> + AddKeys<u32>>(queue: &Q, shut_down: impl Fn()) -> Vec<u32> {
+    fn work<Q: BlockingGetKeys<Key = u32> + AddKeys<u32>>(queue: &Q, shut_down: impl Fn()) -> Vec<u32> {
         for key in [1, 2, 1] {
             queue.add(key).expect("open");
         }
         let mut runs = Vec::new();
-        while let Some(held) = queue.blocking_take() {
+        while let Some(held) = queue.blocking_get() {
             let key = *queue.key(&held);
             let again = runs.contains(&key);
             runs.push(key);

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use flyball_ratelimit::Policy;
-use flyball_workqueue::{AsyncGet, Delays, Key, Lease, Order};
+use flyball_workqueue::{Key, Lease, Order, SupportsAsync, SupportsDelays};
 
 use crate::attempt::attempt;
 use crate::batch::Accumulator;
@@ -59,7 +59,7 @@ where
     K: Key,
     O: Order<K>,
     L: Policy<K> + Send + 'static,
-    T: AsyncGet + Delays,
+    T: SupportsAsync + SupportsDelays,
     G: Key,
     F: Send + Sync + 'static,
 {
@@ -86,7 +86,7 @@ where
         let Some(mut collected) = self.reconcile.collected.try_lock().ok() else { return };
         while collected.next_due().is_some() {
             let batch = self.call(|| collected.oldest()).flatten();
-            batch.into_iter().flatten().for_each(|lease| _ = self.call(|| lease.give_back()));
+            batch.into_iter().flatten().for_each(|lease| _ = self.call(|| lease.requeue()));
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, Limiter, OncePerWait, Policy};
 use flyball_sync::{Clock, Nanos};
-use flyball_workqueue::{Delays, Key, Order, Queue};
+use flyball_workqueue::{Key, Order, Queue, SupportsDelays};
 
 use crate::{Class, Failure};
 
@@ -79,7 +79,7 @@ where
     K: Key,
     O: Order<K>,
     L: Policy<K> + Send + 'static,
-    T: Delays,
+    T: SupportsDelays,
 {
     fn now(&self) -> Nanos {
         self.0.now()

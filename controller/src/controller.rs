@@ -13,7 +13,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use flyball_ratelimit::{Exponential, Policy};
-use flyball_workqueue::{AsyncGet, Delays, Fifo, Key, NoLimit, Order, Queue};
+use flyball_workqueue::{Fifo, Key, NoLimiter, Order, Queue, SupportsAsync, SupportsDelays};
 
 use crate::batch_worker::Batching;
 use crate::classes::QueueClock;
@@ -56,7 +56,7 @@ use crate::{Action, Batches, ConfigError, Context, Health, Metrics, Report, RunE
 /// # }
 /// ```
 #[must_use = "a controller does nothing until it is run"]
-pub struct Controller<K, O: Order<K> = Fifo, L = NoLimit, T = flyball_workqueue::NoDelay> {
+pub struct Controller<K, O: Order<K> = Fifo, L = NoLimiter, T = flyball_workqueue::NoDelays> {
     pub(crate) queue: Queue<K, O, L, T>,
     pub(crate) config: Config<K>,
     pub(crate) events: Vec<Events<K, O, L, T>>,
@@ -75,13 +75,13 @@ where
     K: Key,
     O: Order<K>,
     L: Policy<K> + Send + 'static,
-    T: AsyncGet + Delays,
+    T: SupportsAsync + SupportsDelays,
 {
     /// A controller of one worker over this queue, with no informer yet.
     ///
     /// The queue may be fed from elsewhere, too; one with a capacity refuses what is one too many, and a change whose key is
     /// refused is lost: give it none. Its limiter decides when a failed key is retried. Give it
-    /// [metrics](flyball_workqueue::Builder::metrics) to see the controller at work: a reconcile that succeeded, asked to
+    /// [metrics](flyball_workqueue::QueueBuilder::metrics) to see the controller at work: a reconcile that succeeded, asked to
     /// come back, or failed is a lease that ended so; one that was dropped with its worker is a lease that was.
     pub fn new(queue: Queue<K, O, L, T>) -> Self {
         let held = queue.clone();
@@ -142,7 +142,7 @@ where
         self
     }
 
-    /// What says whether it is ready, and whether it is alive. From now on the queue [keeps ages](Queue::keep_ages), which
+    /// What says whether it is ready, and whether it is alive. From now on the queue [keeps ages](Queue::track_ages), which
     /// costs reading its clock at each add and get; keys that others hold count, too.
     ///
     /// # Examples
@@ -174,7 +174,7 @@ where
     /// ```
     #[must_use]
     pub fn health(&self) -> Health {
-        self.queue.keep_ages();
+        self.queue.track_ages();
         self.health.0.clone()
     }
 

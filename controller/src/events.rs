@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use flyball_informer_cache::{Change, Informer};
 use flyball_ratelimit::Policy;
-use flyball_workqueue::{Added, Key, Order, Queue, Refused, Time};
+use flyball_workqueue::{AddError, Added, Key, Order, Queue, TimeMode};
 
 use crate::CacheStatus;
 use crate::caches::{Probe, Syncing};
@@ -39,7 +39,7 @@ pub(crate) struct Events<K, O: Order<K>, L, T> {
 
 /// How a key of an initial object is added.
 pub(crate) type AddInitial<K, O, L, T> =
-    Arc<dyn Fn(&Queue<K, O, L, T>, K) -> Result<Added, Refused<K>> + Send + Sync>;
+    Arc<dyn Fn(&Queue<K, O, L, T>, K) -> Result<Added, AddError<K>> + Send + Sync>;
 
 /// Which keys are this controller's.
 pub(crate) type Only<K> = dyn Fn(&K) -> bool + Send + Sync;
@@ -56,7 +56,7 @@ where
     K: Key,
     O: Order<K>,
     L: Policy<K> + Send + 'static,
-    T: Time,
+    T: TimeMode,
 {
     pub(crate) fn new<OK, V, I>(
         informer: &Informer<OK, V>,
@@ -84,7 +84,7 @@ where
             &AddInitial<K, O, L, T>,
             &Change<OK, V>,
             I::Item,
-        ) -> Result<Added, Refused<K>>
+        ) -> Result<Added, AddError<K>>
         + Send
         + Sync
         + 'static,

@@ -20,7 +20,7 @@ use crate::{Class, Outcome};
 /// decide nothing: a panic in one is caught and [counted](crate::Report::hook_panics). No key is told, as a label it would
 /// make a series of each.
 ///
-/// What is queued, and for how long, the queue tells: see its [metrics](flyball_workqueue::Builder::metrics).
+/// What is queued, and for how long, the queue tells: see its [metrics](flyball_workqueue::QueueBuilder::metrics).
 ///
 /// # Examples
 /// Failures per kind, and how long the slowest reconcile took:

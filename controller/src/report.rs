@@ -34,7 +34,7 @@ pub struct Report<K> {
     /// Failures that were conflicts; they are among the three above, too.
     pub conflicts: u64,
     /// Failures after which the key was given up.
-    pub dead_letters: u64,
+    pub given_up: u64,
     /// Failures of what is called [finally](crate::Controller::finally). Of a reconcile that had ended well it counts as one of the
     /// kinds of failure above, too.
     pub finally_failures: u64,
@@ -72,7 +72,7 @@ impl<K> Report<K> {
     /// Failures that were answered by a retry.
     #[must_use]
     pub fn retries(&self) -> u64 {
-        self.failures() - self.dead_letters
+        self.failures() - self.given_up
     }
 
     /// Reconciles that failed.
@@ -129,7 +129,7 @@ pub(crate) struct Tally {
     panics: Ends,
     timeouts: Ends,
     conflicts: Counter,
-    pub(crate) dead_letters: Counter,
+    pub(crate) given_up: Counter,
     pub(crate) finally_failures: Counter,
     pub(crate) recoveries: Counter,
     pub(crate) hook_panics: Counter,
@@ -167,7 +167,7 @@ impl Tally {
             panics,
             timeouts,
             conflicts: self.conflicts.read(),
-            dead_letters: self.dead_letters.read(),
+            given_up: self.given_up.read(),
             finally_failures: self.finally_failures.read(),
             recoveries: self.recoveries.read(),
             times: Times {

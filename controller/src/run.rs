@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_ratelimit::Policy;
-use flyball_workqueue::{AsyncGet, Delays, Key, Order, Queue};
+use flyball_workqueue::{Key, Order, Queue, SupportsAsync, SupportsDelays};
 use tokio::sync::watch;
 
 use crate::caches::{Probe, all};
@@ -35,7 +35,7 @@ where
     K: Key,
     O: Order<K>,
     L: Policy<K> + Send + 'static,
-    T: AsyncGet + Delays,
+    T: SupportsAsync + SupportsDelays,
     F: Send + Sync + 'static,
     W: Future<Output = ()> + Send + 'static,
 {
@@ -54,7 +54,7 @@ where
     }
     if measures {
         // For how long a key has been held is how long its reconcile took.
-        queue.keep_ages();
+        queue.track_ages();
     }
 
     // Before its caches have synced, so that no change is missed; one that stands by looks at all objects when it begins: until then, keys of objects that
@@ -131,7 +131,7 @@ where
     release(&shop);
     // Shuts down, and looks at what there is. Before the abort, which makes failures of leases. After an error the queue is
     // somebody else's to go on with.
-    let ended = lived.map(|()| queue.drain_timeout(Duration::ZERO));
+    let ended = lived.map(|()| queue.blocking_drain_timeout(Duration::ZERO));
     working.abort_all();
     while working.join_next().await {}
     let unmapped = mappers.borrow().iter().map(|mapper| mapper.pending(runtime.now()) as u64).sum();
@@ -164,7 +164,7 @@ where
     K: Key,
     O: Order<K>,
     L: Policy<K> + Send + 'static,
-    T: AsyncGet + Delays,
+    T: SupportsAsync + SupportsDelays,
 {
     let mut heard =
         Heard { observers: Vec::new(), caches: Vec::new(), syncing: Vec::new(), stopped: Vec::new() };
@@ -234,7 +234,7 @@ where
     K: Key,
     O: Order<K>,
     L: Policy<K> + Send + 'static,
-    T: AsyncGet + Delays,
+    T: SupportsAsync + SupportsDelays,
     W: Future<Output = ()> + Send + 'static,
 {
     tokio::select! {

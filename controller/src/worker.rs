@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_ratelimit::Policy;
-use flyball_workqueue::{AsyncGet, Delays, Key, KeyState, Lease, Order, Queue};
+use flyball_workqueue::{Key, KeyState, Lease, Order, Queue, SupportsAsync, SupportsDelays};
 
 use crate::attempt::attempt;
 use crate::config::{Config, Finally};
@@ -52,7 +52,7 @@ where
     K: Key,
     O: Order<K>,
     L: Policy<K> + Send + 'static,
-    T: AsyncGet + Delays,
+    T: SupportsAsync + SupportsDelays,
 {
     pub(crate) fn new(
         runtime: X,
@@ -208,14 +208,14 @@ where
     }
 
     fn succeeded(&self, lease: Lease<K, T>, action: Action) {
-        let failures = lease.failures().saturating_add(self.config.classes.forget(lease.key()));
+        let failures = lease.num_requeues().saturating_add(self.config.classes.forget(lease.key()));
         if failures > 0 {
             self.tally.recoveries.count();
             self.tell(|metrics| metrics.recovered(failures));
         }
         match action.requeues_after() {
             None => lease.succeed(),
-            Some(delay) => lease.requeue_after(delay),
+            Some(delay) => lease.succeed_and_requeue_after(delay),
         }
     }
 
@@ -227,9 +227,9 @@ where
                 let key = self.config.classes.counts().then(|| lease.key().clone());
                 let retried = match self.config.attempts {
                     // By the limiter's count: a failure within an open backoff is none.
-                    Some(most) => lease.retry_at_most(most, least),
+                    Some(most) => lease.retry_up_to(most, least),
                     None => {
-                        lease.retry_no_sooner(least);
+                        lease.retry_after_at_least(least);
                         Ok(())
                     }
                 };
@@ -243,14 +243,14 @@ where
             }
             Class::Conflict => {
                 let wait = self.config.classes.conflicts.next(lease.key());
-                lease.done_after(wait);
+                lease.done_and_requeue_after(wait);
             }
             Class::Permanent => self.give_up(lease, failure, class),
         }
     }
 
     fn give_up(&self, lease: Lease<K, T>, failure: &Failure, class: Class) {
-        self.tally.dead_letters.count();
+        self.tally.given_up.count();
         if let Some(given_up) = &self.config.given_up {
             // Told while the key is still held, so that nobody works on it meanwhile.
             self.call(|| given_up(lease.key(), failure));

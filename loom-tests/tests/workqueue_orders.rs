@@ -10,7 +10,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// All keys are of one group, of which one at a time is leased.
 fn one_at_a_time() -> Fair<u32, ()> {
-    Fair::by(|_: &u32| ()).cap(1)
+    Fair::by_group(|_: &u32| ()).max_leased(1)
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn set_priority_vs_lease_end() {
         let queue = Queue::<u32>::builder().order(Priority::new()).build();
         queue.add(1).unwrap();
         let lease = queue.try_get().unwrap();
-        queue.at(-2).add(1).unwrap();
+        queue.with_priority(-2).add(1).unwrap();
         queue.add(2).unwrap();
         let other = queue.clone();
         let raiser = thread::spawn(move || other.set_priority(&1, 3));

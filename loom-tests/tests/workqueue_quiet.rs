@@ -47,8 +47,8 @@ fn blocking_wait_idle_vs_lease_end() {
         let lease = queue.try_get().unwrap();
         let other = queue.clone();
         let worker = thread::spawn(move || lease.done());
-        let second = thread::spawn(move || assert!(other.wait_idle_timeout(NEVER)));
-        assert!(queue.wait_idle_timeout(NEVER));
+        let second = thread::spawn(move || assert!(other.blocking_wait_idle_timeout(NEVER)));
+        assert!(queue.blocking_wait_idle_timeout(NEVER));
         worker.join().unwrap();
         second.join().unwrap();
     });
@@ -68,7 +68,7 @@ fn idler_vs_blocking_getter() {
         let lease = queue.try_get().unwrap();
         let (getter, idler) = (queue.clone(), queue.clone());
         let getter = thread::spawn(move || getter.blocking_get().unwrap().done());
-        let idler = thread::spawn(move || assert!(idler.wait_idle_timeout(NEVER)));
+        let idler = thread::spawn(move || assert!(idler.blocking_wait_idle_timeout(NEVER)));
         lease.done();
         idler.join().unwrap();
         queue.add(2).unwrap();
@@ -127,7 +127,7 @@ fn drain_waiting_vs_retry() {
         let queue = Queue::<u32>::builder().limiter(limiter).timer(clock.timer()).seed(0).build();
         queue.add(1).unwrap();
         let lease = queue.try_get().unwrap();
-        let (waker, mut drain) = (Counting::waker().1, Box::pin(queue.drain_waiting(2 * SECOND)));
+        let (waker, mut drain) = (Counting::waker().1, Box::pin(queue.drain_all_timeout(2 * SECOND)));
         assert!(poll_with(drain.as_mut(), &waker).is_pending());
         let getter = thread::spawn(move || {
             block_on(queue.get()).expect("closed before the retry").done();
@@ -155,7 +155,7 @@ fn drain_waiting_vs_its_end() {
         let queue = Queue::<u32>::builder().timer(clock.timer()).build();
         queue.add(1).unwrap();
         let lease = queue.try_get().unwrap();
-        let drain = queue.drain_waiting(SECOND);
+        let drain = queue.drain_all_timeout(SECOND);
         let mover = thread::spawn(move || clock.advance(SECOND));
         assert_eq!(block_on(drain).leased, [1]);
         mover.join().unwrap();
@@ -180,7 +180,7 @@ fn drain_waiting_vs_timer_and_getter() {
             block_on(other.get()).expect("closed before the wait was over").done();
             assert!(block_on(other.get()).is_none());
         });
-        let (waker, mut drain) = (Counting::waker().1, Box::pin(queue.drain_waiting(2 * SECOND)));
+        let (waker, mut drain) = (Counting::waker().1, Box::pin(queue.drain_all_timeout(2 * SECOND)));
         drop(poll_with(drain.as_mut(), &waker));
         clock.advance(SECOND);
         getter.join().unwrap();
@@ -223,7 +223,7 @@ fn watcher_vs_clock() {
         let queue = Queue::<u32>::builder().timer(clock.timer()).build();
         queue.add(1).unwrap();
         let lease = queue.try_get().unwrap();
-        queue.keep_ages();
+        queue.track_ages();
         let watcher = thread::spawn(move || {
             let overdue = block_on(queue.next_overdue(SECOND)).unwrap();
             assert_eq!((overdue.key, overdue.age), (1, SECOND));
@@ -245,7 +245,7 @@ fn watcher_vs_get_and_clock() {
     model(claim, || {
         let clock = ManualClock::new();
         let queue = Queue::<u32>::builder().timer(clock.timer()).build();
-        queue.keep_ages();
+        queue.track_ages();
         queue.add(1).unwrap();
         let (watcher, getter) = (queue.clone(), queue.clone());
         let watcher = thread::spawn(move || block_on(watcher.next_overdue(SECOND)).unwrap().key);
@@ -271,7 +271,7 @@ fn watcher_vs_drained() {
         let queue = Queue::<u32>::builder().timer(clock.timer()).build();
         queue.add(1).unwrap();
         let lease = queue.try_get().unwrap();
-        queue.keep_ages();
+        queue.track_ages();
         let other = queue.clone();
         let watcher = thread::spawn(move || assert_eq!(block_on(other.next_overdue(SECOND)), None));
         let worker = thread::spawn(move || lease.done());
@@ -294,7 +294,7 @@ fn watcher_and_getter_share_the_alarm() {
         let queue = Queue::<u32>::builder().timer(clock.timer()).build();
         queue.add(2).unwrap();
         let lease = queue.try_get().unwrap();
-        queue.keep_ages();
+        queue.track_ages();
         queue.add_after(1, SECOND).unwrap();
         let (watcher, getter) = (queue.clone(), queue);
         let watcher =

@@ -3,7 +3,7 @@
 
 use std::pin::pin;
 
-use flyball_workqueue::{NotDetached, Queue, Reason};
+use flyball_workqueue::{AddErrorKind, NotDetached, Queue};
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Model, block_on, model, thread};
 
@@ -88,10 +88,10 @@ fn blocking_add_vs_done() {
         queue.add(1).unwrap();
         let lease = queue.try_get().unwrap();
         let other = queue.clone();
-        let adder = thread::spawn(move || other.blocking_add(2).unwrap());
+        let adder = thread::spawn(move || other.blocking_add_when_room(2).unwrap());
         lease.done();
         adder.join().unwrap();
-        assert_eq!(queue.len(), 1);
+        assert_eq!(queue.ready_len(), 1);
     });
 }
 
@@ -109,7 +109,7 @@ fn two_blocking_adders_vs_done() {
         let leases = queue.try_get_many(2).unwrap();
         let adders = [3, 4].map(|key| {
             let queue = queue.clone();
-            thread::spawn(move || queue.blocking_add(key).unwrap())
+            thread::spawn(move || queue.blocking_add_when_room(key).unwrap())
         });
         for lease in leases {
             lease.done();
@@ -117,7 +117,7 @@ fn two_blocking_adders_vs_done() {
         for adder in adders {
             adder.join().unwrap();
         }
-        assert_eq!(queue.len(), 2);
+        assert_eq!(queue.ready_len(), 2);
     });
 }
 
@@ -133,11 +133,11 @@ fn adders_vs_shut_down() {
         let queue = Queue::<u32>::builder().capacity(1).build();
         queue.add(1).unwrap();
         let (task, sleeper) = (queue.clone(), queue.clone());
-        let refused = |added: Result<_, flyball_workqueue::Refused<u32>>| {
-            assert_eq!(added.unwrap_err().reason(), Reason::ShutDown);
+        let refused = |added: Result<_, flyball_workqueue::AddError<u32>>| {
+            assert_eq!(added.unwrap_err().kind(), AddErrorKind::ShutDown);
         };
         let task = thread::spawn(move || refused(block_on(task.add_when_room(2))));
-        let sleeper = thread::spawn(move || refused(sleeper.blocking_add(3)));
+        let sleeper = thread::spawn(move || refused(sleeper.blocking_add_when_room(3)));
         queue.shut_down();
         task.join().unwrap();
         sleeper.join().unwrap();
@@ -195,7 +195,7 @@ fn stop_vs_async_getter() {
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
-        let getter = queue.getter();
+        let getter = queue.consumer();
         let other = getter.clone();
         let task = thread::spawn(move || assert!(block_on(other.get()).is_none()));
         getter.stop();
@@ -215,7 +215,7 @@ fn stop_vs_blocking_getter() {
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
-        let getter = queue.getter();
+        let getter = queue.consumer();
         let other = getter.clone();
         let sleeper = thread::spawn(move || assert!(other.blocking_get().is_none()));
         getter.stop();
@@ -233,7 +233,7 @@ fn stop_and_add_vs_two_getters() {
     };
     model(claim, || {
         let queue = Queue::<u32>::new();
-        let getter = queue.getter();
+        let getter = queue.consumer();
         let (stopped, other) = (getter.clone(), queue.clone());
         let stopped = thread::spawn(move || assert!(block_on(stopped.get()).is_none()));
         let other = thread::spawn(move || block_on(other.get()).unwrap().done());
@@ -283,7 +283,7 @@ fn get_many_vs_add() {
         queue.add(1).unwrap();
         queue.add(2).unwrap();
         assert_eq!(batch.join().unwrap()[0], 1, "first in, first out");
-        assert_eq!(queue.len(), 2, "each lease was a failure, so both keys are Ready again");
+        assert_eq!(queue.ready_len(), 2, "each lease was a failure, so both keys are Ready again");
     });
 }
 

@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut most = 0;
     for key in 0..1000 {
-        queue.blocking_add(key)?; // on a task: add_when_room(key).await
+        queue.blocking_add_when_room(key)?; // on a task: add_when_room(key).await
         let counts = queue.counts();
         most = most.max(counts.ready + counts.leased);
     }

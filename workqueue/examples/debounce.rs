@@ -10,14 +10,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let millis = Duration::from_millis;
     let clock = ManualClock::new();
     let queue = Queue::<&str>::builder().clock(clock.clone()).build();
-    let debounce = DelayMode::Latest { longest: millis(250) };
+    let debounce = DelayMode::Debounce { max_wait: millis(250) };
 
     let mut runs = 0;
     for millisecond in 0..2000 {
         // A burst of an event every 20 ms for 100 ms, and a long one, of 500 ms.
         let in_burst = millisecond < 100 || (1000..1500).contains(&millisecond);
         if in_burst && millisecond % 20 == 0 {
-            queue.add_delayed("config.toml", millis(50), debounce)?;
+            queue.add_after_with("config.toml", millis(50), debounce)?;
         }
         if let Ok(lease) = queue.try_get() {
             println!("{:>4} ms: {}", clock.now().get() / 1_000_000, *lease);

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let queue = queue.clone();
         move || {
             while let Some(lease) = queue.blocking_get() {
-                if *lease == "flaky" && lease.failures() < 2 { lease.retry() } else { lease.succeed() }
+                if *lease == "flaky" && lease.num_requeues() < 2 { lease.retry() } else { lease.succeed() }
             }
         }
     });

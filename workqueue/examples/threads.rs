@@ -21,9 +21,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let (queue, finished) = (queue.clone(), finished.clone());
             thread::spawn(move || {
                 while let Some(page) = queue.blocking_get() {
-                    match fetch(&page, page.failures()) {
+                    match fetch(&page, page.num_requeues()) {
                         Ok(()) => {
-                            println!("worker {worker}: {} after {} failures", *page, page.failures());
+                            println!("worker {worker}: {} after {} failures", *page, page.num_requeues());
                             finished.send(*page).expect("main listens until the workers are gone");
                             page.succeed(); // its failures are forgotten
                         }
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert!(done.contains(&"/later") && done.contains(&"/flaky"));
 
     // No more adds; whoever is at work may finish. What was not served comes back by name.
-    let left = queue.drain_timeout(Duration::from_secs(10));
+    let left = queue.blocking_drain_timeout(Duration::from_secs(10));
     println!("main: left over: {:?}", left.waiting);
     assert_eq!(left.waiting, ["/tomorrow"]);
     for worker in workers {

@@ -30,13 +30,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 // The lease goes into the work. Should that take too long, its future is dropped, and the lease with
                 // it, which is a failure: the key comes back.
                 let work = async {
-                    if key == "hangs at first" && lease.failures() == 0 {
+                    if key == "hangs at first" && lease.num_requeues() == 0 {
                         hung.fetch_add(1, Ordering::Relaxed);
                         sleep(millis(60_000)).await;
                     }
-                    finished.send((key, lease.failures())).expect("main listens");
+                    finished.send((key, lease.num_requeues())).expect("main listens");
                     match key {
-                        "again" => lease.requeue_after(millis(5)),
+                        "again" => lease.succeed_and_requeue_after(millis(5)),
                         _ => lease.succeed(),
                     }
                 };

@@ -7,14 +7,14 @@ use std::marker::PhantomData;
 use flyball_ratelimit::Policy;
 use flyball_sync::{Clock, Timer};
 
-use crate::limiter::NoLimit;
+use crate::limiter::NoLimiter;
 use crate::metrics::Metrics;
 use crate::queue::Queue;
 use crate::queue::dead::DeadLetters;
 use crate::queue::shared::{Key, Parts, Shared};
 use crate::state::Rules;
 use crate::state::order::{Fifo, Order};
-use crate::time::{Blocking, Delays, NoDelay, Time, Timed};
+use crate::time_mode::{NoDelays, SupportsDelays, TimeMode, WithClock, WithTimer};
 
 /// Makes a [`Queue`]: what it knows of time, and how failures are limited.
 ///
@@ -31,7 +31,7 @@ use crate::time::{Blocking, Delays, NoDelay, Time, Timed};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a builder does nothing until `build`"]
-pub struct Builder<K, O = Fifo, L = NoLimit, T = NoDelay> {
+pub struct QueueBuilder<K, O = Fifo, L = NoLimiter, T = NoDelays> {
     limiter: L,
     time: T,
     seed: u64,
@@ -42,14 +42,14 @@ pub struct Builder<K, O = Fifo, L = NoLimit, T = NoDelay> {
     keys: PhantomData<fn() -> K>,
 }
 
-impl<K: Key> Builder<K> {
+impl<K: Key> QueueBuilder<K> {
     pub(crate) fn new() -> Self {
         // The keys of std's hash maps are the one source of randomness that needs no dependency.
         let seed = std::collections::hash_map::RandomState::new().build_hasher().finish();
-        let rules = Rules { strict: false, capacity: usize::MAX, reserve: 0, metered: None };
+        let rules = Rules { strict: false, capacity: usize::MAX, metered: None };
         Self {
-            limiter: NoLimit,
-            time: NoDelay,
+            limiter: NoLimiter,
+            time: NoDelays,
             seed,
             rules,
             dead: None,
@@ -60,37 +60,37 @@ impl<K: Key> Builder<K> {
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Builder<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> QueueBuilder<K, O, L, T> {
     /// Delays on the machine's monotonic clock, for blocking getters; no runtime. Replaces a clock or timer given before.
-    pub fn delays(self) -> Builder<K, O, L, Blocking> {
-        self.with_time(Blocking::default())
+    pub fn with_delays(self) -> QueueBuilder<K, O, L, WithClock> {
+        self.with_time(WithClock::default())
     }
 
     /// Delays on this clock, for blocking getters; no runtime.
     ///
     /// A thread that sleeps until a deadline sleeps real time. Where the clock is moved by hand and threads wait, give the
     /// queue its timer instead, as in `.timer(clock.timer())`: that wakes them.
-    pub fn clock<C: Clock>(self, clock: C) -> Builder<K, O, L, Blocking<C>> {
-        self.with_time(Blocking(clock))
+    pub fn clock<C: Clock>(self, clock: C) -> QueueBuilder<K, O, L, WithClock<C>> {
+        self.with_time(WithClock(clock))
     }
 
     /// Delays on this timer's clock, for async and blocking getters.
     ///
     /// The timer becomes the queue's own: it is armed only while somebody waits for a deadline. A
     /// `TokioTimer` whose runtime is shut down before the queue goes on as a `ThreadTimer`.
-    pub fn timer<W: Timer>(self, timer: W) -> Builder<K, O, L, Timed<W>> {
-        self.with_time(Timed(timer))
+    pub fn timer<W: Timer>(self, timer: W) -> QueueBuilder<K, O, L, WithTimer<W>> {
+        self.with_time(WithTimer(timer))
     }
 
     /// In which order Ready keys are handed out: [`Fifo`], unless it is [`Priority`](crate::Priority) or
     /// [`Fair`](crate::Fair).
-    pub fn order<P: Order<K>>(self, order: P) -> Builder<K, P, L, T> {
+    pub fn order<P: Order<K>>(self, order: P) -> QueueBuilder<K, P, L, T> {
         let Self { limiter, time, seed, rules, dead, sinks, keys, .. } = self;
-        Builder { limiter, time, seed, rules, dead, sinks, order, keys }
+        QueueBuilder { limiter, time, seed, rules, dead, sinks, order, keys }
     }
 
     /// Tells this sink what happens in the queue, and keeps what a [`Reading`](crate::Reading) says; each call adds a
-    /// sink. Keeps [ages](Queue::keep_ages), and implies [`delays`](Self::delays) unless a clock or a timer is given.
+    /// sink. Keeps [ages](Queue::track_ages), and implies [`delays`](Self::with_delays) unless a clock or a timer is given.
     ///
     /// A queue without metrics pays nothing for them. One with them reads its clock at each add, get and end of a lease.
     ///
@@ -113,23 +113,16 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Builder<K, O, 
     /// assert_eq!(queue.reading().unwrap().adds, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn metrics(self, sink: impl Metrics) -> Builder<K, O, L, T::WithDelays> {
+    pub fn metrics(self, sink: impl Metrics) -> QueueBuilder<K, O, L, T::WithDelays> {
         let Self { limiter, time, seed, rules, dead, mut sinks, order, keys } = self;
         sinks.push(Box::new(sink));
-        Builder { limiter, time: time.with_delays(), seed, rules, dead, sinks, order, keys }
-    }
-
-    /// Memory for so many keys from the start. Without it memory grows by doubling, under the queue's lock: the add that
-    /// doubles a million keys takes tens of milliseconds.
-    pub fn reserve(mut self, keys: usize) -> Self {
-        self.rules.reserve = keys;
-        self
+        QueueBuilder { limiter, time: time.with_delays(), seed, rules, dead, sinks, order, keys }
     }
 
     /// How many distinct keys the queue holds, Ready, waiting and leased: an add of one more is refused, or waits with
-    /// [`add_when_room`](Queue::add_when_room). Nothing else is ever refused for room. At least 1; unbounded by default.
+    /// [`add_when_room`](Queue::add_when_room). Nothing else is ever refused for room. 0 is no room at all; unbounded by default.
     pub fn capacity(mut self, keys: usize) -> Self {
-        self.rules.capacity = keys.max(1);
+        self.rules.capacity = keys;
         self
     }
 
@@ -148,27 +141,27 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Builder<K, O, 
         Queue { shared: Shared::new(Parts { order, policy, time, seed, rules, dead, sinks }) }
     }
 
-    fn with_time<U: Time>(self, time: U) -> Builder<K, O, L, U> {
+    fn with_time<U: TimeMode>(self, time: U) -> QueueBuilder<K, O, L, U> {
         let Self { limiter, seed, rules, dead, sinks, order, keys, .. } = self;
-        Builder { limiter, time, seed, rules, dead, sinks, order, keys }
+        QueueBuilder { limiter, time, seed, rules, dead, sinks, order, keys }
     }
 }
 
 /// For queues without a limiter yet.
-impl<K: Key, O: Order<K>, T: Time> Builder<K, O, NoLimit, T> {
-    /// How long a failed key waits. Implies [`delays`](Builder::delays) unless a clock or a timer is given.
+impl<K: Key, O: Order<K>, T: TimeMode> QueueBuilder<K, O, NoLimiter, T> {
+    /// How long a failed key waits. Implies [`delays`](QueueBuilder::with_delays) unless a clock or a timer is given.
     ///
     /// What the limiter counts of a key is kept as long as the key is in the queue, however long it waits there, and
     /// ages from when it has left. A queue has one limiter; [`MaxOf`](flyball_ratelimit::MaxOf) makes one of two.
-    pub fn limiter<P: Policy<K> + Send + 'static>(self, policy: P) -> Builder<K, O, P, T::WithDelays> {
+    pub fn limiter<P: Policy<K> + Send + 'static>(self, policy: P) -> QueueBuilder<K, O, P, T::WithDelays> {
         let Self { time, seed, rules, dead, sinks, order, keys, .. } = self;
-        Builder { limiter: policy, time: time.with_delays(), seed, rules, dead, sinks, order, keys }
+        QueueBuilder { limiter: policy, time: time.with_delays(), seed, rules, dead, sinks, order, keys }
     }
 }
 
 /// For queues with a limiter. Without one no failure is counted, and the only backoff is the one that
-/// [`retry_no_sooner`](crate::Lease::retry_no_sooner) asks for.
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Builder<K, O, L, T> {
+/// [`retry_after_at_least`](crate::Lease::retry_after_at_least) asks for.
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsDelays> QueueBuilder<K, O, L, T> {
     /// No add shortens a backoff: a key that failed runs at its end, however many events come meanwhile.
     ///
     /// Without it an add runs the key at once, and only failures count once per wait.
@@ -197,7 +190,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Builder<K, O
     /// let queue = Queue::builder()
     ///     .clock(clock.clone())
     ///     .limiter(backoff)
-    ///     .dead_letters(2, |key, failures| println!("gave {key} up after {failures} failures"))
+    ///     .give_up_after(2, |key, failures| println!("gave {key} up after {failures} failures"))
     ///     .build();
     /// queue.add("a")?;
     /// queue.try_get()?.retry();
@@ -210,14 +203,14 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Builder<K, O
     /// Nothing counts failures here, so nothing is ever given up:
     /// ```compile_fail,E0080
     /// # use flyball_workqueue::Queue;
-    /// Queue::<&str>::builder().delays().dead_letters(3, |_, _| {}).build();
+    /// Queue::<&str>::builder().with_delays().give_up_after(3, |_, _| {}).build();
     /// ```
     /// ```compile_fail,E0080
     /// # use flyball_ratelimit::{Quota, TokenBucket};
     /// # use flyball_workqueue::Queue;
     /// # use std::num::NonZeroU32;
     /// let bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
-    /// Queue::<&str>::builder().limiter(bucket).dead_letters(3, |_, _| {}).build();
+    /// Queue::<&str>::builder().limiter(bucket).give_up_after(3, |_, _| {}).build();
     /// ```
     ///
     /// Nor could another limiter take the place of the one that counts:
@@ -227,16 +220,16 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Builder<K, O
     /// # use std::num::NonZeroU32;
     /// let bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
     /// let counting = Queue::<&str>::builder().limiter(controller_default());
-    /// counting.dead_letters(3, |_, _| {}).limiter(bucket).build();
+    /// counting.give_up_after(3, |_, _| {}).limiter(bucket).build();
     /// ```
-    pub fn dead_letters(mut self, most: u32, tell: impl Fn(&K, u32) + Send + Sync + 'static) -> Self {
-        const { assert!(L::COUNTS, "`dead_letters` needs a limiter that counts failures, set before it") }
+    pub fn give_up_after(mut self, most: u32, tell: impl Fn(&K, u32) + Send + Sync + 'static) -> Self {
+        const { assert!(L::COUNTS, "`give_up_after` needs a limiter that counts failures, set before it") }
         self.dead = Some(DeadLetters::new(most.max(1), tell));
         self
     }
 }
 
-impl<K, O, L, T> fmt::Debug for Builder<K, O, L, T> {
+impl<K, O, L, T> fmt::Debug for QueueBuilder<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder").field("seed", &self.seed).finish_non_exhaustive()
     }

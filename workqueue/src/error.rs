@@ -4,26 +4,26 @@ use std::error::Error;
 use std::fmt;
 
 /// The key was not added; it is handed back.
-pub struct Refused<K> {
+pub struct AddError<K> {
     key: K,
-    reason: Reason,
+    kind: AddErrorKind,
 }
 
 /// Why a key was not added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum AddErrorKind {
     /// The queue is shut down.
     ShutDown,
     /// The key is absent, and the queue holds as many as it may.
     Full,
-    /// The key has failed too often, see [`dead_letters`](crate::Builder::dead_letters).
-    Exhausted,
+    /// The key has failed too often, see [`give_up_after`](crate::QueueBuilder::give_up_after).
+    GivenUp,
 }
 
-impl<K> Refused<K> {
-    pub(crate) fn new(key: K, reason: Reason) -> Self {
-        Self { key, reason }
+impl<K> AddError<K> {
+    pub(crate) fn new(key: K, kind: AddErrorKind) -> Self {
+        Self { key, kind }
     }
 
     /// The key that was not added.
@@ -31,43 +31,38 @@ impl<K> Refused<K> {
         self.key
     }
 
-    /// The key that was not added.
-    pub fn key(&self) -> &K {
-        &self.key
-    }
-
     /// Why.
-    pub fn reason(&self) -> Reason {
-        self.reason
+    pub fn kind(&self) -> AddErrorKind {
+        self.kind
     }
 }
 
 /// Needs nothing of the key.
-impl<K> fmt::Debug for Refused<K> {
+impl<K> fmt::Debug for AddError<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Refused").field("reason", &self.reason).finish_non_exhaustive()
+        f.debug_struct("AddError").field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 
-impl<K> fmt::Display for Refused<K> {
+impl<K> fmt::Display for AddError<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.reason.fmt(f)
+        self.kind.fmt(f)
     }
 }
 
-impl<K> Error for Refused<K> {}
+impl<K> Error for AddError<K> {}
 
-impl fmt::Display for Reason {
+impl fmt::Display for AddErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ShutDown => "the queue is shut down",
             Self::Full => "the queue is full",
-            Self::Exhausted => "the key has failed too often",
+            Self::GivenUp => "the key has failed too often",
         })
     }
 }
 
-impl Error for Reason {}
+impl Error for AddErrorKind {}
 
 /// Why `try_get` gave no lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +84,7 @@ impl fmt::Display for TryGetError {
 
 impl Error for TryGetError {}
 
-/// Why `get_timeout` gave no lease.
+/// Why `blocking_get_timeout` gave no lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GetTimeoutError {
@@ -97,7 +92,7 @@ pub enum GetTimeoutError {
     TimedOut,
     /// The queue is shut down and nothing can become Ready.
     Closed,
-    /// This getter was stopped, see [`Getter::stop`](crate::Getter::stop).
+    /// This getter was stopped, see [`Consumer::stop`](crate::Consumer::stop).
     Stopped,
 }
 

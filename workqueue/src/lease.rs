@@ -13,7 +13,7 @@ use crate::queue::end::Verdict;
 use crate::queue::shared::{Key, Shared};
 use crate::state::Handle;
 use crate::state::order::Order;
-use crate::time::{Delays, NoDelay, Time};
+use crate::time_mode::{NoDelays, SupportsDelays, TimeMode};
 
 /// The right to work on a key. While it lives nobody else gets the key.
 ///
@@ -37,13 +37,13 @@ use crate::time::{Delays, NoDelay, Time};
 /// queue.add("a")?;
 /// let lease = queue.try_get()?;
 /// assert_eq!(*lease, "a");
-/// assert_eq!(queue.add("a")?, Added::Marked); // an event while the worker runs
+/// assert_eq!(queue.add("a")?, Added::Dirty); // an event while the worker runs
 /// lease.done();
 /// assert_eq!(*queue.try_get()?, "a"); // comes once more
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a lease that is dropped without an outcome counts as a failure"]
-pub struct Lease<K, T = NoDelay> {
+pub struct Lease<K, T = NoDelays> {
     key: K,
     handle: Handle,
     /// `None` once an outcome was given.
@@ -65,7 +65,7 @@ where
     K: Key,
     O: Order<K>,
     L: Policy<K> + Send + 'static,
-    T: Time,
+    T: TimeMode,
 {
     fn end(&self, handle: Handle, key: &K, verdict: Verdict) {
         Shared::end(self, handle, key, verdict);
@@ -100,11 +100,11 @@ impl<K, T> Lease<K, T> {
     }
 
     /// Failures of this key that were counted and not forgotten: 0 on the first try, and without a limiter.
-    pub fn failures(&self) -> u32 {
+    pub fn num_requeues(&self) -> u32 {
         self.queue.as_ref().map_or(0, |queue| queue.requeues(&self.key))
     }
 
-    /// How long it has been held; `None` unless the queue [keeps ages](crate::Queue::keep_ages).
+    /// How long it has been held; `None` unless the queue [keeps ages](crate::Queue::track_ages).
     pub fn age(&self) -> Option<Duration> {
         self.queue.as_ref().and_then(|queue| queue.age(self.handle))
     }
@@ -162,14 +162,14 @@ impl<K, T> Lease<K, T> {
     /// queue.add("a")?;
     /// queue.try_get()?.retry();
     /// clock.advance(Duration::from_secs(1));
-    /// queue.try_get()?.done_after(Duration::from_millis(10));
+    /// queue.try_get()?.done_and_requeue_after(Duration::from_millis(10));
     /// assert!(matches!(queue.state(&"a"), KeyState::Waiting(_)));
-    /// assert_eq!(queue.requeues(&"a"), 1); // neither forgotten nor counted
+    /// assert_eq!(queue.num_requeues(&"a"), 1); // neither forgotten nor counted
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn done_after(self, delay: Duration)
+    pub fn done_and_requeue_after(self, delay: Duration)
     where
-        T: Delays,
+        T: SupportsDelays,
     {
         self.end(Verdict::DoneAfter(delay));
     }
@@ -182,9 +182,9 @@ impl<K, T> Lease<K, T> {
     /// Ends the lease with success and has the key come back after `delay`; zero is at once, at the tail.
     ///
     /// After shutdown the key is a leftover instead.
-    pub fn requeue_after(self, delay: Duration)
+    pub fn succeed_and_requeue_after(self, delay: Duration)
     where
-        T: Delays,
+        T: SupportsDelays,
     {
         self.end(Verdict::After(delay));
     }
@@ -202,7 +202,7 @@ impl<K, T> Lease<K, T> {
     ///
     /// For a server that says `Retry-After`, and whoever else asks for a minimum: of that and of what the limiter says the later
     /// holds. It is counted as any failure, and what the limiter says stays what it was. An add still runs the key at once,
-    /// unless backoff is [strict](crate::Builder::strict_backoff).
+    /// unless backoff is [strict](crate::QueueBuilder::strict_backoff).
     ///
     /// # Examples
     /// ```
@@ -214,25 +214,25 @@ impl<K, T> Lease<K, T> {
     /// let backoff = Exponential::new(seconds(1)..=seconds(60));
     /// let queue = Queue::builder().limiter(backoff).timer(clock.timer()).build();
     /// queue.add("a")?;
-    /// queue.try_get()?.retry_no_sooner(seconds(5));
+    /// queue.try_get()?.retry_after_at_least(seconds(5));
     /// assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::ZERO + seconds(5)));
     /// clock.advance(seconds(5));
-    /// queue.try_get()?.retry_no_sooner(seconds(1)); // the second failure: the limiter says 2 s
+    /// queue.try_get()?.retry_after_at_least(seconds(1)); // the second failure: the limiter says 2 s
     /// assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::ZERO + seconds(7)));
-    /// assert_eq!(queue.requeues(&"a"), 2);
+    /// assert_eq!(queue.num_requeues(&"a"), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn retry_no_sooner(self, least: Duration)
+    pub fn retry_after_at_least(self, least: Duration)
     where
-        T: Delays,
+        T: SupportsDelays,
     {
         self.end(Verdict::RetryNoSooner(least));
     }
 
-    /// As [`retry_no_sooner`](Self::retry_no_sooner), unless this is failure number `most` of the key: then its failures are forgotten,
+    /// As [`retry_after_at_least`](Self::retry_after_at_least), unless this is failure number `most` of the key: then its failures are forgotten,
     /// and the lease is handed back, for the caller to end.
     ///
-    /// For a limit of attempts beside that of the [queue](crate::Builder::dead_letters), by the same rule: a failure that the limiter
+    /// For a limit of attempts beside that of the [queue](crate::QueueBuilder::give_up_after), by the same rule: a failure that the limiter
     /// does not count, as the key ran before its backoff was over, is never the last one. Without a limiter none is. Where the
     /// queue's limit is lower, it holds.
     ///
@@ -249,18 +249,18 @@ impl<K, T> Lease<K, T> {
     /// let backoff = Exponential::new(seconds(1)..=seconds(60));
     /// let queue = Queue::builder().limiter(backoff).timer(clock.timer()).build();
     /// queue.add("a")?;
-    /// assert!(queue.try_get()?.retry_at_most(2, Duration::ZERO).is_ok());
+    /// assert!(queue.try_get()?.retry_up_to(2, Duration::ZERO).is_ok());
     /// queue.add("a")?; // before its backoff is over
-    /// assert!(queue.try_get()?.retry_at_most(2, Duration::ZERO).is_ok());
+    /// assert!(queue.try_get()?.retry_up_to(2, Duration::ZERO).is_ok());
     /// clock.advance(seconds(1));
-    /// let lease = queue.try_get()?.retry_at_most(2, Duration::ZERO).unwrap_err();
+    /// let lease = queue.try_get()?.retry_up_to(2, Duration::ZERO).unwrap_err();
     /// println!("giving {} up", *lease);
     /// lease.done();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn retry_at_most(self, most: u32, least: Duration) -> Result<(), Self>
+    pub fn retry_up_to(self, most: u32, least: Duration) -> Result<(), Self>
     where
-        T: Delays,
+        T: SupportsDelays,
     {
         let Some(queue) = &self.queue else { return Ok(()) };
         match queue.fail_at_most(&self.key, most, least) {
@@ -285,11 +285,11 @@ impl<K, T> Lease<K, T> {
     /// let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1000));
     /// let queue = Queue::builder().limiter(backoff).build();
     /// queue.add("a")?;
-    /// queue.try_get()?.give_back();
-    /// assert_eq!((queue.counts().ready, queue.requeues(&"a")), (1, 0));
+    /// queue.try_get()?.requeue();
+    /// assert_eq!((queue.counts().ready, queue.num_requeues(&"a")), (1, 0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn give_back(self) {
+    pub fn requeue(self) {
         self.end(Verdict::Untouched);
     }
 

@@ -24,9 +24,9 @@ use crate::queue::shared::Key;
 
 /// No limiter: a retry is Ready again at once, at the tail, and failures are not counted.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NoLimit;
+pub struct NoLimiter;
 
-impl<K: ?Sized> Policy<K> for NoLimit {
+impl<K: ?Sized> Policy<K> for NoLimiter {
     type Taken = ();
 
     const COUNTS: bool = false;
@@ -75,7 +75,7 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
 
     /// Whether failures are counted at all; if not, a retry needs no clock. Folded at compile time.
     pub(crate) fn limits() -> bool {
-        TypeId::of::<L>() != TypeId::of::<NoLimit>()
+        TypeId::of::<L>() != TypeId::of::<NoLimiter>()
     }
 
     /// Counts a failure of `key`. One that makes `most` of them is the last, and all are forgotten: in one step, or two

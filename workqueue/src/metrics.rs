@@ -35,9 +35,9 @@ pub use reading::{Reading, Watch};
 #[cfg(feature = "tracing")]
 pub use traced::Traced;
 
-use crate::error::Reason;
+use crate::error::AddErrorKind;
 
-/// What a queue tells of itself as it happens: a sink of metrics, given to [`Builder::metrics`](crate::Builder::metrics).
+/// What a queue tells of itself as it happens: a sink of metrics, given to [`QueueBuilder::metrics`](crate::QueueBuilder::metrics).
 ///
 /// Every method has an empty body; implement those you need. They run outside every lock of the queue, in the thread of
 /// the call that they tell of, so they should be quick, and may call the queue. **They decide nothing**: a panic in one
@@ -93,13 +93,13 @@ pub trait Metrics: Send + Sync + 'static {
     /// once per wait.
     fn failed(&self) {}
 
-    /// A key was given up after so many failures, see [`dead_letters`](crate::Builder::dead_letters).
+    /// A key was given up after so many failures, see [`give_up_after`](crate::QueueBuilder::give_up_after).
     fn gave_up(&self, failures: u32) {
         let _ = failures;
     }
 
     /// A key was not added. One that waits for room is not refused.
-    fn refused(&self, reason: Reason) {
+    fn refused(&self, reason: AddErrorKind) {
         let _ = reason;
     }
 
@@ -131,7 +131,7 @@ impl<M: Metrics + ?Sized> Metrics for Arc<M> {
         (**self).gave_up(failures);
     }
 
-    fn refused(&self, reason: Reason) {
+    fn refused(&self, reason: AddErrorKind) {
         (**self).refused(reason);
     }
 

@@ -1,7 +1,6 @@
 //! SHELL. The queue itself. What it does is in the files below, by what it is for.
 
 mod add;
-mod at;
 mod blocking;
 pub(crate) mod dead;
 mod delay;
@@ -13,6 +12,7 @@ mod priority;
 pub(crate) mod shared;
 mod shutdown;
 pub(crate) mod sleepers;
+mod with_priority;
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -21,14 +21,14 @@ use std::sync::Arc;
 use flyball_ratelimit::Policy;
 
 pub use add::AddedMany;
-pub use at::At;
-pub use inspect::{KeyRecord, Snapshot};
+pub use inspect::{KeyInfo, Snapshot};
+pub use with_priority::WithPriority;
 
-use crate::builder::Builder;
-use crate::limiter::NoLimit;
+use crate::builder::QueueBuilder;
+use crate::limiter::NoLimiter;
 use crate::queue::shared::{Key, Shared};
 use crate::state::order::{Fifo, Order};
-use crate::time::{NoDelay, Time};
+use crate::time_mode::{NoDelays, TimeMode};
 
 /// Which key runs next, and never twice at once.
 ///
@@ -37,7 +37,7 @@ use crate::time::{NoDelay, Time};
 /// its deadline. Clones are handles to the same queue. Nothing runs in the background.
 ///
 /// The type says what the queue can do: its order `O`, its limiter `L` and what it knows of time `T` (see
-/// [`Time`]). [`Queue::new`] has neither limiter nor delays; [`Queue::builder`] adds them.
+/// [`TimeMode`]). [`Queue::new`] has neither limiter nor delays; [`Queue::builder`] adds them.
 ///
 /// # Examples
 /// ```
@@ -50,7 +50,7 @@ use crate::time::{NoDelay, Time};
 /// assert!(queue.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Queue<K, O: Order<K> = Fifo, L = NoLimit, T = NoDelay> {
+pub struct Queue<K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> {
     pub(crate) shared: Arc<Shared<K, O, L, T>>,
 }
 
@@ -62,8 +62,8 @@ impl<K: Key> Queue<K> {
     }
 
     /// A queue with a limiter, a clock or a timer, or with bounds.
-    pub fn builder() -> Builder<K> {
-        Builder::new()
+    pub fn builder() -> QueueBuilder<K> {
+        QueueBuilder::new()
     }
 }
 
@@ -83,7 +83,7 @@ impl<K, O: Order<K>, L, T> Clone for Queue<K, O, L, T> {
 impl<K, O: Order<K>, L, T> UnwindSafe for Queue<K, O, L, T> {}
 impl<K, O: Order<K>, L, T> RefUnwindSafe for Queue<K, O, L, T> {}
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> fmt::Debug for Queue<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("counts", &self.counts()).finish_non_exhaustive()
     }

@@ -68,8 +68,6 @@ pub(crate) struct Rules {
     pub(crate) strict: bool,
     /// Distinct keys it holds at most.
     pub(crate) capacity: usize,
-    /// Distinct keys it has memory for from the start.
-    pub(crate) reserve: usize,
     /// Since when there are metrics, if there are: from the start.
     pub(crate) metered: Option<Nanos>,
 }
@@ -136,8 +134,8 @@ impl Phase {
 impl<K, O: Links> Core<K, O> {
     pub(crate) fn new(rules: Rules, order: O) -> Self {
         Self {
-            slab: Slab::with_capacity(rules.reserve),
-            keys: HashTable::with_capacity(rules.reserve),
+            slab: Slab::new(),
+            keys: HashTable::new(),
             order,
             leases: List::default(),
             reported: List::default(),
@@ -160,20 +158,24 @@ impl<K, O: Links> Core<K, O> {
 mod tests {
     use super::*;
     use crate::state::order::fifo::Line;
-    use crate::state::wait::Wish;
+    use crate::state::wait::DelayRequest;
 
     /// Equal deadlines keep their order across the point where turns are dealt anew.
     #[test]
     fn turns_survive_their_overflow() {
         let mut core = Core::<u32, Line>::new(
-            Rules { strict: false, capacity: usize::MAX, reserve: 0, metered: None },
+            Rules { strict: false, capacity: usize::MAX, metered: None },
             Line::default(),
         );
         core.turn = u32::MAX - 5;
         for key in 0..20 {
-            let wish = Wish::Earliest(Nanos::new(9));
+            let request = DelayRequest::Earliest(Nanos::new(9));
             assert_eq!(
-                core.add_delayed(&mut Newcomer { key: Some(key), hash: key, tag: () }, wish, Nanos::ZERO),
+                core.add_after_with(
+                    &mut Newcomer { key: Some(key), hash: key, tag: () },
+                    request,
+                    Nanos::ZERO
+                ),
                 Ok(Added::New)
             );
             core.check().unwrap();

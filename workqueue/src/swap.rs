@@ -1,18 +1,18 @@
 //! EDGE. What a queue looks like from outside: small traits, one for an ability.
 //!
-//! Cancel safety: as the queue behind them says; for ours, [`TakeKeys::take`] is [`Queue::get`].
+//! Cancel safety: as the queue behind them says; for ours, [`GetKeys::get`] is [`Queue::get`].
 
 use std::future::Future;
 use std::time::Duration;
 
 use flyball_ratelimit::Policy;
 
-use crate::error::Refused;
+use crate::error::AddError;
 use crate::lease::Lease;
 use crate::queue::Queue;
 use crate::queue::shared::Key;
 use crate::state::order::Order;
-use crate::time::{AsyncGet, Delays, Time};
+use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
 /// Where keys are added: what an event handler needs of a queue.
 ///
@@ -23,12 +23,12 @@ use crate::time::{AsyncGet, Delays, Time};
 /// ```
 /// use flyball_workqueue::{AddKeys, Queue};
 ///
-/// let (plain, delaying) = (Queue::new(), Queue::builder().delays().build());
+/// let (plain, delaying) = (Queue::new(), Queue::builder().with_delays().build());
 /// let queues: [&dyn AddKeys<&str>; 2] = [&plain, &delaying];
 /// for queue in queues {
 ///     queue.add("a")?;
 /// }
-/// assert_eq!((plain.len(), delaying.len()), (1, 1));
+/// assert_eq!((plain.ready_len(), delaying.ready_len()), (1, 1));
 /// # Ok::<(), &str>(())
 /// ```
 pub trait AddKeys<K> {
@@ -52,40 +52,40 @@ pub trait DelayKeys<K>: AddKeys<K> {
     fn add_after(&self, key: K, delay: Duration) -> Result<(), K>;
 }
 
-/// How work on a key ends: what a worker needs of a queue, besides [`TakeKeys`] or [`BlockingTakeKeys`].
+/// How work on a key ends: what a worker needs of a queue, besides [`GetKeys`] or [`BlockingGetKeys`].
 ///
 /// Every [`Queue`] is one, and hands out its [`Lease`]. A queue in client-go's shape hands out the bare key and has
-/// three lines here: `succeed` is `forget` and `done`, `retry` is `add_rate_limited` and `done`. What is held and then
+/// three lines here: `succeed` is `forget` and `done`, `retry` is `add_rate_limited` and `done`. What is leased and then
 /// dropped is for the queue to say: a lease is a failure then, and comes back; a bare key never runs again.
 pub trait EndKeys {
     /// What is queued.
     type Key;
 
     /// What is handed out: a lease, or the bare key.
-    type Held;
+    type Leased;
 
-    /// The key that is held.
-    fn key<'held>(&self, held: &'held Self::Held) -> &'held Self::Key;
+    /// The key that is leased.
+    fn key<'a>(&self, leased: &'a Self::Leased) -> &'a Self::Key;
 
     /// The work is done, and the failures of the key are forgotten.
-    fn succeed(&self, held: Self::Held);
+    fn succeed(&self, leased: Self::Leased);
 
     /// The work failed: the key comes back, when the queue thinks fit.
-    fn retry(&self, held: Self::Held);
+    fn retry(&self, leased: Self::Leased);
 }
 
 /// Where threads take keys.
 ///
-/// Every [`Queue`] is one. There is a `dyn BlockingTakeKeys<Key = K, Held = H>`.
+/// Every [`Queue`] is one. There is a `dyn BlockingGetKeys<Key = K, Leased = H>`.
 ///
 /// # Examples
 /// A worker for any such queue:
 /// ```
-/// use flyball_workqueue::{BlockingTakeKeys, Queue};
+/// use flyball_workqueue::{BlockingGetKeys, Queue};
 ///
-/// fn work<Q: BlockingTakeKeys>(queue: &Q, run: impl Fn(&Q::Key) -> bool) {
-///     while let Some(held) = queue.blocking_take() {
-///         if run(queue.key(&held)) { queue.succeed(held) } else { queue.retry(held) }
+/// fn work<Q: BlockingGetKeys>(queue: &Q, run: impl Fn(&Q::Key) -> bool) {
+///     while let Some(leased) = queue.blocking_get() {
+///         if run(queue.key(&leased)) { queue.succeed(leased) } else { queue.retry(leased) }
 ///     }
 /// }
 ///
@@ -95,62 +95,64 @@ pub trait EndKeys {
 /// work(&queue, |key| *key == "a");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait BlockingTakeKeys: EndKeys {
+pub trait BlockingGetKeys: EndKeys {
     /// Waits for a key, blocking the thread; `None` once there will be none.
-    fn blocking_take(&self) -> Option<Self::Held>;
+    fn blocking_get(&self) -> Option<Self::Leased>;
 }
 
 /// Where tasks take keys.
 ///
 /// Every [`Queue`] whose keys can be awaited is one. The future is `Send`, so that a generic worker can be spawned
 /// on any runtime.
-pub trait TakeKeys: EndKeys {
+pub trait GetKeys: EndKeys {
     /// Waits for a key; `None` once there will be none.
     ///
     /// # Cancel safety
     /// Dropping the future must take no key.
-    fn take(&self) -> impl Future<Output = Option<Self::Held>> + Send;
+    fn get(&self) -> impl Future<Output = Option<Self::Leased>> + Send;
 }
 
 // === impl Queue ===
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> AddKeys<K> for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> AddKeys<K> for Queue<K, O, L, T> {
     fn add(&self, key: K) -> Result<(), K> {
-        Queue::add(self, key).map(drop).map_err(Refused::into_key)
+        Queue::add(self, key).map(drop).map_err(AddError::into_key)
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> DelayKeys<K> for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsDelays> DelayKeys<K>
+    for Queue<K, O, L, T>
+{
     fn add_after(&self, key: K, delay: Duration) -> Result<(), K> {
-        Queue::add_after(self, key, delay).map(drop).map_err(Refused::into_key)
+        Queue::add_after(self, key, delay).map(drop).map_err(AddError::into_key)
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> EndKeys for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> EndKeys for Queue<K, O, L, T> {
     type Key = K;
-    type Held = Lease<K, T>;
+    type Leased = Lease<K, T>;
 
-    fn key<'held>(&self, held: &'held Lease<K, T>) -> &'held K {
-        held.key()
+    fn key<'a>(&self, leased: &'a Lease<K, T>) -> &'a K {
+        leased.key()
     }
 
-    fn succeed(&self, held: Lease<K, T>) {
-        held.succeed();
+    fn succeed(&self, leased: Lease<K, T>) {
+        leased.succeed();
     }
 
-    fn retry(&self, held: Lease<K, T>) {
-        held.retry();
+    fn retry(&self, leased: Lease<K, T>) {
+        leased.retry();
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> BlockingTakeKeys for Queue<K, O, L, T> {
-    fn blocking_take(&self) -> Option<Lease<K, T>> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> BlockingGetKeys for Queue<K, O, L, T> {
+    fn blocking_get(&self) -> Option<Lease<K, T>> {
         self.blocking_get()
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> TakeKeys for Queue<K, O, L, T> {
-    fn take(&self) -> impl Future<Output = Option<Lease<K, T>>> + Send {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> GetKeys for Queue<K, O, L, T> {
+    fn get(&self) -> impl Future<Output = Option<Lease<K, T>>> + Send {
         self.get()
     }
 }

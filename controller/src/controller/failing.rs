@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_ratelimit::Policy;
-use flyball_workqueue::{AsyncGet, Delays, Key, Order};
+use flyball_workqueue::{Key, Order, SupportsAsync, SupportsDelays};
 
 use crate::classes::{QueueClock, schedule};
 use crate::{Action, Class, Context, Controller, Failure};
@@ -19,7 +19,7 @@ where
     K: Key,
     O: Order<K>,
     L: Policy<K> + Send + 'static,
-    T: AsyncGet + Delays,
+    T: SupportsAsync + SupportsDelays,
 {
     /// A reconcile that is not done after this long is dropped, and counts as a failure. No limit by default.
     ///
@@ -168,7 +168,7 @@ where
     ///     .given_up(|key, failure| eprintln!("{key}: {failure}"))
     ///     .run(|_, _| async { Err::<Action, _>(Error::from(ErrorKind::InvalidInput)) })
     ///     .await?;
-    /// assert_eq!((report.dead_letters, report.retries()), (1, 0));
+    /// assert_eq!((report.given_up, report.retries()), (1, 0));
     /// # Ok(())
     /// # }
     /// ```
@@ -181,7 +181,7 @@ where
     /// says when to come back. The later of the two holds; `None` leaves it to the limiter, and so does a panic.
     ///
     /// It is asked by the worker that holds the key, once for each transient failure. A change of the key runs it at once all the
-    /// same, unless the queue's backoff is [strict](flyball_workqueue::Builder::strict_backoff).
+    /// same, unless the queue's backoff is [strict](flyball_workqueue::QueueBuilder::strict_backoff).
     ///
     /// # Examples
     /// ```
@@ -203,14 +203,14 @@ where
     /// # queue.add("a")?;
     /// # queue.shut_down();
     /// let report = Controller::new(queue)
-    ///     .retry_no_sooner(|_key, failure| failure.error::<Busy>().map(|busy| busy.retry_after))
+    ///     .retry_after_at_least(|_key, failure| failure.error::<Busy>().map(|busy| busy.retry_after))
     ///     .run(|_, _| async { Err::<Action, _>(Busy { retry_after: Duration::from_secs(30) }) })
     ///     .await?;
     /// assert_eq!(report.retries(), 1);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn retry_no_sooner(
+    pub fn retry_after_at_least(
         mut self,
         of: impl Fn(&K, &Failure) -> Option<Duration> + Send + Sync + 'static,
     ) -> Self {
@@ -221,7 +221,7 @@ where
     /// When a key is tried again after a [conflict](Class::Conflict): 10 ms, doubling up to a second, unless set here.
     ///
     /// The policy counts the conflicts in a row of each key, until the key succeeds or is given up, also by the queue's
-    /// [dead letters](flyball_workqueue::Builder::dead_letters); for a key that was added meanwhile, until the next of these. A key has one
+    /// [dead letters](flyball_workqueue::QueueBuilder::give_up_after); for a key that was added meanwhile, until the next of these. A key has one
     /// open wait: if it is added, runs before the wait is over and conflicts again, neither the count nor the end of the wait changes.
     ///
     /// Use a policy with jitter if two writers conflict with each other, so that they do not retry at the same time.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use flyball_informer_cache::{Change, Informer};
 use flyball_ratelimit::Policy;
-use flyball_workqueue::{Added, AsyncGet, Delays, Key, Order, Priority, Queue, Refused};
+use flyball_workqueue::{AddError, Added, Key, Order, Priority, Queue, SupportsAsync, SupportsDelays};
 
 use crate::events::Events;
 use crate::{Caches, Controller};
@@ -19,7 +19,7 @@ where
     K: Key,
     O: Order<K>,
     L: Policy<K> + Send + 'static,
-    T: AsyncGet + Delays,
+    T: SupportsAsync + SupportsDelays,
 {
     /// Adds `key_of(change)` to the queue for every change of the informer's objects, beginning with those it has.
     ///
@@ -106,11 +106,11 @@ where
     /// # let queue = Queue::builder().timer(TokioTimer::current()).build();
     ///
     /// let quiet = Duration::from_millis(100);
-    /// let mode = DelayMode::Latest { longest: Duration::from_secs(1) };
+    /// let mode = DelayMode::Debounce { max_wait: Duration::from_secs(1) };
     /// let controller = Controller::new(queue).on_with(
     ///     &pods,
     ///     |change| Some(change.key().clone()),
-    ///     move |queue, _change, key| queue.add_delayed(key, quiet, mode),
+    ///     move |queue, _change, key| queue.add_after_with(key, quiet, mode),
     /// );
     /// # }
     /// ```
@@ -118,7 +118,7 @@ where
         mut self,
         informer: &Informer<OK, V>,
         keys_of: impl Fn(&Change<OK, V>) -> I + Send + Sync + 'static,
-        add: impl Fn(&Queue<K, O, L, T>, &Change<OK, V>, K) -> Result<Added, Refused<K>> + Send + Sync + 'static,
+        add: impl Fn(&Queue<K, O, L, T>, &Change<OK, V>, K) -> Result<Added, AddError<K>> + Send + Sync + 'static,
     ) -> Self
     where
         OK: Key + Sync,
@@ -251,7 +251,7 @@ impl<K, L, T> Controller<K, Priority, L, T>
 where
     K: Key,
     L: Policy<K> + Send + 'static,
-    T: AsyncGet + Delays,
+    T: SupportsAsync + SupportsDelays,
 {
     /// With which priority [`on`](Self::on) and [`on_many`](Self::on_many) add keys for the objects an informer begins with, be its first
     /// list published before the controller runs or after: 0 unless set here, as for every other change.
@@ -259,7 +259,8 @@ where
     /// Below 0, objects that change after a start go before those of the first list. The latter run all the same, by their
     /// [share](flyball_workqueue::Priority::share) of the hand-outs.
     pub fn initial_priority(mut self, priority: i8) -> Self {
-        self.initial = Arc::new(move |queue: &Queue<K, Priority, L, T>, key| queue.at(priority).add(key));
+        self.initial =
+            Arc::new(move |queue: &Queue<K, Priority, L, T>, key| queue.with_priority(priority).add(key));
         self
     }
 
@@ -278,7 +279,7 @@ where
             informer,
             keys_of,
             |(key, _)| key,
-            |queue, _, _, (key, priority)| queue.at(priority).add(key),
+            |queue, _, _, (key, priority)| queue.with_priority(priority).add(key),
         ));
         self
     }

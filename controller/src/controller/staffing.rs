@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use flyball_ratelimit::Policy;
-use flyball_workqueue::{AsyncGet, Delays, Key, Order};
+use flyball_workqueue::{Key, Order, SupportsAsync, SupportsDelays};
 
 use crate::Controller;
 
@@ -16,7 +16,7 @@ where
     K: Key,
     O: Order<K>,
     L: Policy<K> + Send + 'static,
-    T: AsyncGet + Delays,
+    T: SupportsAsync + SupportsDelays,
 {
     /// How many keys are worked on at once. 1 by default.
     pub fn workers(self, workers: usize) -> Self {

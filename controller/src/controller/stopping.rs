@@ -6,7 +6,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use flyball_ratelimit::Policy;
-use flyball_workqueue::{AsyncGet, Delays, Key, Order};
+use flyball_workqueue::{Key, Order, SupportsAsync, SupportsDelays};
 
 use crate::Controller;
 
@@ -16,7 +16,7 @@ where
     K: Key,
     O: Order<K>,
     L: Policy<K> + Send + 'static,
-    T: AsyncGet + Delays,
+    T: SupportsAsync + SupportsDelays,
 {
     /// Shuts down when `signal` is done. Running reconciles end; no other key is started, and what is queued is left, unless it
     /// [drains](Self::drain_on_shutdown).

@@ -14,7 +14,7 @@ use flyball_informer_cache::{BuildError, Informer, InformerBuilder, Source};
 use flyball_ratelimit::Policy;
 use flyball_sync::locks::Mutex;
 use flyball_sync::{Clock, ManualClock, ManualTimer};
-use flyball_workqueue::{AsyncGet, Delays, Key, Order};
+use flyball_workqueue::{Key, Order, SupportsAsync, SupportsDelays};
 
 use super::runtime::Simulated;
 use super::scheduler::Scheduler;
@@ -195,7 +195,7 @@ impl Simulation {
         K: Key,
         O: Order<K>,
         L: Policy<K> + Send + 'static,
-        T: AsyncGet + Delays,
+        T: SupportsAsync + SupportsDelays,
         F: Fn(K, Context) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Action, E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
@@ -214,7 +214,7 @@ impl Simulation {
         K: Key,
         O: Order<K>,
         L: Policy<K> + Send + 'static,
-        T: AsyncGet + Delays,
+        T: SupportsAsync + SupportsDelays,
         G: Key,
         F: Fn(Vec<K>, Context) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Vec<Result<Action, E>>, E>> + Send + 'static,

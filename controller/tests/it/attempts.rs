@@ -30,14 +30,14 @@ async fn a_key_is_given_up_at_the_last_attempt_and_comes_back_with_the_next_add(
     settle().await;
     assert_eq!(runs.take().len(), 3);
     assert_eq!(letters.take(), [(1, "no luck".to_owned())]);
-    assert_eq!((queue.requeues(&1), queue.counts()), (0, Default::default()), "forgotten");
+    assert_eq!((queue.num_requeues(&1), queue.counts()), (0, Default::default()), "forgotten");
 
     queue.add(1).unwrap();
     settle().await;
     assert_eq!(runs.take().len(), 1, "it begins anew");
     assert_eq!(letters.take(), []);
     let report = running.await.unwrap().unwrap();
-    assert_eq!((report.errors, report.dead_letters, report.retries()), (6, 2, 4));
+    assert_eq!((report.errors, report.given_up, report.retries()), (6, 2, 4));
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,7 +77,7 @@ async fn every_kind_of_failure_is_told_and_a_hook_that_panics_hurts_nobody() {
         (3, "timeout", "reconcile was not done after 1s".to_owned()),
     ];
     assert_eq!(letters.take(), expected);
-    assert_eq!((report.reconciles, report.dead_letters, report.hook_panics, report.retries()), (4, 4, 1, 0));
+    assert_eq!((report.reconciles, report.given_up, report.hook_panics, report.retries()), (4, 4, 1, 0));
     assert_eq!(left(&report), 0);
 }
 
@@ -101,7 +101,7 @@ async fn a_storm_of_adds_gives_no_key_up() {
     }
     assert_eq!(runs.take().len(), 21, "each add ran it at once");
     assert_eq!(letters.take().len(), 0, "but one failure was counted");
-    assert_eq!(queue.requeues(&1), 1);
+    assert_eq!(queue.num_requeues(&1), 1);
     running.abort();
 }
 
@@ -120,7 +120,7 @@ async fn gives_up_every_failing_key_under_a_backlog_of_a_thousand() {
         })
         .await
         .unwrap();
-    assert_eq!((report.errors, report.dead_letters), (3_000, 1_000));
+    assert_eq!((report.errors, report.given_up), (3_000, 1_000));
 }
 
 /// The rule is the queue's: a failure within the open backoff is none, so it is not the last one either.
@@ -130,19 +130,19 @@ async fn a_failure_that_does_not_count_gives_no_key_up() {
     let backoff = || Exponential::new(SECOND..=60 * SECOND);
     let told = letters.clone();
     let dead =
-        Queue::builder().limiter(backoff()).timer(TokioTimer::current()).dead_letters(4, move |key, _| {
+        Queue::builder().limiter(backoff()).timer(TokioTimer::current()).give_up_after(4, move |key, _| {
             told.note((*key, begin.elapsed().as_secs()));
         });
     let told = letters.clone();
     let (own, others) = (queue(), dead.build());
     let reconcile = |_, _| async { Err::<Action, _>("no luck") };
     let minute = |_: &u32, _: &Failure| Some(60 * SECOND);
-    let attempts = Controller::new(own.clone()).retry_no_sooner(minute).max_attempts(4, move |_, _| {
+    let attempts = Controller::new(own.clone()).retry_after_at_least(minute).max_attempts(4, move |_, _| {
         told.note((2, begin.elapsed().as_secs()));
     });
     let running = [
         tokio::spawn(attempts.run(reconcile)),
-        tokio::spawn(Controller::new(others.clone()).retry_no_sooner(minute).run(reconcile)),
+        tokio::spawn(Controller::new(others.clone()).retry_after_at_least(minute).run(reconcile)),
     ];
     for _ in 0..8 {
         own.add(2).unwrap();

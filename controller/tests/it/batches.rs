@@ -11,12 +11,12 @@ use flyball_controller::{
 };
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualTimer, TokioTimer};
-use flyball_workqueue::{Fifo, KeyState, Queue, Timed};
+use flyball_workqueue::{Fifo, KeyState, Queue, WithTimer};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Log, SECOND, left, panic_quietly, queue, settle, sorted};
 
-type Keys = Queue<u32, Fifo, Exponential<u32>, Timed<ManualTimer>>;
+type Keys = Queue<u32, Fifo, Exponential<u32>, WithTimer<ManualTimer>>;
 
 fn simulated(sim: &Simulation) -> Keys {
     let backoff = Exponential::new(SECOND..=60 * SECOND);
@@ -179,7 +179,7 @@ async fn a_failure_of_the_batch_is_one_of_each_of_its_keys() {
         };
         let expected: Vec<_> = (0..3).map(|key| (key, message.to_owned())).collect();
         assert_eq!(sorted(letters.take()), expected, "{how}");
-        assert_eq!((report.failures(), report.retries(), report.dead_letters), (6, 3, 3), "{how}");
+        assert_eq!((report.failures(), report.retries(), report.given_up), (6, 3, 3), "{how}");
         assert_eq!((report.batches, left(&report)), (2, 0), "{how}");
     }
 }
@@ -293,7 +293,7 @@ async fn what_is_in_the_making_at_shutdown_is_left_queued() {
             .unwrap();
         let left = report.leftovers;
         assert_eq!((left.ready, left.leased), (vec![1], if busy { vec![0, 2] } else { vec![] }));
-        assert_eq!((left.waiting, queue.requeues(&1)), (vec![], 0));
+        assert_eq!((left.waiting, queue.num_requeues(&1)), (vec![], 0));
     }
 }
 
@@ -369,7 +369,7 @@ async fn a_job_in_batches_settles_also_after_a_key_that_is_in_none() {
         let things = crate::support::World::new().informer();
         let backoff = Exponential::new(SECOND..=60 * SECOND);
         let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current());
-        let queue: crate::support::Keys = queue.dead_letters(1, |_, _| {}).build();
+        let queue: crate::support::Keys = queue.give_up_after(1, |_, _| {}).build();
         let controller = Controller::new(queue.clone()).on(&things, |change| *change.key());
         let controller = controller.only(move |_| mine).until_settled();
         let batches = Batches::of(4).by(|_| -> u32 { panic_quietly("no group") });
@@ -388,7 +388,7 @@ async fn a_job_in_batches_settles_also_after_a_key_that_is_in_none() {
 /// A key that comes back at once, whenever its group panics, is Ready whenever somebody looks. The others do not wait for it to be gone.
 #[tokio::test(start_paused = true)]
 async fn a_key_without_a_group_holds_up_no_batch() {
-    let queue: Queue<u32, Fifo, flyball_workqueue::NoLimit, Timed<TokioTimer>> =
+    let queue: Queue<u32, Fifo, flyball_workqueue::NoLimiter, WithTimer<TokioTimer>> =
         Queue::builder().timer(TokioTimer::current()).build();
     for window in [Duration::ZERO, SECOND] {
         let log = Log::new();
@@ -535,7 +535,7 @@ async fn a_cut_in_what_comes_finally_leaves_the_other_keys_of_the_batch() {
 #[test]
 fn a_cap_on_leases_holds_no_batch_up() {
     let mut sim = Simulation::new(1);
-    let order = flyball_workqueue::Fair::by(|_: &u32| ()).cap(2);
+    let order = flyball_workqueue::Fair::by_group(|_: &u32| ()).max_leased(2);
     let queue = Queue::builder().order(order).timer(sim.timer()).build();
     (0..10).for_each(|key| _ = queue.add(key));
     let log = Log::new();

@@ -7,12 +7,12 @@ use std::time::Duration;
 use flyball_controller::{Action, Class, Controller, Failure, Report};
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{Fifo, Queue, Timed};
+use flyball_workqueue::{Fifo, Queue, WithTimer};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Keys, Log, SECOND, left, panic_quietly, queue};
 
-type Plain = Controller<u32, Fifo, Exponential<u32>, Timed<TokioTimer>>;
+type Plain = Controller<u32, Fifo, Exponential<u32>, WithTimer<TokioTimer>>;
 
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -93,8 +93,8 @@ async fn each_class_has_its_schedule() {
         assert_eq!(runs, expected, "{life:?}");
         let of = |class| life.iter().take(runs.len()).filter(|of| **of == class).count() as u64;
         assert_eq!(report.errors, of(Conflict) + of(Transient) + of(Permanent), "{life:?}");
-        assert_eq!((report.conflicts, report.dead_letters), (of(Conflict), of(Permanent)), "{life:?}");
-        assert_eq!((queue.requeues(&1), left(&report)), (0, 0), "{life:?}");
+        assert_eq!((report.conflicts, report.given_up), (of(Conflict), of(Permanent)), "{life:?}");
+        assert_eq!((queue.num_requeues(&1), left(&report)), (0, 0), "{life:?}");
     }
 }
 
@@ -142,7 +142,7 @@ async fn attempts_are_used_up_by_transient_failures_alone() {
     .await;
     assert_eq!(runs, [0, 1_000, 1_010, 1_030, 1_070]);
     assert_eq!(letters.take(), [(1, "Transient".to_owned())]);
-    assert_eq!((report.dead_letters, report.retries()), (1, 4));
+    assert_eq!((report.given_up, report.retries()), (1, 4));
 }
 
 #[tokio::test(start_paused = true)]
@@ -208,7 +208,7 @@ async fn who_classifies_sees_every_kind_and_may_panic() {
         .unwrap();
     let expected = ["no luck", "reconcile panicked: boom", "reconcile was not done after 1s", "no luck"];
     assert_eq!(seen.take(), expected);
-    assert_eq!((report.dead_letters, report.hook_panics, report.retries()), (2, 2, 2), "it is transient");
+    assert_eq!((report.given_up, report.hook_panics, report.retries()), (2, 2, 2), "it is transient");
 }
 
 #[test]
@@ -238,7 +238,7 @@ async fn what_the_queue_gives_up_has_no_conflicts_left() {
     use Class::{Conflict, Transient};
     let queue: Keys = Queue::builder()
         .limiter(Exponential::new(SECOND..=60 * SECOND))
-        .dead_letters(2, |_, _| {})
+        .give_up_after(2, |_, _| {})
         .timer(TokioTimer::current())
         .build();
     let adding = queue.clone();
@@ -261,7 +261,7 @@ async fn a_transient_failure_may_ask_for_a_least_wait() {
     let (noted, waits) = (asked.clone(), AtomicUsize::new(0));
     let life = &[Transient, Transient, Conflict, Transient, Transient, Transient, Permanent];
     let (runs, report) = run(&queue, life, |controller| {
-        controller.max_attempts(9, |_, _| {}).retry_no_sooner(move |_, failure| {
+        controller.max_attempts(9, |_, _| {}).retry_after_at_least(move |_, failure| {
             noted.note(failure.to_string());
             match waits.fetch_add(1, Ordering::Relaxed) {
                 0 => Some(1_500 * MILLI),
@@ -276,7 +276,7 @@ async fn a_transient_failure_may_ask_for_a_least_wait() {
     // 1.5 s instead of 1, 2 of the limiter, a conflict, 4 of the limiter, 8 of it, 17 instead of 16.
     assert_eq!(runs, [0, 1_500, 3_500, 3_510, 7_510, 15_510, 32_510]);
     assert_eq!(asked.take(), ["Transient"; 5]);
-    assert_eq!((report.hook_panics, report.errors, report.dead_letters), (1, 7, 1));
+    assert_eq!((report.hook_panics, report.errors, report.given_up), (1, 7, 1));
 }
 
 /// The key is added every 20 ms, and each reconcile conflicts: the wait grows with the waits that are over, not with the adds.

@@ -7,14 +7,14 @@ use std::time::Duration;
 use flyball_controller::{Action, Awaited, ConfigError, Controller, RunError};
 use flyball_ratelimit::{Quota, TokenBucket};
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{AsyncGet, Delays, Fifo, NoLimit, Queue};
+use flyball_workqueue::{Fifo, NoLimiter, Queue, SupportsAsync, SupportsDelays};
 
 use crate::support::{Keys, SECOND, Thing, World, queue};
 
 async fn refused<L, T>(controller: Controller<u32, Fifo, L, T>) -> ConfigError
 where
     L: flyball_ratelimit::Policy<u32> + Send + 'static,
-    T: AsyncGet + Delays,
+    T: SupportsAsync + SupportsDelays,
 {
     match controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await {
         Err(RunError::Config(error)) => error,
@@ -37,14 +37,14 @@ async fn senseless_configurations_are_refused_and_start_nothing() {
     assert_eq!(refused(controller().until_settled()).await, ConfigError::NothingSettles);
     assert_eq!(refused(controller().optional()).await, ConfigError::NothingOptional);
     assert_eq!(refused(controller().cache_sync_timeout(Duration::ZERO)).await, ConfigError::NoSyncTime);
-    let unlimited: Queue<u32, Fifo, NoLimit, _> = Queue::builder().timer(TokioTimer::current()).build();
+    let unlimited: Queue<u32, Fifo, NoLimiter, _> = Queue::builder().timer(TokioTimer::current()).build();
     let refusal = refused(Controller::new(unlimited).max_attempts(3, |_, _| {})).await;
     assert_eq!(refusal, ConfigError::NothingCountsAttempts);
     let bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
     let uncounted = Queue::builder().timer(TokioTimer::current()).limiter(bucket).build();
     let refusal = refused(Controller::new(uncounted).max_attempts(3, |_, _| {})).await;
     assert_eq!(refusal, ConfigError::NothingCountsAttempts);
-    assert_eq!(waiting.len(), 1, "the key is untouched");
+    assert_eq!(waiting.ready_len(), 1, "the key is untouched");
     assert!(!waiting.is_shutting_down());
 
     let things = World::new().informer();

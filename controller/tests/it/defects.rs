@@ -16,7 +16,7 @@ use flyball_informer_cache::{
 };
 use flyball_ratelimit::Exponential;
 use flyball_sync::{Clock, ManualTimer, Nanos};
-use flyball_workqueue::{Fifo, Queue, Timed};
+use flyball_workqueue::{Fifo, Queue, WithTimer};
 
 use crate::support::{Log, SECOND, sorted};
 
@@ -34,7 +34,7 @@ const CHILDREN: Schema<u32, Child> = Schema::new(|child: &Child| child.key, |chi
 
 type Cluster = Server<u32, Child>;
 type Children = Informer<u32, Child>;
-type Keys = Queue<u32, Fifo, Exponential<u32>, Timed<ManualTimer>>;
+type Keys = Queue<u32, Fifo, Exponential<u32>, WithTimer<ManualTimer>>;
 
 fn cluster() -> Cluster {
     Server::new(CHILDREN, |child, _, version| child.version = version)

@@ -97,8 +97,8 @@ async fn a_say_in_how_keys_are_added() {
                     if change.object().value == 7 {
                         panic_quietly("add");
                     }
-                    let mode = DelayMode::Latest { longest: 250 * MILLI };
-                    queue.add_delayed(key, 100 * MILLI, mode)
+                    let mode = DelayMode::Debounce { max_wait: 250 * MILLI };
+                    queue.add_after_with(key, 100 * MILLI, mode)
                 },
             )
             .until_settled()

@@ -64,7 +64,7 @@ async fn run(badly: Badly) -> (Vec<(u32, u64)>, Report<u32>) {
         Controller::new(queue.clone()).reconcile_timeout(10 * SECOND).shutdown_on(sleep(100 * SECOND));
     let report = controller.run(reconcile).await.unwrap();
     assert_eq!(left(&report), 0);
-    assert_eq!(queue.requeues(&1), 0, "its success forgets its failures");
+    assert_eq!(queue.num_requeues(&1), 0, "its success forgets its failures");
     queue.check().unwrap();
     (log.take(), report)
 }
@@ -148,6 +148,6 @@ async fn a_key_that_panics_when_it_is_cloned_fails_alone() {
         } else {
             controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap()
         };
-        assert_eq!((report.reconciles, report.panics, report.dead_letters), (2, 1, 1));
+        assert_eq!((report.reconciles, report.panics, report.given_up), (2, 1, 1));
     }
 }

@@ -88,7 +88,7 @@ async fn every_outcome_is_told_with_its_time() {
     assert_eq!(told.take(), expected.concat());
     assert_eq!((report.reconciles, report.requeues, report.failures()), (7, 2, 5));
     assert_eq!((report.errors, report.panics, report.timeouts), (3, 1, 1));
-    assert_eq!((report.conflicts, report.dead_letters, report.recoveries), (1, 1, 2));
+    assert_eq!((report.conflicts, report.given_up, report.recoveries), (1, 1, 2));
     let mut times = Times::default();
     (times.requeues, times.errors) = (10 * SECOND, 11 * SECOND);
     (times.panics, times.timeouts) = (2 * SECOND, 9 * SECOND);
@@ -157,7 +157,7 @@ async fn a_sink_that_panics_decides_nothing() {
         .await
         .unwrap();
     assert_eq!((report.reconciles, report.errors, report.recoveries, report.hook_panics), (2, 1, 1, 5));
-    assert_eq!(queue.requeues(&1), 0);
+    assert_eq!(queue.num_requeues(&1), 0);
 }
 
 /// Many workers fill a sum of times sooner than anybody would think.

@@ -6,12 +6,12 @@ use flyball_controller::{Action, Class, Controller};
 use flyball_informer_cache::Informer;
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{Priority, Queue, Timed};
+use flyball_workqueue::{Priority, Queue, WithTimer};
 use tokio::time::sleep;
 
 use crate::support::{Log, SECOND, Thing, World};
 
-type Prioritised = Queue<u32, Priority, Exponential<u32>, Timed<TokioTimer>>;
+type Prioritised = Queue<u32, Priority, Exponential<u32>, WithTimer<TokioTimer>>;
 
 fn queue() -> Prioritised {
     let backoff = Exponential::new(SECOND..=60 * SECOND);
@@ -97,8 +97,8 @@ async fn a_change_may_say_its_priority() {
 #[tokio::test(start_paused = true)]
 async fn a_conflict_keeps_the_priority_of_its_key() {
     let (queue, log) = (queue(), Log::new());
-    queue.at(-5).add(1).unwrap();
-    queue.at(7).add(2).unwrap();
+    queue.with_priority(-5).add(1).unwrap();
+    queue.with_priority(7).add(2).unwrap();
     let (noted, seen) = (log.clone(), queue.clone());
     let report = Controller::new(queue)
         .classify(|_| Class::Conflict)

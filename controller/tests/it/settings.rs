@@ -45,5 +45,5 @@ async fn a_controller_runs_as_it_is_configured() {
     assert_eq!(of(1, &runs), [0, 1_000], "two attempts");
     assert_eq!(of(2, &runs), [0, 100, 300, 500, 700, 900, 1_100]);
     assert_eq!(of(3, &runs), [0, 3_000], "two seconds, and one of backoff");
-    assert_eq!((report.dead_letters, report.timeouts), (2, 2));
+    assert_eq!((report.given_up, report.timeouts), (2, 2));
 }

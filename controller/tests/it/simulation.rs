@@ -37,7 +37,7 @@ use flyball_informer_cache::{
 };
 use flyball_ratelimit::Exponential;
 use flyball_sync::ManualTimer;
-use flyball_workqueue::{KeyState, Priority, Queue, Timed};
+use flyball_workqueue::{KeyState, Priority, Queue, WithTimer};
 use parking_lot::Mutex;
 use testkit::random::Random;
 use tokio::sync::oneshot;
@@ -62,7 +62,7 @@ const KEYS: u32 = 4;
 type Id = (usize, u32);
 
 type Cluster = Server<u32, Thing>;
-type Keys = Queue<u32, Priority, Exponential<u32>, Timed<ManualTimer>>;
+type Keys = Queue<u32, Priority, Exponential<u32>, WithTimer<ManualTimer>>;
 
 /// What is broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -438,7 +438,7 @@ impl<'a> Life<'a> {
             .worker_linger(Duration::from_millis(1 + self.below(12_000)))
             .only(move |key| alike || holds(shard, *key))
             .classify(move |failure| class_of(&classifies, failure))
-            .retry_no_sooner(move |_, _| least_wait(&waits))
+            .retry_after_at_least(move |_, _| least_wait(&waits))
             .initial_priority(-5)
             // Faults may keep a server from answering for longer than the default.
             .cache_sync_timeout(Duration::MAX)
@@ -545,7 +545,7 @@ impl<'a> Life<'a> {
     /// Adds a key from elsewhere, perhaps where it does not belong.
     fn add(&self, key: u32, of: usize) {
         let priority = self.below(10) as i8 - 5;
-        if self.queues[of].at(priority).add(key).is_ok() && self.home(key) == of {
+        if self.queues[of].with_priority(priority).add(key).is_ok() && self.home(key) == of {
             let mut notes = self.world.notes.lock();
             notes.clock += 1;
             let now = notes.clock;
@@ -657,7 +657,7 @@ impl<'a> Life<'a> {
                 notes.reach("errors", report.errors);
                 notes.reach("panics", report.panics);
                 notes.reach("timeouts", report.timeouts);
-                notes.reach("keys given up", report.dead_letters);
+                notes.reach("keys given up", report.given_up);
                 notes.reach("conflicts", report.conflicts);
                 notes.reach("retries that were worth it", report.recoveries);
                 notes.reach("keys of another replica", report.foreign);

@@ -33,7 +33,7 @@ async fn no_worker_starts_before_every_cache_has_synced() {
     one.synced().await.unwrap();
     settle().await;
     assert_eq!(log.take(), [], "one of two caches is not enough");
-    assert_eq!(queue.len(), 1, "but its changes are keys already");
+    assert_eq!(queue.ready_len(), 1, "but its changes are keys already");
 
     late.open();
     other.synced().await.unwrap();
@@ -62,7 +62,7 @@ async fn a_cache_that_ends_before_it_has_synced_ends_the_run() {
         Err(RunError::NeverSynced(Awaited::Cache { index: 1, objects: type_name::<Thing>() }))
     );
     assert!(!queue.is_shutting_down());
-    assert_eq!(queue.len(), 1, "the key of the other cache is still there");
+    assert_eq!(queue.ready_len(), 1, "the key of the other cache is still there");
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,7 +177,10 @@ async fn a_cache_that_never_syncs_ends_the_run_and_is_named() {
         let words =
             format!("the cache of `{thing}`, number 1 (last error: source failed: things are forbidden)");
         assert_eq!(error.to_string(), format!("not synced after {:?}: {words}", begin.elapsed()));
-        assert_eq!((queue.len(), queue.is_shutting_down(), health.ready()), (1, false, Err(NotReady::Over)));
+        assert_eq!(
+            (queue.ready_len(), queue.is_shutting_down(), health.ready()),
+            (1, false, Err(NotReady::Over))
+        );
     }
 }
 

@@ -9,11 +9,11 @@ use flyball_controller::testing::{Simulation, Time};
 use flyball_controller::{Action, Controller};
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualTimer, Nanos};
-use flyball_workqueue::{Fifo, Queue, Timed};
+use flyball_workqueue::{Fifo, Queue, WithTimer};
 
 use crate::support::{Log, SECOND, panic_quietly};
 
-type Keys = Queue<u32, Fifo, Exponential<u32>, Timed<ManualTimer>>;
+type Keys = Queue<u32, Fifo, Exponential<u32>, WithTimer<ManualTimer>>;
 
 fn queue(sim: &Simulation) -> Keys {
     Queue::builder()

@@ -57,9 +57,10 @@ impl Engine {
             Turns::Fifo => self.run_in(Fifo, 0).await,
             Turns::Priority { initial } => self.run_in(Priority::default(), initial).await,
             Turns::FairByNamespace { cap } => {
-                let fair = Fair::by(|key: &NamespacedName| Arc::from(key.namespace().unwrap_or_default()));
+                let fair =
+                    Fair::by_group(|key: &NamespacedName| Arc::from(key.namespace().unwrap_or_default()));
                 match cap {
-                    Some(cap) => self.run_in(fair.cap(cap), 0).await,
+                    Some(cap) => self.run_in(fair.max_leased(cap), 0).await,
                     None => self.run_in(fair, 0).await,
                 }
             }
@@ -192,7 +193,7 @@ fn configured<O: Turning>(mut controller: Loop<O>, config: &Config, crashes: &Ar
     controller = controller
         .workers_between(1..=most)
         .classify(Failed::class_of)
-        .retry_no_sooner(move |key, failure| {
+        .retry_after_at_least(move |key, failure| {
             Failed::delay_of(failure).or_else(|| Some(crashes.as_ref()?.0.when(key)))
         })
         .conflict_schedule(Exponential::new(config.conflicts.clone()));

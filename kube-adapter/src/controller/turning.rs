@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flyball_informer_cache::NamespacedName;
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{Added, DelayMode, Fair, Fifo, Order, Priority, Queue, Refused, Timed};
+use flyball_workqueue::{AddError, Added, DelayMode, Fair, Fifo, Order, Priority, Queue, WithTimer};
 
 use super::reasons::{Reason, Reasons};
 use super::trigger::Trigger;
@@ -12,9 +12,9 @@ use crate::config::Debounce;
 use crate::limit::Limit;
 
 /// The queue of every controller of this crate, in one of three orders.
-pub(crate) type Keys<O> = Queue<NamespacedName, O, Limit, Timed<TokioTimer>>;
+pub(crate) type Keys<O> = Queue<NamespacedName, O, Limit, WithTimer<TokioTimer>>;
 /// The loop over it. Its types know nothing of the user's: it is compiled once for each order, here.
-pub(crate) type Loop<O> = flyball_controller::Controller<NamespacedName, O, Limit, Timed<TokioTimer>>;
+pub(crate) type Loop<O> = flyball_controller::Controller<NamespacedName, O, Limit, WithTimer<TokioTimer>>;
 /// Namespaces as groups; those of objects without one are one group.
 pub(crate) type ByNamespace = Fair<NamespacedName, Arc<str>>;
 
@@ -24,7 +24,7 @@ pub(crate) trait Turning: Order<NamespacedName> + Sized {
     fn attach(trigger: Box<dyn Trigger>, to: Loop<Self>, adding: Adding) -> Loop<Self>;
 
     /// Adds a key at a priority, where there are some.
-    fn add(queue: &Keys<Self>, key: NamespacedName, priority: i8) -> Result<Added, Refused<NamespacedName>>;
+    fn add(queue: &Keys<Self>, key: NamespacedName, priority: i8) -> Result<Added, AddError<NamespacedName>>;
 }
 
 impl Turning for Fifo {
@@ -32,7 +32,7 @@ impl Turning for Fifo {
         trigger.fifo(to, adding)
     }
 
-    fn add(queue: &Keys<Self>, key: NamespacedName, _: i8) -> Result<Added, Refused<NamespacedName>> {
+    fn add(queue: &Keys<Self>, key: NamespacedName, _: i8) -> Result<Added, AddError<NamespacedName>> {
         queue.add(key)
     }
 }
@@ -42,8 +42,8 @@ impl Turning for Priority {
         trigger.priority(to, adding)
     }
 
-    fn add(queue: &Keys<Self>, key: NamespacedName, at: i8) -> Result<Added, Refused<NamespacedName>> {
-        queue.at(at).add(key)
+    fn add(queue: &Keys<Self>, key: NamespacedName, at: i8) -> Result<Added, AddError<NamespacedName>> {
+        queue.with_priority(at).add(key)
     }
 }
 
@@ -52,7 +52,7 @@ impl Turning for ByNamespace {
         trigger.fair(to, adding)
     }
 
-    fn add(queue: &Keys<Self>, key: NamespacedName, _: i8) -> Result<Added, Refused<NamespacedName>> {
+    fn add(queue: &Keys<Self>, key: NamespacedName, _: i8) -> Result<Added, AddError<NamespacedName>> {
         queue.add(key)
     }
 }
@@ -74,13 +74,15 @@ impl Adding {
         key: NamespacedName,
         initial: bool,
         reason: impl FnOnce() -> Reason,
-    ) -> Result<Added, Refused<NamespacedName>> {
+    ) -> Result<Added, AddError<NamespacedName>> {
         // Before the key is added: it may be handed out at once.
         self.reasons.note(&key, reason);
         match self.debounce {
             _ if initial => O::add(queue, key, self.initial),
             None => O::add(queue, key, 0),
-            Some(Debounce { quiet, longest }) => queue.add_delayed(key, quiet, DelayMode::Latest { longest }),
+            Some(Debounce { quiet, longest }) => {
+                queue.add_after_with(key, quiet, DelayMode::Debounce { max_wait: longest })
+            }
         }
     }
 }

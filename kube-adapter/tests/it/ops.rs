@@ -146,7 +146,7 @@ async fn what_is_registered_is_ready_alive_counted_and_shown() {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(prometheus.clone()));
     let queue = Queue::<&str>::builder().metrics(prometheus.queue("q")).build();
-    queue.keep_ages();
+    queue.track_ages();
     queue.add("a").unwrap();
     let throttle = Throttle::new(Throttle::CLIENT_GO);
     let lease = LeaseServer::new();

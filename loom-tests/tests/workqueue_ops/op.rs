@@ -115,14 +115,14 @@ impl Op {
                 Answer::said((keys, snapshot.paused, snapshot.shut_down))
             }
             Self::Counts => Answer::said(queue.counts()),
-            Self::Len => Answer::said(queue.len()),
+            Self::Len => Answer::said(queue.ready_len()),
             Self::State => Answer::said(queue.state(&1)),
             Self::Ages => Answer::said(queue.ages()),
             Self::KeepAges => {
-                queue.keep_ages();
+                queue.track_ages();
                 Answer::nothing()
             }
-            Self::Requeues => Answer::said(queue.requeues(&1)),
+            Self::Requeues => Answer::said(queue.num_requeues(&1)),
             Self::Forget => {
                 queue.forget(&1);
                 Answer::nothing()
@@ -136,7 +136,7 @@ impl Op {
                 queue.wait_idle().await;
                 Answer::nothing()
             }
-            Self::BlockingAdd if !stepwise => Answer::said(queue.blocking_add(own)),
+            Self::BlockingAdd if !stepwise => Answer::said(queue.blocking_add_when_room(own)),
             Self::AddWhenRoom | Self::BlockingAdd => Answer::said(queue.add_when_room(own).await),
             Self::BlockingGet if !stepwise => Answer::handed(queue.blocking_get()),
             Self::Get | Self::BlockingGet => Answer::handed(queue.get().await),
@@ -150,7 +150,7 @@ impl Op {
                 }
                 Answer::handed(leases)
             }
-            Self::GetterBlockingGet if !stepwise => Answer::handed(getter.get_timeout(NEVER)),
+            Self::GetterBlockingGet if !stepwise => Answer::handed(getter.blocking_get_timeout(NEVER)),
             Self::GetterGet | Self::GetterBlockingGet => Answer::handed(getter.get().await),
             Self::GetterStop => {
                 getter.stop();
@@ -166,10 +166,10 @@ impl Op {
                 }
                 Answer::said(queue.drain().await)
             }
-            Self::BlockingDrainWaiting if !stepwise => Answer::said(queue.drain_waiting_timeout(NEVER)),
+            Self::BlockingDrainWaiting if !stepwise => Answer::said(queue.blocking_drain_all_timeout(NEVER)),
             Self::DrainWaiting | Self::BlockingDrainWaiting => {
                 let limit = if self == Self::DrainWaiting { 2 * SECOND } else { NEVER };
-                let drain = queue.drain_waiting(limit);
+                let drain = queue.drain_all_timeout(limit);
                 if stepwise {
                     step().await;
                 }
@@ -203,15 +203,15 @@ impl Op {
             Self::Attach => Answer::handed(queue.attach(&tools.detached)),
             Self::AddEarliest => Answer::said(queue.add_after(1, SECOND / 2)),
             Self::AddLatest => {
-                let mode = DelayMode::Latest { longest: 4 * SECOND };
-                Answer::said(queue.add_delayed(1, 2 * SECOND, mode))
+                let mode = DelayMode::Debounce { max_wait: 4 * SECOND };
+                Answer::said(queue.add_after_with(1, 2 * SECOND, mode))
             }
-            Self::AddReplace => Answer::said(queue.add_delayed(1, 3 * SECOND, DelayMode::Replace)),
+            Self::AddReplace => Answer::said(queue.add_after_with(1, 3 * SECOND, DelayMode::Replace)),
             Self::AddRateLimited => Answer::said(queue.add_rate_limited(1)),
             Self::Postpone => Answer::said(queue.postpone(&1, 3 * SECOND)),
             Self::AddMany => {
                 let many = queue.add_many([1, 4]);
-                Answer::said((many.new, many.merged, many.promoted, many.marked, many.refused))
+                Answer::said((many.new, many.merged, many.promoted, many.dirty, many.refused))
             }
             Self::Add => Answer::said(queue.add(1)),
             Self::Done => {
@@ -226,12 +226,12 @@ impl Op {
                 }
                 match self {
                     Self::Succeed => lease.succeed(),
-                    _ => lease.requeue_after(SECOND),
+                    _ => lease.succeed_and_requeue_after(SECOND),
                 }
                 Answer::nothing()
             }
             Self::DoneAfter => {
-                lease(&mut tools.lease).done_after(SECOND);
+                lease(&mut tools.lease).done_and_requeue_after(SECOND);
                 Answer::nothing()
             }
             Self::Retry => {

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use flyball_ratelimit::FastSlow;
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{Fifo, KeyState, Snapshot, Timed};
+use flyball_workqueue::{Fifo, KeyState, Snapshot, WithTimer};
 
 use crate::op::Op;
 use crate::task::{Answer, For, Task};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-type Time = Timed<ManualTimer>;
+type Time = WithTimer<ManualTimer>;
 pub(crate) type Queue = flyball_workqueue::Queue<u32, Fifo, FastSlow<u32>, Time>;
-pub(crate) type Getter = flyball_workqueue::Getter<u32, Fifo, FastSlow<u32>, Time>;
+pub(crate) type Consumer = flyball_workqueue::Consumer<u32, Fifo, FastSlow<u32>, Time>;
 pub(crate) type Lease = flyball_workqueue::Lease<u32, Time>;
 
 /// What key 1 is in, and who waits beside the operations.
@@ -38,7 +38,7 @@ pub(crate) enum Start {
 /// What an operation works with.
 pub(crate) struct Tools {
     pub(crate) queue: Queue,
-    pub(crate) getter: Getter,
+    pub(crate) getter: Consumer,
     pub(crate) clock: ManualClock,
     pub(crate) lease: Option<Lease>,
     /// A key whose lease was detached, if an operation needs one.
@@ -50,7 +50,7 @@ pub(crate) struct Tools {
 pub(crate) struct Scene {
     clock: ManualClock,
     pub(crate) queue: Queue,
-    getter: Getter,
+    getter: Consumer,
     capacity: usize,
     /// Those that no operation takes are ended in the end.
     leases: Vec<Lease>,
@@ -103,7 +103,7 @@ impl Scene {
         }
         let mut scene = Self {
             clock,
-            getter: queue.getter(),
+            getter: queue.consumer(),
             queue,
             capacity,
             leases,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::ManualClock;
-use flyball_workqueue::{Blocking, Fifo, Lease, Queue, TryGetError};
+use flyball_workqueue::{Fifo, Lease, Queue, TryGetError, WithClock};
 use testkit::reference::{Answer, QueueLine};
 
 /// A queue on a clock of its own.
@@ -16,7 +16,7 @@ use testkit::reference::{Answer, QueueLine};
 /// leased comes back when its lease has ended and its time has come.
 pub(crate) struct FlyballQueue {
     clock: ManualClock,
-    queue: Queue<String, Fifo, Exponential<String>, Blocking<ManualClock>>,
+    queue: Queue<String, Fifo, Exponential<String>, WithClock<ManualClock>>,
     started: bool,
 }
 
@@ -46,8 +46,8 @@ impl FlyballQueue {
             QueueLine::Get => return self.get(),
             QueueLine::Done(key) => drop(self.queue.done(key)),
             QueueLine::Forget(key) => self.queue.forget(key),
-            QueueLine::Requeues(key) => return Answer::Number(self.queue.requeues(key).into()),
-            QueueLine::Len => return Answer::Number(self.queue.len() as u64),
+            QueueLine::Requeues(key) => return Answer::Number(self.queue.num_requeues(key).into()),
+            QueueLine::Len => return Answer::Number(self.queue.ready_len() as u64),
             QueueLine::Advance(ms) => self.clock.advance(Duration::from_millis(*ms)),
             QueueLine::Shutdown => self.queue.shut_down(),
             QueueLine::ShuttingDown => return Answer::Flag(self.queue.is_shutting_down()),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use flyball_controller::{Action, Controller, Report};
 use flyball_ratelimit::Exponential;
 use flyball_sync::{Clock, Monotonic, TokioTimer};
-use flyball_workqueue::{Fifo, Queue, Timed};
+use flyball_workqueue::{Fifo, Queue, WithTimer};
 use tokio::task::JoinHandle;
 
 use crate::args::Args;
@@ -27,7 +27,7 @@ const BACKOFF: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=D
 
 pub(crate) type Running = JoinHandle<Result<Report<Key>, flyball_controller::RunError>>;
 
-fn queue(args: &Args) -> Queue<Key, Fifo, Exponential<Key>, Timed<TokioTimer>> {
+fn queue(args: &Args) -> Queue<Key, Fifo, Exponential<Key>, WithTimer<TokioTimer>> {
     let backoff = Exponential::new(BACKOFF);
     Queue::builder().limiter(backoff).timer(TokioTimer::current()).seed(args.seed).build()
 }

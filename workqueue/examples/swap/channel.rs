@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use flyball_workqueue::{AddKeys, DelayKeys, EndKeys, TakeKeys};
+use flyball_workqueue::{AddKeys, DelayKeys, EndKeys, GetKeys};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
@@ -43,10 +43,10 @@ impl DelayKeys<u32> for Channel {
 
 impl EndKeys for Channel {
     type Key = u32;
-    type Held = u32;
+    type Leased = u32;
 
-    fn key<'held>(&self, held: &'held u32) -> &'held u32 {
-        held
+    fn key<'a>(&self, leased: &'a u32) -> &'a u32 {
+        leased
     }
 
     fn succeed(&self, _: u32) {}
@@ -56,8 +56,8 @@ impl EndKeys for Channel {
     }
 }
 
-impl TakeKeys for Channel {
-    async fn take(&self) -> Option<u32> {
+impl GetKeys for Channel {
+    async fn get(&self) -> Option<u32> {
         // Both are cancel-safe.
         let key = self.receiver.lock().await.recv().await.flatten();
         if key.is_none() {

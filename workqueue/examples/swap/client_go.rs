@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use flyball_workqueue::{AddKeys, BlockingTakeKeys, DelayKeys, EndKeys};
+use flyball_workqueue::{AddKeys, BlockingGetKeys, DelayKeys, EndKeys};
 
 /// A rate-limiting queue that backs off by 1 ms, 2 ms, 4 ms, …
 #[derive(Default)]
@@ -117,10 +117,10 @@ impl DelayKeys<u32> for RateLimiting {
 
 impl EndKeys for RateLimiting {
     type Key = u32;
-    type Held = u32;
+    type Leased = u32;
 
-    fn key<'held>(&self, held: &'held u32) -> &'held u32 {
-        held
+    fn key<'a>(&self, leased: &'a u32) -> &'a u32 {
+        leased
     }
 
     fn succeed(&self, key: u32) {
@@ -134,8 +134,8 @@ impl EndKeys for RateLimiting {
     }
 }
 
-impl BlockingTakeKeys for RateLimiting {
-    fn blocking_take(&self) -> Option<u32> {
+impl BlockingGetKeys for RateLimiting {
+    fn blocking_get(&self) -> Option<u32> {
         self.get()
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
-use flyball_workqueue::{Lease, RateLimitingQueue};
+use flyball_workqueue::{Fifo, Lease, Queue, WithClock};
 
 /// The framework's trait: it knows keys and nothing else.
 pub(crate) trait WorkQueue {
@@ -17,8 +17,8 @@ pub(crate) trait WorkQueue {
     fn shut_down(&self);
 }
 
-/// Ours behind it. What client-go does not say (a refused add, a `done` of what is not held) is dropped here.
-impl WorkQueue for RateLimitingQueue<u32, Exponential<u32>> {
+/// Ours behind it. What client-go does not say (a refused add, a `done` of what is not leased) is dropped here.
+impl WorkQueue for Queue<u32, Fifo, Exponential<u32>, WithClock> {
     fn add(&self, key: u32) {
         let _ = Self::add(self, key);
     }
@@ -44,7 +44,7 @@ impl WorkQueue for RateLimitingQueue<u32, Exponential<u32>> {
     }
 
     fn num_requeues(&self, key: u32) -> u32 {
-        self.requeues(&key)
+        self.num_requeues(&key)
     }
 
     fn shut_down(&self) {

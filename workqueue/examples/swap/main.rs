@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
-use flyball_workqueue::{BlockingTakeKeys, DelayKeys, EndKeys, Queue, TakeKeys, TokioTimer};
+use flyball_workqueue::{BlockingGetKeys, DelayKeys, EndKeys, GetKeys, Queue, TokioTimer};
 
 type Failed = Box<dyn std::error::Error>;
 const MILLI: Duration = Duration::from_millis(1);
@@ -58,10 +58,10 @@ fn on_events(queue: &dyn DelayKeys<u32>) {
 /// The worker, for any queue that threads can wait for.
 fn work<Q>(queue: &Q, job: &Job, close: impl Fn())
 where
-    Q: BlockingTakeKeys<Key = u32> + DelayKeys<u32>,
+    Q: BlockingGetKeys<Key = u32> + DelayKeys<u32>,
 {
-    while let Some(held) = queue.blocking_take() {
-        finish(queue, held, job);
+    while let Some(leased) = queue.blocking_get() {
+        finish(queue, leased, job);
         if job.is_done() {
             close();
         }
@@ -71,10 +71,10 @@ where
 /// The worker, for any queue that tasks can wait for.
 async fn work_on_task<Q>(queue: Arc<Q>, job: Arc<Job>, close: impl Fn(&Q))
 where
-    Q: TakeKeys<Key = u32> + DelayKeys<u32>,
+    Q: GetKeys<Key = u32> + DelayKeys<u32>,
 {
-    while let Some(held) = queue.take().await {
-        finish(&*queue, held, &job);
+    while let Some(leased) = queue.get().await {
+        finish(&*queue, leased, &job);
         if job.is_done() {
             close(&queue);
         }
@@ -82,26 +82,26 @@ where
 }
 
 /// What both have in common.
-fn finish<Q>(queue: &Q, held: Q::Held, job: &Job)
+fn finish<Q>(queue: &Q, leased: Q::Leased, job: &Job)
 where
     Q: EndKeys<Key = u32> + DelayKeys<u32>,
 {
-    let key = *queue.key(&held);
+    let key = *queue.key(&leased);
     match job.run(key) {
         Ok(again) => {
-            // While it is held: it comes back when both the delay and the work are over.
+            // While it is leased: it comes back when both the delay and the work are over.
             if let Some(delay) = again {
                 queue.add_after(key, delay).expect("the queue is open");
             }
-            queue.succeed(held);
+            queue.succeed(leased);
         }
-        Err(_) => queue.retry(held),
+        Err(_) => queue.retry(leased),
     }
 }
 
 fn on_threads<Q>(queue: &Q, close: impl Fn() + Sync)
 where
-    Q: BlockingTakeKeys<Key = u32> + DelayKeys<u32> + Sync,
+    Q: BlockingGetKeys<Key = u32> + DelayKeys<u32> + Sync,
 {
     let job = Job::default();
     on_events(queue);
@@ -111,7 +111,7 @@ where
 
 async fn on_tasks<Q>(queue: Q, close: impl Fn(&Q) + Copy + Send + 'static)
 where
-    Q: TakeKeys<Key = u32, Held: Send> + DelayKeys<u32> + Send + Sync + 'static,
+    Q: GetKeys<Key = u32, Leased: Send> + DelayKeys<u32> + Send + Sync + 'static,
 {
     let (queue, job) = (Arc::new(queue), Arc::new(Job::default()));
     on_events(&*queue);

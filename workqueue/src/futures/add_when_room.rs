@@ -8,14 +8,14 @@ use std::task::{Context, Poll};
 use flyball_ratelimit::Policy;
 use flyball_sync::waiting::Place;
 
-use crate::error::{Reason, Refused};
-use crate::limiter::NoLimit;
+use crate::error::{AddError, AddErrorKind};
+use crate::limiter::NoLimiter;
 use crate::queue::Queue;
 use crate::queue::shared::Key;
 use crate::state::order::sealed::Tag;
 use crate::state::order::{Fifo, Order};
 use crate::state::{Added, Core, Newcomer};
-use crate::time::{NoDelay, Time};
+use crate::time_mode::{NoDelays, TimeMode};
 
 /// The future of [`Queue::add_when_room`].
 ///
@@ -30,8 +30,8 @@ pub struct AddWhenRoom<
     'a,
     K: Key,
     O: Order<K> = Fifo,
-    L: Policy<K> + Send + 'static = NoLimit,
-    T: Time = NoDelay,
+    L: Policy<K> + Send + 'static = NoLimiter,
+    T: TimeMode = NoDelays,
 > {
     queue: &'a Queue<K, O, L, T>,
     /// Its key is gone once it is in the queue, or handed back.
@@ -41,7 +41,7 @@ pub struct AddWhenRoom<
     gave_way: bool,
 }
 
-impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> AddWhenRoom<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> AddWhenRoom<'a, K, O, L, T> {
     pub(crate) fn new(queue: &'a Queue<K, O, L, T>, key: K, tag: Tag<O::Links>) -> Self {
         Self { queue, new: queue.shared.newcomer(key, tag), ticket: None, gave_way: false }
     }
@@ -52,10 +52,10 @@ impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> AddWhenRoo
 }
 
 /// The key is never pinned.
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Unpin for AddWhenRoom<'_, K, O, L, T> {}
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Unpin for AddWhenRoom<'_, K, O, L, T> {}
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Future for AddWhenRoom<'_, K, O, L, T> {
-    type Output = Result<Added, Refused<K>>;
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Future for AddWhenRoom<'_, K, O, L, T> {
+    type Output = Result<Added, AddError<K>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -73,7 +73,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Future for Add
                 return Poll::Pending;
             }
             let added = state.core.add(&mut this.new, now);
-            if added == Err(Reason::Full) && waker.is_none() {
+            if added == Err(AddErrorKind::Full) && waker.is_none() {
                 if this.ticket.as_ref().is_some_and(|own| state.others.adders.waits_for(own, context.waker()))
                 {
                     return Poll::Pending;
@@ -84,7 +84,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Future for Add
                 continue;
             }
             let old = this.ticket.take().and_then(|own| state.others.adders.leave(own));
-            if let (Err(Reason::Full), Some(waker)) = (added, waker.take()) {
+            if let (Err(AddErrorKind::Full), Some(waker)) = (added, waker.take()) {
                 this.ticket = Some(state.others.adders.park(waker));
                 state.others.any = true;
                 shared.finish(state, now);
@@ -101,7 +101,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Future for Add
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drop for AddWhenRoom<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Drop for AddWhenRoom<'_, K, O, L, T> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         let shared = &self.queue.shared;
@@ -113,7 +113,9 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drop for AddWh
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for AddWhenRoom<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> fmt::Debug
+    for AddWhenRoom<'_, K, O, L, T>
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AddWhenRoom").field("parked", &self.ticket.is_some()).finish_non_exhaustive()
     }

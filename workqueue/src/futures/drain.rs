@@ -9,32 +9,37 @@ use flyball_ratelimit::Policy;
 use flyball_sync::Nanos;
 use flyball_sync::waiting::Place;
 
-use crate::limiter::NoLimit;
+use crate::limiter::NoLimiter;
 use crate::queue::Queue;
 use crate::queue::shared::Key;
 use crate::state::Leftovers;
 use crate::state::order::{Fifo, Order};
-use crate::time::{NoDelay, Time};
+use crate::time_mode::{NoDelays, TimeMode};
 
-/// The future of [`Queue::drain`] and [`Queue::drain_waiting`].
+/// The future of [`Queue::drain`] and [`Queue::drain_all_timeout`].
 ///
 /// # Cancel safety
 /// Dropping it only stops waiting; the queue stays shut down.
 #[must_use = "futures do nothing unless awaited"]
-pub struct Drain<K: Key, O: Order<K> = Fifo, L: Policy<K> + Send + 'static = NoLimit, T: Time = NoDelay> {
+pub struct Drain<
+    K: Key,
+    O: Order<K> = Fifo,
+    L: Policy<K> + Send + 'static = NoLimiter,
+    T: TimeMode = NoDelays,
+> {
     queue: Queue<K, O, L, T>,
     /// By the queue's clock.
     until: Option<Nanos>,
     ticket: Option<Place>,
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drain<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Drain<K, O, L, T> {
     pub(crate) fn new(queue: Queue<K, O, L, T>, until: Option<Nanos>) -> Self {
         Self { queue, until, ticket: None }
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Future for Drain<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Future for Drain<K, O, L, T> {
     type Output = Leftovers<K>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -65,7 +70,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Future for Dra
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drop for Drain<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Drop for Drain<K, O, L, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let old = self.queue.shared.lock().others.drainers.leave(ticket);
@@ -74,7 +79,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drop for Drain
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for Drain<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> fmt::Debug for Drain<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Drain").field("queue", &self.queue).finish_non_exhaustive()
     }

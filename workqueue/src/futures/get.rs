@@ -9,14 +9,14 @@ use std::task::{Context, Poll};
 use flyball_ratelimit::Policy;
 use flyball_sync::waiting::Place;
 
-use crate::getter::Stop;
+use crate::consumer::Stop;
 use crate::lease::Lease;
-use crate::limiter::NoLimit;
+use crate::limiter::NoLimiter;
 use crate::queue::Queue;
 use crate::queue::shared::Key;
 use crate::state::Next;
 use crate::state::order::{Fifo, Order};
-use crate::time::{AsyncGet, NoDelay};
+use crate::time_mode::{NoDelays, SupportsAsync};
 
 /// The future of [`Queue::get`].
 ///
@@ -24,8 +24,13 @@ use crate::time::{AsyncGet, NoDelay};
 /// Dropping it takes no key. If it had been woken for one, the wake-up is passed on to another getter. So drop it, or
 /// poll it again when it is woken: one that is kept and never polled keeps at most one wake-up from the others.
 #[must_use = "futures do nothing unless awaited"]
-pub struct Get<'a, K: Key, O: Order<K> = Fifo, L: Policy<K> + Send + 'static = NoLimit, T: AsyncGet = NoDelay>
-{
+pub struct Get<
+    'a,
+    K: Key,
+    O: Order<K> = Fifo,
+    L: Policy<K> + Send + 'static = NoLimiter,
+    T: SupportsAsync = NoDelays,
+> {
     queue: &'a Queue<K, O, L, T>,
     ticket: Option<Place>,
     /// It does so once, or one that is always polled after many others would never be served.
@@ -33,7 +38,7 @@ pub struct Get<'a, K: Key, O: Order<K> = Fifo, L: Policy<K> + Send + 'static = N
     stop: Option<Arc<Stop>>,
 }
 
-impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Get<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> Get<'a, K, O, L, T> {
     pub(crate) fn new(queue: &'a Queue<K, O, L, T>, stop: Option<Arc<Stop>>) -> Self {
         Self { queue, ticket: None, gave_way: false, stop }
     }
@@ -43,7 +48,7 @@ impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Get<'a
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Future for Get<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> Future for Get<'_, K, O, L, T> {
     type Output = Option<Lease<K, T>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -98,7 +103,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Future for
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Drop for Get<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> Drop for Get<'_, K, O, L, T> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         let shared = &self.queue.shared;
@@ -112,7 +117,9 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Drop for G
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> fmt::Debug for Get<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> fmt::Debug
+    for Get<'_, K, O, L, T>
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Get").field("parked", &self.ticket.is_some()).finish_non_exhaustive()
     }

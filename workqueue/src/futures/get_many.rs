@@ -9,10 +9,10 @@ use flyball_ratelimit::Policy;
 
 use crate::futures::get::Get;
 use crate::lease::Lease;
-use crate::limiter::NoLimit;
+use crate::limiter::NoLimiter;
 use crate::queue::shared::Key;
 use crate::state::order::{Fifo, Order};
-use crate::time::{AsyncGet, NoDelay};
+use crate::time_mode::{NoDelays, SupportsAsync};
 
 /// The future of [`Queue::get_many`](crate::Queue::get_many).
 ///
@@ -23,20 +23,22 @@ pub struct GetMany<
     'a,
     K: Key,
     O: Order<K> = Fifo,
-    L: Policy<K> + Send + 'static = NoLimit,
-    T: AsyncGet = NoDelay,
+    L: Policy<K> + Send + 'static = NoLimiter,
+    T: SupportsAsync = NoDelays,
 > {
     first: Get<'a, K, O, L, T>,
     most: usize,
 }
 
-impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> GetMany<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> GetMany<'a, K, O, L, T> {
     pub(crate) fn new(first: Get<'a, K, O, L, T>, most: usize) -> Self {
         Self { first, most }
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Future for GetMany<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> Future
+    for GetMany<'_, K, O, L, T>
+{
     type Output = Vec<Lease<K, T>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -46,7 +48,9 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Future for
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> fmt::Debug for GetMany<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> fmt::Debug
+    for GetMany<'_, K, O, L, T>
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GetMany").field("first", &self.first).field("most", &self.most).finish()
     }

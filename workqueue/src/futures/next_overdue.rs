@@ -10,12 +10,12 @@ use std::time::Duration;
 use flyball_ratelimit::Policy;
 use flyball_sync::waiting::Place;
 
-use crate::limiter::NoLimit;
+use crate::limiter::NoLimiter;
 use crate::queue::Queue;
 use crate::queue::shared::Key;
 use crate::state::order::{Fifo, Order};
 use crate::state::{NextOverdue as Next, Overdue};
-use crate::time::{AsyncGet, Delays, Time};
+use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
 /// The future of [`Queue::next_overdue`].
 ///
@@ -26,21 +26,21 @@ pub struct NextOverdue<
     'a,
     K: Key,
     O: Order<K> = Fifo,
-    L: Policy<K> + Send + 'static = NoLimit,
-    T: Time = crate::Blocking,
+    L: Policy<K> + Send + 'static = NoLimiter,
+    T: TimeMode = crate::WithClock,
 > {
     queue: &'a Queue<K, O, L, T>,
     bound: Duration,
     ticket: Option<Place>,
 }
 
-impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> NextOverdue<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> NextOverdue<'a, K, O, L, T> {
     pub(crate) fn new(queue: &'a Queue<K, O, L, T>, bound: Duration) -> Self {
         Self { queue, bound, ticket: None }
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays + AsyncGet> Future
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsDelays + SupportsAsync> Future
     for NextOverdue<'_, K, O, L, T>
 {
     type Output = Option<Overdue<K>>;
@@ -85,7 +85,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays + AsyncGet> F
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drop for NextOverdue<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Drop for NextOverdue<'_, K, O, L, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let old = self.queue.shared.lock().others.watchers.leave(ticket);
@@ -94,7 +94,9 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drop for NextO
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for NextOverdue<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> fmt::Debug
+    for NextOverdue<'_, K, O, L, T>
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NextOverdue").field("bound", &self.bound).finish_non_exhaustive()
     }

@@ -12,33 +12,35 @@ use futures_core::Stream;
 
 use crate::futures::get::Get;
 use crate::lease::Lease;
-use crate::limiter::NoLimit;
+use crate::limiter::NoLimiter;
 use crate::queue::shared::Key;
 use crate::state::order::{Fifo, Order};
-use crate::time::{AsyncGet, NoDelay};
+use crate::time_mode::{NoDelays, SupportsAsync};
 
 /// The stream of [`Queue::stream`](crate::Queue::stream): it ends once the queue is closed.
 ///
 /// # Cancel safety
 /// Dropping it takes no key. If it had been woken for one, the wake-up is passed on to another getter.
 #[must_use = "streams do nothing unless polled"]
-pub struct Leases<
+pub struct LeaseStream<
     'a,
     K: Key,
     O: Order<K> = Fifo,
-    L: Policy<K> + Send + 'static = NoLimit,
-    T: AsyncGet = NoDelay,
+    L: Policy<K> + Send + 'static = NoLimiter,
+    T: SupportsAsync = NoDelays,
 > {
     get: Get<'a, K, O, L, T>,
 }
 
-impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Leases<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> LeaseStream<'a, K, O, L, T> {
     pub(crate) fn new(get: Get<'a, K, O, L, T>) -> Self {
         Self { get }
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Stream for Leases<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> Stream
+    for LeaseStream<'_, K, O, L, T>
+{
     type Item = Lease<K, T>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -47,7 +49,9 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> Stream for
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: AsyncGet> fmt::Debug for Leases<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> fmt::Debug
+    for LeaseStream<'_, K, O, L, T>
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leases").field("get", &self.get).finish()
     }

@@ -8,11 +8,11 @@ use std::task::{Context, Poll};
 use flyball_ratelimit::Policy;
 use flyball_sync::waiting::Place;
 
-use crate::limiter::NoLimit;
+use crate::limiter::NoLimiter;
 use crate::queue::Queue;
 use crate::queue::shared::Key;
 use crate::state::order::{Fifo, Order};
-use crate::time::{NoDelay, Time};
+use crate::time_mode::{NoDelays, TimeMode};
 
 /// The future of [`Queue::wait_idle`] and [`Queue::wait_empty`].
 ///
@@ -23,8 +23,8 @@ pub struct WaitIdle<
     'a,
     K: Key,
     O: Order<K> = Fifo,
-    L: Policy<K> + Send + 'static = NoLimit,
-    T: Time = NoDelay,
+    L: Policy<K> + Send + 'static = NoLimiter,
+    T: TimeMode = NoDelays,
 > {
     queue: &'a Queue<K, O, L, T>,
     /// Whether no key may wait for a deadline, either.
@@ -32,13 +32,13 @@ pub struct WaitIdle<
     ticket: Option<Place>,
 }
 
-impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> WaitIdle<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> WaitIdle<'a, K, O, L, T> {
     pub(crate) fn new(queue: &'a Queue<K, O, L, T>, empty: bool) -> Self {
         Self { queue, empty, ticket: None }
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Future for WaitIdle<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Future for WaitIdle<'_, K, O, L, T> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -63,7 +63,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Future for Wai
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drop for WaitIdle<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Drop for WaitIdle<'_, K, O, L, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let old = self.queue.shared.lock().others.idlers.leave(ticket);
@@ -72,7 +72,9 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drop for WaitI
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for WaitIdle<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> fmt::Debug
+    for WaitIdle<'_, K, O, L, T>
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WaitIdle").field("parked", &self.ticket.is_some()).finish_non_exhaustive()
     }

@@ -4,7 +4,7 @@
 //! has them in a table.
 
 use super::Ended;
-use crate::error::Reason;
+use crate::error::AddErrorKind;
 
 /// One metric.
 #[derive(Debug)]
@@ -59,8 +59,11 @@ pub(crate) const ENDED: Metric = metric("workqueue_leases_ended_total", "Leases 
 pub(crate) const OVERDUE: Metric = metric("workqueue_overdue_total", "Leases reported as held for too long.");
 
 /// The values of the label `reason`.
-pub(crate) const REASONS: [(Reason, &str); 3] =
-    [(Reason::ShutDown, "shut_down"), (Reason::Full, "full"), (Reason::Exhausted, "exhausted")];
+pub(crate) const REASONS: [(AddErrorKind, &str); 3] = [
+    (AddErrorKind::ShutDown, "shut_down"),
+    (AddErrorKind::Full, "full"),
+    (AddErrorKind::GivenUp, "exhausted"),
+];
 
 /// The values of the label `outcome`.
 pub(crate) const OUTCOMES: [(Ended, &str); 5] = [

@@ -8,7 +8,7 @@ pub enum Ended {
     Done,
     /// By [`succeed`](crate::Lease::succeed).
     Succeeded,
-    /// By [`requeue_after`](crate::Lease::requeue_after).
+    /// By [`succeed_and_requeue_after`](crate::Lease::succeed_and_requeue_after).
     Requeued,
     /// By [`retry`](crate::Lease::retry).
     Failed,

@@ -13,7 +13,7 @@ use super::catalogue::{self, By, Metric, OUTCOMES, REASONS};
 use super::gathered::Gathered;
 use super::labels::{InvalidLabel, Labels, labels, named};
 use super::{Ended, Metrics, Reading, Watch};
-use crate::error::Reason;
+use crate::error::AddErrorKind;
 
 /// A queue's metrics through the facade `metrics`, with client-go's names and ours beside them.
 ///
@@ -60,7 +60,7 @@ struct Inner {
     failures: Counter,
     dead: Counter,
     overdue: Counter,
-    refused: By<Reason, Counter, 3>,
+    refused: By<AddErrorKind, Counter, 3>,
     ended: By<Ended, Counter, 5>,
 }
 
@@ -212,7 +212,7 @@ impl Metrics for MetricsFacade {
         self.0.dead.increment(1);
     }
 
-    fn refused(&self, reason: Reason) {
+    fn refused(&self, reason: AddErrorKind) {
         if let Some(counter) = self.0.refused.get(reason) {
             counter.increment(1);
         }

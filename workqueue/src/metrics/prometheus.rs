@@ -18,7 +18,7 @@ use prometheus_client::metrics::counter::Counter;
 use self::series::Series;
 use super::labels::{InvalidLabel, Labels, labels, named};
 use super::{Ended, Metrics, Reading, Watch};
-use crate::error::Reason;
+use crate::error::AddErrorKind;
 
 /// From 1 µs to 1000 s, three a decade: 1, 2.5, 5.
 const DEFAULT_BUCKETS: [f64; 28] = [
@@ -160,7 +160,7 @@ impl fmt::Debug for Prometheus {
     }
 }
 
-/// The metrics of one queue in a [`Prometheus`]; give it to [`Builder::metrics`](crate::Builder::metrics).
+/// The metrics of one queue in a [`Prometheus`]; give it to [`QueueBuilder::metrics`](crate::QueueBuilder::metrics).
 pub struct PrometheusQueue(Arc<Series>);
 
 impl Metrics for PrometheusQueue {
@@ -188,7 +188,7 @@ impl Metrics for PrometheusQueue {
         self.0.dead.inc();
     }
 
-    fn refused(&self, reason: Reason) {
+    fn refused(&self, reason: AddErrorKind) {
         self.0.refused.get(reason).map(Counter::inc);
     }
 

@@ -51,7 +51,7 @@ pub struct Reading {
     pub longest_running: Duration,
     /// How long the oldest Ready key has been so, as [`Ages`](crate::Ages) has it; zero where none is.
     pub oldest_ready: Duration,
-    /// How many more keys there is room for; `None` without a [capacity](crate::Builder::capacity).
+    /// How many more keys there is room for; `None` without a [capacity](crate::QueueBuilder::capacity).
     pub room: Option<usize>,
 }
 

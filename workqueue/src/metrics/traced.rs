@@ -7,7 +7,7 @@ use std::time::Duration;
 use tracing::{debug, trace, warn};
 
 use super::{Ended, Metrics};
-use crate::error::Reason;
+use crate::error::AddErrorKind;
 
 /// Tells what happens in a queue as events of `tracing`, under the target `flyball_workqueue` and with its name in the
 /// field `queue`.
@@ -68,7 +68,7 @@ impl Metrics for Traced {
         warn!(target: TARGET, queue = self.queue, failures, "a key was given up");
     }
 
-    fn refused(&self, reason: Reason) {
+    fn refused(&self, reason: AddErrorKind) {
         warn!(target: TARGET, queue = self.queue, %reason, "an add was refused");
     }
 

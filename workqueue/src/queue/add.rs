@@ -6,26 +6,26 @@ use flyball_ratelimit::Policy;
 
 use super::Queue;
 use super::shared::Key;
-use crate::error::{Reason, Refused};
+use crate::error::{AddError, AddErrorKind};
 use crate::futures::add_when_room::AddWhenRoom;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
 use crate::state::{Added, Newcomer};
-use crate::time::Time;
+use crate::time_mode::TimeMode;
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, O, L, T> {
     /// Makes a key Ready, or has it come once more when its lease ends. Never waits.
     ///
     /// A key that waits for a deadline is Ready now, and the wait is gone; with
-    /// [strict backoff](crate::Builder::strict_backoff) it waits on if that is a backoff.
+    /// [strict backoff](crate::QueueBuilder::strict_backoff) it waits on if that is a backoff.
     ///
     /// # Errors
-    /// [`Refused`] with the key: once the queue is shut down, or where it is full and the key is absent.
+    /// [`AddError`] with the key: once the queue is shut down, or where it is full and the key is absent.
     ///
     /// # Panics
     /// When `Hash` or `Eq` of the key, or the clock does; nothing is changed then. When a waker or the timer does;
     /// the key is added then.
-    pub fn add(&self, key: K) -> Result<Added, Refused<K>> {
+    pub fn add(&self, key: K) -> Result<Added, AddError<K>> {
         let tag = self.shared.tag(&key);
         self.add_tagged(key, tag)
     }
@@ -38,11 +38,11 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
     ///
     /// # Panics
     /// As `add`, and when `Clone` of the key does; nothing is changed then.
-    pub fn add_ref(&self, key: &K) -> Result<Added, Reason> {
+    pub fn add_ref(&self, key: &K) -> Result<Added, AddErrorKind> {
         self.add_ref_tagged(key, self.shared.tag(key))
     }
 
-    /// Adds a key, waiting as a task while the queue is full. Without a [capacity](crate::Builder::capacity) it never
+    /// Adds a key, waiting as a task while the queue is full. Without a [capacity](crate::QueueBuilder::capacity) it never
     /// waits.
     ///
     /// It yields now and then, as [`get`](Self::get) does.
@@ -51,7 +51,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
     /// reserved: another `add` may take it first.
     ///
     /// # Errors
-    /// [`Refused`] with the key, once the queue is shut down.
+    /// [`AddError`] with the key, once the queue is shut down.
     ///
     /// # Panics
     /// As [`add`](Self::add).
@@ -61,11 +61,11 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
     ///
     /// # Examples
     /// ```
-    /// # use flyball_workqueue::{Queue, Reason};
+    /// # use flyball_workqueue::{AddErrorKind, Queue};
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// let queue = Queue::builder().capacity(1).build();
     /// queue.add("a")?;
-    /// assert_eq!(queue.add("b").unwrap_err().reason(), Reason::Full);
+    /// assert_eq!(queue.add("b").unwrap_err().kind(), AddErrorKind::Full);
     /// queue.try_get()?.done();
     /// queue.add_when_room("b").await?;
     /// # Ok(())
@@ -79,11 +79,11 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
     /// [`add_when_room`](Self::add_when_room), blocking the thread.
     ///
     /// # Errors
-    /// [`Refused`] with the key, once the queue is shut down.
+    /// [`AddError`] with the key, once the queue is shut down.
     ///
     /// # Panics
     /// As [`add`](Self::add).
-    pub fn blocking_add(&self, key: K) -> Result<Added, Refused<K>> {
+    pub fn blocking_add_when_room(&self, key: K) -> Result<Added, AddError<K>> {
         let tag = self.shared.tag(&key);
         self.block_for_room(key, tag)
     }
@@ -101,7 +101,8 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
     /// let queue = Queue::builder().capacity(2).build();
     /// let added = queue.add_many(["a", "b", "a", "c"]);
     /// assert_eq!((added.new, added.merged), (2, 1));
-    /// assert_eq!(*added.refused[0].key(), "c");
+    /// let refused = added.refused.into_iter().map(|error| error.into_key());
+    /// assert_eq!(refused.collect::<Vec<_>>(), ["c"]);
     /// ```
     pub fn add_many(&self, keys: impl IntoIterator<Item = K>) -> AddedMany<K> {
         self.add_many_tagged(keys, |key| self.shared.tag(key))
@@ -122,7 +123,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
     // === once it is known what the order makes of the key ===
 
     #[inline]
-    pub(crate) fn add_tagged(&self, key: K, tag: Tag<O::Links>) -> Result<Added, Refused<K>> {
+    pub(crate) fn add_tagged(&self, key: K, tag: Tag<O::Links>) -> Result<Added, AddError<K>> {
         // Declared before the guard, so that what stays of it dies after that.
         let mut new = self.shared.newcomer(key, tag);
         let now = self.shared.now_if_timed();
@@ -133,7 +134,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
     }
 
     #[inline]
-    pub(crate) fn add_ref_tagged(&self, key: &K, tag: Tag<O::Links>) -> Result<Added, Reason> {
+    pub(crate) fn add_ref_tagged(&self, key: &K, tag: Tag<O::Links>) -> Result<Added, AddErrorKind> {
         let mut new = Newcomer { key: None, hash: self.shared.hash(key), tag };
         let now = self.shared.now_if_timed();
         let mut state = self.shared.lock();
@@ -164,13 +165,13 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
         if let Err(panic) = adding {
             resume_unwind(panic);
         }
-        let mut many = AddedMany { new: 0, merged: 0, promoted: 0, marked: 0, refused: Vec::new() };
+        let mut many = AddedMany { new: 0, merged: 0, promoted: 0, dirty: 0, refused: Vec::new() };
         for (new, added) in keys {
             match self.shared.answer(added, new.key) {
                 Ok(Added::New) => many.new += 1,
                 Ok(Added::Merged) => many.merged += 1,
                 Ok(Added::Promoted) => many.promoted += 1,
-                Ok(Added::Marked) => many.marked += 1,
+                Ok(Added::Dirty) => many.dirty += 1,
                 Err(refused) => many.refused.push(refused),
             }
         }
@@ -189,7 +190,7 @@ pub struct AddedMany<K> {
     /// Keys that were waiting and are Ready now.
     pub promoted: usize,
     /// Keys that are leased and will come again.
-    pub marked: usize,
+    pub dirty: usize,
     /// Keys that were not added, in their order.
-    pub refused: Vec<Refused<K>>,
+    pub refused: Vec<AddError<K>>,
 }

@@ -6,17 +6,17 @@ use flyball_ratelimit::Policy;
 use flyball_sync::locks::MutexGuard;
 use flyball_sync::{Clock, Monotonic, Nanos};
 
-use crate::error::{GetTimeoutError, Reason, Refused};
-use crate::getter::Stop;
+use crate::consumer::Stop;
+use crate::error::{AddError, AddErrorKind, GetTimeoutError};
 use crate::lease::Lease;
 use crate::queue::Queue;
 use crate::queue::shared::{Key, Others, Shared, State};
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
 use crate::state::{Added, Core, Leftovers, Next};
-use crate::time::Time;
+use crate::time_mode::TimeMode;
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, O, L, T> {
     /// Waits for a key, at most until then on the machine's clock, or until it is told to stop.
     pub(crate) fn block(
         &self,
@@ -115,7 +115,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
     }
 
     /// Adds a key, waiting for room.
-    pub(crate) fn block_for_room(&self, key: K, tag: Tag<O::Links>) -> Result<Added, Refused<K>> {
+    pub(crate) fn block_for_room(&self, key: K, tag: Tag<O::Links>) -> Result<Added, AddError<K>> {
         let shared = &self.shared;
         let mut new = shared.newcomer(key, tag);
         let _passing = PassesOn(shared);
@@ -123,7 +123,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
             let now = shared.now_if_timed();
             let mut state = shared.lock();
             let added = state.core.add(&mut new, now);
-            if added != Err(Reason::Full) {
+            if added != Err(AddErrorKind::Full) {
                 shared.finish(state, now);
                 return shared.answer(added, new.key);
             }
@@ -136,9 +136,9 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
 }
 
 /// A thread that a signal woke and whose clock, or a key, then panics has used the signal up: passes it on.
-struct PassesOn<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time>(&'a Shared<K, O, L, T>);
+struct PassesOn<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode>(&'a Shared<K, O, L, T>);
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Drop for PassesOn<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Drop for PassesOn<'_, K, O, L, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // Without the clock, which may be what panics: a deadline that has passed rings at once.

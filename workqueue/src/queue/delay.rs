@@ -7,15 +7,15 @@ use flyball_sync::Nanos;
 
 use super::Queue;
 use super::shared::Key;
-use crate::error::{Reason, Refused};
+use crate::error::{AddError, AddErrorKind};
 use crate::limiter::Failed;
 use crate::state::Added;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
-use crate::state::wait::{DelayMode, Wish};
-use crate::time::Delays;
+use crate::state::wait::{DelayMode, DelayRequest};
+use crate::time_mode::SupportsDelays;
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsDelays> Queue<K, O, L, T> {
     /// Has a key become Ready after `delay`; zero is [`add`](Self::add). The earliest of several deadlines holds.
     ///
     /// Any duration is allowed; more than 584 years is for ever. A key that is Ready stays so. O(log n) in the
@@ -26,8 +26,8 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
     ///
     /// # Panics
     /// As [`add`](Self::add).
-    pub fn add_after(&self, key: K, delay: Duration) -> Result<Added, Refused<K>> {
-        self.add_delayed(key, delay, DelayMode::Earliest)
+    pub fn add_after(&self, key: K, delay: Duration) -> Result<Added, AddError<K>> {
+        self.add_after_with(key, delay, DelayMode::Earliest)
     }
 
     /// [`add_after`](Self::add_after), with a say in what becomes of a wait of the same key.
@@ -47,9 +47,9 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
     /// let millis = Duration::from_millis;
     /// let clock = ManualClock::new();
     /// let queue = Queue::builder().clock(clock.clone()).build();
-    /// let debounce = DelayMode::Latest { longest: millis(1000) };
+    /// let debounce = DelayMode::Debounce { max_wait: millis(1000) };
     /// for _ in 0..19 {
-    ///     queue.add_delayed("a", millis(100), debounce)?; // an event every 50 ms
+    ///     queue.add_after_with("a", millis(100), debounce)?; // an event every 50 ms
     ///     clock.advance(millis(50));
     ///     assert!(queue.is_empty());
     /// }
@@ -57,7 +57,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
     /// assert_eq!(*queue.try_get()?, "a");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_delayed(&self, key: K, delay: Duration, mode: DelayMode) -> Result<Added, Refused<K>> {
+    pub fn add_after_with(&self, key: K, delay: Duration, mode: DelayMode) -> Result<Added, AddError<K>> {
         let tag = self.shared.tag(&key);
         self.add_delayed_tagged(key, tag, delay, mode)
     }
@@ -74,7 +74,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
     /// # Panics
     /// When `Hash`, `Eq` or `Clone` of the key, the limiter's policy or the clock does; nothing is added then. When a
     /// waker, the timer or the hook for dead letters does.
-    pub fn add_rate_limited(&self, key: K) -> Result<Added, Refused<K>> {
+    pub fn add_rate_limited(&self, key: K) -> Result<Added, AddError<K>> {
         let tag = self.shared.tag(&key);
         self.add_rate_limited_tagged(key, tag)
     }
@@ -82,7 +82,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
     /// Has a key that is to run, run no earlier than after `delay`: the only way back for one that is Ready.
     ///
     /// A wait becomes longer, never shorter; the mark on a lease becomes a wait. Says whether there was anything to
-    /// postpone; there is not for a key that is absent, or leased and not marked, or once the queue is shut down.
+    /// postpone; there is not for a key that is absent, or leased and not dirty, or once the queue is shut down.
     ///
     /// # Panics
     /// As [`add`](Self::add).
@@ -103,21 +103,21 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
         tag: Tag<O::Links>,
         delay: Duration,
         mode: DelayMode,
-    ) -> Result<Added, Refused<K>> {
+    ) -> Result<Added, AddError<K>> {
         let now = self.shared.now();
         let at = now + delay;
-        let wish = match mode {
-            DelayMode::Earliest => Wish::Earliest(at),
-            DelayMode::Latest { longest } => Wish::Latest { at, limit: now + longest },
-            DelayMode::Replace => Wish::Replace(at),
+        let request = match mode {
+            DelayMode::Earliest => DelayRequest::Earliest(at),
+            DelayMode::Debounce { max_wait } => DelayRequest::Debounce { at, limit: now + max_wait },
+            DelayMode::Replace => DelayRequest::Replace(at),
         };
-        self.add_wish(key, tag, wish, now)
+        self.add_requested(key, tag, request, now)
     }
 
-    pub(crate) fn add_rate_limited_tagged(&self, key: K, tag: Tag<O::Links>) -> Result<Added, Refused<K>> {
+    pub(crate) fn add_rate_limited_tagged(&self, key: K, tag: Tag<O::Links>) -> Result<Added, AddError<K>> {
         let shared = &self.shared;
         if self.is_shutting_down() {
-            return shared.answer(Err(Reason::ShutDown), Some(key));
+            return shared.answer(Err(AddErrorKind::ShutDown), Some(key));
         }
         let now = shared.now();
         match shared.fail(&key, now) {
@@ -125,7 +125,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
                 if counted {
                     shared.tell(|sink| sink.failed());
                 }
-                self.add_wish(key, tag, Wish::Backoff(at), now)
+                self.add_requested(key, tag, DelayRequest::Backoff(at), now)
             }
             Failed::Died { failures } => {
                 shared.tell(|sink| sink.failed());
@@ -133,15 +133,21 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
                 if let Some(dead) = &shared.dead {
                     dead.tell(&key, failures);
                 }
-                shared.answer(Err(Reason::Exhausted), Some(key))
+                shared.answer(Err(AddErrorKind::GivenUp), Some(key))
             }
         }
     }
 
-    fn add_wish(&self, key: K, tag: Tag<O::Links>, wish: Wish, now: Nanos) -> Result<Added, Refused<K>> {
+    fn add_requested(
+        &self,
+        key: K,
+        tag: Tag<O::Links>,
+        request: DelayRequest,
+        now: Nanos,
+    ) -> Result<Added, AddError<K>> {
         let mut new = self.shared.newcomer(key, tag);
         let mut state = self.shared.lock();
-        let added = state.core.add_delayed(&mut new, wish, now);
+        let added = state.core.add_after_with(&mut new, request, now);
         self.shared.finish(state, Some(now));
         self.shared.answer(added, new.key)
     }

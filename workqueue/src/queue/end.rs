@@ -16,9 +16,9 @@ use crate::metrics::Ended;
 use crate::state::order::Order;
 use crate::state::wait::Wait;
 use crate::state::{Handle, Outcome};
-use crate::time::Time;
+use crate::time_mode::TimeMode;
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, O, L, T> {
     /// Ends a detached lease, as [`Lease::done`] would; [`attach`](Self::attach) offers the other outcomes.
     ///
     /// # Errors
@@ -47,12 +47,12 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
 
     /// Failures of a key that were counted and not forgotten.
     #[must_use]
-    pub fn requeues(&self, key: &K) -> u32 {
+    pub fn num_requeues(&self, key: &K) -> u32 {
         self.shared.limiter.requeues(key)
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Shared<K, O, L, T> {
     /// Ends a lease. Whatever user code does, the lease ends: if it panics, the key is Ready again.
     #[inline]
     pub(crate) fn end(&self, handle: Handle, key: &K, verdict: Verdict) {

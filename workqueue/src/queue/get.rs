@@ -8,19 +8,19 @@ use flyball_sync::locks::MutexGuard;
 use flyball_sync::{Clock, Monotonic, Nanos};
 
 use super::Queue;
+use crate::consumer::Consumer;
 use crate::error::{GetTimeoutError, TryGetError};
 use crate::futures::get::Get;
 use crate::futures::get_many::GetMany;
 #[cfg(feature = "stream")]
-use crate::futures::stream::Leases;
-use crate::getter::Getter;
+use crate::futures::stream::LeaseStream;
 use crate::lease::Lease;
 use crate::queue::shared::{Effects, Key, State};
 use crate::state::order::Order;
 use crate::state::{HandedOut, Handle, Next};
-use crate::time::{AsyncGet, Time};
+use crate::time_mode::{SupportsAsync, TimeMode};
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, O, L, T> {
     /// Waits for a key, as a task on any executor; `None` once the queue is closed.
     ///
     /// Closed means: shut down, nothing Ready, and nothing that can become Ready. Dropping handles closes nothing.
@@ -39,12 +39,12 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
     /// On a queue with delays there is no async `get` without a timer:
     /// ```compile_fail,E0277
     /// # use flyball_workqueue::Queue;
-    /// let queue = Queue::<&str>::builder().delays().build();
+    /// let queue = Queue::<&str>::builder().with_delays().build();
     /// let get = queue.get();
     /// ```
     pub fn get(&self) -> Get<'_, K, O, L, T>
     where
-        T: AsyncGet,
+        T: SupportsAsync,
     {
         Get::new(self, None)
     }
@@ -59,18 +59,18 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
     /// As `get`.
     pub fn get_many(&self, most: usize) -> GetMany<'_, K, O, L, T>
     where
-        T: AsyncGet,
+        T: SupportsAsync,
     {
         GetMany::new(self.get(), most)
     }
 
     /// Leases as a stream that ends once the queue is closed. Cancel-safe, and as fair, as [`get`](Self::get) is.
     #[cfg(feature = "stream")]
-    pub fn stream(&self) -> Leases<'_, K, O, L, T>
+    pub fn stream(&self) -> LeaseStream<'_, K, O, L, T>
     where
-        T: AsyncGet,
+        T: SupportsAsync,
     {
-        Leases::new(self.get())
+        LeaseStream::new(self.get())
     }
 
     /// A key, if one is Ready. Never waits.
@@ -177,7 +177,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
         match catch_unwind(AssertUnwindSafe(|| self.shared.perform(effects))) {
             Ok(()) => taken,
             Err(panic) => {
-                taken.into_iter().for_each(Lease::give_back);
+                taken.into_iter().for_each(Lease::requeue);
                 resume_unwind(panic);
             }
         }
@@ -204,7 +204,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
     ///
     /// # Panics
     /// When `Clone` of the key or the clock does; nothing is handed out then.
-    pub fn get_timeout(&self, limit: Duration) -> Result<Lease<K, T>, GetTimeoutError> {
+    pub fn blocking_get_timeout(&self, limit: Duration) -> Result<Lease<K, T>, GetTimeoutError> {
         self.block(Some(Monotonic.now() + limit), None)
     }
 
@@ -229,7 +229,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
 
     /// Someone who takes keys and can be stopped while the queue goes on.
     #[must_use]
-    pub fn getter(&self) -> Getter<K, O, L, T> {
-        Getter::new(self.clone())
+    pub fn consumer(&self) -> Consumer<K, O, L, T> {
+        Consumer::new(self.clone())
     }
 }

@@ -11,12 +11,12 @@ use crate::metrics::{Reading, Watched};
 use crate::queue::shared::Key;
 use crate::state::order::Order;
 use crate::state::{Ages, Counts, KeyState};
-use crate::time::{AsyncGet, Delays, Time};
+use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, O, L, T> {
     /// Keys that are Ready, noticed or not. O(1), plus the waits that are over.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn ready_len(&self) -> usize {
         let now = self.shared.now_if_timed();
         self.shared.lock().core.len(now)
     }
@@ -58,7 +58,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
         drop(state);
         let record = |(key, state)| {
             let failures = self.shared.limiter.requeues(&key);
-            KeyRecord { key, state, failures }
+            KeyInfo { key, state, failures }
         };
         Snapshot { keys: keys.into_iter().map(record).collect(), paused, shut_down }
     }
@@ -70,7 +70,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsDelays> Queue<K, O, L, T> {
     /// The time by the queue's clock: what a [`KeyState::Waiting`] counts on.
     ///
     /// # Panics
@@ -81,14 +81,14 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
     }
 
     /// Keeps ages from now on: the queue reads its clock at each add and get. What is there counts from now. Idempotent.
-    pub fn keep_ages(&self) {
+    pub fn track_ages(&self) {
         let now = self.shared.now();
         let mut state = self.shared.lock();
-        state.core.keep_ages(now);
+        state.core.track_ages(now);
         self.shared.finish(state, Some(now));
     }
 
-    /// How old the oldest Ready key and the oldest lease are; `None` unless ages are [kept](Self::keep_ages). O(1), and with
+    /// How old the oldest Ready key and the oldest lease are; `None` unless ages are [kept](Self::track_ages). O(1), and with
     /// [`Fair`](crate::Fair) O(groups).
     ///
     /// # Examples
@@ -98,7 +98,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
     ///
     /// let clock = ManualClock::new();
     /// let queue = Queue::builder().clock(clock.clone()).build();
-    /// queue.keep_ages();
+    /// queue.track_ages();
     /// queue.add("a")?;
     /// clock.advance(Duration::from_secs(3));
     /// assert_eq!(queue.ages().unwrap().ready, Some(Duration::from_secs(3)));
@@ -110,7 +110,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
         self.shared.lock().core.ages(now)
     }
 
-    /// What a queue with [metrics](crate::Builder::metrics) has counted, and how much is in it; `None` without. O(1), plus
+    /// What a queue with [metrics](crate::QueueBuilder::metrics) has counted, and how much is in it; `None` without. O(1), plus
     /// the waits that are over and the leased keys that wait, and with [`Fair`](crate::Fair) the groups.
     ///
     /// # Panics
@@ -132,7 +132,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
     /// The future panics when `Clone` of the key, the clock or the timer does; nothing is reported then.
     pub fn next_overdue(&self, bound: Duration) -> NextOverdue<'_, K, O, L, T>
     where
-        T: AsyncGet,
+        T: SupportsAsync,
     {
         NextOverdue::new(self, bound)
     }
@@ -144,7 +144,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
 #[non_exhaustive]
 pub struct Snapshot<K> {
     /// The keys.
-    pub keys: Vec<KeyRecord<K>>,
+    pub keys: Vec<KeyInfo<K>>,
     /// Whether the queue hands out nothing.
     pub paused: bool,
     /// Whether the queue takes no keys.
@@ -155,7 +155,7 @@ pub struct Snapshot<K> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
-pub struct KeyRecord<K> {
+pub struct KeyInfo<K> {
     /// The key.
     pub key: K,
     /// Where it is.

@@ -6,10 +6,10 @@ use flyball_ratelimit::Policy;
 
 use super::Queue;
 use crate::queue::shared::Key;
-use crate::state::order::{Fair, GroupDepths, LevelDepth, Priority};
-use crate::time::Time;
+use crate::state::order::{Fair, Priority, PriorityStats, TopGroups};
+use crate::time_mode::TimeMode;
 
-impl<K: Key, L: Policy<K> + Send + 'static, T: Time> Queue<K, Priority, L, T> {
+impl<K: Key, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, Priority, L, T> {
     /// The priority of a key: of what it was added for while leased, if it was, or else of what it is leased for, is Ready
     /// for or waits for. `None` where the queue does not know the key.
     #[must_use]
@@ -35,7 +35,7 @@ impl<K: Key, L: Policy<K> + Send + 'static, T: Time> Queue<K, Priority, L, T> {
     /// How many keys of each priority are Ready, from the highest; without priorities of which none is. O(priorities),
     /// plus the waits that are over.
     #[must_use]
-    pub fn levels(&self) -> Vec<LevelDepth> {
+    pub fn stats_by_priority(&self) -> Vec<PriorityStats> {
         let now = self.shared.now_if_timed();
         self.shared.lock().core.levels(now)
     }
@@ -46,7 +46,7 @@ where
     K: Key,
     G: Clone + Eq + Hash + Send + 'static,
     L: Policy<K> + Send + 'static,
-    T: Time,
+    T: TimeMode,
 {
     /// How many keys there are of the `most` groups that have the most Ready ones, and of the others together: as data for
     /// a metric, which wants a bound on how many names it sees. O(groups · log groups), plus the waits that are over.
@@ -58,18 +58,18 @@ where
     /// ```
     /// use flyball_workqueue::{Fair, Queue};
     ///
-    /// let queue = Queue::builder().order(Fair::by(|key: &(char, u32)| key.0)).build();
+    /// let queue = Queue::builder().order(Fair::by_group(|key: &(char, u32)| key.0)).build();
     /// queue.add_many([('a', 1), ('a', 2), ('b', 1), ('c', 1)]);
-    /// let depths = queue.groups(1);
+    /// let depths = queue.stats_by_group(1);
     /// assert_eq!((depths.groups[0].group, depths.groups[0].ready), ('a', 2));
     /// assert_eq!((depths.others.group, depths.others.ready), (2, 2));
     /// ```
     #[must_use]
-    pub fn groups(&self, most: usize) -> GroupDepths<G> {
+    pub fn stats_by_group(&self, most: usize) -> TopGroups<G> {
         let now = self.shared.now_if_timed();
         // Declared before the guard: clones die after it.
         let mut groups = Vec::new();
         let others = self.shared.lock().core.groups(now, most, &mut groups);
-        GroupDepths { groups, others }
+        TopGroups { groups, others }
     }
 }

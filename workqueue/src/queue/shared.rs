@@ -45,7 +45,7 @@ use crate::state::hash::fold;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
 use crate::state::{Core, Newcomer, Rules};
-use crate::time::Time;
+use crate::time_mode::TimeMode;
 
 /// What a key must be able to do: any cheap-to-clone, hashable value. Implemented for all of them.
 ///
@@ -86,7 +86,7 @@ pub(crate) struct Parts<K, O, L, T> {
     pub(crate) sinks: Vec<Box<dyn Metrics>>,
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Shared<K, O, L, T> {
     pub(crate) fn new(parts: Parts<K, O, L, T>) -> Arc<Self> {
         let Parts { order, policy, time, seed, mut rules, dead, sinks } = parts;
         rules.metered = (!sinks.is_empty()).then(|| time.now());
@@ -207,7 +207,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Alarmed for Shared<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Alarmed for Shared<K, O, L, T> {
     fn with_alarm<R>(&self, change: impl FnOnce(&mut Alarm) -> R) -> R {
         change(&mut self.lock().alarm)
     }

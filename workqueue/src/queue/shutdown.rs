@@ -12,9 +12,9 @@ use crate::futures::wait_idle::WaitIdle;
 use crate::queue::shared::Key;
 use crate::state::Leftovers;
 use crate::state::order::Order;
-use crate::time::{AsyncGet, Delays, Time};
+use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, O, L, T> {
     /// Hands out nothing until [`resume`](Self::resume), though keys are Ready: getters wait. Idempotent.
     ///
     /// Everything else goes on: adds, deadlines, leases, and what a shutdown says. A drain resumes.
@@ -42,7 +42,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
 
     /// Refuses adds and marks from now on, and hands out the backlog; then `get` says closed.
     ///
-    /// The backlog is what is Ready now, and leased keys that were marked before. What waits for a later deadline,
+    /// The backlog is what is Ready now, and leased keys that were dirty before. What waits for a later deadline,
     /// and what is retried from now on, is left over: see [`drain`](Self::drain). Idempotent; does not wait. O(leased
     /// keys that wait).
     pub fn shut_down(&self) {
@@ -78,7 +78,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
     ///
     /// The limit is real time, whatever the queue's clock.
     #[must_use = "these keys were not finished"]
-    pub fn drain_timeout(&self, limit: Duration) -> Leftovers<K> {
+    pub fn blocking_drain_timeout(&self, limit: Duration) -> Leftovers<K> {
         self.shut_down();
         self.resume();
         self.drain_until(Some(Monotonic.now() + limit))
@@ -133,12 +133,12 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Queue<K, O, L,
     }
 
     /// [`wait_idle`](Self::wait_idle), blocking the thread at most so long, in real time; says whether it was idle.
-    pub fn wait_idle_timeout(&self, limit: Duration) -> bool {
+    pub fn blocking_wait_idle_timeout(&self, limit: Duration) -> bool {
         self.block_until_idle(Some(Monotonic.now() + limit))
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsDelays> Queue<K, O, L, T> {
     /// Refuses adds and marks from now on, and serves what waits, too, until `limit` has passed: waits, retries and
     /// requeues whose deadline is not later. Then waits as [`drain`](Self::drain) does, at most until then; what is
     /// Ready, waiting or leased at the end is left over.
@@ -152,19 +152,19 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Delays> Queue<K, O, 
     ///
     /// # Panics
     /// When the clock or the timer does.
-    pub fn drain_waiting(&self, limit: Duration) -> Drain<K, O, L, T>
+    pub fn drain_all_timeout(&self, limit: Duration) -> Drain<K, O, L, T>
     where
-        T: AsyncGet,
+        T: SupportsAsync,
     {
         let now = self.serve(limit);
         Drain::new(self.clone(), Some(now + limit))
     }
 
-    /// [`drain_waiting`](Self::drain_waiting), blocking the thread.
+    /// [`drain_all_timeout`](Self::drain_all_timeout), blocking the thread.
     ///
     /// What waits is served by the queue's clock; the call returns after `limit` of real time, whatever that clock.
     #[must_use = "these keys were not finished"]
-    pub fn drain_waiting_timeout(&self, limit: Duration) -> Leftovers<K> {
+    pub fn blocking_drain_all_timeout(&self, limit: Duration) -> Leftovers<K> {
         self.serve(limit);
         self.drain_until(Some(Monotonic.now() + limit))
     }

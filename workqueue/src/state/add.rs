@@ -3,22 +3,26 @@
 use flyball_sync::Nanos;
 
 use super::{Added, Core, Newcomer, Phase};
-use crate::error::Reason;
+use crate::error::AddErrorKind;
 use crate::state::entry::{Flags, State};
 use crate::state::order::Links;
-use crate::state::wait::{Wait, Wish};
+use crate::state::wait::{DelayRequest, Wait};
 
 impl<K, O: Links> Core<K, O> {
     /// Makes the key Ready, or marks its lease.
     ///
     /// The key is taken only where it is new.
     #[inline]
-    pub(crate) fn add(&mut self, new: &mut Newcomer<K, O::Tag>, now: Option<Nanos>) -> Result<Added, Reason>
+    pub(crate) fn add(
+        &mut self,
+        new: &mut Newcomer<K, O::Tag>,
+        now: Option<Nanos>,
+    ) -> Result<Added, AddErrorKind>
     where
         K: Eq,
     {
         if self.phase != Phase::Open {
-            return Err(Reason::ShutDown);
+            return Err(AddErrorKind::ShutDown);
         }
         let now = self.observe(now);
         match new.key.as_ref().and_then(|key| self.find(key, new.hash)) {
@@ -38,12 +42,12 @@ impl<K, O: Links> Core<K, O> {
         key: &K,
         new: &mut Newcomer<K, O::Tag>,
         now: Option<Nanos>,
-    ) -> Result<Added, Reason>
+    ) -> Result<Added, AddErrorKind>
     where
         K: Clone + Eq,
     {
         if self.phase != Phase::Open {
-            return Err(Reason::ShutDown);
+            return Err(AddErrorKind::ShutDown);
         }
         let now = self.observe(now);
         match self.find(key, new.hash) {
@@ -83,32 +87,37 @@ impl<K, O: Links> Core<K, O> {
         }
     }
 
-    /// Has the key wait; an existing wait and the wish become one. As [`add`](Self::add) otherwise.
-    pub(crate) fn add_delayed(
+    /// Has the key wait; an existing wait and the request become one. As [`add`](Self::add) otherwise.
+    pub(crate) fn add_after_with(
         &mut self,
         new: &mut Newcomer<K, O::Tag>,
-        wish: Wish,
+        request: DelayRequest,
         now: Nanos,
-    ) -> Result<Added, Reason>
+    ) -> Result<Added, AddErrorKind>
     where
         K: Eq,
     {
         if self.phase != Phase::Open {
-            return Err(Reason::ShutDown);
+            return Err(AddErrorKind::ShutDown);
         }
         self.observe(Some(now));
-        let added = self.add_wish(new, wish, now)?;
+        let added = self.add_requested(new, request, now)?;
         self.meter_delay();
         Ok(added)
     }
 
-    fn add_wish(&mut self, new: &mut Newcomer<K, O::Tag>, wish: Wish, now: Nanos) -> Result<Added, Reason>
+    fn add_requested(
+        &mut self,
+        new: &mut Newcomer<K, O::Tag>,
+        request: DelayRequest,
+        now: Nanos,
+    ) -> Result<Added, AddErrorKind>
     where
         K: Eq,
     {
         let Some(slot) = new.key.as_ref().and_then(|key| self.find(key, new.hash)) else {
             let slot = self.admit(new)?;
-            match wish.alone() {
+            match request.alone() {
                 wait if wait.at > now => self.wait(slot, wait),
                 _ => self.make_ready(slot, now),
             }
@@ -118,16 +127,16 @@ impl<K, O: Links> Core<K, O> {
         self.order.merge(slot, state, &new.tag);
         Ok(match state {
             State::Leased => {
-                let wait = wish.alone();
+                let wait = request.alone();
                 if wait.at <= now {
                     return Ok(self.mark(slot, now));
                 }
                 self.postpone_lease(slot, wait);
-                Added::Marked
+                Added::Dirty
             }
             State::Waiting | State::LeasedWaiting => {
                 let old = self.wait_of(slot);
-                let new = old.after(wish, self.rules.strict);
+                let new = old.after(request, self.rules.strict);
                 if old.at > now && new.at <= now {
                     return Ok(self.end_wait(slot, now));
                 }
@@ -206,7 +215,7 @@ impl<K, O: Links> Core<K, O> {
 
     /// A slot for an absent key, which is taken then.
     #[inline]
-    fn admit(&mut self, new: &mut Newcomer<K, O::Tag>) -> Result<u32, Reason> {
+    fn admit(&mut self, new: &mut Newcomer<K, O::Tag>) -> Result<u32, AddErrorKind> {
         self.has_room()?;
         let class = self.order.class(&mut new.tag);
         let Some(key) = new.key.take() else { unreachable!("the caller brings a key") };
@@ -214,8 +223,8 @@ impl<K, O: Links> Core<K, O> {
     }
 
     #[inline]
-    fn has_room(&self) -> Result<(), Reason> {
-        if self.slab.live() < self.rules.capacity { Ok(()) } else { Err(Reason::Full) }
+    fn has_room(&self) -> Result<(), AddErrorKind> {
+        if self.slab.live() < self.rules.capacity { Ok(()) } else { Err(AddErrorKind::Full) }
     }
 
     /// Whether no add may shorten this wait.
@@ -228,7 +237,7 @@ impl<K, O: Links> Core<K, O> {
         self.meter_asked(slot, now, false);
         self.slab.get_mut(slot).state = State::LeasedDirty;
         self.dirty += 1;
-        Added::Marked
+        Added::Dirty
     }
 
     /// An add comes before the deadline.

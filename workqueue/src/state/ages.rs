@@ -44,7 +44,7 @@ pub(crate) enum NextOverdue<K> {
 
 impl<K, O: Links> Core<K, O> {
     /// The clock is read at each add and get from now on. What is there counts from now.
-    pub(crate) fn keep_ages(&mut self, now: Nanos) {
+    pub(crate) fn track_ages(&mut self, now: Nanos) {
         self.ages.get_or_insert(now);
     }
 
@@ -77,7 +77,7 @@ impl<K, O: Links> Core<K, O> {
     where
         K: Clone,
     {
-        self.keep_ages(now);
+        self.track_ages(now);
         if self.is_drained() {
             return NextOverdue::Drained;
         }

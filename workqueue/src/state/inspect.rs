@@ -35,7 +35,7 @@ pub struct Counts {
     pub ready: usize,
     /// Keys that wait for a deadline.
     pub waiting: usize,
-    /// Keys held by a lease, marked or not.
+    /// Keys held by a lease, dirty or not.
     pub leased: usize,
     /// Leased keys that are Ready again when their lease ends.
     pub dirty: usize,

@@ -13,7 +13,7 @@ pub(crate) mod levels;
 mod priority;
 mod shares;
 
-pub use depths::{GroupCounts, GroupDepths, LevelDepth};
+pub use depths::{GroupStats, PriorityStats, TopGroups};
 pub use fair::Fair;
 pub use fifo::Fifo;
 pub use priority::Priority;

@@ -6,7 +6,7 @@ use super::Core;
 use crate::state::entry::State;
 use crate::state::order::groups::Groups;
 use crate::state::order::levels::Levels;
-use crate::state::order::{GroupCounts, LevelDepth};
+use crate::state::order::{GroupStats, PriorityStats};
 
 impl<K: Eq> Core<K, Levels> {
     pub(crate) fn priority(&self, key: &K, hash: u32) -> Option<i8> {
@@ -32,7 +32,7 @@ impl<K: Eq> Core<K, Levels> {
         true
     }
 
-    pub(crate) fn levels(&mut self, now: Option<Nanos>) -> Vec<LevelDepth> {
+    pub(crate) fn levels(&mut self, now: Option<Nanos>) -> Vec<PriorityStats> {
         let now = now.unwrap_or(self.seen);
         self.order.depths(&self.slab, self.due_by(now))
     }
@@ -43,8 +43,8 @@ impl<K, G: Clone + Eq + Send + 'static> Core<K, Groups<G>> {
         &mut self,
         now: Option<Nanos>,
         most: usize,
-        groups: &mut Vec<GroupCounts<G>>,
-    ) -> GroupCounts<usize> {
+        groups: &mut Vec<GroupStats<G>>,
+    ) -> GroupStats<usize> {
         self.gather_all(now);
         self.order.depths(most, groups)
     }

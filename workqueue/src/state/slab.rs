@@ -15,8 +15,8 @@ pub struct Slab<K> {
 }
 
 impl<K> Slab<K> {
-    pub(crate) fn with_capacity(keys: usize) -> Self {
-        Self { entries: Vec::with_capacity(keys), free: NIL, live: 0 }
+    pub(crate) fn new() -> Self {
+        Self { entries: Vec::new(), free: NIL, live: 0 }
     }
 
     /// Keys held.

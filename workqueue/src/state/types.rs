@@ -9,12 +9,12 @@ use crate::state::wait::Wait;
 pub enum Added {
     /// The key was absent and is now queued, or waiting.
     New,
-    /// The key is queued, waiting or marked already, and the two are one now.
+    /// The key is queued, waiting or dirty already, and the two are one now.
     Merged,
     /// The key was waiting for a deadline and is now Ready.
     Promoted,
     /// The key is leased and will come again when its lease ends, at once or after the delay.
-    Marked,
+    Dirty,
 }
 
 /// A key that is to come in, with all that is found out about it before the lock, as that runs user code.
@@ -46,7 +46,7 @@ pub(crate) enum Next<K> {
     Closed,
 }
 
-/// What becomes of a key whose lease ends and that was not marked meanwhile.
+/// What becomes of a key whose lease ends and that was not dirty meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Leaves the queue.

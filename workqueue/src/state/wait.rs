@@ -26,9 +26,9 @@ pub enum DelayMode {
     Earliest,
     /// Debounce: each add moves the deadline later, but no add waits longer than `longest`; nor does an add of another
     /// mode wait longer than it asked for.
-    Latest {
+    Debounce {
         /// The longest that this add waits, however many others follow.
-        longest: Duration,
+        max_wait: Duration,
     },
     /// This deadline holds, be it earlier or later.
     Replace,
@@ -46,9 +46,9 @@ pub(crate) struct Wait {
 
 /// A delayed add, in absolute times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum DelayRequest {
     Earliest(Nanos),
-    Latest {
+    Debounce {
         at: Nanos,
         limit: Nanos,
     },
@@ -66,32 +66,32 @@ impl Wait {
         Self { at, limit: None, backoff: true }
     }
 
-    /// This wait after `wish`.
-    pub(crate) fn after(self, wish: Wish, strict: bool) -> Self {
-        let new = self.moved(wish, strict);
+    /// This wait after `request`.
+    pub(crate) fn after(self, request: DelayRequest, strict: bool) -> Self {
+        let new = self.moved(request, strict);
         if strict && self.backoff && new.at < self.at { self } else { new }
     }
 
-    fn moved(self, wish: Wish, strict: bool) -> Self {
+    fn moved(self, request: DelayRequest, strict: bool) -> Self {
         let Self { at: own, limit, backoff } = self;
         let sooner = |at: Nanos| (own.min(at), limit.map(|limit| limit.min(at)));
-        let (at, limit, backoff) = match wish {
-            Wish::Earliest(at) => {
+        let (at, limit, backoff) = match request {
+            DelayRequest::Earliest(at) => {
                 let (at, limit) = sooner(at);
                 (at, limit, backoff)
             }
-            Wish::Latest { at, limit: longest } => {
+            DelayRequest::Debounce { at, limit: longest } => {
                 let most = limit.unwrap_or(own).min(longest);
                 let later = if limit.is_some() { own.max(at) } else { at };
                 (later.min(most), Some(most), backoff)
             }
-            Wish::Replace(at) => (at, None, backoff),
-            Wish::Backoff(until) if until < own => {
+            DelayRequest::Replace(at) => (at, None, backoff),
+            DelayRequest::Backoff(until) if until < own => {
                 let (at, limit) = sooner(until);
                 (at, limit, true)
             }
-            Wish::Backoff(until) if strict && !backoff => (until, None, true),
-            Wish::Backoff(until) => {
+            DelayRequest::Backoff(until) if strict && !backoff => (until, None, true),
+            DelayRequest::Backoff(until) => {
                 let (at, limit) = sooner(until);
                 (at, limit, backoff)
             }
@@ -105,18 +105,18 @@ impl Wait {
             Self { at, backoff: true, .. } if strict => {
                 Self::backoff(if self.backoff { self.at.max(at) } else { at })
             }
-            Self { at, backoff: true, .. } => self.after(Wish::Backoff(at), strict),
-            Self { at, .. } => self.after(Wish::Earliest(at), strict),
+            Self { at, backoff: true, .. } => self.after(DelayRequest::Backoff(at), strict),
+            Self { at, .. } => self.after(DelayRequest::Earliest(at), strict),
         }
     }
 }
 
-impl Wish {
+impl DelayRequest {
     /// The wait where there was none.
     pub(crate) fn alone(self) -> Wait {
         match self {
             Self::Earliest(at) | Self::Replace(at) => Wait::fixed(at),
-            Self::Latest { at, limit } => Wait { at: at.min(limit), limit: Some(limit), backoff: false },
+            Self::Debounce { at, limit } => Wait { at: at.min(limit), limit: Some(limit), backoff: false },
             Self::Backoff(at) => Wait::backoff(at),
         }
     }

@@ -29,10 +29,10 @@ fn ages_are_kept_on_request() {
     let lease = queue.try_get().unwrap();
     clock.advance(ns(100));
     assert!(queue.ages().is_none() && lease.age().is_none());
-    queue.keep_ages();
+    queue.track_ages();
     assert_eq!((ages(&queue), lease.age()), ((Some(0), Some(0)), Some(Duration::ZERO)), "from now on");
     clock.advance(ns(5));
-    queue.keep_ages();
+    queue.track_ages();
     assert_eq!((ages(&queue), lease.age()), ((Some(5), Some(5)), Some(ns(5))), "idempotent");
     lease.done();
     assert_eq!(ages(&queue), (Some(5), None));
@@ -44,7 +44,7 @@ fn ages_are_kept_on_request() {
 #[test]
 fn the_oldest_counts() {
     let (queue, clock) = timed();
-    queue.keep_ages();
+    queue.track_ages();
     queue.add_after("waits", ns(30)).unwrap();
     clock.advance(ns(10));
     assert_eq!(ages(&queue), (None, None), "a wait is no age");
@@ -68,7 +68,7 @@ fn the_oldest_counts() {
 #[test]
 fn ready_since_when() {
     let (queue, clock) = timed();
-    queue.keep_ages();
+    queue.track_ages();
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     clock.advance(ns(10));
@@ -91,7 +91,7 @@ fn ready_since_when() {
 fn a_clock_that_jumps_back() {
     let (queue, clock) = timed();
     clock.set(Nanos::new(100));
-    queue.keep_ages();
+    queue.track_ages();
     queue.add_many(["a", "b"]);
     let lease = queue.try_get().unwrap();
     clock.set(Nanos::new(50));
@@ -103,7 +103,7 @@ fn a_clock_that_jumps_back() {
 #[test]
 fn overdue_oldest_first_and_once_each() {
     let (queue, clock) = timed();
-    queue.keep_ages();
+    queue.track_ages();
     queue.add_many(["a", "b", "c"]);
     let mut leases = Vec::new();
     for _ in 0..3 {
@@ -220,7 +220,7 @@ fn overdue_ends_with_a_stop() {
 #[test]
 fn watchers_with_different_bounds() {
     let (queue, clock) = timed();
-    queue.keep_ages();
+    queue.track_ages();
     queue.add_many(["a", "b"]);
     let _leases = queue.try_get_many(2).unwrap();
     let mut slow = Task::waiting(queue.next_overdue(ns(90)));
@@ -241,7 +241,7 @@ fn the_alarm_is_shared_with_getters() {
     for (deadline, bound) in [(20, 50), (50, 20), (30, 30)] {
         for watcher_first in [true, false] {
             let (queue, clock) = timed();
-            queue.keep_ages();
+            queue.track_ages();
             queue.add("stuck").unwrap();
             let _stuck = queue.try_get().unwrap();
             queue.add_after("late", ns(deadline)).unwrap();
@@ -282,7 +282,7 @@ fn the_alarm_is_shared_with_getters() {
 fn a_dropped_watcher_reports_nothing() {
     for dropped_at in [0, 49, 50, 60] {
         let (queue, clock) = timed();
-        queue.keep_ages();
+        queue.track_ages();
         queue.add("a").unwrap();
         let _a = queue.try_get().unwrap();
         let watcher = Task::waiting(queue.next_overdue(ns(50)));
@@ -322,7 +322,7 @@ fn a_reported_lease_goes_on() {
     assert_eq!(queue.state(&"a"), KeyState::Ready);
     assert_eq!(queue.state(&"b"), KeyState::Waiting(Nanos::new(14)));
     assert_eq!(queue.state(&"c"), KeyState::Waiting(Nanos::new(19)));
-    let left = queue.drain_timeout(Duration::ZERO);
+    let left = queue.blocking_drain_timeout(Duration::ZERO);
     assert_eq!((left.ready, left.waiting, left.leased), (vec!["a"], vec!["b", "c"], vec!["d"]));
     queue.done(&d).unwrap();
     queue.check().unwrap();

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, Quota, TokenBucket};
 use flyball_sync::{ManualClock, ManualTimer, Nanos};
-use flyball_workqueue::{Added, KeyState, Lease, Priority, Queue, Timed};
+use flyball_workqueue::{Added, KeyState, Lease, Priority, Queue, WithTimer};
 use testkit::answers::{Ending, Told};
 
 use crate::support::{BackoffQueue, ns, timed};
 use crate::task::{deadline, lists, serve};
 use crate::told::Notes;
 
-type Held = Lease<&'static str, Timed<ManualTimer>>;
+type Held = Lease<&'static str, WithTimer<ManualTimer>>;
 
 /// With a backoff of 10 ns, 20 ns, …, the clock it lives by, and what it tells.
 fn measured() -> (BackoffQueue, ManualClock, Notes) {
@@ -36,18 +36,19 @@ const FAILED: [Told; 2] = [Told::Ended(Ending::Retry, 0), Told::Failed];
 
 #[test]
 fn the_last_failure_hands_the_lease_back() {
-    let ends: [fn(Held); 4] = [Lease::done, Lease::succeed, |lease| lease.requeue_after(ns(7)), Lease::retry];
+    let ends: [fn(Held); 4] =
+        [Lease::done, Lease::succeed, |lease| lease.succeed_and_requeue_after(ns(7)), Lease::retry];
     for (which, end) in ends.into_iter().enumerate() {
         let (queue, clock, notes) = measured();
         queue.add("a").unwrap();
         for until in [10, 30] {
-            assert!(queue.try_get().unwrap().retry_at_most(3, Duration::ZERO).is_ok());
+            assert!(queue.try_get().unwrap().retry_up_to(3, Duration::ZERO).is_ok());
             assert_eq!(deadline(&queue, "a"), until);
             assert_eq!(told(&notes), FAILED);
             clock.set(Nanos::new(until));
         }
-        let lease = queue.try_get().unwrap().retry_at_most(3, Duration::ZERO).unwrap_err();
-        assert_eq!((*lease, lease.failures(), queue.state(&"a")), ("a", 0, KeyState::Leased));
+        let lease = queue.try_get().unwrap().retry_up_to(3, Duration::ZERO).unwrap_err();
+        assert_eq!((*lease, lease.num_requeues(), queue.state(&"a")), ("a", 0, KeyState::Leased));
         assert_eq!(told(&notes), [Told::Failed], "it was counted, and the lease goes on");
         end(lease);
         let (state, after): (_, &[Told]) = match which {
@@ -67,7 +68,7 @@ fn at_most_none_is_at_most_one() {
     for most in [0, 1] {
         let (queue, _, notes) = measured();
         queue.add("a").unwrap();
-        queue.try_get().unwrap().retry_at_most(most, Duration::ZERO).unwrap_err().done();
+        queue.try_get().unwrap().retry_up_to(most, Duration::ZERO).unwrap_err().done();
         assert_eq!(told(&notes), [Told::Failed, Told::Ended(Ending::Done, 0)]);
     }
 }
@@ -81,16 +82,16 @@ fn a_failure_that_is_not_counted_is_never_the_last_one() {
         queue.try_get().unwrap().retry();
         for most in 0..=3 {
             queue.add("a").unwrap();
-            assert!(queue.try_get().unwrap().retry_at_most(most, Duration::ZERO).is_ok(), "{most}");
-            assert_eq!((queue.requeues(&"a"), deadline(&queue, "a")), (failures, until));
+            assert!(queue.try_get().unwrap().retry_up_to(most, Duration::ZERO).is_ok(), "{most}");
+            assert_eq!((queue.num_requeues(&"a"), deadline(&queue, "a")), (failures, until));
         }
         let failed = told(&notes).iter().filter(|told| **told == Told::Failed).count();
         assert_eq!(failed, 1);
         clock.set(Nanos::new(until));
     }
     // The third is counted, and more than was allowed.
-    queue.try_get().unwrap().retry_at_most(2, Duration::ZERO).unwrap_err().done();
-    assert_eq!(queue.requeues(&"a"), 0);
+    queue.try_get().unwrap().retry_up_to(2, Duration::ZERO).unwrap_err().done();
+    assert_eq!(queue.num_requeues(&"a"), 0);
 }
 
 #[test]
@@ -98,9 +99,9 @@ fn where_nothing_is_counted_no_failure_is_the_last_one() {
     let (queue, _) = timed();
     queue.add("a").unwrap();
     for most in [0, 1] {
-        assert!(queue.try_get().unwrap().retry_at_most(most, Duration::ZERO).is_ok());
+        assert!(queue.try_get().unwrap().retry_up_to(most, Duration::ZERO).is_ok());
     }
-    assert!(queue.try_get().unwrap().retry_at_most(0, ns(5)).is_ok());
+    assert!(queue.try_get().unwrap().retry_up_to(0, ns(5)).is_ok());
     assert_eq!(deadline(&queue, "a"), 5);
     // A bucket says how long a key waits, and counts nobody's failures.
     let clock = ManualClock::new();
@@ -108,7 +109,7 @@ fn where_nothing_is_counted_no_failure_is_the_last_one() {
     let queue = Queue::builder().timer(clock.timer()).limiter(bucket).build();
     queue.add("a").unwrap();
     for most in [0, 1, 0] {
-        assert!(queue.try_get().unwrap().retry_at_most(most, Duration::ZERO).is_ok());
+        assert!(queue.try_get().unwrap().retry_up_to(most, Duration::ZERO).is_ok());
         clock.advance(Duration::from_secs(1));
     }
 }
@@ -117,10 +118,10 @@ fn where_nothing_is_counted_no_failure_is_the_last_one() {
 fn waits_at_least_as_long_as_it_is_told_to() {
     let (queue, _, _) = measured();
     queue.add("a").unwrap();
-    assert!(queue.try_get().unwrap().retry_at_most(2, ns(50)).is_ok());
+    assert!(queue.try_get().unwrap().retry_up_to(2, ns(50)).is_ok());
     assert_eq!(deadline(&queue, "a"), 50);
     queue.add("b").unwrap();
-    assert!(queue.try_get().unwrap().retry_at_most(2, ns(5)).is_ok());
+    assert!(queue.try_get().unwrap().retry_up_to(2, ns(5)).is_ok());
     assert_eq!(deadline(&queue, "b"), 10);
 }
 
@@ -134,12 +135,12 @@ fn beside_the_limit_of_the_queue_the_lower_one_holds() {
             .timer(clock.timer())
             .limiter(Exponential::new(ns(10)..=ns(1_000)))
             .metrics(notes.clone())
-            .dead_letters(2, move |key: &&'static str, failures| note.lock().unwrap().push((*key, failures)))
+            .give_up_after(2, move |key: &&'static str, failures| note.lock().unwrap().push((*key, failures)))
             .build();
         queue.add("a").unwrap();
         let mut lease = None;
         while let Ok(next) = queue.try_get() {
-            lease = next.retry_at_most(most, Duration::ZERO).err();
+            lease = next.retry_up_to(most, Duration::ZERO).err();
             if lease.is_some() {
                 break;
             }
@@ -149,7 +150,7 @@ fn beside_the_limit_of_the_queue_the_lower_one_holds() {
         assert_eq!(*dead.lock().unwrap(), if given_up { vec![("a", 2)] } else { vec![] });
         assert_eq!(notes.take().contains(&Told::GaveUp(2)), given_up);
         lease.into_iter().for_each(Lease::done);
-        assert_eq!((queue.state(&"a"), queue.requeues(&"a")), (KeyState::Absent, 0));
+        assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (KeyState::Absent, 0));
     }
 }
 
@@ -159,8 +160,8 @@ fn after_the_queue_was_stopped_its_lease_ends_into_nothing() {
     queue.add_many(["a", "b"]);
     let [a, b] = [(); 2].map(|()| queue.try_get().unwrap());
     let _ = queue.stop_now();
-    assert!(a.retry_at_most(2, Duration::ZERO).is_ok());
-    b.retry_at_most(1, Duration::ZERO).unwrap_err().give_back();
+    assert!(a.retry_up_to(2, Duration::ZERO).is_ok());
+    b.retry_up_to(1, Duration::ZERO).unwrap_err().requeue();
     assert!(queue.is_empty());
     queue.check().unwrap();
 }
@@ -177,8 +178,8 @@ fn what_is_given_back_is_ready_at_the_tail_and_nothing_is_counted() {
     let lease = queue.try_get().unwrap();
     queue.add("b").unwrap();
     clock.advance(ns(3));
-    lease.give_back();
-    assert_eq!((queue.requeues(&"a"), queue.counts().ready), (1, 2));
+    lease.requeue();
+    assert_eq!((queue.num_requeues(&"a"), queue.counts().ready), (1, 2));
     assert_eq!(
         notes.take(),
         [Told::HandedOut { queued: 0, delayed: true }],
@@ -193,14 +194,14 @@ fn what_is_given_back_and_was_added_meanwhile_runs_once() {
     let (queue, clock, _) = measured();
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
-    assert_eq!(queue.add("a").unwrap(), Added::Marked);
-    lease.give_back();
+    assert_eq!(queue.add("a").unwrap(), Added::Dirty);
+    lease.requeue();
     assert_eq!(serve(&queue), 1);
     // Also where it was to come back later.
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add_after("a", ns(50)).unwrap();
-    lease.give_back();
+    lease.requeue();
     assert_eq!(queue.state(&"a"), KeyState::Ready);
     assert_eq!(serve(&queue), 1);
     clock.advance(ns(50));
@@ -211,10 +212,10 @@ fn what_is_given_back_and_was_added_meanwhile_runs_once() {
 #[test]
 fn what_is_given_back_keeps_the_priority_it_was_handed_out_with() {
     let queue = Queue::builder().order(Priority::new()).build();
-    queue.at(-5).add("a").unwrap();
-    queue.at(5).add("a").unwrap();
-    queue.at(1).add("b").unwrap();
-    queue.try_get().unwrap().give_back();
+    queue.with_priority(-5).add("a").unwrap();
+    queue.with_priority(5).add("a").unwrap();
+    queue.with_priority(1).add("b").unwrap();
+    queue.try_get().unwrap().requeue();
     assert_eq!(queue.priority(&"a"), Some(5));
     assert_eq!(*queue.try_get().unwrap(), "a");
 }
@@ -225,10 +226,10 @@ fn what_is_given_back_after_shutdown_is_left_over() {
     queue.add_many(["a", "b"]);
     let [a, b] = [(); 2].map(|()| queue.try_get().unwrap());
     queue.shut_down();
-    a.give_back();
-    let left = queue.drain_timeout(Duration::ZERO);
+    a.requeue();
+    let left = queue.blocking_drain_timeout(Duration::ZERO);
     assert_eq!(lists(left), (vec![], vec!["a"], vec!["b"]));
-    b.give_back();
+    b.requeue();
     notes.take();
     assert!(queue.is_empty());
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::Policy;
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
-use flyball_workqueue::{KeyState, Lease, Queue, Timed};
+use flyball_workqueue::{KeyState, Lease, Queue, WithTimer};
 
 use crate::support::{BackoffQueue, backoff, ns};
 
@@ -23,8 +23,8 @@ fn a_retry_no_sooner_than_both_say() {
     let (queue, clock) = backoff();
     let fails = |least: u64| {
         queue.add("a").unwrap();
-        queue.try_get().unwrap().retry_no_sooner(ns(least));
-        (queue.requeues(&"a"), waits_until(&queue, "a"))
+        queue.try_get().unwrap().retry_after_at_least(ns(least));
+        (queue.num_requeues(&"a"), waits_until(&queue, "a"))
     };
     assert_eq!(fails(0), (1, 10), "as `retry`");
     assert_eq!(fails(9), (1, 10), "the same failure");
@@ -34,11 +34,11 @@ fn a_retry_no_sooner_than_both_say() {
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add("a").unwrap();
-    lease.retry_no_sooner(ns(50));
+    lease.retry_after_at_least(ns(50));
     assert_eq!(queue.state(&"a"), KeyState::Ready, "an add meanwhile is served at once");
     let lease = queue.try_get().unwrap();
     queue.add_after("a", ns(7)).unwrap();
-    lease.retry_no_sooner(ns(50));
+    lease.retry_after_at_least(ns(50));
     assert_eq!(waits_until(&queue, "a"), 17, "nor does it put off what was asked for");
     queue.check().unwrap();
 }
@@ -50,13 +50,13 @@ fn a_minimum_is_kept_without_a_limiter() {
         let builder = Queue::builder().timer(clock.timer());
         let queue = if strict { builder.strict_backoff().build() } else { builder.build() };
         queue.add("a").unwrap();
-        queue.try_get().unwrap().retry_no_sooner(ns(5));
+        queue.try_get().unwrap().retry_after_at_least(ns(5));
         assert_eq!(queue.state(&"a"), KeyState::Waiting(clock.now() + ns(5)));
-        assert_eq!(queue.requeues(&"a"), 0);
+        assert_eq!(queue.num_requeues(&"a"), 0);
         queue.add("a").unwrap();
         assert_eq!(queue.counts().waiting, usize::from(strict), "no add shortens a strict backoff");
         clock.advance(ns(5));
-        queue.try_get().unwrap().retry_no_sooner(Duration::ZERO);
+        queue.try_get().unwrap().retry_after_at_least(Duration::ZERO);
         assert_eq!(queue.state(&"a"), KeyState::Ready);
         queue.check().unwrap();
     }
@@ -70,19 +70,19 @@ fn a_storm_of_events_cannot_drive_the_exponent_up() {
         queue.add("a").unwrap();
         let lease = queue.try_get().unwrap();
         lease.retry();
-        assert_eq!((queue.requeues(&"a"), waits_until(&queue, "a")), (1, 10));
+        assert_eq!((queue.num_requeues(&"a"), waits_until(&queue, "a")), (1, 10));
     }
     clock.advance(ns(9));
     queue.add("a").unwrap();
     drop(queue.try_get().unwrap());
     assert_eq!(
-        (queue.requeues(&"a"), waits_until(&queue, "a")),
+        (queue.num_requeues(&"a"), waits_until(&queue, "a")),
         (1, 10),
         "dropped is a failure, the same one"
     );
     clock.advance(ns(1));
     queue.try_get().unwrap().retry();
-    assert_eq!((queue.requeues(&"a"), waits_until(&queue, "a")), (2, 30));
+    assert_eq!((queue.num_requeues(&"a"), waits_until(&queue, "a")), (2, 30));
 }
 
 /// The same storm by rate-limited adds, without anybody working.
@@ -92,7 +92,7 @@ fn a_storm_of_limited_adds_counts_once() {
     for _ in 0..1_000 {
         queue.add_rate_limited("a").unwrap();
     }
-    assert_eq!((queue.requeues(&"a"), waits_until(&queue, "a")), (1, 10));
+    assert_eq!((queue.num_requeues(&"a"), waits_until(&queue, "a")), (1, 10));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn each_served_wait_doubles_the_next() {
     let mut delays = Vec::new();
     for failures in 0..40 {
         let lease = queue.try_get().unwrap();
-        assert_eq!(lease.failures(), failures);
+        assert_eq!(lease.num_requeues(), failures);
         lease.retry();
         let until = Nanos::new(waits_until(&queue, "a"));
         delays.push(until.since(clock.now()));
@@ -115,11 +115,11 @@ fn each_served_wait_doubles_the_next() {
 
 #[test]
 fn outcomes_forget_or_keep() {
-    type End = fn(Lease<&'static str, Timed<ManualTimer>>);
+    type End = fn(Lease<&'static str, WithTimer<ManualTimer>>);
     let ends: [(End, u32); 5] = [
         (|lease| lease.done(), 1),
         (|lease| lease.succeed(), 0),
-        (|lease| lease.requeue_after(ns(1)), 0),
+        (|lease| lease.succeed_and_requeue_after(ns(1)), 0),
         (|lease| lease.retry(), 1),
         (drop, 1),
     ];
@@ -128,7 +128,7 @@ fn outcomes_forget_or_keep() {
         queue.add_rate_limited("a").unwrap();
         queue.add("a").unwrap();
         end(queue.try_get().unwrap());
-        assert_eq!(queue.requeues(&"a"), left);
+        assert_eq!(queue.num_requeues(&"a"), left);
     }
 }
 
@@ -142,7 +142,7 @@ fn after_a_success_the_first_delay_again() {
             queue.try_get().unwrap().retry();
             clock.set(Nanos::new(waits_until(&queue, "a")));
         }
-        assert_eq!(queue.requeues(&"a"), 5);
+        assert_eq!(queue.num_requeues(&"a"), 5);
         if forget {
             queue.forget(&"a");
             drop(queue.try_get().unwrap());
@@ -151,7 +151,7 @@ fn after_a_success_the_first_delay_again() {
             queue.add_rate_limited("a").unwrap();
         }
         let now = clock.now().get();
-        assert_eq!((queue.requeues(&"a"), waits_until(&queue, "a")), (1, now + 10));
+        assert_eq!((queue.num_requeues(&"a"), waits_until(&queue, "a")), (1, now + 10));
     }
 }
 
@@ -166,7 +166,7 @@ fn done_keeps_the_open_backoff() {
     assert_eq!(queue.state(&"a"), KeyState::Absent);
     clock.advance(ns(4));
     queue.add_rate_limited("a").unwrap();
-    assert_eq!((queue.requeues(&"a"), waits_until(&queue, "a")), (1, 10));
+    assert_eq!((queue.num_requeues(&"a"), waits_until(&queue, "a")), (1, 10));
 }
 
 /// A key that is dirty runs at once, and its failure is counted all the same.
@@ -177,9 +177,9 @@ fn a_failure_under_a_dirty_mark_counts() {
     let lease = queue.try_get().unwrap();
     queue.add("a").unwrap();
     lease.retry();
-    assert_eq!((queue.requeues(&"a"), queue.state(&"a")), (1, KeyState::Ready));
+    assert_eq!((queue.num_requeues(&"a"), queue.state(&"a")), (1, KeyState::Ready));
     queue.try_get().unwrap().retry();
-    assert_eq!((queue.requeues(&"a"), waits_until(&queue, "a")), (1, 10));
+    assert_eq!((queue.num_requeues(&"a"), waits_until(&queue, "a")), (1, 10));
 }
 
 #[test]
@@ -189,11 +189,11 @@ fn keys_do_not_share_failures() {
         queue.add("a").unwrap();
         queue.try_get().unwrap().retry();
         clock.set(Nanos::new(waits_until(&queue, "a")));
-        assert_eq!((queue.requeues(&"a"), queue.requeues(&"b")), (times, 0));
+        assert_eq!((queue.num_requeues(&"a"), queue.num_requeues(&"b")), (times, 0));
     }
     assert!(queue.cancel(&"a"), "it is due");
     queue.add_rate_limited("b").unwrap();
-    assert_eq!((queue.requeues(&"a"), queue.requeues(&"b")), (3, 1));
+    assert_eq!((queue.num_requeues(&"a"), queue.num_requeues(&"b")), (3, 1));
 }
 
 /// A cancelled wait is no success: the failures stay.
@@ -202,7 +202,7 @@ fn cancel_keeps_failures() {
     let (queue, _clock) = backoff();
     queue.add_rate_limited("a").unwrap();
     assert!(queue.cancel(&"a"));
-    assert_eq!(queue.requeues(&"a"), 1);
+    assert_eq!(queue.num_requeues(&"a"), 1);
 }
 
 /// Counts how often it is asked, and always answers the same.

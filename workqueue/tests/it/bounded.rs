@@ -7,7 +7,8 @@ use std::thread;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::ManualClock;
-use flyball_workqueue::{Added, AddedMany, Counts, KeyState, Queue, Reason};
+use flyball_workqueue::{AddErrorKind, Added, AddedMany, Counts, KeyState, Queue};
+use testkit::wakers::poll_once;
 
 use crate::support::{TimedQueue, block_on, ns, timed};
 use crate::task::{Task, deadline, now_or_never, serve};
@@ -37,8 +38,8 @@ fn every_state_takes_room() {
     queue.add_after("waits", ns(9)).unwrap();
     for _ in 0..2 {
         let refused = queue.add("sixth").unwrap_err();
-        assert_eq!((refused.reason(), refused.into_key()), (Reason::Full, "sixth"));
-        assert_eq!(queue.add_after("sixth", ns(3)).unwrap_err().reason(), Reason::Full);
+        assert_eq!((refused.kind(), refused.into_key()), (AddErrorKind::Full, "sixth"));
+        assert_eq!(queue.add_after("sixth", ns(3)).unwrap_err().kind(), AddErrorKind::Full);
         assert_eq!(queue.state(&"sixth"), KeyState::Absent);
         clock.advance(ns(9));
     }
@@ -54,13 +55,13 @@ fn a_full_queue_works_on() {
     let lease = queue.try_get().unwrap();
     queue.add_after("b", ns(10)).unwrap();
     queue.add("c").unwrap();
-    assert_eq!(queue.add("a").unwrap(), Added::Marked);
+    assert_eq!(queue.add("a").unwrap(), Added::Dirty);
     assert_eq!(queue.add_after("b", ns(5)).unwrap(), Added::Merged);
     assert_eq!(queue.add("b").unwrap(), Added::Promoted);
     assert_eq!(queue.add("c").unwrap(), Added::Merged);
     assert!(queue.postpone(&"c", ns(7)));
     lease.retry();
-    queue.try_get().unwrap().requeue_after(ns(3));
+    queue.try_get().unwrap().succeed_and_requeue_after(ns(3));
     assert_eq!(live(queue.counts()), 3);
     clock.advance(ns(7));
     assert_eq!(serve(&queue), 3, "nothing was dropped for room");
@@ -94,10 +95,14 @@ fn room_comes_back() {
 }
 
 #[test]
-fn a_capacity_of_nothing_is_one() {
+fn a_capacity_of_zero_is_zero() {
     let (queue, _clock) = bounded(0);
-    queue.add("a").unwrap();
-    assert_eq!(queue.add("b").unwrap_err().reason(), Reason::Full);
+    assert_eq!(queue.add("a").unwrap_err().kind(), AddErrorKind::Full);
+    assert_eq!(queue.add_after("a", ns(1)).unwrap_err().kind(), AddErrorKind::Full);
+    let mut waiting = Box::pin(queue.add_when_room("a"));
+    assert!(poll_once(waiting.as_mut()).is_pending());
+    queue.shut_down();
+    assert!(poll_once(waiting.as_mut()).is_ready());
 }
 
 #[test]
@@ -105,11 +110,11 @@ fn shut_down_comes_before_full() {
     let (queue, _clock) = bounded(1);
     queue.add("a").unwrap();
     queue.shut_down();
-    assert_eq!(queue.add("b").unwrap_err().reason(), Reason::ShutDown);
-    assert_eq!(queue.add_after("b", ns(1)).unwrap_err().reason(), Reason::ShutDown);
-    assert!(queue.add_many(["b"]).refused.iter().all(|refused| refused.reason() == Reason::ShutDown));
-    assert_eq!(block_on(queue.add_when_room("b")).unwrap_err().reason(), Reason::ShutDown);
-    assert_eq!(queue.blocking_add("b").unwrap_err().reason(), Reason::ShutDown);
+    assert_eq!(queue.add("b").unwrap_err().kind(), AddErrorKind::ShutDown);
+    assert_eq!(queue.add_after("b", ns(1)).unwrap_err().kind(), AddErrorKind::ShutDown);
+    assert!(queue.add_many(["b"]).refused.iter().all(|refused| refused.kind() == AddErrorKind::ShutDown));
+    assert_eq!(block_on(queue.add_when_room("b")).unwrap_err().kind(), AddErrorKind::ShutDown);
+    assert_eq!(queue.blocking_add_when_room("b").unwrap_err().kind(), AddErrorKind::ShutDown);
 }
 
 /// A failure of a key that finds no room is a failure all the same.
@@ -118,8 +123,8 @@ fn a_refused_limited_add_has_counted() {
     let limiter = Exponential::new(ns(10)..=ns(100));
     let queue = Queue::builder().clock(ManualClock::new()).limiter(limiter).capacity(1).build();
     queue.add("a").unwrap();
-    assert_eq!(queue.add_rate_limited("b").unwrap_err().reason(), Reason::Full);
-    assert_eq!((queue.requeues(&"b"), queue.state(&"b")), (1, KeyState::Absent));
+    assert_eq!(queue.add_rate_limited("b").unwrap_err().kind(), AddErrorKind::Full);
+    assert_eq!((queue.num_requeues(&"b"), queue.state(&"b")), (1, KeyState::Absent));
     queue.add_rate_limited("a").unwrap();
 }
 
@@ -130,18 +135,22 @@ fn an_add_to_a_full_queue_never_waits() {
     assert_eq!(queue.add("a").unwrap(), Added::Merged);
     queue.add_after("b", ns(5)).unwrap();
     assert_eq!(queue.add("b").unwrap(), Added::Promoted);
-    assert_eq!(queue.add("c").unwrap_err().reason(), Reason::Full);
+    assert_eq!(queue.add("c").unwrap_err().kind(), AddErrorKind::Full);
     let _leases = (queue.try_get().unwrap(), queue.try_get().unwrap());
-    assert_eq!(queue.add("a").unwrap(), Added::Marked);
+    assert_eq!(queue.add("a").unwrap(), Added::Dirty);
     queue.shut_down();
-    assert_eq!(queue.add("a").unwrap_err().reason(), Reason::ShutDown);
+    assert_eq!(queue.add("a").unwrap_err().kind(), AddErrorKind::ShutDown);
 }
 
 // ---- many at once ----------------------------------------------------------------------------------------------
 
-fn told<K: Copy>(many: &AddedMany<K>) -> ([usize; 4], Vec<(K, Reason)>) {
-    let refused = many.refused.iter().map(|refused| (*refused.key(), refused.reason())).collect();
-    ([many.new, many.merged, many.promoted, many.marked], refused)
+fn told<K: Copy>(many: AddedMany<K>) -> ([usize; 4], Vec<(K, AddErrorKind)>) {
+    let counts = [many.new, many.merged, many.promoted, many.dirty];
+    let refused = many.refused.into_iter().map(|refused| {
+        let kind = refused.kind();
+        (refused.into_key(), kind)
+    });
+    (counts, refused.collect())
 }
 
 /// The same as one after the other, and the same order.
@@ -153,7 +162,7 @@ fn add_many_says_what_became_of_each() {
     queue.add_after("waits", ns(9)).unwrap();
     queue.add("ready").unwrap();
     let many = queue.add_many(["x", "leased", "waits", "ready", "x", "leased", "y", "z", "w", "x", "v"]);
-    assert_eq!(told(&many), ([3, 4, 1, 1], vec![("w", Reason::Full), ("v", Reason::Full)]));
+    assert_eq!(told(many), ([3, 4, 1, 1], vec![("w", AddErrorKind::Full), ("v", AddErrorKind::Full)]));
     lease.done();
     let leases: Vec<_> = std::iter::from_fn(|| queue.try_get().ok()).collect();
     assert_eq!(crate::task::keys(&leases), ["ready", "x", "waits", "y", "z", "leased"]);
@@ -163,10 +172,11 @@ fn add_many_says_what_became_of_each() {
 #[test]
 fn add_many_of_nothing_and_to_nobody() {
     let (queue, _clock) = timed();
-    assert_eq!(told(&queue.add_many([])), ([0; 4], vec![]));
+    assert_eq!(told(queue.add_many([])), ([0; 4], vec![]));
     queue.shut_down();
-    let refused = vec![("a", Reason::ShutDown), ("b", Reason::ShutDown), ("a", Reason::ShutDown)];
-    assert_eq!(told(&queue.add_many(["a", "b", "a"])), ([0; 4], refused));
+    let refused =
+        vec![("a", AddErrorKind::ShutDown), ("b", AddErrorKind::ShutDown), ("a", AddErrorKind::ShutDown)];
+    assert_eq!(told(queue.add_many(["a", "b", "a"])), ([0; 4], refused));
 }
 
 /// As many getters are woken as there are keys for.
@@ -194,7 +204,7 @@ fn add_many_from_the_queue_itself() {
             next
         })
     }));
-    assert_eq!((many.new, queue.len()), (1, 1));
+    assert_eq!((many.new, queue.ready_len()), (1, 1));
 }
 
 // ---- waiting for room ------------------------------------------------------------------------------------------
@@ -203,9 +213,9 @@ fn add_many_from_the_queue_itself() {
 fn where_there_is_room_nobody_waits() {
     let (queue, _clock) = bounded(2);
     assert_eq!(now_or_never(queue.add_when_room("a")).unwrap().unwrap(), Added::New);
-    assert_eq!(queue.blocking_add("b").unwrap(), Added::New);
+    assert_eq!(queue.blocking_add_when_room("b").unwrap(), Added::New);
     assert_eq!(now_or_never(queue.add_when_room("a")).unwrap().unwrap(), Added::Merged, "full, but present");
-    assert_eq!(queue.blocking_add("b").unwrap(), Added::Merged);
+    assert_eq!(queue.blocking_add_when_room("b").unwrap(), Added::Merged);
     let unbounded = Queue::new();
     for key in 0..1_000 {
         // Or at the second poll: it gives way now and then.
@@ -269,7 +279,7 @@ fn an_end_refuses_who_waits_for_room() {
     let ends: [fn(&TimedQueue); 4] = [
         |queue| queue.shut_down(),
         |queue| drop(queue.drain()),
-        |queue| drop(queue.drain_waiting(ns(100))),
+        |queue| drop(queue.drain_all_timeout(ns(100))),
         |queue| drop(queue.stop_now()),
     ];
     for end in ends {
@@ -277,15 +287,15 @@ fn an_end_refuses_who_waits_for_room() {
         queue.add("a").unwrap();
         let mut adders = ["b", "c"].map(|key| Task::waiting(queue.add_when_room(key)));
         let blocked = thread::scope(|scope| {
-            let blocked = scope.spawn(|| queue.blocking_add("d"));
+            let blocked = scope.spawn(|| queue.blocking_add_when_room("d"));
             end(&queue);
             blocked.join().unwrap()
         });
-        assert_eq!(blocked.unwrap_err().reason(), Reason::ShutDown);
+        assert_eq!(blocked.unwrap_err().kind(), AddErrorKind::ShutDown);
         for (adder, key) in adders.iter_mut().zip(["b", "c"]) {
             assert!(adder.knows());
             let refused = adder.finish().unwrap_err();
-            assert_eq!((refused.reason(), refused.into_key()), (Reason::ShutDown, key));
+            assert_eq!((refused.kind(), refused.into_key()), (AddErrorKind::ShutDown, key));
         }
     }
 }
@@ -297,7 +307,7 @@ fn a_blocked_adder_gets_its_room() {
         let (queue, clock) = bounded(1);
         queue.add_after("a", ns(5)).unwrap();
         thread::scope(|scope| {
-            let blocked = scope.spawn(|| queue.blocking_add("b"));
+            let blocked = scope.spawn(|| queue.blocking_add_when_room("b"));
             clock.advance(ns(5));
             queue.blocking_get().unwrap().done();
             assert_eq!(blocked.join().unwrap().unwrap(), Added::New);
@@ -313,7 +323,7 @@ fn a_dead_letter_makes_room() {
         .timer(ManualClock::new().timer())
         .limiter(Exponential::new(ns(10)..=ns(100)))
         .capacity(1)
-        .dead_letters(1, |_, _| {})
+        .give_up_after(1, |_, _| {})
         .build();
     queue.add("a").unwrap();
     let mut adder = Task::waiting(queue.add_when_room("b"));
@@ -340,9 +350,9 @@ fn producers_wait_and_workers_make_room() {
                     for number in 0..EACH {
                         let key = producer * EACH + number;
                         let added = match producer {
-                            0 => queue.blocking_add(key),
+                            0 => queue.blocking_add_when_room(key),
                             1 => block_on(queue.add_when_room(key)),
-                            _ if number % 2 == 0 => queue.blocking_add(key),
+                            _ if number % 2 == 0 => queue.blocking_add_when_room(key),
                             _ => block_on(queue.add_when_room(key)),
                         };
                         assert_eq!(added.unwrap(), Added::New);

@@ -14,7 +14,7 @@ use testkit::wakers::{Counting, poll_once, poll_with};
 use crate::support::{TimedQueue, backoff, ns, timed};
 
 /// A getter with a waker of its own.
-struct Getter<F> {
+struct Consumer<F> {
     future: Pin<Box<F>>,
     counting: Arc<Counting>,
     waker: Waker,
@@ -22,7 +22,7 @@ struct Getter<F> {
     polled: Option<usize>,
 }
 
-impl<F: Future<Output = Option<T>>, T> Getter<F> {
+impl<F: Future<Output = Option<T>>, T> Consumer<F> {
     fn new(future: F) -> Self {
         let (counting, waker) = Counting::waker();
         Self { future: Box::pin(future), counting, waker, polled: None }
@@ -66,10 +66,10 @@ impl<F: Future<Output = Option<T>>, T> Getter<F> {
 #[test]
 fn an_add_wakes_one_getter_once() {
     let queue = Queue::new();
-    let mut getters = [Getter::waiting(queue.get()), Getter::waiting(queue.get())];
+    let mut getters = [Consumer::waiting(queue.get()), Consumer::waiting(queue.get())];
     queue.add("a").unwrap();
     queue.add("a").unwrap();
-    assert_eq!(getters.iter().map(Getter::wakes).sum::<usize>(), 1);
+    assert_eq!(getters.iter().map(Consumer::wakes).sum::<usize>(), 1);
     let woken = getters.iter_mut().find(|getter| getter.wakes() == 1).unwrap();
     assert_eq!(*woken.take(), "a");
 }
@@ -77,22 +77,22 @@ fn an_add_wakes_one_getter_once() {
 #[test]
 fn n_adds_wake_n_getters() {
     let queue = Queue::new();
-    let mut getters: Vec<_> = (0..5).map(|_| Getter::waiting(queue.get())).collect();
+    let mut getters: Vec<_> = (0..5).map(|_| Consumer::waiting(queue.get())).collect();
     for key in 0..3 {
         queue.add(key).unwrap();
     }
     assert_eq!(getters.iter().filter(|getter| getter.wakes() == 1).count(), 3);
     let woken = getters.iter_mut().filter(|getter| getter.wakes() == 1);
-    let leases: Vec<_> = woken.map(Getter::take).collect();
+    let leases: Vec<_> = woken.map(Consumer::take).collect();
     assert_eq!(leases.iter().map(|lease| **lease).collect::<Vec<_>>(), [0, 1, 2]);
 }
 
 #[test]
 fn a_woken_getter_that_is_dropped_hands_on() {
     let queue = Queue::new();
-    let first = Getter::waiting(queue.get());
-    let second = Getter::waiting(queue.get());
-    let third = Getter::waiting(queue.get());
+    let first = Consumer::waiting(queue.get());
+    let second = Consumer::waiting(queue.get());
+    let third = Consumer::waiting(queue.get());
     let mut rest = vec![first, second, third];
     queue.add("a").unwrap();
     while rest.len() > 1 {
@@ -107,8 +107,8 @@ fn a_woken_getter_that_is_dropped_hands_on() {
 #[test]
 fn a_getter_dropped_before_it_is_woken_takes_nothing_along() {
     let queue = Queue::new();
-    let first = Getter::waiting(queue.get());
-    let mut second = Getter::waiting(queue.get());
+    let first = Consumer::waiting(queue.get());
+    let mut second = Consumer::waiting(queue.get());
     drop(first);
     queue.add("a").unwrap();
     assert_eq!(second.wakes(), 1);
@@ -119,9 +119,9 @@ fn a_getter_dropped_before_it_is_woken_takes_nothing_along() {
 #[test]
 fn a_hint_is_for_whoever_polls_first() {
     let queue = Queue::new();
-    let mut woken = Getter::waiting(queue.get());
+    let mut woken = Consumer::waiting(queue.get());
     queue.add("a").unwrap();
-    let mut quick = Getter::new(queue.get());
+    let mut quick = Consumer::new(queue.get());
     assert_eq!(*quick.take(), "a", "dropped: it is back at once");
     let lease = quick_take(&queue);
     assert!(woken.poll().is_pending(), "the key is elsewhere");
@@ -138,7 +138,7 @@ fn quick_take(queue: &Queue<&'static str>) -> flyball_workqueue::Lease<&'static 
 #[test]
 fn a_robbed_getter_is_in_line_again() {
     let queue = Queue::new();
-    let mut getter = Getter::waiting(queue.get());
+    let mut getter = Consumer::waiting(queue.get());
     for round in 1..=3 {
         queue.add(round).unwrap();
         assert_eq!(getter.wakes(), round);
@@ -179,14 +179,14 @@ fn the_last_waker_of_a_drain_counts() {
 #[test]
 fn a_forgotten_getter_takes_one_hint_at_most() {
     let queue = Queue::new();
-    let forgotten = Getter::waiting(queue.get());
-    let mut alive = Getter::waiting(queue.get());
+    let forgotten = Consumer::waiting(queue.get());
+    let mut alive = Consumer::waiting(queue.get());
     queue.add("a").unwrap();
     queue.add("b").unwrap();
     assert_eq!((forgotten.wakes(), alive.wakes()), (1, 1));
     std::mem::forget(forgotten.future);
     let first = alive.take();
-    let second = Getter::new(queue.get()).take();
+    let second = Consumer::new(queue.get()).take();
     assert_eq!((*first, *second), ("a", "b"));
 }
 
@@ -197,14 +197,14 @@ fn nothing_is_armed_at_rest() {
     let (queue, clock) = timed();
     queue.add_after("a", ns(10)).unwrap();
     assert_eq!(clock.next_alarm(), None, "nobody waits");
-    let _getter = Getter::waiting(queue.get());
+    let _getter = Consumer::waiting(queue.get());
     assert_eq!(clock.next_alarm(), Some(Nanos::new(10)));
 }
 
 #[test]
 fn an_earlier_deadline_moves_the_alarm() {
     let (queue, clock) = timed();
-    let mut getter = Getter::waiting(queue.get());
+    let mut getter = Consumer::waiting(queue.get());
     assert_eq!(clock.next_alarm(), None, "nothing to wait for");
     for (key, after, at) in [("a", 10, 10), ("b", 20, 10), ("c", 5, 5), ("a", 3, 3)] {
         queue.add_after(key, ns(after)).unwrap();
@@ -222,7 +222,7 @@ fn an_earlier_deadline_moves_the_alarm() {
 #[test]
 fn an_add_arms_for_a_waiting_getter() {
     let (queue, clock) = timed();
-    let mut getter = Getter::waiting(queue.get());
+    let mut getter = Consumer::waiting(queue.get());
     queue.add_after("a", ns(10)).unwrap();
     drive(&clock, 10, || getter.wakes() > 0 && getter.poll().is_ready());
 }
@@ -245,8 +245,8 @@ fn drive(clock: &flyball_sync::ManualClock, limit: u64, mut done: impl FnMut() -
 fn an_alarm_outlives_the_getter_that_set_it() {
     let (queue, clock) = timed();
     queue.add_after("a", ns(10)).unwrap();
-    let armed = Getter::waiting(queue.get());
-    let mut other = Getter::waiting(queue.get());
+    let armed = Consumer::waiting(queue.get());
+    let mut other = Consumer::waiting(queue.get());
     drop(armed);
     clock.advance(ns(10));
     assert_eq!(other.wakes(), 1);
@@ -257,7 +257,7 @@ fn an_alarm_outlives_the_getter_that_set_it() {
 fn a_getter_woken_by_the_timer_and_dropped_hands_on() {
     let (queue, clock) = timed();
     queue.add_after("a", ns(10)).unwrap();
-    let mut getters = vec![Getter::waiting(queue.get()), Getter::waiting(queue.get())];
+    let mut getters = vec![Consumer::waiting(queue.get()), Consumer::waiting(queue.get())];
     clock.advance(ns(10));
     let woken = getters.iter().position(|getter| getter.wakes() > 0).expect("somebody is woken");
     drop(getters.remove(woken));
@@ -270,13 +270,13 @@ fn a_getter_woken_by_the_timer_and_dropped_hands_on() {
 fn a_stalled_getter_does_not_stall_the_timer() {
     let (queue, clock) = timed();
     queue.add_after("late", ns(10)).unwrap();
-    let stalled = Getter::waiting(queue.get());
+    let stalled = Consumer::waiting(queue.get());
     queue.add("now").unwrap();
     assert_eq!(stalled.wakes(), 1);
-    let mut second = Getter::new(queue.get());
+    let mut second = Consumer::new(queue.get());
     let now = second.take();
     assert_eq!(*now, "now");
-    let mut third = Getter::waiting(queue.get());
+    let mut third = Consumer::waiting(queue.get());
     clock.advance(ns(10));
     assert_eq!(third.wakes(), 1);
     assert_eq!(*third.take(), "late");
@@ -287,11 +287,11 @@ fn a_stalled_getter_does_not_stall_the_timer() {
 #[test]
 fn a_stalled_getter_does_not_stall_the_next_add() {
     let queue = Queue::new();
-    let stalled = Getter::waiting(queue.get());
+    let stalled = Consumer::waiting(queue.get());
     queue.add("a").unwrap();
     assert_eq!(stalled.wakes(), 1);
-    let first = Getter::new(queue.get()).take();
-    let mut third = Getter::waiting(queue.get());
+    let first = Consumer::new(queue.get()).take();
+    let mut third = Consumer::waiting(queue.get());
     queue.add("b").unwrap();
     assert_eq!(third.wakes(), 1);
     assert_eq!((*first, *third.take()), ("a", "b"));
@@ -304,7 +304,7 @@ fn every_due_key_finds_a_getter() {
     for key in ["a", "b", "c"] {
         queue.add_after(key, ns(10)).unwrap();
     }
-    let mut getters: Vec<_> = (0..3).map(|_| Getter::waiting(queue.get())).collect();
+    let mut getters: Vec<_> = (0..3).map(|_| Consumer::waiting(queue.get())).collect();
     clock.advance(ns(10));
     let mut leases = Vec::new();
     // Only those who were woken poll: a getter that takes a key must see to it that the next one is woken.
@@ -320,7 +320,7 @@ fn the_next_deadline_is_armed_by_whoever_takes_the_first() {
     let (queue, clock) = timed();
     queue.add_after("a", ns(10)).unwrap();
     queue.add_after("b", ns(20)).unwrap();
-    let mut getters = vec![Getter::waiting(queue.get()), Getter::waiting(queue.get())];
+    let mut getters = vec![Consumer::waiting(queue.get()), Consumer::waiting(queue.get())];
     let mut leases = Vec::new();
     drive(&clock, 20, || {
         while let Some(woken) = getters.iter().position(|getter| getter.wakes() > 0) {
@@ -338,7 +338,7 @@ fn a_retry_wakes_a_getter_when_it_is_due() {
     let (queue, clock) = backoff();
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
-    let mut getter = Getter::waiting(queue.get());
+    let mut getter = Consumer::waiting(queue.get());
     lease.retry();
     assert!(getter.poll().is_pending());
     drive(&clock, 10, || getter.wakes() > 0 && getter.poll().is_ready());
@@ -349,9 +349,9 @@ fn a_retry_wakes_a_getter_when_it_is_due() {
 fn never_is_never() {
     let (queue, clock) = timed();
     queue.add_after("a", Duration::MAX).unwrap();
-    let getter = Getter::waiting(queue.get());
+    let getter = Consumer::waiting(queue.get());
     clock.advance(Duration::from_secs(u64::MAX / 4_000_000_000));
-    assert_eq!((getter.wakes(), queue.len()), (0, 0));
+    assert_eq!((getter.wakes(), queue.ready_len()), (0, 0));
 }
 
 // ---- dropped at every poll -------------------------------------------------------------------------------------
@@ -370,7 +370,7 @@ fn getters_dropped_at_any_poll_lose_no_wake_up() {
             match random.below(8) {
                 0 | 1 => drop(queue.add(random.below(6))),
                 2 => drop(queue.add_after(random.below(6), ns(1 + random.below(9)))),
-                3 => getters.push(Getter::new(queue.get())),
+                3 => getters.push(Consumer::new(queue.get())),
                 4 if !getters.is_empty() => {
                     let index = random.below(getters.len() as u64) as usize;
                     if let Poll::Ready(lease) = getters[index].poll() {
@@ -385,7 +385,7 @@ fn getters_dropped_at_any_poll_lose_no_wake_up() {
                     let lease = leases.remove(random.below(leases.len() as u64) as usize);
                     match random.below(4) {
                         0 => lease.done(),
-                        1 => lease.requeue_after(ns(random.below(5))),
+                        1 => lease.succeed_and_requeue_after(ns(random.below(5))),
                         2 => lease.retry(),
                         _ => drop(lease),
                     }
@@ -405,7 +405,7 @@ fn getters_dropped_at_any_poll_lose_no_wake_up() {
         // From here on only those who were woken poll, and the clock moves by its alarms alone: everything comes.
         leases.into_iter().for_each(flyball_workqueue::Lease::done);
         loop {
-            if let Some(woken) = getters.iter().position(Getter::knows) {
+            if let Some(woken) = getters.iter().position(Consumer::knows) {
                 if let Poll::Ready(lease) = getters[woken].poll() {
                     lease.expect("open").done();
                     drop(getters.remove(woken));
@@ -429,10 +429,10 @@ fn getters_dropped_at_any_poll_lose_no_wake_up() {
 fn assert_somebody_knows<F: Future<Output = Option<T>>, T>(
     queue: &TimedQueue<u64>,
     clock: &flyball_sync::ManualClock,
-    getters: &[Getter<F>],
+    getters: &[Consumer<F>],
 ) -> bool {
     let counts = queue.counts();
-    if !getters.iter().any(Getter::waits) || getters.iter().any(Getter::knows) {
+    if !getters.iter().any(Consumer::waits) || getters.iter().any(Consumer::knows) {
         return false;
     }
     assert_eq!(counts.ready, 0, "a key is ready, a getter waits, and nobody told it");

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, FastSlow, Policy};
 use flyball_sync::{ManualClock, ManualTimer, Nanos};
-use flyball_workqueue::{Added, KeyState, Lease, Queue, Reason, Timed, TryGetError};
+use flyball_workqueue::{AddErrorKind, Added, KeyState, Lease, Queue, TryGetError, WithTimer};
 
 use crate::support::{BackoffQueue, ns};
 use crate::task::{Task, deadline, lists, serve};
 
-type Held = Lease<&'static str, Timed<ManualTimer>>;
+type Held = Lease<&'static str, WithTimer<ManualTimer>>;
 type Told = Arc<Mutex<Vec<(&'static str, u32)>>>;
 
 fn panics<T>(act: impl FnOnce() -> T) -> bool {
@@ -25,7 +25,7 @@ fn mortal(most: u32, strict: bool) -> (BackoffQueue, ManualClock, Told) {
     let queue = Queue::builder()
         .timer(clock.timer())
         .limiter(Exponential::new(ns(10)..=ns(1_000)))
-        .dead_letters(most, move |key, failures| tell.lock().unwrap().push((*key, failures)));
+        .give_up_after(most, move |key, failures| tell.lock().unwrap().push((*key, failures)));
     let queue = if strict { queue.strict_backoff() } else { queue };
     (queue.build(), clock, told)
 }
@@ -36,7 +36,7 @@ fn take(told: &Told) -> Vec<(&'static str, u32)> {
 
 #[test]
 fn the_last_failure_is_not_retried() {
-    let fails: [fn(Held); 3] = [drop, Lease::retry, |lease| lease.retry_no_sooner(ns(9))];
+    let fails: [fn(Held); 3] = [drop, Lease::retry, |lease| lease.retry_after_at_least(ns(9))];
     for fail in fails {
         let (queue, clock, told) = mortal(3, false);
         queue.add("a").unwrap();
@@ -47,10 +47,10 @@ fn the_last_failure_is_not_retried() {
         }
         fail(queue.try_get().unwrap());
         assert_eq!(take(&told), [("a", 3)]);
-        assert_eq!((queue.state(&"a"), queue.requeues(&"a")), (KeyState::Absent, 0));
+        assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (KeyState::Absent, 0));
         queue.add("a").unwrap();
         queue.try_get().unwrap().retry();
-        assert_eq!(queue.requeues(&"a"), 1, "a new life");
+        assert_eq!(queue.num_requeues(&"a"), 1, "a new life");
         queue.check().unwrap();
     }
 }
@@ -73,7 +73,7 @@ fn a_limit_of_nothing_is_one() {
 fn a_success_saves() {
     let ends: [fn(&BackoffQueue); 3] = [
         |queue| queue.try_get().unwrap().succeed(),
-        |queue| queue.try_get().unwrap().requeue_after(Duration::ZERO),
+        |queue| queue.try_get().unwrap().succeed_and_requeue_after(Duration::ZERO),
         |queue| {
             queue.forget(&"a");
             queue.try_get().unwrap().done();
@@ -100,7 +100,7 @@ fn failures_within_a_backoff_do_not_kill() {
         queue.try_get().unwrap().retry();
         queue.add_rate_limited("a").unwrap();
     }
-    assert_eq!((take(&told), queue.requeues(&"a")), (vec![], 1));
+    assert_eq!((take(&told), queue.num_requeues(&"a")), (vec![], 1));
     clock.set(Nanos::new(10));
     queue.try_get().unwrap().retry();
     assert_eq!(take(&told), [("a", 2)]);
@@ -116,7 +116,7 @@ fn a_marked_key_runs_again() {
         queue.add("a").unwrap();
         lease.retry();
         assert_eq!(take(&told), [("a", 1)]);
-        assert_eq!((queue.state(&"a"), queue.requeues(&"a")), (KeyState::Ready, 0));
+        assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (KeyState::Ready, 0));
         let lease = queue.try_get().unwrap();
         queue.add_after("a", ns(5)).unwrap();
         lease.retry();
@@ -151,11 +151,11 @@ fn a_limited_add_that_is_one_too_many() {
             before(&queue);
             let refused = queue.add_rate_limited("a").unwrap_err();
             assert_eq!(
-                (refused.reason(), refused.to_string().as_str()),
-                (Reason::Exhausted, "the key has failed too often")
+                (refused.kind(), refused.to_string().as_str()),
+                (AddErrorKind::GivenUp, "the key has failed too often")
             );
             assert_eq!(refused.into_key(), "a");
-            assert_eq!((take(&told), queue.requeues(&"a")), (vec![("a", 2)], 0));
+            assert_eq!((take(&told), queue.num_requeues(&"a")), (vec![("a", 2)], 0));
             assert_eq!(queue.state(&"a"), state);
             queue.check().unwrap();
         }
@@ -171,13 +171,13 @@ fn exhausted_comes_before_full() {
         .clock(ManualClock::new())
         .limiter(Exponential::new(ns(10)..=ns(100)))
         .capacity(1)
-        .dead_letters(1, move |key, failures| tell.lock().unwrap().push((*key, failures)))
+        .give_up_after(1, move |key, failures| tell.lock().unwrap().push((*key, failures)))
         .build();
     queue.add("a").unwrap();
-    assert_eq!(queue.add_rate_limited("b").unwrap_err().reason(), Reason::Exhausted);
+    assert_eq!(queue.add_rate_limited("b").unwrap_err().kind(), AddErrorKind::GivenUp);
     assert_eq!(take(&told), [("b", 1)]);
     queue.shut_down();
-    assert_eq!(queue.add_rate_limited("b").unwrap_err().reason(), Reason::ShutDown);
+    assert_eq!(queue.add_rate_limited("b").unwrap_err().kind(), AddErrorKind::ShutDown);
     assert_eq!(take(&told), [], "a refused add counts nothing");
 }
 
@@ -223,7 +223,7 @@ fn a_limiter_that_does_not_count() {
     let queue = Queue::builder()
         .timer(clock.timer())
         .limiter(Always)
-        .dead_letters(1, |_, _| panic!("nobody counts"))
+        .give_up_after(1, |_, _| panic!("nobody counts"))
         .build();
     queue.add("a").unwrap();
     for _ in 0..20 {
@@ -243,9 +243,9 @@ fn the_hook_calls_back() {
         .timer(clock.timer())
         .limiter(Exponential::new(ns(10)..=ns(100)))
         .capacity(1)
-        .dead_letters(1, move |key: &&'static str, failures| {
+        .give_up_after(1, move |key: &&'static str, failures| {
             let queue = at_home.lock().unwrap().clone().unwrap();
-            assert_eq!((queue.state(key), queue.requeues(key), failures), (KeyState::Absent, 0, 1));
+            assert_eq!((queue.state(key), queue.num_requeues(key), failures), (KeyState::Absent, 0, 1));
             queue.check().unwrap();
             queue.add("from the hook").unwrap();
             assert!(queue.postpone(&"from the hook", ns(5)) && queue.cancel(&"from the hook"));
@@ -257,7 +257,7 @@ fn the_hook_calls_back() {
     *home.lock().unwrap() = Some(queue.clone());
     queue.add("a").unwrap();
     queue.try_get().unwrap().retry();
-    assert_eq!(queue.add_rate_limited("b").unwrap_err().reason(), Reason::Exhausted);
+    assert_eq!(queue.add_rate_limited("b").unwrap_err().kind(), AddErrorKind::GivenUp);
     queue.add("c").unwrap();
     drop(queue.try_get().unwrap());
     let leases: Vec<_> = std::iter::from_fn(|| graveyard.try_get().ok()).collect();
@@ -274,13 +274,13 @@ fn the_hook_panics() {
         .timer(clock.timer())
         .limiter(Exponential::new(ns(10)..=ns(100)))
         .capacity(2)
-        .dead_letters(1, |_, _| panic!("a hostile hook panics"))
+        .give_up_after(1, |_, _| panic!("a hostile hook panics"))
         .build();
     queue.add_many(["a", "b"]);
     let lease = queue.try_get().unwrap();
     let mut adder = Task::waiting(queue.add_when_room("c"));
     assert!(panics(|| lease.retry()));
-    assert_eq!((queue.state(&"a"), queue.requeues(&"a")), (KeyState::Absent, 0));
+    assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (KeyState::Absent, 0));
     assert!(adder.knows());
     adder.finish().unwrap();
     let lease = queue.try_get().unwrap();
@@ -304,7 +304,7 @@ fn each_death_is_told_once() {
     let tell = told.clone();
     let queue = Queue::builder()
         .limiter(FastSlow::new(Duration::ZERO, Duration::ZERO, 1))
-        .dead_letters(1, move |_: &u32, failures| {
+        .give_up_after(1, move |_: &u32, failures| {
             assert_eq!(failures, 1);
             *tell.lock().unwrap() += 1;
         })

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
-use flyball_workqueue::{Added, DelayMode, KeyState, Lease, NotDetached, Queue, Reason, TryGetError};
+use flyball_workqueue::{AddErrorKind, Added, DelayMode, KeyState, Lease, NotDetached, Queue, TryGetError};
 use testkit::hostile::{Mood, Point};
 
 use crate::support::{TimedQueue, backoff, block_on, ns, timed};
@@ -70,7 +70,8 @@ fn k141079_a_drain_waits_for_the_queue_and_tells_everybody() {
     queue.add("foo").unwrap();
     let mut drains: Vec<_> = (0..3).map(|_| Task::waiting(queue.drain())).collect();
     thread::scope(|scope| {
-        let blocking = [scope.spawn(|| queue.blocking_drain()), scope.spawn(|| queue.drain_timeout(HOUR))];
+        let blocking =
+            [scope.spawn(|| queue.blocking_drain()), scope.spawn(|| queue.blocking_drain_timeout(HOUR))];
         foo.done();
         for _ in 0..2 {
             assert!(drains.iter_mut().all(|drain| drain.poll().is_pending()), "a key is queued");
@@ -95,7 +96,7 @@ fn k79934_k141079_done_out_of_turn_doubles_nothing() {
         assert_eq!(queue.done(&"foo"), Err(NotDetached));
         assert_eq!(queue.add("foo").unwrap(), Added::Merged);
     }
-    assert_eq!(queue.len(), 1);
+    assert_eq!(queue.ready_len(), 1);
     let key = queue.try_get().unwrap().detach();
     queue.add(key).unwrap();
     queue.done(&key).unwrap();
@@ -113,7 +114,7 @@ fn k101928_a_drain_serves_a_marked_key_and_can_be_limited() {
     queue.add("foo").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add("foo").unwrap();
-    assert_eq!(lists(queue.drain_timeout(Duration::ZERO)), (vec![], vec![], vec!["foo"]));
+    assert_eq!(lists(queue.blocking_drain_timeout(Duration::ZERO)), (vec![], vec![], vec!["foo"]));
     lease.done();
     let mut drain = Task::waiting(queue.drain());
     queue.try_get().unwrap().done();
@@ -146,7 +147,7 @@ fn k77170_cr450_every_end_twice() {
     for _ in 0..2 {
         queue.shut_down();
         assert_eq!(lists(now_or_never(queue.drain()).unwrap()).1, ["late"]);
-        assert_eq!(lists(now_or_never(queue.drain_waiting(ns(9))).unwrap()).1, ["late"]);
+        assert_eq!(lists(now_or_never(queue.drain_all_timeout(ns(9))).unwrap()).1, ["late"]);
     }
     assert_eq!(lists(queue.stop_now()).1, ["late"]);
     assert_eq!(lists(queue.stop_now()), (vec![], vec![], vec![]));
@@ -221,7 +222,7 @@ fn solo_kit353_keys_are_equal_by_value() {
     let queue: Queue<Arc<str>> = Queue::new();
     assert_eq!(queue.add("foo".into()).unwrap(), Added::New);
     assert_eq!(queue.add("foo".into()).unwrap(), Added::Merged);
-    assert_eq!(queue.len(), 1);
+    assert_eq!(queue.ready_len(), 1);
 }
 
 /// Who forgot Done kept its key for ever.
@@ -237,7 +238,7 @@ fn kube_batch809_a_lease_that_is_dropped_ends() {
         panic!("the worker panics");
     }));
     assert!(unwinds.is_err());
-    assert_eq!((queue.len(), queue.counts().leased), (1, 0));
+    assert_eq!((queue.ready_len(), queue.counts().leased), (1, 0));
 }
 
 /// Get blocked for ever on a queue that was shut down.
@@ -248,8 +249,8 @@ fn cr3239_get_after_shutdown_returns() {
     for _ in 0..2 {
         assert!(queue.blocking_get().is_none() && block_on(queue.get()).is_none());
         assert!(queue.blocking_get_many(3).is_empty() && block_on(queue.get_many(3)).is_empty());
-        assert!(queue.getter().blocking_get().is_none());
-        assert_eq!(queue.blocking_add(1).unwrap_err().reason(), Reason::ShutDown);
+        assert!(queue.consumer().blocking_get().is_none());
+        assert_eq!(queue.blocking_add_when_room(1).unwrap_err().kind(), AddErrorKind::ShutDown);
     }
 }
 
@@ -262,7 +263,7 @@ fn cr3538_workers_that_add_beside_a_shutdown() {
             for worker in 0..6 {
                 let queue = &queue;
                 scope.spawn(move || {
-                    while queue.blocking_add(worker).is_ok() {
+                    while queue.blocking_add_when_room(worker).is_ok() {
                         queue.blocking_get_many(2).into_iter().for_each(Lease::done);
                     }
                 });
@@ -270,7 +271,7 @@ fn cr3538_workers_that_add_beside_a_shutdown() {
             (0..round).for_each(|_| thread::yield_now());
             queue.shut_down();
         });
-        assert_eq!(lists(queue.drain_timeout(Duration::ZERO)).2, [0; 0]);
+        assert_eq!(lists(queue.blocking_drain_timeout(Duration::ZERO)).2, [0; 0]);
     }
 }
 
@@ -282,9 +283,9 @@ fn cr3060_everything_is_due_at_once() {
     for key in 0..1_000 {
         queue.add_after(key, ns(1 + key % 7)).unwrap();
     }
-    assert_eq!(queue.len(), 0, "what waits is no depth");
+    assert_eq!(queue.ready_len(), 0, "what waits is no depth");
     clock.advance(ns(7));
-    assert_eq!(queue.len(), 1_000);
+    assert_eq!(queue.ready_len(), 1_000);
     queue.check().unwrap();
     let leases = queue.try_get_many(1_000).unwrap();
     assert_eq!(keys(&leases).into_iter().collect::<BTreeSet<_>>().len(), 1_000);
@@ -333,7 +334,7 @@ fn admiral1061_a_shutdown_hands_out_the_backlog_or_names_it() {
 fn k133560_client_go131_add_after_can_be_replaced() {
     let (queue, clock) = timed();
     queue.add_after("foo", ns(10)).unwrap();
-    queue.add_delayed("foo", ns(30), DelayMode::Replace).unwrap();
+    queue.add_after_with("foo", ns(30), DelayMode::Replace).unwrap();
     clock.advance(ns(29));
     assert!(queue.is_empty());
     clock.advance(ns(1));
@@ -389,7 +390,7 @@ fn k112325_three_ways_to_meet_a_wait() {
     queue.try_get().unwrap().retry();
     // Where the caller wants no run before the wait is over, it says so.
     assert!(matches!(queue.state(&"foo"), KeyState::Waiting(_)));
-    assert_eq!(queue.add_delayed("foo", HOUR, DelayMode::Earliest).unwrap(), Added::Merged);
+    assert_eq!(queue.add_after_with("foo", HOUR, DelayMode::Earliest).unwrap(), Added::Merged);
     assert_eq!(deadline(&queue, "foo"), 10);
     let (queue, _clock) = strict();
     queue.add_rate_limited("foo").unwrap();
@@ -439,7 +440,7 @@ fn k136853_events_do_not_raise_the_backoff() {
                 lease.retry();
             }
         }
-        assert_eq!((deadline(&queue, "foo"), queue.requeues(&"foo")), (until, 1));
+        assert_eq!((deadline(&queue, "foo"), queue.num_requeues(&"foo")), (until, 1));
         clock.set(Nanos::new(until));
         assert_eq!(serve(&queue), 1);
     }
@@ -453,7 +454,7 @@ fn cr1594_flyte6025_baaah61_duplicates_take_nothing() {
         for _ in 0..100 {
             queue.add_rate_limited("foo").unwrap();
         }
-        assert_eq!(queue.requeues(&"foo"), failures);
+        assert_eq!(queue.num_requeues(&"foo"), failures);
         clock.set(Nanos::new(deadline(&queue, "foo")));
         queue.try_get().unwrap().done();
     }
@@ -482,7 +483,7 @@ fn k110696_a_success_forgets() {
     for _ in 0..20 {
         queue.add("foo").unwrap();
         queue.try_get().unwrap().retry();
-        assert_eq!(queue.requeues(&"foo"), 1);
+        assert_eq!(queue.num_requeues(&"foo"), 1);
         clock.advance(ns(10));
         queue.try_get().unwrap().succeed();
     }
@@ -497,7 +498,7 @@ fn volcano1031_linkerd12079_kubermatic1851_the_most_tries() {
     let queue = Queue::builder()
         .timer(clock.timer())
         .limiter(Exponential::new(ns(10)..=ns(10)))
-        .dead_letters(3, move |_, _| {
+        .give_up_after(3, move |_, _| {
             count.fetch_add(1, Ordering::SeqCst);
         })
         .build();
@@ -508,7 +509,7 @@ fn volcano1031_linkerd12079_kubermatic1851_the_most_tries() {
         lease.retry();
         clock.advance(ns(10));
     }
-    assert_eq!((tries, dead.load(Ordering::SeqCst), queue.requeues(&"foo")), (3, 1, 0));
+    assert_eq!((tries, dead.load(Ordering::SeqCst), queue.num_requeues(&"foo")), (3, 1, 0));
 }
 
 // ---- E and F: to see, and to steer ------------------------------------------------------------------------------
@@ -519,7 +520,7 @@ fn k135543_k125152_k119979_k49783_what_waits_can_be_seen() {
     let (queue, _clock) = timed();
     queue.add_after("foo", ns(10)).unwrap();
     queue.add("bar").unwrap();
-    assert_eq!((queue.len(), queue.counts().waiting), (1, 1));
+    assert_eq!((queue.ready_len(), queue.counts().waiting), (1, 1));
     assert_eq!(queue.state(&"foo"), KeyState::Waiting(Nanos::new(10)));
     assert_eq!((queue.state(&"bar"), queue.state(&"baz")), (KeyState::Ready, KeyState::Absent));
     assert_eq!(queue.snapshot().keys.len(), 2);
@@ -529,7 +530,7 @@ fn k135543_k125152_k119979_k49783_what_waits_can_be_seen() {
 #[test]
 fn k91800_istio24427_a_getter_can_be_stopped() {
     let queue = Queue::new();
-    let getter = queue.getter();
+    let getter = queue.consumer();
     thread::scope(|scope| {
         let blocked = scope.spawn(|| getter.blocking_get().is_none());
         getter.stop();
@@ -550,7 +551,7 @@ fn client_go700_all_is_done() {
     let mut done = Task::waiting(queue.wait_idle());
     queue.try_get().unwrap().done();
     assert!(done.knows() && done.is_ready());
-    assert!(queue.wait_idle_timeout(Duration::ZERO) && !queue.is_shutting_down());
+    assert!(queue.blocking_wait_idle_timeout(Duration::ZERO) && !queue.is_shutting_down());
 }
 
 /// Many adds were many locks, and many gets as many.
@@ -578,13 +579,13 @@ fn argocd_agent1078_a_bound_is_a_bound() {
                             Ok(_) => {
                                 added.fetch_add(1, Ordering::SeqCst);
                             }
-                            Err(refused) => assert_eq!(refused.reason(), Reason::Full),
+                            Err(refused) => assert_eq!(refused.kind(), AddErrorKind::Full),
                         }
                     }
                 });
             }
         });
-        assert_eq!((added.load(Ordering::SeqCst), queue.len()), (5, 5));
+        assert_eq!((added.load(Ordering::SeqCst), queue.ready_len()), (5, 5));
     }
 }
 
@@ -594,11 +595,11 @@ fn grafana119322_kro616_a_drain_with_a_limit() {
     let (queue, clock) = timed();
     queue.add("foo").unwrap();
     let _stuck = queue.try_get().unwrap();
-    let mut drain = Task::waiting(queue.drain_waiting(ns(50)));
+    let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
     clock.advance(ns(50));
     assert!(drain.knows());
     assert_eq!(lists(drain.finish()), (vec![], vec![], vec!["foo"]));
-    assert_eq!(lists(queue.drain_timeout(Duration::ZERO)).2, ["foo"]);
+    assert_eq!(lists(queue.blocking_drain_timeout(Duration::ZERO)).2, ["foo"]);
 }
 
 // ---- the Rust peers --------------------------------------------------------------------------------------------
@@ -617,7 +618,7 @@ fn d1_nobody_starves_under_load() {
         clock.advance(millis(49));
         for lease in leases {
             runs[*lease] += 1;
-            lease.requeue_after(millis(5_000));
+            lease.succeed_and_requeue_after(millis(5_000));
         }
     }
     let (least, most) = (runs.iter().min().unwrap(), runs.iter().max().unwrap());
@@ -668,10 +669,10 @@ fn d10_first_in_first_out() {
 fn d11_kube318_kube1247_kube1265_a_debounce_has_an_end() {
     let (queue, clock) = timed();
     let millis = Duration::from_millis;
-    let debounce = DelayMode::Latest { longest: millis(1_000) };
+    let debounce = DelayMode::Debounce { max_wait: millis(1_000) };
     let mut runs = Vec::new();
     for _ in 0..60 {
-        queue.add_delayed("foo", millis(100), debounce).unwrap();
+        queue.add_after_with("foo", millis(100), debounce).unwrap();
         clock.advance(millis(50));
         if let Ok(lease) = queue.try_get() {
             runs.push(clock.now().get() / 1_000_000);
@@ -681,8 +682,8 @@ fn d11_kube318_kube1247_kube1265_a_debounce_has_an_end() {
     assert_eq!(runs, [1_000, 2_000, 3_000]);
     queue.cancel(&"foo");
     queue.add("foo").unwrap();
-    queue.try_get().unwrap().requeue_after(millis(20));
-    queue.add_delayed("foo", millis(100), debounce).unwrap();
+    queue.try_get().unwrap().succeed_and_requeue_after(millis(20));
+    queue.add_after_with("foo", millis(100), debounce).unwrap();
     clock.advance(millis(20));
     assert_eq!(serve(&queue), 1, "a run's own wish is not held back");
 }

@@ -12,7 +12,7 @@ use crate::task::{Task, deadline, serve, strict};
 const NEVER: Duration = Duration::MAX;
 
 fn latest(longest: u64) -> DelayMode {
-    DelayMode::Latest { longest: ns(longest) }
+    DelayMode::Debounce { max_wait: ns(longest) }
 }
 
 /// A wait, as it can be told from outside.
@@ -27,13 +27,13 @@ use Wait::{Debounced, Fixed};
 /// Finds out what kind of wait it is, which it uses up: only a fixed one becomes earlier by a debounced add, and a
 /// debounced one goes to its limit.
 fn probe(queue: &TimedQueue, key: &'static str) -> Wait {
-    let debounce = DelayMode::Latest { longest: NEVER };
+    let debounce = DelayMode::Debounce { max_wait: NEVER };
     let at = deadline(queue, key);
-    queue.add_delayed(key, ns(1), debounce).unwrap();
+    queue.add_after_with(key, ns(1), debounce).unwrap();
     if deadline(queue, key) != at {
         return Fixed(at);
     }
-    queue.add_delayed(key, NEVER, debounce).unwrap();
+    queue.add_after_with(key, NEVER, debounce).unwrap();
     Debounced(at, deadline(queue, key))
 }
 
@@ -48,7 +48,7 @@ fn at_100(old: Option<Wait>, leased: bool) -> (TimedQueue, ManualClock) {
     match old {
         None => {}
         Some(Fixed(at)) => drop(queue.add_after("a", ns(at - 100))),
-        Some(Debounced(at, limit)) => drop(queue.add_delayed("a", ns(at - 100), latest(limit - 100))),
+        Some(Debounced(at, limit)) => drop(queue.add_after_with("a", ns(at - 100), latest(limit - 100))),
     }
     (queue, clock)
 }
@@ -87,11 +87,11 @@ fn every_row_of_the_table() {
     for leased in [false, true] {
         for (old, mode, delay, new) in rows {
             let (queue, _clock) = at_100(old, leased);
-            let added = queue.add_delayed("a", delay, mode).unwrap();
+            let added = queue.add_after_with("a", delay, mode).unwrap();
             let row = format!("{old:?}, leased: {leased}, {mode:?} after {delay:?}");
             let expected = match (old, leased) {
                 (None, false) => Added::New,
-                (None, true) => Added::Marked,
+                (None, true) => Added::Dirty,
                 (Some(_), _) => Added::Merged,
             };
             assert_eq!(added, expected, "{row}");
@@ -120,9 +120,9 @@ fn a_deadline_that_is_now_is_an_add() {
         for old in [None, Some(Fixed(150)), Some(Debounced(150, 200))] {
             for leased in [false, true] {
                 let (queue, clock) = at_100(old, leased);
-                let added = queue.add_delayed("a", delay, mode).unwrap();
+                let added = queue.add_after_with("a", delay, mode).unwrap();
                 let (expected, state) = match (old, leased) {
-                    (_, true) => (Added::Marked, KeyState::LeasedDirty),
+                    (_, true) => (Added::Dirty, KeyState::LeasedDirty),
                     (None, false) => (Added::New, KeyState::Ready),
                     (Some(_), false) => (Added::Promoted, KeyState::Ready),
                 };
@@ -140,7 +140,7 @@ fn a_deadline_that_is_now_is_an_add() {
 #[test]
 fn a_debounced_add_of_nothing_does_not_end_a_debounce() {
     let (queue, _clock) = at_100(Some(Debounced(150, 200)), false);
-    assert_eq!(queue.add_delayed("a", Duration::ZERO, latest(500)).unwrap(), Added::Merged);
+    assert_eq!(queue.add_after_with("a", Duration::ZERO, latest(500)).unwrap(), Added::Merged);
     assert_eq!(probe(&queue, "a"), Debounced(150, 200));
 }
 
@@ -158,7 +158,7 @@ fn what_is_ready_stays_ready() {
                 }
                 let state = if leased { KeyState::LeasedDirty } else { KeyState::Ready };
                 assert_eq!(queue.state(&"a"), state);
-                assert_eq!(queue.add_delayed("a", ns(50), mode).unwrap(), Added::Merged, "{mode:?}");
+                assert_eq!(queue.add_after_with("a", ns(50), mode).unwrap(), Added::Merged, "{mode:?}");
                 assert_eq!(queue.state(&"a"), state, "{mode:?}");
                 queue.check().unwrap();
             }
@@ -173,13 +173,13 @@ fn the_turn_is_renewed_with_the_deadline() {
     let changes: [(Change, bool); 8] = [
         (|queue| drop(queue.add_after("a", ns(50))), true),
         (|queue| drop(queue.add_after("a", ns(60))), true),
-        (|queue| drop(queue.add_delayed("a", ns(50), DelayMode::Replace)), true),
-        (|queue| drop(queue.add_delayed("a", ns(50), latest(500))), true),
+        (|queue| drop(queue.add_after_with("a", ns(50), DelayMode::Replace)), true),
+        (|queue| drop(queue.add_after_with("a", ns(50), latest(500))), true),
         (|queue| assert!(queue.postpone(&"a", ns(20))), true),
         (
             |queue| {
-                drop(queue.add_delayed("a", ns(60), DelayMode::Replace));
-                drop(queue.add_delayed("a", ns(50), DelayMode::Replace));
+                drop(queue.add_after_with("a", ns(60), DelayMode::Replace));
+                drop(queue.add_after_with("a", ns(50), DelayMode::Replace));
             },
             false,
         ),
@@ -225,7 +225,7 @@ fn a_lease_ends_into_a_wait() {
         (Some(Debounced(150, 200)), 80, Debounced(150, 180)),
     ] {
         let (queue, _clock) = at_100(old, true);
-        queue.attach(&"a").unwrap().requeue_after(ns(after));
+        queue.attach(&"a").unwrap().succeed_and_requeue_after(ns(after));
         queue.check().unwrap();
         assert_eq!(probe(&queue, "a"), new, "{old:?} after {after}");
     }
@@ -240,7 +240,7 @@ fn a_replaced_deadline_moves_the_getter() {
     let (queue, clock) = timed();
     queue.add_after("a", ns(50)).unwrap();
     let mut getter = Task::waiting(queue.get());
-    queue.add_delayed("a", ns(90), DelayMode::Replace).unwrap();
+    queue.add_after_with("a", ns(90), DelayMode::Replace).unwrap();
     clock.set(Nanos::new(50));
     assert!(!getter.knows() || getter.poll().is_pending(), "too early");
     clock.set(Nanos::new(90));
@@ -267,18 +267,18 @@ fn strict_no_add_shortens_a_backoff() {
         assert_eq!(queue.add("a").unwrap(), Added::Merged);
         for mode in [DelayMode::Earliest, DelayMode::Replace, latest(0), latest(30)] {
             for delay in [0, 1, 59] {
-                assert_eq!(queue.add_delayed("a", ns(delay), mode).unwrap(), Added::Merged);
+                assert_eq!(queue.add_after_with("a", ns(delay), mode).unwrap(), Added::Merged);
                 assert_eq!(deadline(&queue, "a"), 100, "{mode:?} after {delay}, round {round}");
             }
         }
         assert_eq!(queue.add_many(["a"]).merged, 1);
         assert_eq!(queue.add_rate_limited("a").unwrap(), Added::Merged);
-        assert_eq!((deadline(&queue, "a"), queue.requeues(&"a")), (100, 1));
+        assert_eq!((deadline(&queue, "a"), queue.num_requeues(&"a")), (100, 1));
     }
     assert!(queue.try_get().is_err());
     clock.set(Nanos::new(100));
     let lease = queue.try_get().unwrap();
-    assert_eq!(lease.failures(), 1);
+    assert_eq!(lease.num_requeues(), 1);
     lease.succeed();
     assert_eq!(queue.counts(), Default::default(), "all of those adds were this run");
 }
@@ -297,7 +297,7 @@ fn not_strict_an_add_ends_a_backoff() {
 #[test]
 fn strict_a_backoff_may_become_longer() {
     let longer: [fn(&crate::support::BackoffQueue); 2] = [
-        |queue| drop(queue.add_delayed("a", ns(300), DelayMode::Replace)),
+        |queue| drop(queue.add_after_with("a", ns(300), DelayMode::Replace)),
         |queue| assert!(queue.postpone(&"a", ns(300))),
     ];
     for longer in longer {
@@ -305,7 +305,7 @@ fn strict_a_backoff_may_become_longer() {
         longer(&queue);
         assert_eq!(deadline(&queue, "a"), 300);
         assert_eq!(queue.add("a").unwrap(), Added::Merged);
-        assert_eq!(queue.add_delayed("a", ns(299), DelayMode::Replace).unwrap(), Added::Merged);
+        assert_eq!(queue.add_after_with("a", ns(299), DelayMode::Replace).unwrap(), Added::Merged);
         assert_eq!(deadline(&queue, "a"), 300);
         clock.set(Nanos::new(300));
         queue.try_get().unwrap().succeed();
@@ -320,7 +320,7 @@ fn strict_other_waits_are_shortened() {
     queue.add_after("a", ns(50)).unwrap();
     assert_eq!(deadline(&queue, "a"), 50);
     assert_eq!(queue.add("a").unwrap(), Added::Promoted);
-    queue.try_get().unwrap().requeue_after(ns(70));
+    queue.try_get().unwrap().succeed_and_requeue_after(ns(70));
     assert_eq!(queue.add("a").unwrap(), Added::Promoted, "what a success asked for is no backoff");
 }
 
@@ -330,7 +330,7 @@ fn strict_a_backoff_can_be_cancelled() {
     assert!(queue.cancel(&"a"));
     assert_eq!(queue.state(&"a"), KeyState::Absent);
     assert_eq!(queue.add("a").unwrap(), Added::New, "a new life, and its failures with it");
-    assert_eq!((queue.state(&"a"), queue.requeues(&"a")), (KeyState::Ready, 1));
+    assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (KeyState::Ready, 1));
 }
 
 /// A failure waits for its backoff even where the key was added meanwhile; a success does not.
@@ -346,7 +346,7 @@ fn strict_a_mark_waits_for_the_backoff() {
             assert_eq!(deadline(&queue, "a"), 100);
             clock.set(Nanos::new(100));
         } else {
-            lease.requeue_after(ns(70));
+            lease.succeed_and_requeue_after(ns(70));
         }
         queue.try_get().unwrap().done();
         clock.advance(ns(1_000));
@@ -373,18 +373,18 @@ fn strict_a_wait_under_a_lease_meets_the_backoff() {
 #[test]
 fn strict_a_backoff_under_a_lease() {
     type End =
-        fn(flyball_workqueue::Lease<&'static str, flyball_workqueue::Timed<flyball_sync::ManualTimer>>);
+        fn(flyball_workqueue::Lease<&'static str, flyball_workqueue::WithTimer<flyball_sync::ManualTimer>>);
     let ends: [End; 4] = [
         |lease| lease.done(),
-        |lease| lease.requeue_after(ns(30)),
-        |lease| lease.requeue_after(ns(900)),
+        |lease| lease.succeed_and_requeue_after(ns(30)),
+        |lease| lease.succeed_and_requeue_after(ns(900)),
         drop,
     ];
     for end in ends {
         let (queue, clock) = strict();
         queue.add("a").unwrap();
         let lease = queue.try_get().unwrap();
-        assert_eq!(queue.add_rate_limited("a").unwrap(), Added::Marked);
+        assert_eq!(queue.add_rate_limited("a").unwrap(), Added::Dirty);
         assert_eq!(queue.add("a").unwrap(), Added::Merged);
         assert_eq!(queue.state(&"a"), KeyState::LeasedWaiting(Nanos::new(100)));
         end(lease);
@@ -406,7 +406,7 @@ fn strict_the_later_of_two_backoffs() {
     assert_eq!(deadline(&queue, "a"), 300, "the second failure");
     queue.forget(&"a");
     lease.retry();
-    assert_eq!((deadline(&queue, "a"), queue.requeues(&"a")), (300, 1));
+    assert_eq!((deadline(&queue, "a"), queue.num_requeues(&"a")), (300, 1));
 }
 
 /// `add_rate_limited` in strict mode: the backoff holds for whoever waits for less.
@@ -494,7 +494,7 @@ fn postpone_takes_back_what_is_ready() {
         queue.add("b").unwrap();
         assert!(queue.postpone(&"a", ns(30)));
         assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::new(150)));
-        assert_eq!((queue.len(), *queue.try_get().unwrap()), (1, "b"));
+        assert_eq!((queue.ready_len(), *queue.try_get().unwrap()), (1, "b"));
         assert_eq!(probe(&queue, "a"), Fixed(150), "due: {due}");
     }
 }

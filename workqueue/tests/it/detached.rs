@@ -15,7 +15,7 @@ fn a_detached_key_is_leased_until_done() {
     queue.add("a").unwrap();
     let key = queue.try_get().unwrap().detach();
     assert_eq!((key, queue.state(&"a")), ("a", KeyState::Leased));
-    assert_eq!(queue.add("a").unwrap(), Added::Marked);
+    assert_eq!(queue.add("a").unwrap(), Added::Dirty);
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty, "it is never out twice");
     let mut getter = Task::waiting(queue.get());
     queue.done(&key).unwrap();
@@ -99,7 +99,7 @@ fn an_attached_lease_has_every_end() {
                 (KeyState::Absent, 0)
             }
             2 => {
-                lease.requeue_after(ns(7));
+                lease.succeed_and_requeue_after(ns(7));
                 (KeyState::Waiting(Nanos::new(7)), 0)
             }
             3 => {
@@ -111,7 +111,7 @@ fn an_attached_lease_has_every_end() {
                 (KeyState::Waiting(Nanos::new(10)), 1)
             }
         };
-        assert_eq!((queue.state(&"a"), queue.requeues(&"a")), (state, failures));
+        assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (state, failures));
         queue.check().unwrap();
     }
 }
@@ -140,7 +140,7 @@ fn done_keeps_failures_and_waits() {
     let key = queue.try_get().unwrap().detach();
     queue.add_after("a", ns(5)).unwrap();
     queue.done(&key).unwrap();
-    assert_eq!((queue.state(&"a"), queue.requeues(&"a")), (KeyState::Waiting(Nanos::new(5)), 1));
+    assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (KeyState::Waiting(Nanos::new(5)), 1));
 }
 
 /// A drain waits for it; a stop does not, and it ends into nothing.
@@ -192,7 +192,7 @@ fn a_detach_that_panics_is_a_failure() {
 #[test]
 fn a_forgotten_key_is_in_sight() {
     let (queue, clock) = timed();
-    queue.keep_ages();
+    queue.track_ages();
     queue.add_many(["a", "b"]);
     let _ = queue.try_get().unwrap().detach();
     queue.try_get().unwrap().done();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, MaxOf, Policy, Quota, TokenBucket};
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{AsyncGet, Builder, Fair, Fifo, Priority, Queue, Timed};
+use flyball_workqueue::{Fair, Fifo, Priority, Queue, QueueBuilder, SupportsAsync, WithTimer};
 use testkit::cells::Cells;
 use testkit::deadline_op::DeadlineOp;
 use testkit::naive_backoff::NaiveExponential;
@@ -77,7 +77,8 @@ pub(crate) fn by_group(bytes: &[u8]) -> Cells {
     let Some(([how, choice], life)) = bytes.split_first_chunk() else { return Cells::default() };
     let weights = [[1, 1], [2, 1], [1, 3], [2, 2]][usize::from(how % 4)];
     let cap = [u32::MAX, 1, 1, 2][usize::from(how / 4 % 4)];
-    let fair = Fair::by(|key: &SmallKey| group(*key)).weights(move |group| weights[*group]).cap(cap);
+    let fair =
+        Fair::by_group(|key: &SmallKey| group(*key)).weight_by(move |group| weights[*group]).max_leased(cap);
     let ops = operations(life, MOST).into_iter().map(|OrderedOp(op)| op).collect();
     limited_in(fair, Sharing::Fair { weights, cap }, *choice, ops, SmallKey::all().collect())
 }
@@ -113,7 +114,9 @@ pub(crate) fn combined(bytes: &[u8], covered: &mut Covered) -> Cells {
         order => {
             let weights = [[1, 1], [2, 1], [1, 3], [2, 2]][usize::from(choice / 64)];
             let cap = if order == 3 { u32::MAX } else { [1, 2][usize::from(choice / 32 % 2)] };
-            let fair = Fair::by(|key: &SmallKey| group(*key)).weights(move |group| weights[*group]).cap(cap);
+            let fair = Fair::by_group(|key: &SmallKey| group(*key))
+                .weight_by(move |group| weights[*group])
+                .max_leased(cap);
             built(fair, Sharing::Fair { weights, cap }, row, *choice, life)
         }
     };
@@ -137,7 +140,7 @@ fn built(order: impl Kind, sharing: Sharing, row: Row, choice: u8, life: Vec<Que
         limiter: (row[LIMITER] > 0).then_some(backoff),
         bucket: (row[LIMITER] == 2).then_some(quota),
         strict: row[STRICT] == 1,
-        dead_letters: (row[DEAD_LETTERS] == 1).then_some(u32::from(choice % 4) + 1),
+        give_up_after: (row[DEAD_LETTERS] == 1).then_some(u32::from(choice % 4) + 1),
         capacity: (row[CAPACITY] == 1).then_some(usize::from(choice / 4 % 4) + 1),
     };
     let clock = ManualClock::new();
@@ -170,10 +173,10 @@ struct Lived {
     measured: bool,
 }
 
-type Timer = Timed<ManualTimer>;
+type Timer = WithTimer<ManualTimer>;
 
 impl Lived {
-    fn beside<O: Kind, L: Policy<SmallKey> + Send + 'static, T: AsyncGet>(
+    fn beside<O: Kind, L: Policy<SmallKey> + Send + 'static, T: SupportsAsync>(
         &self,
         queue: Queue<SmallKey, O, L, T>,
         dead: Dead,
@@ -184,13 +187,13 @@ impl Lived {
 
     fn limited<O: Kind, L: Policy<SmallKey> + Send + 'static>(
         self,
-        mut builder: Builder<SmallKey, O, L, Timer>,
+        mut builder: QueueBuilder<SmallKey, O, L, Timer>,
         life: Vec<QueueOp>,
     ) -> Cells {
         let dead = Dead::default();
-        if let Some(most) = self.setup.dead_letters {
+        if let Some(most) = self.setup.give_up_after {
             let dead = dead.clone();
-            builder = builder.dead_letters(most, move |key, failures| {
+            builder = builder.give_up_after(most, move |key, failures| {
                 dead.lock().expect("nobody panics in here").push((*key, failures));
             });
         }
@@ -199,7 +202,7 @@ impl Lived {
 
     fn by_time<O: Kind, L: Policy<SmallKey> + Send + 'static>(
         self,
-        mut builder: Builder<SmallKey, O, L, Timer>,
+        mut builder: QueueBuilder<SmallKey, O, L, Timer>,
         dead: Dead,
         life: Vec<QueueOp>,
     ) -> Cells {
@@ -259,7 +262,7 @@ fn limited_in(
         limiter: Some(limiter),
         bucket: None,
         strict: choice % 2 == 1,
-        dead_letters: Some(u32::from(choice / 2 % 4)).filter(|most| *most > 0),
+        give_up_after: Some(u32::from(choice / 2 % 4)).filter(|most| *most > 0),
         capacity: room(choice / 8),
     };
     let clock = ManualClock::new();
@@ -269,9 +272,9 @@ fn limited_in(
     if setup.strict {
         builder = builder.strict_backoff();
     }
-    if let Some(most) = setup.dead_letters {
+    if let Some(most) = setup.give_up_after {
         let dead = dead.clone();
-        builder = builder.dead_letters(most, move |key, failures| {
+        builder = builder.give_up_after(most, move |key, failures| {
             dead.lock().expect("nobody panics in here").push((*key, failures));
         });
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
 use flyball_workqueue::{
-    Added, Fifo, Getter, KeyState, Lease, Leftovers, NoLimit, Overdue, Queue, Refused, Timed, TryGetError,
+    AddError, Added, Consumer, Fifo, KeyState, Lease, Leftovers, NoLimiter, Overdue, Queue, TryGetError,
+    WithTimer,
 };
 use testkit::random::cases;
 
@@ -30,7 +31,7 @@ fn getters_at_every_stage() {
     for at in STAGES {
         for kind in 0..4 {
             let (queue, _clock) = timed();
-            let getter = queue.getter();
+            let getter = queue.consumer();
             let mut first = match kind {
                 0 => Task::new(async { queue.get().await.is_some() }),
                 1 => Task::new(async { !queue.get_many(9).await.is_empty() }),
@@ -109,7 +110,7 @@ fn onlookers_at_every_stage() {
     let kinds: [(Onlooker, &str); 4] = [
         (|queue| Task::new(queue.wait_idle()), "wait_idle"),
         (|queue| Task::new(async move { drop(queue.drain().await) }), "drain"),
-        (|queue| Task::new(async move { drop(queue.drain_waiting(ns(50)).await) }), "drain_waiting"),
+        (|queue| Task::new(async move { drop(queue.drain_all_timeout(ns(50)).await) }), "drain_all_timeout"),
         (
             |queue| Task::new(async move { assert!(queue.next_overdue(ns(10)).await.is_some()) }),
             "next_overdue",
@@ -118,7 +119,7 @@ fn onlookers_at_every_stage() {
     for (onlooker, name) in kinds {
         for at in [At::Unpolled, At::Parked, At::Woken] {
             let (queue, clock) = timed();
-            queue.keep_ages();
+            queue.track_ages();
             queue.add("a").unwrap();
             let lease = queue.try_get().unwrap();
             let mut first = onlooker(&queue);
@@ -153,7 +154,7 @@ fn a_dropped_drain_has_shut_down() {
             let (queue, clock) = timed();
             queue.add_after("soon", ns(5)).unwrap();
             queue.add("a").unwrap();
-            let mut drain = Task::new(if waiting { queue.drain_waiting(ns(20)) } else { queue.drain() });
+            let mut drain = Task::new(if waiting { queue.drain_all_timeout(ns(20)) } else { queue.drain() });
             for _ in 0..polls {
                 assert!(drain.poll().is_pending());
             }
@@ -178,7 +179,7 @@ fn a_dropped_drain_has_shut_down() {
 fn forgotten_futures() {
     let clock = ManualClock::new();
     let queue: TimedQueue = Queue::builder().timer(clock.timer()).capacity(2).build();
-    queue.keep_ages();
+    queue.track_ages();
     Task::waiting(queue.get_many(3)).forget();
     Task::waiting(queue.next_overdue(ns(10))).forget();
     queue.add_many(["a", "b"]);
@@ -215,7 +216,7 @@ fn forgotten_futures() {
 fn a_stalled_getter_keeps_one_key_from_the_others() {
     for order in 0..2 {
         let (queue, clock) = timed();
-        queue.keep_ages();
+        queue.track_ages();
         queue.add("stuck").unwrap();
         let _ = queue.try_get().unwrap().detach();
         queue.add_after("first", ns(20)).unwrap();
@@ -236,7 +237,7 @@ fn a_stalled_getter_keeps_one_key_from_the_others() {
         clock.set(Nanos::new(50));
         assert!(watcher.knows(), "a stalled task is what it looks for");
         assert_eq!(watcher.finish().map(|overdue| overdue.key), Some("stuck"));
-        let mut drain = Task::waiting(queue.drain_waiting(ns(40)));
+        let mut drain = Task::waiting(queue.drain_all_timeout(ns(40)));
         clock.set(Nanos::new(90));
         assert!(drain.knows());
         assert_eq!(lists(drain.finish()).2, ["stuck"]);
@@ -260,7 +261,7 @@ fn an_adder_answers_once() {
 
 // ---- a crowd ---------------------------------------------------------------------------------------------------
 
-type TimedOf = Timed<ManualTimer>;
+type TimedOf = WithTimer<ManualTimer>;
 
 const KEYS: u64 = 6;
 const ROOM: usize = 4;
@@ -276,9 +277,9 @@ struct Held {
 struct Crowd<'a> {
     queue: &'a TimedQueue<u64>,
     clock: &'a ManualClock,
-    stoppable: &'a Getter<u64, Fifo, NoLimit, TimedOf>,
+    stoppable: &'a Consumer<u64, Fifo, NoLimiter, TimedOf>,
     getters: Vec<Task<'a, Vec<Lease<u64, TimedOf>>>>,
-    adders: Vec<Task<'a, Result<Added, Refused<u64>>>>,
+    adders: Vec<Task<'a, Result<Added, AddError<u64>>>>,
     idlers: Vec<Task<'a, ()>>,
     drainers: Vec<(Option<Nanos>, Task<'a, Leftovers<u64>>)>,
     watchers: Vec<(Duration, Task<'a, Option<Overdue<u64>>>)>,
@@ -333,7 +334,7 @@ impl Crowd<'_> {
             30 if choice < 80 => {
                 let limit = ns(choice % 16);
                 let until = self.clock.now() + limit;
-                self.drainers.push((Some(until), Task::new(queue.drain_waiting(limit))));
+                self.drainers.push((Some(until), Task::new(queue.drain_all_timeout(limit))));
             }
             31 if choice < 10 => queue.shut_down(),
             31 if choice < 16 => {
@@ -419,7 +420,7 @@ impl Crowd<'_> {
         let lease = self.held.remove(index).lease;
         match choice / 8 % 5 {
             0 | 1 => lease.done(),
-            2 => lease.requeue_after(ns(choice % 6)),
+            2 => lease.succeed_and_requeue_after(ns(choice % 6)),
             3 => lease.retry(),
             _ => {
                 let key = lease.detach();
@@ -526,8 +527,8 @@ fn a_crowd_dropped_at_any_poll() {
     cases("a_crowd_dropped_at_any_poll", 6_000, 240, |bytes| {
         let clock = ManualClock::new();
         let queue: TimedQueue<u64> = Queue::builder().timer(clock.timer()).capacity(ROOM).build();
-        queue.keep_ages();
-        let stoppable = queue.getter();
+        queue.track_ages();
+        let stoppable = queue.consumer();
         let mut crowd = Crowd {
             queue: &queue,
             clock: &clock,

@@ -75,7 +75,7 @@ fn a_lease_keeps_a_stopped_queue_from_being_empty() {
     let lease = queue.try_get().unwrap();
     let _ = queue.stop_now();
     let mut waits = Task::waiting(queue.wait_empty());
-    lease.give_back();
+    lease.requeue();
     assert!(waits.knows());
     waits.finish();
 }

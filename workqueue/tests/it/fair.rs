@@ -19,7 +19,7 @@ const SECOND: Duration = Duration::from_secs(1);
 type Key = (char, u32);
 
 fn fair() -> Fair<Key, char> {
-    Fair::by(|key: &Key| key.0)
+    Fair::by_group(|key: &Key| key.0)
 }
 
 fn drain(queue: &Queue<Key, Fair<Key, char>>) -> Vec<Key> {
@@ -45,7 +45,7 @@ fn groups_take_turns() {
 #[test]
 fn a_turn_is_as_long_as_the_weight() {
     let weights = |group: &char| if *group == 'a' { 3 } else { 0 };
-    let queue = Queue::builder().order(fair().weights(weights)).build();
+    let queue = Queue::builder().order(fair().weight_by(weights)).build();
     queue.add_many((0..5).flat_map(|n| [('a', n), ('b', n)]));
     let groups: String = drain(&queue).iter().map(|key| key.0).collect();
     assert_eq!(groups, "aaabaabbbb", "a weight of none is one");
@@ -54,12 +54,12 @@ fn a_turn_is_as_long_as_the_weight() {
 /// One at a time, for each group.
 #[test]
 fn a_cap_of_one_is_serial() {
-    let queue = Queue::builder().order(fair().cap(1)).build();
+    let queue = Queue::builder().order(fair().max_leased(1)).build();
     queue.add_many([('a', 1), ('a', 2), ('b', 1)]);
     let (first, second) = (queue.try_get().unwrap(), queue.try_get().unwrap());
     assert_eq!((*first, *second), (('a', 1), ('b', 1)));
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
-    assert_eq!((queue.len(), queue.is_empty()), (1, false), "Ready, though nobody can take it");
+    assert_eq!((queue.ready_len(), queue.is_empty()), (1, false), "Ready, though nobody can take it");
     let mut waiting = pin!(queue.get());
     assert!(poll_once(waiting.as_mut()).is_pending());
     second.done();
@@ -72,7 +72,7 @@ fn a_cap_of_one_is_serial() {
 /// A key that waits for a lease of its group keeps the queue open, and is handed out after shut down.
 #[test]
 fn what_a_cap_holds_back_is_drained() {
-    let queue = Queue::builder().order(fair().cap(1)).build();
+    let queue = Queue::builder().order(fair().max_leased(1)).build();
     queue.add_many([('a', 1), ('a', 2)]);
     let lease = queue.try_get().unwrap();
     let mut drained = pin!(queue.drain());
@@ -88,7 +88,7 @@ fn what_a_cap_holds_back_is_drained() {
 #[test]
 fn a_batch_respects_the_caps() {
     let caps = |group: &char| if *group == 'a' { 2 } else { u32::MAX };
-    let queue = Queue::builder().order(fair().caps(caps)).build();
+    let queue = Queue::builder().order(fair().max_leased_by(caps)).build();
     queue.add_many((0..4).flat_map(|n| [('a', n), ('b', n)]));
     let leases = queue.try_get_many(100).unwrap();
     let of = |group| leases.iter().filter(|lease| lease.0 == group).count();
@@ -106,7 +106,7 @@ fn weights_and_caps_may_change() {
         let cap = cap.clone();
         move |_: &char| cap.load(Ordering::Relaxed)
     };
-    let queue = Queue::builder().order(fair().caps(caps)).build();
+    let queue = Queue::builder().order(fair().max_leased_by(caps)).build();
     queue.add_many((0..4).map(|n| ('a', n)));
     let two = queue.try_get_many(9).unwrap();
     assert_eq!(two.len(), 2);
@@ -131,8 +131,9 @@ fn no_group_waits_for_longer_than_promised() {
     let capped = Cell::new(0);
     cases("no_group_waits_for_longer_than_promised", 2_000, 400, |bytes| {
         let weight = |group: char| group as u32 - 'a' as u32 + 1;
-        let order =
-            fair().weights(move |group| weight(*group)).caps(|group| if *group == 'a' { 1 } else { 2 });
+        let order = fair()
+            .weight_by(move |group| weight(*group))
+            .max_leased_by(|group| if *group == 'a' { 1 } else { 2 });
         let queue = Queue::builder().order(order).build();
         let (mut ready, mut leases) = (BTreeSet::<Key>::new(), Vec::new());
         let mut waits = BTreeMap::<char, u32>::new();
@@ -177,7 +178,7 @@ fn no_group_waits_for_longer_than_promised() {
 #[test]
 fn a_crowd_at_its_deadline_hides_nobody() {
     let clock = ManualClock::new();
-    let queue = Queue::builder().order(fair().cap(1)).clock(clock.clone()).build();
+    let queue = Queue::builder().order(fair().max_leased(1)).clock(clock.clone()).build();
     queue.add(('a', 0)).unwrap();
     let lease = queue.try_get().unwrap();
     for n in 1..=1000 {
@@ -195,24 +196,24 @@ fn depths_are_bounded_in_names() {
     let queue = Queue::builder().order(fair()).build();
     queue.add_many([('a', 1), ('b', 1), ('b', 2), ('c', 1), ('c', 2), ('c', 3)]);
     let _held = queue.try_get().unwrap();
-    let depths = queue.groups(1);
+    let depths = queue.stats_by_group(1);
     let (deepest, others) = (&depths.groups[0], &depths.others);
-    assert_eq!((deepest.group, deepest.keys, deepest.ready, deepest.leased), ('c', 3, 3, 0));
-    assert_eq!((others.group, others.keys, others.ready, others.leased), (2, 3, 2, 1));
-    assert_eq!(queue.groups(0).others.keys, 6);
-    assert_eq!(queue.groups(9).others.group, 0);
+    assert_eq!((deepest.group, deepest.total, deepest.ready, deepest.leased), ('c', 3, 3, 0));
+    assert_eq!((others.group, others.total, others.ready, others.leased), (2, 3, 2, 1));
+    assert_eq!(queue.stats_by_group(0).others.total, 6);
+    assert_eq!(queue.stats_by_group(9).others.group, 0);
 }
 
 /// Groups come and go, and leave nothing behind but a record for the next.
 #[test]
 fn groups_that_are_gone_cost_nothing() {
-    let queue = Queue::builder().order(Fair::by(|key: &u32| *key)).build();
+    let queue = Queue::builder().order(Fair::by_group(|key: &u32| *key)).build();
     for key in 0..10_000 {
         queue.add(key).unwrap();
         queue.try_get().unwrap().done();
     }
     queue.check().unwrap();
-    assert_eq!((queue.groups(9).groups.len(), queue.groups(9).others.group), (0, 0));
+    assert_eq!((queue.stats_by_group(9).groups.len(), queue.stats_by_group(9).others.group), (0, 0));
 }
 
 // === hostile groups ===
@@ -248,7 +249,7 @@ impl Drop for Hostile {
     fn drop(&mut self) {
         self.1.died.fetch_add(1, Ordering::Relaxed);
         if let Some(queue) = self.1.queue.get() {
-            let _ = queue.len();
+            let _ = queue.ready_len();
         }
     }
 }
@@ -260,7 +261,7 @@ fn groups_die_outside_the_lock() {
         let world = world.clone();
         move |key: &u32| Hostile(key % 3, world.clone())
     };
-    let queue = Queue::builder().order(Fair::by(group)).build();
+    let queue = Queue::builder().order(Fair::by_group(group)).build();
     assert!(world.queue.set(queue.clone()).is_ok());
     for key in 0..30 {
         queue.add(key).unwrap();
@@ -272,7 +273,7 @@ fn groups_die_outside_the_lock() {
         }
     }
     queue.add_many(0..30);
-    drop(queue.groups(2));
+    drop(queue.stats_by_group(2));
     drop(queue.stop_now());
     queue.check().unwrap();
     assert!(world.died.load(Ordering::Relaxed) > 60);
@@ -288,14 +289,14 @@ fn a_group_that_panics_adds_nothing() {
             Hostile(key % 2, world.clone())
         }
     };
-    let queue = Queue::builder().order(Fair::by(group)).build();
+    let queue = Queue::builder().order(Fair::by_group(group)).build();
     queue.add_many([0, 1]);
     for anger in 1..=3 {
         world.angry.store(anger, Ordering::Relaxed);
         assert!(catch_unwind(AssertUnwindSafe(|| queue.add(2).is_ok())).is_err());
         assert!(catch_unwind(AssertUnwindSafe(|| queue.add_ref(&2).is_ok())).is_err());
         queue.check().unwrap();
-        assert_eq!(queue.len(), 2);
+        assert_eq!(queue.ready_len(), 2);
     }
     world.angry.store(0, Ordering::Relaxed);
     assert_eq!(queue.add(2).unwrap(), Added::New);
@@ -335,7 +336,7 @@ impl Drop for Calling {
     fn drop(&mut self) {
         if let Some(queue) = self.1.queue.get() {
             self.1.calls.fetch_add(1, Ordering::Relaxed);
-            let _ = queue.len();
+            let _ = queue.ready_len();
         }
     }
 }
@@ -348,7 +349,7 @@ fn a_clone_dies_unlocked_when_its_group_panics() {
         let world = world.clone();
         move |_: &Calling| Hostile(1, world.clone())
     };
-    let queue = Queue::builder().order(Fair::by(group)).build();
+    let queue = Queue::builder().order(Fair::by_group(group)).build();
     queue.add(Calling(1, callee.clone())).ok().unwrap();
     let key = Calling(2, callee.clone());
     callee.queue.set(queue.clone()).ok().unwrap();

@@ -32,7 +32,7 @@ fn a_paused_queue_hands_out_nothing() {
     assert_eq!(queue.add("ready").unwrap(), flyball_workqueue::Added::Merged);
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
     assert_eq!(queue.try_get_many(9).unwrap_err(), TryGetError::Empty);
-    assert_eq!(queue.get_timeout(Duration::ZERO).unwrap_err(), GetTimeoutError::TimedOut);
+    assert_eq!(queue.blocking_get_timeout(Duration::ZERO).unwrap_err(), GetTimeoutError::TimedOut);
     assert!(now_or_never(queue.get()).is_none());
     queue.resume();
     queue.resume();
@@ -90,7 +90,7 @@ fn a_pause_stops_no_lease() {
         match end {
             0 => lease.done(),
             1 => lease.retry(),
-            _ => lease.requeue_after(ns(5)),
+            _ => lease.succeed_and_requeue_after(ns(5)),
         }
     }
     assert_eq!((queue.state(&"a"), queue.state(&"b")), (KeyState::Ready, KeyState::Ready));
@@ -121,9 +121,9 @@ fn a_paused_queue_says_closed_as_ever() {
 fn a_drain_resumes() {
     let drains: [fn(&TimedQueue); 4] = [
         |queue| drop(queue.drain()),
-        |queue| drop(queue.drain_timeout(Duration::ZERO)),
-        |queue| drop(queue.drain_waiting(ns(9))),
-        |queue| drop(queue.drain_waiting_timeout(Duration::ZERO)),
+        |queue| drop(queue.blocking_drain_timeout(Duration::ZERO)),
+        |queue| drop(queue.drain_all_timeout(ns(9))),
+        |queue| drop(queue.blocking_drain_all_timeout(Duration::ZERO)),
     ];
     for drain in drains {
         for round in 0..2 {
@@ -177,7 +177,7 @@ fn a_paused_thread_sleeps() {
 fn a_stopped_getter_takes_nothing() {
     let (queue, _clock) = timed();
     queue.add_many(["a", "b"]);
-    let (getter, other) = (queue.getter(), queue.getter());
+    let (getter, other) = (queue.consumer(), queue.consumer());
     assert_eq!(*getter.blocking_get().unwrap(), "a", "and drops it: a retry");
     assert!(!getter.is_stopped());
     getter.stop();
@@ -185,9 +185,9 @@ fn a_stopped_getter_takes_nothing() {
     assert!(getter.is_stopped() && getter.clone().is_stopped() && !other.is_stopped());
     assert!(now_or_never(getter.get()).unwrap().is_none());
     assert!(getter.blocking_get().is_none());
-    assert_eq!(getter.get_timeout(HOUR).unwrap_err(), GetTimeoutError::Stopped);
-    assert_eq!(queue.len(), 2);
-    assert_eq!(*other.get_timeout(HOUR).unwrap(), "b");
+    assert_eq!(getter.blocking_get_timeout(HOUR).unwrap_err(), GetTimeoutError::Stopped);
+    assert_eq!(queue.ready_len(), 2);
+    assert_eq!(*other.blocking_get_timeout(HOUR).unwrap(), "b");
     assert_eq!(*now_or_never(other.get()).unwrap().unwrap(), "a");
     assert!(!getter.queue().is_shutting_down());
     queue.check().unwrap();
@@ -199,13 +199,13 @@ fn stop_releases_who_waits_in_it() {
     for _ in 0..30 {
         let (queue, clock) = timed();
         queue.add_after("late", ns(10)).unwrap();
-        let (getter, other) = (queue.getter(), queue.getter());
+        let (getter, other) = (queue.consumer(), queue.consumer());
         let mut stopped: Vec<_> = (0..2).map(|_| Task::waiting(getter.get())).collect();
         let mut waits = Task::waiting(other.get());
         let mut plain = Task::waiting(queue.get());
         thread::scope(|scope| {
             let blocked = scope.spawn(|| getter.blocking_get().is_none());
-            let timed = scope.spawn(|| getter.get_timeout(HOUR).map(|lease| *lease));
+            let timed = scope.spawn(|| getter.blocking_get_timeout(HOUR).map(|lease| *lease));
             getter.clone().stop();
             assert!(blocked.join().unwrap());
             assert_eq!(timed.join().unwrap(), Err(GetTimeoutError::Stopped));
@@ -228,7 +228,7 @@ fn stop_releases_who_waits_in_it() {
 fn a_stopped_getter_hands_on() {
     for dropped in [false, true] {
         let queue = Queue::new();
-        let getter = queue.getter();
+        let getter = queue.consumer();
         let mut stopped = Task::waiting(getter.get());
         let mut other = Task::waiting(queue.get());
         queue.add("a").unwrap();
@@ -249,7 +249,7 @@ fn a_stopped_getter_hands_on() {
 fn stop_ends_no_lease() {
     let queue = Queue::new();
     queue.add("a").unwrap();
-    let getter = queue.getter();
+    let getter = queue.consumer();
     let lease = getter.blocking_get().unwrap();
     getter.stop();
     assert_eq!(queue.state(&"a"), KeyState::Leased);
@@ -261,22 +261,22 @@ fn stop_ends_no_lease() {
 #[test]
 fn a_getter_hears_of_the_end() {
     let queue: Queue<u32> = Queue::new();
-    let getter = queue.getter();
+    let getter = queue.consumer();
     let mut waits = Task::waiting(getter.get());
     queue.shut_down();
     assert!(waits.knows() && waits.finish().is_none());
     assert!(getter.blocking_get().is_none() && !getter.is_stopped());
-    assert_eq!(getter.get_timeout(HOUR).unwrap_err(), GetTimeoutError::Closed);
-    assert_eq!(getter.get_timeout(Duration::ZERO).unwrap_err().to_string(), "the queue is closed");
+    assert_eq!(getter.blocking_get_timeout(HOUR).unwrap_err(), GetTimeoutError::Closed);
+    assert_eq!(getter.blocking_get_timeout(Duration::ZERO).unwrap_err().to_string(), "the queue is closed");
     getter.stop();
-    assert_eq!(getter.get_timeout(HOUR).unwrap_err().to_string(), "the getter was stopped");
+    assert_eq!(getter.blocking_get_timeout(HOUR).unwrap_err().to_string(), "the getter was stopped");
 }
 
 /// A pool grows and shrinks: workers that are stopped one by one leave nothing undone.
 #[test]
 fn workers_are_stopped_one_by_one() {
     let queue: Queue<u32> = Queue::new();
-    let getters: Vec<_> = (0..4).map(|_| queue.getter()).collect();
+    let getters: Vec<_> = (0..4).map(|_| queue.consumer()).collect();
     thread::scope(|scope| {
         let workers: Vec<_> = getters
             .iter()
@@ -516,7 +516,7 @@ fn wakes_any_number_of_tasks() {
     assert!(drains.iter().chain(&idles).all(Task::knows), "idle");
 
     let queue = Queue::<u32>::new();
-    let getter = queue.getter();
+    let getter = queue.consumer();
     let (stopped, closed) = (all(|_| getter.get()), all(|_| queue.get()));
     getter.stop();
     assert!(stopped.iter().chain(&closed).all(Task::knows), "all look again");

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, Policy};
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
-use flyball_workqueue::{Fifo, KeyState, Lease, NoLimit, Queue, Timed};
+use flyball_workqueue::{Fifo, KeyState, Lease, NoLimiter, Queue, WithTimer};
 use testkit::answers::{Ending, Seen, Tally};
 use testkit::hostile::{HostileKey, Mood, Point};
 use testkit::naive_backoff::NaiveExponential;
@@ -101,8 +101,8 @@ impl Policy<HostileKey> for HostilePolicy {
 const BASE: Duration = Duration::from_nanos(10);
 const CAP: Duration = Duration::from_secs(1);
 
-type HostileQueue = Queue<HostileKey, Fifo, HostilePolicy, Timed<HostileTimer>>;
-type HostileLease = Lease<HostileKey, Timed<HostileTimer>>;
+type HostileQueue = Queue<HostileKey, Fifo, HostilePolicy, WithTimer<HostileTimer>>;
+type HostileLease = Lease<HostileKey, WithTimer<HostileTimer>>;
 
 /// A queue with a key in every state, and its model. Key 7 is absent.
 struct World {
@@ -206,10 +206,10 @@ impl World {
                     match ending {
                         Ending::Done => lease.done(),
                         Ending::Succeed => lease.succeed(),
-                        Ending::RequeueAfter(after) => lease.requeue_after(after),
-                        Ending::DoneAfter(after) => lease.done_after(after),
+                        Ending::RequeueAfter(after) => lease.succeed_and_requeue_after(after),
+                        Ending::DoneAfter(after) => lease.done_and_requeue_after(after),
                         Ending::Retry => lease.retry(),
-                        Ending::RetryNoSooner(least) => lease.retry_no_sooner(least),
+                        Ending::RetryNoSooner(least) => lease.retry_after_at_least(least),
                         Ending::Dropped => drop(lease),
                     }
                 }
@@ -224,8 +224,8 @@ impl World {
                     let key = spare.as_ref().unwrap();
                     std::hint::black_box((
                         queue.state(key),
-                        queue.requeues(key),
-                        queue.len(),
+                        queue.num_requeues(key),
+                        queue.ready_len(),
                         queue.counts(),
                     ));
                 }
@@ -250,7 +250,7 @@ impl World {
 
     fn view(&self) -> (Vec<Seen>, Tally, usize) {
         let states = (0..KEYS).map(|key| seen(self.queue.state(&self.mood.key(key))).timely(None));
-        (states.collect(), tally(self.queue.counts()), self.queue.len())
+        (states.collect(), tally(self.queue.counts()), self.queue.ready_len())
     }
 }
 
@@ -611,7 +611,7 @@ fn a_key_calls_back_in_its_drop() {
     impl Drop for Curious {
         fn drop(&mut self) {
             if let Some(queue) = self.1.get() {
-                assert!(queue.len() < 100);
+                assert!(queue.ready_len() < 100);
             }
         }
     }
@@ -652,7 +652,7 @@ fn a_panicking_worker_is_a_retry() {
         .join()
         .is_err()
     );
-    assert_eq!((queue.state(&"a"), queue.requeues(&"a")), (KeyState::Waiting(Nanos::new(10)), 1));
+    assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (KeyState::Waiting(Nanos::new(10)), 1));
     clock.advance(ns(10));
     assert_eq!(*queue.try_get().unwrap(), "a");
     let plain = Queue::new();
@@ -743,7 +743,7 @@ fn the_clock_jumps() {
     let mut random = Random::new(11);
     for _ in 0..2_000 {
         let clock = ManualClock::new();
-        let queue: Queue<u64, Fifo, NoLimit, _> = Queue::builder().timer(clock.timer()).build();
+        let queue: Queue<u64, Fifo, NoLimiter, _> = Queue::builder().timer(clock.timer()).build();
         clock.set(Nanos::new(random.below(50)));
         let (mut latest, mut added, mut out) = (clock.now(), Vec::new(), BTreeSet::new());
         for key in 0..random.below(40) {
@@ -791,7 +791,7 @@ fn the_end_of_time() {
     queue.check().unwrap();
     let lease = queue.try_get().unwrap();
     assert_eq!(*lease, "now");
-    lease.requeue_after(Duration::MAX);
+    lease.succeed_and_requeue_after(Duration::MAX);
     assert!(queue.try_get().is_err());
     assert_eq!(queue.counts().waiting, 4);
     queue.shut_down();
@@ -809,7 +809,7 @@ fn a_million_keys() {
     for key in 0..COUNT {
         queue.add(key).unwrap();
     }
-    assert_eq!(queue.len(), COUNT as usize);
+    assert_eq!(queue.ready_len(), COUNT as usize);
     queue.check().unwrap();
     for key in (0..COUNT).step_by(3) {
         assert!(queue.cancel(&key));

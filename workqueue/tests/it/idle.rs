@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_sync::{Clock, ManualClock, Nanos};
-use flyball_workqueue::{KeyState, Lease, Queue, Reason, TryGetError};
+use flyball_workqueue::{AddErrorKind, KeyState, Lease, Queue, TryGetError};
 
 use crate::support::{TimedQueue, backoff, block_on, ns, timed};
 use crate::task::{Task, lists, now_or_never, serve};
@@ -19,7 +19,7 @@ fn what_idle_is() {
     let (queue, clock) = timed();
     let idle = || {
         let task = now_or_never(queue.wait_idle()).is_some();
-        assert_eq!(queue.wait_idle_timeout(Duration::ZERO), task);
+        assert_eq!(queue.blocking_wait_idle_timeout(Duration::ZERO), task);
         task
     };
     assert!(idle());
@@ -29,7 +29,7 @@ fn what_idle_is() {
     assert!(!idle(), "due, noticed or not");
     let lease = queue.try_get().unwrap();
     assert!(!idle());
-    lease.requeue_after(ns(5));
+    lease.succeed_and_requeue_after(ns(5));
     assert!(idle());
     queue.pause();
     queue.add("a").unwrap();
@@ -46,10 +46,10 @@ fn what_idle_is() {
 /// Whatever makes it idle tells everybody who waits for it, as a task or a thread.
 #[test]
 fn everybody_hears_that_it_is_idle() {
-    type Ends = fn(&TimedQueue, Lease<&'static str, flyball_workqueue::Timed<flyball_sync::ManualTimer>>);
+    type Ends = fn(&TimedQueue, Lease<&'static str, flyball_workqueue::WithTimer<flyball_sync::ManualTimer>>);
     let ways: [Ends; 6] = [
         |_, lease| lease.done(),
-        |_, lease| lease.requeue_after(ns(9)),
+        |_, lease| lease.succeed_and_requeue_after(ns(9)),
         |queue, lease| {
             lease.retry();
             assert!(queue.cancel(&"a"));
@@ -74,7 +74,7 @@ fn everybody_hears_that_it_is_idle() {
         let lease = queue.try_get().unwrap();
         let mut waiting = [Task::waiting(queue.wait_idle()), Task::waiting(queue.wait_idle())];
         thread::scope(|scope| {
-            let blocked = scope.spawn(|| queue.wait_idle_timeout(HOUR));
+            let blocked = scope.spawn(|| queue.blocking_wait_idle_timeout(HOUR));
             ends(&queue, lease);
             assert!(blocked.join().unwrap());
         });
@@ -127,7 +127,7 @@ fn a_pool_runs_dry() {
             }
             assert_eq!(queue.counts(), Default::default());
             queue.add(9).unwrap();
-            assert!(queue.wait_idle_timeout(HOUR));
+            assert!(queue.blocking_wait_idle_timeout(HOUR));
             queue.shut_down();
         });
     }
@@ -143,9 +143,9 @@ fn waits_are_served_until_the_limit() {
     for (key, after) in [("at 10", 10), ("at 50", 50), ("at 51", 51)] {
         queue.add_after(key, ns(after)).unwrap();
     }
-    let mut drain = Task::waiting(queue.drain_waiting(ns(50)));
+    let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
     assert!(queue.is_shutting_down());
-    assert_eq!(queue.add("ready").unwrap_err().reason(), Reason::ShutDown);
+    assert_eq!(queue.add("ready").unwrap_err().kind(), AddErrorKind::ShutDown);
     let mut getter = Task::new(queue.get());
     assert_eq!(*getter.finish().unwrap(), "ready");
     // That lease was dropped, a retry at once: it is served, too.
@@ -177,12 +177,12 @@ fn waits_are_served_until_the_limit() {
 fn serving_ends_early() {
     let (queue, _clock) = timed();
     queue.add_after("late", ns(100)).unwrap();
-    assert_eq!(lists(now_or_never(queue.drain_waiting(ns(50))).unwrap()), (vec![], vec!["late"], vec![]));
+    assert_eq!(lists(now_or_never(queue.drain_all_timeout(ns(50))).unwrap()), (vec![], vec!["late"], vec![]));
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
     let (queue, _clock) = timed();
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
-    let mut drain = Task::waiting(queue.drain_waiting(ns(50)));
+    let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
     let mut getter = Task::waiting(queue.get());
     lease.done();
     assert!(drain.knows() && drain.is_ready());
@@ -195,13 +195,13 @@ fn what_comes_back_in_time_is_served() {
     let (queue, clock) = backoff();
     queue.add_many(["retry", "soon", "late", "at once"]);
     let leases = queue.try_get_many(4).unwrap();
-    let mut drain = Task::waiting(queue.drain_waiting(ns(50)));
+    let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
     for lease in leases {
         match *lease {
             "retry" => lease.retry(),
-            "soon" => lease.requeue_after(ns(50)),
-            "late" => lease.requeue_after(ns(51)),
-            _ => lease.requeue_after(Duration::ZERO),
+            "soon" => lease.succeed_and_requeue_after(ns(50)),
+            "late" => lease.succeed_and_requeue_after(ns(51)),
+            _ => lease.succeed_and_requeue_after(Duration::ZERO),
         }
     }
     let at_once = queue.try_get().unwrap();
@@ -209,7 +209,7 @@ fn what_comes_back_in_time_is_served() {
     at_once.done();
     clock.set(Nanos::new(10));
     let retry = queue.try_get().unwrap();
-    assert_eq!((*retry, retry.failures()), ("retry", 1));
+    assert_eq!((*retry, retry.num_requeues()), ("retry", 1));
     retry.retry();
     assert_eq!(queue.state(&"retry"), KeyState::Waiting(Nanos::new(30)));
     clock.set(Nanos::new(30));
@@ -232,7 +232,7 @@ fn the_limit_names_what_is_left() {
     queue.add("dirty").unwrap();
     queue.add_after("due", ns(50)).unwrap();
     queue.add_after("late", ns(70)).unwrap();
-    let mut drain = Task::waiting(queue.drain_waiting(ns(50)));
+    let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
     assert_eq!(clock.next_alarm(), Some(Nanos::new(50)), "for the drain itself");
     clock.set(Nanos::new(49));
     assert!(drain.poll().is_pending());
@@ -250,9 +250,9 @@ fn a_limit_of_nothing() {
     let (queue, _clock) = timed();
     queue.add("ready").unwrap();
     queue.add_after("waits", ns(1)).unwrap();
-    let left = now_or_never(queue.drain_waiting(Duration::ZERO)).expect("it does not wait");
+    let left = now_or_never(queue.drain_all_timeout(Duration::ZERO)).expect("it does not wait");
     assert_eq!(lists(left), (vec!["ready"], vec!["waits"], vec![]));
-    let left = queue.drain_waiting_timeout(Duration::ZERO);
+    let left = queue.blocking_drain_all_timeout(Duration::ZERO);
     assert_eq!(lists(left), (vec!["ready"], vec!["waits"], vec![]));
 }
 
@@ -262,7 +262,7 @@ fn without_a_limit_all_is_served() {
     let (queue, clock) = timed();
     queue.add_after("never", Duration::MAX).unwrap();
     queue.add_after("in a century", HOUR * 24 * 365 * 100).unwrap();
-    let mut drain = Task::waiting(queue.drain_waiting(Duration::MAX));
+    let mut drain = Task::waiting(queue.drain_all_timeout(Duration::MAX));
     clock.advance(HOUR * 24 * 365 * 100);
     queue.try_get().unwrap().done();
     assert!(drain.knows());
@@ -276,9 +276,9 @@ fn several_limits() {
     queue.add_after("at 20", ns(20)).unwrap();
     queue.add_after("at 40", ns(40)).unwrap();
     queue.add_after("at 60", ns(60)).unwrap();
-    let mut first = Task::waiting(queue.drain_waiting(ns(50)));
-    let mut short = Task::waiting(queue.drain_waiting(ns(30)));
-    let mut long = Task::waiting(queue.drain_waiting(ns(100)));
+    let mut first = Task::waiting(queue.drain_all_timeout(ns(50)));
+    let mut short = Task::waiting(queue.drain_all_timeout(ns(30)));
+    let mut long = Task::waiting(queue.drain_all_timeout(ns(100)));
     clock.set(Nanos::new(20));
     queue.try_get().unwrap().done();
     clock.set(Nanos::new(30));
@@ -298,7 +298,7 @@ fn a_plain_end_cuts_the_serving() {
     let cuts: [fn(&TimedQueue); 3] = [
         |queue| queue.shut_down(),
         |queue| drop(queue.drain()),
-        |queue| drop(queue.drain_timeout(Duration::ZERO)),
+        |queue| drop(queue.blocking_drain_timeout(Duration::ZERO)),
     ];
     for cut in cuts {
         let (queue, clock) = timed();
@@ -308,7 +308,7 @@ fn a_plain_end_cuts_the_serving() {
         queue.add_after("marked", ns(10)).unwrap();
         queue.add_after("waits longer", ns(30)).unwrap();
         queue.add_after("late", ns(30)).unwrap();
-        let mut drain = Task::waiting(queue.drain_waiting(ns(50)));
+        let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
         clock.set(Nanos::new(10));
         cut(&queue);
         clock.set(Nanos::new(40));
@@ -330,7 +330,7 @@ fn a_plain_end_cuts_the_serving() {
 fn a_stop_ends_the_serving() {
     let (queue, _clock) = timed();
     queue.add_after("late", ns(30)).unwrap();
-    let mut drain = Task::waiting(queue.drain_waiting(ns(50)));
+    let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
     let mut getter = Task::waiting(queue.get());
     assert_eq!(lists(queue.stop_now()), (vec![], vec!["late"], vec![]));
     assert!(drain.knows() && getter.knows());
@@ -346,7 +346,7 @@ fn after_a_shutdown_nothing_more_is_served() {
     queue.add_after("waits", ns(10)).unwrap();
     let lease = queue.try_get().unwrap();
     queue.shut_down();
-    let mut drain = Task::waiting(queue.drain_waiting(ns(50)));
+    let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
     clock.set(Nanos::new(20));
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
     assert!(drain.poll().is_pending());
@@ -363,8 +363,8 @@ fn a_cancel_ends_the_serving() {
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add_after("b", ns(20)).unwrap();
-    let mut drain = Task::waiting(queue.drain_waiting(ns(50)));
-    assert_eq!(queue.add("a").unwrap_err().reason(), Reason::ShutDown);
+    let mut drain = Task::waiting(queue.drain_all_timeout(ns(50)));
+    assert_eq!(queue.add("a").unwrap_err().kind(), AddErrorKind::ShutDown);
     lease.done();
     assert!(!drain.knows());
     assert!(queue.cancel(&"b"));
@@ -375,13 +375,13 @@ fn a_cancel_ends_the_serving() {
 /// On threads and the machine's clock: the wait is served, the drain ends with it.
 #[test]
 fn a_blocking_drain_serves_what_waits() {
-    let queue = Queue::builder().delays().build();
+    let queue = Queue::builder().with_delays().build();
     queue.add_after("soon", Duration::from_millis(1)).unwrap();
     queue.add_after("tomorrow", HOUR * 24).unwrap();
     thread::scope(|scope| {
         let worker = scope
             .spawn(|| std::iter::from_fn(|| queue.blocking_get()).map(Lease::done).fold(0, |n, ()| n + 1));
-        assert_eq!(lists(queue.drain_waiting_timeout(HOUR)), (vec![], vec!["tomorrow"], vec![]));
+        assert_eq!(lists(queue.blocking_drain_all_timeout(HOUR)), (vec![], vec!["tomorrow"], vec![]));
         assert_eq!(worker.join().unwrap(), 1);
     });
 }
@@ -395,7 +395,7 @@ fn served_or_left_over() {
         for key in 0..50 {
             queue.add_after(key, ns(key)).unwrap();
         }
-        let mut drain = Task::new(queue.drain_waiting(ns(limit)));
+        let mut drain = Task::new(queue.drain_all_timeout(ns(limit)));
         let mut served = 0;
         let left = loop {
             if let std::task::Poll::Ready(left) = drain.poll() {

@@ -10,7 +10,7 @@ use flyball_ratelimit::{
     controller_default, controller_default_capped,
 };
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{Fifo, Queue, Timed};
+use flyball_workqueue::{Fifo, Queue, WithTimer};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Longer than any policy here keeps the failures of an idle key.
@@ -21,13 +21,13 @@ type Given = Arc<Mutex<Vec<(u32, u32)>>>;
 /// Gives a key up at its third failure, and writes it down.
 fn third_is_last<L: Policy<u32> + Send + 'static>(
     policy: L,
-) -> (Queue<u32, Fifo, L, Timed<ManualTimer>>, ManualClock, Given) {
+) -> (Queue<u32, Fifo, L, WithTimer<ManualTimer>>, ManualClock, Given) {
     let (clock, given) = (ManualClock::new(), Given::default());
     let note = given.clone();
     let queue = Queue::builder()
         .timer(clock.timer())
         .limiter(policy)
-        .dead_letters(3, move |key, failures| note.lock().unwrap().push((*key, failures)))
+        .give_up_after(3, move |key, failures| note.lock().unwrap().push((*key, failures)))
         .seed(1)
         .build();
     (queue, clock, given)
@@ -42,7 +42,7 @@ fn fails_under_a_backlog<L: Policy<u32> + Send + 'static>(policy: L) {
     for run in 1..=3 {
         for _ in 1..=4 {
             let lease = queue.try_get().unwrap();
-            assert_eq!(lease.failures(), run - 1, "{lease:?}");
+            assert_eq!(lease.num_requeues(), run - 1, "{lease:?}");
             lease.retry();
         }
         clock.advance(BACKLOG);
@@ -101,19 +101,19 @@ fn forgets_by_itself_the_failures_of_keys_that_have_left() {
         queue.try_get().unwrap().retry();
         assert!(queue.cancel(&key));
     }
-    assert_eq!(queue.requeues(&0), 1);
+    assert_eq!(queue.num_requeues(&0), 1);
     clock.advance(BACKLOG);
     for key in 1_000..1_500 {
         queue.add(key).unwrap();
         queue.try_get().unwrap().retry();
     }
-    let known = (0..1_000).filter(|key| queue.requeues(key) > 0).count();
+    let known = (0..1_000).filter(|key| queue.num_requeues(key) > 0).count();
     assert_eq!(known, 0, "two leave with each failure");
     // The key itself, if it fails again before its turn to be swept comes.
     queue.add(0).unwrap();
     clock.advance(BACKLOG);
     queue.try_get().unwrap().retry();
-    assert_eq!((queue.requeues(&0), given.lock().unwrap().len()), (1, 0));
+    assert_eq!((queue.num_requeues(&0), given.lock().unwrap().len()), (1, 0));
 }
 
 /// A failure outside a lease is one of a key in the queue, if it is there.
@@ -124,18 +124,18 @@ fn counts_failures_outside_a_lease_as_long_as_the_key_is_there() {
         queue.add_rate_limited(1).unwrap();
         clock.advance(BACKLOG);
     }
-    assert_eq!(queue.requeues(&1), 2);
+    assert_eq!(queue.num_requeues(&1), 2);
     assert!(queue.cancel(&1));
     clock.advance(BACKLOG);
     queue.add_rate_limited(1).unwrap();
-    assert_eq!(queue.requeues(&1), 1, "it had left, and begins anew");
+    assert_eq!(queue.num_requeues(&1), 1, "it had left, and begins anew");
     assert!(given.lock().unwrap().is_empty());
 }
 
 /// The queue asks itself whether it holds a key: with its lock free while user code runs, or this would never end.
 #[test]
 fn may_be_called_by_the_hash_of_a_key_that_it_looks_for() {
-    type Keys = Queue<Curious, Fifo, Exponential<Curious>, Timed<ManualTimer>>;
+    type Keys = Queue<Curious, Fifo, Exponential<Curious>, WithTimer<ManualTimer>>;
     static HOME: OnceLock<Keys> = OnceLock::new();
 
     #[derive(Clone, PartialEq, Eq)]
@@ -160,5 +160,5 @@ fn may_be_called_by_the_hash_of_a_key_that_it_looks_for() {
         }
         clock.advance(SECOND);
     }
-    assert_eq!(queue.requeues(&Curious(0)), 3, "kept, as it was found");
+    assert_eq!(queue.num_requeues(&Curious(0)), 3, "kept, as it was found");
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use flyball_ratelimit::Policy;
 use flyball_workqueue::{
-    Added, AddedMany, DelayMode, Delays, Fair, Fifo, Order, Priority, Queue, Refused, Time,
+    AddError, Added, AddedMany, DelayMode, Fair, Fifo, Order, Priority, Queue, SupportsDelays, TimeMode,
 };
 use testkit::naive_queue::NaiveQueue;
 use testkit::op::SmallKey;
 
 use crate::said::poll;
 
-type Asked = Result<Added, Refused<SmallKey>>;
+type Asked = Result<Added, AddError<SmallKey>>;
 
 /// The group of a key.
 pub(crate) fn group(key: SmallKey) -> usize {
@@ -24,7 +24,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
     fn add<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, _: i8) -> Asked
     where
         L: Policy<SmallKey> + Send + 'static,
-        T: Time,
+        T: TimeMode,
     {
         queue.add(key)
     }
@@ -32,7 +32,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
     fn add_many<L, T>(queue: &Queue<SmallKey, Self, L, T>, keys: &[SmallKey], _: i8) -> AddedMany<SmallKey>
     where
         L: Policy<SmallKey> + Send + 'static,
-        T: Time,
+        T: TimeMode,
     {
         queue.add_many(keys.iter().copied())
     }
@@ -40,12 +40,12 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
     fn add_when_room<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, _: i8) -> Option<Asked>
     where
         L: Policy<SmallKey> + Send + 'static,
-        T: Time,
+        T: TimeMode,
     {
         poll(queue.add_when_room(key))
     }
 
-    fn add_delayed<L, T>(
+    fn add_after_with<L, T>(
         queue: &Queue<SmallKey, Self, L, T>,
         key: SmallKey,
         delay: Duration,
@@ -54,15 +54,15 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
     ) -> Asked
     where
         L: Policy<SmallKey> + Send + 'static,
-        T: Delays,
+        T: SupportsDelays,
     {
-        queue.add_delayed(key, delay, mode)
+        queue.add_after_with(key, delay, mode)
     }
 
     fn add_rate_limited<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, _: i8) -> Asked
     where
         L: Policy<SmallKey> + Send + 'static,
-        T: Delays,
+        T: SupportsDelays,
     {
         queue.add_rate_limited(key)
     }
@@ -70,7 +70,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
     fn set_priority<L, T>(_: &Queue<SmallKey, Self, L, T>, _: SmallKey, _: i8) -> Option<bool>
     where
         L: Policy<SmallKey> + Send + 'static,
-        T: Time,
+        T: TimeMode,
     {
         None
     }
@@ -84,7 +84,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
         _: &impl Display,
     ) where
         L: Policy<SmallKey> + Send + 'static,
-        T: Time,
+        T: TimeMode,
     {
     }
 }
@@ -95,9 +95,9 @@ impl Kind for Priority {
     fn add<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, priority: i8) -> Asked
     where
         L: Policy<SmallKey> + Send + 'static,
-        T: Time,
+        T: TimeMode,
     {
-        queue.at(priority).add(key)
+        queue.with_priority(priority).add(key)
     }
 
     fn add_many<L, T>(
@@ -107,20 +107,20 @@ impl Kind for Priority {
     ) -> AddedMany<SmallKey>
     where
         L: Policy<SmallKey> + Send + 'static,
-        T: Time,
+        T: TimeMode,
     {
-        queue.at(priority).add_many(keys.iter().copied())
+        queue.with_priority(priority).add_many(keys.iter().copied())
     }
 
     fn add_when_room<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, priority: i8) -> Option<Asked>
     where
         L: Policy<SmallKey> + Send + 'static,
-        T: Time,
+        T: TimeMode,
     {
-        poll(queue.at(priority).add_when_room(key))
+        poll(queue.with_priority(priority).add_when_room(key))
     }
 
-    fn add_delayed<L, T>(
+    fn add_after_with<L, T>(
         queue: &Queue<SmallKey, Self, L, T>,
         key: SmallKey,
         delay: Duration,
@@ -129,23 +129,23 @@ impl Kind for Priority {
     ) -> Asked
     where
         L: Policy<SmallKey> + Send + 'static,
-        T: Delays,
+        T: SupportsDelays,
     {
-        queue.at(priority).add_delayed(key, delay, mode)
+        queue.with_priority(priority).add_after_with(key, delay, mode)
     }
 
     fn add_rate_limited<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, priority: i8) -> Asked
     where
         L: Policy<SmallKey> + Send + 'static,
-        T: Delays,
+        T: SupportsDelays,
     {
-        queue.at(priority).add_rate_limited(key)
+        queue.with_priority(priority).add_rate_limited(key)
     }
 
     fn set_priority<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, priority: i8) -> Option<bool>
     where
         L: Policy<SmallKey> + Send + 'static,
-        T: Time,
+        T: TimeMode,
     {
         Some(queue.set_priority(&key, priority))
     }
@@ -158,12 +158,12 @@ impl Kind for Priority {
         at: &impl Display,
     ) where
         L: Policy<SmallKey> + Send + 'static,
-        T: Time,
+        T: TimeMode,
     {
         for &key in keys {
             assert_eq!(queue.priority(&key), model.priority(key), "{at}: {key:?}");
         }
-        let levels = queue.levels();
+        let levels = queue.stats_by_priority();
         assert!(levels.is_sorted_by(|one, other| one.priority > other.priority), "{at}: {levels:?}");
         assert_eq!(levels.iter().map(|level| level.ready).sum::<usize>(), model.len(now), "{at}");
     }
@@ -178,10 +178,10 @@ impl Kind for Fair<SmallKey, usize> {
         at: &impl Display,
     ) where
         L: Policy<SmallKey> + Send + 'static,
-        T: Time,
+        T: TimeMode,
     {
-        let (most, all, tally) = (queue.groups(1), queue.groups(9), model.tally(now));
-        let sum = |of: fn(&flyball_workqueue::GroupCounts<usize>) -> usize| {
+        let (most, all, tally) = (queue.stats_by_group(1), queue.stats_by_group(9), model.tally(now));
+        let sum = |of: fn(&flyball_workqueue::GroupStats<usize>) -> usize| {
             let rest = of(&most.others);
             let all: usize = all.groups.iter().map(of).sum();
             assert_eq!(most.groups.iter().map(of).sum::<usize>() + rest, all, "{at}");
@@ -189,7 +189,7 @@ impl Kind for Fair<SmallKey, usize> {
         };
         assert_eq!(sum(|group| group.ready), tally.ready, "{at}");
         assert_eq!(sum(|group| group.leased), tally.leased, "{at}");
-        assert_eq!(sum(|group| group.keys), tally.ready + tally.leased + tally.waiting, "{at}");
-        assert!(all.groups.iter().all(|group| group.keys > 0), "{at}: {all:?}");
+        assert_eq!(sum(|group| group.total), tally.ready + tally.leased + tally.waiting, "{at}");
+        assert!(all.groups.iter().all(|group| group.total > 0), "{at}: {all:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use flyball_ratelimit::Policy;
 use flyball_sync::{Clock, ManualClock};
-use flyball_workqueue::{AsyncGet, DelayMode, Delays, Lease, Queue, Time, TryGetError};
+use flyball_workqueue::{DelayMode, Lease, Queue, SupportsAsync, SupportsDelays, TimeMode, TryGetError};
 use testkit::answers::{Ending, Overdue};
 use testkit::cells::Cells;
 use testkit::naive_queue::NaiveQueue;
@@ -22,7 +22,7 @@ use crate::told::{Notes, as_told, read};
 pub(crate) type Dead = Arc<Mutex<Vec<(SmallKey, u32)>>>;
 
 /// A queue that is driven beside its model.
-pub(crate) struct Life<O: Kind, L: Policy<SmallKey> + Send + 'static, T: Time> {
+pub(crate) struct Life<O: Kind, L: Policy<SmallKey> + Send + 'static, T: TimeMode> {
     queue: Queue<SmallKey, O, L, T>,
     /// What adds ask for.
     priority: i8,
@@ -35,7 +35,7 @@ pub(crate) struct Life<O: Kind, L: Policy<SmallKey> + Send + 'static, T: Time> {
     notes: Option<Notes>,
 }
 
-impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: AsyncGet> Life<O, L, T> {
+impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: SupportsAsync> Life<O, L, T> {
     pub(crate) fn new(
         queue: Queue<SmallKey, O, L, T>,
         model: NaiveQueue<SmallKey>,
@@ -88,10 +88,10 @@ impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: AsyncGet> Life<O, L, T> {
             QueueOp::PollGet => self.take(|queue| taken(poll(queue.get()).map(Vec::from_iter)), 1, at),
             QueueOp::PollGetMany(most) => self.take(|queue| taken(poll(queue.get_many(most))), most, at),
             QueueOp::PollHandle(false) => {
-                self.take(|queue| taken(poll(queue.getter().get()).map(Vec::from_iter)), 1, at);
+                self.take(|queue| taken(poll(queue.consumer().get()).map(Vec::from_iter)), 1, at);
             }
             QueueOp::PollHandle(true) => {
-                let getter = queue.getter();
+                let getter = queue.consumer();
                 getter.clone().stop();
                 assert!(getter.is_stopped(), "{at}");
                 let none = poll(getter.get()).expect("a stopped getter does not wait");
@@ -165,7 +165,7 @@ impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: AsyncGet> Life<O, L, T> {
         let now = self.now();
         let Self { queue, model, .. } = self;
         queue.check().unwrap_or_else(|broken| panic!("{at}: {broken}"));
-        assert_eq!(queue.len(), model.len(now), "{at}");
+        assert_eq!(queue.ready_len(), model.len(now), "{at}");
         assert_eq!(queue.is_empty(), model.len(now) == 0, "{at}");
         assert_eq!(tally(queue.counts()), model.tally(now), "{at}");
         assert_eq!(queue.is_shutting_down(), model.is_shutting_down(), "{at}");
@@ -183,7 +183,7 @@ impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: AsyncGet> Life<O, L, T> {
             );
         }
         let key = self.keys[0];
-        assert_eq!(queue.requeues(&key), model.requeues(key), "{at}: {key:?}");
+        assert_eq!(queue.num_requeues(&key), model.requeues(key), "{at}: {key:?}");
         self.keys.rotate_left(count - 1);
     }
 
@@ -238,12 +238,12 @@ impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: AsyncGet> Life<O, L, T> {
     }
 }
 
-impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: Delays + AsyncGet> Life<O, L, T> {
+impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: SupportsDelays + SupportsAsync> Life<O, L, T> {
     /// What the queue tells is compared, too.
     pub(crate) fn measured(mut self, notes: Option<Notes>) -> Self {
         self.notes = notes;
         if self.notes.is_some() {
-            self.model.keep_ages(0);
+            self.model.track_ages(0);
         }
         self
     }
@@ -251,8 +251,8 @@ impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: Delays + AsyncGet> Life<O
     /// A life in time.
     pub(crate) fn live_by_time(mut self, life: Vec<QueueOp>, aged: bool) -> Cells {
         if aged {
-            self.queue.keep_ages();
-            self.model.keep_ages(self.now());
+            self.queue.track_ages();
+            self.model.track_ages(self.now());
         }
         for (step, op) in life.iter().enumerate() {
             let at = At { step, op };
@@ -273,17 +273,17 @@ impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: Delays + AsyncGet> Life<O
         match *op {
             QueueOp::AddAfter(key, delay) => {
                 let answer = model.add_after(key, delay.0, now);
-                let delayed = O::add_delayed(queue, key, delay.0, DelayMode::Earliest, priority);
+                let delayed = O::add_after_with(queue, key, delay.0, DelayMode::Earliest, priority);
                 assert_eq!(added(delayed), answer, "{at}");
             }
             QueueOp::AddDelayed(key, delay, mode) => {
-                let answer = model.add_delayed(key, delay.0, mode, now);
+                let answer = model.add_after_with(key, delay.0, mode, now);
                 let mode = match mode {
                     Mode::Earliest => DelayMode::Earliest,
-                    Mode::Latest(longest) => DelayMode::Latest { longest: longest.0 },
+                    Mode::Latest(longest) => DelayMode::Debounce { max_wait: longest.0 },
                     Mode::Replace => DelayMode::Replace,
                 };
-                assert_eq!(added(O::add_delayed(queue, key, delay.0, mode, priority)), answer, "{at}");
+                assert_eq!(added(O::add_after_with(queue, key, delay.0, mode, priority)), answer, "{at}");
             }
             QueueOp::Postpone(key, delay) => {
                 assert_eq!(queue.postpone(&key, delay.0), model.postpone(key, delay.0, now), "{at}");
@@ -294,15 +294,15 @@ impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: Delays + AsyncGet> Life<O
             }
             QueueOp::RequeueAfter(index, delay) => {
                 let ending = Ending::RequeueAfter(delay.0);
-                self.end(index, ending, |lease| lease.requeue_after(delay.0));
+                self.end(index, ending, |lease| lease.succeed_and_requeue_after(delay.0));
             }
             QueueOp::DoneAfter(index, delay) => {
                 let ending = Ending::DoneAfter(delay.0);
-                self.end(index, ending, |lease| lease.done_after(delay.0));
+                self.end(index, ending, |lease| lease.done_and_requeue_after(delay.0));
             }
             QueueOp::RetryNoSooner(index, least) => {
                 let ending = Ending::RetryNoSooner(least.0);
-                self.end(index, ending, |lease| lease.retry_no_sooner(least.0));
+                self.end(index, ending, |lease| lease.retry_after_at_least(least.0));
             }
             QueueOp::PollOverdue(bound) => {
                 let found = match poll(queue.next_overdue(bound.0)) {
@@ -316,7 +316,7 @@ impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: Delays + AsyncGet> Life<O
                 self.clock.advance(step.0);
             }
             QueueOp::DrainWaiting(limit) => {
-                same(poll(queue.drain_waiting(limit.0)), model.drain_waiting(limit.0, now), at);
+                same(poll(queue.drain_all_timeout(limit.0)), model.drain_all_timeout(limit.0, now), at);
             }
             _ => self.step(op, at),
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, Nanos};
-use flyball_workqueue::{Added, KeyState, Lease, Metrics, NoDelay, NoLimit, Priority, Queue, Time};
+use flyball_workqueue::{Added, KeyState, Lease, Metrics, NoDelays, NoLimiter, Priority, Queue, TimeMode};
 use testkit::random::cases;
 use testkit::wakers::{Panicking, poll_with};
 
@@ -22,7 +22,7 @@ fn queue<K: flyball_workqueue::Key>() -> Prioritised<K> {
 }
 
 /// Takes everything, in order.
-fn drain<K: Copy, T: Time>(next: impl Fn() -> Option<Lease<K, T>>) -> Vec<K> {
+fn drain<K: Copy, T: TimeMode>(next: impl Fn() -> Option<Lease<K, T>>) -> Vec<K> {
     std::iter::from_fn(|| {
         let lease = next()?;
         let key = *lease;
@@ -36,25 +36,26 @@ fn drain<K: Copy, T: Time>(next: impl Fn() -> Option<Lease<K, T>>) -> Vec<K> {
 fn higher_first_and_fifo_within() {
     let queue = Queue::builder().order(Priority::new().strict()).build();
     for (key, priority) in [("a", 0), ("b", -1), ("c", 1), ("d", 0), ("e", 1), ("f", -128), ("g", 127)] {
-        assert_eq!(queue.at(priority).add(key).unwrap(), Added::New);
+        assert_eq!(queue.with_priority(priority).add(key).unwrap(), Added::New);
     }
-    let levels: Vec<_> = queue.levels().iter().map(|level| (level.priority, level.ready)).collect();
+    let levels: Vec<_> =
+        queue.stats_by_priority().iter().map(|level| (level.priority, level.ready)).collect();
     assert_eq!(levels, [(127, 1), (1, 2), (0, 2), (-1, 1), (-128, 1)]);
     let shown: Vec<_> = queue.snapshot().keys.iter().map(|record| record.key).collect();
     let order = drain(|| queue.try_get().ok());
     assert_eq!(order, ["g", "c", "e", "a", "d", "b", "f"]);
     assert_eq!(shown, order);
-    assert_eq!(queue.levels(), []);
+    assert_eq!(queue.stats_by_priority(), []);
 }
 
 /// The highest of all adds counts; one that is raised goes behind those who are there (controller-runtime#3408).
 #[test]
 fn adds_merge_to_the_highest() {
     let queue = queue();
-    queue.at(-5).add("a").unwrap();
-    queue.at(3).add("b").unwrap();
-    assert_eq!(queue.at(3).add("a").unwrap(), Added::Merged);
-    assert_eq!(queue.at(-7).add("a").unwrap(), Added::Merged);
+    queue.with_priority(-5).add("a").unwrap();
+    queue.with_priority(3).add("b").unwrap();
+    assert_eq!(queue.with_priority(3).add("a").unwrap(), Added::Merged);
+    assert_eq!(queue.with_priority(-7).add("a").unwrap(), Added::Merged);
     assert_eq!(queue.add_ref(&"a").unwrap(), Added::Merged);
     assert_eq!(queue.priority(&"a"), Some(3));
     assert_eq!(queue.priority(&"nobody"), None);
@@ -78,41 +79,41 @@ fn a_leased_key_has_two_priorities() {
     let backoff = Exponential::new(SECOND..=SECOND);
     let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).limiter(backoff).build();
     let lease_of = |priority: i8| {
-        queue.at(priority).add("a").unwrap();
+        queue.with_priority(priority).add("a").unwrap();
         queue.try_get().unwrap()
     };
     // Done: only the add meanwhile counts, and it may be lower.
     let lease = lease_of(5);
     assert_eq!(queue.priority(&"a"), Some(5));
-    queue.at(-3).add("a").unwrap();
+    queue.with_priority(-3).add("a").unwrap();
     assert_eq!(queue.priority(&"a"), Some(-3));
-    queue.at(-2).add("a").unwrap();
+    queue.with_priority(-2).add("a").unwrap();
     lease.done();
     assert_eq!(queue.priority(&"a"), Some(-2));
     queue.cancel(&"a");
     // A failure comes back for both.
     let lease = lease_of(5);
-    queue.at(-3).add_after("a", SECOND).unwrap();
+    queue.with_priority(-3).add_after("a", SECOND).unwrap();
     lease.retry();
     assert_eq!(queue.priority(&"a"), Some(5));
     queue.cancel(&"a");
     queue.forget(&"a");
     // Neither success nor failure comes back for both, too, and is counted as nothing.
     let lease = lease_of(5);
-    queue.at(-3).add_after("a", SECOND).unwrap();
-    lease.done_after(SECOND);
-    assert_eq!((queue.priority(&"a"), queue.requeues(&"a")), (Some(5), 0));
+    queue.with_priority(-3).add_after("a", SECOND).unwrap();
+    lease.done_and_requeue_after(SECOND);
+    assert_eq!((queue.priority(&"a"), queue.num_requeues(&"a")), (Some(5), 0));
     queue.cancel(&"a");
     // What is taken back does not count.
     let lease = lease_of(1);
-    queue.at(9).add("a").unwrap();
+    queue.with_priority(9).add("a").unwrap();
     assert!(queue.cancel(&"a"));
-    lease.requeue_after(SECOND);
+    lease.succeed_and_requeue_after(SECOND);
     assert_eq!(queue.priority(&"a"), Some(1));
     // Set while leased and added: both.
     clock.advance(SECOND);
     let lease = queue.try_get().unwrap();
-    queue.at(9).add("a").unwrap();
+    queue.with_priority(9).add("a").unwrap();
     assert!(queue.set_priority(&"a", 2));
     lease.done();
     assert_eq!(queue.priority(&"a"), Some(2));
@@ -124,16 +125,16 @@ fn a_leased_key_has_two_priorities() {
 fn a_waiting_key_keeps_its_priority() {
     let clock = ManualClock::new();
     let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
-    queue.at(4).add_after("late", SECOND * 3600).unwrap();
-    queue.at(-4).add_after("late", SECOND).unwrap();
+    queue.with_priority(4).add_after("late", SECOND * 3600).unwrap();
+    queue.with_priority(-4).add_after("late", SECOND).unwrap();
     queue.add_many(["a", "b"]);
-    queue.at(4).add("c").unwrap();
+    queue.with_priority(4).add("c").unwrap();
     assert_eq!(queue.priority(&"late"), Some(4));
     clock.advance(SECOND);
     assert_eq!(queue.state(&"late"), KeyState::Ready);
-    assert_eq!(queue.len(), 4);
+    assert_eq!(queue.ready_len(), 4);
     // Ready since before `d` is: so it stands before it.
-    queue.at(4).add("d").unwrap();
+    queue.with_priority(4).add("d").unwrap();
     assert_eq!(drain(|| queue.try_get().ok()), ["c", "late", "d", "a", "b"]);
 }
 
@@ -142,7 +143,7 @@ fn a_waiting_key_keeps_its_priority() {
 fn serves_an_urgent_key_before_a_long_backlog() {
     for backlog in [1_500, 10_000, 100_000_u32] {
         let queue = queue();
-        queue.at(-100).add_many(1..=backlog);
+        queue.with_priority(-100).add_many(1..=backlog);
         // Those that run meanwhile are of the backlog, too.
         (0..10).for_each(|_| queue.try_get().unwrap().done());
         queue.add(0).unwrap();
@@ -155,7 +156,9 @@ fn serves_an_urgent_key_before_a_long_backlog() {
 fn an_urgent_key_waits_for_one_key_of_each_lower_level() {
     let queue = queue();
     for level in 1..=3 {
-        queue.at(-level).add_many((0..100).map(|key| u32::from(level.unsigned_abs()) * 1000 + key));
+        queue
+            .with_priority(-level)
+            .add_many((0..100).map(|key| u32::from(level.unsigned_abs()) * 1000 + key));
     }
     // All three have earned what there is to earn.
     queue.add_many(0..4);
@@ -170,7 +173,7 @@ fn serves_an_urgent_due_key_before_ten_thousand_others() {
     let clock = ManualClock::new();
     let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
     for key in 1..=10_000_u32 {
-        queue.at(-100).add_after(key, SECOND).unwrap();
+        queue.with_priority(-100).add_after(key, SECOND).unwrap();
     }
     queue.add_after(0, 2 * SECOND).unwrap();
     clock.advance(3 * SECOND);
@@ -185,7 +188,7 @@ fn a_steady_stream_does_not_starve_the_others() {
     for share in [1, 4, 7] {
         let order = Priority::new().share(NonZeroU32::new(share).unwrap());
         let queue = Queue::builder().order(order).build();
-        queue.at(-100).add_many(0..3);
+        queue.with_priority(-100).add_many(0..3);
         let mut order = Vec::new();
         for key in 100..120_u32 {
             queue.add(key).unwrap();
@@ -203,7 +206,7 @@ fn a_steady_stream_does_not_starve_the_others() {
 #[test]
 fn strict_priorities_do_starve() {
     let queue = Queue::builder().order(Priority::new().strict()).build();
-    queue.at(-1).add(0_u32).unwrap();
+    queue.with_priority(-1).add(0_u32).unwrap();
     for key in 1..10_000 {
         queue.add(key).unwrap();
         let lease = queue.try_get().unwrap();
@@ -220,12 +223,13 @@ fn a_raise_does_not_postpone_a_key() {
         |queue: &Prioritised<u32>| assert!(queue.set_priority(&0, 0)),
     ] {
         let queue = queue();
-        queue.at(-1).add(0_u32).unwrap();
+        queue.with_priority(-1).add(0_u32).unwrap();
         queue.add_many(1..=100);
         raise(&queue);
         queue.check().unwrap();
         assert_eq!(queue.priority(&0), Some(0));
-        let levels: Vec<_> = queue.levels().iter().map(|level| (level.priority, level.ready)).collect();
+        let levels: Vec<_> =
+            queue.stats_by_priority().iter().map(|level| (level.priority, level.ready)).collect();
         assert_eq!(levels, [(0, 101)]);
         let order = drain(|| queue.try_get().ok());
         assert_eq!(order.iter().position(|key| *key == 0), Some(4));
@@ -237,7 +241,7 @@ fn a_raise_does_not_postpone_a_key() {
 fn a_raise_does_not_postpone_a_due_key() {
     let clock = ManualClock::new();
     let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
-    queue.at(-1).add_after(0_u32, SECOND).unwrap();
+    queue.with_priority(-1).add_after(0_u32, SECOND).unwrap();
     clock.advance(2 * SECOND);
     queue.add_many(1..=100);
     assert_eq!(queue.add(0).unwrap(), Added::Merged);
@@ -254,8 +258,8 @@ fn a_raised_key_is_handed_out_once() {
     let clock = ManualClock::new();
     let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
     let raise = |from: i8| {
-        queue.at(from).add(1_u32).unwrap();
-        queue.at(5).add(1).unwrap();
+        queue.with_priority(from).add(1_u32).unwrap();
+        queue.with_priority(5).add(1).unwrap();
         queue.check().unwrap();
     };
     raise(-1);
@@ -273,8 +277,8 @@ fn a_raised_key_is_handed_out_once() {
     // Lowered to between its places, to the first of them, and below it.
     for (priority, expected) in [(3, [1, 2, 3]), (0, [2, 1, 3]), (-3, [2, 3, 1])] {
         raise(-1);
-        queue.at(1).add(2).unwrap();
-        queue.at(-2).add(3).unwrap();
+        queue.with_priority(1).add(2).unwrap();
+        queue.with_priority(-2).add(3).unwrap();
         assert!(queue.set_priority(&1, priority));
         queue.check().unwrap();
         assert_eq!(drain(|| queue.try_get().ok()), expected, "lowered to {priority}");
@@ -285,12 +289,12 @@ fn a_raised_key_is_handed_out_once() {
 #[test]
 fn places_that_nobody_has_are_dropped() {
     let queue = queue();
-    queue.at(5).add(0_u32).unwrap();
-    queue.at(-1).add(1).unwrap();
-    queue.at(5).add(1).unwrap();
+    queue.with_priority(5).add(0_u32).unwrap();
+    queue.with_priority(-1).add(1).unwrap();
+    queue.with_priority(5).add(1).unwrap();
     for _ in 0..10_000 {
         queue.add(2).unwrap();
-        queue.at(5).add(2).unwrap();
+        queue.with_priority(5).add(2).unwrap();
         assert!(queue.cancel(&2));
     }
     queue.check().unwrap();
@@ -304,8 +308,8 @@ fn a_raise_lasts_one_hand_out() {
     let backoff = Exponential::new(SECOND..=SECOND);
     let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).limiter(backoff).build();
     let raised = || {
-        queue.at(-7).add("a").unwrap();
-        queue.at(5).add("a").unwrap();
+        queue.with_priority(-7).add("a").unwrap();
+        queue.with_priority(5).add("a").unwrap();
         let lease = queue.try_get().unwrap();
         assert_eq!(queue.priority(&"a"), Some(5));
         lease
@@ -313,15 +317,15 @@ fn a_raise_lasts_one_hand_out() {
     raised().retry();
     assert_eq!(queue.priority(&"a"), Some(-7), "a failure");
     queue.cancel(&"a");
-    raised().requeue_after(SECOND);
+    raised().succeed_and_requeue_after(SECOND);
     assert_eq!(queue.priority(&"a"), Some(-7), "a requeue");
     queue.cancel(&"a");
     // What comes meanwhile is the next hand-out's.
     let lease = raised();
-    queue.at(2).add("a").unwrap();
-    lease.requeue_after(SECOND);
+    queue.with_priority(2).add("a").unwrap();
+    lease.succeed_and_requeue_after(SECOND);
     assert_eq!((queue.priority(&"a"), queue.state(&"a")), (Some(2), KeyState::Ready));
-    queue.try_get().unwrap().requeue_after(SECOND);
+    queue.try_get().unwrap().succeed_and_requeue_after(SECOND);
     assert_eq!(queue.priority(&"a"), Some(-7));
     // What is set stays.
     assert!(queue.set_priority(&"a", 3));
@@ -331,9 +335,9 @@ fn a_raise_lasts_one_hand_out() {
     queue.cancel(&"a");
     // A key that left and was added meanwhile is a new one.
     let lease = raised();
-    queue.at(1).add("a").unwrap();
+    queue.with_priority(1).add("a").unwrap();
     lease.done();
-    queue.try_get().unwrap().requeue_after(SECOND);
+    queue.try_get().unwrap().succeed_and_requeue_after(SECOND);
     assert_eq!(queue.priority(&"a"), Some(1));
 }
 
@@ -342,8 +346,8 @@ fn a_raise_lasts_one_hand_out() {
 fn a_raise_outlasts_a_lease_that_nobody_saw() {
     let clock = ManualClock::new();
     let queue = Queue::<u32>::builder().order(Priority::new()).timer(clock.timer()).build();
-    queue.at(-7).add(1).unwrap();
-    queue.at(5).add(1).unwrap();
+    queue.with_priority(-7).add(1).unwrap();
+    queue.with_priority(5).add(1).unwrap();
     let mut watch = Box::pin(queue.next_overdue(SECOND));
     assert!(poll_with(watch.as_mut(), &Waker::from(Arc::new(Panicking))).is_pending());
     assert!(catch_unwind(AssertUnwindSafe(|| queue.try_get())).is_err());
@@ -357,9 +361,9 @@ fn a_raised_key_is_not_early_when_the_clock_jumps_back() {
     let clock = ManualClock::new();
     let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
     clock.advance(SECOND);
-    queue.at(-1).add_after(0_u32, SECOND).unwrap();
+    queue.with_priority(-1).add_after(0_u32, SECOND).unwrap();
     clock.advance(SECOND);
-    queue.at(3).add(0).unwrap();
+    queue.with_priority(3).add(0).unwrap();
     clock.set(Nanos::ZERO);
     queue.add(1).unwrap();
     queue.check().unwrap();
@@ -391,7 +395,7 @@ fn no_key_waits_longer_than_promised() {
         for byte in bytes {
             if byte % 8 < 5 {
                 let priority = (byte / 8 % 4) as i8;
-                queue.at(priority).add(next).unwrap();
+                queue.with_priority(priority).add(next).unwrap();
                 let before = ready.iter().filter(|other| other.priority == priority).count() as u64;
                 ready.push(Ready { key: next, priority, before, waited: 0, lower: Vec::new() });
                 next += 1;
@@ -433,11 +437,11 @@ fn a_thousand_deadlines_at_once() {
     let clock = ManualClock::new();
     let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
     for key in 0..1000_u32 {
-        queue.at((key % 2) as i8).add_after(key, SECOND).unwrap();
+        queue.with_priority((key % 2) as i8).add_after(key, SECOND).unwrap();
     }
     clock.advance(SECOND);
-    assert_eq!(queue.len(), 1000);
-    assert_eq!(queue.levels().iter().map(|level| level.ready).collect::<Vec<_>>(), [500, 500]);
+    assert_eq!(queue.ready_len(), 1000);
+    assert_eq!(queue.stats_by_priority().iter().map(|level| level.ready).collect::<Vec<_>>(), [500, 500]);
     let order = drain(|| queue.try_get().ok());
     queue.check().unwrap();
     let of = |bit| order.iter().copied().filter(|key| key % 2 == bit).collect::<Vec<_>>();
@@ -451,13 +455,13 @@ fn every_add_at_a_priority() {
     let clock = ManualClock::new();
     let backoff = Exponential::new(SECOND..=SECOND);
     let queue = Queue::builder().order(Priority::new()).clock(clock).limiter(backoff).capacity(5).build();
-    let at = queue.at(7);
+    let at = queue.with_priority(7);
     assert_eq!(at.add(1).unwrap(), Added::New);
     assert_eq!(at.add_ref(&2).unwrap(), Added::New);
     assert_eq!(at.add_many([3, 3]).merged, 1);
     assert_eq!(at.add_after(4, SECOND).unwrap(), Added::New);
     assert_eq!(at.add_rate_limited(4).unwrap(), Added::Merged);
-    assert_eq!(at.blocking_add(5).unwrap(), Added::New);
+    assert_eq!(at.blocking_add_when_room(5).unwrap(), Added::New);
     let refused = at.add(6).unwrap_err();
     assert_eq!(refused.into_key(), 6);
     assert!((1..=5).all(|key| queue.priority(&key) == Some(7)));
@@ -467,7 +471,8 @@ fn every_add_at_a_priority() {
 #[test]
 fn a_queue_of_priorities_says_what_it_is() {
     fn shared<T: Send + Sync>(_: &T) {}
-    let queue: Queue<u32, Priority, NoLimit, NoDelay> = Queue::builder().order(Priority::default()).build();
+    let queue: Queue<u32, Priority, NoLimiter, NoDelays> =
+        Queue::builder().order(Priority::default()).build();
     shared(&queue);
 }
 
@@ -483,7 +488,7 @@ fn counts_the_key_that_is_handed_out_when_many_deadlines_pass_at_once() {
     for key in 0..100_u32 {
         queue.add_after(key, SECOND).unwrap();
     }
-    queue.at(1).add_after(100, SECOND).unwrap();
+    queue.with_priority(1).add_after(100, SECOND).unwrap();
     clock.advance(2 * SECOND);
     let lease = queue.try_get().unwrap();
     assert_eq!(*lease, 100, "the most urgent one");

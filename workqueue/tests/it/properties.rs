@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
-use flyball_workqueue::{DelayMode, KeyState, Lease, Queue, Timed};
+use flyball_workqueue::{DelayMode, KeyState, Lease, Queue, WithTimer};
 use testkit::random::{Random, cases};
 
 use crate::support::{TimedQueue, ns};
@@ -25,7 +25,7 @@ struct Asked {
 #[derive(Default)]
 struct Life {
     asked: Option<Asked>,
-    lease: Option<Lease<u64, Timed<ManualTimer>>>,
+    lease: Option<Lease<u64, WithTimer<ManualTimer>>>,
     /// When its last lease ended.
     freed: u64,
 }
@@ -34,7 +34,7 @@ struct Life {
 struct Schedule<'a> {
     queue: &'a TimedQueue<u64>,
     clock: &'a ManualClock,
-    getter: Task<'a, Option<Lease<u64, Timed<ManualTimer>>>>,
+    getter: Task<'a, Option<Lease<u64, WithTimer<ManualTimer>>>>,
     lives: BTreeMap<u64, Life>,
     served: usize,
     at_their_limit: usize,
@@ -59,16 +59,16 @@ impl<'a> Schedule<'a> {
     fn add(&mut self, key: u64, delay: u64, mode: DelayMode) {
         // What is Ready already is moved by none of them.
         let ready = matches!(self.queue.state(&key), KeyState::Ready | KeyState::LeasedDirty);
-        self.queue.add_delayed(key, ns(delay), mode).unwrap();
+        self.queue.add_after_with(key, ns(delay), mode).unwrap();
         let at = self.now() + delay;
         let most = match mode {
-            DelayMode::Latest { longest } => self.now() + longest.as_nanos() as u64,
+            DelayMode::Debounce { max_wait } => self.now() + max_wait.as_nanos() as u64,
             _ => at,
         };
         let own = Asked { earliest: at.min(most), latest: most };
         *self.asked(key) = Some(match (*self.asked(key), mode) {
             (Some(asked), _) if ready => asked,
-            (Some(asked), DelayMode::Earliest | DelayMode::Latest { .. }) => {
+            (Some(asked), DelayMode::Earliest | DelayMode::Debounce { .. }) => {
                 Asked { earliest: asked.earliest.min(own.earliest), latest: asked.latest.min(own.latest) }
             }
             _ => own,
@@ -142,7 +142,7 @@ impl<'a> Schedule<'a> {
                 if !marked {
                     life.asked = Some(soonest(life.asked, now + after));
                 }
-                lease.requeue_after(ns(after));
+                lease.succeed_and_requeue_after(ns(after));
             }
             1 => {
                 life.asked = Some(soonest(life.asked, now));
@@ -167,7 +167,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    fn serve(&mut self, lease: Lease<u64, Timed<ManualTimer>>) {
+    fn serve(&mut self, lease: Lease<u64, WithTimer<ManualTimer>>) {
         let (key, now) = (*lease, self.now());
         let life = self.lives.get_mut(&key).expect("all keys have a life");
         assert!(life.lease.is_none(), "{key} is out twice");
@@ -213,7 +213,7 @@ fn delayed_adds_keep_their_word() {
                 0..=2 => schedule.add(key, choice % 20, DelayMode::Earliest),
                 3..=6 => {
                     let longest = ns(choice / 16 * 3);
-                    schedule.add(key, choice % 16, DelayMode::Latest { longest });
+                    schedule.add(key, choice % 16, DelayMode::Debounce { max_wait: longest });
                 }
                 7 | 8 => schedule.add(key, choice % 20, DelayMode::Replace),
                 9 => schedule.add_now(key),
@@ -255,7 +255,7 @@ fn a_debounce_fed_for_ever() {
         let mut first = None;
         for _ in 0..400 {
             let now = clock.now().get();
-            queue.add_delayed(7, ns(delay), DelayMode::Latest { longest: ns(longest) }).unwrap();
+            queue.add_after_with(7, ns(delay), DelayMode::Debounce { max_wait: ns(longest) }).unwrap();
             let due = *first.get_or_insert(now) + longest;
             let next = now + rhythm;
             if due <= next {

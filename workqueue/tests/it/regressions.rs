@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, FastSlow};
 use flyball_sync::{Clock, ManualClock, Nanos, Timer};
-use flyball_workqueue::{Added, Queue, Reason, TryGetError};
+use flyball_workqueue::{AddErrorKind, Added, Queue, TryGetError};
 use testkit::hostile::{Mood, Point};
 use testkit::wakers::{Counting, Panicking, poll_with};
 
@@ -125,8 +125,8 @@ fn a_key_may_look_back_when_it_dies() {
     let key = |id| LooksBack { id, queue: looks.clone() };
     let (looking, probe) = (queue.clone(), key(1));
     *looks.lock().unwrap() = Some(Box::new(move || {
-        let _ = looking.requeues(&probe);
-        let _ = looking.len();
+        let _ = looking.num_requeues(&probe);
+        let _ = looking.ready_len();
     }) as Look);
 
     queue.add(key(2)).unwrap();
@@ -311,7 +311,7 @@ fn what_is_counted_can_be_forgotten() {
         let _ = catch_unwind(AssertUnwindSafe(|| lease.retry()));
         mood.disarm(Point::Clone);
         queue.try_get().unwrap().succeed();
-        assert_eq!(queue.requeues(&mood.key(1)), 0, "clone {nth} panicked");
+        assert_eq!(queue.num_requeues(&mood.key(1)), 0, "clone {nth} panicked");
         queue.add(mood.key(1)).unwrap();
     }
 }
@@ -326,7 +326,7 @@ fn failures_are_swept_as_they_come() {
         clock.advance(ns(1000));
         queue.try_get().unwrap().succeed();
     }
-    assert_eq!(queue.requeues(&"a"), 0);
+    assert_eq!(queue.num_requeues(&"a"), 0);
     queue.check().unwrap();
 }
 
@@ -376,7 +376,7 @@ fn a_getter_that_is_kept_does_not_stop_the_alarm() {
     assert_eq!((first.wakes(), second.wakes()), (1, 1), "the second deadline wakes the second getter");
 
     let (drained, drain_waker) = Counting::waker();
-    let mut drain = Box::pin(queue.drain_waiting(Duration::from_nanos(50)));
+    let mut drain = Box::pin(queue.drain_all_timeout(Duration::from_nanos(50)));
     assert!(poll_with(drain.as_mut(), &drain_waker).is_pending());
     clock.advance(Duration::from_nanos(50));
     assert_eq!(drained.wakes(), 1, "a drain keeps its limit");
@@ -396,7 +396,7 @@ fn a_full_queue_clones_nothing() {
     let queue = Queue::builder().capacity(1).build();
     queue.add(Unclonable(1)).unwrap();
     assert_eq!(queue.add_ref(&Unclonable(1)), Ok(Added::Merged));
-    assert_eq!(queue.add_ref(&Unclonable(2)), Err(Reason::Full));
+    assert_eq!(queue.add_ref(&Unclonable(2)), Err(AddErrorKind::Full));
 }
 
 /// Somebody else's waker panics while a key is handed out: the key goes back, and no failure is counted.
@@ -415,7 +415,7 @@ fn a_foreign_waker_costs_no_failure() {
     let mut third = Box::pin(queue.get());
     assert!(poll_with(third.as_mut(), &Waker::noop().clone()).is_ready());
     assert_eq!(
-        (queue.requeues(&1), queue.requeues(&2)),
+        (queue.num_requeues(&1), queue.num_requeues(&2)),
         (1, 0),
         "only the lease that was dropped here counts"
     );
@@ -429,7 +429,7 @@ fn a_dead_letter_is_told_of_whoever_panics() {
     let queue = Queue::builder()
         .timer(clock.timer())
         .limiter(Exponential::new(Duration::from_secs(1)..=Duration::from_secs(9)))
-        .dead_letters(1, {
+        .give_up_after(1, {
             let told = told.clone();
             move |_: &u32, failures| {
                 told.fetch_add(failures, Ordering::Relaxed);
@@ -459,7 +459,7 @@ fn what_is_taken_out_reaches_the_caller() {
 fn a_report_reaches_the_caller_whoever_panics() {
     let timer = Late::default();
     let queue = Queue::<u32>::builder().timer(timer.clone()).build();
-    queue.keep_ages();
+    queue.track_ages();
     queue.add(1).unwrap();
     let _lease = queue.try_get().unwrap();
     let mut other = Box::pin(queue.get());
@@ -487,7 +487,7 @@ fn a_batch_survives_its_second_key() {
     queue.add_many([Second(1), Second(2)]);
     let batch = queue.blocking_get_many(2);
     assert_eq!(batch.iter().map(|lease| lease.key().0).collect::<Vec<_>>(), [1]);
-    assert_eq!(queue.requeues(&Second(1)), 0);
+    assert_eq!(queue.num_requeues(&Second(1)), 0);
     batch.into_iter().for_each(flyball_workqueue::Lease::done);
-    assert_eq!(queue.len(), 1, "the second is left for the next call");
+    assert_eq!(queue.ready_len(), 1, "the second is left for the next call");
 }

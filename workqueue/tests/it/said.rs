@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use flyball_workqueue::{
-    Added, AddedMany, Ages, Counts, KeyState, Leftovers, Reason, Refused, Snapshot, TryGetError,
+    AddError, AddErrorKind, Added, AddedMany, Ages, Counts, KeyState, Leftovers, Snapshot, TryGetError,
 };
 use testkit::answers::{self, Glance, Left, Many, Nothing, OldestAges, Outcome, Seen, Tally, Time};
 use testkit::wakers::poll_at_once;
@@ -35,35 +35,35 @@ pub(crate) fn nothing(why: TryGetError) -> Nothing {
     }
 }
 
-pub(crate) fn added<K>(answer: Result<Added, Refused<K>>) -> Result<Outcome, answers::Refused> {
+pub(crate) fn added<K>(answer: Result<Added, AddError<K>>) -> Result<Outcome, answers::Refused> {
     match answer {
         Ok(Added::New) => Ok(Outcome::New),
         Ok(Added::Merged) => Ok(Outcome::Merged),
         Ok(Added::Promoted) => Ok(Outcome::Promoted),
-        Ok(Added::Marked) => Ok(Outcome::Marked),
-        Err(refused) => Err(reason(refused.reason())),
+        Ok(Added::Dirty) => Ok(Outcome::Marked),
+        Err(refused) => Err(reason(refused.kind())),
     }
 }
 
 pub(crate) fn added_many<K>(many: AddedMany<K>) -> Many<K> {
     let refused = many.refused.into_iter().map(|refused| {
-        let why = reason(refused.reason());
+        let why = reason(refused.kind());
         (refused.into_key(), why)
     });
     Many {
         new: many.new,
         merged: many.merged,
         promoted: many.promoted,
-        marked: many.marked,
+        marked: many.dirty,
         refused: refused.collect(),
     }
 }
 
-pub(crate) fn reason(reason: Reason) -> answers::Refused {
+pub(crate) fn reason(reason: AddErrorKind) -> answers::Refused {
     match reason {
-        Reason::ShutDown => answers::Refused::ShutDown,
-        Reason::Full => answers::Refused::Full,
-        Reason::Exhausted => answers::Refused::Exhausted,
+        AddErrorKind::ShutDown => answers::Refused::ShutDown,
+        AddErrorKind::Full => answers::Refused::Full,
+        AddErrorKind::GivenUp => answers::Refused::Exhausted,
         other => panic!("a reason the table does not know: {other:?}"),
     }
 }

@@ -86,9 +86,9 @@ fn late_outcomes_are_leftovers() {
     assert!(poll_once(drain.as_mut()).is_pending());
     leases.pop().unwrap().succeed();
     leases.pop().unwrap().done();
-    leases.pop().unwrap().done_after(ns(9));
-    leases.pop().unwrap().requeue_after(Duration::ZERO);
-    leases.pop().unwrap().retry_no_sooner(ns(9));
+    leases.pop().unwrap().done_and_requeue_after(ns(9));
+    leases.pop().unwrap().succeed_and_requeue_after(Duration::ZERO);
+    leases.pop().unwrap().retry_after_at_least(ns(9));
     leases.pop().unwrap().retry();
     assert!(poll_once(drain.as_mut()).is_pending());
     drop(leases);
@@ -252,7 +252,7 @@ fn drain_timeout_names_what_is_left() {
     }
     queue.add_after("waits", ns(9)).unwrap();
     let lease = queue.try_get().unwrap();
-    let left = parts(queue.drain_timeout(Duration::ZERO));
+    let left = parts(queue.blocking_drain_timeout(Duration::ZERO));
     assert_eq!(left, (vec!["ready"], vec!["waits"], vec!["leased"]));
     assert!(queue.is_shutting_down());
     // Giving up on waiting gives up no key: the backlog still comes out.
@@ -268,7 +268,7 @@ fn a_blocking_drain_ends_with_the_last_lease() {
         queue.add("a").unwrap();
         let lease = queue.try_get().unwrap();
         thread::scope(|scope| {
-            let drain = scope.spawn(|| queue.drain_timeout(Duration::from_secs(3600)));
+            let drain = scope.spawn(|| queue.blocking_drain_timeout(Duration::from_secs(3600)));
             lease.done();
             assert_eq!(parts(drain.join().unwrap()), (vec![], vec![], vec![]));
         });
@@ -310,7 +310,7 @@ fn all_ends_at_once() {
                         match (end + round) % 4 {
                             0 => queue.shut_down(),
                             1 => drop(block_on(queue.drain())),
-                            2 => drop(queue.drain_timeout(Duration::from_secs(3600))),
+                            2 => drop(queue.blocking_drain_timeout(Duration::from_secs(3600))),
                             _ => return queue.stop_now().ready.len(),
                         }
                         0

@@ -1,12 +1,12 @@
 //! Everything in a queue at one moment, as data.
 
 use flyball_sync::Nanos;
-use flyball_workqueue::{KeyRecord, KeyState, Queue, Snapshot};
+use flyball_workqueue::{KeyInfo, KeyState, Queue, Snapshot};
 
 use crate::support::{BackoffQueue, backoff, ns};
 
 fn rows(snapshot: &Snapshot<&'static str>) -> Vec<(&'static str, KeyState, u32)> {
-    snapshot.keys.iter().map(|KeyRecord { key, state, failures, .. }| (*key, *state, *failures)).collect()
+    snapshot.keys.iter().map(|KeyInfo { key, state, failures, .. }| (*key, *state, *failures)).collect()
 }
 
 /// A key in every state, at 25; nobody has looked since 0.

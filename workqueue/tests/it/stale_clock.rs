@@ -22,7 +22,7 @@ fn a_time_that_goes_back_costs_no_walk_of_raised_keys() {
     queue.add_after(u32::MAX, Duration::from_secs(1)).unwrap();
     clock.set(Nanos::new(200));
     for key in keys.clone() {
-        queue.at(5).add(key).unwrap();
+        queue.with_priority(5).add(key).unwrap();
     }
     let ops = |back: u64| {
         let times = (0..3).map(|_| {
@@ -46,11 +46,11 @@ fn a_time_that_goes_back_turns_back_those_that_are_early() {
     let clock = ManualClock::new();
     let queue = Queue::builder().order(Priority::new()).clock(clock.clone()).build();
     for key in 0..20_u64 {
-        queue.at(-1).add_after(key, ns(10 * (key + 1))).unwrap();
+        queue.with_priority(-1).add_after(key, ns(10 * (key + 1))).unwrap();
     }
     clock.set(Nanos::new(200));
     for key in (0..20).rev() {
-        queue.at(3).add(key).unwrap();
+        queue.with_priority(3).add(key).unwrap();
         queue.check().unwrap();
     }
     // Lowered, taken and handed out: none of these has a second place any more.

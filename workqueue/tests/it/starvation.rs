@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use flyball_sync::{Clock, ManualClock, Nanos};
-use flyball_workqueue::{Blocking, Fair, Fifo, Lease, NoLimit, Order, Priority, Queue};
+use flyball_workqueue::{Fair, Fifo, Lease, NoLimiter, Order, Priority, Queue, WithClock};
 
 const TICK: Duration = Duration::from_millis(1);
 
@@ -51,17 +51,17 @@ trait Simulated {
     fn come_back(&self, held: Self::Held, after: Duration);
 }
 
-type Ours<O> = Queue<u32, O, NoLimit, Blocking<ManualClock>>;
+type Ours<O> = Queue<u32, O, NoLimiter, WithClock<ManualClock>>;
 
 impl<O: Order<u32>> Simulated for Ours<O> {
-    type Held = Lease<u32, Blocking<ManualClock>>;
+    type Held = Lease<u32, WithClock<ManualClock>>;
 
     fn try_take(&self) -> Option<(u32, Self::Held)> {
         self.try_get().ok().map(|lease| (*lease, lease))
     }
 
     fn come_back(&self, held: Self::Held, after: Duration) {
-        held.requeue_after(after);
+        held.succeed_and_requeue_after(after);
     }
 }
 
@@ -181,7 +181,7 @@ fn first_in_first_out_starves_nobody() {
 const PRIORITIES: [i8; 3] = [-100, 0, 10];
 
 fn by_key(queue: &Ours<Priority>, key: u32) {
-    queue.at(PRIORITIES[key as usize % 3]).add(key).unwrap();
+    queue.with_priority(PRIORITIES[key as usize % 3]).add(key).unwrap();
 }
 
 /// What a lower priority earns unless it is said otherwise.
@@ -211,7 +211,7 @@ const STEADY: Load = Load {
 const URGENT: u32 = 100;
 
 fn urgent_or_not(queue: &Ours<Priority>, key: u32) {
-    queue.at(if key < URGENT { 0 } else { -100 }).add(key).unwrap();
+    queue.with_priority(if key < URGENT { 0 } else { -100 }).add(key).unwrap();
 }
 
 #[test]
@@ -245,7 +245,7 @@ impl Simulated for WritesStatus {
 
     fn come_back(&self, held: Self::Held, _: Duration) {
         self.0.add(*held).unwrap();
-        held.requeue_after(OVERLOAD.back);
+        held.succeed_and_requeue_after(OVERLOAD.back);
     }
 }
 
@@ -254,7 +254,7 @@ fn after_a_restart(order: Priority) -> Seen {
     let clock = ManualClock::new();
     let queue = WritesStatus(Queue::builder().order(order).clock(clock.clone()).build());
     let load = Load { back: Duration::ZERO, ..OVERLOAD };
-    let seen = simulate(&load, &clock, &queue, |key| drop(queue.0.at(-100).add(key)));
+    let seen = simulate(&load, &clock, &queue, |key| drop(queue.0.with_priority(-100).add(key)));
     queue.0.check().unwrap();
     seen
 }
@@ -302,18 +302,18 @@ fn groups_take_turns(seen: &Seen, big_weight: usize) {
 
 #[test]
 fn a_big_group_starves_no_small_one_and_is_not_starved() {
-    groups_take_turns(&run(&OVERLOAD, Fair::by(group), plain), 1);
+    groups_take_turns(&run(&OVERLOAD, Fair::by_group(group), plain), 1);
 }
 
 #[test]
 fn a_weight_lengthens_the_wait_of_others_by_itself() {
-    let order = Fair::by(group).weights(|group| if *group == 0 { 4 } else { 1 });
+    let order = Fair::by_group(group).weight_by(|group| if *group == 0 { 4 } else { 1 });
     groups_take_turns(&run(&OVERLOAD, order, plain), 4);
 }
 
 #[test]
 fn a_cap_holds_and_starves_nobody() {
-    let order = Fair::by(group).caps(|group| if *group == 0 { 5 } else { u32::MAX });
+    let order = Fair::by_group(group).max_leased_by(|group| if *group == 0 { 5 } else { u32::MAX });
     let seen = run(&OVERLOAD, order, plain);
     assert_eq!(seen.never_run(), 0);
     let of_big: Vec<_> = seen.hand_outs.iter().filter(|hand_out| !SMALL.contains(&hand_out.key)).collect();

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{Fifo, NoLimit, Queue, Timed};
+use flyball_workqueue::{Fifo, NoLimiter, Queue, WithTimer};
 
-pub(crate) type TimedQueue<K = &'static str> = Queue<K, Fifo, NoLimit, Timed<ManualTimer>>;
-pub(crate) type BackoffQueue<K = &'static str> = Queue<K, Fifo, Exponential<K>, Timed<ManualTimer>>;
+pub(crate) type TimedQueue<K = &'static str> = Queue<K, Fifo, NoLimiter, WithTimer<ManualTimer>>;
+pub(crate) type BackoffQueue<K = &'static str> = Queue<K, Fifo, Exponential<K>, WithTimer<ManualTimer>>;
 
 /// A queue with delays, and the clock it lives by.
 pub(crate) fn timed() -> (TimedQueue, ManualClock) {

@@ -9,14 +9,13 @@ use std::mem::size_of;
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualTimer, Monotonic};
 use flyball_workqueue::{
-    AddWhenRoom, Added, AddedMany, Ages, Blocking, Builder, Counts, DelayMode, DelayingQueue, Drain, Ended,
-    Fifo, Get, GetMany, GetTimeoutError, Getter, KeyState, Lease, Leftovers, NextOverdue, NoLimit,
-    NotDetached, Overdue, Queue, RateLimitingQueue, Reading, Reason, Refused, Snapshot, Timed, TryGetError,
-    WaitIdle, Watch,
+    AddError, AddErrorKind, AddWhenRoom, Added, AddedMany, Ages, Consumer, Counts, DelayMode, Drain, Ended,
+    Fifo, Get, GetMany, GetTimeoutError, KeyState, Lease, Leftovers, NextOverdue, NoLimiter, NotDetached,
+    Overdue, Queue, QueueBuilder, Reading, Snapshot, TryGetError, WaitIdle, Watch, WithClock, WithTimer,
 };
 
 type Limit = Exponential<&'static str>;
-type Full = Queue<&'static str, Fifo, Limit, Timed<ManualTimer>>;
+type Full = Queue<&'static str, Fifo, Limit, WithTimer<ManualTimer>>;
 
 fn send<T: Send>() {}
 fn sync<T: Sync>() {}
@@ -44,16 +43,16 @@ fn auto_traits() {
     sync::<Lease<u32>>();
     unpin::<Lease<u32>>();
     fixed::<Lease<u32>>();
-    send::<Lease<&'static str, Timed<ManualTimer>>>();
+    send::<Lease<&'static str, WithTimer<ManualTimer>>>();
     send::<Get<'static, u32>>();
     sync::<Get<'static, u32>>();
     unpin::<Get<'static, u32>>();
-    send::<Get<'static, &'static str, Fifo, Limit, Timed<ManualTimer>>>();
+    send::<Get<'static, &'static str, Fifo, Limit, WithTimer<ManualTimer>>>();
     send::<Drain<u32>>();
     sync::<Drain<u32>>();
     unpin::<Drain<u32>>();
     fixed::<Drain<u32>>();
-    send::<Builder<u32, Fifo, Limit, Blocking<Monotonic>>>();
+    send::<QueueBuilder<u32, Fifo, Limit, WithClock<Monotonic>>>();
     send::<Leftovers<u32>>();
     sync::<Leftovers<u32>>();
 }
@@ -61,7 +60,7 @@ fn auto_traits() {
 /// The other futures, a getter, and everything that is only data.
 #[test]
 fn auto_traits_of_the_rest() {
-    type Time = Timed<ManualTimer>;
+    type Time = WithTimer<ManualTimer>;
     fn future<F: Send + Sync + Unpin + Debug>() {}
     future::<GetMany<'static, u32>>();
     future::<GetMany<'static, &'static str, Fifo, Limit, Time>>();
@@ -69,23 +68,23 @@ fn auto_traits_of_the_rest() {
     future::<AddWhenRoom<'static, &'static str, Fifo, Limit, Time>>();
     future::<WaitIdle<'static, u32>>();
     future::<WaitIdle<'static, &'static str, Fifo, Limit, Time>>();
-    future::<NextOverdue<'static, u32, Fifo, NoLimit, Time>>();
+    future::<NextOverdue<'static, u32, Fifo, NoLimiter, Time>>();
     future::<NextOverdue<'static, &'static str, Fifo, Limit, Time>>();
     #[cfg(feature = "stream")]
-    future::<flyball_workqueue::Leases<'static, u32>>();
+    future::<flyball_workqueue::LeaseStream<'static, u32>>();
     send::<AddWhenRoom<'static, SendOnly>>();
     send::<GetMany<'static, SendOnly>>();
     send::<WaitIdle<'static, SendOnly>>();
-    send::<Getter<SendOnly>>();
-    sync::<Getter<SendOnly>>();
-    fixed::<Getter<u32>>();
+    send::<Consumer<SendOnly>>();
+    sync::<Consumer<SendOnly>>();
+    fixed::<Consumer<u32>>();
     fn data<T: Send + Sync + Unpin + Debug>() {}
     data::<AddedMany<u32>>();
     data::<Snapshot<u32>>();
     data::<Overdue<u32>>();
     data::<Ages>();
     data::<DelayMode>();
-    data::<Reason>();
+    data::<AddErrorKind>();
     data::<NotDetached>();
     data::<Ended>();
     data::<Reading>();
@@ -111,7 +110,6 @@ fn what_a_key_needs() {
     assert!(queue.try_get().unwrap().key() == &Bare(1));
     queue.shut_down();
     let refused = queue.add(Bare(2)).unwrap_err();
-    assert_eq!(refused.key().0, 2);
     assert_eq!(refused.into_key().0, 2);
 }
 
@@ -134,34 +132,37 @@ fn error<E: Error + Send + Sync + 'static>() {}
 
 #[test]
 fn errors() {
-    error::<Refused<u32>>();
+    error::<AddError<u32>>();
     error::<TryGetError>();
     error::<GetTimeoutError>();
     let queue = Queue::new();
     assert_eq!(queue.try_get().unwrap_err().to_string(), "no key is ready");
     assert_eq!(
-        queue.get_timeout(std::time::Duration::ZERO).unwrap_err().to_string(),
+        queue.blocking_get_timeout(std::time::Duration::ZERO).unwrap_err().to_string(),
         "no key became ready in time"
     );
     queue.shut_down();
     assert_eq!(queue.try_get().unwrap_err().to_string(), "the queue is closed");
-    assert_eq!(queue.get_timeout(std::time::Duration::ZERO).unwrap_err().to_string(), "the queue is closed");
+    assert_eq!(
+        queue.blocking_get_timeout(std::time::Duration::ZERO).unwrap_err().to_string(),
+        "the queue is closed"
+    );
     // Of a key that shows nothing of itself, nothing is shown.
     let refused = queue.add("secret").unwrap_err();
     assert_eq!(refused.to_string(), "the queue is shut down");
     assert!(!format!("{refused:?}").contains("secret"));
     assert!(refused.source().is_none());
     let boxed: Box<dyn Error + Send + Sync> = Box::new(refused);
-    assert!(boxed.is::<Refused<&'static str>>());
+    assert!(boxed.is::<AddError<&'static str>>());
     error::<NotDetached>();
     let full = Queue::builder().capacity(1).build();
     full.add("a").unwrap();
     let refused = full.add("b").unwrap_err();
     assert_eq!(
-        (refused.to_string(), Reason::Full.to_string()),
+        (refused.to_string(), AddErrorKind::Full.to_string()),
         ("the queue is full".into(), "the queue is full".into())
     );
-    assert_eq!(Reason::Exhausted.to_string(), "the key has failed too often");
+    assert_eq!(AddErrorKind::GivenUp.to_string(), "the key has failed too often");
 }
 
 #[test]
@@ -169,17 +170,17 @@ fn debug_needs_nothing_of_the_key() {
     enum Mute {}
     fn shows<T: Debug>() {}
     shows::<Queue<SendOnly>>();
-    shows::<Refused<Mute>>();
-    shows::<Builder<SendOnly>>();
+    shows::<AddError<Mute>>();
+    shows::<QueueBuilder<SendOnly>>();
     shows::<Get<'static, SendOnly>>();
     shows::<Drain<SendOnly>>();
     shows::<Added>();
     shows::<KeyState>();
     shows::<Counts>();
-    shows::<Getter<SendOnly>>();
+    shows::<Consumer<SendOnly>>();
     shows::<AddWhenRoom<'static, SendOnly>>();
     fn speaks<T: Display>() {}
-    speaks::<Refused<Mute>>();
+    speaks::<AddError<Mute>>();
     let queue = Queue::new();
     queue.add("a").unwrap();
     assert!(format!("{queue:?}").starts_with("Queue"));
@@ -189,29 +190,29 @@ fn debug_needs_nothing_of_the_key() {
 fn sizes() {
     let word = size_of::<usize>();
     assert_eq!(size_of::<Queue<String>>(), word, "a handle is one pointer");
-    assert_eq!(size_of::<Refused<String>>(), size_of::<String>() + word, "a reason beside the key");
+    assert_eq!(size_of::<AddError<String>>(), size_of::<String>() + word, "a reason beside the key");
     assert_eq!(size_of::<TryGetError>(), 1);
-    assert_eq!((size_of::<Reason>(), size_of::<NotDetached>()), (1, 0));
-    assert_eq!(size_of::<Getter<String>>(), 2 * word, "the queue, and whether it was stopped");
+    assert_eq!((size_of::<AddErrorKind>(), size_of::<NotDetached>()), (1, 0));
+    assert_eq!(size_of::<Consumer<String>>(), 2 * word, "the queue, and whether it was stopped");
     assert!(size_of::<GetMany<'static, String>>() <= size_of::<Get<'static, String>>() + word);
     assert_eq!(size_of::<GetTimeoutError>(), 1);
     assert_eq!(size_of::<Added>(), 1);
-    assert_eq!(size_of::<Result<Added, Refused<Box<u8>>>>(), 2 * word);
+    assert_eq!(size_of::<Result<Added, AddError<Box<u8>>>>(), 2 * word);
     assert!(size_of::<Lease<Box<u8>>>() <= 4 * word, "key, queue, slot and generation");
     assert!(size_of::<Option<Lease<Box<u8>>>>() == size_of::<Lease<Box<u8>>>());
 }
 
-/// The aliases are what they say.
+/// The types that are left out are those of the plainest queue.
 #[test]
-fn aliases() {
-    let delaying: DelayingQueue<u32> = Queue::builder().delays().build();
+fn types_by_default() {
+    let delaying: Queue<u32, Fifo, NoLimiter, WithClock> = Queue::builder().with_delays().build();
     delaying.add_after(1, std::time::Duration::ZERO).unwrap();
-    let limiting: RateLimitingQueue<u32, Exponential<u32>> = Queue::builder()
+    let limiting: Queue<u32, Fifo, Exponential<u32>, WithClock> = Queue::builder()
         .limiter(Exponential::new(std::time::Duration::from_secs(1)..=std::time::Duration::MAX))
         .build();
     limiting.add_rate_limited(1).unwrap();
-    assert_eq!((delaying.len(), limiting.len(), limiting.requeues(&1)), (1, 0, 1));
-    let _: Queue<u32, Fifo, NoLimit> = Queue::default();
+    assert_eq!((delaying.ready_len(), limiting.ready_len(), limiting.num_requeues(&1)), (1, 0, 1));
+    let _: Queue<u32, Fifo, NoLimiter> = Queue::default();
 }
 
 /// Handles are handles to one queue.

@@ -2,14 +2,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use flyball_workqueue::{AddKeys, BlockingTakeKeys, DelayKeys, EndKeys, KeyState, Lease, Queue, TakeKeys};
+use flyball_workqueue::{AddKeys, BlockingGetKeys, DelayKeys, EndKeys, GetKeys, KeyState, Lease, Queue};
 
 use crate::support::{BackoffQueue, backoff, block_on, ns};
 
 /// One key, as generic code would serve it.
-fn serve<Q: BlockingTakeKeys + ?Sized>(queue: &Q, run: impl FnOnce(&Q::Key) -> bool) {
-    let held = queue.blocking_take().expect("open");
-    if run(queue.key(&held)) { queue.succeed(held) } else { queue.retry(held) }
+fn serve<Q: BlockingGetKeys + ?Sized>(queue: &Q, run: impl FnOnce(&Q::Key) -> bool) {
+    let leased = queue.blocking_get().expect("open");
+    if run(queue.key(&leased)) { queue.succeed(leased) } else { queue.retry(leased) }
 }
 
 #[test]
@@ -17,10 +17,10 @@ fn it_ends_as_a_lease_does() {
     let (queue, clock) = backoff();
     AddKeys::add(&queue, "a").unwrap();
     serve(&queue, |_| false);
-    assert_eq!((queue.requeues(&"a"), queue.counts().waiting), (1, 1));
+    assert_eq!((queue.num_requeues(&"a"), queue.counts().waiting), (1, 1));
     clock.advance(ns(10));
     serve(&queue, |key| *key == "a");
-    assert_eq!((queue.requeues(&"a"), queue.state(&"a")), (0, KeyState::Absent));
+    assert_eq!((queue.num_requeues(&"a"), queue.state(&"a")), (0, KeyState::Absent));
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn a_panic_in_generic_code_loses_no_key() {
     queue.add("a").unwrap();
     let served = catch_unwind(AssertUnwindSafe(|| serve(&queue, |_| panic!("at work"))));
     assert!(served.is_err());
-    assert_eq!((queue.requeues(&"a"), queue.counts().waiting), (1, 1));
+    assert_eq!((queue.num_requeues(&"a"), queue.counts().waiting), (1, 1));
 }
 
 #[test]
@@ -38,27 +38,27 @@ fn what_is_refused_comes_back() {
     queue.shut_down();
     let add: &dyn DelayKeys<&str> = &queue;
     assert_eq!((add.add("a"), add.add_after("b", ns(1))), (Err("a"), Err("b")));
-    assert!(queue.blocking_take().is_none() && block_on(queue.take()).is_none());
+    assert!(BlockingGetKeys::blocking_get(&queue).is_none() && block_on(GetKeys::get(&queue)).is_none());
 }
 
 #[test]
 fn a_key_delayed_by_its_worker_comes_back() {
     let (queue, clock) = backoff();
     queue.add("a").unwrap();
-    let held = block_on(queue.take()).unwrap();
+    let leased = block_on(GetKeys::get(&queue)).unwrap();
     DelayKeys::add_after(&queue, "a", ns(50)).unwrap();
-    queue.succeed(held);
+    queue.succeed(leased);
     clock.advance(ns(49));
     assert!(queue.is_empty());
     clock.advance(ns(1));
-    assert_eq!(queue.len(), 1);
+    assert_eq!(queue.ready_len(), 1);
 }
 
 #[test]
 fn the_traits_that_need_no_future_are_object_safe() {
     let queue = Queue::new();
     let add: Box<dyn AddKeys<u8>> = Box::new(queue.clone());
-    let take: Box<dyn BlockingTakeKeys<Key = u8, Held = Lease<u8>>> = Box::new(queue.clone());
+    let take: Box<dyn BlockingGetKeys<Key = u8, Leased = Lease<u8>>> = Box::new(queue.clone());
     add.add(1).unwrap();
     serve(&*take, |key| *key == 1);
     assert!(queue.is_empty());
@@ -67,10 +67,10 @@ fn the_traits_that_need_no_future_are_object_safe() {
 #[test]
 fn a_generic_worker_can_be_spawned() {
     fn can_be_spawned(_: impl Future + Send) {}
-    fn generic<Q: TakeKeys<Held: Send> + Sync>(queue: &Q) {
+    fn generic<Q: GetKeys<Leased: Send> + Sync>(queue: &Q) {
         can_be_spawned(async move {
-            while let Some(held) = queue.take().await {
-                queue.succeed(held);
+            while let Some(leased) = queue.get().await {
+                queue.succeed(leased);
             }
         });
     }

@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 
 use flyball_ratelimit::{Exponential, Policy};
 use flyball_sync::ManualClock;
-use flyball_workqueue::{Delays, Fifo, Key, KeyState, Lease, Leftovers, Queue, Time};
+use flyball_workqueue::{Fifo, Key, KeyState, Lease, Leftovers, Queue, SupportsDelays, TimeMode};
 use testkit::wakers::{Counting, poll_with};
 
 use crate::support::{BackoffQueue, ns};
@@ -83,7 +83,7 @@ pub(crate) fn now_or_never<T>(future: impl Future<Output = T>) -> Option<T> {
 pub(crate) fn deadline<L, T>(queue: &Queue<&'static str, Fifo, L, T>, key: &'static str) -> u64
 where
     L: Policy<&'static str> + Send + 'static,
-    T: Delays,
+    T: SupportsDelays,
 {
     match queue.state(&key) {
         KeyState::Waiting(at) | KeyState::LeasedWaiting(at) => at.get(),
@@ -102,7 +102,7 @@ pub(crate) fn lists<K: Ord>(left: Leftovers<K>) -> (Vec<K>, Vec<K>, Vec<K>) {
 pub(crate) fn serve<K: Key, L, T>(queue: &Queue<K, Fifo, L, T>) -> usize
 where
     L: Policy<K> + Send + 'static,
-    T: Time,
+    T: TimeMode,
 {
     let leases: Vec<_> = std::iter::from_fn(|| queue.try_get().ok()).collect();
     let served = leases.len();

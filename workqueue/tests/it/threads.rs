@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use flyball_workqueue::{Queue, Refused};
+use flyball_workqueue::{AddError, Queue};
 
 use crate::support::block_on;
 
@@ -165,7 +165,7 @@ fn producers_meet_the_end() {
                         match queue.add(key) {
                             Ok(_) => accepted.fetch_add(1, Ordering::SeqCst),
                             Err(refused) => {
-                                let refused: Refused<u32> = refused;
+                                let refused: AddError<u32> = refused;
                                 assert_eq!(refused.into_key(), key);
                                 break;
                             }

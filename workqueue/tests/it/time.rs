@@ -19,11 +19,11 @@ fn ready_from_the_deadline_whether_noticed_or_not() {
     let (queue, clock) = timed();
     queue.add_after("a", ns(10)).unwrap();
     clock.advance(ns(9));
-    assert_eq!((queue.len(), queue.state(&"a")), (0, KeyState::Waiting(Nanos::new(10))));
+    assert_eq!((queue.ready_len(), queue.state(&"a")), (0, KeyState::Waiting(Nanos::new(10))));
     assert!(matches!(queue.try_get(), Err(TryGetError::Empty)));
     clock.advance(ns(1));
     assert_eq!(queue.state(&"a"), KeyState::Ready);
-    assert_eq!((queue.len(), queue.is_empty()), (1, false));
+    assert_eq!((queue.ready_len(), queue.is_empty()), (1, false));
     let counts = queue.counts();
     assert_eq!((counts.ready, counts.waiting), (1, 0));
     assert_eq!(queue.add_after("a", ns(0)).unwrap(), flyball_workqueue::Added::Merged);
@@ -61,7 +61,7 @@ fn a_wait_that_ends_under_a_lease_is_a_mark() {
     assert_eq!(queue.state(&"a"), KeyState::LeasedDirty);
     clock.advance(ns(5));
     queue.add("b").unwrap();
-    lease.requeue_after(Duration::from_secs(1));
+    lease.succeed_and_requeue_after(Duration::from_secs(1));
     assert_eq!(queue.state(&"a"), KeyState::Ready);
     assert_eq!(*queue.try_get().unwrap(), "b");
 }
@@ -123,23 +123,23 @@ fn for_ever_is_for_ever() {
 /// A blocking getter needs no runtime to wait for a deadline; the machine's clock is in the queue, not in the test.
 #[test]
 fn a_blocking_getter_waits_for_the_deadline() {
-    let queue = Queue::builder().delays().build();
+    let queue = Queue::builder().with_delays().build();
     queue.add_after("late", Duration::from_millis(2)).unwrap();
     queue.add_after("soon", Duration::from_millis(1)).unwrap();
     let soon = queue.blocking_get().unwrap();
-    let late = queue.get_timeout(Duration::from_secs(3600)).unwrap();
+    let late = queue.blocking_get_timeout(Duration::from_secs(3600)).unwrap();
     assert_eq!((*soon, *late), ("soon", "late"));
 }
 
 #[test]
 fn a_timed_getter_gives_up() {
     let (queue, _clock) = timed();
-    assert!(matches!(queue.get_timeout(Duration::ZERO), Err(GetTimeoutError::TimedOut)));
-    assert!(matches!(queue.get_timeout(ns(1)), Err(GetTimeoutError::TimedOut)));
+    assert!(matches!(queue.blocking_get_timeout(Duration::ZERO), Err(GetTimeoutError::TimedOut)));
+    assert!(matches!(queue.blocking_get_timeout(ns(1)), Err(GetTimeoutError::TimedOut)));
     queue.add("a").unwrap();
-    let lease = queue.get_timeout(Duration::ZERO).unwrap();
+    let lease = queue.blocking_get_timeout(Duration::ZERO).unwrap();
     queue.shut_down();
-    assert!(matches!(queue.get_timeout(Duration::from_secs(3600)), Err(GetTimeoutError::Closed)));
+    assert!(matches!(queue.blocking_get_timeout(Duration::from_secs(3600)), Err(GetTimeoutError::Closed)));
     lease.done();
 }
 
@@ -147,7 +147,7 @@ fn a_timed_getter_gives_up() {
 #[test]
 fn blocking_getters_hand_over() {
     for _ in 0..20 {
-        let queue = Queue::builder().delays().build();
+        let queue = Queue::builder().with_delays().build();
         for key in 0..6_u32 {
             queue.add_after(key, Duration::from_micros(u64::from(key) * 200)).unwrap();
         }
@@ -206,12 +206,12 @@ fn no_clock_is_read_where_nothing_waits() {
         let mut idle = Box::pin(queue.get());
         assert!(poll_once(idle.as_mut()).is_pending());
         queue.add("a").unwrap();
-        assert_eq!((queue.len(), queue.counts().leased, queue.state(&"b")), (0, 2, KeyState::Leased));
+        assert_eq!((queue.ready_len(), queue.counts().leased, queue.state(&"b")), (0, 2, KeyState::Leased));
         queue.cancel(&"a");
         first.done();
         second.succeed();
         queue.forget(&"a");
-        let _ = queue.requeues(&"a");
+        let _ = queue.num_requeues(&"a");
     };
     cycle();
     assert_eq!(reads.load(Ordering::SeqCst), 0);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flyball_workqueue::{Ended, Metrics, Reading, Reason};
+use flyball_workqueue::{AddErrorKind, Ended, Metrics, Reading};
 use testkit::answers::{Ending, Read, Told};
 
 use crate::said::{nanos, reason};
@@ -47,7 +47,7 @@ impl Metrics for Notes {
         self.note(Told::GaveUp(failures));
     }
 
-    fn refused(&self, why: Reason) {
+    fn refused(&self, why: AddErrorKind) {
         self.note(Told::Refused(reason(why)));
     }
 

@@ -84,7 +84,7 @@ fn basic() {
         assert_eq!(runs.len(), 50, "{end:?}");
         assert!(runs.values().all(|&times| (1..=50).contains(&times)));
         assert!(!runs.contains_key(&LATE));
-        assert_eq!(queue.len(), 0);
+        assert_eq!(queue.ready_len(), 0);
         queue.check().unwrap();
     }
 }
@@ -123,7 +123,7 @@ fn add_while_processing() {
             idle.wait();
             finish(&queue, end);
         });
-        assert_eq!(queue.len(), 0);
+        assert_eq!(queue.ready_len(), 0);
         queue.check().unwrap();
     }
 }
@@ -133,11 +133,11 @@ fn add_while_processing() {
 fn len() {
     let queue = Queue::new();
     queue.add("foo").unwrap();
-    assert_eq!(queue.len(), 1);
+    assert_eq!(queue.ready_len(), 1);
     queue.add("bar").unwrap();
-    assert_eq!(queue.len(), 2);
+    assert_eq!(queue.ready_len(), 2);
     queue.add("foo").unwrap();
-    assert_eq!(queue.len(), 2);
+    assert_eq!(queue.ready_len(), 2);
 }
 
 /// `TestReinsert`.
@@ -146,7 +146,7 @@ fn reinsert() {
     let queue = Queue::new();
     queue.add("foo").unwrap();
     let lease = queue.try_get().unwrap();
-    assert_eq!(queue.add("foo").unwrap(), Added::Marked);
+    assert_eq!(queue.add("foo").unwrap(), Added::Dirty);
     assert!(matches!(queue.try_get(), Err(TryGetError::Empty)));
     lease.done();
     let lease = queue.try_get().unwrap();
@@ -167,7 +167,7 @@ fn collapse() {
     assert_eq!(*first, "bar");
     first.done();
     queue.try_get().unwrap().done();
-    assert_eq!(queue.len(), 0);
+    assert_eq!(queue.ready_len(), 0);
 }
 
 /// `TestCollapseWhileProcessing`: two adds during work are one more run, and only after it.
@@ -176,7 +176,7 @@ fn collapse_while_processing() {
     let queue = Queue::new();
     queue.add("foo").unwrap();
     let lease = queue.try_get().unwrap();
-    assert_eq!(queue.add("foo").unwrap(), Added::Marked);
+    assert_eq!(queue.add("foo").unwrap(), Added::Dirty);
     assert_eq!(queue.add("foo").unwrap(), Added::Merged);
     let (counting, waker) = Counting::waker();
     let mut second_worker = Box::pin(queue.get());
@@ -187,7 +187,7 @@ fn collapse_while_processing() {
         panic!("the second run is due");
     };
     again.done();
-    assert_eq!(queue.len(), 0);
+    assert_eq!(queue.ready_len(), 0);
     assert_eq!(queue.state(&"foo"), KeyState::Absent);
 }
 
@@ -229,7 +229,7 @@ fn a_drain_can_be_given_up() {
     assert!(poll_once(drain.as_mut()).is_pending());
     queue.shut_down();
     assert!(poll_once(drain.as_mut()).is_pending());
-    assert_eq!(queue.drain_timeout(Duration::ZERO).leased, ["foo"]);
+    assert_eq!(queue.blocking_drain_timeout(Duration::ZERO).leased, ["foo"]);
     drop(drain);
     lease.done();
 }
@@ -269,12 +269,12 @@ fn garbage_collection() {
 fn a_delayed_key_comes_once() {
     let (queue, clock) = timed();
     queue.add_after("foo", Duration::from_millis(50)).unwrap();
-    assert_eq!(queue.len(), 0);
+    assert_eq!(queue.ready_len(), 0);
     clock.advance(Duration::from_millis(60));
-    assert_eq!(queue.len(), 1);
+    assert_eq!(queue.ready_len(), 1);
     queue.try_get().unwrap().done();
     clock.advance(Duration::from_secs(10));
-    assert_eq!(queue.len(), 0);
+    assert_eq!(queue.ready_len(), 0);
     assert_eq!(queue.state(&"foo"), KeyState::Absent);
 }
 
@@ -341,24 +341,24 @@ fn rate_limited_adds() {
             queue.add_rate_limited(key).unwrap();
         }
     }
-    assert_eq!((queue.requeues(&"one"), queue.requeues(&"two")), (1, 1));
+    assert_eq!((queue.num_requeues(&"one"), queue.num_requeues(&"two")), (1, 1));
     clock.advance(ns(10));
-    assert_eq!(queue.len(), 2);
+    assert_eq!(queue.ready_len(), 2);
     let (one, two) = (queue.try_get().unwrap(), queue.try_get().unwrap());
     queue.add_rate_limited("one").unwrap();
-    assert_eq!(queue.requeues(&"one"), 2);
+    assert_eq!(queue.num_requeues(&"one"), 2);
     two.succeed();
     one.done();
     clock.advance(ns(19));
-    assert_eq!(queue.len(), 0);
+    assert_eq!(queue.ready_len(), 0);
     clock.advance(ns(1));
-    assert_eq!(queue.len(), 1);
+    assert_eq!(queue.ready_len(), 1);
     queue.forget(&"one");
-    assert_eq!(queue.requeues(&"one"), 0);
+    assert_eq!(queue.num_requeues(&"one"), 0);
     queue.try_get().unwrap().done();
     queue.add_rate_limited("one").unwrap();
     clock.advance(ns(10));
-    assert_eq!(queue.len(), 1, "the first delay again");
+    assert_eq!(queue.ready_len(), 1, "the first delay again");
 }
 
 // ---- not covered upstream --------------------------------------------------------------------------------------
@@ -478,7 +478,7 @@ fn a_refused_add_counts_no_failure() {
     let (queue, _clock) = backoff();
     queue.shut_down();
     assert!(queue.add_rate_limited("foo").is_err());
-    assert_eq!(queue.requeues(&"foo"), 0);
+    assert_eq!(queue.num_requeues(&"foo"), 0);
 }
 
 /// A getter that returns a key with "shut down" in the same breath: here an answer is a key or the end.
@@ -537,9 +537,9 @@ fn forget_comes_after_the_add_before_it() {
     let (queue, _clock) = backoff();
     for _ in 0..100 {
         queue.add_rate_limited("foo").unwrap();
-        assert_eq!(queue.requeues(&"foo"), 1);
+        assert_eq!(queue.num_requeues(&"foo"), 1);
         queue.forget(&"foo");
-        assert_eq!(queue.requeues(&"foo"), 0);
+        assert_eq!(queue.num_requeues(&"foo"), 0);
     }
     assert!(matches!(queue.state(&"foo"), KeyState::Waiting(_)), "what waits, waits on");
 }
@@ -548,7 +548,7 @@ fn forget_comes_after_the_add_before_it() {
 #[test]
 fn a_long_drain_can_be_watched() {
     let (queue, clock) = timed();
-    queue.keep_ages();
+    queue.track_ages();
     queue.add_many(["foo", "bar"]);
     let foo = queue.try_get().unwrap();
     let mut drain = Box::pin(queue.drain());

@@ -56,7 +56,7 @@ fn one_that_waits_in_the_same_task_does_not_keep_it_from_yielding() {
                 if !first {
                     assert!(room.poll().is_pending());
                 }
-                lease.unwrap().give_back();
+                lease.unwrap().requeue();
                 false
             });
             assert!(gives_way, "time {time}, the one that waits is polled first: {first}");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use flyball_workqueue::{DelayingQueue, Queue};
+use flyball_workqueue::{Fifo, NoLimiter, Queue, WithClock};
 use foldhash::fast::RandomState;
 use tokio::time::Instant;
 use tokio_util::time::{DelayQueue, delay_queue};
@@ -19,11 +19,11 @@ pub(crate) trait Delaying {
 }
 
 /// flyball's; shared by handles, so it locks where its rival does not.
-pub(crate) struct Ours(pub(crate) DelayingQueue<Key>);
+pub(crate) struct Ours(pub(crate) Queue<Key, Fifo, NoLimiter, WithClock>);
 
 impl Delaying for Ours {
     fn new() -> Self {
-        Self(Queue::builder().delays().build())
+        Self(Queue::builder().with_delays().build())
     }
 
     fn add_after(&mut self, key: Key, delay: Duration) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{Delays, Queue};
+use flyball_workqueue::{SupportsDelays, Queue};
 use foldhash::fast::RandomState;
 use futures::StreamExt;
 use kube_runtime::scheduler::{ScheduleRequest, scheduler};
@@ -119,8 +119,8 @@ impl Plan {
     }
 }
 
-fn add<T: Delays>(
-    queue: &Queue<Key, flyball_workqueue::Fifo, flyball_workqueue::NoLimit, T>,
+fn add<T: SupportsDelays>(
+    queue: &Queue<Key, flyball_workqueue::Fifo, flyball_workqueue::NoLimiter, T>,
     key: Key,
     delay: Duration,
 ) {

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use flyball_kube::requeue_after;
 use flyball_ratelimit::{Exponential, Limiter, OncePerWait};
-use flyball_workqueue::{DelayingQueue, Lease, Timed, TokioTimer};
+use flyball_workqueue::{Fifo, Lease, NoLimiter, Queue, TokioTimer, WithTimer};
 use futures::FutureExt;
 use futures::future::join_all;
 use kube_runtime::controller::Action;
 use kube_runtime::reflector::{Lookup, ObjectRef, Store};
 
 /// Keys are what kube calls them.
-pub(crate) type Keys<K> = DelayingQueue<ObjectRef<K>, Timed<TokioTimer>>;
+pub(crate) type Keys<K> = Queue<ObjectRef<K>, Fifo, NoLimiter, WithTimer<TokioTimer>>;
 
 /// A queue on the running tokio runtime.
 pub(crate) fn queue<K>() -> Keys<K>
@@ -23,7 +23,7 @@ where
     K: Lookup + 'static,
     K::DynamicType: Clone + Eq + Hash + Send,
 {
-    DelayingQueue::builder().timer(TokioTimer::current()).build()
+    Queue::builder().timer(TokioTimer::current()).build()
 }
 
 /// Runs `reconcile` for every key until the queue is closed, at most `workers` at once and no key twice at once.
@@ -48,7 +48,7 @@ pub(crate) async fn run<K, C, E, F>(
     let failures =
         Limiter::<ObjectRef<K>, _, _>::with_clock(OncePerWait::new(backoff), TokioTimer::current());
 
-    let one = async |key: Lease<ObjectRef<K>, Timed<TokioTimer>>| {
+    let one = async |key: Lease<ObjectRef<K>, WithTimer<TokioTimer>>| {
         // Looked up when the key runs, not when it was added. An object that is gone needs nothing more.
         let Some(object) = store.get(&key) else {
             failures.forget(&key);
@@ -66,11 +66,11 @@ pub(crate) async fn run<K, C, E, F>(
         }
         match requeue_after(&action) {
             Ok(None) => key.done(),
-            Ok(Some(wait)) if !failed => key.requeue_after(wait),
+            Ok(Some(wait)) if !failed => key.succeed_and_requeue_after(wait),
             // Also where a kube shows its actions in another way: too often is better than never.
             asked => {
                 let (asked, backoff) = (asked.ok().flatten().unwrap_or_default(), failures.when(&key));
-                key.requeue_after(asked.max(backoff));
+                key.succeed_and_requeue_after(asked.max(backoff));
             }
         }
     };

@@ -55,14 +55,14 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
     /// # Errors
     /// After shut down, and where there is no room.
     pub fn add_after(&mut self, key: K, after: Duration, now: Time) -> Result<Outcome, Refused> {
-        self.add_delayed(key, after, Mode::Earliest, now)
+        self.add_after_with(key, after, Mode::Earliest, now)
     }
 
     /// Delayed add. What is due at once is Ready at once.
     ///
     /// # Errors
     /// After shut down, and where there is no room.
-    pub fn add_delayed(
+    pub fn add_after_with(
         &mut self,
         key: K,
         after: Duration,

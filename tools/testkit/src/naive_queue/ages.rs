@@ -8,7 +8,7 @@ use crate::answers::{OldestAges, Overdue, Time, Told, later};
 
 impl<K: Copy + Ord + Debug> NaiveQueue<K> {
     /// Ages count from now on.
-    pub fn keep_ages(&mut self, now: Time) {
+    pub fn track_ages(&mut self, now: Time) {
         self.aged_since.get_or_insert(now);
     }
 
@@ -37,7 +37,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
     /// drained, or stopped.
     pub fn next_overdue(&mut self, bound: Duration, now: Time) -> Overdue<K> {
         self.pass_deadlines(now);
-        self.keep_ages(now);
+        self.track_ages(now);
         if self.is_drained(now) {
             return Overdue::Never;
         }

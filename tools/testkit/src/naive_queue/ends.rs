@@ -24,7 +24,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
 
     /// No more adds; what is due by the horizon still comes out. The first call decides on the horizon, and a queue that
     /// was shut down serves nothing; each call gets the leftovers once that is done, or once its own time is over.
-    pub fn drain_waiting(&mut self, limit: Duration, now: Time) -> Option<Left<K>> {
+    pub fn drain_all_timeout(&mut self, limit: Duration, now: Time) -> Option<Left<K>> {
         self.pass_deadlines(now);
         self.resume();
         let until = later(now, limit);

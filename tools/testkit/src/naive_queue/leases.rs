@@ -173,7 +173,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
     pub(super) fn give_up(&mut self, key: K, failed: Option<Failed>) -> bool {
         let failures = self.backoffs.failures(key);
         let counted = failed.is_some_and(|failed| failed.counted);
-        let over = counted && self.setup.dead_letters.is_some_and(|most| failures >= most);
+        let over = counted && self.setup.give_up_after.is_some_and(|most| failures >= most);
         if over {
             self.backoffs.forget(key);
             self.dead.push((key, failures));

@@ -15,5 +15,5 @@ pub struct NaiveSetup {
     /// How many keys there may be.
     pub capacity: Option<usize>,
     /// With so many failures a key is given up.
-    pub dead_letters: Option<u32>,
+    pub give_up_after: Option<u32>,
 }

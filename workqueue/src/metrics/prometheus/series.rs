@@ -5,7 +5,7 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 
-use crate::error::Reason;
+use crate::error::AddErrorKind;
 use crate::metrics::Ended;
 use crate::metrics::catalogue::{By, OUTCOMES, REASONS};
 use crate::metrics::gathered::Gathered;
@@ -20,7 +20,7 @@ pub(super) struct Series {
     pub(super) failures: Counter,
     pub(super) dead: Counter,
     pub(super) overdue: Counter,
-    pub(super) refused: By<Reason, Counter, 3>,
+    pub(super) refused: By<AddErrorKind, Counter, 3>,
     pub(super) ended: By<Ended, Counter, 5>,
 }
 

@@ -9,7 +9,7 @@ use flyball_sync::waiting::{WakeBatch, arm};
 
 use super::{Key, Shared};
 use crate::state::order::Order;
-use crate::time::Time;
+use crate::time_mode::TimeMode;
 
 /// Wakers to wake, threads to signal, a timer to set.
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl Effects {
         K: Key,
         O: Order<K>,
         L: Policy<K> + Send + 'static,
-        T: Time,
+        T: TimeMode,
     {
         if self.signal_all {
             shared.available.notify_all();

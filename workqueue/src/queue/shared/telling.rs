@@ -8,13 +8,13 @@ use flyball_ratelimit::Policy;
 use flyball_sync::Nanos;
 
 use super::{Key, Shared, State};
-use crate::error::{Reason, Refused};
+use crate::error::{AddError, AddErrorKind};
 use crate::metrics::{Metrics, Reading, Watched};
 use crate::state::order::Order;
 use crate::state::{Added, HandedOut, Next};
-use crate::time::Time;
+use crate::time_mode::TimeMode;
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Shared<K, O, L, T> {
     /// Tells every sink, outside every lock. What a sink does to itself is its own affair.
     #[inline]
     pub(crate) fn tell(&self, what: impl Fn(&dyn Metrics)) {
@@ -41,15 +41,19 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Shared<K, O, L
 
     /// The answer of an add: a refused key is handed back; a duplicate dies here.
     #[inline]
-    pub(crate) fn answer(&self, added: Result<Added, Reason>, key: Option<K>) -> Result<Added, Refused<K>> {
+    pub(crate) fn answer(
+        &self,
+        added: Result<Added, AddErrorKind>,
+        key: Option<K>,
+    ) -> Result<Added, AddError<K>> {
         added.map_err(|reason| {
             self.tell(|sink| sink.refused(reason));
-            Refused::new(key.expect("what is refused is not taken"), reason)
+            AddError::new(key.expect("what is refused is not taken"), reason)
         })
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Watched for Shared<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Watched for Shared<K, O, L, T> {
     fn read(&self) -> Option<Reading> {
         let now = self.time.now();
         self.lock().core.reading(now)

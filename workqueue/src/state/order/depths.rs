@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
-pub struct LevelDepth {
+pub struct PriorityStats {
     /// The priority.
     pub priority: i8,
     /// Keys in its line.
@@ -15,11 +15,11 @@ pub struct LevelDepth {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
-pub struct GroupCounts<G> {
+pub struct GroupStats<G> {
     /// The group.
     pub group: G,
     /// All its keys.
-    pub keys: usize,
+    pub total: usize,
     /// Those that are Ready.
     pub ready: usize,
     /// Those that are leased.
@@ -30,9 +30,9 @@ pub struct GroupCounts<G> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
-pub struct GroupDepths<G> {
+pub struct TopGroups<G> {
     /// The groups with the most Ready keys, those with more first.
-    pub groups: Vec<GroupCounts<G>>,
+    pub groups: Vec<GroupStats<G>>,
     /// All others: `group` is their number.
-    pub others: GroupCounts<usize>,
+    pub others: GroupStats<usize>,
 }

@@ -11,11 +11,11 @@ use crate::state::order::{Order, sealed};
 /// Groups of keys take turns, such as one for each namespace or tenant.
 ///
 /// A function of the key names its group. Groups with Ready keys take turns; in its turn a group has as many hand-outs as
-/// its [weight](Self::weights), by default one. So a group with Ready keys, and below its cap, waits for at most as many
+/// its [weight](Self::weight_by), by default one. So a group with Ready keys, and below its cap, waits for at most as many
 /// hand-outs as the weights of the other groups in turn add up to, however many keys those have. A group that comes into
 /// turn, or back, goes to the end. Within a group keys are first in, first out.
 ///
-/// A [cap](Self::cap) bounds how many keys of a group are leased at the same time: 1 makes them run one after the other.
+/// A [cap](Self::max_leased) bounds how many keys of a group are leased at the same time: 1 makes them run one after the other.
 /// A group that reaches its cap, or runs out of Ready keys, ends its turn; with a cap of 1 a turn is one
 /// hand-out, whatever the weight.
 /// Keys that only wait for a lease of their group to end are Ready, but handed out by none; a capped group costs
@@ -30,7 +30,7 @@ use crate::state::order::{Order, sealed};
 /// ```
 /// use flyball_workqueue::{Fair, Queue};
 ///
-/// let queue = Queue::builder().order(Fair::by(|key: &(&str, u32)| key.0)).build();
+/// let queue = Queue::builder().order(Fair::by_group(|key: &(&str, u32)| key.0)).build();
 /// queue.add_many([("big", 1), ("big", 2), ("big", 3), ("small", 1)]);
 /// for expected in [("big", 1), ("small", 1), ("big", 2), ("big", 3)] {
 ///     let lease = queue.try_get()?;
@@ -44,7 +44,7 @@ use crate::state::order::{Order, sealed};
 /// ```
 /// use flyball_workqueue::{Fair, Queue, TryGetError};
 ///
-/// let queue = Queue::builder().order(Fair::by(|key: &(&str, u32)| key.0).cap(1)).build();
+/// let queue = Queue::builder().order(Fair::by_group(|key: &(&str, u32)| key.0).max_leased(1)).build();
 /// queue.add_many([("a", 1), ("a", 2)]);
 /// let first = queue.try_get()?;
 /// assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
@@ -64,26 +64,26 @@ type ByGroup<G> = Box<dyn Fn(&G) -> u32 + Send + Sync>;
 impl<K, G> Fair<K, G> {
     /// Groups named by this function, all of weight 1 and without a cap.
     #[must_use]
-    pub fn by(group: impl Fn(&K) -> G + Send + Sync + 'static) -> Self {
+    pub fn by_group(group: impl Fn(&K) -> G + Send + Sync + 'static) -> Self {
         Self { group: Box::new(group), weight: None, cap: None, hasher: RandomState::default() }
     }
 
     /// How many hand-outs a group has in its turn: at least 1.
     #[must_use]
-    pub fn weights(mut self, weight: impl Fn(&G) -> u32 + Send + Sync + 'static) -> Self {
+    pub fn weight_by(mut self, weight: impl Fn(&G) -> u32 + Send + Sync + 'static) -> Self {
         self.weight = Some(Box::new(weight));
         self
     }
 
     /// How many keys of any one group are leased at the same time, at most: at least 1.
     #[must_use]
-    pub fn cap(self, leases: u32) -> Self {
-        self.caps(move |_| leases)
+    pub fn max_leased(self, leases: u32) -> Self {
+        self.max_leased_by(move |_| leases)
     }
 
     /// How many keys of each group are leased at the same time, at most: at least 1. `u32::MAX` is no cap.
     #[must_use]
-    pub fn caps(mut self, leases: impl Fn(&G) -> u32 + Send + Sync + 'static) -> Self {
+    pub fn max_leased_by(mut self, leases: impl Fn(&G) -> u32 + Send + Sync + 'static) -> Self {
         self.cap = Some(Box::new(leases));
         self
     }

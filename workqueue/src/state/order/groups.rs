@@ -21,7 +21,7 @@ use hashbrown::HashTable;
 use crate::state::deadlines::Deadlines;
 use crate::state::entry::{NIL, State};
 use crate::state::list::List;
-use crate::state::order::depths::GroupCounts;
+use crate::state::order::depths::GroupStats;
 use crate::state::order::sealed::{Back, Links};
 use crate::state::slab::Slab;
 
@@ -73,8 +73,8 @@ impl<G> Group<G> {
         self.line.len().min((self.cap as usize).saturating_sub(self.leased))
     }
 
-    fn counts<N>(&self, group: N) -> GroupCounts<N> {
-        GroupCounts { group, keys: self.keys, ready: self.line.len(), leased: self.leased }
+    fn counts<N>(&self, group: N) -> GroupStats<N> {
+        GroupStats { group, total: self.keys, ready: self.line.len(), leased: self.leased }
     }
 }
 
@@ -96,7 +96,7 @@ impl<G> Groups<G> {
     /// The `most` deepest groups, and the sum of the others. O(groups).
     ///
     /// `groups` is the caller's, so that clones die outside every lock also when a later one panics.
-    pub(crate) fn depths(&self, most: usize, groups: &mut Vec<GroupCounts<G>>) -> GroupCounts<usize>
+    pub(crate) fn depths(&self, most: usize, groups: &mut Vec<GroupStats<G>>) -> GroupStats<usize>
     where
         G: Clone,
     {
@@ -104,9 +104,9 @@ impl<G> Groups<G> {
         used.sort_unstable_by_key(|group| std::cmp::Reverse((group.line.len(), group.keys)));
         let others = used.split_off(most.min(used.len()));
         groups.extend(used.into_iter().map(|group| group.counts(group.name.clone())));
-        let mut sum = GroupCounts { group: others.len(), keys: 0, ready: 0, leased: 0 };
+        let mut sum = GroupStats { group: others.len(), total: 0, ready: 0, leased: 0 };
         for group in others {
-            sum.keys += group.keys;
+            sum.total += group.keys;
             sum.ready += group.line.len();
             sum.leased += group.leased;
         }

@@ -30,7 +30,7 @@
 //! 1. A Ready slot is in the line of its place's level, a waiting one in its heap; `count` slots are in lines. No two levels
 //!    share a priority, and they stand from the highest to the lowest.
 //! 2. Within a line, and among second places, turns rise. The first of the second places of a level is valid.
-//! 3. A leased slot is marked exactly when it was added meanwhile.
+//! 3. A leased slot is dirty exactly when it was added meanwhile.
 //! 4. `top` of a Ready slot is its priority; there it has its line, or a valid second place. Only slots that are Ready, or
 //!    whose deadline has passed, have valid second places.
 //! 5. `ready` of a level counts the slots in lines that are queued with its priority.
@@ -43,7 +43,7 @@ use flyball_sync::Nanos;
 
 use crate::state::deadlines::Deadlines;
 use crate::state::entry::State;
-use crate::state::order::depths::LevelDepth;
+use crate::state::order::depths::PriorityStats;
 use crate::state::order::level::{Level, Place, Raised};
 use crate::state::order::sealed::{Back, Links};
 use crate::state::order::shares::Shares;
@@ -120,11 +120,11 @@ impl Levels {
     }
 
     /// The Ready keys of each level. O(levels + waits that are over).
-    pub(crate) fn depths<K>(&self, slab: &Slab<K>, by: Nanos) -> Vec<LevelDepth> {
+    pub(crate) fn depths<K>(&self, slab: &Slab<K>, by: Nanos) -> Vec<PriorityStats> {
         let mut depths: Vec<_> = self
             .levels
             .iter()
-            .map(|level| LevelDepth { priority: level.priority, ready: level.ready })
+            .map(|level| PriorityStats { priority: level.priority, ready: level.ready })
             .collect();
         for due in self.levels.iter().flat_map(|level| level.waits.due(by)) {
             debug_assert_eq!(slab.get(due).state, State::Waiting, "deadlines 2");
@@ -398,8 +398,8 @@ impl Links for Levels {
         let mut raised_due = 0;
         for (slot, entry) in slab.iter() {
             let place = self.places[slot as usize];
-            let marked = matches!(entry.state, State::LeasedDirty | State::LeasedWaiting);
-            if place.wished.is_some() != marked {
+            let dirty = matches!(entry.state, State::LeasedDirty | State::LeasedWaiting);
+            if place.wished.is_some() != dirty {
                 return Err(format!("levels 3: slot {slot} is {:?}", entry.state));
             }
             let second = |at: i8| {

@@ -7,7 +7,7 @@ use crate::state::order::{Order, sealed};
 
 /// Higher priorities first, and no key starves.
 ///
-/// A priority is a number from −128 to 127, by default 0, and higher is more urgent. [`Queue::at`](crate::Queue::at) adds
+/// A priority is a number from −128 to 127, by default 0, and higher is more urgent. [`Queue::with_priority`](crate::Queue::with_priority) adds
 /// with another; [`set_priority`](crate::Queue::set_priority) sets it, lower, too. Keys of one priority are first in, first out,
 /// from when they are Ready; a waiting key keeps its priority.
 ///
@@ -34,9 +34,9 @@ use crate::state::order::{Order, sealed};
 /// use flyball_workqueue::{Priority, Queue};
 ///
 /// let queue = Queue::builder().order(Priority::new()).build();
-/// queue.at(-100).add("resync")?;
+/// queue.with_priority(-100).add("resync")?;
 /// queue.add("event")?;
-/// queue.at(10).add("user")?;
+/// queue.with_priority(10).add("user")?;
 /// for expected in ["user", "event", "resync"] {
 ///     let lease = queue.try_get()?;
 ///     assert_eq!(*lease, expected);

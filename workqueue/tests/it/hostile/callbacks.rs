@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
-use flyball_workqueue::{DelayMode, Fifo, Lease, NoLimit, Queue, Timed};
+use flyball_workqueue::{DelayMode, Fifo, Lease, NoLimiter, Queue, WithTimer};
 use testkit::wakers::poll_with;
 
 use super::Fuse;
@@ -22,7 +22,7 @@ fn use_it(queue: &TimedQueue) {
         let guest = "guest";
         queue.add_many([guest, guest]);
         // Refused where the queue is full.
-        let _ = queue.add_delayed(guest, ns(5), DelayMode::Replace);
+        let _ = queue.add_after_with(guest, ns(5), DelayMode::Replace);
         queue.postpone(&guest, ns(5));
         queue.cancel(&guest);
         if let Ok(leases) = queue.try_get_many(1) {
@@ -30,7 +30,7 @@ fn use_it(queue: &TimedQueue) {
         }
     }
     let _ = (queue.counts(), queue.snapshot(), queue.ages(), queue.done(&"nobody"));
-    let _ = (now_or_never(queue.wait_idle()), queue.getter().stop());
+    let _ = (now_or_never(queue.wait_idle()), queue.consumer().stop());
     queue.check().unwrap();
 }
 
@@ -138,7 +138,7 @@ fn meddle<T>(
 fn nothing(_: &TimedQueue, _: &ManualClock) {}
 
 fn leased(queue: &TimedQueue, _: &ManualClock) {
-    queue.keep_ages();
+    queue.track_ages();
     queue.add("stuck").unwrap();
     let _ = queue.try_get().unwrap().detach();
 }
@@ -153,7 +153,7 @@ fn wakers_of_getters_meddle() {
     meddle(|queue| Box::pin(queue.get()), nothing, add);
     meddle(|queue| Box::pin(queue.get_many(2)), nothing, add);
     meddle(|queue| Box::pin(queue.get()), nothing, |queue, _| drop(queue.add_many(["a", "b"])));
-    meddle(|queue| Box::pin(queue.get()), nothing, |queue, _| queue.getter().stop());
+    meddle(|queue| Box::pin(queue.get()), nothing, |queue, _| queue.consumer().stop());
     meddle(
         |queue| Box::pin(queue.get()),
         |queue, _| queue.pause(),
@@ -178,7 +178,7 @@ fn wakers_of_everybody_else_meddle() {
     meddle(|queue| Box::pin(queue.add_when_room("late")), full, |queue, _| queue.shut_down());
     meddle(|queue| Box::pin(queue.wait_idle()), leased, done);
     meddle(|queue| Box::pin(queue.drain()), leased, done);
-    meddle(|queue| Box::pin(queue.drain_waiting(ns(10))), leased, |_, clock| clock.advance(ns(10)));
+    meddle(|queue| Box::pin(queue.drain_all_timeout(ns(10))), leased, |_, clock| clock.advance(ns(10)));
     meddle(|queue| Box::pin(queue.next_overdue(ns(10))), leased, |_, clock| clock.advance(ns(10)));
     meddle(|queue| Box::pin(queue.next_overdue(ns(10))), leased, |queue, _| drop(queue.stop_now()));
 }
@@ -247,7 +247,12 @@ fn wakers_panic_in_every_call() {
     count(panics_beside_a_bystander("add, stop", |queue| Box::pin(queue.add_when_room("b")), full, stop));
     count(panics_beside_a_bystander("idle", |queue| Box::pin(queue.wait_idle()), leased, done));
     count(panics_beside_a_bystander("drain", |queue| Box::pin(queue.drain()), leased, done));
-    count(panics_beside_a_bystander("serving", |queue| Box::pin(queue.drain_waiting(ns(10))), leased, ring));
+    count(panics_beside_a_bystander(
+        "serving",
+        |queue| Box::pin(queue.drain_all_timeout(ns(10))),
+        leased,
+        ring,
+    ));
     count(panics_beside_a_bystander("overdue", |queue| Box::pin(queue.next_overdue(ns(10))), leased, ring));
     count(panics_beside_a_bystander(
         "overdue, stop",
@@ -260,7 +265,7 @@ fn wakers_panic_in_every_call() {
 
 // ---- timers and clocks -----------------------------------------------------------------------------------------
 
-type Home = Arc<OnceLock<Queue<&'static str, Fifo, NoLimit, Timed<Curious>>>>;
+type Home = Arc<OnceLock<Queue<&'static str, Fifo, NoLimiter, WithTimer<Curious>>>>;
 
 /// A timer whose alarm looks at its queue, and adds to it.
 struct Curious {
@@ -347,7 +352,7 @@ fn keys_visit_their_queue_when_they_die() {
         .timer(clock.timer())
         .limiter(flyball_ratelimit::Exponential::new(ns(10)..=ns(100)))
         .capacity(4)
-        .dead_letters(2, |_: &Visitor, _| {})
+        .give_up_after(2, |_: &Visitor, _| {})
         .build();
     let visit = Arc::new(Mutex::new(None));
     let visits = Arc::new(AtomicUsize::new(0));
@@ -357,15 +362,15 @@ fn keys_visit_their_queue_when_they_die() {
     let probe = Visitor(99, stranger);
     *visit.lock().unwrap() = Some(Box::new(move || {
         count.fetch_add(1, Ordering::SeqCst);
-        let _ = (home.counts(), home.state(&probe), home.requeues(&probe), home.ages());
+        let _ = (home.counts(), home.state(&probe), home.num_requeues(&probe), home.ages());
         home.check().unwrap();
     }) as Visit);
 
-    queue.keep_ages();
+    queue.track_ages();
     let many = queue.add_many([1, 2, 1, 3, 4, 5, 2].map(key));
     assert_eq!((many.new, many.merged, many.refused.len()), (4, 2, 1));
     drop(many);
-    assert!(queue.add_delayed(key(1), ns(5), DelayMode::Replace).is_ok());
+    assert!(queue.add_after_with(key(1), ns(5), DelayMode::Replace).is_ok());
     assert!(queue.add_rate_limited(key(1)).is_ok() && queue.add_rate_limited(key(9)).is_err());
     assert!(queue.postpone(&key(1), ns(5)));
     assert!(queue.cancel(&key(1)));
@@ -378,12 +383,12 @@ fn keys_visit_their_queue_when_they_die() {
     assert_eq!(queue.counts(), Default::default(), "two died of it");
     queue.add_many([1, 2, 3, 4].map(key));
     assert!(now_or_never(queue.add_when_room(key(5))).is_none());
-    assert_eq!(queue.blocking_add(key(4)).ok(), Some(flyball_workqueue::Added::Merged));
+    assert_eq!(queue.blocking_add_when_room(key(4)).ok(), Some(flyball_workqueue::Added::Merged));
     drop(queue.snapshot());
     let _lease = queue.try_get().unwrap();
     drop(now_or_never(queue.next_overdue(ns(0))).unwrap());
-    drop(queue.drain_timeout(std::time::Duration::ZERO));
-    drop(now_or_never(queue.drain_waiting(ns(0))));
+    drop(queue.blocking_drain_timeout(std::time::Duration::ZERO));
+    drop(now_or_never(queue.drain_all_timeout(ns(0))));
     drop(queue.stop_now());
     assert!(visits.load(Ordering::SeqCst) > 20, "{visits:?}");
     // The visit holds a handle to the queue that holds the keys.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, Nanos};
-use flyball_workqueue::{DelayMode, KeyState, Lease, Leftovers, Overdue, Queue, Refused, Snapshot};
+use flyball_workqueue::{AddError, DelayMode, KeyState, Lease, Leftovers, Overdue, Queue, Snapshot};
 use testkit::hostile::{HostileKey, Mood, Point};
 
 use super::{BASE, CAP, Fuse, HostileLease, HostilePolicy, HostileQueue, HostileTimer};
@@ -61,7 +61,7 @@ enum Act {
 enum Given {
     Nothing,
     Leases(Vec<HostileLease>),
-    Refused(Vec<Refused<HostileKey>>),
+    Refused(Vec<AddError<HostileKey>>),
     Key(HostileKey),
     Overdue(Option<Overdue<HostileKey>>),
     Left(Leftovers<HostileKey>),
@@ -95,10 +95,10 @@ impl World {
             .limiter(limiter)
             .seed(1)
             .capacity(if scene == Scene::Full { 8 } else { 10 })
-            .dead_letters(2, move |_, _| hook.burn("hook"))
+            .give_up_after(2, move |_, _| hook.burn("hook"))
             .build();
         if ages {
-            queue.keep_ages();
+            queue.track_ages();
         }
         queue.add_rate_limited(mood.key(3)).unwrap();
         manual.advance(BASE);
@@ -116,7 +116,7 @@ impl World {
             queue.add(mood.key(1)).unwrap();
             queue.add(mood.key(2)).unwrap();
         }
-        queue.add_delayed(mood.key(0), ns(10), DelayMode::Latest { longest: ns(20) }).unwrap();
+        queue.add_after_with(mood.key(0), ns(10), DelayMode::Debounce { max_wait: ns(20) }).unwrap();
         queue.add_after(mood.key(5), ns(10)).unwrap();
         Self { mood, manual, fuses, queue, leases }
     }
@@ -144,7 +144,7 @@ impl World {
         });
         let lease = matches!(act, Act::Detach | Act::Die).then(|| self.leases.remove(0));
         // Held on to: 3 is the first, and the oldest.
-        let (queue, held, getter) = (&self.queue, self.leases.first(), self.queue.getter());
+        let (queue, held, getter) = (&self.queue, self.leases.first(), self.queue.consumer());
         let mut many = Some(many);
         let mut key = Some(key);
         let mut future: Option<Task<'_, Given>> = None;
@@ -156,7 +156,7 @@ impl World {
             };
             match act {
                 Act::AddDelayed(_, mode) => {
-                    return refused(queue.add_delayed(key.take().unwrap(), ns(5), mode));
+                    return refused(queue.add_after_with(key.take().unwrap(), ns(5), mode));
                 }
                 Act::AddLimited(_) => return refused(queue.add_rate_limited(key.take().unwrap())),
                 Act::AddMany => return Given::Refused(queue.add_many(many.take().unwrap()).refused),
@@ -175,14 +175,14 @@ impl World {
                     let key = key.take().unwrap();
                     return poll(Task::new(async { refused(queue.add_when_room(key).await) }));
                 }
-                Act::BlockingAdd(_) => return refused(queue.blocking_add(key.take().unwrap())),
+                Act::BlockingAdd(_) => return refused(queue.blocking_add_when_room(key.take().unwrap())),
                 Act::Pause => queue.pause(),
                 Act::Resume => queue.resume(),
                 Act::Detach => return lease.map_or(Given::Nothing, |lease| Given::Key(lease.detach())),
                 Act::Done => queue.done(key.as_ref().unwrap()).unwrap(),
                 Act::Attach => return Given::Leases(vec![queue.attach(key.as_ref().unwrap()).unwrap()]),
                 Act::Die => lease.into_iter().for_each(Lease::retry),
-                Act::KeepAges => queue.keep_ages(),
+                Act::KeepAges => queue.track_ages(),
                 Act::Age => {
                     std::hint::black_box((queue.ages(), held.unwrap().age()));
                 }
@@ -198,7 +198,7 @@ impl World {
                     return poll(Task::new(idle));
                 }
                 Act::DrainWaiting => {
-                    return poll(Task::new(async { Given::Left(queue.drain_waiting(ns(5)).await) }));
+                    return poll(Task::new(async { Given::Left(queue.drain_all_timeout(ns(5)).await) }));
                 }
                 Act::Snapshot => return Given::Snapshot(queue.snapshot()),
             }
@@ -218,7 +218,7 @@ impl World {
     }
 }
 
-fn refused<T>(added: Result<T, Refused<HostileKey>>) -> Given {
+fn refused<T>(added: Result<T, AddError<HostileKey>>) -> Given {
     Given::Refused(added.err().into_iter().collect())
 }
 
@@ -248,7 +248,7 @@ fn acts(scene: Scene) -> Vec<Act> {
     if scene != Scene::Full {
         acts.push(Act::BlockingAdd(8));
     }
-    let latest = DelayMode::Latest { longest: ns(50) };
+    let latest = DelayMode::Debounce { max_wait: ns(50) };
     for key in 0..9 {
         acts.extend([DelayMode::Earliest, DelayMode::Replace, latest].map(|mode| Act::AddDelayed(key, mode)));
         acts.extend([Act::AddLimited(key), Act::Postpone(key), Act::AddWhenRoom(key)]);
@@ -408,7 +408,7 @@ fn an_iterator_panics() {
         });
         assert!(catch_unwind(AssertUnwindSafe(|| queue.add_many(keys))).is_err());
         queue.check().unwrap();
-        assert_eq!((queue.len(), mood.live()), (1, 1));
+        assert_eq!((queue.ready_len(), mood.live()), (1, 1));
         assert_eq!(queue.add_many([mood.key(1)]).new, 1);
     }
 }
@@ -422,7 +422,7 @@ fn add_many_breaks_off() {
     let keys = [1, 2, 1, 3].map(|id| mood.key(id));
     mood.arm(Point::Eq, 1);
     assert!(catch_unwind(AssertUnwindSafe(|| queue.add_many(keys))).is_err());
-    assert_eq!(queue.len(), 2);
+    assert_eq!(queue.ready_len(), 2);
     let leases = getters.each_mut().map(|getter| {
         assert!(getter.knows());
         getter.finish().unwrap()
@@ -448,6 +448,6 @@ fn a_batch_breaks_off() {
             }
         }
         queue.check().unwrap();
-        assert_eq!(queue.len(), 4);
+        assert_eq!(queue.ready_len(), 4);
     }
 }

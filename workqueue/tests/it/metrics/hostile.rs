@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{Ended, Fifo, Metrics, Queue, Reason, Timed};
+use flyball_workqueue::{AddErrorKind, Ended, Fifo, Metrics, Queue, WithTimer};
 
 use crate::support::ns;
 use crate::task::now_or_never;
@@ -41,7 +41,7 @@ impl Metrics for Panics {
         panic_any(Bomb);
     }
 
-    fn refused(&self, _: Reason) {
+    fn refused(&self, _: AddErrorKind) {
         panic_any(Bomb);
     }
 
@@ -59,7 +59,7 @@ fn a_sink_that_panics_changes_nothing() {
         .timer(clock.timer())
         .limiter(Exponential::new(ns(10)..=ns(100)))
         .capacity(2)
-        .dead_letters(2, move |key, failures| told.lock().unwrap().push((*key, failures)))
+        .give_up_after(2, move |key, failures| told.lock().unwrap().push((*key, failures)))
         .metrics(Panics)
         .metrics(notes.clone())
         .build();
@@ -106,7 +106,7 @@ fn a_sink_that_panics_while_its_thread_does() {
     assert_eq!(*queue.try_get().unwrap(), "a");
 }
 
-type Own = Queue<&'static str, Fifo, Exponential<&'static str>, Timed<ManualTimer>>;
+type Own = Queue<&'static str, Fifo, Exponential<&'static str>, WithTimer<ManualTimer>>;
 
 /// Calls the queue that tells it, from within every call.
 #[derive(Clone, Default)]
@@ -140,8 +140,8 @@ impl Metrics for CallsBack {
         self.call();
     }
 
-    fn refused(&self, reason: Reason) {
-        if reason == Reason::Exhausted {
+    fn refused(&self, reason: AddErrorKind) {
+        if reason == AddErrorKind::GivenUp {
             self.call();
         }
     }
@@ -158,7 +158,7 @@ fn a_sink_may_call_the_queue() {
     let queue = Queue::builder()
         .timer(clock.timer())
         .limiter(Exponential::new(ns(10)..=ns(100)))
-        .dead_letters(2, |_, _| {})
+        .give_up_after(2, |_, _| {})
         .metrics(sink.clone())
         .build();
     assert!(sink.0.set(queue.clone()).is_ok());

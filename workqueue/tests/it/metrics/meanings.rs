@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{Fair, Fifo, Metrics, NoLimit, Queue, Reading, Timed, Watch};
+use flyball_workqueue::{Fair, Fifo, Metrics, NoLimiter, Queue, Reading, Watch, WithTimer};
 use testkit::answers::{Ending, Refused, Told};
 use testkit::wakers::{Panicking, poll_with};
 
@@ -15,7 +15,7 @@ use crate::support::ns;
 use crate::task::{Task, now_or_never};
 use crate::told::Notes;
 
-type Measured = Queue<&'static str, Fifo, NoLimit, Timed<ManualTimer>>;
+type Measured = Queue<&'static str, Fifo, NoLimiter, WithTimer<ManualTimer>>;
 
 fn measured() -> (Measured, ManualClock, Notes) {
     let (clock, notes) = (ManualClock::new(), Notes::default());
@@ -76,7 +76,7 @@ fn delays_become_adds_at_their_deadline() {
     assert_eq!(read(&queue).oldest_ready, ns(7));
     let lease = queue.try_get().unwrap();
     assert_eq!(notes.take(), [Told::HandedOut { queued: 7, delayed: true }], "so much too late");
-    lease.requeue_after(ns(5));
+    lease.succeed_and_requeue_after(ns(5));
     assert_eq!((read(&queue).delays, read(&queue).waiting), (3, 1));
     queue.add("a").unwrap();
     queue.try_get().unwrap().done();
@@ -153,7 +153,7 @@ fn failures_count_once_per_wait() {
         .timer(clock.timer())
         .limiter(limiter)
         .metrics(notes.clone())
-        .dead_letters(2, |_, _| {});
+        .give_up_after(2, |_, _| {});
     let queue = queue.build();
     queue.add("a").unwrap();
     drop(queue.try_get().unwrap());
@@ -221,7 +221,7 @@ fn every_way_out_is_told() {
 #[test]
 fn another_order_tells_the_same() {
     let (clock, notes) = (ManualClock::new(), Notes::default());
-    let order = Fair::by(|_: &&str| ());
+    let order = Fair::by_group(|_: &&str| ());
     let queue = Queue::builder().order(order).timer(clock.timer()).metrics(notes.clone()).build();
     queue.add_after("a", ns(10)).unwrap();
     clock.advance(ns(15));
@@ -266,7 +266,7 @@ fn a_watch_ends_with_the_queue() {
 #[test]
 fn a_stop_that_gathers_keeps_the_books() {
     let clock = ManualClock::new();
-    let order = Fair::by(|_: &u32| ());
+    let order = Fair::by_group(|_: &u32| ());
     let queue = Queue::builder().clock(clock.clone()).order(order).metrics(Notes::default()).build();
     for key in 0..200 {
         queue.add_after(key, ns(1)).unwrap();

@@ -60,7 +60,7 @@ fn what_happens_is_an_event() {
             .timer(clock.timer())
             .limiter(Exponential::new(Duration::from_secs(2)..=Duration::from_secs(8)))
             .capacity(2)
-            .dead_letters(2, |_, _| {})
+            .give_up_after(2, |_, _| {})
             .metrics(Traced::new("pods"))
             .build();
         queue.add_many(["a", "b", "c"]);

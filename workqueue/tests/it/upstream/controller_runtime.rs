@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, Nanos};
-use flyball_workqueue::{Added, DelayingQueue, Queue, Reason, TryGetError};
+use flyball_workqueue::{AddErrorKind, Added, Fifo, NoLimiter, Queue, TryGetError, WithClock};
 use testkit::random::Random;
 
 use crate::support::{block_on, ns, timed};
@@ -62,7 +62,7 @@ fn de_duplicates() {
     queue.add("foo").unwrap();
     queue.add("foo").unwrap();
     let counts = queue.counts();
-    assert_eq!((queue.len(), counts.leased, counts.dirty), (0, 1, 1));
+    assert_eq!((queue.ready_len(), counts.leased, counts.dirty), (0, 1, 1));
     foo.done();
     assert_eq!(serve(&queue), 1);
 }
@@ -75,9 +75,9 @@ fn what_waits_is_no_depth() {
     queue.add_after("foo", ns(9)).unwrap();
     queue.add_after("foo", ns(5)).unwrap();
     queue.add_after("foo", ns(7)).unwrap();
-    assert_eq!((deadline(&queue, "foo"), queue.len(), queue.counts().waiting), (5, 0, 1));
+    assert_eq!((deadline(&queue, "foo"), queue.ready_len(), queue.counts().waiting), (5, 0, 1));
     assert_eq!(queue.add("foo").unwrap(), Added::Promoted);
-    assert_eq!((queue.len(), queue.counts().waiting), (1, 0));
+    assert_eq!((queue.ready_len(), queue.counts().waiting), (1, 0));
 }
 
 /// "Get after ShutDown", and "AddWithOpts after is ignored" (controller-runtime#3239): here it says so, and hands back.
@@ -87,8 +87,8 @@ fn get_after_shutdown() {
     queue.shut_down();
     for _ in 0..3 {
         assert!(block_on(queue.get()).is_none() && queue.blocking_get().is_none());
-        assert_eq!(queue.add("foo").unwrap_err().reason(), Reason::ShutDown);
-        assert_eq!(queue.len(), 0);
+        assert_eq!(queue.add("foo").unwrap_err().kind(), AddErrorKind::ShutDown);
+        assert_eq!(queue.ready_len(), 0);
     }
 }
 
@@ -98,7 +98,7 @@ fn returns_many_items() {
     const ROUNDS: u64 = 5;
     const KEYS: u64 = 400;
     for round in 0..ROUNDS {
-        let queue = Queue::builder().delays().build();
+        let queue = Queue::builder().with_delays().build();
         let out = Mutex::new(BTreeMap::<u64, usize>::new());
         thread::scope(|scope| {
             for _ in 0..20 {
@@ -121,7 +121,7 @@ fn returns_many_items() {
                 }
                 .unwrap();
             }
-            let left = queue.drain_waiting_timeout(Duration::from_secs(60));
+            let left = queue.blocking_drain_all_timeout(Duration::from_secs(60));
             assert!(left.ready.is_empty() && left.waiting.is_empty() && left.leased.is_empty());
         });
         let out = out.lock().unwrap();
@@ -134,7 +134,7 @@ fn returns_many_items() {
 #[test]
 fn fuzz() {
     const KEYS: usize = 100;
-    let queue: DelayingQueue<usize> = Queue::builder().delays().build();
+    let queue: Queue<usize, Fifo, NoLimiter, WithClock> = Queue::builder().with_delays().build();
     let out: Vec<_> = (0..KEYS).map(|_| AtomicUsize::new(0)).collect();
     thread::scope(|scope| {
         for _ in 0..20 {
@@ -164,7 +164,7 @@ fn fuzz() {
             })
             .collect();
         producers.into_iter().for_each(|producer| producer.join().unwrap());
-        drop(queue.drain_waiting_timeout(Duration::from_secs(60)));
+        drop(queue.blocking_drain_all_timeout(Duration::from_secs(60)));
     });
     assert_eq!(queue.counts(), Default::default());
     queue.check().unwrap();
@@ -235,11 +235,11 @@ fn ready_ones_are_counted_once() {
     for _ in 0..2 {
         queue.add_after("foo", ns(5)).unwrap();
         queue.add_after("bar", ns(5)).unwrap();
-        assert_eq!((queue.len(), queue.counts().waiting), (0, 2));
+        assert_eq!((queue.ready_len(), queue.counts().waiting), (0, 2));
         clock.advance(ns(5));
-        assert_eq!((queue.len(), queue.counts().waiting), (2, 0));
+        assert_eq!((queue.ready_len(), queue.counts().waiting), (2, 0));
         assert_eq!(queue.add("foo").unwrap(), Added::Merged);
-        assert_eq!(queue.len(), 2);
+        assert_eq!(queue.ready_len(), 2);
         assert_eq!(serve(&queue), 2);
     }
 }

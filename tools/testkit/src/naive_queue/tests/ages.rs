@@ -8,7 +8,7 @@ fn a_key_is_ready_from_its_deadline() {
     let ages = |ready, leased| Some(OldestAges { ready, leased });
     let mut queue = plain();
     assert_eq!(queue.ages(0), None);
-    queue.keep_ages(0);
+    queue.track_ages(0);
     queue.add_after('a', ns(5), 0).unwrap();
     queue.add('b', 6).unwrap();
     assert_eq!(queue.ages(9), ages(Some(4), None));
@@ -24,15 +24,15 @@ fn what_was_there_counts_from_when_ages_are_kept() {
     let mut queue = plain();
     queue.add_many(&['a', 'b'], 0);
     queue.try_get(1).unwrap();
-    queue.keep_ages(5);
-    queue.keep_ages(6);
+    queue.track_ages(5);
+    queue.track_ages(6);
     assert_eq!(queue.ages(9), Some(OldestAges { ready: Some(4), leased: Some(4) }));
 }
 
 #[test]
 fn each_lease_is_overdue_once() {
     let mut queue = plain();
-    queue.keep_ages(0);
+    queue.track_ages(0);
     assert_eq!(queue.next_overdue(ns(0), 0), Overdue::NotYet);
     queue.add_many(&['a', 'b'], 0);
     queue.try_get(1).unwrap();

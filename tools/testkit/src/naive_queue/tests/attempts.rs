@@ -3,7 +3,7 @@
 use super::*;
 
 fn attempts(most: u32, strict: bool) -> NaiveSetup {
-    NaiveSetup { dead_letters: Some(most), strict, ..with_limiter() }
+    NaiveSetup { give_up_after: Some(most), strict, ..with_limiter() }
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn a_new_key_is_refused_when_there_is_no_room() {
     queue.add_after('w', ns(5), 0).unwrap();
     queue.add('r', 0).unwrap();
     assert_eq!(queue.add('n', 0), Err(Refused::Full));
-    assert_eq!(queue.add_delayed('n', ns(5), Mode::Replace, 0), Err(Refused::Full));
+    assert_eq!(queue.add_after_with('n', ns(5), Mode::Replace, 0), Err(Refused::Full));
     assert_eq!(queue.add_rate_limited('n', 0), Err(Refused::Full));
     assert_eq!(queue.requeues('n'), 1, "counted");
     assert_eq!(queue.add('l', 0), Ok(Outcome::Marked));

@@ -13,7 +13,7 @@ fn latest(longest: u64) -> Mode {
 /// Delayed adds of one key, one at each nanosecond, and the answer and the deadline after each.
 fn waits(mut queue: NaiveQueue<char>, adds: &[(u64, Mode, Outcome, Seen)]) {
     for (now, &(after, mode, outcome, seen)) in (0..).zip(adds) {
-        assert_eq!(queue.add_delayed('a', ns(after), mode, now), Ok(outcome), "at {now}");
+        assert_eq!(queue.add_after_with('a', ns(after), mode, now), Ok(outcome), "at {now}");
         assert_eq!(queue.seen('a', now), seen, "at {now}");
     }
 }
@@ -81,27 +81,27 @@ fn a_replaced_wait_has_no_cap() {
 fn what_is_due_at_once_is_ready_at_once() {
     for mode in [EARLIEST, REPLACE, latest(9)] {
         let mut queue = plain();
-        assert_eq!(queue.add_delayed('a', ns(0), mode, 3), Ok(Outcome::New));
+        assert_eq!(queue.add_after_with('a', ns(0), mode, 3), Ok(Outcome::New));
         assert_eq!(queue.seen('a', 3), Seen::Ready);
-        assert_eq!(queue.add_delayed('a', ns(5), mode, 3), Ok(Outcome::Merged));
+        assert_eq!(queue.add_after_with('a', ns(5), mode, 3), Ok(Outcome::Merged));
         assert_eq!(queue.try_get(3), Ok('a'));
-        assert_eq!(queue.add_delayed('a', ns(0), mode, 3), Ok(Outcome::Marked));
+        assert_eq!(queue.add_after_with('a', ns(0), mode, 3), Ok(Outcome::Marked));
         assert_eq!(queue.seen('a', 3), Seen::LeasedDirty);
-        assert_eq!(queue.add_delayed('a', ns(5), mode, 3), Ok(Outcome::Merged));
+        assert_eq!(queue.add_after_with('a', ns(5), mode, 3), Ok(Outcome::Merged));
     }
     for mode in [EARLIEST, REPLACE, latest(0)] {
         let mut queue = plain();
-        queue.add_delayed('a', ns(9), EARLIEST, 0).unwrap();
-        assert_eq!(queue.add_delayed('a', ns(0), mode, 3), Ok(Outcome::Promoted));
+        queue.add_after_with('a', ns(9), EARLIEST, 0).unwrap();
+        assert_eq!(queue.add_after_with('a', ns(0), mode, 3), Ok(Outcome::Promoted));
         queue.try_get(3).unwrap();
-        queue.add_delayed('a', ns(9), EARLIEST, 3).unwrap();
-        assert_eq!(queue.add_delayed('a', ns(0), mode, 3), Ok(Outcome::Marked));
+        queue.add_after_with('a', ns(9), EARLIEST, 3).unwrap();
+        assert_eq!(queue.add_after_with('a', ns(0), mode, 3), Ok(Outcome::Marked));
         assert_eq!(queue.seen('a', 3), Seen::LeasedDirty);
     }
     // Put off, it is not due.
     let mut queue = plain();
-    queue.add_delayed('a', ns(9), latest(20), 0).unwrap();
-    assert_eq!(queue.add_delayed('a', ns(0), latest(20), 3), Ok(Outcome::Merged));
+    queue.add_after_with('a', ns(9), latest(20), 0).unwrap();
+    assert_eq!(queue.add_after_with('a', ns(0), latest(20), 3), Ok(Outcome::Merged));
     assert_eq!(queue.seen('a', 3), Seen::Waiting(9));
 }
 
@@ -116,10 +116,10 @@ fn a_turn_is_renewed_when_the_deadline_changes() {
         (vec![(10, REPLACE), (10, latest(9))], ['b', 'a']),
     ] {
         let mut queue = plain();
-        queue.add_delayed('a', ns(9), EARLIEST, 0).unwrap();
-        queue.add_delayed('b', ns(9), EARLIEST, 0).unwrap();
+        queue.add_after_with('a', ns(9), EARLIEST, 0).unwrap();
+        queue.add_after_with('b', ns(9), EARLIEST, 0).unwrap();
         for (after, mode) in &again {
-            queue.add_delayed('a', ns(*after), *mode, 0).unwrap();
+            queue.add_after_with('a', ns(*after), *mode, 0).unwrap();
         }
         assert_eq!(queue.len(9), 2);
         assert_eq!(queue.in_line(), line, "{again:?}");
@@ -135,10 +135,10 @@ fn the_end_of_a_lease_lowers_deadline_and_cap() {
         (Ending::Retry, 5, 10),
     ] {
         let mut queue = leased(with_limiter());
-        queue.add_delayed('a', ns(5), latest(20), 0).unwrap();
+        queue.add_after_with('a', ns(5), latest(20), 0).unwrap();
         queue.end('a', ending, 0);
         assert_eq!(queue.seen('a', 0), Seen::Waiting(until), "{ending:?}");
-        queue.add_delayed('a', ns(99), latest(99), 0).unwrap();
+        queue.add_after_with('a', ns(99), latest(99), 0).unwrap();
         assert_eq!(queue.seen('a', 0), Seen::Waiting(last), "{ending:?}");
     }
 }
@@ -146,7 +146,7 @@ fn the_end_of_a_lease_lowers_deadline_and_cap() {
 #[test]
 fn without_a_limiter_a_failure_does_not_wait() {
     let mut queue = leased(NaiveSetup::default());
-    queue.add_delayed('a', ns(5), latest(20), 0).unwrap();
+    queue.add_after_with('a', ns(5), latest(20), 0).unwrap();
     queue.end('a', Ending::Retry, 0);
     assert_eq!(queue.seen('a', 0), Seen::Ready);
 }

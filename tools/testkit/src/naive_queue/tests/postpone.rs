@@ -41,15 +41,15 @@ fn what_is_to_run_waits() {
 fn a_wait_that_was_put_off_is_fixed() {
     let latest = Mode::Latest(Delay(ns(50)));
     let mut queue = plain();
-    queue.add_delayed('a', ns(5), latest, 0).unwrap();
+    queue.add_after_with('a', ns(5), latest, 0).unwrap();
     queue.postpone('a', ns(2), 0);
-    queue.add_delayed('a', ns(9), latest, 0).unwrap();
+    queue.add_after_with('a', ns(9), latest, 0).unwrap();
     assert_eq!(queue.seen('a', 0), Seen::Waiting(5));
     // A delay that is over puts nothing off.
     let mut queue = plain();
-    queue.add_delayed('a', ns(5), latest, 0).unwrap();
+    queue.add_after_with('a', ns(5), latest, 0).unwrap();
     queue.postpone('a', ns(0), 0);
-    queue.add_delayed('a', ns(9), latest, 0).unwrap();
+    queue.add_after_with('a', ns(9), latest, 0).unwrap();
     assert_eq!(queue.seen('a', 0), Seen::Waiting(9));
 }
 

@@ -11,7 +11,7 @@ fn serving(setup: NaiveSetup) -> NaiveQueue<char> {
         queue.add_after(key, ns(until), 0).unwrap();
     }
     queue.pause();
-    assert_eq!(queue.drain_waiting(ns(10), 0), None);
+    assert_eq!(queue.drain_all_timeout(ns(10), 0), None);
     assert!(!queue.is_paused());
     queue
 }
@@ -30,13 +30,13 @@ fn waits_are_served_in_their_time() {
     queue.end('l', Ending::Retry, 9);
     assert_eq!(queue.try_get(9), Ok('l'), "at the tail");
     queue.end('l', Ending::Done, 9);
-    assert_eq!(queue.drain_waiting(ns(99), 9), None, "the first decides on the horizon");
+    assert_eq!(queue.drain_all_timeout(ns(99), 9), None, "the first decides on the horizon");
     assert_eq!(queue.try_get(9), Err(Nothing::Empty));
     assert_eq!(queue.try_get(20), Ok('v'));
     assert_eq!(queue.try_get(20), Err(Nothing::Empty), "v is leased");
     queue.end('v', Ending::Retry, 20);
     assert_eq!(queue.try_get(20), Err(Nothing::Closed));
-    let left = queue.drain_waiting(ns(0), 20).unwrap();
+    let left = queue.drain_all_timeout(ns(0), 20).unwrap();
     assert_eq!(
         (left.ready, left.waiting, left.late, left.leased),
         (vec![], vec!['x'], vec!['v', 'w'], vec![])
@@ -46,9 +46,9 @@ fn waits_are_served_in_their_time() {
 #[test]
 fn at_the_end_everything_is_left() {
     let mut queue = serving(with_limiter());
-    assert_eq!(queue.drain_waiting(ns(99), 9), None);
-    assert_eq!(queue.drain_waiting(ns(99), 10), None, "each waits as long as it says");
-    let left = queue.drain_waiting(ns(0), 10).unwrap();
+    assert_eq!(queue.drain_all_timeout(ns(99), 9), None);
+    assert_eq!(queue.drain_all_timeout(ns(99), 10), None, "each waits as long as it says");
+    let left = queue.drain_all_timeout(ns(0), 10).unwrap();
     assert_eq!((left.ready, left.waiting, left.leased), (vec!['w', 'v'], vec!['x'], vec!['l']));
     queue.end('l', Ending::Retry, 10);
     assert_eq!(queue.try_get(99), Ok('w'), "but it is served");
@@ -81,7 +81,7 @@ fn a_lease_whose_wait_is_due_is_dirty_when_it_is_cut_short() {
     queue.try_get_many(2, 0).unwrap();
     queue.add_after('a', ns(5), 0).unwrap();
     queue.add_after('b', ns(6), 0).unwrap();
-    queue.drain_waiting(ns(9), 0);
+    queue.drain_all_timeout(ns(9), 0);
     queue.shut_down(5);
     assert_eq!(queue.seen('a', 9), Seen::LeasedDirty);
     assert_eq!(queue.seen('b', 9), Seen::LeasedWaiting(6));
@@ -92,18 +92,18 @@ fn after_a_plain_end_it_only_waits_as_long() {
     let mut queue = leased(NaiveSetup::default());
     queue.add_after('w', ns(5), 0).unwrap();
     queue.shut_down(0);
-    assert_eq!(queue.drain_waiting(ns(9), 0), None);
+    assert_eq!(queue.drain_all_timeout(ns(9), 0), None);
     assert_eq!(queue.try_get(9), Err(Nothing::Closed));
-    let left = queue.drain_waiting(ns(0), 9).unwrap();
+    let left = queue.drain_all_timeout(ns(0), 9).unwrap();
     assert_eq!((left.waiting, left.leased), (vec!['w'], vec!['a']));
     queue.stop_now(9);
-    assert_eq!(queue.drain_waiting(ns(9), 9).unwrap().leased, ['a']);
+    assert_eq!(queue.drain_all_timeout(ns(9), 9).unwrap().leased, ['a']);
 }
 
 #[test]
 fn nobody_waits_for_ever() {
     let mut queue = NaiveQueue::new(NaiveSetup::default());
     queue.add_after('a', Duration::MAX, 0).unwrap();
-    assert_eq!(queue.drain_waiting(Duration::MAX, 0).unwrap().waiting, ['a']);
+    assert_eq!(queue.drain_all_timeout(Duration::MAX, 0).unwrap().waiting, ['a']);
     assert_eq!(queue.try_get(0), Err(Nothing::Closed));
 }

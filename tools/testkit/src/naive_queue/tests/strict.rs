@@ -32,7 +32,7 @@ fn no_add_shortens_a_backoff() {
         assert_eq!(queue.add('a', 1), Ok(Outcome::Merged));
         for mode in [Mode::Earliest, Mode::Replace, Mode::Latest(Delay(ns(50))), Mode::Latest(Delay(ns(1)))] {
             for after in [0, 8] {
-                assert_eq!(queue.add_delayed('a', ns(after), mode, 1), Ok(Outcome::Merged));
+                assert_eq!(queue.add_after_with('a', ns(after), mode, 1), Ok(Outcome::Merged));
                 assert_eq!(queue.seen('a', 1), seen(10), "{mode:?}");
             }
         }
@@ -42,7 +42,7 @@ fn no_add_shortens_a_backoff() {
 #[test]
 fn a_later_deadline_holds_and_is_a_backoff_still() {
     let mut queue = failed();
-    assert_eq!(queue.add_delayed('a', ns(29), Mode::Replace, 1), Ok(Outcome::Merged));
+    assert_eq!(queue.add_after_with('a', ns(29), Mode::Replace, 1), Ok(Outcome::Merged));
     assert_eq!(queue.seen('a', 1), Seen::Waiting(30));
     assert_eq!(queue.add('a', 1), Ok(Outcome::Merged));
     assert!(queue.postpone('a', ns(39), 1));
@@ -58,12 +58,12 @@ fn a_later_deadline_holds_and_is_a_backoff_still() {
 fn a_shorter_one_leaves_the_cap_as_well() {
     let mut queue = failed();
     // Debounced: until 10, at most until 10.
-    queue.add_delayed('a', ns(50), Mode::Latest(Delay(ns(50))), 0).unwrap();
-    queue.add_delayed('a', ns(50), Mode::Replace, 0).unwrap();
-    queue.add_delayed('a', ns(50), Mode::Latest(Delay(ns(60))), 0).unwrap();
+    queue.add_after_with('a', ns(50), Mode::Latest(Delay(ns(50))), 0).unwrap();
+    queue.add_after_with('a', ns(50), Mode::Replace, 0).unwrap();
+    queue.add_after_with('a', ns(50), Mode::Latest(Delay(ns(60))), 0).unwrap();
     assert_eq!(queue.seen('a', 0), Seen::Waiting(50));
-    queue.add_delayed('a', ns(20), Mode::Earliest, 0).unwrap();
-    queue.add_delayed('a', ns(70), Mode::Latest(Delay(ns(70))), 0).unwrap();
+    queue.add_after_with('a', ns(20), Mode::Earliest, 0).unwrap();
+    queue.add_after_with('a', ns(70), Mode::Latest(Delay(ns(70))), 0).unwrap();
     assert_eq!(queue.seen('a', 0), Seen::Waiting(50));
 }
 
@@ -108,7 +108,7 @@ fn a_failed_lease_waits_whatever_came_meanwhile() {
     };
     let backoff_twice = || {
         let mut queue = failed_beside_its_lease();
-        queue.add_delayed('a', ns(40), Mode::Replace, 0).unwrap();
+        queue.add_after_with('a', ns(40), Mode::Replace, 0).unwrap();
         queue
     };
     for (mut queue, ending, seen) in [

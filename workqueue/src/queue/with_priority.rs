@@ -6,22 +6,22 @@ use std::time::Duration;
 use flyball_ratelimit::Policy;
 
 use super::{AddedMany, Queue};
-use crate::error::{Reason, Refused};
+use crate::error::{AddError, AddErrorKind};
 use crate::futures::add_when_room::AddWhenRoom;
-use crate::limiter::NoLimit;
+use crate::limiter::NoLimiter;
 use crate::queue::shared::Key;
 use crate::state::Added;
 use crate::state::order::Priority;
 use crate::state::wait::DelayMode;
-use crate::time::{Delays, NoDelay, Time};
+use crate::time_mode::{NoDelays, SupportsDelays, TimeMode};
 
-/// The adds of a queue, with a priority: see [`Queue::at`]. Each is as the one of the same name there.
-pub struct At<'a, K, L = NoLimit, T = NoDelay> {
+/// The adds of a queue, with a priority: see [`Queue::with_priority`]. Each is as the one of the same name there.
+pub struct WithPriority<'a, K, L = NoLimiter, T = NoDelays> {
     queue: &'a Queue<K, Priority, L, T>,
     priority: i8,
 }
 
-impl<K: Key, L: Policy<K> + Send + 'static, T: Time> Queue<K, Priority, L, T> {
+impl<K: Key, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, Priority, L, T> {
     /// Adds with this priority, from −128 to 127, higher is more urgent; the queue itself adds with 0.
     ///
     /// Adds of one key merge to the highest priority, for one hand-out: a key that comes back from it has its own priority
@@ -32,18 +32,18 @@ impl<K: Key, L: Policy<K> + Send + 'static, T: Time> Queue<K, Priority, L, T> {
     /// use flyball_workqueue::{Added, Priority, Queue};
     ///
     /// let queue = Queue::builder().order(Priority::new()).build();
-    /// queue.at(-100).add("a")?;
-    /// assert_eq!(queue.at(5).add("a")?, Added::Merged);
+    /// queue.with_priority(-100).add("a")?;
+    /// assert_eq!(queue.with_priority(5).add("a")?, Added::Merged);
     /// assert_eq!(queue.priority(&"a"), Some(5));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn at(&self, priority: i8) -> At<'_, K, L, T> {
-        At { queue: self, priority }
+    pub fn with_priority(&self, priority: i8) -> WithPriority<'_, K, L, T> {
+        WithPriority { queue: self, priority }
     }
 }
 
-impl<'a, K: Key, L: Policy<K> + Send + 'static, T: Time> At<'a, K, L, T> {
+impl<'a, K: Key, L: Policy<K> + Send + 'static, T: TimeMode> WithPriority<'a, K, L, T> {
     /// [`Queue::add`].
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl<'a, K: Key, L: Policy<K> + Send + 'static, T: Time> At<'a, K, L, T> {
     /// # Panics
     /// As there.
     #[inline]
-    pub fn add(&self, key: K) -> Result<Added, Refused<K>> {
+    pub fn add(&self, key: K) -> Result<Added, AddError<K>> {
         self.queue.add_tagged(key, self.priority)
     }
 
@@ -64,7 +64,7 @@ impl<'a, K: Key, L: Policy<K> + Send + 'static, T: Time> At<'a, K, L, T> {
     /// # Panics
     /// As there.
     #[inline]
-    pub fn add_ref(&self, key: &K) -> Result<Added, Reason> {
+    pub fn add_ref(&self, key: &K) -> Result<Added, AddErrorKind> {
         self.queue.add_ref_tagged(key, self.priority)
     }
 
@@ -90,19 +90,19 @@ impl<'a, K: Key, L: Policy<K> + Send + 'static, T: Time> At<'a, K, L, T> {
         AddWhenRoom::new(self.queue, key, self.priority)
     }
 
-    /// [`Queue::blocking_add`].
+    /// [`Queue::blocking_add_when_room`].
     ///
     /// # Errors
     /// As there.
     ///
     /// # Panics
     /// As there.
-    pub fn blocking_add(&self, key: K) -> Result<Added, Refused<K>> {
+    pub fn blocking_add_when_room(&self, key: K) -> Result<Added, AddError<K>> {
         self.queue.block_for_room(key, self.priority)
     }
 }
 
-impl<K: Key, L: Policy<K> + Send + 'static, T: Delays> At<'_, K, L, T> {
+impl<K: Key, L: Policy<K> + Send + 'static, T: SupportsDelays> WithPriority<'_, K, L, T> {
     /// [`Queue::add_after`].
     ///
     /// # Errors
@@ -110,18 +110,18 @@ impl<K: Key, L: Policy<K> + Send + 'static, T: Delays> At<'_, K, L, T> {
     ///
     /// # Panics
     /// As there.
-    pub fn add_after(&self, key: K, delay: Duration) -> Result<Added, Refused<K>> {
-        self.add_delayed(key, delay, DelayMode::Earliest)
+    pub fn add_after(&self, key: K, delay: Duration) -> Result<Added, AddError<K>> {
+        self.add_after_with(key, delay, DelayMode::Earliest)
     }
 
-    /// [`Queue::add_delayed`].
+    /// [`Queue::add_after_with`].
     ///
     /// # Errors
     /// As there.
     ///
     /// # Panics
     /// As there.
-    pub fn add_delayed(&self, key: K, delay: Duration, mode: DelayMode) -> Result<Added, Refused<K>> {
+    pub fn add_after_with(&self, key: K, delay: Duration, mode: DelayMode) -> Result<Added, AddError<K>> {
         self.queue.add_delayed_tagged(key, self.priority, delay, mode)
     }
 
@@ -132,12 +132,12 @@ impl<K: Key, L: Policy<K> + Send + 'static, T: Delays> At<'_, K, L, T> {
     ///
     /// # Panics
     /// As there.
-    pub fn add_rate_limited(&self, key: K) -> Result<Added, Refused<K>> {
+    pub fn add_rate_limited(&self, key: K) -> Result<Added, AddError<K>> {
         self.queue.add_rate_limited_tagged(key, self.priority)
     }
 }
 
-impl<K, L, T> fmt::Debug for At<'_, K, L, T> {
+impl<K, L, T> fmt::Debug for WithPriority<'_, K, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("At").field("priority", &self.priority).finish_non_exhaustive()
     }

@@ -16,13 +16,13 @@ use crate::error::GetTimeoutError;
 use crate::futures::get::Get;
 use crate::futures::get_many::GetMany;
 #[cfg(feature = "stream")]
-use crate::futures::stream::Leases;
+use crate::futures::stream::LeaseStream;
 use crate::lease::Lease;
-use crate::limiter::NoLimit;
+use crate::limiter::NoLimiter;
 use crate::queue::Queue;
 use crate::queue::shared::{Effects, Key};
 use crate::state::order::{Fifo, Order};
-use crate::time::{AsyncGet, NoDelay, Time};
+use crate::time_mode::{NoDelays, SupportsAsync, TimeMode};
 
 /// Takes keys until it is stopped, or the queue is closed; stopping one leaves the queue and the others alone.
 ///
@@ -32,7 +32,7 @@ use crate::time::{AsyncGet, NoDelay, Time};
 /// ```
 /// # use flyball_workqueue::Queue;
 /// let queue = Queue::<&str>::new();
-/// let getter = queue.getter();
+/// let getter = queue.consumer();
 /// let worker = std::thread::spawn({
 ///     let getter = getter.clone();
 ///     move || while let Some(lease) = getter.blocking_get() { lease.done(); }
@@ -41,7 +41,7 @@ use crate::time::{AsyncGet, NoDelay, Time};
 /// worker.join().unwrap();
 /// assert!(!queue.is_shutting_down());
 /// ```
-pub struct Getter<K, O: Order<K> = Fifo, L = NoLimit, T = NoDelay> {
+pub struct Consumer<K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> {
     queue: Queue<K, O, L, T>,
     stop: Arc<Stop>,
 }
@@ -58,7 +58,7 @@ impl Stop {
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Getter<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Consumer<K, O, L, T> {
     pub(crate) fn new(queue: Queue<K, O, L, T>) -> Self {
         Self { queue, stop: Arc::new(Stop(AtomicUsize::new(0))) }
     }
@@ -69,7 +69,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Getter<K, O, L
     /// As `Queue::get`.
     pub fn get(&self) -> Get<'_, K, O, L, T>
     where
-        T: AsyncGet,
+        T: SupportsAsync,
     {
         Get::new(&self.queue, Some(self.stop.clone()))
     }
@@ -80,7 +80,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Getter<K, O, L
     /// As `Queue::get_many`.
     pub fn get_many(&self, most: usize) -> GetMany<'_, K, O, L, T>
     where
-        T: AsyncGet,
+        T: SupportsAsync,
     {
         GetMany::new(self.get(), most)
     }
@@ -92,11 +92,11 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Getter<K, O, L
 
     /// [`Queue::stream`]; it ends also once this getter is stopped.
     #[cfg(feature = "stream")]
-    pub fn stream(&self) -> Leases<'_, K, O, L, T>
+    pub fn stream(&self) -> LeaseStream<'_, K, O, L, T>
     where
-        T: AsyncGet,
+        T: SupportsAsync,
     {
-        Leases::new(self.get())
+        LeaseStream::new(self.get())
     }
 
     /// [`Queue::blocking_get`]; `None` also once this getter is stopped.
@@ -105,11 +105,11 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Getter<K, O, L
         self.queue.block(None, Some(&self.stop)).ok()
     }
 
-    /// [`Queue::get_timeout`].
+    /// [`Queue::blocking_get_timeout`].
     ///
     /// # Errors
     /// [`GetTimeoutError::Stopped`] also once this getter is stopped.
-    pub fn get_timeout(&self, limit: Duration) -> Result<Lease<K, T>, GetTimeoutError> {
+    pub fn blocking_get_timeout(&self, limit: Duration) -> Result<Lease<K, T>, GetTimeoutError> {
         self.queue.block(Some(Monotonic.now() + limit), Some(&self.stop))
     }
 
@@ -138,14 +138,14 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> Getter<K, O, L
     }
 }
 
-impl<K, O: Order<K>, L, T> Clone for Getter<K, O, L, T> {
+impl<K, O: Order<K>, L, T> Clone for Consumer<K, O, L, T> {
     fn clone(&self) -> Self {
         Self { queue: self.queue.clone(), stop: self.stop.clone() }
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: Time> fmt::Debug for Getter<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> fmt::Debug for Consumer<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Getter").field("queue", &self.queue).field("stopped", &self.is_stopped()).finish()
+        f.debug_struct("Consumer").field("queue", &self.queue).field("stopped", &self.is_stopped()).finish()
     }
 }
