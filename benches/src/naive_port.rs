@@ -96,19 +96,19 @@ impl<K: Clone + Eq + Hash> AddKeys<K> for NaivePort<K> {
 
 impl<K: Clone + Eq + Hash> EndKeys for NaivePort<K> {
     type Key = K;
-    type Held = K;
+    type Leased = K;
 
-    fn key<'held>(&self, held: &'held K) -> &'held K {
-        held
+    fn key<'a>(&self, leased: &'a K) -> &'a K {
+        leased
     }
 
-    fn succeed(&self, held: K) {
-        self.done(&held);
+    fn succeed(&self, leased: K) {
+        self.done(&leased);
     }
 
-    fn retry(&self, held: K) {
-        self.add(held.clone());
-        self.done(&held);
+    fn retry(&self, leased: K) {
+        self.add(leased.clone());
+        self.done(&leased);
     }
 }
 
@@ -130,14 +130,14 @@ mod tests {
             queue.add(key).expect("open");
         }
         let mut runs = Vec::new();
-        while let Some(held) = queue.blocking_get() {
-            let key = *queue.key(&held);
+        while let Some(leased) = queue.blocking_get() {
+            let key = *queue.key(&leased);
             let again = runs.contains(&key);
             runs.push(key);
             if again {
-                queue.succeed(held)
+                queue.succeed(leased)
             } else {
-                queue.retry(held)
+                queue.retry(leased)
             }
             if runs.len() == 4 {
                 shut_down();
