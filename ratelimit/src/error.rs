@@ -1,5 +1,11 @@
 //! PURE. What can be refused, and why.
 
+mod denied;
+mod timed_out;
+
+pub use denied::{Denied, TooMany};
+pub use timed_out::{AcquireTimeoutError, TimedOut};
+
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -5,7 +5,7 @@ use crate::{adaptive_driver, limiter_driver};
 /// The first byte chooses; a quarter of all go to the adaptive limit.
 pub(crate) fn run(bytes: &[u8]) {
     match bytes {
-        [..64, rest @ ..] => adaptive_driver::run(rest),
+        [0..64, rest @ ..] => adaptive_driver::run(rest),
         [_, rest @ ..] => limiter_driver::run(rest),
         [] => {}
     }

@@ -42,7 +42,13 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         if !name.ends_with(".rs") {
             continue;
         }
-        let source = Source::read(&name, &text);
+        let source = match Source::read(&name, &text) {
+            Ok(source) => source,
+            Err(error) => {
+                complaints.push(format!("{name}:{}: {error}", error.span().start().line));
+                continue;
+            }
+        };
         complaints.extend(habits::check(&source));
         let shipped =
             workspace.published().any(|package| file.starts_with(package.folder(workspace).join("src")));

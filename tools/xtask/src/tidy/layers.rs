@@ -1,5 +1,7 @@
 //! The first word of a file's docs says its layer, and a pure file keeps what the word promises.
 
+use std::collections::BTreeSet;
+
 use super::Source;
 
 const LAYERS: [&str; 3] = ["PURE", "SHELL", "EDGE"];
@@ -35,13 +37,16 @@ pub(super) fn check(source: &Source) -> Vec<String> {
     if layer != "PURE" {
         return Vec::new();
     }
-    let mut complaints = Vec::new();
-    for (number, line) in source.shipped() {
-        for word in IMPURE.iter().filter(|word| line.code.contains(**word)) {
-            complaints.push(source.at(number, format_args!("`{word}` in a PURE file")));
-        }
-    }
-    complaints
+    let lines = source.shipped().map(|(number, line)| (number, line.code.as_str()));
+    let found = lines.chain(source.shipped_paths()).flat_map(|(number, code)| {
+        IMPURE.into_iter().filter(|word| code.contains(word)).map(move |word| (number, word))
+    });
+    // Most paths stand in their lines as they are.
+    let found: BTreeSet<(usize, &str)> = found.collect();
+    found
+        .into_iter()
+        .map(|(number, word)| source.at(number, format_args!("`{word}` in a PURE file")))
+        .collect()
 }
 
 #[cfg(test)]
@@ -49,7 +54,7 @@ mod tests {
     use super::*;
 
     fn complaints(text: &str) -> Vec<String> {
-        check(&Source::read("a/src/b.rs", text))
+        check(&Source::read("a/src/b.rs", text).unwrap())
     }
 
     #[test]
@@ -65,8 +70,8 @@ mod tests {
 
     #[test]
     fn roots_and_shims_have_none() {
-        assert!(check(&Source::read("a/src/lib.rs", "//! Crate.\n")).is_empty());
-        assert!(check(&Source::read("sync/src/locks.rs", "//! Shim.\n")).is_empty());
+        assert!(check(&Source::read("a/src/lib.rs", "//! Crate.\n").unwrap()).is_empty());
+        assert!(check(&Source::read("sync/src/locks.rs", "//! Shim.\n").unwrap()).is_empty());
     }
 
     #[test]
@@ -74,6 +79,18 @@ mod tests {
         assert_eq!(
             complaints("//! PURE.\nuse flyball_sync::locks::Mutex;\n// Instant::now is not called\n"),
             ["a/src/b.rs:2: `flyball_sync::locks` in a PURE file"]
+        );
+        assert_eq!(
+            complaints("//! PURE.\nuse std::{\n    fmt,\n    thread,\n};\n"),
+            ["a/src/b.rs:4: `std::thread` in a PURE file"]
+        );
+        assert_eq!(
+            complaints("//! PURE.\nasync fn a() {\n    b().await;\n    c.wake();\n}\n"),
+            [
+                "a/src/b.rs:2: `async fn` in a PURE file",
+                "a/src/b.rs:3: `.await` in a PURE file",
+                "a/src/b.rs:4: `.wake()` in a PURE file"
+            ]
         );
     }
 }

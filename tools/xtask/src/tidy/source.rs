@@ -1,7 +1,17 @@
 //! A source file as the rules see it: code without comments and literals, comments without code, tests marked.
 
+use std::ops::Range;
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::parse::{ParseStream, Parser};
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::{Attribute, ImplItem, Item, Meta, Token, TraitItem};
+
 /// One line, taken apart.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Line {
     /// Code, with the contents of literals left out.
     pub(super) code: String,
@@ -11,22 +21,39 @@ pub(super) struct Line {
     pub(super) test: bool,
 }
 
+impl Line {
+    /// Nothing but space.
+    pub(super) fn is_blank(&self) -> bool {
+        self.code.trim().is_empty() && self.comment.trim().is_empty()
+    }
+}
+
 /// A file of the tree.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) path: String,
     pub(super) lines: Vec<Line>,
+    /// Paths of two names and more, and the numbers of their lines; what a group imports has its full path.
+    paths: Vec<(usize, String)>,
 }
 
 impl Source {
-    pub(super) fn read(path: &str, text: &str) -> Self {
-        let mut lines = separate(text);
-        mark_tests(&mut lines);
+    /// # Errors
+    /// Where the text is no file of Rust.
+    pub(super) fn read(path: &str, text: &str) -> syn::Result<Self> {
+        let tokens: TokenStream = syn::parse_str(text)?;
+        let mut split = Split { text, at: 0, lines: vec![Line::default()] };
+        split.tokens(tokens.clone());
+        split.gap(text.len());
+        let mut lines = split.lines;
+        let mut paths = Vec::new();
+        collect_paths(tokens.clone(), "", &mut paths);
+        Tests(&mut lines).visit_file(&syn::parse2(tokens)?);
         // Behind `#[cfg(test)] mod tests;` in the file above.
         if path.ends_with("/tests.rs") || path.contains("/tests/") {
             lines.iter_mut().for_each(|line| line.test = true);
         }
-        Self { path: path.to_owned(), lines }
+        Ok(Self { path: path.to_owned(), lines, paths })
     }
 
     /// The module documentation.
@@ -44,150 +71,146 @@ impl Source {
         self.lines.iter().enumerate().map(|(at, line)| (at + 1, line)).filter(|(_, line)| !line.test)
     }
 
+    /// Shipped paths, such as `std::fmt`, and the numbers of their lines.
+    pub(super) fn shipped_paths(&self) -> impl Iterator<Item = (usize, &str)> {
+        let shipped = self.paths.iter().filter(|(number, _)| !self.lines[number - 1].test);
+        shipped.map(|(number, path)| (*number, path.as_str()))
+    }
+
     /// A complaint that names the line.
     pub(super) fn at(&self, number: usize, what: impl std::fmt::Display) -> String {
         format!("{}:{number}: {what}", self.path)
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Code,
-    Line,
-    Block(usize),
-    Text,
-    Raw(usize),
+/// Puts tokens into the code of their lines, and what is between them into the comments.
+struct Split<'a> {
+    text: &'a str,
+    at: usize,
+    lines: Vec<Line>,
 }
 
-/// Splits every line into code and comments.
-fn separate(text: &str) -> Vec<Line> {
-    let chars: Vec<char> = text.chars().collect();
-    let mut lines = vec![Line::default()];
-    let mut state = State::Code;
-    let mut at = 0;
-    while at < chars.len() {
-        let (here, next) = (chars[at], chars.get(at + 1).copied());
-        if here == '\n' {
-            if state == State::Line {
-                state = State::Code;
+impl Split<'_> {
+    fn tokens(&mut self, tokens: TokenStream) {
+        for tree in tokens {
+            let Range { start, end } = tree.span().byte_range();
+            let text = &self.text[start..end];
+            // A doc comment is an attribute, each of whose tokens has the span of the comment: it stays between tokens.
+            if text.starts_with("//") || text.starts_with("/*") {
+                continue;
             }
-            lines.push(Line::default());
-            at += 1;
-            continue;
-        }
-        let line = lines.last_mut().expect("there is always a line");
-        match state {
-            State::Code => match (here, next) {
-                ('/', Some('/')) => {
-                    state = State::Line;
-                    continue;
+            match tree {
+                TokenTree::Group(group) => {
+                    self.token(start, &text[..1]);
+                    self.tokens(group.stream());
+                    self.token(end - 1, &text[text.len() - 1..]);
                 }
-                ('/', Some('*')) => {
-                    state = State::Block(1);
-                    at += 1;
+                TokenTree::Literal(_) if !text.starts_with(|c: char| c.is_ascii_digit()) => {
+                    let breaks: String = text.chars().filter(|c| *c == '\n').collect();
+                    self.token(start, &format!("\"{breaks}\""));
                 }
-                ('"', _) => {
-                    line.code.push('"');
-                    state = State::Text;
-                }
-                ('r', Some('"' | '#')) if !ends_in_word(&line.code) => match raw_start(&chars[at + 1..]) {
-                    Some(hashes) => {
-                        line.code.push('"');
-                        state = State::Raw(hashes);
-                        at += hashes + 1;
-                    }
-                    None => line.code.push(here),
-                },
-                ('\'', Some(_)) => match char_literal(&chars[at..]) {
-                    Some(length) => {
-                        line.code.push_str("' '");
-                        at += length - 1;
-                    }
-                    None => line.code.push(here),
-                },
-                _ => line.code.push(here),
-            },
-            State::Line => line.comment.push(here),
-            State::Block(depth) => match (here, next) {
-                ('*', Some('/')) => {
-                    state = if depth == 1 { State::Code } else { State::Block(depth - 1) };
-                    at += 1;
-                }
-                ('/', Some('*')) => {
-                    state = State::Block(depth + 1);
-                    at += 1;
-                }
-                _ => line.comment.push(here),
-            },
-            State::Text => match here {
-                // An escaped newline still ends the line.
-                '\\' if next != Some('\n') => at += 1,
-                '"' => {
-                    line.code.push('"');
-                    state = State::Code;
-                }
-                _ => {}
-            },
-            State::Raw(hashes) => {
-                if here == '"' && chars[at + 1..].iter().take(hashes).filter(|c| **c == '#').count() == hashes
-                {
-                    line.code.push('"');
-                    state = State::Code;
-                    at += hashes;
-                }
+                _ => self.token(start, text),
             }
+            self.at = end;
         }
-        at += 1;
     }
-    lines
+
+    fn token(&mut self, start: usize, shown: &str) {
+        self.gap(start);
+        self.put(shown, |line| &mut line.code);
+        self.at = start + 1;
+    }
+
+    fn gap(&mut self, end: usize) {
+        let gap = &self.text[self.at..end];
+        let blank = gap.trim().is_empty();
+        self.put(gap, |line| if blank { &mut line.code } else { &mut line.comment });
+    }
+
+    fn put(&mut self, text: &str, part: impl Fn(&mut Line) -> &mut String) {
+        for (at, piece) in text.split('\n').enumerate() {
+            if at > 0 {
+                self.lines.push(Line::default());
+            }
+            part(self.lines.last_mut().expect("there is always a line")).push_str(piece);
+        }
+    }
 }
 
-fn ends_in_word(code: &str) -> bool {
-    code.ends_with(|c: char| c.is_alphanumeric() || c == '_')
-}
-
-/// The hashes of a raw string whose `r` was just read.
-fn raw_start(rest: &[char]) -> Option<usize> {
-    let hashes = rest.iter().take_while(|c| **c == '#').count();
-    (rest.get(hashes) == Some(&'"')).then_some(hashes)
-}
-
-/// The length of a character literal; a lifetime is none.
-fn char_literal(rest: &[char]) -> Option<usize> {
-    match rest {
-        ['\'', '\\', ..] => rest.iter().skip(2).skip(1).position(|c| *c == '\'').map(|end| end + 4),
-        ['\'', _, '\'', ..] => Some(3),
-        _ => None,
+/// Paths with the numbers of the lines they end in. Tokens are enough, and are all there is inside of a macro's call.
+fn collect_paths(tokens: TokenStream, prefix: &str, paths: &mut Vec<(usize, String)>) {
+    let mut path = prefix.to_owned();
+    for tree in tokens {
+        let open = path.ends_with("::");
+        match tree {
+            TokenTree::Ident(name) if open => {
+                path.push_str(&name.to_string());
+                // What ended where this goes on was no end.
+                paths.pop_if(|(_, begun)| {
+                    path.strip_prefix(&**begun).is_some_and(|rest| rest == format!("::{name}"))
+                });
+                paths.push((name.span().start().line, path.clone()));
+            }
+            TokenTree::Ident(name) => path = name.to_string(),
+            TokenTree::Group(group) => {
+                let prefix = if open && group.delimiter() == Delimiter::Brace { &path } else { "" };
+                collect_paths(group.stream(), prefix, paths);
+                path.clear();
+            }
+            TokenTree::Punct(punct) => match punct.as_char() {
+                // The type of something may begin with colons, too.
+                ':' if open => path = "::".to_owned(),
+                ':' => path.push(':'),
+                ',' => path = prefix.to_owned(),
+                _ => path.clear(),
+            },
+            TokenTree::Literal(_) => path.clear(),
+        }
     }
 }
 
 /// Marks the lines of `#[cfg(test)]` items.
-fn mark_tests(lines: &mut [Line]) {
-    let mut at = 0;
-    while at < lines.len() {
-        let code = lines[at].code.trim();
-        if !(code.starts_with("#[cfg(test)]") || code.starts_with("#[cfg(all(test")) {
-            at += 1;
-            continue;
+struct Tests<'a>(&'a mut [Line]);
+
+impl Tests<'_> {
+    fn mark(&mut self, item: &(impl ToTokens + Spanned)) {
+        let attributes = |input: ParseStream<'_>| {
+            let attributes = input.call(Attribute::parse_outer)?;
+            input.parse::<TokenStream>().map(|_| attributes)
+        };
+        let attributes = attributes.parse2(item.to_token_stream()).expect("an item that was parsed before");
+        let conditions = attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"));
+        if conditions.filter_map(|cfg| cfg.parse_args().ok()).any(|condition| needs_test(&condition)) {
+            let span = item.span();
+            self.0[span.start().line - 1..span.end().line].iter_mut().for_each(|line| line.test = true);
         }
-        let mut depth = 0_usize;
-        let mut opened = false;
-        while at < lines.len() {
-            lines[at].test = true;
-            for c in lines[at].code.clone().chars() {
-                match c {
-                    '{' => (depth, opened) = (depth + 1, true),
-                    '}' => depth = depth.saturating_sub(1),
-                    _ => {}
-                }
-            }
-            // `mod tests;` ends where it stands.
-            let ended = if opened { depth == 0 } else { lines[at].code.trim_end().ends_with(';') };
-            at += 1;
-            if ended {
-                break;
-            }
+    }
+}
+
+impl Visit<'_> for Tests<'_> {
+    fn visit_item(&mut self, item: &Item) {
+        self.mark(item);
+        visit::visit_item(self, item);
+    }
+
+    fn visit_impl_item(&mut self, item: &ImplItem) {
+        self.mark(item);
+        visit::visit_impl_item(self, item);
+    }
+
+    fn visit_trait_item(&mut self, item: &TraitItem) {
+        self.mark(item);
+        visit::visit_trait_item(self, item);
+    }
+}
+
+fn needs_test(condition: &Meta) -> bool {
+    match condition {
+        Meta::List(list) if list.path.is_ident("all") => {
+            let all = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated);
+            all.is_ok_and(|all| all.iter().any(needs_test))
         }
+        other => other.path().is_ident("test") && matches!(other, Meta::Path(_)),
     }
 }
 
@@ -195,35 +218,65 @@ fn mark_tests(lines: &mut [Line]) {
 mod tests {
     use super::*;
 
-    fn code(text: &str) -> Vec<String> {
-        Source::read("a.rs", text).lines.into_iter().map(|line| line.code.trim().to_owned()).collect()
+    fn read(text: &str) -> Source {
+        Source::read("a.rs", text).unwrap()
+    }
+
+    fn code(body: &str) -> String {
+        read(&format!("fn f() {{\n{body}\n}}")).lines[1].code.trim().to_owned()
+    }
+
+    fn shipped(text: &str) -> Vec<bool> {
+        read(text).lines.iter().map(|line| !line.test).collect()
     }
 
     #[test]
     fn comments_and_literals_are_no_code() {
-        assert_eq!(code("a(); // Mutex"), ["a();"]);
-        assert_eq!(code("a(/* x /* y */ Mutex */);"), ["a();"]);
-        assert_eq!(code(r#"a("Mutex \" // no", b);"#), [r#"a("", b);"#]);
-        assert_eq!(code("a(r#\"Mutex \" \"#, 'x', '\\'', '\\u{1F600}');"), ["a(\"\", ' ', ' ', ' ');"]);
-        assert_eq!(code("fn f<'a>(x: &'a str) {}"), ["fn f<'a>(x: &'a str) {}"]);
+        assert_eq!(code("a(); // Mutex"), "a();");
+        assert_eq!(code("a(/* x /* y */ Mutex */);"), "a();");
+        assert_eq!(code(r#"a("Mutex \" // no", b);"#), r#"a("", b);"#);
+        assert_eq!(code("a(r#\"Mutex \" \"#, 'x', '\\'', 17);"), r#"a("", "", "", 17);"#);
+        assert_eq!(code("/// Mutex\nb / c;"), "");
+        assert_eq!(code("let a: &'a str = b / c;"), "let a: &'a str = b / c;");
+    }
+
+    #[test]
+    fn a_literal_of_several_lines_keeps_their_numbers() {
+        let source = read("const A: &str = \"Mutex\n\n\"; // why\nuse a::B;\n");
+        assert_eq!(source.lines[2].comment.trim(), "// why");
+        assert_eq!(source.lines[3].code, "use a::B;");
+        assert_eq!(source.shipped_paths().collect::<Vec<_>>(), [(4, "a::B")]);
     }
 
     #[test]
     fn comments_are_kept_beside() {
-        let source = Source::read("a.rs", "//! PURE. Things.\nlet a = 1; // why\n");
+        let source = read("//! PURE. Things.\nconst A: u8 = 1; // why\n/** Mutex\n*/\nfn b() {}\n");
         assert_eq!(source.docs().collect::<Vec<_>>(), [" PURE. Things."]);
-        assert_eq!(source.lines[1].comment, "// why");
+        let comments: Vec<&str> = source.lines.iter().map(|line| line.comment.trim()).collect();
+        assert_eq!(comments, ["//! PURE. Things.", "// why", "/** Mutex", "*/", "", ""]);
     }
 
     #[test]
-    fn test_modules_are_marked() {
-        let source =
-            Source::read("a.rs", "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n");
-        let test: Vec<bool> = source.lines.iter().map(|line| line.test).collect();
-        assert_eq!(test, [false, true, true, true, true, false, false]);
-        let source = Source::read("a.rs", "#[cfg(test)]\nmod tests;\nfn c() {}");
-        let test: Vec<bool> = source.lines.iter().map(|line| line.test).collect();
-        assert_eq!(test, [true, true, false]);
-        assert!(Source::read("a/src/b/tests.rs", "fn a() {}").lines[0].test);
+    fn imports_have_full_paths() {
+        let paths = |text: &str| read(text).paths.into_iter().map(|(_, path)| path).collect::<Vec<_>>();
+        assert_eq!(paths("use a::{b::{C, D as E}, f::*,};"), ["a::b::C", "a::b::D", "a::f"]);
+        assert_eq!(paths("fn f(a: ::b::C, d: &mut e::F<g::H>) {}"), ["::b::C", "e::F", "g::H"]);
+        assert_eq!(paths("m! { static A: B<c::D> = { e::f() }; }"), ["c::D", "e::f"]);
+    }
+
+    #[test]
+    fn test_items_are_marked() {
+        let module = "fn a() {}\n/// Docs.\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}";
+        assert_eq!(shipped(module), [true, false, false, false, false, false, true]);
+        assert_eq!(shipped("#[cfg(test)]\nmod tests;\nfn c() {}"), [false, false, true]);
+        let method = "impl A {\n    fn b() {}\n    #[cfg(all(unix, test))]\n    fn c() {}\n}";
+        assert_eq!(shipped(method), [true, true, false, false, true]);
+        assert_eq!(shipped("#[cfg(not(test))]\nfn a() {}"), [true, true]);
+        assert!(Source::read("a/src/b/tests.rs", "fn a() {}").unwrap().is_test());
+    }
+
+    #[test]
+    fn what_is_no_rust_is_an_error() {
+        assert_eq!(Source::read("a.rs", "fn a() {}\nfn (").unwrap_err().span().start().line, 2);
     }
 }

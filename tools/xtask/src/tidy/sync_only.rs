@@ -6,16 +6,8 @@ use super::Source;
 const SHIM: &str = "sync/src/locks.rs";
 
 /// Never outside it.
-const BANNED: [&str; 8] = [
-    "parking_lot",
-    "flyball_loom",
-    "flyball_shuttle",
-    "loom::",
-    "shuttle::",
-    "core::sync::atomic",
-    "UnsafeCell",
-    "crossbeam",
-];
+const BANNED: [&str; 7] =
+    ["parking_lot", "flyball_loom", "flyball_shuttle", "loom::", "shuttle::", "UnsafeCell", "crossbeam"];
 
 /// What std's `sync` offers without an interleaving of ours: shared ownership, and statics set once.
 const HARMLESS: [&str; 4] = ["Arc", "Weak", "OnceLock", "LazyLock"];
@@ -25,44 +17,25 @@ pub(super) fn check(source: &Source) -> Vec<String> {
         return Vec::new();
     }
     let mut complaints = Vec::new();
-    let mut import = String::new();
     for (number, line) in source.shipped() {
         for word in BANNED.iter().filter(|word| line.code.contains(**word)) {
             complaints.push(source.at(number, format_args!("`{word}` outside {SHIM}")));
         }
-        // An import may go over several lines.
-        import.push_str(&line.code);
-        if import.contains("std::sync::")
-            && !import.contains([';', ')', '(', '='])
-            && !import.trim().is_empty()
-        {
-            continue;
+    }
+    for (number, path) in source.shipped_paths() {
+        let names: Vec<&str> = path.trim_start_matches("::").split("::").collect();
+        let harmful = |name: &str| !HARMLESS.contains(&name);
+        match names[..] {
+            [root @ ("std" | "core"), "sync", name, ..] if harmful(name) => {
+                complaints.push(source.at(number, format_args!("`{root}::sync::{name}` outside {SHIM}")));
+            }
+            [root @ ("std" | "core"), "sync"] => {
+                complaints.push(source.at(number, format_args!("`{root}::sync` as a whole outside {SHIM}")));
+            }
+            _ => {}
         }
-        for word in named(&import) {
-            complaints.push(source.at(number, format_args!("`std::sync::{word}` outside {SHIM}")));
-        }
-        import.clear();
     }
     complaints
-}
-
-/// What a statement names of `std::sync` that is not harmless.
-fn named(statement: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    for rest in statement.split("std::sync::").skip(1) {
-        let names_here: Vec<&str> = match rest.strip_prefix('{') {
-            Some(group) => group.split('}').next().unwrap_or_default().split(',').collect(),
-            None => vec![rest],
-        };
-        for name in names_here {
-            let name = name.trim_start();
-            let word: String = name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            if !word.is_empty() && !HARMLESS.contains(&word.as_str()) {
-                names.push(word);
-            }
-        }
-    }
-    names
 }
 
 #[cfg(test)]
@@ -70,7 +43,7 @@ mod tests {
     use super::*;
 
     fn complaints(text: &str) -> Vec<String> {
-        check(&Source::read("a/src/b.rs", text))
+        check(&Source::read("a/src/b.rs", text).unwrap())
     }
 
     #[test]
@@ -87,11 +60,26 @@ mod tests {
         );
         assert_eq!(
             complaints("use std::sync::{\n    Arc,\n    Condvar,\n};\n"),
-            ["a/src/b.rs:4: `std::sync::Condvar` outside sync/src/locks.rs"]
+            ["a/src/b.rs:3: `std::sync::Condvar` outside sync/src/locks.rs"]
         );
         assert_eq!(
             complaints("fn a(x: &std::sync::atomic::AtomicU64) {}\n"),
             ["a/src/b.rs:1: `std::sync::atomic` outside sync/src/locks.rs"]
+        );
+        assert_eq!(
+            complaints("use core::{fmt, sync::{atomic::AtomicU8, atomic::AtomicU16}};\n"),
+            ["a/src/b.rs:1: `core::sync::atomic` outside sync/src/locks.rs"; 2]
+        );
+        assert_eq!(
+            complaints("use std::sync;\nuse std::{fmt, sync::*};\n"),
+            [
+                "a/src/b.rs:1: `std::sync` as a whole outside sync/src/locks.rs",
+                "a/src/b.rs:2: `std::sync` as a whole outside sync/src/locks.rs"
+            ]
+        );
+        assert_eq!(
+            complaints("lazy! {\n    static A: std::sync::Mutex<u8> = b();\n}\n"),
+            ["a/src/b.rs:2: `std::sync::Mutex` outside sync/src/locks.rs"]
         );
         assert_eq!(
             complaints("use parking_lot::Mutex;\n"),
@@ -109,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_shim_and_tests_may() {
-        assert!(check(&Source::read(SHIM, "use parking_lot::Mutex;\n")).is_empty());
+        assert!(check(&Source::read(SHIM, "use parking_lot::Mutex;\n").unwrap()).is_empty());
         assert!(complaints("#[cfg(test)]\nmod tests {\n    use std::sync::Mutex;\n}\n").is_empty());
     }
 }

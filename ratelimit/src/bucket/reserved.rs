@@ -5,7 +5,7 @@
 use std::fmt;
 use std::num::NonZeroU32;
 
-use crate::shared::Shared;
+use crate::bucket::shared::Shared;
 use crate::{Clock, Monotonic, Nanos, Token};
 
 /// Tokens of a [`Bucket`](crate::Bucket), taken ahead of time, to be used when they are due.

@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 
 use flyball_sync::locks::Mutex;
 
-use crate::cell::{Cell, Exact};
+use crate::bucket::cell::{Cell, Exact};
 use crate::{Denied, Nanos, NotYet, Quota, Token, TokenBucket, TooMany};
 
 /// A token bucket that threads share: [`TokenBucket`] with `&self`, answer for answer the same.

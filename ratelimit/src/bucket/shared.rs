@@ -34,7 +34,7 @@ use flyball_sync::waiting::{self, Alarm, Alarmed, Place};
 pub(crate) use state::Wish;
 use state::{State, Turn};
 
-use crate::cell::Cell;
+use crate::bucket::cell::Cell;
 use crate::{Clock, Denied, Nanos, Quota, Token, TokenBucket, TooMany};
 
 pub(crate) struct Shared<T> {

@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use flyball_sync::locks::Mutex;
 
-use crate::adaptive::Started;
+use crate::adaptive::limit::Started;
 use crate::{AcquirePermit, Adaptive, Clock, Monotonic, Nanos, Outcome, Permit};
 
 /// How many operations may be in flight at once, learnt from how they end: an [`Adaptive`] to share.

@@ -30,7 +30,7 @@ pub(crate) struct Waiter {
 /// What came of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
-    /// It has its tokens, since that round of [`Refunds`](crate::refunds::Refunds), if they can go back at all.
+    /// It has its tokens, since that round of [`Refunds`](crate::bucket::refunds::Refunds), if they can go back at all.
     Granted { count: NonZeroU32, round: Option<u64> },
     /// The quota was changed, and never has as many.
     Refused(TooMany),

@@ -14,7 +14,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
-use crate::per_key::PerKey;
+use crate::backoff::per_key::PerKey;
 use crate::{Nanos, Policy};
 
 /// Counts a failure once per wait: a key has at most one open backoff.

@@ -15,7 +15,7 @@ use std::num::NonZeroU32;
 use flyball_sync::locks::Mutex;
 use foldhash::fast::RandomState;
 
-use crate::keyed_shard::{Dead, Shard};
+use crate::bucket::keyed_shard::{Dead, Shard};
 use crate::{Clock, Denied, Monotonic, NotYet, Quota};
 
 /// Locks, unless fewer keys are allowed.

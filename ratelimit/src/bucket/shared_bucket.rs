@@ -7,8 +7,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acquire::{Acquire, AcquireMany, Waiting};
-use crate::shared::Shared;
+use crate::bucket::acquire::{Acquire, AcquireMany, Waiting};
+use crate::bucket::shared::Shared;
 use crate::{
     AcquireTimeoutError, Clock, Denied, Monotonic, Nanos, NotYet, Quota, Reserved, TimedOut, Timer, TooMany,
 };

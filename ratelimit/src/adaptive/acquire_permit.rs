@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use flyball_sync::waiting::ThreadSignal;
 
-use crate::adaptive_limiter::{KEPT, Shared};
+use crate::adaptive::limiter::{KEPT, Shared};
 use crate::coop::Turn;
 use crate::{Clock, Monotonic, Permit};
 

@@ -25,8 +25,8 @@ use std::num::NonZeroU32;
 
 use flyball_sync::locks::{AtomicU64, Ordering};
 
-use crate::bucket::TokenBucket;
-use crate::scale::Scale;
+use crate::bucket::scale::Scale;
+use crate::bucket::token_bucket::TokenBucket;
 use crate::{Nanos, NotYet};
 
 /// The truth is behind the lock.

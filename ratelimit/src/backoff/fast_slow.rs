@@ -10,7 +10,7 @@ use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::per_key::PerKey;
+use crate::backoff::per_key::PerKey;
 use crate::{Nanos, Policy};
 
 /// A few quick retries, then slow ones: the first failures of a key wait `fast`, all others `slow`.

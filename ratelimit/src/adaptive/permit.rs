@@ -5,8 +5,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::adaptive::Started;
-use crate::adaptive_limiter::Shared;
+use crate::adaptive::limit::Started;
+use crate::adaptive::limiter::Shared;
 use crate::{Clock, Monotonic, Outcome};
 
 /// An operation in flight under an [`AdaptiveLimiter`](crate::AdaptiveLimiter).

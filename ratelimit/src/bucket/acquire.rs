@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use flyball_sync::waiting::ThreadSignal;
 
+use crate::bucket::shared::{Look, Shared, WakeAt, Wish};
 use crate::coop::Turn;
-use crate::shared::{Look, Shared, WakeAt, Wish};
 use crate::{AcquireTimeoutError, Clock, Monotonic, Nanos, Timer, TooMany};
 
 /// Somebody who waits.

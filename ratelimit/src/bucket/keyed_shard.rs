@@ -15,7 +15,7 @@ use std::num::NonZeroU32;
 
 use hashbrown::HashTable;
 
-use crate::scale::Scale;
+use crate::bucket::scale::Scale;
 use crate::{Denied, Nanos, NotYet, Quota, TooMany};
 
 /// Among so many slots the fullest bucket makes room for a new key.

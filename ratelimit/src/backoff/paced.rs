@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::calendar::{Booking, Calendar};
+use crate::backoff::calendar::{Booking, Calendar};
 use crate::{Nanos, Policy, Quota};
 
 /// The waits of a policy, spread so that the retries they lead to keep to a budget.

@@ -6,9 +6,9 @@ use std::task::Waker;
 use flyball_sync::waiting::{Alarm, Left, Place};
 
 use super::{Effects, WakeAt};
-use crate::cell::Exact;
-use crate::line::{Line, Served};
-use crate::refunds::Refunds;
+use crate::bucket::cell::Exact;
+use crate::bucket::line::{Line, Served};
+use crate::bucket::refunds::Refunds;
 use crate::{Denied, Nanos, NotYet, Quota, Token, TokenBucket, TooMany};
 
 pub(crate) struct State<T> {

@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::per_key::PerKey;
+use crate::backoff::per_key::PerKey;
 use crate::{InvalidBackoff, Jitter, Nanos, Policy};
 
 /// Waits that double with every failure of a key: base · 2ⁿ after n failures before, up to a cap.

@@ -1,0 +1,20 @@
+//! PURE. How long a key that failed has to wait: a policy a file, policies made of policies, and the state per key below them.
+
+mod calendar;
+mod combine;
+mod controller_default;
+mod exponential;
+mod fast_slow;
+mod jitter;
+mod once_per_wait;
+mod paced;
+mod per_key;
+
+pub use calendar::Booking;
+pub use combine::{Capped, MaxOf};
+pub use controller_default::{ControllerDefault, controller_default, controller_default_capped};
+pub use exponential::Exponential;
+pub use fast_slow::FastSlow;
+pub use jitter::Jitter;
+pub use once_per_wait::OncePerWait;
+pub use paced::Paced;
