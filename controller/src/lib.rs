@@ -45,8 +45,6 @@ pub use crate::error::{Awaited, ConfigError, RunError};
 pub use crate::failure::Failure;
 pub use crate::health::{Health, NotLive, NotReady};
 pub use crate::metrics::Metrics;
-#[cfg(feature = "prometheus-client")]
-pub use crate::metrics::{Prometheus, PrometheusController};
 pub use crate::outcome::Outcome;
 pub use crate::report::{Report, Times};
 pub use crate::settings::Settings;

@@ -2,14 +2,8 @@
 //!
 //! Cancel safety: nothing here waits. A reconcile that is dropped with its worker is told as dropped, by a guard.
 
-#[cfg(feature = "prometheus-client")]
-mod prometheus;
-
 use std::sync::Arc;
 use std::time::Duration;
-
-#[cfg(feature = "prometheus-client")]
-pub use self::prometheus::{Prometheus, PrometheusController};
 
 use crate::guard::guarded;
 use crate::{Class, Outcome};

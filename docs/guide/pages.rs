@@ -63,17 +63,18 @@ pub mod kube_reconcile {}
 
 #[cfg(test)]
 mod tests {
-    use flyball_workqueue::{Prometheus, Queue};
+    use flyball_ops::PrometheusQueues;
+    use flyball_workqueue::Queue;
     use prometheus_client::encoding::text::encode;
     use prometheus_client::registry::Registry;
 
     /// The table of the guide has every metric there is, by name and type, and no other.
     #[test]
     fn every_metric_is_in_the_guide() {
-        let prometheus = Prometheus::new();
+        let queues = PrometheusQueues::new();
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(prometheus.clone()));
-        let _queue = Queue::<&str>::builder().capacity(1).metrics(prometheus.queue("q")).build();
+        registry.register_collector(Box::new(queues.clone()));
+        let _queue = Queue::<&str>::builder().capacity(1).metrics(queues.queue("q")).build();
         let mut scrape = String::new();
         encode(&mut scrape, &registry).unwrap();
         let published = scrape.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(|line| {

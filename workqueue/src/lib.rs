@@ -27,15 +27,7 @@ pub use crate::futures::stream::LeaseStream;
 pub use crate::futures::wait_idle::WaitIdle;
 pub use crate::lease::Lease;
 pub use crate::limiter::NoLimiter;
-#[cfg(any(feature = "metrics", feature = "prometheus-client"))]
-pub use crate::metrics::InvalidLabel;
-#[cfg(feature = "metrics")]
-pub use crate::metrics::MetricsFacade;
-#[cfg(feature = "tracing")]
-pub use crate::metrics::Traced;
 pub use crate::metrics::{Ended, Metrics, Reading, Watch};
-#[cfg(feature = "prometheus-client")]
-pub use crate::metrics::{InvalidBuckets, Prometheus, PrometheusQueue};
 pub use crate::queue::shared::Key;
 pub use crate::queue::{AddedMany, KeyInfo, Queue, Snapshot, WithPriority};
 pub use crate::state::order::{Fair, Fifo, GroupStats, Order, Priority, PriorityStats, TopGroups};

@@ -5,35 +5,15 @@
 //!
 //! Cancel safety: nothing here waits.
 
-#[cfg(any(feature = "metrics", feature = "prometheus-client"))]
-mod catalogue;
 mod ended;
-#[cfg(feature = "metrics")]
-mod facade;
-#[cfg(any(feature = "metrics", feature = "prometheus-client"))]
-mod gathered;
-#[cfg(any(feature = "metrics", feature = "prometheus-client"))]
-mod labels;
-#[cfg(feature = "prometheus-client")]
-mod prometheus;
 mod reading;
-#[cfg(feature = "tracing")]
-mod traced;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use ended::Ended;
-#[cfg(feature = "metrics")]
-pub use facade::MetricsFacade;
-#[cfg(any(feature = "metrics", feature = "prometheus-client"))]
-pub use labels::InvalidLabel;
-#[cfg(feature = "prometheus-client")]
-pub use prometheus::{InvalidBuckets, Prometheus, PrometheusQueue};
 pub(crate) use reading::Watched;
 pub use reading::{Reading, Watch};
-#[cfg(feature = "tracing")]
-pub use traced::Traced;
 
 use crate::error::AddErrorKind;
 

@@ -15,7 +15,6 @@ mod once;
 mod predicates;
 mod priority;
 mod scaling;
-mod scrape;
 mod settings;
 mod shards;
 mod shutdown;

@@ -45,7 +45,7 @@ use crate::{Monitor, Throttle};
 /// | controllers of this crate | `controller_objects_skipped_total`, `controller_watch_failures_total`, `controller_caches_failing`, `controller_caches_unfilled`, `controller_reconciles_in_flight` |
 /// | throttles | `client_throttle_requests_total`, `client_throttle_delayed_total`, `client_throttle_wait_seconds_total`, `client_throttle_waiting` |
 /// | elections | `leader_election_master_status` (client-go's name), `leader_election_terms_total` |
-/// | queues | client-go's names, by [`flyball_workqueue::Prometheus`] in the registry |
+/// | queues | client-go's names, by `flyball_ops::PrometheusQueues` in the registry |
 ///
 /// # Examples
 /// ```
@@ -82,7 +82,7 @@ impl Server {
         Self::default()
     }
 
-    /// What the program measures itself: queues by [`flyball_workqueue::Prometheus`], for one.
+    /// What the program measures itself: queues by `flyball_ops::PrometheusQueues`, for one.
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
         self

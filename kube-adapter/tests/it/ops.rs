@@ -9,7 +9,8 @@ use flyball_informer_cache::{Informer, Page, Schema, ScriptedSource, Version};
 use flyball_kube::leader::{Election, Ended};
 use flyball_kube::ops::Server;
 use flyball_kube::{Controller, Throttle};
-use flyball_workqueue::{Prometheus, Queue};
+use flyball_ops::PrometheusQueues;
+use flyball_workqueue::Queue;
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -142,7 +143,7 @@ async fn what_is_registered_is_ready_alive_counted_and_shown() {
     let (numbers, run) =
         Informer::builder(schema, source).timer(flyball_sync::TokioTimer::current()).build().unwrap();
     let running = tokio::spawn(run);
-    let prometheus = Prometheus::new();
+    let prometheus = PrometheusQueues::new();
     let mut registry = Registry::default();
     registry.register_collector(Box::new(prometheus.clone()));
     let queue = Queue::<&str>::builder().metrics(prometheus.queue("q")).build();

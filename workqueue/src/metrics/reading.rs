@@ -79,13 +79,6 @@ impl Watch {
     pub fn read(&self) -> Option<Reading> {
         self.0.upgrade()?.read()
     }
-
-    /// Whether both watch the same queue.
-    #[cfg(any(feature = "metrics", feature = "prometheus-client"))]
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        // By the address alone: one type may have several vtables.
-        std::ptr::addr_eq(self.0.as_ptr(), other.0.as_ptr())
-    }
 }
 
 impl fmt::Debug for Watch {

@@ -89,14 +89,6 @@ fn auto_traits_of_the_rest() {
     data::<Ended>();
     data::<Reading>();
     data::<Watch>();
-    #[cfg(feature = "prometheus-client")]
-    data::<flyball_workqueue::Prometheus>();
-    #[cfg(feature = "prometheus-client")]
-    data::<flyball_workqueue::PrometheusQueue>();
-    #[cfg(feature = "metrics")]
-    data::<flyball_workqueue::MetricsFacade>();
-    #[cfg(feature = "tracing")]
-    data::<flyball_workqueue::Traced>();
     assert_eq!(DelayMode::default(), DelayMode::Earliest);
 }
 

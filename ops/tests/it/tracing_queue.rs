@@ -1,18 +1,19 @@
-//! Events of `tracing`, with a subscriber that writes them down.
+//! `TracingQueue`, with a subscriber that keeps events as text.
 
 use std::fmt::{Debug, Write};
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use flyball_ops::TracingQueue;
 use flyball_ratelimit::Exponential;
 use flyball_sync::ManualClock;
-use flyball_workqueue::{Queue, Traced};
+use flyball_workqueue::Queue;
+use testkit::wakers::poll_once;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::with_default;
 use tracing::{Event, Metadata, Subscriber};
-
-use crate::task::now_or_never;
 
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
@@ -53,7 +54,7 @@ impl Subscriber for Lines {
 }
 
 #[test]
-fn what_happens_is_an_event() {
+fn every_event_has_its_level_and_fields() {
     let (lines, clock) = (Lines::default(), ManualClock::new());
     with_default(lines.clone(), || {
         let queue = Queue::builder()
@@ -61,14 +62,14 @@ fn what_happens_is_an_event() {
             .limiter(Exponential::new(Duration::from_secs(2)..=Duration::from_secs(8)))
             .capacity(2)
             .give_up_after(2, |_, _| {})
-            .metrics(Traced::new("pods"))
+            .metrics(TracingQueue::new("pods"))
             .build();
         queue.add_many(["a", "b", "c"]);
         clock.advance(Duration::from_secs(1));
         queue.try_get().unwrap().succeed();
         let lease = queue.try_get().unwrap();
         clock.advance(Duration::from_secs(3));
-        assert!(now_or_never(queue.next_overdue(Duration::from_secs(3))).is_some());
+        assert!(poll_once(pin!(queue.next_overdue(Duration::from_secs(3)))).is_ready());
         drop(lease);
         clock.advance(Duration::from_secs(2));
         queue.try_get().unwrap().retry();

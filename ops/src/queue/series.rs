@@ -1,27 +1,27 @@
-//! EDGE. The series of one queue: those that are told. The others are read at the scrape.
+//! EDGE. The series of one set of labels: histograms and counters that are incremented as things happen. The rest is read at the scrape.
 //!
 //! Cancel safety: nothing here waits.
 
+use flyball_workqueue::{AddErrorKind, Ended};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 
-use crate::error::AddErrorKind;
-use crate::metrics::Ended;
-use crate::metrics::catalogue::{By, OUTCOMES, REASONS};
-use crate::metrics::gathered::Gathered;
-use crate::metrics::labels::Labels;
+use super::by_label::ByLabel;
+use super::labels::Labels;
+use super::names::{OUTCOMES, REASONS};
+use super::totals::Totals;
 
 pub(super) struct Series {
     pub(super) labels: Labels,
-    pub(super) gathered: Gathered,
+    pub(super) totals: Totals,
     pub(super) queued: Histogram,
     pub(super) late: Histogram,
     pub(super) worked: Histogram,
     pub(super) failures: Counter,
-    pub(super) dead: Counter,
+    pub(super) given_up: Counter,
     pub(super) overdue: Counter,
-    pub(super) refused: By<AddErrorKind, Counter, 3>,
-    pub(super) ended: By<Ended, Counter, 5>,
+    pub(super) refused: ByLabel<AddErrorKind, Counter, 3>,
+    pub(super) ended: ByLabel<Ended, Counter, 5>,
 }
 
 impl Series {
@@ -29,15 +29,15 @@ impl Series {
         let histogram = || Histogram::new(buckets.iter().copied());
         Self {
             labels,
-            gathered: Gathered::default(),
+            totals: Totals::default(),
             queued: histogram(),
             late: histogram(),
             worked: histogram(),
             failures: Counter::default(),
-            dead: Counter::default(),
+            given_up: Counter::default(),
             overdue: Counter::default(),
-            refused: By::new(REASONS, |_| Counter::default()),
-            ended: By::new(OUTCOMES, |_| Counter::default()),
+            refused: ByLabel::new(REASONS, |_| Counter::default()),
+            ended: ByLabel::new(OUTCOMES, |_| Counter::default()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! EDGE. One scrape, metric by metric. The first eight are controller-runtime's, with its meanings; the others are ours alone.
+//! EDGE. One scrape, metric by metric. The first eight are controller-runtime's, with its meanings; the others are flyball's own.
 //!
 //! Cancel safety: nothing here waits.
 
@@ -8,9 +8,9 @@ use std::sync::Arc;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::TypedMetric;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::registry::Unit;
 
 use super::series::{ByClass, Series};
+use crate::unit::stem_and_unit;
 
 pub(super) fn encode(encoder: DescriptorEncoder<'_>, series: &[Arc<Series>]) -> fmt::Result {
     let mut page = Page { encoder, series };
@@ -52,7 +52,7 @@ pub(super) fn encode(encoder: DescriptorEncoder<'_>, series: &[Arc<Series>]) -> 
     page.one(
         "controller_runtime_max_concurrent_reconciles",
         "Workers there may be, of a controller that is there.",
-        |own| &own.most,
+        |own| &own.max_workers,
     )?;
     page.one("controller_runtime_active_workers", "Reconciles that run, at the scrape.", |own| &own.active)?;
     page.one("flyball_controller_workers", "Workers that are there, idle or not, at the scrape.", |own| {
@@ -116,7 +116,7 @@ impl<'s> Page<'_, 's> {
     where
         M: EncodeMetric + TypedMetric + 's,
     {
-        let (name, unit) = parts(name);
+        let (name, unit) = stem_and_unit(name);
         let mut family = self.encoder.encode_descriptor(name, help, unit.as_ref(), M::TYPE)?;
         for own in self.series {
             for (label, value) in values(own) {
@@ -126,13 +126,5 @@ impl<'s> Page<'_, 's> {
             }
         }
         Ok(())
-    }
-}
-
-/// The encoder adds the ends of the names itself.
-fn parts(name: &str) -> (&str, Option<Unit>) {
-    match name.strip_suffix("_seconds") {
-        Some(name) => (name, Some(Unit::Seconds)),
-        None => (name.strip_suffix("_total").unwrap_or(name), None),
     }
 }

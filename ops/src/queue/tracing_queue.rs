@@ -1,42 +1,40 @@
-//! EDGE. What a queue tells, as events of `tracing`.
+//! EDGE. One queue as events of `tracing`.
 //!
 //! Cancel safety: nothing here waits.
 
 use std::time::Duration;
 
+use flyball_workqueue::{AddErrorKind, Ended, Metrics};
 use tracing::{debug, trace, warn};
 
-use super::{Ended, Metrics};
-use crate::error::AddErrorKind;
-
-/// Tells what happens in a queue as events of `tracing`, under the target `flyball_workqueue` and with its name in the
-/// field `queue`.
+/// One queue as events of [`tracing`], with the target `flyball_workqueue` and the queue's name in the field `queue`.
 ///
-/// | level | what |
+/// | level | events |
 /// |---|---|
-/// | `TRACE` | hand-outs, leases that ended well |
-/// | `DEBUG` | leases that ended as a failure, failures that were counted |
-/// | `WARN` | keys given up, adds refused, leases overdue |
+/// | `TRACE` | keys dequeued, leases that ended without a failure |
+/// | `DEBUG` | leases that failed, failures that the limiter counted |
+/// | `WARN` | keys given up, adds refused, overdue leases |
 ///
-/// No key is in them: a worker has it, and its span is the place for it.
+/// No event has the key: log it in the worker, which has the lease.
 ///
 /// # Examples
 /// ```
-/// use flyball_workqueue::{Queue, Traced};
+/// use flyball_ops::TracingQueue;
+/// use flyball_workqueue::Queue;
 ///
-/// let queue = Queue::builder().metrics(Traced::new("pods")).build();
+/// let queue = Queue::builder().metrics(TracingQueue::new("pods")).build();
 /// queue.add("a")?;
 /// queue.try_get()?.retry(); // DEBUG flyball_workqueue: a lease failed queue="pods" dropped=false worked_seconds=…
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Traced {
+pub struct TracingQueue {
     queue: String,
 }
 
 const TARGET: &str = "flyball_workqueue";
 
-impl Traced {
+impl TracingQueue {
     /// For a queue of this name.
     #[must_use]
     pub fn new(queue: impl Into<String>) -> Self {
@@ -44,7 +42,7 @@ impl Traced {
     }
 }
 
-impl Metrics for Traced {
+impl Metrics for TracingQueue {
     fn handed_out(&self, queued: Duration, delayed: bool) {
         let queued_seconds = queued.as_secs_f64();
         trace!(target: TARGET, queue = self.queue, queued_seconds, delayed, "a key was handed out");

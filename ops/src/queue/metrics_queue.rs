@@ -8,41 +8,44 @@ use std::time::Duration;
 
 use ::metrics::{Counter, Gauge, Histogram, Label, describe_counter, describe_gauge, describe_histogram};
 use flyball_sync::locks::Mutex;
+use flyball_workqueue::{AddErrorKind, Ended, Metrics, Reading, Watch};
 
-use super::catalogue::{self, By, Metric, OUTCOMES, REASONS};
-use super::gathered::Gathered;
+use super::by_label::ByLabel;
 use super::labels::{InvalidLabel, Labels, labels, named};
-use super::{Ended, Metrics, Reading, Watch};
-use crate::error::AddErrorKind;
+use super::names::{self, Metric, OUTCOMES, REASONS};
+use super::totals::Totals;
 
-/// A queue's metrics through the facade `metrics`, with client-go's names and ours beside them.
+/// The metrics of one queue through the facade [`metrics`](::metrics).
 ///
-/// Histograms, and counters of what is rare, are recorded as it happens. Gauges, adds and retries are written by
-/// [`record`](Self::record), which belongs before each scrape: nothing polls. Clones are handles to the same metrics:
-/// give one to the queue, and keep one.
+/// Names begin with `workqueue_`. The first seven are client-go's, with its meanings; the guide says what each name means.
 ///
-/// Install the recorder first: what is made without one records nothing, for ever. The facade knows no end of a series:
-/// once the queue is gone, `record` sets its gauges to zero and says so. The guide says what each name means.
+/// Histograms, and counters of rare events, are recorded as they happen. Gauges, adds and retries are recorded by
+/// [`record`](Self::record): call it before each scrape, since nothing polls. Clones are handles to the same metrics: pass one to the
+/// queue, and keep one.
+///
+/// Install the recorder first: handles that are made without one record nothing, ever. The facade cannot end a series: once the queue
+/// is gone, `record` sets its gauges to zero and returns `false`.
 ///
 /// # Examples
 /// ```
-/// use flyball_workqueue::{MetricsFacade, Queue};
+/// use flyball_ops::MetricsQueue;
+/// use flyball_workqueue::Queue;
 ///
-/// let facade = MetricsFacade::new("pods");
-/// let queue = Queue::builder().metrics(facade.clone()).build();
+/// let metrics = MetricsQueue::new("pods");
+/// let queue = Queue::builder().metrics(metrics.clone()).build();
 /// queue.add("a")?;
-/// assert!(facade.record()); // before each scrape
+/// assert!(metrics.record()); // before each scrape
 /// drop(queue);
-/// assert!(!facade.record()); // all gauges are zero: it is gone
+/// assert!(!metrics.record()); // the queue is gone: all gauges are zero
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct MetricsFacade(Arc<Inner>);
+pub struct MetricsQueue(Arc<Inner>);
 
 struct Inner {
     labels: Labels,
-    gathered: Gathered,
-    /// Of the adds and delays read, so many have been recorded.
+    totals: Totals,
+    /// How many of the adds and delays that were read have been recorded.
     recorded: Mutex<(u64, u64)>,
     adds: Counter,
     delays: Counter,
@@ -52,19 +55,19 @@ struct Inner {
     unfinished: Gauge,
     longest: Gauge,
     oldest: Gauge,
-    /// Only a queue with a capacity has it: it is made when first needed.
+    /// Registered at the first reading with a capacity; other queues have no such series.
     room: Mutex<Option<Gauge>>,
     queued: Histogram,
     late: Histogram,
     worked: Histogram,
     failures: Counter,
-    dead: Counter,
+    given_up: Counter,
     overdue: Counter,
-    refused: By<AddErrorKind, Counter, 3>,
-    ended: By<Ended, Counter, 5>,
+    refused: ByLabel<AddErrorKind, Counter, 3>,
+    ended: ByLabel<Ended, Counter, 5>,
 }
 
-impl MetricsFacade {
+impl MetricsQueue {
     /// The metrics of one queue, under the label `name`, in the recorder that is installed now.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
@@ -74,8 +77,15 @@ impl MetricsFacade {
     /// The metrics of one queue, under the label `name` and others.
     ///
     /// # Errors
-    /// [`InvalidLabel`] where the name of one cannot stand beside ours.
-    pub fn labelled<N, V>(
+    /// [`InvalidLabel`] for the first label name that is not usable.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_ops::MetricsQueue;
+    /// assert!(MetricsQueue::with_labels("pods", [("zone", "a")]).is_ok());
+    /// assert!(MetricsQueue::with_labels("pods", [("le", "a")]).is_err()); // reserved
+    /// ```
+    pub fn with_labels<N, V>(
         name: impl Into<String>,
         more: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Self, InvalidLabel>
@@ -103,41 +113,40 @@ impl MetricsFacade {
             ::metrics::histogram!(metric.name, own())
         };
         Self(Arc::new(Inner {
-            gathered: Gathered::default(),
+            totals: Totals::default(),
             recorded: Mutex::new((0, 0)),
-            adds: count(&catalogue::ADDS),
-            delays: count(&catalogue::DELAYS),
-            depth: gauge(&catalogue::DEPTH, &labels),
-            waiting: gauge(&catalogue::WAITING, &labels),
-            leased: gauge(&catalogue::LEASED, &labels),
-            unfinished: gauge(&catalogue::UNFINISHED, &labels),
-            longest: gauge(&catalogue::LONGEST, &labels),
-            oldest: gauge(&catalogue::OLDEST, &labels),
+            adds: count(&names::ADDS),
+            delays: count(&names::DELAYS),
+            depth: gauge(&names::DEPTH, &labels),
+            waiting: gauge(&names::WAITING, &labels),
+            leased: gauge(&names::LEASED, &labels),
+            unfinished: gauge(&names::UNFINISHED, &labels),
+            longest: gauge(&names::LONGEST, &labels),
+            oldest: gauge(&names::OLDEST, &labels),
             room: Mutex::new(None),
-            queued: time(&catalogue::QUEUED),
-            late: time(&catalogue::LATE),
-            worked: time(&catalogue::WORKED),
-            failures: count(&catalogue::FAILURES),
-            dead: count(&catalogue::DEAD),
-            overdue: count(&catalogue::OVERDUE),
-            refused: By::new(REASONS, |value| by(&catalogue::REFUSED, "reason", value)),
-            ended: By::new(OUTCOMES, |value| by(&catalogue::ENDED, "outcome", value)),
+            queued: time(&names::QUEUED),
+            late: time(&names::LATE),
+            worked: time(&names::WORKED),
+            failures: count(&names::FAILURES),
+            given_up: count(&names::DEAD),
+            overdue: count(&names::OVERDUE),
+            refused: ByLabel::new(REASONS, |value| by(&names::REFUSED, "reason", value)),
+            ended: ByLabel::new(OUTCOMES, |value| by(&names::ENDED, "outcome", value)),
             labels,
         }))
     }
 
-    /// Reads the queue and records what it says; `false` when there is no queue, any more or yet, and all gauges were
-    /// set to zero.
+    /// Reads the queue and records its figures. Returns `false` if there is no queue yet, or no longer; then all gauges are set to zero.
     ///
-    /// What is added after the last `record` before the queue goes is not in `workqueue_adds_total`.
+    /// Adds after the last `record` before the queue is dropped are missing in `workqueue_adds_total`.
     ///
     /// # Panics
     /// When the queue's clock or the recorder does.
     pub fn record(&self) -> bool {
         let inner = &*self.0;
-        let read = inner.gathered.read();
+        let read = inner.totals.read();
         if let Some(read) = read {
-            // Read by several at once, counters must not be told the same twice.
+            // Concurrent calls must not increment the counters twice for one add.
             let mut recorded = inner.recorded.lock();
             let new = (read.adds.saturating_sub(recorded.0), read.delays.saturating_sub(recorded.1));
             *recorded = (recorded.0 + new.0, recorded.1 + new.1);
@@ -161,8 +170,8 @@ impl Inner {
         let made = self.room.lock().clone();
         let room = match (made, read.room) {
             (None, Some(_)) => {
-                // Made by two at once, it is the same to the recorder.
-                let made = gauge(&catalogue::ROOM, &self.labels);
+                // Two concurrent registrations are one gauge to the recorder.
+                let made = gauge(&names::ROOM, &self.labels);
                 *self.room.lock() = Some(made.clone());
                 Some(made)
             }
@@ -185,9 +194,9 @@ fn gauge(metric: &Metric, labels: &Labels) -> Gauge {
     ::metrics::gauge!(metric.name, labels)
 }
 
-impl Metrics for MetricsFacade {
+impl Metrics for MetricsQueue {
     fn watch(&self, queue: Watch) {
-        self.0.gathered.watch(queue);
+        self.0.totals.watch(queue);
     }
 
     fn handed_out(&self, queued: Duration, delayed: bool) {
@@ -209,7 +218,7 @@ impl Metrics for MetricsFacade {
     }
 
     fn gave_up(&self, _: u32) {
-        self.0.dead.increment(1);
+        self.0.given_up.increment(1);
     }
 
     fn refused(&self, reason: AddErrorKind) {
@@ -223,8 +232,8 @@ impl Metrics for MetricsFacade {
     }
 }
 
-impl fmt::Debug for MetricsFacade {
+impl fmt::Debug for MetricsQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MetricsFacade").field("labels", &self.0.labels).finish_non_exhaustive()
+        f.debug_struct("MetricsQueue").field("labels", &self.0.labels).finish_non_exhaustive()
     }
 }

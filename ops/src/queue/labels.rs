@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
-/// A label whose name cannot stand beside ours: not an identifier of ASCII letters, digits and underscores, used twice,
-/// or reserved (`name`, `reason`, `outcome`, `le`, and whatever begins with two underscores).
+/// A label name that is not an identifier of ASCII letters, digits and underscores, that is used twice, or that is reserved
+/// (`name`, `reason`, `outcome`, `le`, and all that begin with two underscores).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidLabel(String);
 
@@ -18,15 +18,15 @@ impl Error for InvalidLabel {}
 
 const RESERVED: [&str; 4] = ["name", "reason", "outcome", "le"];
 
-pub(super) type Labels = Vec<(String, String)>;
+pub(crate) type Labels = Vec<(String, String)>;
 
-/// The label `name`, and nothing else.
-pub(super) fn named(name: impl Into<String>) -> Labels {
+/// The label `name` alone.
+pub(crate) fn named(name: impl Into<String>) -> Labels {
     vec![("name".to_owned(), name.into())]
 }
 
-/// The label `name`, and more, in the order of their names: the same labels are the same series, whoever lists them.
-pub(super) fn labels<N, V>(
+/// The label `name`, and `more` sorted by name: the same labels are the same series, in whatever order they are given.
+pub(crate) fn labels<N, V>(
     name: impl Into<String>,
     more: impl IntoIterator<Item = (N, V)>,
 ) -> Result<Labels, InvalidLabel>
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_can_stand_beside_ours() {
+    fn accepts_identifiers_and_refuses_reserved_names() {
         let of = |more: &[(&str, &str)]| labels("q", more.iter().copied());
         let named = [("name".to_owned(), "q".to_owned()), ("team_1".to_owned(), "a \"b\"".to_owned())];
         assert_eq!(of(&[("team_1", "a \"b\"")]).unwrap(), named);

@@ -5,37 +5,38 @@
 use std::fmt;
 use std::sync::Arc;
 
+use flyball_workqueue::Reading;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Unit;
 
+use super::by_label::ByLabel;
+use super::labels::Labels;
+use super::names::{self, Metric};
 use super::series::Series;
-use crate::metrics::Reading;
-use crate::metrics::catalogue::{self, By, Metric};
-use crate::metrics::labels::Labels;
+use crate::unit::stem_and_unit;
 
 type Read = (Arc<Series>, Reading);
 
 pub(super) fn encode(encoder: DescriptorEncoder<'_>, series: &[Read]) -> fmt::Result {
     let mut page = Page { encoder, series };
-    page.all(&catalogue::DEPTH, |(_, read)| level(read.depth))?;
-    page.all(&catalogue::ADDS, |(_, read)| ConstCounter::new(read.adds))?;
-    page.all(&catalogue::QUEUED, |(own, _)| own.queued.clone())?;
-    page.all(&catalogue::WORKED, |(own, _)| own.worked.clone())?;
-    page.all(&catalogue::UNFINISHED, |(_, read)| ConstGauge::new(read.unfinished_work.as_secs_f64()))?;
-    page.all(&catalogue::LONGEST, |(_, read)| ConstGauge::new(read.longest_running.as_secs_f64()))?;
-    page.all(&catalogue::DELAYS, |(_, read)| ConstCounter::new(read.delays))?;
-    page.all(&catalogue::WAITING, |(_, read)| level(read.waiting))?;
-    page.all(&catalogue::LEASED, |(_, read)| level(read.leased))?;
-    page.all(&catalogue::OLDEST, |(_, read)| ConstGauge::new(read.oldest_ready.as_secs_f64()))?;
-    page.some(&catalogue::ROOM, |(_, read)| read.room.map(level))?;
-    page.all(&catalogue::LATE, |(own, _)| own.late.clone())?;
-    page.all(&catalogue::FAILURES, |(own, _)| own.failures.clone())?;
-    page.all(&catalogue::DEAD, |(own, _)| own.dead.clone())?;
-    page.by(&catalogue::REFUSED, "reason", |(own, _)| &own.refused)?;
-    page.by(&catalogue::ENDED, "outcome", |(own, _)| &own.ended)?;
-    page.all(&catalogue::OVERDUE, |(own, _)| own.overdue.clone())
+    page.all(&names::DEPTH, |(_, read)| level(read.depth))?;
+    page.all(&names::ADDS, |(_, read)| ConstCounter::new(read.adds))?;
+    page.all(&names::QUEUED, |(own, _)| own.queued.clone())?;
+    page.all(&names::WORKED, |(own, _)| own.worked.clone())?;
+    page.all(&names::UNFINISHED, |(_, read)| ConstGauge::new(read.unfinished_work.as_secs_f64()))?;
+    page.all(&names::LONGEST, |(_, read)| ConstGauge::new(read.longest_running.as_secs_f64()))?;
+    page.all(&names::DELAYS, |(_, read)| ConstCounter::new(read.delays))?;
+    page.all(&names::WAITING, |(_, read)| level(read.waiting))?;
+    page.all(&names::LEASED, |(_, read)| level(read.leased))?;
+    page.all(&names::OLDEST, |(_, read)| ConstGauge::new(read.oldest_ready.as_secs_f64()))?;
+    page.some(&names::ROOM, |(_, read)| read.room.map(level))?;
+    page.all(&names::LATE, |(own, _)| own.late.clone())?;
+    page.all(&names::FAILURES, |(own, _)| own.failures.clone())?;
+    page.all(&names::DEAD, |(own, _)| own.given_up.clone())?;
+    page.by(&names::REFUSED, "reason", |(own, _)| &own.refused)?;
+    page.by(&names::ENDED, "outcome", |(own, _)| &own.ended)?;
+    page.all(&names::OVERDUE, |(own, _)| own.overdue.clone())
 }
 
 fn level(keys: usize) -> ConstGauge<u64> {
@@ -64,7 +65,7 @@ impl<'s> Page<'_, 's> {
         &mut self,
         metric: &Metric,
         label: &str,
-        values: impl Fn(&'s Read) -> &'s By<W, M, N>,
+        values: impl Fn(&'s Read) -> &'s ByLabel<W, M, N>,
     ) -> fmt::Result
     where
         W: Copy + PartialEq + 's,
@@ -92,7 +93,7 @@ fn encode_family<'s, M: EncodeMetric>(
     values: impl Iterator<Item = (&'s Labels, M)>,
 ) -> fmt::Result {
     let mut family: Option<MetricEncoder<'_>> = None;
-    let (name, unit) = parts(metric.name);
+    let (name, unit) = stem_and_unit(metric.name);
     for (labels, value) in values {
         if family.is_none() {
             family =
@@ -103,12 +104,4 @@ fn encode_family<'s, M: EncodeMetric>(
         }
     }
     Ok(())
-}
-
-/// The encoder adds the ends of the names itself.
-fn parts(name: &str) -> (&str, Option<Unit>) {
-    match name.strip_suffix("_seconds") {
-        Some(name) => (name, Some(Unit::Seconds)),
-        None => (name.strip_suffix("_total").unwrap_or(name), None),
-    }
 }

@@ -1,21 +1,27 @@
-//! Prints a scrape, as a Prometheus endpoint would answer it: one worker, one key that fails, one that waits.
+//! Prints a scrape, as a Prometheus endpoint would answer it, and passes the queue's events to `tracing`: one worker, one key that
+//! fails, one that waits. `cargo run -p flyball-ops --features prometheus-client,tracing --example metrics`.
 
 use std::error::Error;
 use std::thread;
 use std::time::Duration;
 
+use flyball_ops::{PrometheusQueues, TracingQueue};
 use flyball_ratelimit::Exponential;
-use flyball_workqueue::{Prometheus, Queue};
+use flyball_workqueue::Queue;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let prometheus = Prometheus::with_buckets([0.001, 0.01, 0.1, 1.0])?;
+    let queues = PrometheusQueues::with_buckets([0.001, 0.01, 0.1, 1.0])?;
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(prometheus.clone()));
+    registry.register_collector(Box::new(queues.clone()));
 
     let backoff = Exponential::new(Duration::from_millis(1)..=Duration::from_secs(1));
-    let queue = Queue::builder().limiter(backoff).metrics(prometheus.queue("pods")).build();
+    let queue = Queue::builder()
+        .limiter(backoff)
+        .metrics(queues.queue("pods"))
+        .metrics(TracingQueue::new("pods"))
+        .build();
     queue.add_many(["web-0", "web-1", "flaky"]);
     queue.add_after("tomorrow", Duration::from_secs(86_400))?;
 

@@ -2,14 +2,13 @@
 //!
 //! Cancel safety: nothing here waits.
 
+use flyball_controller::Class;
 use flyball_sync::locks::AtomicU64;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use crate::Class;
-
-/// How much there is of something; each decrement follows its increment.
+/// A level: each decrement follows its increment.
 pub(super) type Level = Gauge<u64, AtomicU64>;
 
 pub(super) struct Series {
@@ -21,7 +20,7 @@ pub(super) struct Series {
     pub(super) panics: Counter,
     pub(super) timeouts: Counter,
     pub(super) took: Histogram,
-    pub(super) most: Level,
+    pub(super) max_workers: Level,
     pub(super) active: Level,
     pub(super) workers: Level,
     pub(super) failures: ByClass,
@@ -41,7 +40,7 @@ impl Series {
             panics: Counter::default(),
             timeouts: Counter::default(),
             took: Histogram::new(buckets.iter().copied()),
-            most: Level::default(),
+            max_workers: Level::default(),
             active: Level::default(),
             workers: Level::default(),
             failures: ByClass::default(),

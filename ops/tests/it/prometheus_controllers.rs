@@ -1,17 +1,18 @@
-//! Whole scrapes, every line.
+//! `PrometheusControllers`: whole scrapes, every line.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use flyball_controller::{Action, Batches, Class, Controller, Metrics, Outcome, Prometheus};
+use flyball_controller::{Action, Batches, Class, Controller, Metrics, Outcome};
+use flyball_ops::PrometheusControllers;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio::time::sleep;
 
 use crate::support::{Log, SECOND, panic_quietly, queue};
 
-fn registered(prometheus: &Prometheus) -> Registry {
+fn registered(prometheus: &PrometheusControllers) -> Registry {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(prometheus.clone()));
     registry
@@ -39,10 +40,10 @@ fn has(registry: &Registry, line: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn a_busy_controller_line_by_line() {
-    let prometheus = Prometheus::with_buckets([2.0, 8.0]).unwrap();
+    let prometheus = PrometheusControllers::with_buckets([2.0, 8.0]).unwrap();
     let registry = registered(&prometheus);
     assert_eq!(scrape(&registry), "# EOF\n", "nobody is there");
-    let (queue, scraped) = (queue(), Log::new());
+    let (queue, scraped) = (queue(), Log::default());
     queue.add(1).unwrap();
     let (runs, again, noted) = (AtomicU32::new(0), queue.clone(), scraped.clone());
     Controller::new(queue)
@@ -125,7 +126,7 @@ flyball_controller_batches_total{controller=\"pods\"} 0
 /// What is told of a reconcile that is dropped, and of batches; what is counted stays as long as one of the name is there.
 #[tokio::test(start_paused = true)]
 async fn controllers_of_the_same_name_are_one_series() {
-    let prometheus = Prometheus::new();
+    let prometheus = PrometheusControllers::new();
     let registry = registered(&prometheus);
     let (queue, kept) = (queue(), prometheus.controller("pods"));
     queue.add(1).unwrap();
@@ -180,6 +181,6 @@ async fn controllers_of_the_same_name_are_one_series() {
 #[test]
 fn bounds_of_buckets_have_to_rise() {
     for bad in [vec![], vec![1.0, 1.0], vec![2.0, 1.0], vec![f64::INFINITY], vec![f64::NAN]] {
-        assert!(Prometheus::with_buckets(bad).is_err());
+        assert!(PrometheusControllers::with_buckets(bad).is_err());
     }
 }

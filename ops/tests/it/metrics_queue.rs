@@ -1,4 +1,4 @@
-//! The facade `metrics`, with a recorder that is nothing but a map.
+//! `MetricsQueue`, with a recorder that is a map.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -8,11 +8,10 @@ use ::metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit, with_local_recorder,
 };
+use flyball_ops::MetricsQueue;
 use flyball_ratelimit::Exponential;
 use flyball_sync::ManualClock;
-use flyball_workqueue::{MetricsFacade, Queue};
-
-use crate::support::ns;
+use flyball_workqueue::Queue;
 
 #[derive(Clone, Default)]
 struct Map {
@@ -114,7 +113,7 @@ impl Recorder for Map {
 #[test]
 fn a_loaded_queue_line_by_line() {
     let (map, clock) = (Map::default(), ManualClock::new());
-    let facade = with_local_recorder(&map, || MetricsFacade::labelled("q", [("team", "a")]).unwrap());
+    let facade = with_local_recorder(&map, || MetricsQueue::with_labels("q", [("team", "a")]).unwrap());
     let queue = Queue::builder()
         .timer(clock.timer())
         .limiter(Exponential::new(Duration::from_secs(1)..=Duration::from_secs(8)))
@@ -166,7 +165,7 @@ fn a_loaded_queue_line_by_line() {
 #[test]
 fn everything_is_described() {
     let map = Map::default();
-    let facade = with_local_recorder(&map, || MetricsFacade::new("q"));
+    let facade = with_local_recorder(&map, || MetricsQueue::new("q"));
     let queue = Queue::<&str>::builder().capacity(9).metrics(facade.clone()).build();
     with_local_recorder(&map, || facade.record());
     drop(queue);
@@ -181,13 +180,13 @@ fn everything_is_described() {
 #[test]
 fn what_is_new_is_recorded_once() {
     let (map, clock) = (Map::default(), ManualClock::new());
-    let facade = with_local_recorder(&map, || MetricsFacade::new("q"));
+    let facade = with_local_recorder(&map, || MetricsQueue::new("q"));
     assert!(!facade.record(), "no queue yet");
     let queue = Queue::builder().clock(clock.clone()).metrics(facade.clone()).build();
     queue.add("a").unwrap();
     assert!(facade.record() && facade.clone().record());
     assert_eq!(map.get("workqueue_adds_total{name=q}"), [1.0]);
-    queue.add_after("b", ns(9)).unwrap();
+    queue.add_after("b", Duration::from_nanos(9)).unwrap();
     assert!(facade.record());
     assert_eq!(map.get("workqueue_retries_total{name=q}"), [1.0]);
     drop(queue);
@@ -201,7 +200,7 @@ fn what_is_new_is_recorded_once() {
 #[test]
 fn two_queues_of_one_name() {
     let (map, clock) = (Map::default(), ManualClock::new());
-    let facade = with_local_recorder(&map, || MetricsFacade::new("q"));
+    let facade = with_local_recorder(&map, || MetricsQueue::new("q"));
     let queue = || Queue::builder().clock(clock.clone()).metrics(facade.clone()).build();
     let (old, new) = (queue(), queue());
     old.add_many(["a", "b"]);

@@ -1,10 +1,9 @@
-//! PURE. The names under which the adapters publish, and what they mean.
+//! PURE. The names of the queue metrics, their help texts and the values of their labels.
 //!
-//! The first seven are client-go's, with its meanings, so that dashboards work; the others are ours alone. The guide
-//! has them in a table.
+//! The first seven names are client-go's, with its meanings, so that dashboards work; the others are flyball's own. The guide
+//! has a table of them.
 
-use super::Ended;
-use crate::error::AddErrorKind;
+use flyball_workqueue::{AddErrorKind, Ended};
 
 /// One metric.
 #[derive(Debug)]
@@ -73,22 +72,3 @@ pub(crate) const OUTCOMES: [(Ended, &str); 5] = [
     (Ended::Failed, "failed"),
     (Ended::Dropped, "dropped"),
 ];
-
-/// One value for each of a label's values.
-#[derive(Debug)]
-pub(crate) struct By<W, C, const N: usize>([(W, &'static str, C); N]);
-
-impl<W: Copy + PartialEq, C, const N: usize> By<W, C, N> {
-    pub(crate) fn new(values: [(W, &'static str); N], mut make: impl FnMut(&'static str) -> C) -> Self {
-        Self(values.map(|(what, value)| (what, value, make(value))))
-    }
-
-    pub(crate) fn get(&self, what: W) -> Option<&C> {
-        self.0.iter().find(|(own, ..)| *own == what).map(|(.., counter)| counter)
-    }
-
-    #[cfg(feature = "prometheus-client")]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &C)> {
-        self.0.iter().map(|(_, value, counter)| (*value, counter))
-    }
-}

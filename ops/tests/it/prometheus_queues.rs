@@ -1,10 +1,11 @@
-//! Whole scrapes, every line.
+//! `PrometheusQueues`: whole scrapes, every line.
 
 use std::time::Duration;
 
+use flyball_ops::{InvalidBuckets, PrometheusQueues};
 use flyball_ratelimit::Exponential;
 use flyball_sync::ManualClock;
-use flyball_workqueue::{InvalidBuckets, Prometheus, Queue};
+use flyball_workqueue::Queue;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
@@ -23,7 +24,7 @@ fn lines(scrape: &str) -> Vec<&str> {
     scrape.lines().filter(|line| !line.starts_with("# HELP")).collect()
 }
 
-fn registered(prometheus: &Prometheus) -> Registry {
+fn registered(prometheus: &PrometheusQueues) -> Registry {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(prometheus.clone()));
     registry
@@ -32,7 +33,7 @@ fn registered(prometheus: &Prometheus) -> Registry {
 #[test]
 fn a_loaded_queue_line_by_line() {
     let clock = ManualClock::new();
-    let prometheus = Prometheus::with_buckets([1.0, 10.0]).unwrap();
+    let prometheus = PrometheusQueues::with_buckets([1.0, 10.0]).unwrap();
     let registry = registered(&prometheus);
     let queue = Queue::builder()
         .timer(clock.timer())
@@ -153,12 +154,12 @@ workqueue_overdue_total{name=\"q\"} 0
 /// Several queues are in one family, each described once; one that goes leaves the others.
 #[test]
 fn several_queues_in_one_family() {
-    let prometheus = Prometheus::new();
+    let prometheus = PrometheusQueues::new();
     let registry = registered(&prometheus);
     let unbuilt = prometheus.queue("unbuilt");
     assert_eq!(scrape(&registry), "# EOF\n", "no queue, no series");
     let pods = Queue::builder().metrics(prometheus.queue("pods")).build();
-    let labelled = prometheus.labelled_queue("nodes", [("controller", "a \"b\"\n")]).unwrap();
+    let labelled = prometheus.queue_with_labels("nodes", [("controller", "a \"b\"\n")]).unwrap();
     let nodes = Queue::builder().capacity(2).metrics(labelled).build();
     pods.add("a").unwrap();
     nodes.add(1).unwrap();
@@ -188,7 +189,7 @@ fn several_queues_in_one_family() {
 /// A controller that is started anew while the old one ends must not make a second series of one name.
 #[test]
 fn queues_with_the_same_labels_are_one_series() {
-    let prometheus = Prometheus::new();
+    let prometheus = PrometheusQueues::new();
     let registry = registered(&prometheus);
     let queue = || Queue::builder().metrics(prometheus.queue("q")).build();
     let (old, new) = (queue(), queue());
@@ -207,12 +208,12 @@ fn queues_with_the_same_labels_are_one_series() {
 
 #[test]
 fn the_user_chooses_the_buckets() {
-    let bounds = |bounds: &[f64]| Prometheus::with_buckets(bounds.iter().copied()).map(drop);
+    let bounds = |bounds: &[f64]| PrometheusQueues::with_buckets(bounds.iter().copied()).map(drop);
     for bad in [&[][..], &[2.0, 1.0], &[1.0, 1.0], &[1.0, f64::INFINITY], &[f64::NAN]] {
         assert_eq!(bounds(bad), Err(InvalidBuckets), "{bad:?}");
     }
     assert_eq!(InvalidBuckets.to_string(), "bounds of buckets must rise and be finite");
-    let prometheus = Prometheus::new();
+    let prometheus = PrometheusQueues::new();
     let registry = registered(&prometheus);
     let queue = Queue::<&str>::builder().metrics(prometheus.queue("q")).build();
     let text = scrape(&registry);
@@ -227,7 +228,7 @@ fn the_user_chooses_the_buckets() {
 /// A prefix and labels of the registry stand beside ours.
 #[test]
 fn labels_of_the_registry() {
-    let prometheus = Prometheus::new();
+    let prometheus = PrometheusQueues::new();
     let mut registry = Registry::with_labels([("cluster".into(), "c1".into())].into_iter());
     registry.register_collector(Box::new(prometheus.clone()));
     let queue = Queue::<&str>::builder().metrics(prometheus.queue("q")).build();

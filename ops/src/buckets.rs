@@ -1,0 +1,24 @@
+//! PURE. The bounds of histogram buckets.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+/// Bucket bounds that do not rise, are not finite, or are none at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidBuckets;
+
+impl fmt::Display for InvalidBuckets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bounds of buckets must rise and be finite")
+    }
+}
+
+impl Error for InvalidBuckets {}
+
+pub(crate) fn buckets(bounds: impl IntoIterator<Item = f64>) -> Result<Arc<[f64]>, InvalidBuckets> {
+    let bounds: Arc<[f64]> = bounds.into_iter().collect();
+    let rise = bounds.windows(2).all(|pair| pair[0] < pair[1]);
+    let finite = bounds.iter().all(|bound| bound.is_finite());
+    if rise && finite && !bounds.is_empty() { Ok(bounds) } else { Err(InvalidBuckets) }
+}

@@ -1,0 +1,11 @@
+//! EDGE. Adapters of `flyball_controller::Metrics`: all controllers of a process.
+//!
+//! Cancel safety: nothing here waits.
+
+mod encode;
+mod prometheus_controller;
+mod prometheus_controllers;
+mod series;
+
+pub use self::prometheus_controller::PrometheusController;
+pub use self::prometheus_controllers::PrometheusControllers;

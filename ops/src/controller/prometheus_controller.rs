@@ -1,0 +1,99 @@
+//! EDGE. One controller in a registry of `prometheus-client`.
+//!
+//! Cancel safety: nothing here waits.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_controller::{Class, Metrics, Outcome};
+use flyball_sync::locks::{AtomicU64, Ordering};
+
+use super::series::Series;
+
+/// The metrics of one controller in a [`PrometheusControllers`](crate::PrometheusControllers).
+///
+/// Pass it to [`Controller::metrics`](flyball_controller::Controller::metrics).
+pub struct PrometheusController {
+    series: Arc<Series>,
+    /// The largest number of workers it was given; subtracted from the series when this is dropped.
+    max_workers: AtomicU64,
+}
+
+impl PrometheusController {
+    pub(super) fn new(series: Arc<Series>) -> Self {
+        Self { series, max_workers: AtomicU64::new(0) }
+    }
+}
+
+impl Metrics for PrometheusController {
+    fn most_workers(&self, workers: usize) {
+        let workers = u64::try_from(workers).unwrap_or(u64::MAX);
+        // Ordering: Relaxed, it is read in `drop`, which has it alone.
+        self.max_workers.fetch_add(workers, Ordering::Relaxed);
+        self.series.max_workers.inc_by(workers);
+    }
+
+    fn worker_came(&self) {
+        self.series.workers.inc();
+    }
+
+    fn worker_went(&self) {
+        self.series.workers.dec();
+    }
+
+    fn started(&self) {
+        self.series.active.inc();
+    }
+
+    fn batch(&self, _: usize) {
+        self.series.batches.inc();
+    }
+
+    fn ended(&self, outcome: Outcome, took: Duration) {
+        let own = &*self.series;
+        own.active.dec();
+        own.took.observe(took.as_secs_f64());
+        match outcome.class() {
+            Some(class) => {
+                own.errors.inc();
+                own.failures.get(class).inc();
+            }
+            None if outcome == Outcome::Requeued => _ = own.requeues.inc(),
+            None => _ = own.successes.inc(),
+        }
+        match outcome {
+            Outcome::Panicked(_) => _ = own.panics.inc(),
+            Outcome::TimedOut(_) => _ = own.timeouts.inc(),
+            _ => {}
+        }
+    }
+
+    fn dropped(&self) {
+        self.series.active.dec();
+        self.series.dropped.inc();
+    }
+
+    fn recovered(&self, _: u32) {
+        self.series.recoveries.inc();
+    }
+
+    fn gave_up(&self, class: Class) {
+        self.series.given_up.get(class).inc();
+    }
+}
+
+impl Drop for PrometheusController {
+    fn drop(&mut self) {
+        // Ordering: Relaxed, nothing else has it.
+        self.series.max_workers.dec_by(self.max_workers.load(Ordering::Relaxed));
+    }
+}
+
+impl fmt::Debug for PrometheusController {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PrometheusController")
+            .field("controller", &self.series.controller)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,38 @@
+#![cfg_attr(feature = "prometheus-client", doc = include_str!("../README.md"))]
+#![cfg_attr(
+    not(feature = "prometheus-client"),
+    doc = "Metrics of flyball's work queues. Each adapter is a feature: `prometheus-client`, `metrics`, `tracing`."
+)]
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(feature = "prometheus-client")]
+mod buckets;
+#[cfg(all(feature = "controller", feature = "prometheus-client"))]
+mod controller;
+mod queue;
+#[cfg(feature = "prometheus-client")]
+mod unit;
+
+#[cfg(feature = "prometheus-client")]
+pub use crate::buckets::InvalidBuckets;
+#[cfg(all(feature = "controller", feature = "prometheus-client"))]
+pub use crate::controller::{PrometheusController, PrometheusControllers};
+#[cfg(any(feature = "metrics", feature = "prometheus-client"))]
+pub use crate::queue::InvalidLabel;
+#[cfg(feature = "metrics")]
+pub use crate::queue::MetricsQueue;
+#[cfg(feature = "tracing")]
+pub use crate::queue::TracingQueue;
+#[cfg(feature = "prometheus-client")]
+pub use crate::queue::{PrometheusQueue, PrometheusQueues};
+
+#[cfg(feature = "metrics")]
+#[doc(no_inline)]
+pub use metrics;
+#[cfg(feature = "prometheus-client")]
+#[doc(no_inline)]
+pub use prometheus_client;
+#[cfg(feature = "tracing")]
+#[doc(no_inline)]
+pub use tracing;

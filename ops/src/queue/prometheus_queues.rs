@@ -1,0 +1,154 @@
+//! EDGE. The queues of a process in a registry of `prometheus-client`.
+//!
+//! Cancel safety: nothing here waits.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use flyball_sync::locks::Mutex;
+use flyball_workqueue::Reading;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::encode;
+use super::labels::{InvalidLabel, Labels, labels, named};
+use super::prometheus_queue::PrometheusQueue;
+use super::series::Series;
+use crate::buckets::{InvalidBuckets, buckets};
+
+/// From 1 µs to 1000 s, three a decade: 1, 2.5, 5.
+const DEFAULT_BUCKETS: [f64; 28] = [
+    1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1,
+    0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0,
+];
+
+/// Queues as series in a registry of [`prometheus_client`].
+///
+/// Register a clone, and give each queue a [`queue`](Self::queue). All queues share the same metric families and differ by the label
+/// `name`. Gauges, adds and retries are read from the queue at each scrape; nothing polls. The series of a queue exist as long as the
+/// queue does. Queues with the same labels share one series, which is their sum.
+///
+/// Names begin with `workqueue_`. The first seven are client-go's, with its meanings; give the registry no prefix if dashboards for
+/// client-go are to work. The guide says what each name means.
+///
+/// # Examples
+/// ```
+/// use flyball_ops::PrometheusQueues;
+/// use flyball_workqueue::Queue;
+/// use prometheus_client::encoding::text::encode;
+/// use prometheus_client::registry::Registry;
+///
+/// let queues = PrometheusQueues::new();
+/// let mut registry = Registry::default();
+/// registry.register_collector(Box::new(queues.clone()));
+///
+/// let queue = Queue::builder().metrics(queues.queue("pods")).build();
+/// queue.add("a")?;
+///
+/// let mut scrape = String::new();
+/// encode(&mut scrape, &registry)?;
+/// assert!(scrape.contains("workqueue_depth{name=\"pods\"} 1\n"));
+///
+/// drop(queue);
+/// scrape.clear();
+/// encode(&mut scrape, &registry)?;
+/// assert_eq!(scrape, "# EOF\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct PrometheusQueues {
+    buckets: Arc<[f64]>,
+    series: Arc<Mutex<Vec<Weak<Series>>>>,
+}
+
+impl PrometheusQueues {
+    /// With buckets from 1 µs to 1000 s, three for each power of ten.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::of(DEFAULT_BUCKETS.into())
+    }
+
+    /// With these upper bounds, in seconds, for the buckets of all histograms. A bucket without a bound is added.
+    ///
+    /// # Errors
+    /// [`InvalidBuckets`] unless there is at least one bound, and all are finite and rise.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_ops::PrometheusQueues;
+    /// assert!(PrometheusQueues::with_buckets([0.01, 0.1, 1.0, 60.0]).is_ok());
+    /// assert!(PrometheusQueues::with_buckets([1.0, 0.1]).is_err());
+    /// ```
+    pub fn with_buckets(bounds: impl IntoIterator<Item = f64>) -> Result<Self, InvalidBuckets> {
+        buckets(bounds).map(Self::of)
+    }
+
+    fn of(buckets: Arc<[f64]>) -> Self {
+        Self { buckets, series: Arc::default() }
+    }
+
+    /// The metrics of one queue, under the label `name`.
+    pub fn queue(&self, name: impl Into<String>) -> PrometheusQueue {
+        self.queue_of(named(name))
+    }
+
+    /// The metrics of one queue, under the label `name` and others.
+    ///
+    /// # Errors
+    /// [`InvalidLabel`] for the first label name that is not usable.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_ops::PrometheusQueues;
+    /// let queues = PrometheusQueues::new();
+    /// assert!(queues.queue_with_labels("pods", [("zone", "a")]).is_ok());
+    /// assert!(queues.queue_with_labels("pods", [("le", "a")]).is_err()); // reserved
+    /// ```
+    pub fn queue_with_labels<N, V>(
+        &self,
+        name: impl Into<String>,
+        more: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<PrometheusQueue, InvalidLabel>
+    where
+        N: Into<String>,
+        V: Into<String>,
+    {
+        Ok(self.queue_of(labels(name, more)?))
+    }
+
+    fn queue_of(&self, labels: Labels) -> PrometheusQueue {
+        let mut series = self.series.lock();
+        series.retain(|own| own.strong_count() > 0);
+        let same = series.iter().filter_map(Weak::upgrade).find(|own| own.labels == labels);
+        PrometheusQueue::new(same.unwrap_or_else(|| {
+            let new = Arc::new(Series::new(labels, &self.buckets));
+            series.push(Arc::downgrade(&new));
+            new
+        }))
+    }
+
+    /// The series of all queues that exist. Each queue is read once, so that its figures are of one moment.
+    fn read(&self) -> Vec<(Arc<Series>, Reading)> {
+        let series: Vec<_> = self.series.lock().iter().filter_map(Weak::upgrade).collect();
+        series.into_iter().filter_map(|own| own.totals.read().map(|read| (own, read))).collect()
+    }
+}
+
+impl Default for PrometheusQueues {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Collector for PrometheusQueues {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let series = self.read();
+        if series.is_empty() { Ok(()) } else { encode::encode(encoder, &series) }
+    }
+}
+
+impl fmt::Debug for PrometheusQueues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PrometheusQueues").field("buckets", &self.buckets).finish_non_exhaustive()
+    }
+}

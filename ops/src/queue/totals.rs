@@ -1,0 +1,115 @@
+//! SHELL. All queues with the same labels, added up.
+//!
+//! | what | guarded by |
+//! |---|---|
+//! | the queues, and the counts of their adds and delays so far | `inner`; a queue is read without it, since that runs the queue's clock |
+//!
+//! Usually there is one queue. There are two while a controller is replaced before the old one is gone; they must not become two
+//! series of the same name, and a counter must not fall when one of them goes.
+
+use flyball_sync::locks::Mutex;
+use flyball_workqueue::{Reading, Watch};
+
+#[derive(Default)]
+pub(crate) struct Totals {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    queues: Vec<Counted>,
+    next_id: u64,
+    adds: u64,
+    delays: u64,
+}
+
+/// A queue, and the part of its counts that is in the totals.
+#[derive(Clone)]
+struct Counted {
+    id: u64,
+    watch: Watch,
+    adds: u64,
+    delays: u64,
+}
+
+impl Totals {
+    pub(crate) fn watch(&self, queue: Watch) {
+        let mut inner = self.inner.lock();
+        let id = inner.next_id;
+        inner.next_id += 1;
+        inner.queues.push(Counted { id, watch: queue, adds: 0, delays: 0 });
+    }
+
+    /// Reads all queues; `None` if none is left.
+    pub(crate) fn read(&self) -> Option<Reading> {
+        let queues: Vec<(u64, Watch)> =
+            self.inner.lock().queues.iter().map(|counted| (counted.id, counted.watch.clone())).collect();
+        let read: Vec<_> = queues.into_iter().map(|(id, watch)| (id, watch.read())).collect();
+        let mut inner = self.inner.lock();
+        let Inner { queues, adds, delays, .. } = &mut *inner;
+        for (id, read) in &read {
+            let Some(counted) = queues.iter_mut().find(|counted| counted.id == *id) else { continue };
+            // A concurrent scrape may have read later and locked earlier.
+            if let Some(read) = read {
+                *adds += read.adds.saturating_sub(counted.adds);
+                *delays += read.delays.saturating_sub(counted.delays);
+                counted.adds = counted.adds.max(read.adds);
+                counted.delays = counted.delays.max(read.delays);
+            }
+        }
+        let gone = |id: u64| read.iter().any(|(own, read)| read.is_none() && *own == id);
+        queues.retain(|counted| !gone(counted.id));
+        let mut total = read.iter().filter_map(|(_, read)| *read).reduce(sum)?;
+        (total.adds, total.delays) = (*adds, *delays);
+        Some(total)
+    }
+}
+
+fn sum(one: Reading, other: Reading) -> Reading {
+    let mut sum = one;
+    sum.adds += other.adds;
+    sum.delays += other.delays;
+    sum.depth += other.depth;
+    sum.waiting += other.waiting;
+    sum.leased += other.leased;
+    sum.unfinished_work = one.unfinished_work.saturating_add(other.unfinished_work);
+    sum.longest_running = one.longest_running.max(other.longest_running);
+    sum.oldest_ready = one.oldest_ready.max(other.oldest_ready);
+    sum.room = one.room.zip(other.room).map(|(one, other)| one.saturating_add(other));
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flyball_workqueue::{Metrics, Queue};
+    use std::sync::Arc;
+
+    struct Sink(Arc<Totals>);
+
+    impl Metrics for Sink {
+        fn watch(&self, queue: Watch) {
+            self.0.watch(queue);
+        }
+    }
+
+    #[test]
+    fn a_queue_that_is_gone_leaves_its_counts_and_nothing_else() {
+        let totals = Arc::new(Totals::default());
+        assert!(totals.read().is_none());
+        let queue =
+            |capacity| Queue::<u32>::builder().capacity(capacity).metrics(Sink(totals.clone())).build();
+        let (one, other) = (queue(5), queue(6));
+        one.add_many(0..3);
+        other.add_many(0..4);
+        let read = totals.read().unwrap();
+        assert_eq!((read.adds, read.depth, read.room), (7, 7, Some(4)));
+        drop(one);
+        let read = totals.read().unwrap();
+        assert_eq!((read.adds, read.depth, read.room), (7, 4, Some(2)));
+        assert_eq!(totals.inner.lock().queues.len(), 1);
+        drop(other);
+        assert!(totals.read().is_none());
+        assert!(totals.inner.lock().queues.is_empty());
+    }
+}

@@ -1,0 +1,20 @@
+//! Auto traits of the public types.
+
+/// `Send`, `Sync`, `Unpin` and `Debug`.
+#[test]
+fn adapters_are_plain_data() {
+    #[allow(dead_code, reason = "without features there is no adapter")]
+    fn data<T: Send + Sync + Unpin + std::fmt::Debug>() {}
+    #[cfg(feature = "prometheus-client")]
+    data::<flyball_ops::PrometheusQueues>();
+    #[cfg(feature = "prometheus-client")]
+    data::<flyball_ops::PrometheusQueue>();
+    #[cfg(all(feature = "controller", feature = "prometheus-client"))]
+    data::<flyball_ops::PrometheusControllers>();
+    #[cfg(all(feature = "controller", feature = "prometheus-client"))]
+    data::<flyball_ops::PrometheusController>();
+    #[cfg(feature = "metrics")]
+    data::<flyball_ops::MetricsQueue>();
+    #[cfg(feature = "tracing")]
+    data::<flyball_ops::TracingQueue>();
+}
