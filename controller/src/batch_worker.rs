@@ -18,8 +18,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use flyball_ratelimit::Policy;
-use flyball_workqueue::{Key, Lease, Order, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{Key, Lease, Order, QueueLimiter, SupportsAsync, SupportsDelays};
 
 use crate::attempt::attempt;
 use crate::batch::Accumulator;
@@ -58,7 +57,7 @@ where
     X: Runtime,
     K: Key,
     O: Order<K>,
-    L: Policy<K> + Send + 'static,
+    L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
     G: Key,
     F: Send + Sync + 'static,

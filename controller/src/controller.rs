@@ -12,8 +12,8 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use flyball_ratelimit::{Exponential, Policy};
-use flyball_workqueue::{Fifo, Key, NoLimiter, Order, Queue, SupportsAsync, SupportsDelays};
+use flyball_ratelimit::Exponential;
+use flyball_workqueue::{Fifo, Key, NoLimiter, Order, Queue, QueueLimiter, SupportsAsync, SupportsDelays};
 
 use crate::batch_worker::Batching;
 use crate::classes::QueueClock;
@@ -74,7 +74,7 @@ impl<K, O, L, T> Controller<K, O, L, T>
 where
     K: Key,
     O: Order<K>,
-    L: Policy<K> + Send + 'static,
+    L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
     /// A controller of one worker over this queue, with no informer yet.

@@ -10,8 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use flyball_informer_cache::{Change, Informer};
-use flyball_ratelimit::Policy;
-use flyball_workqueue::{AddError, Added, Key, Order, Queue, TimeMode};
+use flyball_workqueue::{AddError, Added, Key, Order, Queue, QueueLimiter, TimeMode};
 
 use crate::CacheStatus;
 use crate::caches::{Probe, Syncing};
@@ -55,7 +54,7 @@ impl<K, O, L, T> Events<K, O, L, T>
 where
     K: Key,
     O: Order<K>,
-    L: Policy<K> + Send + 'static,
+    L: QueueLimiter<K>,
     T: TimeMode,
 {
     pub(crate) fn new<OK, V, I>(

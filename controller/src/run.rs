@@ -7,8 +7,7 @@ use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
-use flyball_workqueue::{Key, Order, Queue, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{Key, Order, Queue, QueueLimiter, SupportsAsync, SupportsDelays};
 use tokio::sync::watch;
 
 use crate::caches::{Probe, all};
@@ -34,7 +33,7 @@ where
     X: Runtime,
     K: Key,
     O: Order<K>,
-    L: Policy<K> + Send + 'static,
+    L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
     F: Send + Sync + 'static,
     W: Future<Output = ()> + Send + 'static,
@@ -163,7 +162,7 @@ fn hear<K, O, L, T>(
 where
     K: Key,
     O: Order<K>,
-    L: Policy<K> + Send + 'static,
+    L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
     let mut heard =
@@ -233,7 +232,7 @@ where
     X: Runtime,
     K: Key,
     O: Order<K>,
-    L: Policy<K> + Send + 'static,
+    L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
     W: Future<Output = ()> + Send + 'static,
 {

@@ -10,8 +10,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
-use flyball_workqueue::{Key, KeyState, Lease, Order, Queue, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{Key, KeyState, Lease, Order, Queue, QueueLimiter, SupportsAsync, SupportsDelays};
 
 use crate::attempt::attempt;
 use crate::config::{Config, Finally};
@@ -51,7 +50,7 @@ where
     X: Runtime,
     K: Key,
     O: Order<K>,
-    L: Policy<K> + Send + 'static,
+    L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
     pub(crate) fn new(

@@ -12,6 +12,8 @@ mod labels;
 mod metrics_queue;
 #[cfg(any(feature = "metrics", feature = "prometheus-client"))]
 mod names;
+#[cfg(any(feature = "metrics", feature = "prometheus-client", feature = "tracing"))]
+mod outcome_label;
 #[cfg(feature = "prometheus-client")]
 mod prometheus_queue;
 #[cfg(feature = "prometheus-client")]

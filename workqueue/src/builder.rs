@@ -4,14 +4,14 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::marker::PhantomData;
 
-use flyball_ratelimit::Policy;
 use flyball_sync::{Clock, Timer};
 
-use crate::limiter::NoLimiter;
+use crate::key::Key;
+use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::metrics::Metrics;
 use crate::queue::Queue;
 use crate::queue::dead::DeadLetters;
-use crate::queue::shared::{Key, Parts, Shared};
+use crate::queue::shared::{Parts, Shared};
 use crate::state::Rules;
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, SupportsDelays, TimeMode, WithClock, WithTimer};
@@ -60,7 +60,7 @@ impl<K: Key> QueueBuilder<K> {
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> QueueBuilder<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L, T> {
     /// Delays on the machine's monotonic clock, for blocking getters; no runtime. Replaces a clock or timer given before.
     pub fn with_delays(self) -> QueueBuilder<K, O, L, WithClock> {
         self.with_time(WithClock::default())
@@ -96,13 +96,13 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> QueueBuild
     ///
     /// # Examples
     /// ```
-    /// use flyball_workqueue::{Ended, Metrics, Queue};
+    /// use flyball_workqueue::{LeaseOutcome, Metrics, Queue};
     /// use std::time::Duration;
     ///
     /// struct Printed(&'static str);
     ///
     /// impl Metrics for Printed {
-    ///     fn ended(&self, how: Ended, worked: Duration) {
+    ///     fn ended(&self, how: LeaseOutcome, worked: Duration) {
     ///         println!("{}: {how:?} after {worked:?}", self.0);
     ///     }
     /// }
@@ -153,7 +153,7 @@ impl<K: Key, O: Order<K>, T: TimeMode> QueueBuilder<K, O, NoLimiter, T> {
     ///
     /// What the limiter counts of a key is kept as long as the key is in the queue, however long it waits there, and
     /// ages from when it has left. A queue has one limiter; [`MaxOf`](flyball_ratelimit::MaxOf) makes one of two.
-    pub fn limiter<P: Policy<K> + Send + 'static>(self, policy: P) -> QueueBuilder<K, O, P, T::WithDelays> {
+    pub fn limiter<P: QueueLimiter<K>>(self, policy: P) -> QueueBuilder<K, O, P, T::WithDelays> {
         let Self { time, seed, rules, dead, sinks, order, keys, .. } = self;
         QueueBuilder { limiter: policy, time: time.with_delays(), seed, rules, dead, sinks, order, keys }
     }
@@ -161,7 +161,7 @@ impl<K: Key, O: Order<K>, T: TimeMode> QueueBuilder<K, O, NoLimiter, T> {
 
 /// For queues with a limiter. Without one no failure is counted, and the only backoff is the one that
 /// [`retry_after_at_least`](crate::Lease::retry_after_at_least) asks for.
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsDelays> QueueBuilder<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K, O, L, T> {
     /// No add shortens a backoff: a key that failed runs at its end, however many events come meanwhile.
     ///
     /// Without it an add runs the key at once, and only failures count once per wait.

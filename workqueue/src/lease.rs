@@ -1,5 +1,7 @@
 //! SHELL. The right to work on a key, and the duty to say how it went.
 
+mod outcome;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -7,13 +9,15 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
-
-use crate::queue::end::Verdict;
-use crate::queue::shared::{Key, Shared};
+use crate::key::Key;
+use crate::limiter::QueueLimiter;
+use crate::queue::end::Decision;
+use crate::queue::shared::Shared;
 use crate::state::Handle;
 use crate::state::order::Order;
 use crate::time_mode::{NoDelays, SupportsDelays, TimeMode};
+
+pub use outcome::LeaseOutcome;
 
 /// The right to work on a key. While it lives nobody else gets the key.
 ///
@@ -53,9 +57,10 @@ pub struct Lease<K, T = NoDelays> {
 
 /// What a lease needs of its queue, with order and limiter out of sight.
 pub(crate) trait Leasing<K>: Send + Sync {
-    fn end(&self, handle: Handle, key: &K, verdict: Verdict);
+    fn end(&self, handle: Handle, key: &K, outcome: LeaseOutcome);
     fn requeues(&self, key: &K) -> u32;
-    fn fail_at_most(&self, key: &K, most: u32, least: Duration) -> Option<Verdict>;
+    fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision>;
+    fn end_decided(&self, handle: Handle, key: &K, outcome: LeaseOutcome, decision: Decision);
     fn age(&self, handle: Handle) -> Option<Duration>;
     fn detach(&self, handle: Handle);
 }
@@ -64,19 +69,23 @@ impl<K, O, L, T> Leasing<K> for Shared<K, O, L, T>
 where
     K: Key,
     O: Order<K>,
-    L: Policy<K> + Send + 'static,
+    L: QueueLimiter<K>,
     T: TimeMode,
 {
-    fn end(&self, handle: Handle, key: &K, verdict: Verdict) {
-        Shared::end(self, handle, key, verdict);
+    fn end(&self, handle: Handle, key: &K, outcome: LeaseOutcome) {
+        Shared::end(self, handle, key, outcome);
     }
 
     fn requeues(&self, key: &K) -> u32 {
         self.limiter.requeues(key)
     }
 
-    fn fail_at_most(&self, key: &K, most: u32, least: Duration) -> Option<Verdict> {
-        Shared::fail_at_most(self, key, most, least)
+    fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision> {
+        Shared::fail_up_to(self, key, most, at_least)
+    }
+
+    fn end_decided(&self, handle: Handle, key: &K, outcome: LeaseOutcome, decision: Decision) {
+        self.end_by(handle, key, outcome, Ok(decision));
     }
 
     fn age(&self, handle: Handle) -> Option<Duration> {
@@ -142,7 +151,7 @@ impl<K, T> Lease<K, T> {
 
     /// Ends the lease and says nothing about success: failures stay counted (client-go's `Done`).
     pub fn done(self) {
-        self.end(Verdict::Done);
+        self.end(LeaseOutcome::Done);
     }
 
     /// Ends the lease, says nothing about success, and has the key come back after `delay`; zero is at once, at the tail.
@@ -171,12 +180,12 @@ impl<K, T> Lease<K, T> {
     where
         T: SupportsDelays,
     {
-        self.end(Verdict::DoneAfter(delay));
+        self.end(LeaseOutcome::DoneAndRequeueAfter(delay));
     }
 
     /// Ends the lease with success: the failures of the key are forgotten.
     pub fn succeed(self) {
-        self.end(Verdict::Succeed);
+        self.end(LeaseOutcome::Succeeded);
     }
 
     /// Ends the lease with success and has the key come back after `delay`; zero is at once, at the tail.
@@ -186,7 +195,7 @@ impl<K, T> Lease<K, T> {
     where
         T: SupportsDelays,
     {
-        self.end(Verdict::After(delay));
+        self.end(LeaseOutcome::SucceededAndRequeueAfter(delay));
     }
 
     /// Ends the lease as a failure: with a limiter it is counted and the key comes back when the limiter says;
@@ -195,7 +204,7 @@ impl<K, T> Lease<K, T> {
     /// A key that ran before its backoff was over, because it was added, goes back to that same backoff: neither
     /// the count nor the deadline moves. After shutdown the key is a leftover instead.
     pub fn retry(self) {
-        self.end(Verdict::Retry);
+        self.end(LeaseOutcome::Failed { at_least: Duration::ZERO });
     }
 
     /// As [`retry`](Self::retry), and the key comes back no sooner than `least` from now; zero is `retry`.
@@ -226,7 +235,7 @@ impl<K, T> Lease<K, T> {
     where
         T: SupportsDelays,
     {
-        self.end(Verdict::RetryNoSooner(least));
+        self.end(LeaseOutcome::Failed { at_least: least });
     }
 
     /// As [`retry_after_at_least`](Self::retry_after_at_least), unless this is failure number `most` of the key: then its failures are forgotten,
@@ -258,14 +267,17 @@ impl<K, T> Lease<K, T> {
     /// lease.done();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn retry_up_to(self, most: u32, least: Duration) -> Result<(), Self>
+    pub fn retry_up_to(mut self, most: u32, least: Duration) -> Result<(), Self>
     where
         T: SupportsDelays,
     {
         let Some(queue) = &self.queue else { return Ok(()) };
-        match queue.fail_at_most(&self.key, most, least) {
-            Some(verdict) => {
-                self.end(verdict);
+        match queue.fail_up_to(&self.key, most, least) {
+            Some(decision) => {
+                let outcome = LeaseOutcome::Failed { at_least: least };
+                if let Some(queue) = self.queue.take() {
+                    queue.end_decided(self.handle, &self.key, outcome, decision);
+                }
                 Ok(())
             }
             None => Err(self),
@@ -290,12 +302,12 @@ impl<K, T> Lease<K, T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn requeue(self) {
-        self.end(Verdict::Untouched);
+        self.end(LeaseOutcome::Requeued);
     }
 
-    fn end(mut self, verdict: Verdict) {
+    fn end(mut self, outcome: LeaseOutcome) {
         if let Some(queue) = self.queue.take() {
-            queue.end(self.handle, &self.key, verdict);
+            queue.end(self.handle, &self.key, outcome);
         }
     }
 }
@@ -304,7 +316,7 @@ impl<K, T> Lease<K, T> {
 impl<K, T> Drop for Lease<K, T> {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
-            queue.end(self.handle, &self.key, Verdict::Dropped);
+            queue.end(self.handle, &self.key, LeaseOutcome::Dropped);
         }
     }
 }

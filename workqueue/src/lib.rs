@@ -3,9 +3,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;
-mod consumer;
 mod error;
 mod futures;
+mod key;
 mod lease;
 mod limiter;
 mod metrics;
@@ -15,7 +15,6 @@ mod swap;
 mod time_mode;
 
 pub use crate::builder::QueueBuilder;
-pub use crate::consumer::Consumer;
 pub use crate::error::{AddError, AddErrorKind, GetTimeoutError, NotDetached, TryGetError};
 pub use crate::futures::add_when_room::AddWhenRoom;
 pub use crate::futures::drain::Drain;
@@ -25,10 +24,11 @@ pub use crate::futures::next_overdue::NextOverdue;
 #[cfg(feature = "stream")]
 pub use crate::futures::stream::LeaseStream;
 pub use crate::futures::wait_idle::WaitIdle;
-pub use crate::lease::Lease;
-pub use crate::limiter::NoLimiter;
-pub use crate::metrics::{Ended, Metrics, Reading, Watch};
-pub use crate::queue::shared::Key;
+pub use crate::key::Key;
+pub use crate::lease::{Lease, LeaseOutcome};
+pub use crate::limiter::{NoLimiter, QueueLimiter};
+pub use crate::metrics::{Metrics, Reading, Watch};
+pub use crate::queue::consumer::Consumer;
 pub use crate::queue::{AddedMany, KeyInfo, Queue, Snapshot, WithPriority};
 pub use crate::state::order::{Fair, Fifo, GroupStats, Order, Priority, PriorityStats, TopGroups};
 pub use crate::state::wait::DelayMode;

@@ -20,7 +20,7 @@ use flyball_ratelimit::{OncePerWait, Policy};
 use flyball_sync::Nanos;
 use flyball_sync::locks::{AtomicUsize, Mutex, Ordering};
 
-use crate::queue::shared::Key;
+use crate::key::Key;
 
 /// No limiter: a retry is Ready again at once, at the tail, and failures are not counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,13 +48,18 @@ impl<K: ?Sized> Policy<K> for NoLimiter {
     }
 }
 
+/// A limiter that a queue can hold: any [`Policy`] that can be sent to another thread. Implemented for all of them.
+pub trait QueueLimiter<K: ?Sized>: Policy<K> + Send + 'static {}
+
+impl<K: ?Sized, L: Policy<K> + Send + 'static> QueueLimiter<K> for L {}
+
 /// What comes of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failed {
+pub(crate) enum Failure {
     /// The key may run again then. Not counted where its backoff was open already.
-    Until { at: Nanos, counted: bool },
+    Backoff { until: Nanos, counted: bool },
     /// It was one too many: the failures are forgotten, and the hook is still to be told.
-    Died { failures: u32 },
+    Last { failures: u32 },
 }
 
 pub(crate) struct Limiter<K, L> {
@@ -87,7 +92,7 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         now: Nanos,
         most: Option<u32>,
         mut in_queue: impl FnMut(&K) -> bool,
-    ) -> Failed {
+    ) -> Failure {
         self.change(|inner, tracked, dead| {
             let random = inner.next_random();
             // Ordering: Relaxed. `forget` of this key comes after the end of the lease that failed, and leases of one key
@@ -101,9 +106,9 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
                 // Before the policy is called again, which drops what nobody has taken.
                 inner.policy.take_dead(dead);
                 inner.policy.forget(key);
-                return Failed::Died { failures };
+                return Failure::Last { failures };
             }
-            Failed::Until { at: now + delay, counted }
+            Failure::Backoff { until: now + delay, counted }
         })
     }
 

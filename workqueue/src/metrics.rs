@@ -5,17 +5,16 @@
 //!
 //! Cancel safety: nothing here waits.
 
-mod ended;
 mod reading;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use ended::Ended;
 pub(crate) use reading::Watched;
 pub use reading::{Reading, Watch};
 
 use crate::error::AddErrorKind;
+use crate::lease::LeaseOutcome;
 
 /// What a queue tells of itself as it happens: a sink of metrics, given to [`QueueBuilder::metrics`](crate::QueueBuilder::metrics).
 ///
@@ -28,7 +27,7 @@ use crate::error::AddErrorKind;
 ///
 /// # Examples
 /// ```
-/// use flyball_workqueue::{Ended, ManualClock, Metrics, Queue};
+/// use flyball_workqueue::{LeaseOutcome, ManualClock, Metrics, Queue};
 /// use std::sync::{Arc, Mutex};
 /// use std::time::Duration;
 ///
@@ -36,7 +35,7 @@ use crate::error::AddErrorKind;
 /// struct Slowest(Mutex<Duration>);
 ///
 /// impl Metrics for Slowest {
-///     fn ended(&self, _: Ended, worked: Duration) {
+///     fn ended(&self, _: LeaseOutcome, worked: Duration) {
 ///         let mut slowest = self.0.lock().unwrap();
 ///         *slowest = worked.max(*slowest);
 ///     }
@@ -65,7 +64,7 @@ pub trait Metrics: Send + Sync + 'static {
     }
 
     /// A lease ended, so long after its key was handed out.
-    fn ended(&self, how: Ended, worked: Duration) {
+    fn ended(&self, how: LeaseOutcome, worked: Duration) {
         let _ = (how, worked);
     }
 
@@ -99,7 +98,7 @@ impl<M: Metrics + ?Sized> Metrics for Arc<M> {
         (**self).handed_out(queued, delayed);
     }
 
-    fn ended(&self, how: Ended, worked: Duration) {
+    fn ended(&self, how: LeaseOutcome, worked: Duration) {
         (**self).ended(how, worked);
     }
 

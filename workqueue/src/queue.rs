@@ -2,6 +2,7 @@
 
 mod add;
 mod blocking;
+pub(crate) mod consumer;
 pub(crate) mod dead;
 mod delay;
 pub(crate) mod end;
@@ -12,21 +13,21 @@ mod priority;
 pub(crate) mod shared;
 mod shutdown;
 pub(crate) mod sleepers;
+pub(crate) mod stop_flag;
 mod with_priority;
 
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use flyball_ratelimit::Policy;
-
 pub use add::AddedMany;
 pub use inspect::{KeyInfo, Snapshot};
 pub use with_priority::WithPriority;
 
 use crate::builder::QueueBuilder;
-use crate::limiter::NoLimiter;
-use crate::queue::shared::{Key, Shared};
+use crate::key::Key;
+use crate::limiter::{NoLimiter, QueueLimiter};
+use crate::queue::shared::Shared;
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, TimeMode};
 
@@ -83,7 +84,7 @@ impl<K, O: Order<K>, L, T> Clone for Queue<K, O, L, T> {
 impl<K, O: Order<K>, L, T> UnwindSafe for Queue<K, O, L, T> {}
 impl<K, O: Order<K>, L, T> RefUnwindSafe for Queue<K, O, L, T> {}
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> fmt::Debug for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> fmt::Debug for Queue<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("counts", &self.counts()).finish_non_exhaustive()
     }

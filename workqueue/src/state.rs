@@ -43,7 +43,7 @@ pub use ages::{Ages, Overdue};
 pub use inspect::{Counts, KeyState};
 pub(crate) use metering::HandedOut;
 pub use types::{Added, Leftovers};
-pub(crate) use types::{Handle, Newcomer, Next, Outcome};
+pub(crate) use types::{Handle, Newcomer, Next, Transition};
 
 use std::time::Duration;
 

@@ -5,12 +5,11 @@
 use std::future::Future;
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
-
 use crate::error::AddError;
+use crate::key::Key;
 use crate::lease::Lease;
+use crate::limiter::QueueLimiter;
 use crate::queue::Queue;
-use crate::queue::shared::Key;
 use crate::state::order::Order;
 use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
@@ -114,21 +113,19 @@ pub trait GetKeys: EndKeys {
 
 // === impl Queue ===
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> AddKeys<K> for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> AddKeys<K> for Queue<K, O, L, T> {
     fn add(&self, key: K) -> Result<(), K> {
         Queue::add(self, key).map(drop).map_err(AddError::into_key)
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsDelays> DelayKeys<K>
-    for Queue<K, O, L, T>
-{
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> DelayKeys<K> for Queue<K, O, L, T> {
     fn add_after(&self, key: K, delay: Duration) -> Result<(), K> {
         Queue::add_after(self, key, delay).map(drop).map_err(AddError::into_key)
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> EndKeys for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> EndKeys for Queue<K, O, L, T> {
     type Key = K;
     type Leased = Lease<K, T>;
 
@@ -145,13 +142,13 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> EndKeys fo
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> BlockingGetKeys for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> BlockingGetKeys for Queue<K, O, L, T> {
     fn blocking_get(&self) -> Option<Lease<K, T>> {
         self.blocking_get()
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> GetKeys for Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> GetKeys for Queue<K, O, L, T> {
     fn get(&self) -> impl Future<Output = Option<Lease<K, T>>> + Send {
         self.get()
     }

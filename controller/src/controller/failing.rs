@@ -7,8 +7,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
-use flyball_workqueue::{Key, Order, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{Key, Order, QueueLimiter, SupportsAsync, SupportsDelays};
 
 use crate::classes::{QueueClock, schedule};
 use crate::{Action, Class, Context, Controller, Failure};
@@ -18,7 +17,7 @@ impl<K, O, L, T> Controller<K, O, L, T>
 where
     K: Key,
     O: Order<K>,
-    L: Policy<K> + Send + 'static,
+    L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
     /// A reconcile that is not done after this long is dropped, and counts as a failure. No limit by default.
@@ -227,7 +226,7 @@ where
     /// Use a policy with jitter if two writers conflict with each other, so that they do not retry at the same time.
     pub fn conflict_schedule<P>(mut self, policy: P) -> Self
     where
-        P: Policy<K> + Send + 'static,
+        P: QueueLimiter<K>,
     {
         self.config.classes.conflicts = schedule(policy, QueueClock(self.queue.clone()));
         self

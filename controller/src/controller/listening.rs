@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_informer_cache::{Change, Informer};
-use flyball_ratelimit::Policy;
-use flyball_workqueue::{AddError, Added, Key, Order, Priority, Queue, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{
+    AddError, Added, Key, Order, Priority, Queue, QueueLimiter, SupportsAsync, SupportsDelays,
+};
 
 use crate::events::Events;
 use crate::{Caches, Controller};
@@ -18,7 +19,7 @@ impl<K, O, L, T> Controller<K, O, L, T>
 where
     K: Key,
     O: Order<K>,
-    L: Policy<K> + Send + 'static,
+    L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
     /// Adds `key_of(change)` to the queue for every change of the informer's objects, beginning with those it has.
@@ -250,7 +251,7 @@ where
 impl<K, L, T> Controller<K, Priority, L, T>
 where
     K: Key,
-    L: Policy<K> + Send + 'static,
+    L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
     /// With which priority [`on`](Self::on) and [`on_many`](Self::on_many) add keys for the objects an informer begins with, be its first

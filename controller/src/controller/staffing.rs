@@ -5,8 +5,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
-use flyball_workqueue::{Key, Order, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{Key, Order, QueueLimiter, SupportsAsync, SupportsDelays};
 
 use crate::Controller;
 
@@ -15,7 +14,7 @@ impl<K, O, L, T> Controller<K, O, L, T>
 where
     K: Key,
     O: Order<K>,
-    L: Policy<K> + Send + 'static,
+    L: QueueLimiter<K>,
     T: SupportsAsync + SupportsDelays,
 {
     /// How many keys are worked on at once. 1 by default.

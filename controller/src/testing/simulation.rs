@@ -11,10 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_informer_cache::{BuildError, Informer, InformerBuilder, Source};
-use flyball_ratelimit::Policy;
 use flyball_sync::locks::Mutex;
 use flyball_sync::{Clock, ManualClock, ManualTimer};
-use flyball_workqueue::{Key, Order, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{Key, Order, QueueLimiter, SupportsAsync, SupportsDelays};
 
 use super::runtime::Simulated;
 use super::scheduler::Scheduler;
@@ -194,7 +193,7 @@ impl Simulation {
     where
         K: Key,
         O: Order<K>,
-        L: Policy<K> + Send + 'static,
+        L: QueueLimiter<K>,
         T: SupportsAsync + SupportsDelays,
         F: Fn(K, Context) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Action, E>> + Send + 'static,
@@ -213,7 +212,7 @@ impl Simulation {
     where
         K: Key,
         O: Order<K>,
-        L: Policy<K> + Send + 'static,
+        L: QueueLimiter<K>,
         T: SupportsAsync + SupportsDelays,
         G: Key,
         F: Fn(Vec<K>, Context) -> R + Send + Sync + 'static,

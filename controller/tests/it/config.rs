@@ -7,13 +7,13 @@ use std::time::Duration;
 use flyball_controller::{Action, Awaited, ConfigError, Controller, RunError};
 use flyball_ratelimit::{Quota, TokenBucket};
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{Fifo, NoLimiter, Queue, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{Fifo, NoLimiter, Queue, QueueLimiter, SupportsAsync, SupportsDelays};
 
 use crate::support::{Keys, SECOND, Thing, World, queue};
 
 async fn refused<L, T>(controller: Controller<u32, Fifo, L, T>) -> ConfigError
 where
-    L: flyball_ratelimit::Policy<u32> + Send + 'static,
+    L: flyball_workqueue::QueueLimiter<u32>,
     T: SupportsAsync + SupportsDelays,
 {
     match controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await {

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use ::metrics::{Counter, Gauge, Histogram, Label, describe_counter, describe_gauge, describe_histogram};
 use flyball_sync::locks::Mutex;
-use flyball_workqueue::{AddErrorKind, Ended, Metrics, Reading, Watch};
+use flyball_workqueue::{AddErrorKind, LeaseOutcome, Metrics, Reading, Watch};
 
 use super::by_label::ByLabel;
 use super::labels::{InvalidLabel, Labels, labels, named};
 use super::names::{self, Metric, OUTCOMES, REASONS};
+use super::outcome_label::outcome_label;
 use super::totals::Totals;
 
 /// The metrics of one queue through the facade [`metrics`](::metrics).
@@ -64,7 +65,7 @@ struct Inner {
     given_up: Counter,
     overdue: Counter,
     refused: ByLabel<AddErrorKind, Counter, 3>,
-    ended: ByLabel<Ended, Counter, 5>,
+    ended: ByLabel<&'static str, Counter, 5>,
 }
 
 impl MetricsQueue {
@@ -206,9 +207,9 @@ impl Metrics for MetricsQueue {
         }
     }
 
-    fn ended(&self, how: Ended, worked: Duration) {
+    fn ended(&self, outcome: LeaseOutcome, worked: Duration) {
         self.0.worked.record(worked);
-        if let Some(counter) = self.0.ended.get(how) {
+        if let Some(counter) = self.0.ended.get(outcome_label(outcome)) {
             counter.increment(1);
         }
     }

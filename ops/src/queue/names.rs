@@ -3,7 +3,7 @@
 //! The first seven names are client-go's, with its meanings, so that dashboards work; the others are flyball's own. The guide
 //! has a table of them.
 
-use flyball_workqueue::{AddErrorKind, Ended};
+use flyball_workqueue::AddErrorKind;
 
 /// One metric.
 #[derive(Debug)]
@@ -64,11 +64,11 @@ pub(crate) const REASONS: [(AddErrorKind, &str); 3] = [
     (AddErrorKind::GivenUp, "exhausted"),
 ];
 
-/// The values of the label `outcome`.
-pub(crate) const OUTCOMES: [(Ended, &str); 5] = [
-    (Ended::Done, "done"),
-    (Ended::Succeeded, "succeeded"),
-    (Ended::Requeued, "requeued"),
-    (Ended::Failed, "failed"),
-    (Ended::Dropped, "dropped"),
+/// The values of the label `outcome`, each as its own case.
+pub(crate) const OUTCOMES: [(&str, &str); 5] = [
+    ("done", "done"),
+    ("succeeded", "succeeded"),
+    ("requeued", "requeued"),
+    ("failed", "failed"),
+    ("dropped", "dropped"),
 ];

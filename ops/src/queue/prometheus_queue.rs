@@ -6,9 +6,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_workqueue::{AddErrorKind, Ended, Metrics, Watch};
+use flyball_workqueue::{AddErrorKind, LeaseOutcome, Metrics, Watch};
 use prometheus_client::metrics::counter::Counter;
 
+use super::outcome_label::outcome_label;
 use super::series::Series;
 
 /// The metrics of one queue in a [`PrometheusQueues`](crate::PrometheusQueues).
@@ -34,9 +35,9 @@ impl Metrics for PrometheusQueue {
         }
     }
 
-    fn ended(&self, how: Ended, worked: Duration) {
+    fn ended(&self, outcome: LeaseOutcome, worked: Duration) {
         self.0.worked.observe(worked.as_secs_f64());
-        self.0.ended.get(how).map(Counter::inc);
+        self.0.ended.get(outcome_label(outcome)).map(Counter::inc);
     }
 
     fn failed(&self) {

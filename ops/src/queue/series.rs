@@ -2,7 +2,7 @@
 //!
 //! Cancel safety: nothing here waits.
 
-use flyball_workqueue::{AddErrorKind, Ended};
+use flyball_workqueue::AddErrorKind;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 
@@ -21,7 +21,7 @@ pub(super) struct Series {
     pub(super) given_up: Counter,
     pub(super) overdue: Counter,
     pub(super) refused: ByLabel<AddErrorKind, Counter, 3>,
-    pub(super) ended: ByLabel<Ended, Counter, 5>,
+    pub(super) ended: ByLabel<&'static str, Counter, 5>,
 }
 
 impl Series {

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use flyball_workqueue::{AddErrorKind, Ended, Metrics};
+use super::outcome_label::outcome_label;
+use flyball_workqueue::{AddErrorKind, LeaseOutcome, Metrics};
 use tracing::{debug, trace, warn};
 
 /// One queue as events of [`tracing`], with the target `flyball_workqueue` and the queue's name in the field `queue`.
@@ -48,13 +49,14 @@ impl Metrics for TracingQueue {
         trace!(target: TARGET, queue = self.queue, queued_seconds, delayed, "a key was handed out");
     }
 
-    fn ended(&self, how: Ended, worked: Duration) {
+    fn ended(&self, outcome: LeaseOutcome, worked: Duration) {
         let worked_seconds = worked.as_secs_f64();
-        if how.is_failure() {
-            let dropped = how == Ended::Dropped;
+        if outcome.is_failure() {
+            let dropped = outcome == LeaseOutcome::Dropped;
             debug!(target: TARGET, queue = self.queue, dropped, worked_seconds, "a lease failed");
         } else {
-            trace!(target: TARGET, queue = self.queue, outcome = ?how, worked_seconds, "a lease ended");
+            let outcome = outcome_label(outcome);
+            trace!(target: TARGET, queue = self.queue, outcome, worked_seconds, "a lease ended");
         }
     }
 

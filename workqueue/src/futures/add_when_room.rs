@@ -5,13 +5,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use flyball_ratelimit::Policy;
 use flyball_sync::waiting::Place;
 
 use crate::error::{AddError, AddErrorKind};
-use crate::limiter::NoLimiter;
+use crate::key::Key;
+use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::Queue;
-use crate::queue::shared::Key;
 use crate::state::order::sealed::Tag;
 use crate::state::order::{Fifo, Order};
 use crate::state::{Added, Core, Newcomer};
@@ -26,13 +25,8 @@ use crate::time_mode::{NoDelays, TimeMode};
 /// # Panics
 /// When it is polled again after it has given its answer.
 #[must_use = "futures do nothing unless awaited"]
-pub struct AddWhenRoom<
-    'a,
-    K: Key,
-    O: Order<K> = Fifo,
-    L: Policy<K> + Send + 'static = NoLimiter,
-    T: TimeMode = NoDelays,
-> {
+pub struct AddWhenRoom<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: TimeMode = NoDelays>
+{
     queue: &'a Queue<K, O, L, T>,
     /// Its key is gone once it is in the queue, or handed back.
     new: Newcomer<K, Tag<O::Links>>,
@@ -41,7 +35,7 @@ pub struct AddWhenRoom<
     gave_way: bool,
 }
 
-impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> AddWhenRoom<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> AddWhenRoom<'a, K, O, L, T> {
     pub(crate) fn new(queue: &'a Queue<K, O, L, T>, key: K, tag: Tag<O::Links>) -> Self {
         Self { queue, new: queue.shared.newcomer(key, tag), ticket: None, gave_way: false }
     }
@@ -52,9 +46,9 @@ impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> AddWhe
 }
 
 /// The key is never pinned.
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Unpin for AddWhenRoom<'_, K, O, L, T> {}
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Unpin for AddWhenRoom<'_, K, O, L, T> {}
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Future for AddWhenRoom<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoom<'_, K, O, L, T> {
     type Output = Result<Added, AddError<K>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -101,7 +95,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Future for
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Drop for AddWhenRoom<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for AddWhenRoom<'_, K, O, L, T> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         let shared = &self.queue.shared;
@@ -113,9 +107,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Drop for A
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> fmt::Debug
-    for AddWhenRoom<'_, K, O, L, T>
-{
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> fmt::Debug for AddWhenRoom<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AddWhenRoom").field("parked", &self.ticket.is_some()).finish_non_exhaustive()
     }

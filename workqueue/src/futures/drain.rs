@@ -5,13 +5,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use flyball_ratelimit::Policy;
 use flyball_sync::Nanos;
 use flyball_sync::waiting::Place;
 
-use crate::limiter::NoLimiter;
+use crate::key::Key;
+use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::Queue;
-use crate::queue::shared::Key;
 use crate::state::Leftovers;
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, TimeMode};
@@ -21,25 +20,20 @@ use crate::time_mode::{NoDelays, TimeMode};
 /// # Cancel safety
 /// Dropping it only stops waiting; the queue stays shut down.
 #[must_use = "futures do nothing unless awaited"]
-pub struct Drain<
-    K: Key,
-    O: Order<K> = Fifo,
-    L: Policy<K> + Send + 'static = NoLimiter,
-    T: TimeMode = NoDelays,
-> {
+pub struct Drain<K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: TimeMode = NoDelays> {
     queue: Queue<K, O, L, T>,
     /// By the queue's clock.
     until: Option<Nanos>,
     ticket: Option<Place>,
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Drain<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drain<K, O, L, T> {
     pub(crate) fn new(queue: Queue<K, O, L, T>, until: Option<Nanos>) -> Self {
         Self { queue, until, ticket: None }
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Future for Drain<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for Drain<K, O, L, T> {
     type Output = Leftovers<K>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -70,7 +64,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Future for
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Drop for Drain<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for Drain<K, O, L, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let old = self.queue.shared.lock().others.drainers.leave(ticket);
@@ -79,7 +73,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Drop for D
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> fmt::Debug for Drain<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> fmt::Debug for Drain<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Drain").field("queue", &self.queue).finish_non_exhaustive()
     }

@@ -6,14 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use flyball_ratelimit::Policy;
 use flyball_sync::waiting::Place;
 
-use crate::consumer::Stop;
+use crate::key::Key;
 use crate::lease::Lease;
-use crate::limiter::NoLimiter;
+use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::Queue;
-use crate::queue::shared::Key;
+use crate::queue::stop_flag::StopFlag;
 use crate::state::Next;
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, SupportsAsync};
@@ -24,22 +23,16 @@ use crate::time_mode::{NoDelays, SupportsAsync};
 /// Dropping it takes no key. If it had been woken for one, the wake-up is passed on to another getter. So drop it, or
 /// poll it again when it is woken: one that is kept and never polled keeps at most one wake-up from the others.
 #[must_use = "futures do nothing unless awaited"]
-pub struct Get<
-    'a,
-    K: Key,
-    O: Order<K> = Fifo,
-    L: Policy<K> + Send + 'static = NoLimiter,
-    T: SupportsAsync = NoDelays,
-> {
+pub struct Get<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: SupportsAsync = NoDelays> {
     queue: &'a Queue<K, O, L, T>,
     ticket: Option<Place>,
     /// It does so once, or one that is always polled after many others would never be served.
     gave_way: bool,
-    stop: Option<Arc<Stop>>,
+    stop: Option<Arc<StopFlag>>,
 }
 
-impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> Get<'a, K, O, L, T> {
-    pub(crate) fn new(queue: &'a Queue<K, O, L, T>, stop: Option<Arc<Stop>>) -> Self {
+impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Get<'a, K, O, L, T> {
+    pub(crate) fn new(queue: &'a Queue<K, O, L, T>, stop: Option<Arc<StopFlag>>) -> Self {
         Self { queue, ticket: None, gave_way: false, stop }
     }
 
@@ -48,7 +41,7 @@ impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> G
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> Future for Get<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for Get<'_, K, O, L, T> {
     type Output = Option<Lease<K, T>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -103,7 +96,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> Futur
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> Drop for Get<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Drop for Get<'_, K, O, L, T> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         let shared = &self.queue.shared;
@@ -117,9 +110,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> Drop 
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> fmt::Debug
-    for Get<'_, K, O, L, T>
-{
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> fmt::Debug for Get<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Get").field("parked", &self.ticket.is_some()).finish_non_exhaustive()
     }

@@ -5,12 +5,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use flyball_ratelimit::Policy;
-
 use crate::futures::get::Get;
+use crate::key::Key;
 use crate::lease::Lease;
-use crate::limiter::NoLimiter;
-use crate::queue::shared::Key;
+use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, SupportsAsync};
 
@@ -23,22 +21,20 @@ pub struct GetMany<
     'a,
     K: Key,
     O: Order<K> = Fifo,
-    L: Policy<K> + Send + 'static = NoLimiter,
+    L: QueueLimiter<K> = NoLimiter,
     T: SupportsAsync = NoDelays,
 > {
     first: Get<'a, K, O, L, T>,
     most: usize,
 }
 
-impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> GetMany<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> GetMany<'a, K, O, L, T> {
     pub(crate) fn new(first: Get<'a, K, O, L, T>, most: usize) -> Self {
         Self { first, most }
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> Future
-    for GetMany<'_, K, O, L, T>
-{
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for GetMany<'_, K, O, L, T> {
     type Output = Vec<Lease<K, T>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -48,9 +44,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> Futur
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> fmt::Debug
-    for GetMany<'_, K, O, L, T>
-{
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> fmt::Debug for GetMany<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GetMany").field("first", &self.first).field("most", &self.most).finish()
     }

@@ -7,12 +7,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
 use flyball_sync::waiting::Place;
 
-use crate::limiter::NoLimiter;
+use crate::key::Key;
+use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::Queue;
-use crate::queue::shared::Key;
 use crate::state::order::{Fifo, Order};
 use crate::state::{NextOverdue as Next, Overdue};
 use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
@@ -26,7 +25,7 @@ pub struct NextOverdue<
     'a,
     K: Key,
     O: Order<K> = Fifo,
-    L: Policy<K> + Send + 'static = NoLimiter,
+    L: QueueLimiter<K> = NoLimiter,
     T: TimeMode = crate::WithClock,
 > {
     queue: &'a Queue<K, O, L, T>,
@@ -34,13 +33,13 @@ pub struct NextOverdue<
     ticket: Option<Place>,
 }
 
-impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> NextOverdue<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> NextOverdue<'a, K, O, L, T> {
     pub(crate) fn new(queue: &'a Queue<K, O, L, T>, bound: Duration) -> Self {
         Self { queue, bound, ticket: None }
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsDelays + SupportsAsync> Future
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync> Future
     for NextOverdue<'_, K, O, L, T>
 {
     type Output = Option<Overdue<K>>;
@@ -85,7 +84,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsDelays + Sup
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Drop for NextOverdue<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for NextOverdue<'_, K, O, L, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let old = self.queue.shared.lock().others.watchers.leave(ticket);
@@ -94,9 +93,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Drop for N
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> fmt::Debug
-    for NextOverdue<'_, K, O, L, T>
-{
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> fmt::Debug for NextOverdue<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NextOverdue").field("bound", &self.bound).finish_non_exhaustive()
     }

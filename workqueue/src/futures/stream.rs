@@ -7,13 +7,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use flyball_ratelimit::Policy;
 use futures_core::Stream;
 
 use crate::futures::get::Get;
+use crate::key::Key;
 use crate::lease::Lease;
-use crate::limiter::NoLimiter;
-use crate::queue::shared::Key;
+use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, SupportsAsync};
 
@@ -26,21 +25,19 @@ pub struct LeaseStream<
     'a,
     K: Key,
     O: Order<K> = Fifo,
-    L: Policy<K> + Send + 'static = NoLimiter,
+    L: QueueLimiter<K> = NoLimiter,
     T: SupportsAsync = NoDelays,
 > {
     get: Get<'a, K, O, L, T>,
 }
 
-impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> LeaseStream<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> LeaseStream<'a, K, O, L, T> {
     pub(crate) fn new(get: Get<'a, K, O, L, T>) -> Self {
         Self { get }
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> Stream
-    for LeaseStream<'_, K, O, L, T>
-{
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Stream for LeaseStream<'_, K, O, L, T> {
     type Item = Lease<K, T>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -49,9 +46,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> Strea
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsAsync> fmt::Debug
-    for LeaseStream<'_, K, O, L, T>
-{
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> fmt::Debug for LeaseStream<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leases").field("get", &self.get).finish()
     }

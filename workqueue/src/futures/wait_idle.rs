@@ -5,12 +5,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use flyball_ratelimit::Policy;
 use flyball_sync::waiting::Place;
 
-use crate::limiter::NoLimiter;
+use crate::key::Key;
+use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::Queue;
-use crate::queue::shared::Key;
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, TimeMode};
 
@@ -19,26 +18,20 @@ use crate::time_mode::{NoDelays, TimeMode};
 /// # Cancel safety
 /// Dropping it only stops waiting.
 #[must_use = "futures do nothing unless awaited"]
-pub struct WaitIdle<
-    'a,
-    K: Key,
-    O: Order<K> = Fifo,
-    L: Policy<K> + Send + 'static = NoLimiter,
-    T: TimeMode = NoDelays,
-> {
+pub struct WaitIdle<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: TimeMode = NoDelays> {
     queue: &'a Queue<K, O, L, T>,
     /// Whether no key may wait for a deadline, either.
     empty: bool,
     ticket: Option<Place>,
 }
 
-impl<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> WaitIdle<'a, K, O, L, T> {
+impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> WaitIdle<'a, K, O, L, T> {
     pub(crate) fn new(queue: &'a Queue<K, O, L, T>, empty: bool) -> Self {
         Self { queue, empty, ticket: None }
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Future for WaitIdle<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for WaitIdle<'_, K, O, L, T> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -63,7 +56,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Future for
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Drop for WaitIdle<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for WaitIdle<'_, K, O, L, T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             let old = self.queue.shared.lock().others.idlers.leave(ticket);
@@ -72,9 +65,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Drop for W
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> fmt::Debug
-    for WaitIdle<'_, K, O, L, T>
-{
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> fmt::Debug for WaitIdle<'_, K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WaitIdle").field("parked", &self.ticket.is_some()).finish_non_exhaustive()
     }

@@ -2,18 +2,18 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use flyball_ratelimit::Policy;
-
 use super::Queue;
-use super::shared::Key;
+use super::shared::Shared;
 use crate::error::{AddError, AddErrorKind};
 use crate::futures::add_when_room::AddWhenRoom;
+use crate::key::Key;
+use crate::limiter::QueueLimiter;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
 use crate::state::{Added, Newcomer};
 use crate::time_mode::TimeMode;
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Makes a key Ready, or has it come once more when its lease ends. Never waits.
     ///
     /// A key that waits for a deadline is Ready now, and the wait is gone; with
@@ -176,6 +176,21 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, O
             }
         }
         many
+    }
+}
+
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
+    /// The answer of an add: a refused key is handed back; a duplicate dies here.
+    #[inline]
+    pub(crate) fn answer(
+        &self,
+        added: Result<Added, AddErrorKind>,
+        key: Option<K>,
+    ) -> Result<Added, AddError<K>> {
+        added.map_err(|reason| {
+            self.tell(|sink| sink.refused(reason));
+            AddError::new(key.expect("what is refused is not taken"), reason)
+        })
     }
 }
 

@@ -2,26 +2,27 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
 use flyball_sync::locks::MutexGuard;
 use flyball_sync::{Clock, Monotonic, Nanos};
 
-use crate::consumer::Stop;
 use crate::error::{AddError, AddErrorKind, GetTimeoutError};
+use crate::key::Key;
 use crate::lease::Lease;
+use crate::limiter::QueueLimiter;
 use crate::queue::Queue;
-use crate::queue::shared::{Key, Others, Shared, State};
+use crate::queue::shared::{Others, Shared, State};
+use crate::queue::stop_flag::StopFlag;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
 use crate::state::{Added, Core, Leftovers, Next};
 use crate::time_mode::TimeMode;
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Waits for a key, at most until then on the machine's clock, or until it is told to stop.
     pub(crate) fn block(
         &self,
         until: Option<Nanos>,
-        stop: Option<&Stop>,
+        stop: Option<&StopFlag>,
     ) -> Result<Lease<K, T>, GetTimeoutError> {
         let shared = &self.shared;
         let _passing = PassesOn(shared);
@@ -29,7 +30,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, O
             let now = shared.now_if_timed();
             let left = until.map(|until| until.since(Monotonic.now()));
             let mut state = shared.lock();
-            if stop.is_some_and(Stop::is_set) {
+            if stop.is_some_and(StopFlag::is_set) {
                 shared.finish(state, now);
                 return Err(GetTimeoutError::Stopped);
             }
@@ -136,9 +137,9 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, O
 }
 
 /// A thread that a signal woke and whose clock, or a key, then panics has used the signal up: passes it on.
-struct PassesOn<'a, K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode>(&'a Shared<K, O, L, T>);
+struct PassesOn<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode>(&'a Shared<K, O, L, T>);
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Drop for PassesOn<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for PassesOn<'_, K, O, L, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // Without the clock, which may be what panics: a deadline that has passed rings at once.

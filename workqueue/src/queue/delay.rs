@@ -2,20 +2,19 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
 use flyball_sync::Nanos;
 
 use super::Queue;
-use super::shared::Key;
 use crate::error::{AddError, AddErrorKind};
-use crate::limiter::Failed;
+use crate::key::Key;
+use crate::limiter::{Failure, QueueLimiter};
 use crate::state::Added;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
 use crate::state::wait::{DelayMode, DelayRequest};
 use crate::time_mode::SupportsDelays;
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsDelays> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, T> {
     /// Has a key become Ready after `delay`; zero is [`add`](Self::add). The earliest of several deadlines holds.
     ///
     /// Any duration is allowed; more than 584 years is for ever. A key that is Ready stays so. O(log n) in the
@@ -121,13 +120,13 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsDelays> Queu
         }
         let now = shared.now();
         match shared.fail(&key, now) {
-            Failed::Until { at, counted } => {
+            Failure::Backoff { until, counted } => {
                 if counted {
                     shared.tell(|sink| sink.failed());
                 }
-                self.add_requested(key, tag, DelayRequest::Backoff(at), now)
+                self.add_requested(key, tag, DelayRequest::Backoff(until), now)
             }
-            Failed::Died { failures } => {
+            Failure::Last { failures } => {
                 shared.tell(|sink| sink.failed());
                 shared.tell(|sink| sink.gave_up(failures));
                 if let Some(dead) = &shared.dead {

@@ -3,24 +3,25 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
 use flyball_sync::locks::MutexGuard;
 use flyball_sync::{Clock, Monotonic, Nanos};
 
 use super::Queue;
-use crate::consumer::Consumer;
 use crate::error::{GetTimeoutError, TryGetError};
 use crate::futures::get::Get;
 use crate::futures::get_many::GetMany;
 #[cfg(feature = "stream")]
 use crate::futures::stream::LeaseStream;
+use crate::key::Key;
 use crate::lease::Lease;
-use crate::queue::shared::{Effects, Key, State};
+use crate::limiter::QueueLimiter;
+use crate::queue::consumer::Consumer;
+use crate::queue::shared::{Effects, Shared, State};
 use crate::state::order::Order;
 use crate::state::{HandedOut, Handle, Next};
 use crate::time_mode::{SupportsAsync, TimeMode};
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Waits for a key, as a task on any executor; `None` once the queue is closed.
     ///
     /// Closed means: shut down, nothing Ready, and nothing that can become Ready. Dropping handles closes nothing.
@@ -231,5 +232,13 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, O
     #[must_use]
     pub fn consumer(&self) -> Consumer<K, O, L, T> {
         Consumer::new(self.clone())
+    }
+}
+
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
+    /// Hands out a key, if there is one.
+    #[inline]
+    pub(crate) fn next(&self, state: &mut State<K, O::Links>, now: Option<Nanos>) -> Next<K> {
+        if T::DELAYS { state.core.get_told(now) } else { state.core.get(now) }
     }
 }

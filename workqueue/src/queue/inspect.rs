@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
 use flyball_sync::Nanos;
 
 use super::Queue;
 use crate::futures::next_overdue::NextOverdue;
+use crate::key::Key;
+use crate::limiter::QueueLimiter;
 use crate::metrics::{Reading, Watched};
-use crate::queue::shared::Key;
 use crate::state::order::Order;
 use crate::state::{Ages, Counts, KeyState};
 use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Keys that are Ready, noticed or not. O(1), plus the waits that are over.
     #[must_use]
     pub fn ready_len(&self) -> usize {
@@ -70,7 +70,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, O
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsDelays> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, T> {
     /// The time by the queue's clock: what a [`KeyState::Waiting`] counts on.
     ///
     /// # Panics

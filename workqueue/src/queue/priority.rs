@@ -2,14 +2,13 @@
 
 use std::hash::Hash;
 
-use flyball_ratelimit::Policy;
-
 use super::Queue;
-use crate::queue::shared::Key;
+use crate::key::Key;
+use crate::limiter::QueueLimiter;
 use crate::state::order::{Fair, Priority, PriorityStats, TopGroups};
 use crate::time_mode::TimeMode;
 
-impl<K: Key, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, Priority, L, T> {
+impl<K: Key, L: QueueLimiter<K>, T: TimeMode> Queue<K, Priority, L, T> {
     /// The priority of a key: of what it was added for while leased, if it was, or else of what it is leased for, is Ready
     /// for or waits for. `None` where the queue does not know the key.
     #[must_use]
@@ -45,7 +44,7 @@ impl<K, G, L, T> Queue<K, Fair<K, G>, L, T>
 where
     K: Key,
     G: Clone + Eq + Hash + Send + 'static,
-    L: Policy<K> + Send + 'static,
+    L: QueueLimiter<K>,
     T: TimeMode,
 {
     /// How many keys there are of the `most` groups that have the most Ready ones, and of the others together: as data for

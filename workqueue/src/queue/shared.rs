@@ -21,14 +21,13 @@
 //! A waiter that leaves decrements the count of woken waiters, so `settle` can wake another one.
 
 mod effects;
+mod observe;
 mod state;
-mod telling;
 
-use std::hash::{BuildHasher, Hash};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::task::Waker;
 
-use flyball_ratelimit::Policy;
 use flyball_sync::Nanos;
 use flyball_sync::locks::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
 use flyball_sync::panics::raise;
@@ -38,7 +37,8 @@ use foldhash::fast::RandomState;
 pub(crate) use effects::Effects;
 pub(crate) use state::{Others, State};
 
-use crate::limiter::Limiter;
+use crate::key::Key;
+use crate::limiter::{Limiter, QueueLimiter};
 use crate::metrics::{Metrics, Watch, Watched};
 use crate::queue::dead::DeadLetters;
 use crate::state::hash::fold;
@@ -46,14 +46,6 @@ use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
 use crate::state::{Core, Newcomer, Rules};
 use crate::time_mode::TimeMode;
-
-/// What a key must be able to do: any cheap-to-clone, hashable value. Implemented for all of them.
-///
-/// The queue clones a key once for each lease: free for ids and `Arc<str>`, an allocation for a `String`. `Eq` and
-/// `Clone` run under the queue's lock and must not call back into it.
-pub trait Key: Clone + Eq + Hash + Send + 'static {}
-
-impl<K: Clone + Eq + Hash + Send + 'static> Key for K {}
 
 pub(crate) struct Shared<K, O: Order<K>, L, T> {
     state: Mutex<State<K, O::Links>>,
@@ -86,7 +78,7 @@ pub(crate) struct Parts<K, O, L, T> {
     pub(crate) sinks: Vec<Box<dyn Metrics>>,
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Shared<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     pub(crate) fn new(parts: Parts<K, O, L, T>) -> Arc<Self> {
         let Parts { order, policy, time, seed, mut rules, dead, sinks } = parts;
         rules.metered = (!sinks.is_empty()).then(|| time.now());
@@ -207,7 +199,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Shared<K, 
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Alarmed for Shared<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Alarmed for Shared<K, O, L, T> {
     fn with_alarm<R>(&self, change: impl FnOnce(&mut Alarm) -> R) -> R {
         change(&mut self.lock().alarm)
     }

@@ -3,18 +3,18 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
 use flyball_sync::{Clock, Monotonic, Nanos};
 
 use super::Queue;
 use crate::futures::drain::Drain;
 use crate::futures::wait_idle::WaitIdle;
-use crate::queue::shared::Key;
+use crate::key::Key;
+use crate::limiter::QueueLimiter;
 use crate::state::Leftovers;
 use crate::state::order::Order;
 use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Hands out nothing until [`resume`](Self::resume), though keys are Ready: getters wait. Idempotent.
     ///
     /// Everything else goes on: adds, deadlines, leases, and what a shutdown says. A drain resumes.
@@ -138,7 +138,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, O
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: SupportsDelays> Queue<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, T> {
     /// Refuses adds and marks from now on, and serves what waits, too, until `limit` has passed: waits, retries and
     /// requeues whose deadline is not later. Then waits as [`drain`](Self::drain) does, at most until then; what is
     /// Ready, waiting or leased at the end is left over.

@@ -3,13 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
-
 use super::{AddedMany, Queue};
 use crate::error::{AddError, AddErrorKind};
 use crate::futures::add_when_room::AddWhenRoom;
-use crate::limiter::NoLimiter;
-use crate::queue::shared::Key;
+use crate::key::Key;
+use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::state::Added;
 use crate::state::order::Priority;
 use crate::state::wait::DelayMode;
@@ -21,7 +19,7 @@ pub struct WithPriority<'a, K, L = NoLimiter, T = NoDelays> {
     priority: i8,
 }
 
-impl<K: Key, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, Priority, L, T> {
+impl<K: Key, L: QueueLimiter<K>, T: TimeMode> Queue<K, Priority, L, T> {
     /// Adds with this priority, from −128 to 127, higher is more urgent; the queue itself adds with 0.
     ///
     /// Adds of one key merge to the highest priority, for one hand-out: a key that comes back from it has its own priority
@@ -43,7 +41,7 @@ impl<K: Key, L: Policy<K> + Send + 'static, T: TimeMode> Queue<K, Priority, L, T
     }
 }
 
-impl<'a, K: Key, L: Policy<K> + Send + 'static, T: TimeMode> WithPriority<'a, K, L, T> {
+impl<'a, K: Key, L: QueueLimiter<K>, T: TimeMode> WithPriority<'a, K, L, T> {
     /// [`Queue::add`].
     ///
     /// # Errors
@@ -102,7 +100,7 @@ impl<'a, K: Key, L: Policy<K> + Send + 'static, T: TimeMode> WithPriority<'a, K,
     }
 }
 
-impl<K: Key, L: Policy<K> + Send + 'static, T: SupportsDelays> WithPriority<'_, K, L, T> {
+impl<K: Key, L: QueueLimiter<K>, T: SupportsDelays> WithPriority<'_, K, L, T> {
     /// [`Queue::add_after`].
     ///
     /// # Errors

@@ -2,10 +2,9 @@
 
 use flyball_sync::Nanos;
 
-use super::{Core, Handle, NEXT, Next, Outcome, Phase};
+use super::{Core, Handle, NEXT, Next, Phase, Transition};
 use crate::state::entry::{Flags, State};
 use crate::state::order::Links;
-use crate::state::order::sealed::Back;
 use crate::state::wait::Wait;
 
 impl<K, O: Links> Core<K, O> {
@@ -65,7 +64,7 @@ impl<K, O: Links> Core<K, O> {
     ///
     /// A stale handle ends nothing.
     #[inline]
-    pub(crate) fn end(&mut self, handle: Handle, outcome: Outcome, now: Option<Nanos>) -> Option<K> {
+    pub(crate) fn end(&mut self, handle: Handle, transition: Transition, now: Option<Nanos>) -> Option<K> {
         let now = self.observe(now);
         let Handle { slot, generation } = handle;
         let entry = self.slab.get(slot);
@@ -74,58 +73,53 @@ impl<K, O: Links> Core<K, O> {
             return None;
         }
         self.unlink_lease(slot);
-        let (outcome, back) = match outcome {
-            Outcome::Done => (outcome, Back::No),
-            Outcome::Unseen => (Outcome::Tail, Back::Unseen),
-            _ => (outcome, Back::Yes),
-        };
-        self.order.end(slot, back);
-        if self.phase == Phase::Stopped || (state, outcome) == (State::Leased, Outcome::Done) {
+        self.order.end(slot, transition);
+        if self.phase == Phase::Stopped || (state, transition) == (State::Leased, Transition::Leave) {
             return self.remove(slot);
         }
-        self.come_back(slot, state, outcome, now);
+        self.come_back(slot, state, transition, now);
         None
     }
 
     /// What becomes of a lease that has ended, of a key that stays. Apart, so that a key that leaves does not pay for it.
     #[inline(never)]
-    fn come_back(&mut self, slot: u32, state: State, outcome: Outcome, now: Nanos) {
-        let outcome = self.outcome(outcome, now);
+    fn come_back(&mut self, slot: u32, state: State, transition: Transition, now: Nanos) {
+        let transition = self.served(transition, now);
         match state {
             State::LeasedDirty => {
                 self.dirty -= 1;
-                self.end_dirty(slot, outcome, now);
+                self.end_dirty(slot, transition, now);
             }
             State::LeasedWaiting => {
                 let postponed = self.postponed_of(slot);
                 self.forget_wait(slot);
-                match outcome {
+                match transition {
                     _ if postponed.wait.at <= self.due_by(now) => {
                         self.meter_asked(slot, postponed.wait.at, true);
-                        self.end_dirty(slot, outcome, now);
+                        self.end_dirty(slot, transition, now);
                     }
-                    Outcome::Tail if !self.holds(postponed.wait) => self.make_ready(slot, now),
-                    Outcome::Tail | Outcome::Unseen | Outcome::Done => {
+                    Transition::Ready if !self.holds(postponed.wait) => self.make_ready(slot, now),
+                    Transition::Ready | Transition::NotBegun | Transition::Leave => {
                         self.wait_in_turn(slot, postponed.wait, postponed.turn)
                     }
-                    Outcome::At(wait) => match postponed.wait.after_lease(wait, self.rules.strict) {
+                    Transition::Wait(wait) => match postponed.wait.after_lease(wait, self.rules.strict) {
                         wait if wait.at == postponed.wait.at => self.wait_in_turn(slot, wait, postponed.turn),
                         wait => self.wait(slot, wait),
                     },
                 }
             }
-            _ => match outcome {
-                Outcome::At(wait) => self.wait(slot, wait),
-                Outcome::Tail | Outcome::Unseen => self.make_ready(slot, now),
-                Outcome::Done => unreachable!("a key that is done and not wanted leaves"),
+            _ => match transition {
+                Transition::Wait(wait) => self.wait(slot, wait),
+                Transition::Ready | Transition::NotBegun => self.make_ready(slot, now),
+                Transition::Leave => unreachable!("a key that is done and not wanted leaves"),
             },
         }
     }
 
     /// A key that was added meanwhile is Ready again, whatever the outcome; but a strict backoff holds.
-    fn end_dirty(&mut self, slot: u32, outcome: Outcome, now: Nanos) {
-        match outcome {
-            Outcome::At(wait) if self.rules.strict && wait.backoff => {
+    fn end_dirty(&mut self, slot: u32, transition: Transition, now: Nanos) {
+        match transition {
+            Transition::Wait(wait) if self.rules.strict && wait.backoff => {
                 self.meter_withdrawn(slot);
                 self.wait(slot, wait);
             }
@@ -135,24 +129,24 @@ impl<K, O: Links> Core<K, O> {
 
     /// A delay of zero makes the key Ready. After shutdown a key that comes back gets a deadline after the horizon, so that it is a
     /// leftover and does not keep the queue open. While what waits is still served, it may come back before the horizon.
-    fn outcome(&mut self, outcome: Outcome, now: Nanos) -> Outcome {
-        let wait = match outcome {
-            Outcome::Done => return outcome,
-            Outcome::At(wait) => wait,
-            Outcome::Tail | Outcome::Unseen => Wait::fixed(now),
+    fn served(&mut self, transition: Transition, now: Nanos) -> Transition {
+        let wait = match transition {
+            Transition::Leave => return transition,
+            Transition::Wait(wait) => wait,
+            Transition::Ready | Transition::NotBegun => Wait::fixed(now),
         };
         let served = match self.phase {
             Phase::Open => true,
             Phase::Serving => wait.at <= self.horizon,
             Phase::ShutDown | Phase::Stopped => false,
         };
-        if served && outcome != Outcome::Tail {
+        if served && matches!(transition, Transition::Wait(_)) {
             self.meter_delay();
         }
         match served {
-            true if wait.at <= now => Outcome::Tail,
-            true => outcome,
-            false => Outcome::At(Wait { at: wait.at.max(now).max(self.horizon + NEXT), ..wait }),
+            true if wait.at <= now => Transition::Ready,
+            true => transition,
+            false => Transition::Wait(Wait { at: wait.at.max(now).max(self.horizon + NEXT), ..wait }),
         }
     }
 

@@ -27,6 +27,7 @@ pub trait Order<K>: sealed::Order<K> {}
 pub(crate) mod sealed {
     use flyball_sync::Nanos;
 
+    use crate::state::Transition;
     use crate::state::deadlines::Deadlines;
     use crate::state::entry::State;
     use crate::state::slab::Slab;
@@ -43,17 +44,6 @@ pub(crate) mod sealed {
     }
 
     pub(crate) type Tag<O> = <O as Links>::Tag;
-
-    /// How a lease ended, as far as an order cares.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Back {
-        /// The key comes back, if at all, for what it was added for meanwhile.
-        No,
-        /// It comes back for what it was handed out for, too.
-        Yes,
-        /// As `Yes`; nobody has seen the lease, so it was no hand-out.
-        Unseen,
-    }
 
     /// Ready keys, linked through the entries themselves; keys that wait, in one heap or in several; and what is known of
     /// every other key, by slot.
@@ -142,9 +132,9 @@ pub(crate) mod sealed {
         #[inline]
         fn begin(&mut self, _slot: u32) {}
 
-        /// Its lease has ended.
+        /// Its lease has ended, and this becomes of the key, unless it comes back for what it was added for meanwhile.
         #[inline]
-        fn end(&mut self, _slot: u32, _back: Back) {}
+        fn end(&mut self, _slot: u32, _transition: Transition) {}
 
         /// What a leased key was added for meanwhile is taken back.
         #[inline]

@@ -46,17 +46,17 @@ pub(crate) enum Next<K> {
     Closed,
 }
 
-/// What becomes of a key whose lease ends and that was not dirty meanwhile.
+/// What becomes of a key whose lease ends and that was not added meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Leaves the queue.
-    Done,
-    /// Comes back so.
-    At(Wait),
-    /// Ready at the tail.
-    Tail,
-    /// The same: nobody has seen the lease, so it was no hand-out.
-    Unseen,
+pub enum Transition {
+    /// It leaves the queue.
+    Leave,
+    /// It comes back after this wait.
+    Wait(Wait),
+    /// Ready, at the tail.
+    Ready,
+    /// Ready, at the tail; and as nobody has seen the lease, it was no hand-out.
+    NotBegun,
 }
 
 /// What was not finished, by key.

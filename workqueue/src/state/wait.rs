@@ -36,7 +36,7 @@ pub enum DelayMode {
 
 /// When a waiting key becomes Ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wait {
+pub struct Wait {
     pub(crate) at: Nanos,
     /// Debounced: as far as adds of mode latest may move it.
     pub(crate) limit: Option<Nanos>,

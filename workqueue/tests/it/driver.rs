@@ -7,9 +7,9 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, MaxOf, Policy, Quota, TokenBucket};
+use flyball_ratelimit::{Exponential, MaxOf, Quota, TokenBucket};
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{Fair, Fifo, Priority, Queue, QueueBuilder, SupportsAsync, WithTimer};
+use flyball_workqueue::{Fair, Fifo, Priority, Queue, QueueBuilder, QueueLimiter, SupportsAsync, WithTimer};
 use testkit::cells::Cells;
 use testkit::deadline_op::DeadlineOp;
 use testkit::naive_backoff::NaiveExponential;
@@ -176,7 +176,7 @@ struct Lived {
 type Timer = WithTimer<ManualTimer>;
 
 impl Lived {
-    fn beside<O: Kind, L: Policy<SmallKey> + Send + 'static, T: SupportsAsync>(
+    fn beside<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync>(
         &self,
         queue: Queue<SmallKey, O, L, T>,
         dead: Dead,
@@ -185,7 +185,7 @@ impl Lived {
         Life::new(queue, model, self.clock.clone(), SmallKey::all().collect(), dead)
     }
 
-    fn limited<O: Kind, L: Policy<SmallKey> + Send + 'static>(
+    fn limited<O: Kind, L: QueueLimiter<SmallKey>>(
         self,
         mut builder: QueueBuilder<SmallKey, O, L, Timer>,
         life: Vec<QueueOp>,
@@ -200,7 +200,7 @@ impl Lived {
         self.by_time(builder, dead, life)
     }
 
-    fn by_time<O: Kind, L: Policy<SmallKey> + Send + 'static>(
+    fn by_time<O: Kind, L: QueueLimiter<SmallKey>>(
         self,
         mut builder: QueueBuilder<SmallKey, O, L, Timer>,
         dead: Dead,

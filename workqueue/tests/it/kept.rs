@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    Capped, Exponential, FastSlow, Jitter, MaxOf, OncePerWait, Paced, Policy, Quota, TokenBucket,
-    controller_default, controller_default_capped,
+    Capped, Exponential, FastSlow, Jitter, MaxOf, OncePerWait, Paced, Quota, TokenBucket, controller_default,
+    controller_default_capped,
 };
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{Fifo, Queue, WithTimer};
+use flyball_workqueue::{Fifo, Queue, QueueLimiter, WithTimer};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Longer than any policy here keeps the failures of an idle key.
@@ -19,7 +19,7 @@ const BACKLOG: Duration = Duration::from_secs(100_000);
 type Given = Arc<Mutex<Vec<(u32, u32)>>>;
 
 /// Gives a key up at its third failure, and writes it down.
-fn third_is_last<L: Policy<u32> + Send + 'static>(
+fn third_is_last<L: QueueLimiter<u32>>(
     policy: L,
 ) -> (Queue<u32, Fifo, L, WithTimer<ManualTimer>>, ManualClock, Given) {
     let (clock, given) = (ManualClock::new(), Given::default());
@@ -34,7 +34,7 @@ fn third_is_last<L: Policy<u32> + Send + 'static>(
 }
 
 /// Every key fails whenever it runs, and is Ready for a very long time before it does.
-fn fails_under_a_backlog<L: Policy<u32> + Send + 'static>(policy: L) {
+fn fails_under_a_backlog<L: QueueLimiter<u32>>(policy: L) {
     let (queue, clock, given) = third_is_last(policy);
     for key in 1..=4 {
         queue.add(key).unwrap();

@@ -3,9 +3,9 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
 use flyball_workqueue::{
-    AddError, Added, AddedMany, DelayMode, Fair, Fifo, Order, Priority, Queue, SupportsDelays, TimeMode,
+    AddError, Added, AddedMany, DelayMode, Fair, Fifo, Order, Priority, Queue, QueueLimiter, SupportsDelays,
+    TimeMode,
 };
 use testkit::naive_queue::NaiveQueue;
 use testkit::op::SmallKey;
@@ -23,7 +23,7 @@ pub(crate) fn group(key: SmallKey) -> usize {
 pub(crate) trait Kind: Order<SmallKey> + Sized {
     fn add<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, _: i8) -> Asked
     where
-        L: Policy<SmallKey> + Send + 'static,
+        L: QueueLimiter<SmallKey>,
         T: TimeMode,
     {
         queue.add(key)
@@ -31,7 +31,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
 
     fn add_many<L, T>(queue: &Queue<SmallKey, Self, L, T>, keys: &[SmallKey], _: i8) -> AddedMany<SmallKey>
     where
-        L: Policy<SmallKey> + Send + 'static,
+        L: QueueLimiter<SmallKey>,
         T: TimeMode,
     {
         queue.add_many(keys.iter().copied())
@@ -39,7 +39,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
 
     fn add_when_room<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, _: i8) -> Option<Asked>
     where
-        L: Policy<SmallKey> + Send + 'static,
+        L: QueueLimiter<SmallKey>,
         T: TimeMode,
     {
         poll(queue.add_when_room(key))
@@ -53,7 +53,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
         _: i8,
     ) -> Asked
     where
-        L: Policy<SmallKey> + Send + 'static,
+        L: QueueLimiter<SmallKey>,
         T: SupportsDelays,
     {
         queue.add_after_with(key, delay, mode)
@@ -61,7 +61,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
 
     fn add_rate_limited<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, _: i8) -> Asked
     where
-        L: Policy<SmallKey> + Send + 'static,
+        L: QueueLimiter<SmallKey>,
         T: SupportsDelays,
     {
         queue.add_rate_limited(key)
@@ -69,7 +69,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
 
     fn set_priority<L, T>(_: &Queue<SmallKey, Self, L, T>, _: SmallKey, _: i8) -> Option<bool>
     where
-        L: Policy<SmallKey> + Send + 'static,
+        L: QueueLimiter<SmallKey>,
         T: TimeMode,
     {
         None
@@ -83,7 +83,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
         _: u64,
         _: &impl Display,
     ) where
-        L: Policy<SmallKey> + Send + 'static,
+        L: QueueLimiter<SmallKey>,
         T: TimeMode,
     {
     }
@@ -94,7 +94,7 @@ impl Kind for Fifo {}
 impl Kind for Priority {
     fn add<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, priority: i8) -> Asked
     where
-        L: Policy<SmallKey> + Send + 'static,
+        L: QueueLimiter<SmallKey>,
         T: TimeMode,
     {
         queue.with_priority(priority).add(key)
@@ -106,7 +106,7 @@ impl Kind for Priority {
         priority: i8,
     ) -> AddedMany<SmallKey>
     where
-        L: Policy<SmallKey> + Send + 'static,
+        L: QueueLimiter<SmallKey>,
         T: TimeMode,
     {
         queue.with_priority(priority).add_many(keys.iter().copied())
@@ -114,7 +114,7 @@ impl Kind for Priority {
 
     fn add_when_room<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, priority: i8) -> Option<Asked>
     where
-        L: Policy<SmallKey> + Send + 'static,
+        L: QueueLimiter<SmallKey>,
         T: TimeMode,
     {
         poll(queue.with_priority(priority).add_when_room(key))
@@ -128,7 +128,7 @@ impl Kind for Priority {
         priority: i8,
     ) -> Asked
     where
-        L: Policy<SmallKey> + Send + 'static,
+        L: QueueLimiter<SmallKey>,
         T: SupportsDelays,
     {
         queue.with_priority(priority).add_after_with(key, delay, mode)
@@ -136,7 +136,7 @@ impl Kind for Priority {
 
     fn add_rate_limited<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, priority: i8) -> Asked
     where
-        L: Policy<SmallKey> + Send + 'static,
+        L: QueueLimiter<SmallKey>,
         T: SupportsDelays,
     {
         queue.with_priority(priority).add_rate_limited(key)
@@ -144,7 +144,7 @@ impl Kind for Priority {
 
     fn set_priority<L, T>(queue: &Queue<SmallKey, Self, L, T>, key: SmallKey, priority: i8) -> Option<bool>
     where
-        L: Policy<SmallKey> + Send + 'static,
+        L: QueueLimiter<SmallKey>,
         T: TimeMode,
     {
         Some(queue.set_priority(&key, priority))
@@ -157,7 +157,7 @@ impl Kind for Priority {
         now: u64,
         at: &impl Display,
     ) where
-        L: Policy<SmallKey> + Send + 'static,
+        L: QueueLimiter<SmallKey>,
         T: TimeMode,
     {
         for &key in keys {
@@ -177,7 +177,7 @@ impl Kind for Fair<SmallKey, usize> {
         now: u64,
         at: &impl Display,
     ) where
-        L: Policy<SmallKey> + Send + 'static,
+        L: QueueLimiter<SmallKey>,
         T: TimeMode,
     {
         let (most, all, tally) = (queue.stats_by_group(1), queue.stats_by_group(9), model.tally(now));

@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use flyball_ratelimit::Policy;
 use flyball_sync::{Clock, ManualClock};
-use flyball_workqueue::{DelayMode, Lease, Queue, SupportsAsync, SupportsDelays, TimeMode, TryGetError};
+use flyball_workqueue::{
+    DelayMode, Lease, Queue, QueueLimiter, SupportsAsync, SupportsDelays, TimeMode, TryGetError,
+};
 use testkit::answers::{Ending, Overdue};
 use testkit::cells::Cells;
 use testkit::naive_queue::NaiveQueue;
@@ -22,7 +23,7 @@ use crate::told::{Notes, as_told, read};
 pub(crate) type Dead = Arc<Mutex<Vec<(SmallKey, u32)>>>;
 
 /// A queue that is driven beside its model.
-pub(crate) struct Life<O: Kind, L: Policy<SmallKey> + Send + 'static, T: TimeMode> {
+pub(crate) struct Life<O: Kind, L: QueueLimiter<SmallKey>, T: TimeMode> {
     queue: Queue<SmallKey, O, L, T>,
     /// What adds ask for.
     priority: i8,
@@ -35,7 +36,7 @@ pub(crate) struct Life<O: Kind, L: Policy<SmallKey> + Send + 'static, T: TimeMod
     notes: Option<Notes>,
 }
 
-impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: SupportsAsync> Life<O, L, T> {
+impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
     pub(crate) fn new(
         queue: Queue<SmallKey, O, L, T>,
         model: NaiveQueue<SmallKey>,
@@ -238,7 +239,7 @@ impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: SupportsAsync> Life<O, L,
     }
 }
 
-impl<O: Kind, L: Policy<SmallKey> + Send + 'static, T: SupportsDelays + SupportsAsync> Life<O, L, T> {
+impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Life<O, L, T> {
     /// What the queue tells is compared, too.
     pub(crate) fn measured(mut self, notes: Option<Notes>) -> Self {
         self.notes = notes;

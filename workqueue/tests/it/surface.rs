@@ -9,9 +9,10 @@ use std::mem::size_of;
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualTimer, Monotonic};
 use flyball_workqueue::{
-    AddError, AddErrorKind, AddWhenRoom, Added, AddedMany, Ages, Consumer, Counts, DelayMode, Drain, Ended,
-    Fifo, Get, GetMany, GetTimeoutError, KeyState, Lease, Leftovers, NextOverdue, NoLimiter, NotDetached,
-    Overdue, Queue, QueueBuilder, Reading, Snapshot, TryGetError, WaitIdle, Watch, WithClock, WithTimer,
+    AddError, AddErrorKind, AddWhenRoom, Added, AddedMany, Ages, Consumer, Counts, DelayMode, Drain, Fifo,
+    Get, GetMany, GetTimeoutError, KeyState, Lease, LeaseOutcome, Leftovers, NextOverdue, NoLimiter,
+    NotDetached, Overdue, Queue, QueueBuilder, Reading, Snapshot, TryGetError, WaitIdle, Watch, WithClock,
+    WithTimer,
 };
 
 type Limit = Exponential<&'static str>;
@@ -86,7 +87,7 @@ fn auto_traits_of_the_rest() {
     data::<DelayMode>();
     data::<AddErrorKind>();
     data::<NotDetached>();
-    data::<Ended>();
+    data::<LeaseOutcome>();
     data::<Reading>();
     data::<Watch>();
     assert_eq!(DelayMode::default(), DelayMode::Earliest);

@@ -7,7 +7,9 @@ use std::task::{Poll, Waker};
 
 use flyball_ratelimit::{Exponential, Policy};
 use flyball_sync::ManualClock;
-use flyball_workqueue::{Fifo, Key, KeyState, Lease, Leftovers, Queue, SupportsDelays, TimeMode};
+use flyball_workqueue::{
+    Fifo, Key, KeyState, Lease, Leftovers, Queue, QueueLimiter, SupportsDelays, TimeMode,
+};
 use testkit::wakers::{Counting, poll_with};
 
 use crate::support::{BackoffQueue, ns};
@@ -101,7 +103,7 @@ pub(crate) fn lists<K: Ord>(left: Leftovers<K>) -> (Vec<K>, Vec<K>, Vec<K>) {
 /// Serves everything that is Ready; says how many keys that were.
 pub(crate) fn serve<K: Key, L, T>(queue: &Queue<K, Fifo, L, T>) -> usize
 where
-    L: Policy<K> + Send + 'static,
+    L: QueueLimiter<K>,
     T: TimeMode,
 {
     let leases: Vec<_> = std::iter::from_fn(|| queue.try_get().ok()).collect();

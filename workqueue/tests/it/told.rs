@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flyball_workqueue::{AddErrorKind, Ended, Metrics, Reading};
+use flyball_workqueue::{AddErrorKind, LeaseOutcome, Metrics, Reading};
 use testkit::answers::{Ending, Read, Told};
 
 use crate::said::{nanos, reason};
@@ -27,13 +27,13 @@ impl Metrics for Notes {
         self.note(Told::HandedOut { queued: nanos(queued), delayed });
     }
 
-    fn ended(&self, how: Ended, worked: Duration) {
+    fn ended(&self, how: LeaseOutcome, worked: Duration) {
         let how = match how {
-            Ended::Done => Ending::Done,
-            Ended::Succeeded => Ending::Succeed,
-            Ended::Requeued => Ending::RequeueAfter(Duration::ZERO),
-            Ended::Failed => Ending::Retry,
-            Ended::Dropped => Ending::Dropped,
+            LeaseOutcome::Done | LeaseOutcome::DoneAndRequeueAfter(_) => Ending::Done,
+            LeaseOutcome::Succeeded => Ending::Succeed,
+            LeaseOutcome::SucceededAndRequeueAfter(_) => Ending::RequeueAfter(Duration::ZERO),
+            LeaseOutcome::Failed { .. } => Ending::Retry,
+            LeaseOutcome::Dropped => Ending::Dropped,
             how => panic!("unknown to the model: {how:?}"),
         };
         self.note(Told::Ended(how, nanos(worked)));

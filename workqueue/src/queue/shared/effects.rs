@@ -2,12 +2,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use flyball_ratelimit::Policy;
 use flyball_sync::Nanos;
 use flyball_sync::panics::{Panic, keep_first};
 use flyball_sync::waiting::{WakeBatch, arm};
 
-use super::{Key, Shared};
+use super::Shared;
+use crate::key::Key;
+use crate::limiter::QueueLimiter;
 use crate::state::order::Order;
 use crate::time_mode::TimeMode;
 
@@ -44,7 +45,7 @@ impl Effects {
     ) where
         K: Key,
         O: Order<K>,
-        L: Policy<K> + Send + 'static,
+        L: QueueLimiter<K>,
         T: TimeMode,
     {
         if self.signal_all {

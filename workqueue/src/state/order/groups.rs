@@ -18,11 +18,12 @@
 use flyball_sync::Nanos;
 use hashbrown::HashTable;
 
+use crate::state::Transition;
 use crate::state::deadlines::Deadlines;
 use crate::state::entry::{NIL, State};
 use crate::state::list::List;
 use crate::state::order::depths::GroupStats;
-use crate::state::order::sealed::{Back, Links};
+use crate::state::order::sealed::Links;
 use crate::state::slab::Slab;
 
 /// What an add brings: the name of its group, and what is to hold for it.
@@ -309,7 +310,7 @@ impl<G: Eq + Send + 'static> Links for Groups<G> {
     }
 
     #[inline]
-    fn end(&mut self, slot: u32, _: Back) {
+    fn end(&mut self, slot: u32, _: Transition) {
         self.change(self.of[slot as usize], |group| group.leased -= 1);
     }
 

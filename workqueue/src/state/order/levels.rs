@@ -41,11 +41,12 @@ use std::num::NonZeroU32;
 
 use flyball_sync::Nanos;
 
+use crate::state::Transition;
 use crate::state::deadlines::Deadlines;
 use crate::state::entry::State;
 use crate::state::order::depths::PriorityStats;
 use crate::state::order::level::{Level, Place, Raised};
-use crate::state::order::sealed::{Back, Links};
+use crate::state::order::sealed::Links;
 use crate::state::order::shares::Shares;
 use crate::state::slab::Slab;
 
@@ -338,15 +339,15 @@ impl Links for Levels {
         self.invalidate(slot);
     }
 
-    fn end(&mut self, slot: u32, back: Back) {
+    fn end(&mut self, slot: u32, transition: Transition) {
         let place = &mut self.places[slot as usize];
         let wished = place.wished.take();
-        place.priority = match back {
-            Back::No => wished.unwrap_or(place.own),
-            Back::Yes => wished.unwrap_or(place.own).max(place.own),
-            Back::Unseen => wished.unwrap_or(place.priority).max(place.priority),
+        place.priority = match transition {
+            Transition::Leave => wished.unwrap_or(place.own),
+            Transition::Wait(_) | Transition::Ready => wished.unwrap_or(place.own).max(place.own),
+            Transition::NotBegun => wished.unwrap_or(place.priority).max(place.priority),
         };
-        if back == Back::No {
+        if transition == Transition::Leave {
             place.own = place.priority;
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{AddErrorKind, Ended, Fifo, Metrics, Queue, WithTimer};
+use flyball_workqueue::{AddErrorKind, Fifo, LeaseOutcome, Metrics, Queue, WithTimer};
 
 use crate::support::ns;
 use crate::task::now_or_never;
@@ -29,7 +29,7 @@ impl Metrics for Panics {
         panic_any(Bomb);
     }
 
-    fn ended(&self, _: Ended, _: Duration) {
+    fn ended(&self, _: LeaseOutcome, _: Duration) {
         panic_any(Bomb);
     }
 
@@ -128,7 +128,7 @@ impl Metrics for CallsBack {
         self.call();
     }
 
-    fn ended(&self, _: Ended, _: Duration) {
+    fn ended(&self, _: LeaseOutcome, _: Duration) {
         self.call();
     }
 

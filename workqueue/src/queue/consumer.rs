@@ -1,15 +1,9 @@
 //! SHELL. Someone who takes keys, and can be told to stop.
-//!
-//! | what | guarded by |
-//! |---|---|
-//! | whether it was stopped | an atomic, read under the queue's lock; set before that lock is taken to wake who waits |
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
-use flyball_sync::locks::{AtomicUsize, Ordering};
 use flyball_sync::{Clock, Monotonic};
 
 use crate::error::GetTimeoutError;
@@ -17,10 +11,12 @@ use crate::futures::get::Get;
 use crate::futures::get_many::GetMany;
 #[cfg(feature = "stream")]
 use crate::futures::stream::LeaseStream;
+use crate::key::Key;
 use crate::lease::Lease;
-use crate::limiter::NoLimiter;
+use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::Queue;
-use crate::queue::shared::{Effects, Key};
+use crate::queue::shared::Effects;
+use crate::queue::stop_flag::StopFlag;
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, SupportsAsync, TimeMode};
 
@@ -43,24 +39,12 @@ use crate::time_mode::{NoDelays, SupportsAsync, TimeMode};
 /// ```
 pub struct Consumer<K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> {
     queue: Queue<K, O, L, T>,
-    stop: Arc<Stop>,
+    stop: Arc<StopFlag>,
 }
 
-/// Whether a getter was stopped.
-pub(crate) struct Stop(AtomicUsize);
-
-impl Stop {
-    /// Called under the queue's lock.
-    pub(crate) fn is_set(&self) -> bool {
-        // Ordering: Relaxed. Who sets it takes the lock afterwards: a getter that holds the lock before does not see it,
-        // but is parked or asleep when that one wakes them all; one that holds it after sees it through the lock.
-        self.0.load(Ordering::Relaxed) != 0
-    }
-}
-
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Consumer<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Consumer<K, O, L, T> {
     pub(crate) fn new(queue: Queue<K, O, L, T>) -> Self {
-        Self { queue, stop: Arc::new(Stop(AtomicUsize::new(0))) }
+        Self { queue, stop: Arc::default() }
     }
 
     /// [`Queue::get`]; `None` also once this getter is stopped.
@@ -117,8 +101,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Consumer<K
     ///
     /// O(getters of the queue that wait): all of them look up.
     pub fn stop(&self) {
-        // Ordering: Relaxed, see `is_set`.
-        self.stop.0.store(1, Ordering::Relaxed);
+        self.stop.set();
         let mut effects = Effects::default();
         self.queue.shared.lock().wake_getters(&mut effects);
         self.queue.shared.perform(effects);
@@ -127,8 +110,7 @@ impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> Consumer<K
     /// Whether it was stopped.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        // Ordering: Relaxed. Nothing follows from it.
-        self.stop.0.load(Ordering::Relaxed) != 0
+        self.stop.is_set()
     }
 
     /// The queue.
@@ -144,7 +126,7 @@ impl<K, O: Order<K>, L, T> Clone for Consumer<K, O, L, T> {
     }
 }
 
-impl<K: Key, O: Order<K>, L: Policy<K> + Send + 'static, T: TimeMode> fmt::Debug for Consumer<K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> fmt::Debug for Consumer<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Consumer").field("queue", &self.queue).field("stopped", &self.is_stopped()).finish()
     }

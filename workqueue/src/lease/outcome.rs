@@ -1,0 +1,36 @@
+//! PURE. How a lease ends.
+
+use std::time::Duration;
+
+/// How a lease ends, in the words of its methods.
+///
+/// What the holder of a [`Lease`](crate::Lease) says of its work, and what [`Metrics`](crate::Metrics) are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LeaseOutcome {
+    /// [`done`](crate::Lease::done): it says nothing about success, and failures stay counted.
+    Done,
+    /// [`done_and_requeue_after`](crate::Lease::done_and_requeue_after).
+    DoneAndRequeueAfter(Duration),
+    /// [`succeed`](crate::Lease::succeed): failures are forgotten.
+    Succeeded,
+    /// [`succeed_and_requeue_after`](crate::Lease::succeed_and_requeue_after).
+    SucceededAndRequeueAfter(Duration),
+    /// [`retry`](crate::Lease::retry) where it is zero, else [`retry_after_at_least`](crate::Lease::retry_after_at_least): a failure.
+    Failed {
+        /// The key comes back no sooner than after this.
+        at_least: Duration,
+    },
+    /// Nobody said how: a panic, a timeout, or a future that was dropped. A failure, too.
+    Dropped,
+    /// [`requeue`](crate::Lease::requeue): the work was not begun. No metrics are told of it.
+    Requeued,
+}
+
+impl LeaseOutcome {
+    /// Whether it is a failure.
+    #[must_use]
+    pub fn is_failure(self) -> bool {
+        matches!(self, Self::Failed { .. } | Self::Dropped)
+    }
+}
