@@ -1,8 +1,10 @@
 //! The public operations of the queue.
 
+use std::task::Poll;
 use std::time::Duration;
 
 use flyball_workqueue::DelayMode;
+use loom_tests::wakers::poll_once;
 
 use crate::scene::{Lease, Tools};
 use crate::task::{Answer, For, step};
@@ -169,8 +171,12 @@ impl Op {
             Self::BlockingDrainWaiting if !stepwise => Answer::said(queue.blocking_drain_all_timeout(NEVER)),
             Self::DrainWaiting | Self::BlockingDrainWaiting => {
                 let limit = if self == Self::DrainWaiting { 2 * SECOND } else { NEVER };
-                let drain = queue.drain_all_timeout(limit);
+                let mut drain = Box::pin(queue.drain_all_timeout(limit));
                 if stepwise {
+                    // Its first poll shuts down.
+                    if let Poll::Ready(left) = poll_once(drain.as_mut()) {
+                        return Answer::said(left);
+                    }
                     step().await;
                 }
                 Answer::said(drain.await)

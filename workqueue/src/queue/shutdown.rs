@@ -59,18 +59,16 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Any number of callers may drain; each gets all leftovers.
     ///
     /// # Cancel safety
-    /// The queue is shut down by the call. Dropping the future only stops waiting.
+    /// Nothing happens before the first poll, which shuts the queue down. Dropping the future after that only stops waiting. To shut
+    /// down without waiting, use [`shut_down`](Self::shut_down).
     pub fn drain(&self) -> Drain<K, O, L, T> {
-        self.shut_down();
-        self.resume();
         Drain::new(self.clone(), None)
     }
 
     /// [`drain`](Self::drain), blocking the thread.
     #[must_use = "these keys were not finished"]
     pub fn blocking_drain(&self) -> Leftovers<K> {
-        self.shut_down();
-        self.resume();
+        self.begin_drain();
         self.drain_until(None)
     }
 
@@ -79,8 +77,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// The limit is real time, whatever the queue's clock.
     #[must_use = "these keys were not finished"]
     pub fn blocking_drain_timeout(&self, limit: Duration) -> Leftovers<K> {
-        self.shut_down();
-        self.resume();
+        self.begin_drain();
         self.drain_until(Some(Monotonic.now() + limit))
     }
 
@@ -127,6 +124,21 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         WaitIdle::new(self, true)
     }
 
+    pub(crate) fn begin_drain(&self) {
+        self.shut_down();
+        self.resume();
+    }
+
+    /// Says when it began.
+    pub(crate) fn begin_drain_all(&self, limit: Duration) -> Nanos {
+        let now = self.shared.now();
+        let mut state = self.shared.lock();
+        state.core.serve(now, limit);
+        state.core.pause(false);
+        self.shared.finish_for_all(state, Some(now));
+        now
+    }
+
     /// [`wait_idle`](Self::wait_idle), blocking the thread.
     pub fn blocking_wait_idle(&self) {
         self.block_until_idle(None);
@@ -148,7 +160,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// more is served.
     ///
     /// # Cancel safety
-    /// The queue serves and is shut down by the call. Dropping the future only stops waiting.
+    /// Nothing happens before the first poll, with which `limit` begins. Dropping the future after that only stops waiting.
     ///
     /// # Panics
     /// When the clock or the timer does.
@@ -156,8 +168,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     where
         T: SupportsAsync,
     {
-        let now = self.serve(limit);
-        Drain::new(self.clone(), Some(now + limit))
+        Drain::new(self.clone(), Some(limit))
     }
 
     /// [`drain_all_timeout`](Self::drain_all_timeout), blocking the thread.
@@ -165,16 +176,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// What waits is served by the queue's clock; the call returns after `limit` of real time, whatever that clock.
     #[must_use = "these keys were not finished"]
     pub fn blocking_drain_all_timeout(&self, limit: Duration) -> Leftovers<K> {
-        self.serve(limit);
+        self.begin_drain_all(limit);
         self.drain_until(Some(Monotonic.now() + limit))
-    }
-
-    fn serve(&self, limit: Duration) -> Nanos {
-        let now = self.shared.now();
-        let mut state = self.shared.lock();
-        state.core.serve(now, limit);
-        state.core.pause(false);
-        self.shared.finish_for_all(state, Some(now));
-        now
     }
 }

@@ -278,8 +278,8 @@ fn an_adder_whose_key_came_meanwhile() {
 fn an_end_refuses_who_waits_for_room() {
     let ends: [fn(&TimedQueue); 4] = [
         |queue| queue.shut_down(),
-        |queue| drop(queue.drain()),
-        |queue| drop(queue.drain_all_timeout(ns(100))),
+        |queue| drop(now_or_never(queue.drain())),
+        |queue| drop(now_or_never(queue.drain_all_timeout(ns(100)))),
         |queue| drop(queue.stop_now()),
     ];
     for end in ends {

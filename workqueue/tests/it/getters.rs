@@ -120,9 +120,9 @@ fn a_paused_queue_says_closed_as_ever() {
 #[test]
 fn a_drain_resumes() {
     let drains: [fn(&TimedQueue); 4] = [
-        |queue| drop(queue.drain()),
+        |queue| drop(now_or_never(queue.drain())),
         |queue| drop(queue.blocking_drain_timeout(Duration::ZERO)),
-        |queue| drop(queue.drain_all_timeout(ns(9))),
+        |queue| drop(now_or_never(queue.drain_all_timeout(ns(9)))),
         |queue| drop(queue.blocking_drain_all_timeout(Duration::ZERO)),
     ];
     for drain in drains {
