@@ -64,9 +64,9 @@ pub mod kube_reconcile {}
 #[cfg(test)]
 mod tests {
     use flyball_ops::PrometheusQueues;
+    use flyball_ops::prometheus_client::encoding::text::encode;
+    use flyball_ops::prometheus_client::registry::Registry;
     use flyball_workqueue::Queue;
-    use prometheus_client::encoding::text::encode;
-    use prometheus_client::registry::Registry;
 
     /// The table of the guide has every metric there is, by name and type, and no other.
     #[test]

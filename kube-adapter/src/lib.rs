@@ -12,8 +12,6 @@ pub mod leader;
 mod limit;
 mod monitor;
 mod names;
-#[cfg(feature = "ops")]
-pub mod ops;
 mod source;
 mod source_error;
 mod store;

@@ -1,7 +1,7 @@
-#![cfg_attr(feature = "prometheus-client", doc = include_str!("../README.md"))]
+#![cfg_attr(feature = "http", doc = include_str!("../README.md"))]
 #![cfg_attr(
-    not(feature = "prometheus-client"),
-    doc = "Metrics of flyball's work queues. Each adapter is a feature: `prometheus-client`, `metrics`, `tracing`."
+    not(feature = "http"),
+    doc = "Metrics and HTTP endpoints of flyball's queues and controllers. Each adapter is a feature; the readme lists them."
 )]
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -11,6 +11,8 @@ mod buckets;
 #[cfg(all(feature = "controller", feature = "prometheus-client"))]
 mod controller;
 mod queue;
+#[cfg(feature = "http")]
+mod server;
 #[cfg(feature = "prometheus-client")]
 mod unit;
 
@@ -26,6 +28,8 @@ pub use crate::queue::MetricsQueue;
 pub use crate::queue::TracingQueue;
 #[cfg(feature = "prometheus-client")]
 pub use crate::queue::{PrometheusQueue, PrometheusQueues};
+#[cfg(feature = "http")]
+pub use crate::server::OpsServer;
 
 #[cfg(feature = "metrics")]
 #[doc(no_inline)]

@@ -4,8 +4,9 @@ use prometheus_client::registry::Unit;
 
 /// A name without its ending, which the encoder adds, and its unit.
 pub(crate) fn stem_and_unit(name: &str) -> (&str, Option<Unit>) {
+    let name = name.strip_suffix("_total").unwrap_or(name);
     match name.strip_suffix("_seconds") {
         Some(stem) => (stem, Some(Unit::Seconds)),
-        None => (name.strip_suffix("_total").unwrap_or(name), None),
+        None => (name, None),
     }
 }

@@ -17,7 +17,6 @@ mod leader_lives;
 mod leader_rules;
 mod lease_server;
 mod lines;
-mod ops;
 mod script;
 mod source;
 mod source_decode;

@@ -1,9 +1,15 @@
-//! The adapters from outside, on virtual time: what they export of queues and controllers.
+//! The adapters and the server from outside.
 
 #![allow(clippy::disallowed_types, reason = "a test's own locks are std's: no model runs here")]
 
+#[cfg(feature = "http")]
+mod http_client;
 #[cfg(feature = "metrics")]
 mod metrics_queue;
+#[cfg(feature = "http")]
+mod ops_server;
+#[cfg(feature = "kube")]
+mod ops_server_kube;
 #[cfg(all(feature = "controller", feature = "prometheus-client"))]
 mod prometheus_controllers;
 #[cfg(feature = "prometheus-client")]

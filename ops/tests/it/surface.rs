@@ -13,6 +13,10 @@ fn adapters_are_plain_data() {
     data::<flyball_ops::PrometheusControllers>();
     #[cfg(all(feature = "controller", feature = "prometheus-client"))]
     data::<flyball_ops::PrometheusController>();
+    #[cfg(feature = "http")]
+    fn server<T: Send + Sync + std::fmt::Debug>() {}
+    #[cfg(feature = "http")]
+    server::<flyball_ops::OpsServer>();
     #[cfg(feature = "metrics")]
     data::<flyball_ops::MetricsQueue>();
     #[cfg(feature = "tracing")]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_kube::Monitor;
-use flyball_kube::ops::Server;
+use flyball_ops::OpsServer;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
@@ -27,12 +27,14 @@ impl Probes {
         let listener = TcpListener::bind(address).await?;
         eprintln!("probes at {}", listener.local_addr()?);
         let (ready, live) = (self.clone(), self.clone());
-        let server = Server::new()
-            .ready("controllers", move || match ready.all() {
+        let server = OpsServer::new()
+            .readiness_check("controllers", move || match ready.all() {
                 all if all.is_empty() => Err("no controller yet".to_owned()),
                 all => all.iter().try_for_each(Monitor::ready).map_err(|reason| reason.to_string()),
             })
-            .live("controllers", move || live.all().iter().try_for_each(|monitor| monitor.live(LONGEST)));
+            .liveness_check("controllers", move || {
+                live.all().iter().try_for_each(|monitor| monitor.live(LONGEST))
+            });
         tokio::spawn(server.serve(listener, pending()));
         Ok(())
     }

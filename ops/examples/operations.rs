@@ -1,5 +1,5 @@
 //! A controller as it runs in production: one replica of several at work, within a quota, with probes, metrics and a debug view; and an end
-//! in order. `cargo run -p flyball-kube --example operations`.
+//! in order. `cargo run -p flyball-ops --features kube --example operations`.
 //!
 //! The API server is one in memory, so no cluster is needed. For a real one, the stack under the throttle is
 //! `ClientBuilder::try_from(Config::infer().await?)?`.
@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_kube::leader::{Election, Ended, unique_identity};
-use flyball_kube::ops::Server;
 use flyball_kube::testing::ApiServer;
 use flyball_kube::{Controller, Throttle};
+use flyball_ops::OpsServer;
 use flyball_ratelimit::Quota;
 use futures_util::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -61,8 +61,8 @@ async fn main() -> anyhow::Result<()> {
         Controller::new(maps, watcher::Config::default()).with_config(flyball_kube::Config::recommended());
     let listener = TcpListener::bind("127.0.0.1:0").await?; // in a pod "[::]:8080"
     let address = listener.local_addr()?;
-    let server = Server::new()
-        .controller("configmaps", &controller.monitor(), Duration::from_secs(60))
+    let server = OpsServer::new()
+        .kube_controller("configmaps", &controller.monitor(), Duration::from_secs(60))
         .throttle("api", &throttle)
         .election("example", &election.standing());
     let (hang_up, hung_up) = oneshot::channel::<()>();

@@ -1,4 +1,4 @@
-//! SHELL. Checks by name, and the page that a probe gets, in the API server's words. No lock: a check is asked whenever somebody asks.
+//! SHELL. Named checks, and the page that a probe gets, in the format of the API server. No lock: every request runs the checks.
 
 use std::fmt::{Display, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +19,7 @@ impl Checks {
         self.0.push((name.to_owned(), Box::new(check)));
     }
 
-    /// Whether all pass, and what is to be said: one line for each that fails, and for each that passes if all are wanted.
+    /// Whether all pass, and a page with one line for each check that fails; with `verbose`, for each that passes, too.
     pub(super) fn page(&self, endpoint: &str, verbose: bool) -> (bool, String) {
         let (mut passed, mut page) = (true, String::new());
         for (name, check) in &self.0 {

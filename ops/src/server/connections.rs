@@ -1,8 +1,8 @@
-//! SHELL. The connections that are open, and which of them makes room for another.
+//! SHELL. The open connections, and which of them is closed for another.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | who is connected, and the order of their last requests | one lock: written by the accept loop, by each request, and at a connection's end |
+//! | the open connections, and the order of their last requests | one lock: written by the accept loop, by each request, and when a connection ends |
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use flyball_sync::locks::Mutex;
 
 /// The open connections of a server. Clones share them.
 #[derive(Clone, Default)]
-pub(super) struct Open(Arc<Mutex<Table>>);
+pub(super) struct Connections(Arc<Mutex<Table>>);
 
 #[derive(Default)]
 struct Table {
@@ -30,20 +30,21 @@ struct Row {
     task: AbortHandle,
 }
 
-impl Open {
-    /// Adds the connection that `start` starts under an id of its own. Closes others first, so that there are `most` afterwards.
-    pub(super) fn add(&self, peer: IpAddr, most: usize, start: impl FnOnce(Connection) -> AbortHandle) {
-        let full = || self.0.lock().rows.len() >= most.max(1);
+impl Connections {
+    /// Adds the connection that `start` starts under an id of its own. Closes others first, so that there are at most `max` afterwards.
+    pub(super) fn add(&self, peer: IpAddr, max: usize, start: impl FnOnce(Connection) -> AbortHandle) {
+        let full = || self.0.lock().rows.len() >= max.max(1);
         while full() && self.close_one() {}
         // Started under the lock: its end, on another thread, finds its row.
         let mut table = self.0.lock();
         table.count += 1;
         let id = table.count;
-        let task = start(Connection { open: self.clone(), id });
+        let task = start(Connection { all: self.clone(), id });
         table.rows.push(Row { id, peer, last: id, task });
     }
 
-    /// Closes the connection that has been quiet for longest, of the peer that has most of them: the first to spare, and that of a flood. Says whether there was one.
+    /// Closes the least recently used connection of the peer with the most connections, so that a flood closes its own. Returns whether
+    /// there was one.
     pub(super) fn close_one(&self) -> bool {
         let mut table = self.0.lock();
         let of_peer = |row: &Row| table.rows.iter().filter(|other| other.peer == row.peer).count();
@@ -56,16 +57,16 @@ impl Open {
     }
 }
 
-/// One of them; it is taken out when this is dropped.
+/// One open connection; dropping it removes its row.
 pub(super) struct Connection {
-    open: Open,
+    all: Connections,
     id: u64,
 }
 
 impl Connection {
-    /// A request has come.
-    pub(super) fn asked(&self) {
-        let mut table = self.open.0.lock();
+    /// Marks it as in use: a request has arrived.
+    pub(super) fn requested(&self) {
+        let mut table = self.all.0.lock();
         table.count += 1;
         let now = table.count;
         if let Some(row) = table.rows.iter_mut().find(|row| row.id == self.id) {
@@ -76,6 +77,6 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.open.0.lock().rows.retain(|row| row.id != self.id);
+        self.all.0.lock().rows.retain(|row| row.id != self.id);
     }
 }

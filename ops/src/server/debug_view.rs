@@ -1,0 +1,76 @@
+//! SHELL. The page `/debug`: a JSON object of named sections, grouped by kind. No lock: a section is computed for each request.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use flyball_informer_cache::{InformerState, Status};
+use flyball_workqueue::{Ages, Counts};
+use serde_json::{Map, Value, json};
+
+/// The sections in the order in which they were added.
+#[derive(Default)]
+pub(super) struct DebugView(Vec<Section>);
+
+struct Section {
+    kind: &'static str,
+    name: String,
+    view: Box<dyn Fn() -> Value + Send + Sync>,
+}
+
+impl DebugView {
+    pub(super) fn add(
+        &mut self,
+        kind: &'static str,
+        name: &str,
+        view: impl Fn() -> Value + Send + Sync + 'static,
+    ) {
+        self.0.push(Section { kind, name: name.to_owned(), view: Box::new(view) });
+    }
+
+    /// A section that panics does not hide the others.
+    pub(super) fn page(&self) -> Value {
+        let mut all = Map::new();
+        for Section { kind, name, view } in &self.0 {
+            let view = catch_unwind(AssertUnwindSafe(view)).unwrap_or_else(|_| json!({"panicked": true}));
+            all.entry(*kind).or_insert_with(|| json!({}))[name] = view;
+        }
+        Value::Object(all)
+    }
+}
+
+/// `null` for a queue that does not exist yet.
+pub(super) fn queue(counts: Option<Counts>, ages: Option<Ages>) -> Value {
+    counts.map_or(Value::Null, |counts| {
+        json!({
+            "ready": counts.ready,
+            "waiting": counts.waiting,
+            "leased": counts.leased,
+            "dirty": counts.dirty,
+            "oldestReadySeconds": ages.and_then(|ages| ages.ready).map(seconds),
+            "oldestLeaseSeconds": ages.and_then(|ages| ages.leased).map(seconds),
+        })
+    })
+}
+
+pub(super) fn informer(status: &Status, synced: bool, objects: usize) -> Value {
+    json!({
+        "state": state(status.state),
+        "synced": synced,
+        "objects": objects,
+        "version": status.version.get(),
+        "relists": status.relists,
+        "watchRestarts": status.watch_restarts,
+        "lastError": status.last_error.as_ref().map(|error| error.message.to_string()),
+    })
+}
+
+fn state(state: InformerState) -> String {
+    match state {
+        InformerState::Waiting { cause, .. } => format!("waiting: {cause:?}"),
+        state => format!("{state:?}").to_lowercase(),
+    }
+}
+
+pub(super) fn seconds(duration: Duration) -> f64 {
+    duration.as_secs_f64()
+}

@@ -1,0 +1,66 @@
+//! EDGE. What flyball-kube adds to the server: its controllers, client quotas and leader elections.
+//!
+//! Cancel safety: nothing here waits.
+
+use std::time::Duration;
+
+use flyball_kube::leader::Standing;
+use flyball_kube::{Monitor, Throttle};
+use serde_json::json;
+
+use super::debug_view::{self, seconds};
+use super::ops_server::OpsServer;
+
+/// How late a leader may be to stop its work after its lease has expired.
+const ELECTION_TOLERANCE: Duration = Duration::from_secs(5);
+
+impl OpsServer {
+    /// Adds a controller of flyball-kube: ready while it works, alive unless one object is reconciled for longer than `max_lease`; its
+    /// metrics, and its queue in `/debug` under `queues`.
+    ///
+    /// See [`Monitor::ready`] and [`Monitor::live`].
+    pub fn kube_controller(mut self, name: &str, monitor: &Monitor, max_lease: Duration) -> Self {
+        self.kube.controllers.push((name.to_owned(), monitor.clone()));
+        let (shown, ready, live) = (monitor.clone(), monitor.clone(), monitor.clone());
+        self.debug.add("queues", name, move || debug_view::queue(shown.counts(), shown.ages()));
+        self.readiness_check(name, move || ready.ready()).liveness_check(name, move || live.live(max_lease))
+    }
+
+    /// Adds the quota of a client: its metrics, and a section of `/debug` under `throttles`.
+    pub fn throttle(mut self, name: &str, throttle: &Throttle) -> Self {
+        self.kube.throttles.push((name.to_owned(), throttle.clone()));
+        let throttle = throttle.clone();
+        self.debug.add("throttles", name, move || {
+            let (waits, quota) = (throttle.waits(), throttle.quota());
+            json!({
+                "tokens": quota.tokens(),
+                "periodSeconds": seconds(quota.period()),
+                "burst": quota.max_burst(),
+                "waiting": throttle.waiting(),
+                "requests": waits.requests,
+                "delayed": waits.delayed,
+                "waitedSeconds": seconds(waits.total),
+                "longestWaitSeconds": seconds(waits.longest),
+            })
+        });
+        self
+    }
+
+    /// Adds a leader election: alive unless the leader's work goes on after its lease has expired; its metrics, and a section of `/debug`
+    /// under `elections`. It adds no readiness check: a candidate that does not lead is ready.
+    pub fn election(mut self, name: &str, standing: &Standing) -> Self {
+        self.kube.elections.push((name.to_owned(), standing.clone()));
+        let shown = standing.clone();
+        self.debug.add("elections", name, move || {
+            json!({
+                "leads": shown.is_leader(),
+                "leader": shown.leader().as_deref(),
+                "terms": shown.terms(),
+                "renewedSecondsAgo": shown.renewed().map(seconds),
+                "lastError": shown.error().as_deref(),
+            })
+        });
+        let standing = standing.clone();
+        self.liveness_check(name, move || standing.live(ELECTION_TOLERANCE))
+    }
+}

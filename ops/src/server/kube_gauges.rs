@@ -1,0 +1,80 @@
+//! EDGE. Controllers, quotas and elections of `flyball_kube` as metrics, read at the scrape.
+//!
+//! Cancel safety: nothing here waits.
+
+use std::fmt;
+
+use flyball_kube::leader::Standing;
+use flyball_kube::{Monitor, Throttle};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::counter::ConstCounter;
+
+use super::gauges::{Families, flag, level};
+
+/// Handles by name.
+#[derive(Debug, Default)]
+pub(super) struct KubeGauges {
+    pub(super) controllers: Vec<(String, Monitor)>,
+    pub(super) throttles: Vec<(String, Throttle)>,
+    pub(super) elections: Vec<(String, Standing)>,
+}
+
+impl Collector for KubeGauges {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut families = Families(encoder);
+        encode_controllers(&mut families, &self.controllers)?;
+        encode_throttles(&mut families, &self.throttles)?;
+        encode_elections(&mut families, &self.elections)
+    }
+}
+
+fn encode_controllers(families: &mut Families<'_>, controllers: &[(String, Monitor)]) -> fmt::Result {
+    let help = "Objects that its own caches could not read";
+    families.add("controller_objects_skipped_total", help, controllers, |monitor| {
+        ConstCounter::new(monitor.skipped())
+    })?;
+    let help = "Lists and watches of its own caches that failed";
+    families.add("controller_watch_failures_total", help, controllers, |monitor| {
+        ConstCounter::new(monitor.caches().iter().map(|cache| cache.failures).sum::<u64>())
+    })?;
+    let help = "Caches of its own whose lists or watches fail now";
+    families.add("controller_caches_failing", help, controllers, |monitor| {
+        level(monitor.caches().iter().filter(|cache| cache.failing.is_some()).count())
+    })?;
+    let help = "Caches of its own that are not filled";
+    families.add("controller_caches_unfilled", help, controllers, |monitor| {
+        level(monitor.caches().iter().filter(|cache| !cache.filled).count())
+    })?;
+    let help = "Reconciles that run now";
+    families.add("controller_reconciles_in_flight", help, controllers, |monitor| {
+        level(monitor.counts().map_or(0, |counts| counts.leased))
+    })
+}
+
+fn encode_throttles(families: &mut Families<'_>, throttles: &[(String, Throttle)]) -> fmt::Result {
+    // Each is read once, so that its figures are of one moment.
+    let read: Vec<_> =
+        throttles.iter().map(|(name, throttle)| (name.clone(), (throttle.waits(), throttle))).collect();
+    let help = "Requests that were let through";
+    families
+        .add("client_throttle_requests_total", help, &read, |(waits, _)| ConstCounter::new(waits.requests))?;
+    let help = "Requests that had to wait";
+    families
+        .add("client_throttle_delayed_total", help, &read, |(waits, _)| ConstCounter::new(waits.delayed))?;
+    let help = "For how long requests have waited, all together";
+    families.add("client_throttle_wait_seconds_total", help, &read, |(waits, _)| {
+        ConstCounter::new(waits.total.as_secs_f64())
+    })?;
+    families.add("client_throttle_waiting", "Requests that wait now", &read, |(_, throttle)| {
+        level(throttle.waiting())
+    })
+}
+
+fn encode_elections(families: &mut Families<'_>, elections: &[(String, Standing)]) -> fmt::Result {
+    let help = "Whether this process leads";
+    families.add("leader_election_master_status", help, elections, |standing| flag(standing.is_leader()))?;
+    let help = "How often this process has come to lead";
+    families
+        .add("leader_election_terms_total", help, elections, |standing| ConstCounter::new(standing.terms()))
+}

@@ -1,0 +1,211 @@
+//! EDGE. The server: what is registered, and how it is served.
+//!
+//! Cancel safety: see [`OpsServer::serve`].
+
+use std::fmt::{self, Display};
+use std::future::Future;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_controller::Health;
+use flyball_informer_cache::Informer;
+use flyball_ratelimit::Policy;
+use flyball_workqueue::{SupportsDelays, Key, Order, Queue};
+use prometheus_client::registry::Registry;
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+use super::checks::Checks;
+use super::debug_view::{self, DebugView};
+use super::endpoints::Endpoints;
+use super::gauges::{InformerGauges, InformerView};
+#[cfg(feature = "kube")]
+use super::kube_gauges::KubeGauges;
+use super::serve::{Limits, serve};
+
+/// Serves metrics, probes and a debug view over HTTP, from handles that are registered by name.
+///
+/// | path | response |
+/// |---|---|
+/// | `/metrics` | the [registry](Self::registry), and the metrics below, in OpenMetrics text |
+/// | `/healthz`, `/livez` | the liveness checks: 200, or 503 with a line for each that fails; `?verbose` lists all |
+/// | `/readyz` | the readiness checks, in the same way |
+/// | `/debug` | everything that is registered, as JSON |
+///
+/// Every request reads the handles and runs the checks. Checks must not block; one that panics has failed. The server speaks HTTP/1.1 and
+/// answers `GET` and `HEAD`, with 405 for other methods and 404 for other paths. There is no TLS and no authentication: put a proxy in
+/// front of it where that matters, as for the probes of a kubelet.
+///
+/// At most 64 connections are open ([`max_connections`](Self::max_connections)). One more closes the least recently used connection of the
+/// peer with the most connections, so no probe waits for idle or slow ones. A connection has 10 seconds for the header of each request
+/// ([`header_timeout`](Self::header_timeout)), and is closed after a minute.
+///
+/// # Metrics
+/// With the label `name`, as registered.
+///
+/// | of | names |
+/// |---|---|
+/// | informers | `informer_objects`, `informer_synced`, `informer_over`, `informer_version`, `informer_relists_total`, `informer_watch_restarts_total` |
+/// | controllers of flyball-kube | `controller_objects_skipped_total`, `controller_watch_failures_total`, `controller_caches_failing`, `controller_caches_unfilled`, `controller_reconciles_in_flight` |
+/// | throttles of flyball-kube | `client_throttle_requests_total`, `client_throttle_delayed_total`, `client_throttle_wait_seconds_total`, `client_throttle_waiting` |
+/// | elections of flyball-kube | `leader_election_master_status` (client-go's name), `leader_election_terms_total` |
+///
+/// Queues and controllers report to [`PrometheusQueues`](crate::PrometheusQueues) and
+/// [`PrometheusControllers`](crate::PrometheusControllers) in the registry.
+///
+/// # Examples
+/// ```
+/// use flyball_ops::{OpsServer, PrometheusQueues};
+/// use prometheus_client::registry::Registry;
+/// use tokio::net::TcpListener;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
+/// let mut registry = Registry::default();
+/// registry.register_collector(Box::new(PrometheusQueues::new()));
+/// let server = OpsServer::new()
+///     .registry(registry)
+///     .liveness_check("disk", || Ok::<_, &str>(()))
+///     .readiness_check("warm", || Err("still cold"));
+/// let listener = TcpListener::bind("127.0.0.1:0").await?; // in a pod "[::]:8080"
+/// # let shutdown = std::future::ready(());
+/// server.serve(listener, shutdown).await
+/// # }
+/// ```
+#[derive(Default)]
+#[must_use]
+pub struct OpsServer {
+    registry: Registry,
+    liveness: Checks,
+    readiness: Checks,
+    pub(super) debug: DebugView,
+    informers: InformerGauges,
+    #[cfg(feature = "kube")]
+    pub(super) kube: KubeGauges,
+    limits: Limits,
+}
+
+impl OpsServer {
+    /// A server without checks: alive and ready.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Serves this registry on `/metrics`, such as one with [`PrometheusQueues`](crate::PrometheusQueues).
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = registry;
+        self
+    }
+
+    /// Adds a check to `/healthz` and `/livez`. Let it fail only if a restart of the process is what helps.
+    pub fn liveness_check<E: Display>(
+        mut self,
+        name: &str,
+        check: impl Fn() -> Result<(), E> + Send + Sync + 'static,
+    ) -> Self {
+        self.liveness.add(name, check);
+        self
+    }
+
+    /// Adds a check to `/readyz`. Let it fail while the process starts, and while it shuts down.
+    pub fn readiness_check<E: Display>(
+        mut self,
+        name: &str,
+        check: impl Fn() -> Result<(), E> + Send + Sync + 'static,
+    ) -> Self {
+        self.readiness.add(name, check);
+        self
+    }
+
+    /// Adds a section to `/debug`, under `custom`.
+    pub fn debug_section(mut self, name: &str, view: impl Fn() -> Value + Send + Sync + 'static) -> Self {
+        self.debug.add("custom", name, view);
+        self
+    }
+
+    /// Adds an informer: ready once it has synced, alive until it has ended; its metrics, and a section of `/debug` under `caches`.
+    pub fn informer<K, V>(mut self, name: &str, informer: &Informer<K, V>) -> Self
+    where
+        K: Clone + Eq + Hash + Send + Sync + 'static,
+        V: Send + Sync + 'static,
+    {
+        let view: Arc<dyn InformerView> = Arc::new(informer.clone());
+        self.informers.0.push((name.to_owned(), view.clone()));
+        let shown = view.clone();
+        self.debug.add("caches", name, move || {
+            debug_view::informer(&shown.status(), shown.is_synced(), shown.objects())
+        });
+        let ready = view.clone();
+        self.readiness_check(
+            name,
+            move || {
+                if ready.is_synced() { Ok(()) } else { Err("the cache has not synced") }
+            },
+        )
+        .liveness_check(name, move || if view.is_over() { Err("the cache has ended") } else { Ok(()) })
+    }
+
+    /// Adds a queue to `/debug`, under `queues`: how many keys are in each state, and how old the oldest are.
+    ///
+    /// Ages are shown if the queue [keeps](Queue::track_ages) them. Build the queue with a sink of
+    /// [`PrometheusQueues`](crate::PrometheusQueues) for its metrics.
+    pub fn queue<K, O, L, T>(mut self, name: &str, queue: &Queue<K, O, L, T>) -> Self
+    where
+        K: Key,
+        O: Order<K>,
+        L: Policy<K> + Send + 'static,
+        T: SupportsDelays,
+    {
+        let queue = queue.clone();
+        self.debug.add("queues", name, move || debug_view::queue(Some(queue.counts()), queue.ages()));
+        self
+    }
+
+    /// Adds a controller: ready while it works, alive unless one key is leased for longer than `max_lease`.
+    ///
+    /// See [`Health::ready`] and [`Health::live`].
+    pub fn controller(self, name: &str, health: &Health, max_lease: Duration) -> Self {
+        let (ready, live) = (health.clone(), health.clone());
+        self.readiness_check(name, move || ready.ready()).liveness_check(name, move || live.live(max_lease))
+    }
+
+    /// How long a connection may take to send the header of a request before it is closed: 10 seconds unless set.
+    pub fn header_timeout(mut self, timeout: Duration) -> Self {
+        self.limits.header_timeout = timeout;
+        self
+    }
+
+    /// How many connections may be open: 64 unless set, and at least one.
+    pub fn max_connections(mut self, max: usize) -> Self {
+        self.limits.max_connections = max;
+        self
+    }
+
+    /// Serves until `shutdown` completes. Then it accepts no connection, and gives the open ones five seconds to end.
+    ///
+    /// # Errors
+    /// None today: an error of one connection ends that connection, and an error of `listener` is logged and the accept retried.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes all connections.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()>,
+    ) -> std::io::Result<()> {
+        let mut registry = self.registry;
+        registry.register_collector(Box::new(self.informers));
+        #[cfg(feature = "kube")]
+        registry.register_collector(Box::new(self.kube));
+        let endpoints =
+            Endpoints { registry, liveness: self.liveness, readiness: self.readiness, debug: self.debug };
+        serve(listener, Arc::new(endpoints), self.limits, shutdown).await;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for OpsServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpsServer").field("registry", &self.registry).finish_non_exhaustive()
+    }
+}

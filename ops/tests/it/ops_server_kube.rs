@@ -1,0 +1,79 @@
+//! `OpsServer` with what flyball-kube has: controllers, quotas, elections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_kube::leader::{Election, Ended};
+use flyball_kube::testing::ApiServer;
+use flyball_kube::{Controller, Throttle};
+use flyball_ops::OpsServer;
+use futures_util::StreamExt;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, PostParams};
+use kube::runtime::{controller::Action, watcher};
+use serde_json::{Value, json};
+
+use crate::http_client::{assert_has_lines, serve};
+
+#[tokio::test]
+async fn a_throttle_and_an_election_are_exported_and_shown() {
+    let throttle = Throttle::new(Throttle::CLIENT_GO);
+    let cluster = ApiServer::new();
+    cluster.register::<Lease>();
+    let mut election = Election::builder(cluster.client(), "ns", "l", "me").build().unwrap();
+    let server = OpsServer::new().throttle("client", &throttle).election("l", &election.standing());
+    let served = serve(server).await;
+    let ended = election.run(|_| async {
+        let (status, metrics) = served.get("/metrics").await;
+        assert_eq!(status, 200);
+        let lines = [
+            "client_throttle_requests_total{name=\"client\"} 0",
+            "client_throttle_wait_seconds_total{name=\"client\"} 0.0",
+            "leader_election_master_status{name=\"l\"} 1",
+            "leader_election_terms_total{name=\"l\"} 1",
+        ];
+        assert_has_lines(&metrics, &lines);
+        let debug: Value = serde_json::from_str(&served.get("/debug").await.1).unwrap();
+        assert_eq!(debug["throttles"]["client"]["burst"], 10);
+        assert_eq!(debug["elections"]["l"]["leader"], "me");
+    });
+    assert_eq!(ended.await, Ended::Done(()));
+    assert_eq!(served.get("/healthz").await.0, 200);
+    served.end().await;
+}
+
+#[tokio::test]
+async fn objects_that_a_controller_could_not_read_are_counted() {
+    let cluster = ApiServer::new();
+    cluster.register::<ConfigMap>();
+    let any = ApiResource::erase::<ConfigMap>(&());
+    let raw: Api<DynamicObject> = Api::namespaced_with(cluster.client(), "x", &any);
+    for (name, data) in [("a", json!({})), ("b", json!(3))] {
+        let object = DynamicObject::new(name, &any).data(json!({"data": data}));
+        raw.create(&PostParams::default(), &object).await.unwrap();
+    }
+    let maps = Api::<ConfigMap>::all(cluster.client());
+    let controller = Controller::new(maps, watcher::Config::default());
+    let server = OpsServer::new().kube_controller("maps", &controller.monitor(), Duration::from_secs(60));
+    let served = serve(server).await;
+    assert_eq!(served.get("/readyz").await.0, 503, "it does not run yet");
+    let mut reconciles = controller.run(
+        async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, kube::Error>(Action::await_change()),
+        |_, _, _| Action::requeue(Duration::ZERO),
+        Arc::new(()),
+    );
+    reconciles.next().await.unwrap().unwrap();
+    assert_eq!(served.get("/readyz").await.0, 200);
+    let (_, metrics) = served.get("/metrics").await;
+    let lines = [
+        "controller_reconciles_in_flight{name=\"maps\"} 0",
+        "controller_objects_skipped_total{name=\"maps\"} 1",
+    ];
+    assert_has_lines(&metrics, &lines);
+    let debug: Value = serde_json::from_str(&served.get("/debug").await.1).unwrap();
+    assert_eq!(debug["queues"]["maps"]["leased"], 0);
+    drop(reconciles);
+    served.end().await;
+}
