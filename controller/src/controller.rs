@@ -93,7 +93,7 @@ where
             after: Vec::new(),
             standby: None,
             stop: Box::pin(std::future::pending()),
-            health: Alive(Health::new(move || held.ages()?.leased)),
+            health: Alive(Health::new(move || held.stats().oldest_lease)),
         }
     }
 

@@ -69,7 +69,7 @@ pub struct Config {
     request_timeout: Option<Duration>,
     page_size: Option<NonZeroU32>,
     pub(crate) metrics: Option<Arc<dyn Metrics>>,
-    pub(crate) queue_metrics: Option<Arc<dyn flyball_workqueue::Metrics>>,
+    pub(crate) queue_metrics: Option<Arc<dyn flyball_workqueue::QueueMetrics>>,
 }
 
 /// A change is not reconciled at once, but so long after it, unless another one comes meanwhile.
@@ -341,7 +341,7 @@ impl Config {
     }
 
     /// Is told of the queue: depth, latency and what client-go's metrics tell of theirs.
-    pub fn queue_metrics(mut self, metrics: impl flyball_workqueue::Metrics) -> Self {
+    pub fn queue_metrics(mut self, metrics: impl flyball_workqueue::QueueMetrics) -> Self {
         self.queue_metrics = Some(Arc::new(metrics));
         self
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use flyball_controller::{Health, NotLive, NotReady};
-use flyball_workqueue::{Ages, Counts};
+use flyball_workqueue::QueueStats;
 
 use crate::Skipped;
 use crate::controller::CacheState;
@@ -26,18 +26,13 @@ pub struct Monitor {
 
 struct Watched {
     health: Health,
-    counts: Box<dyn Fn() -> Counts + Send + Sync>,
-    ages: Box<dyn Fn() -> Option<Ages> + Send + Sync>,
+    stats: Box<dyn Fn() -> QueueStats + Send + Sync>,
 }
 
 impl Monitor {
     pub(crate) fn watch<O: Turning>(&self, queue: &Keys<O>, health: Health) {
-        let (counted, aged) = (queue.clone(), queue.clone());
-        let watched = Watched {
-            health,
-            counts: Box::new(move || counted.counts()),
-            ages: Box::new(move || aged.ages()),
-        };
+        let queue = queue.clone();
+        let watched = Watched { health, stats: Box::new(move || queue.stats()) };
         // A controller runs once.
         let _ = self.watched.set(watched);
     }
@@ -59,16 +54,11 @@ impl Monitor {
         self.watched.get().map_or(Ok(()), |watched| watched.health.live(longest))
     }
 
-    /// How many objects wait for their turn, wait for a later time, and are worked on; `None` before it runs.
+    /// How many objects wait for their turn, wait for a later time, and are worked on, and how long the oldest of them have; `None`
+    /// before it runs.
     #[must_use]
-    pub fn counts(&self) -> Option<Counts> {
-        self.watched.get().map(|watched| (watched.counts)())
-    }
-
-    /// How long the oldest of them have; `None` before it runs.
-    #[must_use]
-    pub fn ages(&self) -> Option<Ages> {
-        (self.watched.get()?.ages)()
+    pub fn stats(&self) -> Option<QueueStats> {
+        self.watched.get().map(|watched| (watched.stats)())
     }
 
     /// How many objects the caches that are its own could not read so far; see [`ApiSource`](crate::ApiSource). One that is listed again is counted again.
@@ -96,6 +86,6 @@ impl Monitor {
 
 impl fmt::Debug for Monitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Monitor").field("ready", &self.ready()).field("counts", &self.counts()).finish()
+        f.debug_struct("Monitor").field("ready", &self.ready()).field("stats", &self.stats()).finish()
     }
 }

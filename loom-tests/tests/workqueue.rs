@@ -66,7 +66,7 @@ fn two_adds_vs_task_and_thread() {
         queue.add(2).unwrap();
         task.join().unwrap();
         sleeper.join().unwrap();
-        assert_eq!(queue.counts().leased, 0);
+        assert_eq!(queue.stats().leased, 0);
     });
 }
 
@@ -342,7 +342,7 @@ fn stop_vs_get() {
             assert_eq!(times, accepted, "key {key}: taken {taken:?}, left {left:?}");
         }
         drop(lease);
-        assert_eq!(queue.counts().leased, 0);
+        assert_eq!(queue.stats().leased, 0);
     });
 }
 

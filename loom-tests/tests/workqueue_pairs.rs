@@ -51,9 +51,9 @@ fn pairs_inspect() {
         name: "workqueue::pairs_inspect",
         threads: 2,
         floor: 35000,
-        catches: "a snapshot that reads the keys in one critical section and the rest in another",
+        catches: "figures that are read in two critical sections",
     };
-    check(claim, &[Snapshot, Counts, Len, State, Ages, KeepAges, Requeues, Forget]);
+    check(claim, &[Keys, Stats, Len, State, TrackAges, NumRequeues, Forget]);
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn wait_idle_vs_lease_end() {
         let worker = thread::spawn(move || lease.done());
         block_on(queue.wait_idle());
         worker.join().unwrap();
-        assert!(queue.snapshot().keys.is_empty());
+        assert!(queue.keys().is_empty());
     });
 }
 

@@ -260,7 +260,7 @@ fn add_many_vs_two_getters() {
         assert_eq!(queue.add_many([1, 2]).new, 2);
         task.join().unwrap();
         sleeper.join().unwrap();
-        assert_eq!(queue.counts().leased, 0);
+        assert_eq!(queue.stats().leased, 0);
     });
 }
 

@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Until the retries are over, too: what fails after a shutdown is left over.
     loop {
         queue.blocking_wait_idle();
-        let counts = queue.counts();
+        let counts = queue.stats();
         if (counts.ready, counts.leased, counts.waiting) == (0, 0, 1) {
             break;
         }

@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut most = 0;
     for key in 0..1000 {
         queue.blocking_add_when_room(key)?; // on a task: add_when_room(key).await
-        let counts = queue.counts();
+        let counts = queue.stats();
         most = most.max(counts.ready + counts.leased);
     }
     let left = queue.blocking_drain();

@@ -8,7 +8,7 @@ use flyball_sync::{Clock, Timer};
 
 use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
-use crate::metrics::Metrics;
+use crate::metrics::QueueMetrics;
 use crate::queue::Queue;
 use crate::queue::dead::DeadLetters;
 use crate::queue::shared::{Parts, Shared};
@@ -37,7 +37,7 @@ pub struct QueueBuilder<K, O = Fifo, L = NoLimiter, T = NoDelays> {
     seed: u64,
     rules: Rules,
     dead: Option<DeadLetters<K>>,
-    sinks: Vec<Box<dyn Metrics>>,
+    sinks: Vec<Box<dyn QueueMetrics>>,
     order: O,
     keys: PhantomData<fn() -> K>,
 }
@@ -89,31 +89,31 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
         QueueBuilder { limiter, time, seed, rules, dead, sinks, order, keys }
     }
 
-    /// Tells this sink what happens in the queue, and keeps what a [`Reading`](crate::Reading) says; each call adds a
-    /// sink. Keeps [ages](Queue::track_ages), and implies [`delays`](Self::with_delays) unless a clock or a timer is given.
+    /// Tells this sink what happens in the queue, and keeps all that [`QueueStats`](crate::QueueStats) has; each call adds a
+    /// sink. Keeps [ages](Queue::track_ages), and implies [`with_delays`](Self::with_delays) unless a clock or a timer is given.
     ///
     /// A queue without metrics pays nothing for them. One with them reads its clock at each add, get and end of a lease.
     ///
     /// # Examples
     /// ```
-    /// use flyball_workqueue::{LeaseOutcome, Metrics, Queue};
+    /// use flyball_workqueue::{LeaseOutcome, Queue, QueueMetrics};
     /// use std::time::Duration;
     ///
     /// struct Printed(&'static str);
     ///
-    /// impl Metrics for Printed {
-    ///     fn ended(&self, how: LeaseOutcome, worked: Duration) {
-    ///         println!("{}: {how:?} after {worked:?}", self.0);
+    /// impl QueueMetrics for Printed {
+    ///     fn lease_ended(&self, outcome: LeaseOutcome, worked: Duration) {
+    ///         println!("{}: {outcome:?} after {worked:?}", self.0);
     ///     }
     /// }
     ///
     /// let queue = Queue::builder().metrics(Printed("pods")).build();
     /// queue.add("a")?;
     /// queue.try_get()?.succeed();
-    /// assert_eq!(queue.reading().unwrap().adds, 1);
+    /// assert_eq!(queue.stats().adds, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn metrics(self, sink: impl Metrics) -> QueueBuilder<K, O, L, T::WithDelays> {
+    pub fn metrics(self, sink: impl QueueMetrics) -> QueueBuilder<K, O, L, T::WithDelays> {
         let Self { limiter, time, seed, rules, dead, mut sinks, order, keys } = self;
         sinks.push(Box::new(sink));
         QueueBuilder { limiter, time: time.with_delays(), seed, rules, dead, sinks, order, keys }
@@ -135,7 +135,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     /// The queue.
     ///
     /// # Panics
-    /// With [`metrics`](Self::metrics): when the clock or a sink's [`watch`](crate::Metrics::watch) does.
+    /// With [`metrics`](Self::metrics): when the clock or a sink's [`watch`](crate::QueueMetrics::watch) does.
     pub fn build(self) -> Queue<K, O, L, T> {
         let Self { limiter: policy, time, seed, rules, dead, sinks, order, .. } = self;
         Queue { shared: Shared::new(Parts { order, policy, time, seed, rules, dead, sinks }) }
@@ -149,7 +149,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
 
 /// For queues without a limiter yet.
 impl<K: Key, O: Order<K>, T: TimeMode> QueueBuilder<K, O, NoLimiter, T> {
-    /// How long a failed key waits. Implies [`delays`](QueueBuilder::with_delays) unless a clock or a timer is given.
+    /// How long a failed key waits. Implies [`with_delays`](QueueBuilder::with_delays) unless a clock or a timer is given.
     ///
     /// What the limiter counts of a key is kept as long as the key is in the queue, however long it waits there, and
     /// ages from when it has left. A queue has one limiter; [`MaxOf`](flyball_ratelimit::MaxOf) makes one of two.
@@ -196,7 +196,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// queue.try_get()?.retry();
     /// clock.advance(Duration::from_millis(1));
     /// queue.try_get()?.retry();
-    /// assert_eq!(queue.counts().waiting, 0);
+    /// assert_eq!(queue.stats().waiting, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

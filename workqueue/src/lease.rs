@@ -298,7 +298,7 @@ impl<K, T> Lease<K, T> {
     /// let queue = Queue::builder().limiter(backoff).build();
     /// queue.add("a")?;
     /// queue.try_get()?.requeue();
-    /// assert_eq!((queue.counts().ready, queue.num_requeues(&"a")), (1, 0));
+    /// assert_eq!((queue.stats().ready, queue.num_requeues(&"a")), (1, 0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn requeue(self) {

@@ -27,12 +27,12 @@ pub use crate::futures::wait_idle::WaitIdle;
 pub use crate::key::Key;
 pub use crate::lease::{Lease, LeaseOutcome};
 pub use crate::limiter::{NoLimiter, QueueLimiter};
-pub use crate::metrics::{Metrics, Reading, Watch};
+pub use crate::metrics::{QueueMetrics, StatsReader};
 pub use crate::queue::consumer::Consumer;
-pub use crate::queue::{AddedMany, KeyInfo, Queue, Snapshot, WithPriority};
+pub use crate::queue::{AddedMany, KeyInfo, Queue, WithPriority};
 pub use crate::state::order::{Fair, Fifo, GroupStats, Order, Priority, PriorityStats, TopGroups};
 pub use crate::state::wait::DelayMode;
-pub use crate::state::{Added, Ages, Counts, KeyState, Leftovers, Overdue};
+pub use crate::state::{Added, KeyState, Leftovers, OverdueLease, QueueStats};
 pub use crate::swap::{AddKeys, BlockingGetKeys, DelayKeys, EndKeys, GetKeys};
 pub use crate::time_mode::{NoDelays, SupportsAsync, SupportsDelays, TimeMode, WithClock, WithTimer};
 

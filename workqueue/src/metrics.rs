@@ -1,17 +1,17 @@
 //! EDGE. What a queue tells of itself, to whoever measures.
 //!
-//! Counts of what happens all the time, and every level, are *read* (`Reading`): the queue keeps them under the lock it
-//! holds anyway. What lasts, and what is rare, is *told* (`Metrics`), after unlocking.
+//! Counts of what happens all the time, and every level, are *read* (`QueueStats`): the queue keeps them under the lock it
+//! holds anyway. What lasts, and what is rare, is *told* (`QueueMetrics`), after unlocking.
 //!
 //! Cancel safety: nothing here waits.
 
-mod reading;
+mod stats_reader;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use reading::Watched;
-pub use reading::{Reading, Watch};
+pub(crate) use stats_reader::ReadStats;
+pub use stats_reader::StatsReader;
 
 use crate::error::AddErrorKind;
 use crate::lease::LeaseOutcome;
@@ -23,19 +23,19 @@ use crate::lease::LeaseOutcome;
 /// is caught, and goes no further than the panic hook.
 ///
 /// No key is told: as a label it would make a series of each. What has a level, or is counted at each add, is not told
-/// but read: see [`Reading`], and [`watch`](Self::watch).
+/// but read: see [`QueueStats`](crate::QueueStats), and [`register`](Self::register).
 ///
 /// # Examples
 /// ```
-/// use flyball_workqueue::{LeaseOutcome, ManualClock, Metrics, Queue};
+/// use flyball_workqueue::{LeaseOutcome, ManualClock, Queue, QueueMetrics};
 /// use std::sync::{Arc, Mutex};
 /// use std::time::Duration;
 ///
 /// #[derive(Default)]
 /// struct Slowest(Mutex<Duration>);
 ///
-/// impl Metrics for Slowest {
-///     fn ended(&self, _: LeaseOutcome, worked: Duration) {
+/// impl QueueMetrics for Slowest {
+///     fn lease_ended(&self, _: LeaseOutcome, worked: Duration) {
 ///         let mut slowest = self.0.lock().unwrap();
 ///         *slowest = worked.max(*slowest);
 ///     }
@@ -50,27 +50,27 @@ use crate::lease::LeaseOutcome;
 /// assert_eq!(*slowest.0.lock().unwrap(), Duration::from_secs(3));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait Metrics: Send + Sync + 'static {
+pub trait QueueMetrics: Send + Sync + 'static {
     /// The queue is built, and can be read from now on. Told first, and once for each queue.
-    fn watch(&self, queue: Watch) {
+    fn register(&self, queue: StatsReader) {
         let _ = queue;
     }
 
     /// A key was handed out, `queued` after it was asked for: since its add; since the mark, for one that was added
     /// while a lease held it; since its deadline, for one that waited. Then it is `delayed`, and so much later than it
     /// was to be.
-    fn handed_out(&self, queued: Duration, delayed: bool) {
+    fn dequeued(&self, queued: Duration, delayed: bool) {
         let _ = (queued, delayed);
     }
 
     /// A lease ended, so long after its key was handed out.
-    fn ended(&self, how: LeaseOutcome, worked: Duration) {
-        let _ = (how, worked);
+    fn lease_ended(&self, outcome: LeaseOutcome, worked: Duration) {
+        let _ = (outcome, worked);
     }
 
     /// The limiter counted a failure of a key. Not told for one that fails before its backoff is over, which counts
     /// once per wait.
-    fn failed(&self) {}
+    fn failure_counted(&self) {}
 
     /// A key was given up after so many failures, see [`give_up_after`](crate::QueueBuilder::give_up_after).
     fn gave_up(&self, failures: u32) {
@@ -78,43 +78,43 @@ pub trait Metrics: Send + Sync + 'static {
     }
 
     /// A key was not added. One that waits for room is not refused.
-    fn refused(&self, reason: AddErrorKind) {
+    fn add_refused(&self, reason: AddErrorKind) {
         let _ = reason;
     }
 
     /// A lease that has been held for so long was reported by [`next_overdue`](crate::Queue::next_overdue).
-    fn overdue(&self, age: Duration) {
+    fn lease_overdue(&self, age: Duration) {
         let _ = age;
     }
 }
 
 /// For a sink of which the caller keeps a handle.
-impl<M: Metrics + ?Sized> Metrics for Arc<M> {
-    fn watch(&self, queue: Watch) {
-        (**self).watch(queue);
+impl<M: QueueMetrics + ?Sized> QueueMetrics for Arc<M> {
+    fn register(&self, queue: StatsReader) {
+        (**self).register(queue);
     }
 
-    fn handed_out(&self, queued: Duration, delayed: bool) {
-        (**self).handed_out(queued, delayed);
+    fn dequeued(&self, queued: Duration, delayed: bool) {
+        (**self).dequeued(queued, delayed);
     }
 
-    fn ended(&self, how: LeaseOutcome, worked: Duration) {
-        (**self).ended(how, worked);
+    fn lease_ended(&self, outcome: LeaseOutcome, worked: Duration) {
+        (**self).lease_ended(outcome, worked);
     }
 
-    fn failed(&self) {
-        (**self).failed();
+    fn failure_counted(&self) {
+        (**self).failure_counted();
     }
 
     fn gave_up(&self, failures: u32) {
         (**self).gave_up(failures);
     }
 
-    fn refused(&self, reason: AddErrorKind) {
-        (**self).refused(reason);
+    fn add_refused(&self, reason: AddErrorKind) {
+        (**self).add_refused(reason);
     }
 
-    fn overdue(&self, age: Duration) {
-        (**self).overdue(age);
+    fn lease_overdue(&self, age: Duration) {
+        (**self).lease_overdue(age);
     }
 }

@@ -21,7 +21,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 pub use add::AddedMany;
-pub use inspect::{KeyInfo, Snapshot};
+pub use inspect::KeyInfo;
 pub use with_priority::WithPriority;
 
 use crate::builder::QueueBuilder;
@@ -86,6 +86,6 @@ impl<K, O: Order<K>, L, T> RefUnwindSafe for Queue<K, O, L, T> {}
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> fmt::Debug for Queue<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("counts", &self.counts()).finish_non_exhaustive()
+        f.debug_struct("Queue").field("stats", &self.stats()).finish_non_exhaustive()
     }
 }

@@ -34,14 +34,16 @@ mod shutdown;
 mod siblings;
 mod side;
 mod slab;
+mod stats;
 mod transitions;
 mod types;
 pub(crate) mod wait;
 
 pub(crate) use ages::NextOverdue;
-pub use ages::{Ages, Overdue};
-pub use inspect::{Counts, KeyState};
+pub use ages::OverdueLease;
+pub use inspect::KeyState;
 pub(crate) use metering::HandedOut;
+pub use stats::QueueStats;
 pub use types::{Added, Leftovers};
 pub(crate) use types::{Handle, Newcomer, Next, Transition};
 

@@ -17,7 +17,7 @@ async fn a_key_is_given_up_at_the_last_attempt_and_comes_back_with_the_next_add(
     let running = tokio::spawn(
         Controller::new(queue.clone())
             .max_attempts(3, move |key, failure| {
-                assert_eq!(held.counts().leased, 1, "the key is still held");
+                assert_eq!(held.stats().leased, 1, "the key is still held");
                 told.note((*key, failure.to_string()));
             })
             .shutdown_on(sleep(100 * SECOND))
@@ -30,7 +30,7 @@ async fn a_key_is_given_up_at_the_last_attempt_and_comes_back_with_the_next_add(
     settle().await;
     assert_eq!(runs.take().len(), 3);
     assert_eq!(letters.take(), [(1, "no luck".to_owned())]);
-    assert_eq!((queue.num_requeues(&1), queue.counts()), (0, Default::default()), "forgotten");
+    assert_eq!((queue.num_requeues(&1), queue.stats()), (0, Default::default()), "forgotten");
 
     queue.add(1).unwrap();
     settle().await;

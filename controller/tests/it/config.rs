@@ -7,7 +7,7 @@ use std::time::Duration;
 use flyball_controller::{Action, Awaited, ConfigError, Controller, RunError};
 use flyball_ratelimit::{Quota, TokenBucket};
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{Fifo, NoLimiter, Queue, QueueLimiter, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{Fifo, NoLimiter, Queue, SupportsAsync, SupportsDelays};
 
 use crate::support::{Keys, SECOND, Thing, World, queue};
 

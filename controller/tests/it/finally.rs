@@ -34,7 +34,7 @@ async fn it_is_done_after_every_reconcile_while_the_key_is_held() {
             async move {
                 // As long as it is allowed to, nearly: its time is its own.
                 sleep(SECOND * 9 / 10).await;
-                assert_eq!(held.counts().leased, 1);
+                assert_eq!(held.stats().leased, 1);
                 noted.note((key, word(&ended)));
                 Ok::<_, String>(())
             }

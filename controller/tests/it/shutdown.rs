@@ -43,7 +43,7 @@ async fn a_drain_stops_events_first_then_finishes_the_queue_then_joins_workers()
     );
     things.synced().await.unwrap();
     sleep(SECOND / 2).await;
-    assert_eq!(queue.counts().leased, 2, "two are being worked on");
+    assert_eq!(queue.stats().leased, 2, "two are being worked on");
     signal.send(()).unwrap();
     settle().await;
     // Under load: the cluster goes on changing, but nobody listens any more.

@@ -618,7 +618,7 @@ impl<'a> Life<'a> {
         let Some(running) = self.running.pop() else { return };
         running.task.abort();
         let (queue, of) = (self.queues[running.shard].clone(), self.shards[running.shard]);
-        let leased = queue.counts().leased as u64;
+        let leased = queue.stats().leased as u64;
         self.world.notes.lock().reach("keys held at a drop", leased);
         self.sim.settle();
         assert!(running.task.is_over());
@@ -634,7 +634,7 @@ impl<'a> Life<'a> {
             for key in undone {
                 assert_ne!(queue.state(&key), KeyState::Absent, "3: key {key} is lost");
             }
-            assert_eq!(queue.counts().leased, 0);
+            assert_eq!(queue.stats().leased, 0);
         }
     }
 
@@ -744,7 +744,7 @@ impl<'a> Life<'a> {
         assert_eq!(notes.undone(), [], "5: a change without a reconcile");
         assert!(notes.held.is_empty());
         for (shard, queue) in self.queues.iter().enumerate() {
-            assert_eq!(queue.counts(), Default::default(), "6: something is left");
+            assert!(crate::support::holds_nothing(&queue.stats()), "6: something is left");
             assert_ne!(self.running_of(shard), 0);
         }
     }

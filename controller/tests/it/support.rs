@@ -170,3 +170,8 @@ pub(crate) fn left(report: &Report<u32>) -> usize {
     let left = &report.leftovers;
     left.ready.len() + left.waiting.len() + left.leased.len()
 }
+
+/// No key in whatever state.
+pub(crate) fn holds_nothing(stats: &flyball_workqueue::QueueStats) -> bool {
+    (stats.ready, stats.waiting, stats.leased) == (0, 0, 0)
+}

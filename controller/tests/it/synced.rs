@@ -288,7 +288,7 @@ async fn a_cache_that_ends_ends_the_run_and_is_named() {
         );
         let shared = second.await.unwrap().unwrap_err();
         assert!(matches!(shared, RunError::CacheEnded(CacheStatus { index: 0, .. })), "{shared}");
-        assert_eq!((queue.counts().waiting, queue.is_shutting_down()), (1, false));
+        assert_eq!((queue.stats().waiting, queue.is_shutting_down()), (1, false));
     }
 }
 

@@ -171,9 +171,9 @@ fn who_is_aborted_is_dropped_and_so_is_everybody_with_the_simulation() {
         }
     });
     sim.settle();
-    assert_eq!((queue.counts().leased, Arc::strong_count(&other)), (1, 4));
+    assert_eq!((queue.stats().leased, Arc::strong_count(&other)), (1, 4));
     drop(sim);
-    assert_eq!((queue.counts().leased, Arc::strong_count(&other)), (0, 1));
+    assert_eq!((queue.stats().leased, Arc::strong_count(&other)), (0, 1));
 }
 
 #[test]

@@ -121,7 +121,7 @@ impl Engine {
         }
         let (in_flight, held) = (InFlight::new(kind.clone(), config.many_in_flight), queue.clone());
         let reconcile = move |key, context| {
-            let running = in_flight.begin(|| held.ages()?.leased);
+            let running = in_flight.begin(|| held.stats().oldest_lease);
             let reconcile = reconcile(key, context).instrument(within.clone());
             async move {
                 let _running = running;

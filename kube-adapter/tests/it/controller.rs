@@ -328,8 +328,8 @@ impl flyball_controller::Metrics for Counted {
     }
 }
 
-impl flyball_workqueue::Metrics for Counted {
-    fn handed_out(&self, _: Duration, _: bool) {
+impl flyball_workqueue::QueueMetrics for Counted {
+    fn dequeued(&self, _: Duration, _: bool) {
         self.0.fetch_add(1, Relaxed);
     }
 }

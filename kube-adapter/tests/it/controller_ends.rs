@@ -50,7 +50,7 @@ async fn in_order_nothing_that_waits_for_its_turn_is_lost() {
     let mut reconciles = slow(controller, &runs);
     let mut items = during(&mut reconciles, SECOND * 3 / 2).await;
     assert_eq!(monitor.ready(), Ok(()));
-    assert_eq!(monitor.counts().map(|counts| (counts.leased, counts.ready, counts.waiting)), Some((2, 6, 2)));
+    assert_eq!(monitor.stats().map(|counts| (counts.leased, counts.ready, counts.waiting)), Some((2, 6, 2)));
     end.send(()).unwrap();
     items.extend(during(&mut reconciles, SECOND).await);
     assert_eq!(monitor.ready(), Err(NotReady::Stopping));

@@ -80,7 +80,7 @@ async fn many_reconciles_in_flight_are_warned_of_once_a_minute() {
         during(&mut reconciles, SECOND).await;
         world.server.put(map(&format!("default/late-{second}")));
     }
-    assert_eq!(monitor.counts().map(|counts| counts.leased), Some(399));
+    assert_eq!(monitor.stats().map(|counts| counts.leased), Some(399));
     let warnings = lines.with("WARN");
     let warning = |running, oldest| {
         format!(

@@ -78,7 +78,7 @@ impl Case {
             scene.settle();
             // With two, what one must return for, the other may have taken.
             if let [(waits_for, _)] = threads[..] {
-                if scene.has_come(waits_for, &scene.queue.snapshot()) {
+                if scene.has_come(waits_for) {
                     back.extend(threads.pop().map(|(_, thread)| thread.join().unwrap()));
                 }
             }

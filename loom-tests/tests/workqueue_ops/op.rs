@@ -25,7 +25,7 @@ macro_rules! ops {
 }
 
 ops! {
-    Snapshot Counts Len State Ages KeepAges Requeues Forget
+    Keys Stats Len State TrackAges NumRequeues Forget
     NextOverdue
     WaitIdle BlockingWaitIdle
     AddWhenRoom
@@ -111,20 +111,18 @@ impl Op {
         let own = 5 + tools.side;
         let lease = |lease: &mut Option<Lease>| lease.take().expect("the scene has a lease for it");
         match self {
-            Self::Snapshot => {
-                let snapshot = queue.snapshot();
-                let keys: Vec<_> = snapshot.keys.iter().map(|record| (record.key, record.state)).collect();
-                Answer::said((keys, snapshot.paused, snapshot.shut_down))
+            Self::Keys => {
+                let keys = queue.keys();
+                Answer::said(keys.iter().map(|info| (info.key, info.state)).collect::<Vec<_>>())
             }
-            Self::Counts => Answer::said(queue.counts()),
+            Self::Stats => Answer::said(queue.stats()),
             Self::Len => Answer::said(queue.ready_len()),
             Self::State => Answer::said(queue.state(&1)),
-            Self::Ages => Answer::said(queue.ages()),
-            Self::KeepAges => {
+            Self::TrackAges => {
                 queue.track_ages();
                 Answer::nothing()
             }
-            Self::Requeues => Answer::said(queue.num_requeues(&1)),
+            Self::NumRequeues => Answer::said(queue.num_requeues(&1)),
             Self::Forget => {
                 queue.forget(&1);
                 Answer::nothing()

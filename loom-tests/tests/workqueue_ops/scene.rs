@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::FastSlow;
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{Fifo, KeyState, Snapshot, WithTimer};
+use flyball_workqueue::{Fifo, KeyState, WithTimer};
 
 use crate::op::Op;
 use crate::task::{Answer, For, Task};
@@ -170,15 +170,16 @@ impl Scene {
     fn note(&mut self, when: &str) {
         self.settle();
         self.queue.check().unwrap();
-        let snapshot = self.queue.snapshot();
         for task in self.tasks.iter().filter(|task| task.answer.is_none()) {
             assert!(
-                !self.has_come(task.waits_for, &snapshot),
-                "{when}: {:?} was forgotten: {snapshot:?}",
-                task.waits_for
+                !self.has_come(task.waits_for),
+                "{when}: {:?} was forgotten: {:?}",
+                task.waits_for,
+                self.queue.keys()
             );
         }
-        let keys: Vec<_> = snapshot.keys.iter().map(|record| (record.key, record.state)).collect();
+        let keys = self.queue.keys();
+        let keys: Vec<_> = keys.iter().map(|info| (info.key, info.state)).collect();
         let said: Vec<_> = self
             .tasks
             .iter()
@@ -188,18 +189,19 @@ impl Scene {
     }
 
     /// Whether what somebody waits for is there, by what can be seen of the queue.
-    pub(crate) fn has_come(&self, what: For, snapshot: &Snapshot<u32>) -> bool {
-        let Snapshot { keys, paused, shut_down, .. } = snapshot;
+    pub(crate) fn has_come(&self, what: For) -> bool {
+        let (keys, stats) = (self.queue.keys(), self.queue.stats());
+        let (paused, shut_down) = (stats.paused, stats.shutting_down);
         let any = |holds: fn(&KeyState) -> bool| keys.iter().any(|record| holds(&record.state));
         let ready = any(|state| *state == KeyState::Ready);
         let leased = any(is_leased);
         let waiting = any(|state| matches!(state, KeyState::Waiting(_)));
         match what {
             For::Nothing | For::Overdue => false,
-            For::Key => ready && !paused || *shut_down && !ready && !leased && !waiting,
-            For::Room => *shut_down || keys.len() < self.capacity,
+            For::Key => ready && !paused || shut_down && !ready && !leased && !waiting,
+            For::Room => shut_down || keys.len() < self.capacity,
             // While it serves what waits, a drain goes on.
-            For::Drained => *shut_down && !ready && !leased && !waiting,
+            For::Drained => shut_down && !ready && !leased && !waiting,
             For::Idle => !ready && !leased,
         }
     }
@@ -262,7 +264,7 @@ impl Scene {
         self.each_key_once();
         self.end_leases();
         self.note("stopped");
-        assert!(self.queue.snapshot().keys.is_empty(), "{:?}", self.queue.snapshot());
+        assert!(self.queue.keys().is_empty(), "{:?}", self.queue.keys());
         assert!(
             self.tasks.iter().all(|task| task.answer.is_some()),
             "somebody waits for ever: {:?}",

@@ -4,8 +4,9 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use flyball_workqueue::Reading;
+use flyball_workqueue::QueueStats;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -16,27 +17,31 @@ use super::names::{self, Metric};
 use super::series::Series;
 use crate::unit::stem_and_unit;
 
-type Read = (Arc<Series>, Reading);
+type Read = (Arc<Series>, QueueStats);
 
 pub(super) fn encode(encoder: DescriptorEncoder<'_>, series: &[Read]) -> fmt::Result {
     let mut page = Page { encoder, series };
-    page.all(&names::DEPTH, |(_, read)| level(read.depth))?;
+    page.all(&names::DEPTH, |(_, read)| level(read.depth()))?;
     page.all(&names::ADDS, |(_, read)| ConstCounter::new(read.adds))?;
     page.all(&names::QUEUED, |(own, _)| own.queued.clone())?;
     page.all(&names::WORKED, |(own, _)| own.worked.clone())?;
     page.all(&names::UNFINISHED, |(_, read)| ConstGauge::new(read.unfinished_work.as_secs_f64()))?;
-    page.all(&names::LONGEST, |(_, read)| ConstGauge::new(read.longest_running.as_secs_f64()))?;
-    page.all(&names::DELAYS, |(_, read)| ConstCounter::new(read.delays))?;
-    page.all(&names::WAITING, |(_, read)| level(read.waiting))?;
+    page.all(&names::LONGEST, |(_, read)| ConstGauge::new(seconds(read.oldest_lease)))?;
+    page.all(&names::DELAYS, |(_, read)| ConstCounter::new(read.delayed_adds))?;
+    page.all(&names::WAITING, |(_, read)| level(read.waiting + read.leased_waiting))?;
     page.all(&names::LEASED, |(_, read)| level(read.leased))?;
-    page.all(&names::OLDEST, |(_, read)| ConstGauge::new(read.oldest_ready.as_secs_f64()))?;
-    page.some(&names::ROOM, |(_, read)| read.room.map(level))?;
+    page.all(&names::OLDEST, |(_, read)| ConstGauge::new(seconds(read.oldest_ready)))?;
+    page.some(&names::ROOM, |(_, read)| read.capacity_left.map(level))?;
     page.all(&names::LATE, |(own, _)| own.late.clone())?;
     page.all(&names::FAILURES, |(own, _)| own.failures.clone())?;
     page.all(&names::DEAD, |(own, _)| own.given_up.clone())?;
     page.by(&names::REFUSED, "reason", |(own, _)| &own.refused)?;
     page.by(&names::ENDED, "outcome", |(own, _)| &own.ended)?;
     page.all(&names::OVERDUE, |(own, _)| own.overdue.clone())
+}
+
+fn seconds(age: Option<Duration>) -> f64 {
+    age.unwrap_or_default().as_secs_f64()
 }
 
 fn level(keys: usize) -> ConstGauge<u64> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ::metrics::{Counter, Gauge, Histogram, Label, describe_counter, describe_gauge, describe_histogram};
 use flyball_sync::locks::Mutex;
-use flyball_workqueue::{AddErrorKind, LeaseOutcome, Metrics, Reading, Watch};
+use flyball_workqueue::{AddErrorKind, LeaseOutcome, QueueMetrics, QueueStats, StatsReader};
 
 use super::by_label::ByLabel;
 use super::labels::{InvalidLabel, Labels, labels, named};
@@ -149,7 +149,7 @@ impl MetricsQueue {
         if let Some(read) = read {
             // Concurrent calls must not increment the counters twice for one add.
             let mut recorded = inner.recorded.lock();
-            let new = (read.adds.saturating_sub(recorded.0), read.delays.saturating_sub(recorded.1));
+            let new = (read.adds.saturating_sub(recorded.0), read.delayed_adds.saturating_sub(recorded.1));
             *recorded = (recorded.0 + new.0, recorded.1 + new.1);
             drop(recorded);
             inner.adds.increment(new.0);
@@ -161,15 +161,15 @@ impl MetricsQueue {
 }
 
 impl Inner {
-    fn set(&self, read: &Reading) {
-        self.depth.set(read.depth as f64);
-        self.waiting.set(read.waiting as f64);
+    fn set(&self, read: &QueueStats) {
+        self.depth.set(read.depth() as f64);
+        self.waiting.set((read.waiting + read.leased_waiting) as f64);
         self.leased.set(read.leased as f64);
         self.unfinished.set(read.unfinished_work.as_secs_f64());
-        self.longest.set(read.longest_running.as_secs_f64());
-        self.oldest.set(read.oldest_ready.as_secs_f64());
+        self.longest.set(read.oldest_lease.unwrap_or_default().as_secs_f64());
+        self.oldest.set(read.oldest_ready.unwrap_or_default().as_secs_f64());
         let made = self.room.lock().clone();
-        let room = match (made, read.room) {
+        let room = match (made, read.capacity_left) {
             (None, Some(_)) => {
                 // Two concurrent registrations are one gauge to the recorder.
                 let made = gauge(&names::ROOM, &self.labels);
@@ -179,7 +179,7 @@ impl Inner {
             (made, _) => made,
         };
         if let Some(gauge) = room {
-            gauge.set(read.room.unwrap_or(0) as f64);
+            gauge.set(read.capacity_left.unwrap_or(0) as f64);
         }
     }
 }
@@ -195,26 +195,26 @@ fn gauge(metric: &Metric, labels: &Labels) -> Gauge {
     ::metrics::gauge!(metric.name, labels)
 }
 
-impl Metrics for MetricsQueue {
-    fn watch(&self, queue: Watch) {
-        self.0.totals.watch(queue);
+impl QueueMetrics for MetricsQueue {
+    fn register(&self, queue: StatsReader) {
+        self.0.totals.register(queue);
     }
 
-    fn handed_out(&self, queued: Duration, delayed: bool) {
+    fn dequeued(&self, queued: Duration, delayed: bool) {
         self.0.queued.record(queued);
         if delayed {
             self.0.late.record(queued);
         }
     }
 
-    fn ended(&self, outcome: LeaseOutcome, worked: Duration) {
+    fn lease_ended(&self, outcome: LeaseOutcome, worked: Duration) {
         self.0.worked.record(worked);
         if let Some(counter) = self.0.ended.get(outcome_label(outcome)) {
             counter.increment(1);
         }
     }
 
-    fn failed(&self) {
+    fn failure_counted(&self) {
         self.0.failures.increment(1);
     }
 
@@ -222,13 +222,13 @@ impl Metrics for MetricsQueue {
         self.0.given_up.increment(1);
     }
 
-    fn refused(&self, reason: AddErrorKind) {
+    fn add_refused(&self, reason: AddErrorKind) {
         if let Some(counter) = self.0.refused.get(reason) {
             counter.increment(1);
         }
     }
 
-    fn overdue(&self, _: Duration) {
+    fn lease_overdue(&self, _: Duration) {
         self.0.overdue.increment(1);
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_workqueue::{AddErrorKind, LeaseOutcome, Metrics, Watch};
+use flyball_workqueue::{AddErrorKind, LeaseOutcome, QueueMetrics, StatsReader};
 use prometheus_client::metrics::counter::Counter;
 
 use super::outcome_label::outcome_label;
@@ -23,24 +23,24 @@ impl PrometheusQueue {
     }
 }
 
-impl Metrics for PrometheusQueue {
-    fn watch(&self, queue: Watch) {
-        self.0.totals.watch(queue);
+impl QueueMetrics for PrometheusQueue {
+    fn register(&self, queue: StatsReader) {
+        self.0.totals.register(queue);
     }
 
-    fn handed_out(&self, queued: Duration, delayed: bool) {
+    fn dequeued(&self, queued: Duration, delayed: bool) {
         self.0.queued.observe(queued.as_secs_f64());
         if delayed {
             self.0.late.observe(queued.as_secs_f64());
         }
     }
 
-    fn ended(&self, outcome: LeaseOutcome, worked: Duration) {
+    fn lease_ended(&self, outcome: LeaseOutcome, worked: Duration) {
         self.0.worked.observe(worked.as_secs_f64());
         self.0.ended.get(outcome_label(outcome)).map(Counter::inc);
     }
 
-    fn failed(&self) {
+    fn failure_counted(&self) {
         self.0.failures.inc();
     }
 
@@ -48,11 +48,11 @@ impl Metrics for PrometheusQueue {
         self.0.given_up.inc();
     }
 
-    fn refused(&self, reason: AddErrorKind) {
+    fn add_refused(&self, reason: AddErrorKind) {
         self.0.refused.get(reason).map(Counter::inc);
     }
 
-    fn overdue(&self, _: Duration) {
+    fn lease_overdue(&self, _: Duration) {
         self.0.overdue.inc();
     }
 }

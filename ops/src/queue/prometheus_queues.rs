@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use flyball_sync::locks::Mutex;
-use flyball_workqueue::Reading;
+use flyball_workqueue::QueueStats;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
@@ -128,7 +128,7 @@ impl PrometheusQueues {
     }
 
     /// The series of all queues that exist. Each queue is read once, so that its figures are of one moment.
-    fn read(&self) -> Vec<(Arc<Series>, Reading)> {
+    fn read(&self) -> Vec<(Arc<Series>, QueueStats)> {
         let series: Vec<_> = self.series.lock().iter().filter_map(Weak::upgrade).collect();
         series.into_iter().filter_map(|own| own.totals.read().map(|read| (own, read))).collect()
     }

@@ -8,7 +8,7 @@
 //! series of the same name, and a counter must not fall when one of them goes.
 
 use flyball_sync::locks::Mutex;
-use flyball_workqueue::{Reading, Watch};
+use flyball_workqueue::{QueueStats, StatsReader};
 
 #[derive(Default)]
 pub(crate) struct Totals {
@@ -27,24 +27,24 @@ struct Inner {
 #[derive(Clone)]
 struct Counted {
     id: u64,
-    watch: Watch,
+    reader: StatsReader,
     adds: u64,
     delays: u64,
 }
 
 impl Totals {
-    pub(crate) fn watch(&self, queue: Watch) {
+    pub(crate) fn register(&self, queue: StatsReader) {
         let mut inner = self.inner.lock();
         let id = inner.next_id;
         inner.next_id += 1;
-        inner.queues.push(Counted { id, watch: queue, adds: 0, delays: 0 });
+        inner.queues.push(Counted { id, reader: queue, adds: 0, delays: 0 });
     }
 
     /// Reads all queues; `None` if none is left.
-    pub(crate) fn read(&self) -> Option<Reading> {
-        let queues: Vec<(u64, Watch)> =
-            self.inner.lock().queues.iter().map(|counted| (counted.id, counted.watch.clone())).collect();
-        let read: Vec<_> = queues.into_iter().map(|(id, watch)| (id, watch.read())).collect();
+    pub(crate) fn read(&self) -> Option<QueueStats> {
+        let queues: Vec<(u64, StatsReader)> =
+            self.inner.lock().queues.iter().map(|counted| (counted.id, counted.reader.clone())).collect();
+        let read: Vec<_> = queues.into_iter().map(|(id, reader)| (id, reader.read())).collect();
         let mut inner = self.inner.lock();
         let Inner { queues, adds, delays, .. } = &mut *inner;
         for (id, read) in &read {
@@ -52,44 +52,47 @@ impl Totals {
             // A concurrent scrape may have read later and locked earlier.
             if let Some(read) = read {
                 *adds += read.adds.saturating_sub(counted.adds);
-                *delays += read.delays.saturating_sub(counted.delays);
+                *delays += read.delayed_adds.saturating_sub(counted.delays);
                 counted.adds = counted.adds.max(read.adds);
-                counted.delays = counted.delays.max(read.delays);
+                counted.delays = counted.delays.max(read.delayed_adds);
             }
         }
         let gone = |id: u64| read.iter().any(|(own, read)| read.is_none() && *own == id);
         queues.retain(|counted| !gone(counted.id));
         let mut total = read.iter().filter_map(|(_, read)| *read).reduce(sum)?;
-        (total.adds, total.delays) = (*adds, *delays);
+        (total.adds, total.delayed_adds) = (*adds, *delays);
         Some(total)
     }
 }
 
-fn sum(one: Reading, other: Reading) -> Reading {
+fn sum(one: QueueStats, other: QueueStats) -> QueueStats {
     let mut sum = one;
     sum.adds += other.adds;
-    sum.delays += other.delays;
-    sum.depth += other.depth;
+    sum.delayed_adds += other.delayed_adds;
+    sum.ready += other.ready;
+    sum.dirty += other.dirty;
     sum.waiting += other.waiting;
+    sum.leased_waiting += other.leased_waiting;
     sum.leased += other.leased;
     sum.unfinished_work = one.unfinished_work.saturating_add(other.unfinished_work);
-    sum.longest_running = one.longest_running.max(other.longest_running);
+    sum.oldest_lease = one.oldest_lease.max(other.oldest_lease);
     sum.oldest_ready = one.oldest_ready.max(other.oldest_ready);
-    sum.room = one.room.zip(other.room).map(|(one, other)| one.saturating_add(other));
+    let capacity_left = one.capacity_left.zip(other.capacity_left);
+    sum.capacity_left = capacity_left.map(|(one, other)| one.saturating_add(other));
     sum
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flyball_workqueue::{Metrics, Queue};
+    use flyball_workqueue::{Queue, QueueMetrics};
     use std::sync::Arc;
 
     struct Sink(Arc<Totals>);
 
-    impl Metrics for Sink {
-        fn watch(&self, queue: Watch) {
-            self.0.watch(queue);
+    impl QueueMetrics for Sink {
+        fn register(&self, queue: StatsReader) {
+            self.0.register(queue);
         }
     }
 
@@ -103,10 +106,10 @@ mod tests {
         one.add_many(0..3);
         other.add_many(0..4);
         let read = totals.read().unwrap();
-        assert_eq!((read.adds, read.depth, read.room), (7, 7, Some(4)));
+        assert_eq!((read.adds, read.depth(), read.capacity_left), (7, 7, Some(4)));
         drop(one);
         let read = totals.read().unwrap();
-        assert_eq!((read.adds, read.depth, read.room), (7, 4, Some(2)));
+        assert_eq!((read.adds, read.depth(), read.capacity_left), (7, 4, Some(2)));
         assert_eq!(totals.inner.lock().queues.len(), 1);
         drop(other);
         assert!(totals.read().is_none());

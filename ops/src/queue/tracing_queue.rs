@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::outcome_label::outcome_label;
-use flyball_workqueue::{AddErrorKind, LeaseOutcome, Metrics};
+use flyball_workqueue::{AddErrorKind, LeaseOutcome, QueueMetrics};
 use tracing::{debug, trace, warn};
 
 /// One queue as events of [`tracing`], with the target `flyball_workqueue` and the queue's name in the field `queue`.
@@ -43,13 +43,13 @@ impl TracingQueue {
     }
 }
 
-impl Metrics for TracingQueue {
-    fn handed_out(&self, queued: Duration, delayed: bool) {
+impl QueueMetrics for TracingQueue {
+    fn dequeued(&self, queued: Duration, delayed: bool) {
         let queued_seconds = queued.as_secs_f64();
         trace!(target: TARGET, queue = self.queue, queued_seconds, delayed, "a key was handed out");
     }
 
-    fn ended(&self, outcome: LeaseOutcome, worked: Duration) {
+    fn lease_ended(&self, outcome: LeaseOutcome, worked: Duration) {
         let worked_seconds = worked.as_secs_f64();
         if outcome.is_failure() {
             let dropped = outcome == LeaseOutcome::Dropped;
@@ -60,7 +60,7 @@ impl Metrics for TracingQueue {
         }
     }
 
-    fn failed(&self) {
+    fn failure_counted(&self) {
         debug!(target: TARGET, queue = self.queue, "a failure was counted");
     }
 
@@ -68,11 +68,11 @@ impl Metrics for TracingQueue {
         warn!(target: TARGET, queue = self.queue, failures, "a key was given up");
     }
 
-    fn refused(&self, reason: AddErrorKind) {
+    fn add_refused(&self, reason: AddErrorKind) {
         warn!(target: TARGET, queue = self.queue, %reason, "an add was refused");
     }
 
-    fn overdue(&self, age: Duration) {
+    fn lease_overdue(&self, age: Duration) {
         let age_seconds = age.as_secs_f64();
         warn!(target: TARGET, queue = self.queue, age_seconds, "a lease is overdue");
     }

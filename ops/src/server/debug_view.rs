@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use flyball_informer_cache::{InformerState, Status};
-use flyball_workqueue::{Ages, Counts};
+use flyball_workqueue::QueueStats;
 use serde_json::{Map, Value, json};
 
 /// The sections in the order in which they were added.
@@ -39,15 +39,15 @@ impl DebugView {
 }
 
 /// `null` for a queue that does not exist yet.
-pub(super) fn queue(counts: Option<Counts>, ages: Option<Ages>) -> Value {
-    counts.map_or(Value::Null, |counts| {
+pub(super) fn queue(stats: Option<QueueStats>) -> Value {
+    stats.map_or(Value::Null, |stats| {
         json!({
-            "ready": counts.ready,
-            "waiting": counts.waiting,
-            "leased": counts.leased,
-            "dirty": counts.dirty,
-            "oldestReadySeconds": ages.and_then(|ages| ages.ready).map(seconds),
-            "oldestLeaseSeconds": ages.and_then(|ages| ages.leased).map(seconds),
+            "ready": stats.ready,
+            "waiting": stats.waiting,
+            "leased": stats.leased,
+            "dirty": stats.dirty,
+            "oldestReadySeconds": stats.oldest_ready.map(seconds),
+            "oldestLeaseSeconds": stats.oldest_lease.map(seconds),
         })
     })
 }

@@ -22,7 +22,7 @@ impl OpsServer {
     pub fn kube_controller(mut self, name: &str, monitor: &Monitor, max_lease: Duration) -> Self {
         self.kube.controllers.push((name.to_owned(), monitor.clone()));
         let (shown, ready, live) = (monitor.clone(), monitor.clone(), monitor.clone());
-        self.debug.add("queues", name, move || debug_view::queue(shown.counts(), shown.ages()));
+        self.debug.add("queues", name, move || debug_view::queue(shown.stats()));
         self.readiness_check(name, move || ready.ready()).liveness_check(name, move || live.live(max_lease))
     }
 

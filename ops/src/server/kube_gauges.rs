@@ -48,7 +48,7 @@ fn encode_controllers(families: &mut Families<'_>, controllers: &[(String, Monit
     })?;
     let help = "Reconciles that run now";
     families.add("controller_reconciles_in_flight", help, controllers, |monitor| {
-        level(monitor.counts().map_or(0, |counts| counts.leased))
+        level(monitor.stats().map_or(0, |counts| counts.leased))
     })
 }
 

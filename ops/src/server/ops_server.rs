@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use flyball_controller::Health;
 use flyball_informer_cache::Informer;
-use flyball_ratelimit::Policy;
-use flyball_workqueue::{SupportsDelays, Key, Order, Queue};
+use flyball_workqueue::{Key, Order, Queue, QueueLimiter, TimeMode};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -147,17 +146,17 @@ impl OpsServer {
 
     /// Adds a queue to `/debug`, under `queues`: how many keys are in each state, and how old the oldest are.
     ///
-    /// Ages are shown if the queue [keeps](Queue::track_ages) them. Build the queue with a sink of
+    /// Ages are shown if the queue [tracks](Queue::track_ages) them. Build the queue with a sink of
     /// [`PrometheusQueues`](crate::PrometheusQueues) for its metrics.
     pub fn queue<K, O, L, T>(mut self, name: &str, queue: &Queue<K, O, L, T>) -> Self
     where
         K: Key,
         O: Order<K>,
-        L: Policy<K> + Send + 'static,
-        T: SupportsDelays,
+        L: QueueLimiter<K>,
+        T: TimeMode,
     {
         let queue = queue.clone();
-        self.debug.add("queues", name, move || debug_view::queue(Some(queue.counts()), queue.ages()));
+        self.debug.add("queues", name, move || debug_view::queue(Some(queue.stats())));
         self
     }
 

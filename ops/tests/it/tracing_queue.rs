@@ -77,7 +77,7 @@ fn every_event_has_its_level_and_fields() {
     let expected = [
         "WARN flyball_workqueue an add was refused queue=\"pods\" reason=the queue is full",
         "TRACE flyball_workqueue a key was handed out queue=\"pods\" queued_seconds=1.0 delayed=false",
-        "TRACE flyball_workqueue a lease ended queue=\"pods\" outcome=Succeeded worked_seconds=0.0",
+        "TRACE flyball_workqueue a lease ended queue=\"pods\" outcome=\"succeeded\" worked_seconds=0.0",
         "TRACE flyball_workqueue a key was handed out queue=\"pods\" queued_seconds=1.0 delayed=false",
         "WARN flyball_workqueue a lease is overdue queue=\"pods\" age_seconds=3.0",
         "DEBUG flyball_workqueue a lease failed queue=\"pods\" dropped=true worked_seconds=3.0",

@@ -13,7 +13,7 @@ use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::Queue;
 use crate::state::order::{Fifo, Order};
-use crate::state::{NextOverdue as Next, Overdue};
+use crate::state::{NextOverdue as Next, OverdueLease};
 use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
 /// The future of [`Queue::next_overdue`].
@@ -42,7 +42,7 @@ impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> NextOverdue<'a, K
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync> Future
     for NextOverdue<'_, K, O, L, T>
 {
-    type Output = Option<Overdue<K>>;
+    type Output = Option<OverdueLease<K>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
@@ -78,7 +78,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
         let _panic = catch_unwind(AssertUnwindSafe(|| shared.finish(state, Some(now))));
         drop((old, waker));
         if let Some(overdue) = &found {
-            shared.tell(|sink| sink.overdue(overdue.age));
+            shared.tell(|sink| sink.lease_overdue(overdue.age));
         }
         Poll::Ready(found)
     }

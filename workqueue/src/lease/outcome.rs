@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How a lease ends, in the words of its methods.
 ///
-/// What the holder of a [`Lease`](crate::Lease) says of its work, and what [`Metrics`](crate::Metrics) are told.
+/// What the holder of a [`Lease`](crate::Lease) says of its work, and what [`QueueMetrics`](crate::QueueMetrics) are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LeaseOutcome {

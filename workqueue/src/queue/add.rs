@@ -140,7 +140,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let mut state = self.shared.lock();
         let added = state.core.add_ref(key, &mut new, now);
         self.shared.finish(state, now);
-        added.inspect_err(|reason| self.shared.tell(|sink| sink.refused(*reason)))
+        added.inspect_err(|reason| self.shared.tell(|sink| sink.add_refused(*reason)))
     }
 
     pub(crate) fn add_many_tagged(
@@ -188,7 +188,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         key: Option<K>,
     ) -> Result<Added, AddError<K>> {
         added.map_err(|reason| {
-            self.tell(|sink| sink.refused(reason));
+            self.tell(|sink| sink.add_refused(reason));
             AddError::new(key.expect("what is refused is not taken"), reason)
         })
     }

@@ -122,12 +122,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         match shared.fail(&key, now) {
             Failure::Backoff { until, counted } => {
                 if counted {
-                    shared.tell(|sink| sink.failed());
+                    shared.tell(|sink| sink.failure_counted());
                 }
                 self.add_requested(key, tag, DelayRequest::Backoff(until), now)
             }
             Failure::Last { failures } => {
-                shared.tell(|sink| sink.failed());
+                shared.tell(|sink| sink.failure_counted());
                 shared.tell(|sink| sink.gave_up(failures));
                 if let Some(dead) = &shared.dead {
                     dead.tell(&key, failures);

@@ -77,7 +77,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         let failure = self.count_failure(key, now, Some(own.unwrap_or(most)));
         if own.is_none() && matches!(failure, Failure::Last { .. }) {
             // Its end, whichever it is, will not tell of it.
-            self.tell(|sink| sink.failed());
+            self.tell(|sink| sink.failure_counted());
             return None;
         }
         Some(Decision::on(failure, now, at_least))
@@ -176,10 +176,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     /// Once it has ended, and everybody is woken.
     fn tell_end(&self, outcome: LeaseOutcome, worked: Duration, decision: &Decision) {
         if outcome != LeaseOutcome::Requeued {
-            self.tell(|sink| sink.ended(outcome, worked));
+            self.tell(|sink| sink.lease_ended(outcome, worked));
         }
         if decision.counted {
-            self.tell(|sink| sink.failed());
+            self.tell(|sink| sink.failure_counted());
         }
         if let Some(failures) = decision.given_up_after {
             self.tell(|sink| sink.gave_up(failures));

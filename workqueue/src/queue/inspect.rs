@@ -8,9 +8,8 @@ use super::Queue;
 use crate::futures::next_overdue::NextOverdue;
 use crate::key::Key;
 use crate::limiter::QueueLimiter;
-use crate::metrics::{Reading, Watched};
 use crate::state::order::Order;
-use crate::state::{Ages, Counts, KeyState};
+use crate::state::{KeyState, QueueStats};
 use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
@@ -29,11 +28,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         state.core.queued() == 0 && !state.core.has_due(now)
     }
 
-    /// How many keys are in which state. O(1), plus the waits that are over and the leased keys that wait.
+    /// How much is in the queue, how old it is, and what the queue has counted. O(1), plus the waits that are over and the leased
+    /// keys that wait, and with [`Fair`](crate::Fair) the groups.
+    ///
+    /// # Panics
+    /// When the clock does.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn stats(&self) -> QueueStats {
         let now = self.shared.now_if_timed();
-        self.shared.lock().core.counts(now)
+        self.shared.lock().core.stats(now)
     }
 
     /// The state of a key.
@@ -44,23 +47,21 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.shared.lock().core.state(key, hash, now)
     }
 
-    /// Every key with its state and failures, as data. O(n log n), the most of it under the lock: for debugging.
+    /// Every key with its state and failures, as data: Ready keys in the order of hand-out, waiting ones by deadline, leased ones.
+    /// O(n log n), the most of it under the lock: for debugging.
     ///
     /// # Panics
     /// When `Clone` of a key, the clock or the limiter's policy does.
     #[must_use]
-    pub fn snapshot(&self) -> Snapshot<K> {
+    pub fn keys(&self) -> Vec<KeyInfo<K>> {
         let now = self.shared.now_if_timed();
         let mut keys = Vec::new();
-        let mut state = self.shared.lock();
-        state.core.snapshot(now, &mut keys);
-        let (paused, shut_down) = (state.core.is_paused(), !state.core.is_open());
-        drop(state);
-        let record = |(key, state)| {
-            let failures = self.shared.limiter.requeues(&key);
-            KeyInfo { key, state, failures }
+        self.shared.lock().core.keys_and_states(now, &mut keys);
+        let info = |(key, state)| {
+            let num_requeues = self.shared.limiter.requeues(&key);
+            KeyInfo { key, state, num_requeues }
         };
-        Snapshot { keys: keys.into_iter().map(record).collect(), paused, shut_down }
+        keys.into_iter().map(info).collect()
     }
 
     /// Walks the whole queue and names the first broken invariant. For tests. O(n).
@@ -80,16 +81,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         self.shared.now()
     }
 
-    /// Keeps ages from now on: the queue reads its clock at each add and get. What is there counts from now. Idempotent.
-    pub fn track_ages(&self) {
-        let now = self.shared.now();
-        let mut state = self.shared.lock();
-        state.core.track_ages(now);
-        self.shared.finish(state, Some(now));
-    }
-
-    /// How old the oldest Ready key and the oldest lease are; `None` unless ages are [kept](Self::track_ages). O(1), and with
-    /// [`Fair`](crate::Fair) O(groups).
+    /// Tracks ages from now on: the queue reads its clock at each add and get. What is there counts from now. Idempotent.
     ///
     /// # Examples
     /// ```
@@ -101,23 +93,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// queue.track_ages();
     /// queue.add("a")?;
     /// clock.advance(Duration::from_secs(3));
-    /// assert_eq!(queue.ages().unwrap().ready, Some(Duration::from_secs(3)));
+    /// assert_eq!(queue.stats().oldest_ready, Some(Duration::from_secs(3)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
-    pub fn ages(&self) -> Option<Ages> {
+    pub fn track_ages(&self) {
         let now = self.shared.now();
-        self.shared.lock().core.ages(now)
-    }
-
-    /// What a queue with [metrics](crate::QueueBuilder::metrics) has counted, and how much is in it; `None` without. O(1), plus
-    /// the waits that are over and the leased keys that wait, and with [`Fair`](crate::Fair) the groups.
-    ///
-    /// # Panics
-    /// When the clock does.
-    #[must_use]
-    pub fn reading(&self) -> Option<Reading> {
-        self.shared.read()
+        let mut state = self.shared.lock();
+        state.core.track_ages(now);
+        self.shared.finish(state, Some(now));
     }
 
     /// Waits for a lease that has been held for `bound` or longer, such as that of a worker that is stuck; `None` once
@@ -138,20 +121,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     }
 }
 
-/// Everything in a queue at one moment: Ready keys in the order of hand-out, waiting ones by deadline, leased ones.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct Snapshot<K> {
-    /// The keys.
-    pub keys: Vec<KeyInfo<K>>,
-    /// Whether the queue hands out nothing.
-    pub paused: bool,
-    /// Whether the queue takes no keys.
-    pub shut_down: bool,
-}
-
-/// One key of a [`Snapshot`].
+/// One key of a queue, see [`Queue::keys`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -161,5 +131,5 @@ pub struct KeyInfo<K> {
     /// Where it is.
     pub state: KeyState,
     /// Its failures, read shortly after its state.
-    pub failures: u32,
+    pub num_requeues: u32,
 }

@@ -39,7 +39,7 @@ pub(crate) use state::{Others, State};
 
 use crate::key::Key;
 use crate::limiter::{Limiter, QueueLimiter};
-use crate::metrics::{Metrics, Watch, Watched};
+use crate::metrics::{QueueMetrics, ReadStats, StatsReader};
 use crate::queue::dead::DeadLetters;
 use crate::state::hash::fold;
 use crate::state::order::Order;
@@ -58,7 +58,7 @@ pub(crate) struct Shared<K, O: Order<K>, L, T> {
     timed: AtomicUsize,
     pub(crate) limiter: Limiter<K, L>,
     pub(crate) dead: Option<DeadLetters<K>>,
-    sinks: Vec<Box<dyn Metrics>>,
+    sinks: Vec<Box<dyn QueueMetrics>>,
     time: T,
     hasher: RandomState,
     /// Says what an add brings.
@@ -75,7 +75,7 @@ pub(crate) struct Parts<K, O, L, T> {
     pub(crate) seed: u64,
     pub(crate) rules: Rules,
     pub(crate) dead: Option<DeadLetters<K>>,
-    pub(crate) sinks: Vec<Box<dyn Metrics>>,
+    pub(crate) sinks: Vec<Box<dyn QueueMetrics>>,
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
@@ -96,9 +96,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
             order,
             alarm: waiting::waker(this.clone()),
         });
-        let watched: Arc<dyn Watched> = shared.clone();
-        let watch = Watch::new(Arc::downgrade(&watched));
-        shared.sinks.iter().for_each(|sink| sink.watch(watch.clone()));
+        let watched: Arc<dyn ReadStats> = shared.clone();
+        let watch = StatsReader::new(Arc::downgrade(&watched));
+        shared.sinks.iter().for_each(|sink| sink.register(watch.clone()));
         shared
     }
 

@@ -8,23 +8,10 @@ use super::{Core, Handle};
 use crate::state::entry::Flags;
 use crate::state::order::Links;
 
-/// How long the oldest key has been Ready, and the oldest lease been held.
-///
-/// Of each line of an [order](crate::Order) the first key is looked at. So one that was
-/// [lowered](crate::Queue::set_priority) to the end of a line of younger keys counts once it is the first there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Ages {
-    /// `None` where no key is Ready.
-    pub ready: Option<Duration>,
-    /// `None` where no key is leased.
-    pub leased: Option<Duration>,
-}
-
 /// A lease that has been held for longer than it should.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Overdue<K> {
+pub struct OverdueLease<K> {
     /// Its key.
     pub key: K,
     /// How long it has been held.
@@ -33,7 +20,7 @@ pub struct Overdue<K> {
 
 /// What somebody who looks for overdue leases finds.
 pub(crate) enum NextOverdue<K> {
-    Lease(Overdue<K>),
+    Lease(OverdueLease<K>),
     /// The oldest lease is overdue then.
     Wait(Nanos),
     /// Nothing is leased.
@@ -48,15 +35,23 @@ impl<K, O: Links> Core<K, O> {
         self.ages.get_or_insert(now);
     }
 
-    pub(crate) fn ages(&self, now: Nanos) -> Option<Ages> {
-        let kept = self.ages?;
+    /// How long the oldest key has been Ready, and the oldest lease been held.
+    pub(super) fn oldest(&self, now: Nanos) -> (Option<Duration>, Option<Duration>) {
+        let Some(kept) = self.ages else { return (None, None) };
         let age = |since: Nanos| now.since(since.max(kept));
         let at = |slot| self.slab.get(slot).at;
         let by = self.due_by(now);
         let due = self.first_wait().filter(|(at, _)| *at <= by).map(|(at, _)| at);
         let ready = self.order.heads(now, by).map(at).chain(due).min();
-        let leased = self.leases.front().into_iter().chain(self.reported.front()).map(at).min();
-        Some(Ages { ready: ready.map(age), leased: leased.map(age) })
+        (ready.map(age), self.oldest_lease(now))
+    }
+
+    /// How long the oldest lease has been held.
+    fn oldest_lease(&self, now: Nanos) -> Option<Duration> {
+        let kept = self.ages?;
+        let oldest = self.leases.front().into_iter().chain(self.reported.front());
+        let since = oldest.map(|slot| self.slab.get(slot).at).min()?;
+        Some(now.since(since.max(kept)))
     }
 
     /// Whether there is a lease that was not reported as overdue.
@@ -93,6 +88,6 @@ impl<K, O: Links> Core<K, O> {
         self.leases.unlink(&mut self.slab, slot);
         self.slab.get_mut(slot).flags.set(Flags::REPORTED, true);
         self.reported.push(&mut self.slab, slot);
-        NextOverdue::Lease(Overdue { key, age: now.since(since) })
+        NextOverdue::Lease(OverdueLease { key, age: now.since(since) })
     }
 }

@@ -26,21 +26,6 @@ pub enum KeyState {
     LeasedWaiting(Nanos),
 }
 
-/// How many keys are in which state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct Counts {
-    /// Keys that can be handed out.
-    pub ready: usize,
-    /// Keys that wait for a deadline.
-    pub waiting: usize,
-    /// Keys held by a lease, dirty or not.
-    pub leased: usize,
-    /// Leased keys that are Ready again when their lease ends.
-    pub dirty: usize,
-}
-
 impl<K, O: Links> Core<K, O> {
     /// Whether anything needs the time: a deadline, an age, or the end of serving what waits.
     #[inline]
@@ -85,7 +70,7 @@ impl<K, O: Links> Core<K, O> {
     }
 
     #[inline]
-    fn leased(&self) -> usize {
+    pub(super) fn leased(&self) -> usize {
         self.leases.len() + self.reported.len()
     }
 
@@ -178,19 +163,6 @@ impl<K, O: Links> Core<K, O> {
         self.queued() + self.survey(self.due_by(now.unwrap_or(self.seen)), usize::MAX).0
     }
 
-    /// O(due waits + leased keys that wait).
-    pub(crate) fn counts(&self, now: Option<Nanos>) -> Counts {
-        let ready = self.len(now);
-        let due = self.due_by(now.unwrap_or(self.seen));
-        let dirty = self.postponed.iter().filter(|(_, own)| own.wait.at <= due).count();
-        Counts {
-            ready,
-            waiting: self.slab.live() - self.leased() - ready,
-            leased: self.leased(),
-            dirty: self.dirty + dirty,
-        }
-    }
-
     pub(crate) fn state(&self, key: &K, hash: u32, now: Option<Nanos>) -> KeyState
     where
         K: Eq,
@@ -231,7 +203,7 @@ impl<K, O: Links> Core<K, O> {
 
     /// Every key and its state: Ready ones in the order of hand-out, waiting ones by deadline, leased ones. As
     /// [`leftovers`](Self::leftovers) otherwise.
-    pub(crate) fn snapshot(&mut self, now: Option<Nanos>, keys: &mut Vec<(K, KeyState)>)
+    pub(crate) fn keys_and_states(&mut self, now: Option<Nanos>, keys: &mut Vec<(K, KeyState)>)
     where
         K: Clone,
     {

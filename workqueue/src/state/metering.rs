@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use flyball_sync::Nanos;
 
-use super::{Core, Handle, Next, Phase};
-use crate::metrics::Reading;
+use super::{Core, Handle, Next, Phase, QueueStats};
 use crate::state::entry::State;
 use crate::state::order::Links;
 use crate::state::side::Side;
@@ -49,29 +48,13 @@ pub(crate) struct HandedOut {
 }
 
 impl<K, O: Links> Core<K, O> {
-    /// Everything there is to read; `None` unless the queue has metrics. O(1), plus the waits that are over and the
-    /// leased keys that wait.
-    pub(crate) fn reading(&mut self, now: Nanos) -> Option<Reading> {
-        self.meter.as_ref()?;
-        let counts = self.counts(Some(now));
-        let due_leased = counts.dirty - self.dirty;
-        let depth = counts.ready + counts.dirty;
-        let ages = self.ages(now).unwrap_or_default();
-        let room = (self.rules.capacity < usize::MAX).then(|| self.room());
-        let meter = self.meter.as_mut()?;
-        meter.most_adds = meter.most_adds.max(meter.taken + meter.withdrawn + depth as u64);
-        let unfinished = (counts.leased as u128 * u128::from(now.get())).saturating_sub(meter.began);
-        Some(Reading {
-            adds: meter.most_adds,
-            delays: meter.delays,
-            depth,
-            waiting: counts.waiting + self.postponed.len() - due_leased,
-            leased: counts.leased,
-            unfinished_work: Duration::from_nanos(u64::try_from(unfinished).unwrap_or(u64::MAX)),
-            longest_running: ages.leased.unwrap_or_default(),
-            oldest_ready: ages.ready.unwrap_or_default(),
-            room,
-        })
+    /// What metrics alone know.
+    pub(super) fn meter_stats(&mut self, stats: &mut QueueStats, now: Nanos) {
+        let Some(meter) = self.meter.as_mut() else { return };
+        meter.most_adds = meter.most_adds.max(meter.taken + meter.withdrawn + stats.depth() as u64);
+        let unfinished = (stats.leased as u128 * u128::from(now.get())).saturating_sub(meter.began);
+        stats.unfinished_work = Duration::from_nanos(u64::try_from(unfinished).unwrap_or(u64::MAX));
+        (stats.adds, stats.delayed_adds) = (meter.most_adds, meter.delays);
     }
 
     /// [`get`](Self::get), where there may be metrics. A queue without time does without the question.
@@ -149,9 +132,9 @@ impl<K, O: Links> Core<K, O> {
 
     /// Everything that is asked for is about to be given up.
     pub(super) fn meter_stop(&mut self, now: Option<Nanos>) {
-        let counts = self.counts(now);
+        let (ready, due_leased) = self.asked_for(now.unwrap_or(self.seen));
         if let Some(meter) = &mut self.meter {
-            meter.withdrawn += (counts.ready + counts.dirty) as u64;
+            meter.withdrawn += (ready + self.dirty + due_leased) as u64;
             meter.asked = Side::default();
         }
     }

@@ -3,22 +3,23 @@
 use std::time::Duration;
 
 use flyball_sync::{Clock, Nanos};
-use flyball_workqueue::{KeyState, Overdue};
+use flyball_workqueue::{KeyState, OverdueLease};
 
 use crate::support::{TimedQueue, backoff, ns, timed};
 use crate::task::{Task, keys, now_or_never};
 
 fn ages(queue: &TimedQueue) -> (Option<u64>, Option<u64>) {
-    let ages = queue.ages().expect("ages are kept");
+    let stats = queue.stats();
+    assert!(stats.ages_tracked);
     let nanos = |age: Option<Duration>| age.map(|age| age.as_nanos() as u64);
-    (nanos(ages.ready), nanos(ages.leased))
+    (nanos(stats.oldest_ready), nanos(stats.oldest_lease))
 }
 
 fn overdue(key: &'static str, age: u64) -> Option<(&'static str, Duration)> {
     Some((key, ns(age)))
 }
 
-fn told(overdue: Option<Overdue<&'static str>>) -> Option<(&'static str, Duration)> {
+fn told(overdue: Option<OverdueLease<&'static str>>) -> Option<(&'static str, Duration)> {
     overdue.map(|overdue| (overdue.key, overdue.age))
 }
 
@@ -28,7 +29,7 @@ fn ages_are_kept_on_request() {
     queue.add_many(["leased", "ready"]);
     let lease = queue.try_get().unwrap();
     clock.advance(ns(100));
-    assert!(queue.ages().is_none() && lease.age().is_none());
+    assert!(!queue.stats().ages_tracked && lease.age().is_none());
     queue.track_ages();
     assert_eq!((ages(&queue), lease.age()), ((Some(0), Some(0)), Some(Duration::ZERO)), "from now on");
     clock.advance(ns(5));
@@ -118,7 +119,7 @@ fn overdue_oldest_first_and_once_each() {
     assert_eq!(next(), Some(overdue("c", 20)));
     clock.advance(ns(1_000));
     assert_eq!(next(), None, "once each");
-    assert_eq!(queue.ages().unwrap().leased, Some(ns(1_040)), "an age it has all the same");
+    assert_eq!(queue.stats().oldest_lease, Some(ns(1_040)), "an age it has all the same");
     // Another lease of the same key is another lease.
     leases.drain(..).for_each(flyball_workqueue::Lease::done);
     queue.add("a").unwrap();

@@ -179,7 +179,7 @@ fn what_is_given_back_is_ready_at_the_tail_and_nothing_is_counted() {
     queue.add("b").unwrap();
     clock.advance(ns(3));
     lease.requeue();
-    assert_eq!((queue.num_requeues(&"a"), queue.counts().ready), (1, 2));
+    assert_eq!((queue.num_requeues(&"a"), queue.stats().ready), (1, 2));
     assert_eq!(
         notes.take(),
         [Told::HandedOut { queued: 0, delayed: true }],

@@ -54,7 +54,7 @@ fn a_minimum_is_kept_without_a_limiter() {
         assert_eq!(queue.state(&"a"), KeyState::Waiting(clock.now() + ns(5)));
         assert_eq!(queue.num_requeues(&"a"), 0);
         queue.add("a").unwrap();
-        assert_eq!(queue.counts().waiting, usize::from(strict), "no add shortens a strict backoff");
+        assert_eq!(queue.stats().waiting, usize::from(strict), "no add shortens a strict backoff");
         clock.advance(ns(5));
         queue.try_get().unwrap().retry_after_at_least(Duration::ZERO);
         assert_eq!(queue.state(&"a"), KeyState::Ready);

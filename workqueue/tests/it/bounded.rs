@@ -7,7 +7,7 @@ use std::thread;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::ManualClock;
-use flyball_workqueue::{AddErrorKind, Added, AddedMany, Counts, KeyState, Queue};
+use flyball_workqueue::{AddErrorKind, Added, AddedMany, KeyState, Queue, QueueStats};
 use testkit::wakers::poll_once;
 
 use crate::support::{TimedQueue, block_on, ns, timed};
@@ -18,7 +18,7 @@ fn bounded(keys: usize) -> (TimedQueue, ManualClock) {
     (Queue::builder().timer(clock.timer()).capacity(keys).build(), clock)
 }
 
-fn live(counts: Counts) -> usize {
+fn live(counts: QueueStats) -> usize {
     counts.ready + counts.waiting + counts.leased
 }
 
@@ -62,7 +62,7 @@ fn a_full_queue_works_on() {
     assert!(queue.postpone(&"c", ns(7)));
     lease.retry();
     queue.try_get().unwrap().succeed_and_requeue_after(ns(3));
-    assert_eq!(live(queue.counts()), 3);
+    assert_eq!(live(queue.stats()), 3);
     clock.advance(ns(7));
     assert_eq!(serve(&queue), 3, "nothing was dropped for room");
     queue.check().unwrap();
@@ -229,7 +229,7 @@ fn room_is_offered_in_turn() {
     let (queue, _clock) = bounded(2);
     queue.add_many(["a", "b"]);
     let mut adders: Vec<_> = ["c", "d", "e"].map(|key| Task::waiting(queue.add_when_room(key))).into();
-    assert_eq!(queue.counts().ready, 2, "a future that waits has added nothing");
+    assert_eq!(queue.stats().ready, 2, "a future that waits has added nothing");
     let (a, b) = (queue.try_get().unwrap(), queue.try_get().unwrap());
     assert!(adders.iter().all(|adder| !adder.knows()), "a lease takes room");
     a.done();
@@ -363,7 +363,7 @@ fn producers_wait_and_workers_make_room() {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(lease) = queue.blocking_get() {
-                    most.fetch_max(live(queue.counts()), Ordering::SeqCst);
+                    most.fetch_max(live(queue.stats()), Ordering::SeqCst);
                     assert!(served.lock().unwrap().insert(*lease), "twice");
                     lease.done();
                 }

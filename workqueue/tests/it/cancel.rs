@@ -416,7 +416,7 @@ fn getters_dropped_at_any_poll_lose_no_wake_up() {
                 break;
             }
         }
-        let counts = queue.counts();
+        let counts = queue.stats();
         assert!(
             getters.iter().all(|getter| !getter.waits()) || counts.ready + counts.waiting == 0,
             "{counts:?}"
@@ -431,7 +431,7 @@ fn assert_somebody_knows<F: Future<Output = Option<T>>, T>(
     clock: &flyball_sync::ManualClock,
     getters: &[Consumer<F>],
 ) -> bool {
-    let counts = queue.counts();
+    let counts = queue.stats();
     if !getters.iter().any(Consumer::waits) || getters.iter().any(Consumer::knows) {
         return false;
     }

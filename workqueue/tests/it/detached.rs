@@ -34,12 +34,12 @@ fn done_ends_only_what_is_detached() {
     queue.add_after("waits", ns(5)).unwrap();
     let lease = queue.try_get().unwrap();
     queue.add("ready too").unwrap();
-    let before = queue.snapshot();
+    let before = queue.keys();
     for key in ["ready", "ready too", "waits"] {
         assert_eq!(queue.done(&key), Err(NotDetached), "{key}");
         assert!(queue.attach(&key).is_err(), "{key}");
     }
-    assert_eq!(queue.snapshot(), before);
+    assert_eq!(queue.keys(), before);
     assert_eq!(*lease, "ready");
     lease.done();
     assert_eq!(NotDetached.to_string(), "no detached lease holds the key");
@@ -124,11 +124,11 @@ fn a_lease_changes_hands() {
     let mut lease = queue.try_get().unwrap();
     for _ in 0..5 {
         let key = lease.detach();
-        assert_eq!(queue.counts().leased, 1);
+        assert_eq!(queue.stats().leased, 1);
         lease = queue.attach(&key).unwrap();
     }
     lease.done();
-    assert_eq!(queue.counts(), Default::default());
+    assert!(crate::support::holds_nothing(&queue.stats()));
 }
 
 /// `done` says neither success nor failure.
@@ -175,7 +175,7 @@ fn a_detach_that_panics_is_a_failure() {
     let lease = queue.try_get().unwrap();
     mood.arm(Point::Clone, 1);
     assert!(catch_unwind(AssertUnwindSafe(|| lease.detach())).is_err());
-    assert_eq!(queue.counts().ready, 1);
+    assert_eq!(queue.stats().ready, 1);
     let key = queue.try_get().unwrap().detach();
     mood.arm(Point::Clone, 1);
     assert!(catch_unwind(AssertUnwindSafe(|| queue.attach(&key))).is_err());
@@ -183,7 +183,7 @@ fn a_detach_that_panics_is_a_failure() {
     assert!(catch_unwind(AssertUnwindSafe(|| queue.done(&key))).is_err());
     queue.check().unwrap();
     queue.done(&key).unwrap();
-    assert_eq!(queue.counts(), Default::default());
+    assert!(crate::support::holds_nothing(&queue.stats()));
     drop((key, queue));
     assert_eq!(mood.live(), 0);
 }
@@ -197,7 +197,7 @@ fn a_forgotten_key_is_in_sight() {
     let _ = queue.try_get().unwrap().detach();
     queue.try_get().unwrap().done();
     clock.advance(ns(50));
-    assert_eq!(queue.ages().unwrap().leased, Some(ns(50)));
+    assert_eq!(queue.stats().oldest_lease, Some(ns(50)));
     let mut overdue = Task::new(queue.next_overdue(ns(50)));
     assert_eq!(overdue.finish().unwrap().key, "a");
     let lease = queue.attach(&"a").unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
 use flyball_workqueue::{
-    AddError, Added, Consumer, Fifo, KeyState, Lease, Leftovers, NoLimiter, Overdue, Queue, TryGetError,
+    AddError, Added, Consumer, Fifo, KeyState, Lease, Leftovers, NoLimiter, OverdueLease, Queue, TryGetError,
     WithTimer,
 };
 use testkit::random::cases;
@@ -285,7 +285,7 @@ struct Crowd<'a> {
     adders: Vec<Task<'a, Result<Added, AddError<u64>>>>,
     idlers: Vec<Task<'a, ()>>,
     drainers: Vec<(Option<Nanos>, Task<'a, Leftovers<u64>>)>,
-    watchers: Vec<(Duration, Task<'a, Option<Overdue<u64>>>)>,
+    watchers: Vec<(Duration, Task<'a, Option<OverdueLease<u64>>>)>,
     held: Vec<Held>,
     stopped: bool,
     /// How often somebody had something to know.
@@ -397,7 +397,7 @@ impl<'a> Crowd<'a> {
     fn poll_watcher(&mut self, index: usize) {
         let Poll::Ready(overdue) = self.watchers[index].1.poll() else { return };
         let (bound, _) = self.watchers.swap_remove(index);
-        let Some(Overdue { key, age, .. }) = overdue else {
+        let Some(OverdueLease { key, age, .. }) = overdue else {
             assert!(self.stopped || self.held.is_empty(), "{} leases are held", self.held.len());
             return;
         };
@@ -443,7 +443,7 @@ impl<'a> Crowd<'a> {
     fn assert_told(&mut self) {
         let (queue, now) = (self.queue, self.clock.now());
         queue.check().unwrap();
-        let counts = queue.counts();
+        let counts = queue.stats();
         let closed = counts.ready == 0 && queue.try_get().err() == Some(TryGetError::Closed);
         let idle = counts.ready + counts.leased == 0;
         let drained = closed && (self.stopped || counts.leased == 0);
@@ -560,7 +560,7 @@ fn a_crowd_dropped_at_any_poll() {
             held.lease.done();
         }
         crowd.settle();
-        let counts = queue.counts();
+        let counts = queue.stats();
         let getters = crowd.getters.iter().any(Task::waits);
         assert!(!getters || queue.is_shutting_down() || counts.ready + counts.waiting == 0, "{counts:?}");
         let mut total = known.get();

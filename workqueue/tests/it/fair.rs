@@ -36,7 +36,7 @@ fn drain(queue: &Queue<Key, Fair<Key, char>>) -> Vec<Key> {
 fn groups_take_turns() {
     let queue = Queue::builder().order(fair()).build();
     queue.add_many([('a', 1), ('a', 2), ('a', 3), ('b', 1), ('c', 1), ('b', 2)]);
-    let shown: Vec<_> = queue.snapshot().keys.iter().map(|record| record.key).collect();
+    let shown: Vec<_> = queue.keys().iter().map(|record| record.key).collect();
     let order = drain(&queue);
     assert_eq!(order, [('a', 1), ('b', 1), ('c', 1), ('a', 2), ('b', 2), ('a', 3)]);
     assert_eq!(shown, order);

@@ -28,7 +28,7 @@ fn a_paused_queue_hands_out_nothing() {
     queue.pause();
     assert!(queue.is_paused());
     clock.advance(ns(5));
-    assert_eq!(queue.counts().ready, 2, "deadlines pass, and everything can be seen");
+    assert_eq!(queue.stats().ready, 2, "deadlines pass, and everything can be seen");
     assert_eq!(queue.add("ready").unwrap(), flyball_workqueue::Added::Merged);
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
     assert_eq!(queue.try_get_many(9).unwrap_err(), TryGetError::Empty);
@@ -320,7 +320,7 @@ fn a_batch_is_that_many_gets() {
     assert_eq!(keys(&first), ["a", "b"]);
     let rest = queue.try_get_many(usize::MAX).unwrap();
     assert_eq!(keys(&rest), ["c", "due", "d"]);
-    assert_eq!(queue.counts().leased, 5);
+    assert_eq!(queue.stats().leased, 5);
     drop(rest);
     assert_eq!(keys(&queue.try_get_many(0).unwrap()), ["c"], "at least one");
     first.into_iter().for_each(Lease::done);

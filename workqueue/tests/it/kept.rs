@@ -145,7 +145,7 @@ fn may_be_called_by_the_hash_of_a_key_that_it_looks_for() {
         fn hash<H: Hasher>(&self, state: &mut H) {
             self.0.hash(state);
             if let Some(queue) = HOME.get() {
-                let _ = queue.counts();
+                let _ = queue.stats();
             }
         }
     }

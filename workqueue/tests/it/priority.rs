@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, Nanos};
-use flyball_workqueue::{Added, KeyState, Lease, Metrics, NoDelays, NoLimiter, Priority, Queue, TimeMode};
+use flyball_workqueue::{
+    Added, KeyState, Lease, NoDelays, NoLimiter, Priority, Queue, QueueMetrics, TimeMode,
+};
 use testkit::random::cases;
 use testkit::wakers::{Panicking, poll_with};
 
@@ -41,7 +43,7 @@ fn higher_first_and_fifo_within() {
     let levels: Vec<_> =
         queue.stats_by_priority().iter().map(|level| (level.priority, level.ready)).collect();
     assert_eq!(levels, [(127, 1), (1, 2), (0, 2), (-1, 1), (-128, 1)]);
-    let shown: Vec<_> = queue.snapshot().keys.iter().map(|record| record.key).collect();
+    let shown: Vec<_> = queue.keys().iter().map(|record| record.key).collect();
     let order = drain(|| queue.try_get().ok());
     assert_eq!(order, ["g", "c", "e", "a", "d", "b", "f"]);
     assert_eq!(shown, order);
@@ -480,7 +482,7 @@ fn a_queue_of_priorities_says_what_it_is() {
 #[test]
 fn counts_the_key_that_is_handed_out_when_many_deadlines_pass_at_once() {
     struct Sink;
-    impl Metrics for Sink {}
+    impl QueueMetrics for Sink {}
 
     let clock = ManualClock::new();
     let order = Priority::new().strict();
@@ -493,5 +495,5 @@ fn counts_the_key_that_is_handed_out_when_many_deadlines_pass_at_once() {
     let lease = queue.try_get().unwrap();
     assert_eq!(*lease, 100, "the most urgent one");
     queue.check().unwrap();
-    assert_eq!(queue.reading().unwrap().adds, 101);
+    assert_eq!(queue.stats().adds, 101);
 }

@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use flyball_workqueue::{
-    AddError, AddErrorKind, Added, AddedMany, Ages, Counts, KeyState, Leftovers, Snapshot, TryGetError,
+    AddError, AddErrorKind, Added, AddedMany, KeyInfo, KeyState, Leftovers, QueueStats, TryGetError,
 };
 use testkit::answers::{self, Glance, Left, Many, Nothing, OldestAges, Outcome, Seen, Tally, Time};
 use testkit::wakers::poll_at_once;
@@ -80,7 +80,7 @@ pub(crate) fn seen(state: KeyState) -> Seen {
     }
 }
 
-pub(crate) fn tally(counts: Counts) -> Tally {
+pub(crate) fn tally(counts: QueueStats) -> Tally {
     Tally { ready: counts.ready, waiting: counts.waiting, leased: counts.leased, dirty: counts.dirty }
 }
 
@@ -88,25 +88,27 @@ pub(crate) fn nanos(duration: Duration) -> Time {
     answers::later(0, duration)
 }
 
-pub(crate) fn oldest(ages: Ages) -> OldestAges {
-    OldestAges { ready: ages.ready.map(nanos), leased: ages.leased.map(nanos) }
+/// `None` unless they are tracked.
+pub(crate) fn oldest(stats: &QueueStats) -> Option<OldestAges> {
+    let ages = OldestAges { ready: stats.oldest_ready.map(nanos), leased: stats.oldest_lease.map(nanos) };
+    stats.ages_tracked.then_some(ages)
 }
 
-/// A snapshot, sorted by key.
-pub(crate) fn glance<K: Copy + Ord>(snapshot: &Snapshot<K>) -> Glance<K> {
-    let keys = snapshot.keys.iter().map(|record| (record.key, seen(record.state), record.failures));
+/// Every key, sorted.
+pub(crate) fn glance<K: Copy + Ord>(keys: &[KeyInfo<K>], stats: &QueueStats) -> Glance<K> {
+    let keys = keys.iter().map(|info| (info.key, seen(info.state), info.num_requeues));
     let mut keys: Vec<_> = keys.collect();
     keys.sort_unstable_by_key(|(key, ..)| *key);
-    Glance { keys, paused: snapshot.paused, shut_down: snapshot.shut_down }
+    Glance { keys, paused: stats.paused, shut_down: stats.shutting_down }
 }
 
-/// The keys of a snapshot that are Ready, and those that wait, as they stand there.
-pub(crate) fn in_order<K: Copy>(snapshot: &Snapshot<K>) -> (Vec<K>, Vec<K>) {
+/// The keys that are Ready, and those that wait, as they stand there.
+pub(crate) fn in_order<K: Copy>(keys: &[KeyInfo<K>]) -> (Vec<K>, Vec<K>) {
     let (mut ready, mut waiting) = (Vec::new(), Vec::new());
-    for record in &snapshot.keys {
-        match record.state {
-            KeyState::Ready => ready.push(record.key),
-            KeyState::Waiting(_) => waiting.push(record.key),
+    for info in keys {
+        match info.state {
+            KeyState::Ready => ready.push(info.key),
+            KeyState::Waiting(_) => waiting.push(info.key),
             _ => {}
         }
     }

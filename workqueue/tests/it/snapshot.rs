@@ -1,12 +1,12 @@
 //! Everything in a queue at one moment, as data.
 
 use flyball_sync::Nanos;
-use flyball_workqueue::{KeyInfo, KeyState, Queue, Snapshot};
+use flyball_workqueue::{KeyInfo, KeyState, Queue};
 
 use crate::support::{BackoffQueue, backoff, ns};
 
-fn rows(snapshot: &Snapshot<&'static str>) -> Vec<(&'static str, KeyState, u32)> {
-    snapshot.keys.iter().map(|KeyInfo { key, state, failures, .. }| (*key, *state, *failures)).collect()
+fn rows(keys: &[KeyInfo<&'static str>]) -> Vec<(&'static str, KeyState, u32)> {
+    keys.iter().map(|info| (info.key, info.state, info.num_requeues)).collect()
 }
 
 /// A key in every state, at 25; nobody has looked since 0.
@@ -33,8 +33,8 @@ fn every_state() -> BackoffQueue {
 fn a_snapshot_shows_everything_in_order() {
     let queue = every_state();
     queue.add("last").unwrap();
-    let snapshot = queue.snapshot();
-    let (ready, rest) = rows(&snapshot).into_iter().partition::<Vec<_>, _>(|row| row.1 == KeyState::Ready);
+    let (ready, rest) =
+        rows(&queue.keys()).into_iter().partition::<Vec<_>, _>(|row| row.1 == KeyState::Ready);
     assert_eq!(
         ready,
         [("ready", KeyState::Ready, 0), ("due, failed", KeyState::Ready, 1), ("last", KeyState::Ready, 0)]
@@ -52,7 +52,8 @@ fn a_snapshot_shows_everything_in_order() {
             ("leased, waits", KeyState::LeasedWaiting(Nanos::new(50)), 0),
         ]
     );
-    assert!(!snapshot.paused && !snapshot.shut_down);
+    let stats = queue.stats();
+    assert!(!stats.paused && !stats.shutting_down);
     let order: Vec<_> = std::iter::from_fn(|| queue.try_get().ok().map(|lease| lease.detach())).collect();
     assert_eq!(order, ["ready", "due, failed", "last"], "as they come out");
 }
@@ -61,21 +62,21 @@ fn a_snapshot_shows_everything_in_order() {
 #[test]
 fn a_snapshot_is_a_copy() {
     let queue = every_state();
-    let before = queue.snapshot();
-    assert_eq!(queue.snapshot(), before);
+    let before = queue.keys();
+    assert_eq!(queue.keys(), before);
     queue.check().unwrap();
     drop(queue.stop_now());
-    assert_eq!(before.keys.len(), 8);
-    assert!(queue.snapshot().keys.iter().all(|record| record.state == KeyState::Leased));
+    assert_eq!(before.len(), 8);
+    assert!(queue.keys().iter().all(|record| record.state == KeyState::Leased));
 }
 
 #[test]
 fn a_snapshot_says_what_the_queue_is_at() {
     let queue: Queue<u32> = Queue::new();
     let flags = || {
-        let snapshot = queue.snapshot();
-        assert!(snapshot.keys.is_empty());
-        (snapshot.paused, snapshot.shut_down)
+        assert!(queue.keys().is_empty());
+        let stats = queue.stats();
+        (stats.paused, stats.shutting_down)
     };
     assert_eq!(flags(), (false, false));
     queue.pause();
@@ -89,7 +90,7 @@ fn a_snapshot_says_what_the_queue_is_at() {
 /// What is written down can be read again.
 #[cfg(feature = "serde")]
 mod serde {
-    use flyball_workqueue::{Counts, Leftovers};
+    use flyball_workqueue::Leftovers;
 
     use super::*;
 
@@ -101,19 +102,20 @@ mod serde {
     fn data_round_trips() {
         let queue = every_state();
         queue.pause();
-        let snapshot = queue.snapshot();
-        let text = serde_json::to_string(&snapshot).unwrap();
-        let read: Snapshot<String> = serde_json::from_str(&text).unwrap();
-        assert_eq!((read.paused, read.shut_down), (true, false));
+        let keys = queue.keys();
+        let text = serde_json::to_string(&keys).unwrap();
+        let read: Vec<KeyInfo<String>> = serde_json::from_str(&text).unwrap();
         assert_eq!(serde_json::to_string(&read).unwrap(), text);
-        for (record, own) in read.keys.iter().zip(&snapshot.keys) {
+        assert_eq!(read.len(), keys.len());
+        for (read, own) in read.iter().zip(&keys) {
             assert_eq!(
-                (record.key.as_str(), record.state, record.failures),
-                (own.key, own.state, own.failures)
+                (read.key.as_str(), read.state, read.num_requeues),
+                (own.key, own.state, own.num_requeues)
             );
         }
-        let counts: Counts = queue.counts();
-        assert_eq!(copy(&counts), counts);
+        let stats = queue.stats();
+        assert!(stats.paused);
+        assert_eq!(copy(&stats), stats);
         let left = queue.stop_now();
         let text = serde_json::to_string(&left).unwrap();
         let read: Leftovers<String> = serde_json::from_str(&text).unwrap();
@@ -129,13 +131,13 @@ mod serde {
     fn the_names_in_the_data() {
         let (queue, _clock) = backoff();
         queue.add_rate_limited("a").unwrap();
-        let text = serde_json::to_string(&queue.snapshot()).unwrap();
+        let text = serde_json::to_string(&queue.keys()).unwrap();
+        assert_eq!(text, r#"[{"key":"a","state":{"Waiting":10},"num_requeues":1}]"#);
+        let text = serde_json::to_string(&queue.stats()).unwrap();
         assert_eq!(
             text,
-            r#"{"keys":[{"key":"a","state":{"Waiting":10},"failures":1}],"paused":false,"shut_down":false}"#
+            r#"{"ready":0,"waiting":1,"leased":0,"dirty":0,"leased_waiting":0,"capacity_left":null,"paused":false,"shutting_down":false,"ages_tracked":false,"oldest_ready":null,"oldest_lease":null,"unfinished_work":{"secs":0,"nanos":0},"adds":0,"delayed_adds":0}"#
         );
-        let text = serde_json::to_string(&queue.counts()).unwrap();
-        assert_eq!(text, r#"{"ready":0,"waiting":1,"leased":0,"dirty":0}"#);
         assert_eq!(
             serde_json::to_string(&queue.stop_now()).unwrap(),
             r#"{"ready":[],"waiting":["a"],"leased":[]}"#

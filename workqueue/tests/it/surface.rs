@@ -9,10 +9,9 @@ use std::mem::size_of;
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualTimer, Monotonic};
 use flyball_workqueue::{
-    AddError, AddErrorKind, AddWhenRoom, Added, AddedMany, Ages, Consumer, Counts, DelayMode, Drain, Fifo,
-    Get, GetMany, GetTimeoutError, KeyState, Lease, LeaseOutcome, Leftovers, NextOverdue, NoLimiter,
-    NotDetached, Overdue, Queue, QueueBuilder, Reading, Snapshot, TryGetError, WaitIdle, Watch, WithClock,
-    WithTimer,
+    AddError, AddErrorKind, AddWhenRoom, Added, AddedMany, Consumer, DelayMode, Drain, Fifo, Get, GetMany,
+    GetTimeoutError, KeyInfo, KeyState, Lease, LeaseOutcome, Leftovers, NextOverdue, NoLimiter, NotDetached,
+    OverdueLease, Queue, QueueBuilder, QueueStats, StatsReader, TryGetError, WaitIdle, WithClock, WithTimer,
 };
 
 type Limit = Exponential<&'static str>;
@@ -81,15 +80,14 @@ fn auto_traits_of_the_rest() {
     fixed::<Consumer<u32>>();
     fn data<T: Send + Sync + Unpin + Debug>() {}
     data::<AddedMany<u32>>();
-    data::<Snapshot<u32>>();
-    data::<Overdue<u32>>();
-    data::<Ages>();
+    data::<Vec<KeyInfo<u32>>>();
+    data::<OverdueLease<u32>>();
     data::<DelayMode>();
     data::<AddErrorKind>();
     data::<NotDetached>();
     data::<LeaseOutcome>();
-    data::<Reading>();
-    data::<Watch>();
+    data::<QueueStats>();
+    data::<StatsReader>();
     assert_eq!(DelayMode::default(), DelayMode::Earliest);
 }
 
@@ -169,7 +167,7 @@ fn debug_needs_nothing_of_the_key() {
     shows::<Drain<SendOnly>>();
     shows::<Added>();
     shows::<KeyState>();
-    shows::<Counts>();
+    shows::<QueueStats>();
     shows::<Consumer<SendOnly>>();
     shows::<AddWhenRoom<'static, SendOnly>>();
     fn speaks<T: Display>() {}

@@ -17,7 +17,7 @@ fn it_ends_as_a_lease_does() {
     let (queue, clock) = backoff();
     AddKeys::add(&queue, "a").unwrap();
     serve(&queue, |_| false);
-    assert_eq!((queue.num_requeues(&"a"), queue.counts().waiting), (1, 1));
+    assert_eq!((queue.num_requeues(&"a"), queue.stats().waiting), (1, 1));
     clock.advance(ns(10));
     serve(&queue, |key| *key == "a");
     assert_eq!((queue.num_requeues(&"a"), queue.state(&"a")), (0, KeyState::Absent));
@@ -29,7 +29,7 @@ fn a_panic_in_generic_code_loses_no_key() {
     queue.add("a").unwrap();
     let served = catch_unwind(AssertUnwindSafe(|| serve(&queue, |_| panic!("at work"))));
     assert!(served.is_err());
-    assert_eq!((queue.num_requeues(&"a"), queue.counts().waiting), (1, 1));
+    assert_eq!((queue.num_requeues(&"a"), queue.stats().waiting), (1, 1));
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn ready_from_the_deadline_whether_noticed_or_not() {
     clock.advance(ns(1));
     assert_eq!(queue.state(&"a"), KeyState::Ready);
     assert_eq!((queue.ready_len(), queue.is_empty()), (1, false));
-    let counts = queue.counts();
+    let counts = queue.stats();
     assert_eq!((counts.ready, counts.waiting), (1, 0));
     assert_eq!(queue.add_after("a", ns(0)).unwrap(), flyball_workqueue::Added::Merged);
 }
@@ -206,7 +206,7 @@ fn no_clock_is_read_where_nothing_waits() {
         let mut idle = Box::pin(queue.get());
         assert!(poll_once(idle.as_mut()).is_pending());
         queue.add("a").unwrap();
-        assert_eq!((queue.ready_len(), queue.counts().leased, queue.state(&"b")), (0, 2, KeyState::Leased));
+        assert_eq!((queue.ready_len(), queue.stats().leased, queue.state(&"b")), (0, 2, KeyState::Leased));
         queue.cancel(&"a");
         first.done();
         second.succeed();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flyball_workqueue::{AddErrorKind, LeaseOutcome, Metrics, Reading};
+use flyball_workqueue::{AddErrorKind, LeaseOutcome, QueueMetrics, QueueStats};
 use testkit::answers::{Ending, Read, Told};
 
 use crate::said::{nanos, reason};
@@ -22,12 +22,12 @@ impl Notes {
     }
 }
 
-impl Metrics for Notes {
-    fn handed_out(&self, queued: Duration, delayed: bool) {
+impl QueueMetrics for Notes {
+    fn dequeued(&self, queued: Duration, delayed: bool) {
         self.note(Told::HandedOut { queued: nanos(queued), delayed });
     }
 
-    fn ended(&self, how: LeaseOutcome, worked: Duration) {
+    fn lease_ended(&self, how: LeaseOutcome, worked: Duration) {
         let how = match how {
             LeaseOutcome::Done | LeaseOutcome::DoneAndRequeueAfter(_) => Ending::Done,
             LeaseOutcome::Succeeded => Ending::Succeed,
@@ -39,7 +39,7 @@ impl Metrics for Notes {
         self.note(Told::Ended(how, nanos(worked)));
     }
 
-    fn failed(&self) {
+    fn failure_counted(&self) {
         self.note(Told::Failed);
     }
 
@@ -47,11 +47,11 @@ impl Metrics for Notes {
         self.note(Told::GaveUp(failures));
     }
 
-    fn refused(&self, why: AddErrorKind) {
+    fn add_refused(&self, why: AddErrorKind) {
         self.note(Told::Refused(reason(why)));
     }
 
-    fn overdue(&self, age: Duration) {
+    fn lease_overdue(&self, age: Duration) {
         self.note(Told::Overdue(nanos(age)));
     }
 }
@@ -68,16 +68,16 @@ pub(crate) fn as_told(told: Told) -> Told {
     }
 }
 
-pub(crate) fn read(reading: Reading) -> Read {
+pub(crate) fn read(stats: QueueStats) -> Read {
     Read {
-        adds: reading.adds,
-        delays: reading.delays,
-        depth: reading.depth,
-        waiting: reading.waiting,
-        leased: reading.leased,
-        unfinished: nanos(reading.unfinished_work),
-        longest: nanos(reading.longest_running),
-        oldest_ready: nanos(reading.oldest_ready),
-        room: reading.room,
+        adds: stats.adds,
+        delays: stats.delayed_adds,
+        depth: stats.depth(),
+        waiting: stats.waiting + stats.leased_waiting,
+        leased: stats.leased,
+        unfinished: nanos(stats.unfinished_work),
+        longest: nanos(stats.oldest_lease.unwrap_or_default()),
+        oldest_ready: nanos(stats.oldest_ready.unwrap_or_default()),
+        room: stats.capacity_left,
     }
 }

@@ -31,7 +31,7 @@ impl Delaying for Ours {
     }
 
     fn waiting(&self) -> usize {
-        self.0.counts().waiting
+        self.0.stats().waiting
     }
 }
 

@@ -7,15 +7,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::{Shared, State};
 use crate::key::Key;
 use crate::limiter::QueueLimiter;
-use crate::metrics::{Metrics, Reading, Watched};
-use crate::state::HandedOut;
+use crate::metrics::{QueueMetrics, ReadStats};
 use crate::state::order::Order;
+use crate::state::{HandedOut, QueueStats};
 use crate::time_mode::TimeMode;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     /// Tells every sink, outside every lock. What a sink does to itself is its own affair.
     #[inline]
-    pub(crate) fn tell(&self, what: impl Fn(&dyn Metrics)) {
+    pub(crate) fn tell(&self, what: impl Fn(&dyn QueueMetrics)) {
         if T::DELAYS {
             for sink in &self.sinks {
                 // A panic that is dropped may panic in turn.
@@ -32,9 +32,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     }
 }
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Watched for Shared<K, O, L, T> {
-    fn read(&self) -> Option<Reading> {
-        let now = self.time.now();
-        self.lock().core.reading(now)
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> ReadStats for Shared<K, O, L, T> {
+    fn read(&self) -> QueueStats {
+        let now = self.now_if_timed();
+        self.lock().core.stats(now)
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, Nanos};
-use flyball_workqueue::{AddError, DelayMode, KeyState, Lease, Leftovers, Overdue, Queue, Snapshot};
+use flyball_workqueue::{AddError, DelayMode, KeyInfo, KeyState, Lease, Leftovers, OverdueLease, Queue};
 use testkit::hostile::{HostileKey, Mood, Point};
 
 use super::{BASE, CAP, Fuse, HostileLease, HostilePolicy, HostileQueue, HostileTimer};
@@ -53,7 +53,7 @@ enum Act {
     NextOverdue,
     WaitIdle,
     DrainWaiting,
-    Snapshot,
+    Keys,
 }
 
 /// What an act gave. It is moved out, so that only the queue's own drops meet a burning fuse.
@@ -63,9 +63,9 @@ enum Given {
     Leases(Vec<HostileLease>),
     Refused(Vec<AddError<HostileKey>>),
     Key(HostileKey),
-    Overdue(Option<Overdue<HostileKey>>),
+    Overdue(Option<OverdueLease<HostileKey>>),
     Left(Leftovers<HostileKey>),
-    Snapshot(Snapshot<HostileKey>),
+    Keys(Vec<KeyInfo<HostileKey>>),
 }
 
 /// 0 is debounced till 10, 1 and 2 are Ready, 3 is leased and has failed, 4 is leased and dirty, 5 leased and waits till
@@ -122,7 +122,7 @@ impl World {
     }
 
     fn ids(&self) -> BTreeSet<u32> {
-        self.queue.snapshot().keys.iter().map(|record| record.key.id()).collect()
+        self.queue.keys().iter().map(|record| record.key.id()).collect()
     }
 
     fn disarm(&self) {
@@ -184,7 +184,7 @@ impl World {
                 Act::Die => lease.into_iter().for_each(Lease::retry),
                 Act::KeepAges => queue.track_ages(),
                 Act::Age => {
-                    std::hint::black_box((queue.ages(), held.unwrap().age()));
+                    std::hint::black_box((queue.stats(), held.unwrap().age()));
                 }
                 Act::NextOverdue => {
                     let next = async { Given::Overdue(queue.next_overdue(Duration::ZERO).await) };
@@ -200,7 +200,7 @@ impl World {
                 Act::DrainWaiting => {
                     return poll(Task::new(async { Given::Left(queue.drain_all_timeout(ns(5)).await) }));
                 }
-                Act::Snapshot => return Given::Snapshot(queue.snapshot()),
+                Act::Keys => return Given::Keys(queue.keys()),
             }
             Given::Nothing
         }));
@@ -240,7 +240,7 @@ fn acts(scene: Scene) -> Vec<Act> {
         Act::NextOverdue,
         Act::WaitIdle,
         Act::DrainWaiting,
-        Act::Snapshot,
+        Act::Keys,
     ];
     if scene != Scene::Quiet {
         acts.push(Act::BlockingGetMany);
@@ -294,7 +294,7 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
                 assert!(after.difference(&before).all(|id| come.contains(id)), "{at}: {before:?} {after:?}");
 
                 // Nobody is stranded.
-                let counts = queue.counts();
+                let counts = queue.stats();
                 if let Some(adder) = &adder {
                     let left = counts.ready + counts.waiting + counts.leased < 8 || queue.is_shutting_down();
                     assert!(!left || adder.knows(), "{at}: there is room");
@@ -327,8 +327,8 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
                         expected.remove(&id);
                     }
                 }
-                let dirty = queue.counts().dirty;
-                if queue.done(&mood.key(7)).is_ok() && dirty == queue.counts().dirty {
+                let dirty = queue.stats().dirty;
+                if queue.done(&mood.key(7)).is_ok() && dirty == queue.stats().dirty {
                     expected.remove(&7);
                     expected.extend((queue.state(&mood.key(7)) != KeyState::Absent).then_some(7));
                 }

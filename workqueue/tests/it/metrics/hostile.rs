@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{AddErrorKind, Fifo, LeaseOutcome, Metrics, Queue, WithTimer};
+use flyball_workqueue::{AddErrorKind, Fifo, LeaseOutcome, Queue, QueueMetrics, WithTimer};
 
 use crate::support::ns;
 use crate::task::now_or_never;
@@ -24,16 +24,16 @@ impl Drop for Bomb {
 
 struct Panics;
 
-impl Metrics for Panics {
-    fn handed_out(&self, _: Duration, _: bool) {
+impl QueueMetrics for Panics {
+    fn dequeued(&self, _: Duration, _: bool) {
         panic_any(Bomb);
     }
 
-    fn ended(&self, _: LeaseOutcome, _: Duration) {
+    fn lease_ended(&self, _: LeaseOutcome, _: Duration) {
         panic_any(Bomb);
     }
 
-    fn failed(&self) {
+    fn failure_counted(&self) {
         panic_any(Bomb);
     }
 
@@ -41,11 +41,11 @@ impl Metrics for Panics {
         panic_any(Bomb);
     }
 
-    fn refused(&self, _: AddErrorKind) {
+    fn add_refused(&self, _: AddErrorKind) {
         panic_any(Bomb);
     }
 
-    fn overdue(&self, _: Duration) {
+    fn lease_overdue(&self, _: Duration) {
         panic_any(Bomb);
     }
 }
@@ -73,7 +73,7 @@ fn a_sink_that_panics_changes_nothing() {
         lease.retry();
     }
     queue.check().unwrap();
-    assert_eq!(queue.counts().waiting, 2, "a failure waits for its backoff, not for less");
+    assert_eq!(queue.stats().waiting, 2, "a failure waits for its backoff, not for less");
     clock.advance(ns(10));
     let mut keys = Vec::new();
     while let Ok(lease) = queue.try_get() {
@@ -82,7 +82,8 @@ fn a_sink_that_panics_changes_nothing() {
     }
     assert_eq!(keys, ["a", "b"]);
     assert_eq!(*dead.lock().unwrap(), [("a", 2), ("b", 2)]);
-    assert_eq!(queue.reading().map(|read| (read.adds, read.leased, read.depth)), Some((4, 0, 0)));
+    let read = queue.stats();
+    assert_eq!((read.adds, read.leased, read.depth()), (4, 0, 0));
     // Two hand-outs, twice; as many ends; four failures, two keys given up; one refusal, one report.
     assert_eq!(notes.take().len(), 4 + 4 + 4 + 2 + 1 + 1);
     drop(queue.stop_now());
@@ -116,23 +117,23 @@ impl CallsBack {
     fn call(&self) {
         if let Some(queue) = self.0.get() {
             queue.check().unwrap();
-            assert!(queue.reading().is_some());
+            assert!(queue.stats().ages_tracked);
             let _ = queue.add("from within");
             queue.cancel(&"from within");
         }
     }
 }
 
-impl Metrics for CallsBack {
-    fn handed_out(&self, _: Duration, _: bool) {
+impl QueueMetrics for CallsBack {
+    fn dequeued(&self, _: Duration, _: bool) {
         self.call();
     }
 
-    fn ended(&self, _: LeaseOutcome, _: Duration) {
+    fn lease_ended(&self, _: LeaseOutcome, _: Duration) {
         self.call();
     }
 
-    fn failed(&self) {
+    fn failure_counted(&self) {
         self.call();
     }
 
@@ -140,13 +141,13 @@ impl Metrics for CallsBack {
         self.call();
     }
 
-    fn refused(&self, reason: AddErrorKind) {
+    fn add_refused(&self, reason: AddErrorKind) {
         if reason == AddErrorKind::GivenUp {
             self.call();
         }
     }
 
-    fn overdue(&self, _: Duration) {
+    fn lease_overdue(&self, _: Duration) {
         self.call();
     }
 }
@@ -172,7 +173,7 @@ fn a_sink_may_call_the_queue() {
     let _ = queue.stop_now();
     assert!(queue.add("c").is_err());
     queue.check().unwrap();
-    assert_eq!(queue.reading().unwrap().adds, 2 + 2 + 14, "one from within each of 14 calls");
+    assert_eq!(queue.stats().adds, 2 + 2 + 14, "one from within each of 14 calls");
 }
 
 /// Threads that add, take and end: in the end the counters agree with what was told.
@@ -197,9 +198,9 @@ fn counters_agree_when_threads_work() {
         lease.done();
     }
     queue.check().unwrap();
-    let (read, told) = (queue.reading().unwrap(), notes.take());
-    assert_eq!((read.depth, read.leased, read.waiting), (0, 0, 0));
-    assert_eq!((read.unfinished_work, read.longest_running), (Duration::ZERO, Duration::ZERO));
+    let (read, told) = (queue.stats(), notes.take());
+    assert_eq!((read.depth(), read.leased, read.waiting), (0, 0, 0));
+    assert_eq!((read.unfinished_work, read.oldest_lease), (Duration::ZERO, None));
     let outs = told.iter().filter(|told| matches!(told, testkit::answers::Told::HandedOut { .. })).count();
     assert_eq!((outs as u64, told.len()), (read.adds, 2 * outs), "each hand-out once, and its end");
 }

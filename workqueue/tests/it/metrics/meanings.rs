@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{Fair, Fifo, Metrics, NoLimiter, Queue, Reading, Watch, WithTimer};
+use flyball_workqueue::{Fair, Fifo, NoLimiter, Queue, QueueMetrics, QueueStats, StatsReader, WithTimer};
 use testkit::answers::{Ending, Refused, Told};
 use testkit::wakers::{Panicking, poll_with};
 
@@ -22,8 +22,8 @@ fn measured() -> (Measured, ManualClock, Notes) {
     (Queue::builder().timer(clock.timer()).metrics(notes.clone()).build(), clock, notes)
 }
 
-fn read(queue: &Measured) -> Reading {
-    queue.reading().expect("it has metrics")
+fn read(queue: &Measured) -> QueueStats {
+    queue.stats()
 }
 
 fn handed_out(queued: u64) -> Told {
@@ -36,25 +36,25 @@ fn the_life_of_a_key() {
     let (queue, clock, notes) = measured();
     queue.add("a").unwrap();
     queue.add("a").unwrap();
-    assert_eq!((read(&queue).adds, read(&queue).depth), (1, 1), "a duplicate is no add");
+    assert_eq!((read(&queue).adds, read(&queue).depth()), (1, 1), "a duplicate is no add");
     clock.advance(ns(50));
     let lease = queue.try_get().unwrap();
     assert_eq!(notes.take(), [handed_out(50)]);
-    assert_eq!((read(&queue).adds, read(&queue).depth, read(&queue).leased), (1, 0, 1));
+    assert_eq!((read(&queue).adds, read(&queue).depth(), read(&queue).leased), (1, 0, 1));
     clock.advance(ns(5));
     for _ in 0..5 {
         queue.add("a").unwrap();
     }
-    assert_eq!((read(&queue).adds, read(&queue).depth), (2, 1), "asked for while it runs");
+    assert_eq!((read(&queue).adds, read(&queue).depth()), (2, 1), "asked for while it runs");
     clock.advance(ns(20));
-    assert_eq!((read(&queue).unfinished_work, read(&queue).longest_running), (ns(25), ns(25)));
+    assert_eq!((read(&queue).unfinished_work, read(&queue).oldest_lease), (ns(25), Some(ns(25))));
     lease.done();
     assert_eq!(notes.take(), [Told::Ended(Ending::Done, 25)]);
-    assert_eq!((read(&queue).adds, read(&queue).depth, read(&queue).leased), (2, 1, 0), "not asked anew");
+    assert_eq!((read(&queue).adds, read(&queue).depth(), read(&queue).leased), (2, 1, 0), "not asked anew");
     clock.advance(ns(10));
     queue.try_get().unwrap().succeed();
     assert_eq!(notes.take(), [handed_out(30), Told::Ended(Ending::Succeed, 0)], "since the mark");
-    assert_eq!((read(&queue).adds, read(&queue).depth), (2, 0));
+    assert_eq!((read(&queue).adds, read(&queue).depth()), (2, 0));
 }
 
 /// A delay is counted when it is accepted, its key when its deadline passes, whether anybody looks or not.
@@ -65,24 +65,24 @@ fn delays_become_adds_at_their_deadline() {
     queue.add_after("a", ns(20)).unwrap();
     let now = read(&queue);
     assert_eq!(
-        (now.adds, now.delays, now.depth, now.waiting),
+        (now.adds, now.delayed_adds, now.depth(), now.waiting),
         (0, 2, 0, 1),
         "a merged delay was accepted, too"
     );
     clock.advance(ns(10));
     let now = read(&queue);
-    assert_eq!((now.adds, now.delays, now.depth, now.waiting), (1, 2, 1, 0), "nobody has looked");
+    assert_eq!((now.adds, now.delayed_adds, now.depth(), now.waiting), (1, 2, 1, 0), "nobody has looked");
     clock.advance(ns(7));
-    assert_eq!(read(&queue).oldest_ready, ns(7));
+    assert_eq!(read(&queue).oldest_ready, Some(ns(7)));
     let lease = queue.try_get().unwrap();
     assert_eq!(notes.take(), [Told::HandedOut { queued: 7, delayed: true }], "so much too late");
     lease.succeed_and_requeue_after(ns(5));
-    assert_eq!((read(&queue).delays, read(&queue).waiting), (3, 1));
+    assert_eq!((read(&queue).delayed_adds, read(&queue).waiting), (3, 1));
     queue.add("a").unwrap();
     queue.try_get().unwrap().done();
     let (end, now) = (notes.take(), read(&queue));
     assert_eq!(end[1], handed_out(0), "promoted: it is not late");
-    assert_eq!((now.adds, now.waiting, now.depth), (2, 0, 0));
+    assert_eq!((now.adds, now.waiting, now.depth()), (2, 0, 0));
 }
 
 /// A deadline that passes while the key runs counts as client-go's add would: in depth at once, its latency since then.
@@ -92,9 +92,9 @@ fn a_deadline_within_a_lease() {
     queue.add("a").unwrap();
     let lease = queue.try_get().unwrap();
     queue.add_after("a", ns(10)).unwrap();
-    assert_eq!((read(&queue).waiting, read(&queue).depth), (1, 0));
+    assert_eq!((read(&queue).leased_waiting, read(&queue).depth()), (1, 0));
     clock.advance(ns(15));
-    assert_eq!((read(&queue).waiting, read(&queue).depth, read(&queue).adds), (0, 1, 2));
+    assert_eq!((read(&queue).leased_waiting, read(&queue).depth(), read(&queue).adds), (0, 1, 2));
     lease.done();
     clock.advance(ns(1));
     queue.try_get().unwrap().done();
@@ -110,12 +110,12 @@ fn what_is_withdrawn_was_added() {
     queue.add_after("due", ns(1)).unwrap();
     clock.advance(ns(1));
     assert!(queue.cancel(&"due"));
-    assert_eq!((read(&queue).adds, read(&queue).depth), (6, 3));
+    assert_eq!((read(&queue).adds, read(&queue).depth()), (6, 3));
     let leases = queue.try_get_many(9).unwrap();
     queue.add("marked").unwrap();
-    assert_eq!((read(&queue).adds, read(&queue).depth), (7, 1));
+    assert_eq!((read(&queue).adds, read(&queue).depth()), (7, 1));
     assert_eq!(queue.stop_now().waiting, ["postponed"]);
-    assert_eq!((read(&queue).adds, read(&queue).depth, read(&queue).leased), (7, 0, 3));
+    assert_eq!((read(&queue).adds, read(&queue).depth(), read(&queue).leased), (7, 0, 3));
     drop(leases);
     assert_eq!((read(&queue).adds, read(&queue).leased), (7, 0));
 }
@@ -132,17 +132,20 @@ fn a_drain_is_seen() {
     assert_eq!(notes.take(), [handed_out(0), Told::Refused(Refused::ShutDown)]);
     clock.advance(Duration::from_secs(60));
     let now = read(&queue);
-    assert_eq!((now.depth, now.leased, now.unfinished_work), (2, 1, Duration::from_secs(60)));
-    assert_eq!((now.longest_running, now.oldest_ready), (Duration::from_secs(60), Duration::from_secs(60)));
+    assert_eq!((now.depth(), now.leased, now.unfinished_work), (2, 1, Duration::from_secs(60)));
+    assert_eq!(
+        (now.oldest_lease, now.oldest_ready),
+        (Some(Duration::from_secs(60)), Some(Duration::from_secs(60)))
+    );
     queue.try_get().unwrap().done();
     stuck.retry();
     assert_eq!(
-        (read(&queue).depth, read(&queue).waiting, read(&queue).leased),
+        (read(&queue).depth(), read(&queue).waiting, read(&queue).leased),
         (1, 0, 0),
         "the mark is served"
     );
     queue.try_get().unwrap().retry();
-    assert_eq!((read(&queue).depth, read(&queue).waiting, read(&queue).adds), (0, 1, 3), "left over");
+    assert_eq!((read(&queue).depth(), read(&queue).waiting, read(&queue).adds), (0, 1, 3), "left over");
 }
 
 #[test]
@@ -161,12 +164,12 @@ fn failures_count_once_per_wait() {
     queue.add("a").unwrap();
     queue.try_get().unwrap().retry();
     assert_eq!(notes.take()[1..], [Told::Ended(Ending::Retry, 0)], "its backoff is open");
-    assert_eq!(queue.reading().unwrap().delays, 2, "accepted all the same");
+    assert_eq!(queue.stats().delayed_adds, 2, "accepted all the same");
     clock.advance(ns(10));
     queue.try_get().unwrap().retry();
     let told = [Told::Ended(Ending::Retry, 0), Told::Failed, Told::GaveUp(2)];
     assert_eq!(notes.take()[1..], told);
-    assert_eq!(queue.reading().unwrap().delays, 2, "given up: nothing comes back");
+    assert_eq!(queue.stats().delayed_adds, 2, "given up: nothing comes back");
     assert!(queue.add_rate_limited("b").is_ok());
     clock.advance(ns(20));
     assert!(queue.add_rate_limited("b").is_err());
@@ -179,7 +182,7 @@ fn who_waits_for_room_is_not_refused() {
     let (clock, notes) = (ManualClock::new(), Notes::default());
     let queue = Queue::builder().timer(clock.timer()).capacity(1).metrics(notes.clone()).build();
     queue.add("a").unwrap();
-    assert_eq!(queue.reading().unwrap().room, Some(0));
+    assert_eq!(queue.stats().capacity_left, Some(0));
     assert!(now_or_never(queue.add_when_room("b")).is_none());
     assert!(notes.take().is_empty());
     assert!(
@@ -226,19 +229,19 @@ fn another_order_tells_the_same() {
     queue.add_after("a", ns(10)).unwrap();
     clock.advance(ns(15));
     queue.add("b").unwrap(); // gathers
-    assert_eq!((queue.reading().unwrap().adds, queue.reading().unwrap().depth), (2, 2));
+    assert_eq!((queue.stats().adds, queue.stats().depth()), (2, 2));
     clock.advance(ns(5));
     queue.try_get().unwrap().done();
     assert_eq!(notes.take()[0], Told::HandedOut { queued: 10, delayed: true });
-    assert_eq!((queue.reading().unwrap().adds, queue.reading().unwrap().depth), (2, 1));
+    assert_eq!((queue.stats().adds, queue.stats().depth()), (2, 1));
     queue.check().unwrap();
 }
 
 #[derive(Clone, Default)]
-struct Watching(Arc<Mutex<Vec<Watch>>>);
+struct Watching(Arc<Mutex<Vec<StatsReader>>>);
 
-impl Metrics for Watching {
-    fn watch(&self, queue: Watch) {
+impl QueueMetrics for Watching {
+    fn register(&self, queue: StatsReader) {
         self.0.lock().unwrap().push(queue);
     }
 }
@@ -274,7 +277,7 @@ fn a_stop_that_gathers_keeps_the_books() {
     clock.advance(ns(1));
     assert_eq!(queue.stop_now().ready.len(), 200);
     queue.check().unwrap();
-    assert_eq!(queue.reading().unwrap().adds, 200);
+    assert_eq!(queue.stats().adds, 200);
 }
 
 /// A lease that nobody has seen, as a waker panicked, goes back: its key was asked for once.
@@ -287,6 +290,6 @@ fn what_nobody_has_seen_is_not_counted_twice() {
     assert!(poll_with(watch.as_mut(), &Waker::from(Arc::new(Panicking))).is_pending());
     assert!(catch_unwind(AssertUnwindSafe(|| queue.try_get())).is_err());
     queue.check().unwrap();
-    let read = queue.reading().unwrap();
-    assert_eq!((read.adds, read.depth, read.leased), (2, 2, 0));
+    let read = queue.stats();
+    assert_eq!((read.adds, read.depth(), read.leased), (2, 2, 0));
 }
