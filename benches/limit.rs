@@ -38,7 +38,7 @@ fn over_keys<R>(step: impl Fn(&Arc<str>) -> R) -> impl FnMut() -> R {
 fn exponential(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("limit-exponential");
     let ours = Limiter::new(Exponential::new(BASE..=CAP));
-    group.bench_function("flyball", |bencher| bencher.iter(over_keys(|key| ours.when(key))));
+    group.bench_function("flyball", |bencher| bencher.iter(over_keys(|key| ours.record_failure(key))));
     let naive = NaiveExponential::new(BASE, CAP);
     group.bench_function("naive-port", |bencher| bencher.iter(over_keys(|key| naive.when(key))));
     // A policy alone, as a queue holds it: no lock, no clock.
@@ -47,7 +47,7 @@ fn exponential(criterion: &mut Criterion) {
     group.bench_function("flyball-policy", |bencher| {
         bencher.iter(|| {
             next = (next + 1) % KEYS;
-            policy.failed(&keys[next], Nanos::ZERO, 0).0
+            policy.record_failure(&keys[next], Nanos::ZERO, 0).0
         });
     });
     group.finish();
@@ -57,7 +57,7 @@ fn fail_and_forget(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("limit-fail-and-forget");
     let ours = Limiter::new(Exponential::new(BASE..=CAP));
     let cycle = |key: &Arc<str>| {
-        black_box(ours.when(key));
+        black_box(ours.record_failure(key));
         ours.forget(key);
     };
     group.bench_function("flyball", |bencher| bencher.iter(over_keys(cycle)));
@@ -74,7 +74,7 @@ fn bucket(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("limit-bucket");
     let (million, thousand) = (NonZeroU32::new(1_000_000).unwrap(), NonZeroU32::new(1_000).unwrap());
     // Half a token comes between two checks: after the burst, every other one is refused.
-    let mut ours = TokenBucket::new(Quota::per_second(million).burst(thousand));
+    let mut ours = TokenBucket::new(Quota::per_second(million).allow_burst(thousand));
     let mut now = Nanos::ZERO;
     group.bench_function("flyball", |bencher| {
         bencher.iter(|| {
@@ -96,7 +96,7 @@ fn bucket(criterion: &mut Criterion) {
 fn default(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("limit-default");
     let ours = Limiter::new(controller_default());
-    group.bench_function("flyball", |bencher| bencher.iter(over_keys(|key| ours.when(key))));
+    group.bench_function("flyball", |bencher| bencher.iter(over_keys(|key| ours.record_failure(key))));
     let naive = NaiveDefault::new();
     group.bench_function("naive-port", |bencher| bencher.iter(over_keys(|key| naive.when(key))));
     group.finish();

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, Limiter, OncePerWait, Policy};
+use flyball_ratelimit::{Exponential, Limiter, OncePerBackoff, Policy};
 use flyball_sync::{Clock, Nanos};
 use flyball_workqueue::{Key, Order, Queue, SupportsDelays};
 
@@ -68,7 +68,7 @@ pub(crate) fn schedule<K: Key>(
     policy: impl Policy<K> + Send + 'static,
     clock: impl Clock,
 ) -> Box<dyn Schedule<K>> {
-    Box::new(Limiter::with_clock(OncePerWait::new(policy), clock))
+    Box::new(Limiter::with_clock(OncePerBackoff::new(policy), clock))
 }
 
 /// The clock of a queue: on any other one, a wait would not be over when the key comes back.
@@ -88,11 +88,11 @@ where
 
 impl<K, P: Policy<K> + Send, C: Clock> Schedule<K> for Limiter<K, P, C> {
     fn next(&self, key: &K) -> Duration {
-        self.when(key)
+        self.record_failure(key)
     }
 
     fn forget(&self, key: &K) -> u32 {
-        let conflicts = self.requeues(key);
+        let conflicts = self.num_requeues(key);
         Limiter::forget(self, key);
         conflicts
     }

@@ -103,7 +103,7 @@ impl<K> Config<K> {
             Self { linger: Duration::ZERO, .. } => Err(ConfigError::NoLinger),
             Self { timeout: Some(Duration::ZERO), .. } => Err(ConfigError::NoTime),
             Self { attempts: Some(0), .. } => Err(ConfigError::NoAttempts),
-            Self { attempts: Some(_), .. } if !L::COUNTS => Err(ConfigError::NothingCountsAttempts),
+            Self { attempts: Some(_), .. } if !L::COUNTS_FAILURES => Err(ConfigError::NothingCountsAttempts),
             Self { sync_timeout: Duration::ZERO, .. } => Err(ConfigError::NoSyncTime),
             Self { nothing_optional: true, .. } => Err(ConfigError::NothingOptional),
             Self { settles: true, .. } if informers == 0 => Err(ConfigError::NothingSettles),

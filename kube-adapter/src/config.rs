@@ -157,7 +157,7 @@ impl Config {
     ///
     /// Without a bound the first list of ten thousand objects starts ten thousand reconciles, which share the client's connections and
     /// the memory limit of the pod; [`recommended`](Self::recommended) has 64. With a bound, objects wait for slow reconciles of others.
-    /// [`Monitor::counts`](crate::Monitor::counts) reports how many are in flight, and [a warning](Self::warn_in_flight) is logged when there are many.
+    /// [`Monitor::stats`](crate::Monitor::stats) reports how many are in flight, and [a warning](Self::warn_in_flight) is logged when there are many.
     pub fn concurrency(mut self, most: u16) -> Self {
         self.concurrency = most;
         self

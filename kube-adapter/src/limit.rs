@@ -26,7 +26,7 @@ trait Erased: Send {
     fn requeues(&self, key: &NamespacedName) -> u32;
     fn give_back(&mut self, taken: Taken, now: Nanos);
     fn tracked(&self) -> usize;
-    fn take_dead(&mut self, dead: &mut Vec<NamespacedName>);
+    fn take_evicted(&mut self, dead: &mut Vec<NamespacedName>);
 }
 
 impl<P> Erased for P
@@ -41,7 +41,7 @@ where
         random: u64,
         in_use: InUse<'_>,
     ) -> (Duration, Taken) {
-        let (wait, taken) = Policy::failed_keeping(self, key, now, random, in_use);
+        let (wait, taken) = Policy::record_failure_keeping(self, key, now, random, in_use);
         (wait, Box::new(taken))
     }
 
@@ -50,7 +50,7 @@ where
     }
 
     fn requeues(&self, key: &NamespacedName) -> u32 {
-        Policy::requeues(self, key)
+        Policy::num_requeues(self, key)
     }
 
     fn give_back(&mut self, taken: Taken, now: Nanos) {
@@ -61,11 +61,11 @@ where
     }
 
     fn tracked(&self) -> usize {
-        Policy::tracked(self)
+        Policy::tracked_keys(self)
     }
 
-    fn take_dead(&mut self, dead: &mut Vec<NamespacedName>) {
-        Policy::take_dead(self, dead);
+    fn take_evicted(&mut self, dead: &mut Vec<NamespacedName>) {
+        Policy::take_evicted(self, dead);
     }
 }
 
@@ -82,11 +82,11 @@ impl Limit {
 impl Policy<NamespacedName> for Limit {
     type Taken = Taken;
 
-    fn failed(&mut self, key: &NamespacedName, now: Nanos, random: u64) -> (Duration, Taken) {
+    fn record_failure(&mut self, key: &NamespacedName, now: Nanos, random: u64) -> (Duration, Taken) {
         self.0.failed(key, now, random, &mut |_| false)
     }
 
-    fn failed_keeping(
+    fn record_failure_keeping(
         &mut self,
         key: &NamespacedName,
         now: Nanos,
@@ -100,7 +100,7 @@ impl Policy<NamespacedName> for Limit {
         self.0.forget(key);
     }
 
-    fn requeues(&self, key: &NamespacedName) -> u32 {
+    fn num_requeues(&self, key: &NamespacedName) -> u32 {
         self.0.requeues(key)
     }
 
@@ -108,11 +108,11 @@ impl Policy<NamespacedName> for Limit {
         self.0.give_back(taken, now);
     }
 
-    fn tracked(&self) -> usize {
+    fn tracked_keys(&self) -> usize {
         self.0.tracked()
     }
 
-    fn take_dead(&mut self, dead: &mut Vec<NamespacedName>) {
-        self.0.take_dead(dead);
+    fn take_evicted(&mut self, dead: &mut Vec<NamespacedName>) {
+        self.0.take_evicted(dead);
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use flyball_ratelimit::{Bucket, Quota};
+use flyball_ratelimit::{Quota, RateLimiter};
 use flyball_sync::{Nanos, TokioTimer};
 use tower_layer::Layer;
 
@@ -51,7 +51,7 @@ pub use waits::Waits;
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), kube::Error> {
 /// const FIFTY: NonZeroU32 = NonZeroU32::new(50).unwrap();
 /// const HUNDRED: NonZeroU32 = NonZeroU32::new(100).unwrap();
-/// let throttle = Throttle::new(Quota::per_second(FIFTY).burst(HUNDRED));
+/// let throttle = Throttle::new(Quota::per_second(FIFTY).allow_burst(HUNDRED));
 /// # let stack = tower::service_fn(async |_: http::Request<Body>| Ok::<_, std::convert::Infallible>(http::Response::new(Body::empty())));
 /// // In a program: `ClientBuilder::try_from(Config::infer().await?)?`.
 /// let client = ClientBuilder::new(stack, "default").with_layer(&throttle).build();
@@ -70,7 +70,7 @@ pub struct Throttle {
 }
 
 struct Shared {
-    bucket: Bucket<TokioTimer>,
+    bucket: RateLimiter<TokioTimer>,
     tally: Tally,
 }
 
@@ -79,7 +79,7 @@ struct Shared {
 impl Throttle {
     /// What client-go grants a client that does not say what it wants: 5 a second, and 10 at once after a rest.
     pub const CLIENT_GO: Quota =
-        Quota::per_second(NonZeroU32::new(5).unwrap()).burst(NonZeroU32::new(10).unwrap());
+        Quota::per_second(NonZeroU32::new(5).unwrap()).allow_burst(NonZeroU32::new(10).unwrap());
 
     /// From when on a wait is worth a line of debug, as in client-go.
     pub const LONG: Duration = Duration::from_millis(50);
@@ -94,7 +94,7 @@ impl Throttle {
     #[must_use]
     #[track_caller]
     pub fn new(quota: Quota) -> Self {
-        let bucket = Bucket::with_timer(quota, TokioTimer::current());
+        let bucket = RateLimiter::with_timer(quota, TokioTimer::current());
         Self { shared: Arc::new(Shared { bucket, tally: Tally::default() }) }
     }
 
@@ -112,7 +112,7 @@ impl Throttle {
     /// How many requests wait now.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.shared.bucket.waiting()
+        self.shared.bucket.waiters()
     }
 
     /// How much was waited until now.
@@ -170,7 +170,7 @@ impl Waiting {
         let now = bucket.now();
         let waited = now.since(self.since);
         let warns = tally.waited(waited, now);
-        let waiting = || bucket.waiting();
+        let waiting = || bucket.waiters();
         if warns {
             tracing::warn!(target: "flyball_kube", ?waited, waiting = waiting(), "a request has waited for the client's quota; those of the next 10 s are not told");
         } else if waited >= Throttle::LONG {

@@ -37,15 +37,15 @@ fn when_vs_when() {
         let limiter = Arc::new(fresh());
         let failing = [(); 2].map(|()| {
             let limiter = limiter.clone();
-            thread::spawn(move || limiter.when(&1))
+            thread::spawn(move || limiter.record_failure(&1))
         });
         let mut waits = failing.map(|thread| thread.join().unwrap());
         waits.sort_unstable();
         let alone = fresh();
-        let mut one_by_one = [alone.when(&1), alone.when(&1)];
+        let mut one_by_one = [alone.record_failure(&1), alone.record_failure(&1)];
         one_by_one.sort_unstable();
         assert_eq!(waits, one_by_one, "as if the one had come after the other");
-        assert_eq!(limiter.requeues(&1), 2);
+        assert_eq!(limiter.num_requeues(&1), 2);
     });
 }
 
@@ -70,7 +70,7 @@ impl std::hash::Hash for LooksBack {
 impl Drop for LooksBack {
     fn drop(&mut self) {
         if let Some(limiter) = self.1.upgrade() {
-            assert!(limiter.tracked() <= 2);
+            assert!(limiter.tracked_keys() <= 2);
         }
     }
 }
@@ -87,12 +87,15 @@ fn when_vs_forget() {
         let backoff = Exponential::new(SECOND..=SECOND * 8);
         let limiter = Arc::new(Limiter::with_clock(backoff, ManualClock::new()).seed(7));
         let key = |id| LooksBack(id, Arc::downgrade(&limiter));
-        limiter.when(&key(1));
+        limiter.record_failure(&key(1));
         let (other, failing) = (limiter.clone(), key(2));
-        let failing = thread::spawn(move || other.when(&failing));
+        let failing = thread::spawn(move || other.record_failure(&failing));
         limiter.forget(&key(1));
         assert_eq!(failing.join().unwrap(), SECOND);
-        assert_eq!((limiter.requeues(&key(1)), limiter.requeues(&key(2)), limiter.tracked()), (0, 1, 1));
+        assert_eq!(
+            (limiter.num_requeues(&key(1)), limiter.num_requeues(&key(2)), limiter.tracked_keys()),
+            (0, 1, 1)
+        );
     });
 }
 
@@ -108,15 +111,19 @@ fn two_failures_vs_eviction() {
         let backoff = Exponential::new(SECOND..=SECOND * 8).max_keys(NonZeroU32::MIN);
         let limiter = Arc::new(Limiter::with_clock(backoff, ManualClock::new()).seed(7));
         let key = |id| LooksBack(id, Arc::downgrade(&limiter));
-        limiter.when(&key(0));
+        limiter.record_failure(&key(0));
         let failing = [1, 2].map(|id| {
             let (limiter, key) = (limiter.clone(), key(id));
-            thread::spawn(move || limiter.when(&key))
+            thread::spawn(move || limiter.record_failure(&key))
         });
         for thread in failing {
             assert_eq!(thread.join().unwrap(), SECOND);
         }
-        assert_eq!(limiter.requeues(&key(1)) + limiter.requeues(&key(2)), 1, "the later one is there");
+        assert_eq!(
+            limiter.num_requeues(&key(1)) + limiter.num_requeues(&key(2)),
+            1,
+            "the later one is there"
+        );
     });
 }
 
@@ -130,16 +137,16 @@ fn reserve_and_cancel_vs_when() {
     };
     model(claim, || {
         let limiter = Arc::new(Limiter::with_clock(one_a_second(), ManualClock::new()).seed(7));
-        assert_eq!(limiter.when(&0), Duration::ZERO);
+        assert_eq!(limiter.record_failure(&0), Duration::ZERO);
         let (cancelling, failing) = (limiter.clone(), limiter.clone());
         let cancelling = thread::spawn(move || cancelling.reserve(&1).cancel());
-        let failing = thread::spawn(move || failing.when(&2));
+        let failing = thread::spawn(move || failing.record_failure(&2));
         cancelling.join().unwrap();
         let wait = failing.join().unwrap();
         assert!(wait == SECOND || wait == SECOND * 2, "{wait:?}");
         // Given back, or in front of the other and lost: nobody else is told the time of the other, or a later one
         // than the next.
-        assert_eq!(limiter.when(&3), wait + SECOND);
+        assert_eq!(limiter.record_failure(&3), wait + SECOND);
     });
 }
 
@@ -154,10 +161,10 @@ fn set_quota_vs_when() {
     model(claim, || {
         let limiter = Arc::new(Limiter::with_clock(one_a_second(), ManualClock::new()).seed(7));
         let other = limiter.clone();
-        let failing = thread::spawn(move || other.when(&1));
-        limiter.set_quota(Quota::per_second(NonZeroU32::new(2).unwrap()).burst(NonZeroU32::MIN));
+        let failing = thread::spawn(move || other.record_failure(&1));
+        limiter.set_quota(Quota::per_second(NonZeroU32::new(2).unwrap()).allow_burst(NonZeroU32::MIN));
         assert_eq!(failing.join().unwrap(), Duration::ZERO);
-        assert_eq!(limiter.when(&2), SECOND / 2, "the token is taken, under either quota");
+        assert_eq!(limiter.record_failure(&2), SECOND / 2, "the token is taken, under either quota");
     });
 }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::task::Poll;
 use std::time::Duration;
 
-use flyball_ratelimit::{Adaptive, AdaptiveLimiter, Capped, Limiter, Quota, TokenBucket};
+use flyball_ratelimit::{AimdLimit, Capped, ConcurrencyLimiter, Limiter, Quota, TokenBucket};
 use flyball_sync::{Clock, ManualClock, Nanos};
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Arc, Model, block_on, model, thread};
@@ -18,8 +18,11 @@ impl Clock for Still {
     }
 }
 
-fn limiter(limit: u32) -> AdaptiveLimiter<Still> {
-    AdaptiveLimiter::with_clock(Adaptive::new(1..=100, Duration::from_secs(1)).start_at(limit), Still)
+fn limiter(limit: u32) -> ConcurrencyLimiter<Still> {
+    ConcurrencyLimiter::with_clock(
+        AimdLimit::new(1..=100, Duration::from_secs(1)).initial_limit(limit),
+        Still,
+    )
 }
 
 #[test]
@@ -37,7 +40,7 @@ fn permit_end_vs_acquire() {
         let waiting = thread::spawn(move || block_on(other.acquire()).succeed());
         permit.succeed();
         waiting.join().unwrap();
-        assert_eq!((limiter.in_flight(), limiter.waiting()), (0, 0));
+        assert_eq!((limiter.in_flight(), limiter.waiters()), (0, 0));
     });
 }
 
@@ -61,7 +64,7 @@ fn leaving_the_line_vs_permit_end() {
         permit.succeed();
         leaving.join().unwrap();
         second.join().unwrap();
-        assert_eq!((limiter.in_flight(), limiter.waiting()), (0, 0));
+        assert_eq!((limiter.in_flight(), limiter.waiters()), (0, 0));
     });
 }
 
@@ -75,8 +78,8 @@ fn unlooked_place_vs_acquire() {
     };
     model(claim, || {
         let clock = ManualClock::new();
-        let adaptive = Adaptive::new(1..=1, Duration::from_secs(1));
-        let limiter = AdaptiveLimiter::with_clock(adaptive, clock.clone());
+        let adaptive = AimdLimit::new(1..=1, Duration::from_secs(1));
+        let limiter = ConcurrencyLimiter::with_clock(adaptive, clock.clone());
         let permit = limiter.try_acquire().unwrap();
         let (_counter, waker) = Counting::waker();
         let mut kept = Box::pin(limiter.acquire());
@@ -145,13 +148,17 @@ fn update_vs_when() {
         catches: "a change made while the policy is unlocked",
     };
     model(claim, || {
-        let quota = |rate| Quota::per_second(NonZeroU32::new(rate).unwrap()).burst(NonZeroU32::MIN);
+        let quota = |rate| Quota::per_second(NonZeroU32::new(rate).unwrap()).allow_burst(NonZeroU32::MIN);
         let nested = Capped::new(TokenBucket::new(quota(1)), Duration::from_secs(60));
         let limiter = Arc::new(Limiter::with_clock(nested, ManualClock::new()).seed(7));
         let other = limiter.clone();
-        let failing = thread::spawn(move || other.when(&1));
-        limiter.update(|capped, now| capped.inner_mut().set_quota(quota(2), now));
+        let failing = thread::spawn(move || other.record_failure(&1));
+        limiter.update_policy(|capped, now| capped.inner_mut().set_quota(quota(2), now));
         assert_eq!(failing.join().unwrap(), Duration::ZERO);
-        assert_eq!(limiter.when(&2), Duration::from_millis(500), "the token is taken, under either quota");
+        assert_eq!(
+            limiter.record_failure(&2),
+            Duration::from_millis(500),
+            "the token is taken, under either quota"
+        );
     });
 }

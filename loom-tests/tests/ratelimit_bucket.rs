@@ -5,7 +5,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use flyball_ratelimit::{AtomicBucket, Bucket, KeyedBuckets, Quota, TokenBucket};
+use flyball_ratelimit::{AtomicTokenBucket, KeyedRateLimiter, Quota, RateLimiter, TokenBucket};
 use flyball_sync::{ManualClock, ManualTimer, Nanos};
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Arc, Model, block_on, model, thread};
@@ -17,17 +17,17 @@ fn nz(value: u32) -> NonZeroU32 {
 }
 
 fn per_second(rate: u32, burst: u32) -> Quota {
-    Quota::per_second(nz(rate)).burst(nz(burst))
+    Quota::per_second(nz(rate)).allow_burst(nz(burst))
 }
 
 /// A bucket of one token a second, and its clock.
-fn timed(burst: u32) -> (ManualClock, Bucket<ManualTimer>) {
+fn timed(burst: u32) -> (ManualClock, RateLimiter<ManualTimer>) {
     let clock = ManualClock::new();
-    let bucket = Bucket::with_timer(per_second(1, burst), clock.timer());
+    let bucket = RateLimiter::with_timer(per_second(1, burst), clock.timer());
     (clock, bucket)
 }
 
-fn empty() -> (ManualClock, Bucket<ManualTimer>) {
+fn empty() -> (ManualClock, RateLimiter<ManualTimer>) {
     let (clock, bucket) = timed(1);
     bucket.try_acquire().unwrap();
     (clock, bucket)
@@ -44,7 +44,7 @@ fn try_acquire_vs_try_acquire() {
         catches: "a token taken by a store, after another thread has taken it",
     };
     model(claim, || {
-        let bucket = Arc::new(AtomicBucket::new(per_second(1, 1)));
+        let bucket = Arc::new(AtomicTokenBucket::new(per_second(1, 1)));
         let takers = [(); 2].map(|()| {
             let bucket = bucket.clone();
             thread::spawn(move || bucket.try_acquire(Nanos::ZERO).is_ok())
@@ -63,7 +63,7 @@ fn try_acquire_vs_reserve() {
         catches: "a word that is closed by a store: what was taken since it was read is lost",
     };
     model(claim, || {
-        let bucket = Arc::new(AtomicBucket::new(per_second(1, 1)));
+        let bucket = Arc::new(AtomicTokenBucket::new(per_second(1, 1)));
         let other = bucket.clone();
         let taker = thread::spawn(move || other.try_acquire(Nanos::ZERO).is_ok());
         let at_once = bucket.reserve(Nanos::ZERO).due() == Nanos::ZERO;
@@ -81,7 +81,7 @@ fn try_acquire_vs_set_quota() {
     };
     model(claim, || {
         let (old, new) = (per_second(1, 2), per_second(4, 1));
-        let bucket = Arc::new(AtomicBucket::new(old));
+        let bucket = Arc::new(AtomicTokenBucket::new(old));
         let other = bucket.clone();
         let taker = thread::spawn(move || other.try_acquire(Nanos::ZERO));
         bucket.set_quota(new, Nanos::ZERO);
@@ -159,7 +159,7 @@ fn dropped_waiter_vs_clock() {
     };
     model(claim, || {
         let (clock, bucket) = empty();
-        let waiter = |bucket: Bucket<ManualTimer>| {
+        let waiter = |bucket: RateLimiter<ManualTimer>| {
             let (woken, waker) = Counting::waker();
             let mut acquire = Box::pin(async move { bucket.acquire().await });
             assert!(poll_with(acquire.as_mut(), &waker).is_pending());
@@ -210,7 +210,7 @@ fn task_and_thread_vs_clock() {
         clock.advance(SECOND);
         task.join().unwrap();
         sleeper.join().unwrap();
-        assert_eq!(bucket.waiting(), 0);
+        assert_eq!(bucket.waiters(), 0);
     });
 }
 
@@ -244,7 +244,7 @@ fn two_of_one_key() {
         catches: "a token looked for in one critical section and taken in another",
     };
     model(claim, || {
-        let keyed = KeyedBuckets::with_clock(per_second(1, 1), ManualClock::new()).max_keys(nz(1));
+        let keyed = KeyedRateLimiter::with_clock(per_second(1, 1), ManualClock::new()).max_keys(nz(1));
         let keyed = Arc::new(keyed);
         let takers = [(); 2].map(|()| {
             let keyed = keyed.clone();
@@ -264,13 +264,13 @@ fn two_quotas_for_all_keys() {
         catches: "two changes of the quota that overtake each other between two locks",
     };
     model(claim, || {
-        let keyed = KeyedBuckets::with_clock(per_second(1, 1), ManualClock::new()).max_keys(nz(2));
+        let keyed = KeyedRateLimiter::with_clock(per_second(1, 1), ManualClock::new()).max_keys(nz(2));
         let keyed = Arc::new(keyed);
         let other = keyed.clone();
         let setter = thread::spawn(move || other.set_quota(per_second(1, 2)));
         keyed.set_quota(per_second(1, 3));
         setter.join().unwrap();
-        let bursts: Vec<_> = (0..16).map(|key| keyed.available(&key)).collect();
+        let bursts: Vec<_> = (0..16).map(|key| keyed.available_tokens(&key)).collect();
         assert!(bursts.iter().all(|burst| *burst == bursts[0]), "{bursts:?}");
     });
 }

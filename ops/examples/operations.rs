@@ -46,7 +46,7 @@ async fn main() -> anyhow::Result<()> {
     }
 
     // So many requests a second, and so many at once after a rest.
-    let quota = Quota::per_second(NonZeroU32::new(50).unwrap()).burst(NonZeroU32::new(100).unwrap());
+    let quota = Quota::per_second(NonZeroU32::new(50).unwrap()).allow_burst(NonZeroU32::new(100).unwrap());
     let throttle = Throttle::new(quota);
     let client = ClientBuilder::new(cluster.clone(), "default").with_layer(&throttle).build();
     let maps: Api<ConfigMap> = Api::all(client.clone());

@@ -11,7 +11,7 @@ use flyball_ratelimit::{Exponential, Jitter, Limiter, MaxOf, Quota, TokenBucket}
 fn main() {
     // Each host backs off on its own, and all of them together retry at most 20 times a second, 5 at once.
     let backoff = Exponential::new(Duration::from_millis(10)..=Duration::from_secs(1)).jitter(Jitter::Equal);
-    let budget = TokenBucket::new(Quota::per_second(nz(20)).burst(nz(5)));
+    let budget = TokenBucket::new(Quota::per_second(nz(20)).allow_burst(nz(5)));
     let limiter = Limiter::new(MaxOf::new(backoff, budget));
 
     // A limiter is shared by reference; a thread for each host is enough here.
@@ -22,7 +22,7 @@ fn main() {
         }
     });
 
-    assert_eq!(limiter.tracked(), 0, "everything has worked in the end, and is forgotten");
+    assert_eq!(limiter.tracked_keys(), 0, "everything has worked in the end, and is forgotten");
 }
 
 fn connect(
@@ -31,13 +31,13 @@ fn connect(
 ) {
     loop {
         // Pretend that a host answers at the fourth attempt.
-        let attempt = limiter.requeues(&host) + 1;
+        let attempt = limiter.num_requeues(&host) + 1;
         if attempt == 4 {
             println!("{host}: connected at attempt {attempt}");
             limiter.forget(&host);
             return;
         }
-        let wait = limiter.when(&host);
+        let wait = limiter.record_failure(&host);
         println!("{host}: attempt {attempt} failed, next in {wait:?}");
         pause(wait);
     }

@@ -6,11 +6,11 @@ use std::num::NonZeroU32;
 use std::thread;
 use std::time::Duration;
 
-use flyball_ratelimit::{Bucket, Clock, Monotonic, Quota};
+use flyball_ratelimit::{Clock, Monotonic, Quota, RateLimiter};
 
 fn main() {
     let nz = |n| NonZeroU32::new(n).expect("not zero");
-    let bucket = Bucket::new(Quota::per_second(nz(50)).burst(nz(10)));
+    let bucket = RateLimiter::new(Quota::per_second(nz(50)).allow_burst(nz(10)));
     let start = Monotonic.now();
     let report = |who: &str| println!("{:>4} ms  {who}", Monotonic.now().since(start).as_millis());
 
@@ -29,11 +29,11 @@ fn main() {
             Err(error) => report(&error.to_string()),
         });
         // Whoever cannot wait for long does something else.
-        if bucket.acquire_timeout(Duration::from_millis(20)).is_err() {
+        if bucket.blocking_acquire_timeout(Duration::from_millis(20)).is_err() {
             report("gave up");
         }
     });
 
-    bucket.set_quota(Quota::per_second(nz(1_000)).burst(nz(5)));
+    bucket.set_quota(Quota::per_second(nz(1_000)).allow_burst(nz(5)));
     report(&bucket.blocking_acquire_many(nz(10)).expect_err("more than the burst").to_string());
 }

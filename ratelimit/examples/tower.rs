@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use flyball_ratelimit::{Bucket, Quota, TokioTimer};
+use flyball_ratelimit::{Quota, RateLimiter, TokioTimer};
 use tokio::time::{Instant, timeout};
 use tower::{Layer, Service, ServiceExt};
 
@@ -20,7 +20,7 @@ use tower::{Layer, Service, ServiceExt};
 /// Limits what it wraps by a bucket.
 #[derive(Clone)]
 struct RateLimit {
-    bucket: Bucket<TokioTimer>,
+    bucket: RateLimiter<TokioTimer>,
 }
 
 impl<S> Layer<S> for RateLimit {
@@ -34,7 +34,7 @@ impl<S> Layer<S> for RateLimit {
 /// What is limited. Ready means: it holds a token.
 struct RateLimited<S> {
     inner: S,
-    bucket: Bucket<TokioTimer>,
+    bucket: RateLimiter<TokioTimer>,
     token: Token,
 }
 
@@ -112,7 +112,7 @@ impl Service<char> for Server {
 async fn main() -> Result<(), Infallible> {
     const QPS: NonZeroU32 = NonZeroU32::new(10).unwrap();
     const BURST: NonZeroU32 = NonZeroU32::new(3).unwrap();
-    let bucket = Bucket::with_timer(Quota::per_second(QPS).burst(BURST), TokioTimer::current());
+    let bucket = RateLimiter::with_timer(Quota::per_second(QPS).allow_burst(BURST), TokioTimer::current());
     let client = RateLimit { bucket: bucket.clone() }.layer(Server { start: Instant::now() });
 
     // The burst at once, the others a tenth of a second apart, in the order in which they asked, whichever clone they use.
@@ -130,6 +130,6 @@ async fn main() -> Result<(), Infallible> {
     println!("{answers:?}");
     let at = [('a', 0), ('b', 0), ('c', 0), ('d', 100), ('e', 200), ('f', 300), ('g', 400)];
     assert!(answers.iter().zip(at).all(|(answer, at)| answer.0 == at.0 && answer.1.abs_diff(at.1) <= 1));
-    assert_eq!(bucket.waiting(), 0);
+    assert_eq!(bucket.waiters(), 0);
     Ok(())
 }

@@ -7,6 +7,6 @@ mod limiter;
 mod permit;
 
 pub use acquire_permit::AcquirePermit;
-pub use limit::{Adaptive, Outcome, Started};
-pub use limiter::AdaptiveLimiter;
+pub use limit::{AimdLimit, Outcome, Started};
+pub use limiter::ConcurrencyLimiter;
 pub use permit::Permit;

@@ -6,9 +6,9 @@ mod controller_default;
 mod exponential;
 mod fast_slow;
 mod jitter;
-mod once_per_wait;
-mod paced;
+mod once_per_backoff;
 mod per_key;
+mod retry_budget;
 
 pub use calendar::Booking;
 pub use combine::{Capped, MaxOf};
@@ -16,5 +16,5 @@ pub use controller_default::{ControllerDefault, controller_default, controller_d
 pub use exponential::Exponential;
 pub use fast_slow::FastSlow;
 pub use jitter::Jitter;
-pub use once_per_wait::OncePerWait;
-pub use paced::Paced;
+pub use once_per_backoff::OncePerBackoff;
+pub use retry_budget::RetryBudget;

@@ -2,23 +2,23 @@
 //! says what it guards.
 
 mod acquire;
-mod atomic_bucket;
+mod atomic_token_bucket;
 mod cell;
-mod keyed_buckets;
+mod keyed_rate_limiter;
 mod keyed_shard;
 mod line;
 mod quota;
+mod rate_limiter;
 mod refunds;
 mod reserved;
 mod scale;
 mod shared;
-mod shared_bucket;
 mod token_bucket;
 
 pub use acquire::{Acquire, AcquireMany};
-pub use atomic_bucket::AtomicBucket;
-pub use keyed_buckets::KeyedBuckets;
+pub use atomic_token_bucket::AtomicTokenBucket;
+pub use keyed_rate_limiter::KeyedRateLimiter;
 pub use quota::Quota;
+pub use rate_limiter::RateLimiter;
 pub use reserved::Reserved;
-pub use shared_bucket::Bucket;
 pub use token_bucket::{Token, TokenBucket};

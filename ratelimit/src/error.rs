@@ -3,7 +3,7 @@
 mod denied;
 mod timed_out;
 
-pub use denied::{Denied, TooMany};
+pub use denied::{InsufficientCapacity, TryAcquireError};
 pub use timed_out::{AcquireTimeoutError, TimedOut};
 
 use std::fmt;
@@ -14,9 +14,9 @@ use crate::Nanos;
 
 /// A period that is no rate: zero, or longer than 584 years.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidPeriod(Duration);
+pub struct InvalidQuota(Duration);
 
-impl InvalidPeriod {
+impl InvalidQuota {
     pub(crate) const fn new(period: Duration) -> Self {
         Self(period)
     }
@@ -28,13 +28,13 @@ impl InvalidPeriod {
     }
 }
 
-impl fmt::Display for InvalidPeriod {
+impl fmt::Display for InvalidQuota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the period of a quota must be from 1 ns to 584 years, not {:?}", self.0)
     }
 }
 
-impl std::error::Error for InvalidPeriod {}
+impl std::error::Error for InvalidQuota {}
 
 /// A range of waits that no backoff can follow: it starts at zero, or its start is above its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,9 +63,9 @@ impl std::error::Error for InvalidBackoff {}
 
 /// A range of limits that allows nothing: it starts at zero, or its start is above its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidLimits(RangeInclusive<u32>);
+pub struct InvalidConcurrencyLimits(RangeInclusive<u32>);
 
-impl InvalidLimits {
+impl InvalidConcurrencyLimits {
     pub(crate) const fn new(limits: RangeInclusive<u32>) -> Self {
         Self(limits)
     }
@@ -77,14 +77,14 @@ impl InvalidLimits {
     }
 }
 
-impl fmt::Display for InvalidLimits {
+impl fmt::Display for InvalidConcurrencyLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (least, most) = (self.0.start(), self.0.end());
         write!(f, "an adaptive limit needs 1 <= least <= most, not {least} and {most}")
     }
 }
 
-impl std::error::Error for InvalidLimits {}
+impl std::error::Error for InvalidConcurrencyLimits {}
 
 /// No token is left; one will be at [`due`](Self::due), if nobody else takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

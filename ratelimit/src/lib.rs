@@ -11,16 +11,18 @@ mod limiter;
 mod policy;
 mod reservation;
 
-pub use crate::adaptive::{AcquirePermit, Adaptive, AdaptiveLimiter, Outcome, Permit, Started};
+pub use crate::adaptive::{AcquirePermit, AimdLimit, ConcurrencyLimiter, Outcome, Permit, Started};
 pub use crate::backoff::{
-    Booking, Capped, ControllerDefault, Exponential, FastSlow, Jitter, MaxOf, OncePerWait, Paced,
+    Booking, Capped, ControllerDefault, Exponential, FastSlow, Jitter, MaxOf, OncePerBackoff, RetryBudget,
     controller_default, controller_default_capped,
 };
 pub use crate::bucket::{
-    Acquire, AcquireMany, AtomicBucket, Bucket, KeyedBuckets, Quota, Reserved, Token, TokenBucket,
+    Acquire, AcquireMany, AtomicTokenBucket, KeyedRateLimiter, Quota, RateLimiter, Reserved, Token,
+    TokenBucket,
 };
 pub use crate::error::{
-    AcquireTimeoutError, Denied, InvalidBackoff, InvalidLimits, InvalidPeriod, NotYet, TimedOut, TooMany,
+    AcquireTimeoutError, InsufficientCapacity, InvalidBackoff, InvalidConcurrencyLimits, InvalidQuota,
+    NotYet, TimedOut, TryAcquireError,
 };
 pub use crate::limiter::Limiter;
 pub use crate::policy::Policy;

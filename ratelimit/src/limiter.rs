@@ -33,10 +33,10 @@ use crate::{Clock, MaxOf, Monotonic, Nanos, Policy, Quota, TokenBucket};
 /// use std::time::Duration;
 ///
 /// let limiter = Limiter::new(Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1_000)));
-/// assert_eq!(limiter.when(&"a"), Duration::from_millis(5));
-/// assert_eq!(limiter.when(&"a"), Duration::from_millis(10));
+/// assert_eq!(limiter.record_failure(&"a"), Duration::from_millis(5));
+/// assert_eq!(limiter.record_failure(&"a"), Duration::from_millis(10));
 /// limiter.forget(&"a"); // it has worked
-/// assert_eq!(limiter.requeues(&"a"), 0);
+/// assert_eq!(limiter.num_requeues(&"a"), 0);
 /// ```
 pub struct Limiter<K, P, C = Monotonic> {
     state: Mutex<State<P>>,
@@ -77,11 +77,11 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
     }
 
     /// Counts a failure of `key` and says how long it has to wait from now on.
-    pub fn when(&self, key: &K) -> Duration {
+    pub fn record_failure(&self, key: &K) -> Duration {
         self.failed(key).0
     }
 
-    /// As [`when`](Self::when), and what the failure took from shared budgets can be given back.
+    /// As [`record_failure`](Self::record_failure), and what the failure took from shared budgets can be given back.
     pub fn reserve(&self, key: &K) -> Reservation<'_, K, P, C> {
         let (delay, taken) = self.failed(key);
         Reservation::new(self, delay, taken)
@@ -93,13 +93,13 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
     }
 
     /// Failures counted for `key` and not forgotten; 0 for an unknown key.
-    pub fn requeues(&self, key: &K) -> u32 {
-        self.state.lock().policy.requeues(key)
+    pub fn num_requeues(&self, key: &K) -> u32 {
+        self.state.lock().policy.num_requeues(key)
     }
 
     /// How many keys it holds state for.
-    pub fn tracked(&self) -> usize {
-        self.state.lock().policy.tracked()
+    pub fn tracked_keys(&self) -> usize {
+        self.state.lock().policy.tracked_keys()
     }
 
     /// Changes the policy while it is in use, such as the quota of a bucket, wherever it is nested.
@@ -118,9 +118,9 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
     ///
     /// let limiter = Limiter::<&str, _>::new(controller_default_capped(Duration::from_secs(60)));
     /// let fifty = Quota::per_second(NonZeroU32::new(50).unwrap());
-    /// limiter.update(|capped, now| capped.inner_mut().parts_mut().1.set_quota(fifty, now));
+    /// limiter.update_policy(|capped, now| capped.inner_mut().parts_mut().1.set_quota(fifty, now));
     /// ```
-    pub fn update<R>(&self, change: impl FnOnce(&mut P, Nanos) -> R) -> R {
+    pub fn update_policy<R>(&self, change: impl FnOnce(&mut P, Nanos) -> R) -> R {
         let now = self.clock.now();
         self.change(|state| change(&mut state.policy, now))
     }
@@ -146,7 +146,7 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
         let now = self.clock.now();
         self.change(|state| {
             let random = state.random.next();
-            state.policy.failed(key, now, random)
+            state.policy.record_failure(key, now, random)
         })
     }
 
@@ -157,7 +157,7 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
         let mut dead = Vec::new();
         let mut state = self.state.lock();
         let result = catch_unwind(AssertUnwindSafe(|| work(&mut state)));
-        state.policy.take_dead(&mut dead);
+        state.policy.take_evicted(&mut dead);
         drop(state);
         drop(dead);
         result.unwrap_or_else(|panic| resume_unwind(panic))
@@ -174,7 +174,7 @@ impl<K, C: Clock> Limiter<K, TokenBucket, C> {
 
 impl<K, A, C: Clock> Limiter<K, MaxOf<A, TokenBucket>, C> {
     /// Changes rate and burst of the shared bucket from now on; waits that have been told stay as they are. A bucket
-    /// that is nested elsewhere is reached by [`update`](Limiter::update).
+    /// that is nested elsewhere is reached by [`update`](Limiter::update_policy).
     pub fn set_quota(&self, quota: Quota) {
         let now = self.clock.now();
         self.state.lock().policy.parts_mut().1.set_quota(quota, now);

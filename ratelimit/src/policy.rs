@@ -13,23 +13,23 @@ pub trait Policy<K: ?Sized> {
     /// What one failure took from budgets shared between keys, enough to give it back; `()` where there is none.
     type Taken;
 
-    /// Whether failures are counted, so that [`requeues`](Self::requeues) is more than 0 after one.
+    /// Whether failures are counted, so that [`num_requeues`](Self::num_requeues) is more than 0 after one.
     ///
     /// What gives a key up after so many failures does not build on a policy that counts none, such as a bucket.
-    const COUNTS: bool = true;
+    const COUNTS_FAILURES: bool = true;
 
     /// Counts a failure of `key` at `now` and says how long it waits, from `now`.
     ///
     /// `random` is uniform over all of `u64`; only jitter uses it.
-    fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken);
+    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken);
 
-    /// As [`failed`](Self::failed), and keeps the failures of every key that `in_use` reports: they neither expire nor make
+    /// As [`record_failure`](Self::record_failure), and keeps the failures of every key that `in_use` reports: they neither expire nor make
     /// room for those of another key.
     ///
     /// A shell that holds keys calls it, such as a queue: a key that waits there for long, behind others, is not idle. A
     /// policy asks before it lets go of a key, so the answer is needed rarely. One that never lets go of a key by itself need not
     /// implement this method; one that is made of others passes `in_use` on.
-    fn failed_keeping(
+    fn record_failure_keeping(
         &mut self,
         key: &K,
         now: Nanos,
@@ -37,27 +37,27 @@ pub trait Policy<K: ?Sized> {
         in_use: &mut dyn FnMut(&K) -> bool,
     ) -> (Duration, Self::Taken) {
         let _ = in_use;
-        self.failed(key, now, random)
+        self.record_failure(key, now, random)
     }
 
     /// Forgets the failures of `key`; an unknown key is no error.
     fn forget(&mut self, key: &K);
 
     /// Failures counted for `key` and not forgotten; 0 for an unknown key.
-    fn requeues(&self, key: &K) -> u32;
+    fn num_requeues(&self, key: &K) -> u32;
 
     /// Gives back what a failure took and did not use.
     fn give_back(&mut self, taken: Self::Taken, now: Nanos);
 
     /// How many keys it holds state for. Zero promises that [`forget`](Self::forget) would do nothing.
-    fn tracked(&self) -> usize;
+    fn tracked_keys(&self) -> usize;
 
     /// Moves the keys it has let go of (forgotten, expired, evicted) to the end of `dead`.
     ///
-    /// A shell calls it under its lock after [`failed`](Self::failed) and [`forget`](Self::forget) and drops `dead`
+    /// A shell calls it under its lock after [`record_failure`](Self::record_failure) and [`forget`](Self::forget) and drops `dead`
     /// after unlocking, so that no key's `Drop` runs under a lock. What nobody takes, the policy drops by itself in
     /// a later call: ignoring this method leaks nothing. A policy without keys has nothing to do here.
-    fn take_dead(&mut self, dead: &mut Vec<K>)
+    fn take_evicted(&mut self, dead: &mut Vec<K>)
     where
         K: Sized,
     {

@@ -19,11 +19,11 @@ use crate::{Clock, Limiter, Policy};
 ///
 /// let bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
 /// let limiter = Limiter::with_clock(bucket, ManualClock::new());
-/// assert_eq!(limiter.when(&"a"), Duration::ZERO);
+/// assert_eq!(limiter.record_failure(&"a"), Duration::ZERO);
 /// let second = limiter.reserve(&"b");
 /// assert_eq!(second.delay(), Duration::from_secs(1));
 /// second.cancel(); // "b" was deleted meanwhile
-/// assert_eq!(limiter.when(&"c"), Duration::from_secs(1));
+/// assert_eq!(limiter.record_failure(&"c"), Duration::from_secs(1));
 /// ```
 #[must_use = "dropping a reservation keeps what it took"]
 pub struct Reservation<'a, K, P: Policy<K>, C = crate::Monotonic> {

@@ -135,7 +135,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     /// The queue.
     ///
     /// # Panics
-    /// With [`metrics`](Self::metrics): when the clock or a sink's [`watch`](crate::QueueMetrics::watch) does.
+    /// With [`metrics`](Self::metrics): when the clock or a sink's [`register`](crate::QueueMetrics::register) does.
     pub fn build(self) -> Queue<K, O, L, T> {
         let Self { limiter: policy, time, seed, rules, dead, sinks, order, .. } = self;
         Queue { shared: Shared::new(Parts { order, policy, time, seed, rules, dead, sinks }) }
@@ -174,7 +174,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// with the key and their number.
     ///
     /// `most` is at least 1, which allows no retry. Failures are counted by the limiter, so it is set first, and is one that
-    /// [counts](Policy::COUNTS): without a limiter, or with a bucket alone, this does not compile. A key that was added
+    /// [counts](flyball_ratelimit::Policy::COUNTS_FAILURES): without a limiter, or with a bucket alone, this does not compile. A key that was added
     /// while it ran runs again all the same, with a clean slate.
     ///
     /// `tell` runs outside every lock, in the thread that ends the lease, after it has ended. If it panics, so does that.
@@ -223,7 +223,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// counting.give_up_after(3, |_, _| {}).limiter(bucket).build();
     /// ```
     pub fn give_up_after(mut self, most: u32, tell: impl Fn(&K, u32) + Send + Sync + 'static) -> Self {
-        const { assert!(L::COUNTS, "`give_up_after` needs a limiter that counts failures, set before it") }
+        const { assert!(L::COUNTS_FAILURES, "`give_up_after` needs a limiter that counts failures, set before it") }
         self.dead = Some(DeadLetters::new(most.max(1), tell));
         self
     }

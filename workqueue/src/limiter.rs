@@ -16,7 +16,7 @@ use std::any::TypeId;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use flyball_ratelimit::{OncePerWait, Policy};
+use flyball_ratelimit::{OncePerBackoff, Policy};
 use flyball_sync::Nanos;
 use flyball_sync::locks::{AtomicUsize, Mutex, Ordering};
 
@@ -29,21 +29,21 @@ pub struct NoLimiter;
 impl<K: ?Sized> Policy<K> for NoLimiter {
     type Taken = ();
 
-    const COUNTS: bool = false;
+    const COUNTS_FAILURES: bool = false;
 
-    fn failed(&mut self, _: &K, _: Nanos, _: u64) -> (Duration, ()) {
+    fn record_failure(&mut self, _: &K, _: Nanos, _: u64) -> (Duration, ()) {
         (Duration::ZERO, ())
     }
 
     fn forget(&mut self, _: &K) {}
 
-    fn requeues(&self, _: &K) -> u32 {
+    fn num_requeues(&self, _: &K) -> u32 {
         0
     }
 
     fn give_back(&mut self, (): (), _: Nanos) {}
 
-    fn tracked(&self) -> usize {
+    fn tracked_keys(&self) -> usize {
         0
     }
 }
@@ -68,13 +68,13 @@ pub(crate) struct Limiter<K, L> {
 }
 
 struct Inner<K, L> {
-    policy: OncePerWait<K, L>,
+    policy: OncePerBackoff<K, L>,
     random: u64,
 }
 
 impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
     pub(crate) fn new(policy: L, seed: u64) -> Self {
-        let inner = Inner { policy: OncePerWait::new(policy), random: seed };
+        let inner = Inner { policy: OncePerBackoff::new(policy), random: seed };
         Self { inner: Mutex::new(inner), tracked: AtomicUsize::new(0) }
     }
 
@@ -98,13 +98,13 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
             // Ordering: Relaxed. `forget` of this key comes after the end of the lease that failed, and leases of one key
             // follow one another through the queue's lock. Before the policy runs: what it counts, it may count and panic.
             tracked.store(1, Ordering::Relaxed);
-            let (delay, taken) = inner.policy.failed_keeping(key, now, random, &mut in_queue);
+            let (delay, taken) = inner.policy.record_failure_keeping(key, now, random, &mut in_queue);
             let counted = Self::limits() && taken.is_some();
-            let failures = if counted && most.is_some() { inner.policy.requeues(key) } else { 0 };
+            let failures = if counted && most.is_some() { inner.policy.num_requeues(key) } else { 0 };
             // A policy that counts nothing always says 0.
             if failures > 0 && most.is_some_and(|most| failures >= most) {
                 // Before the policy is called again, which drops what nobody has taken.
-                inner.policy.take_dead(dead);
+                inner.policy.take_evicted(dead);
                 inner.policy.forget(key);
                 return Failure::Last { failures };
             }
@@ -119,7 +119,7 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         self.change(|inner, tracked, _| {
             inner.policy.forget(key);
             // Ordering: Relaxed, see `failed`.
-            tracked.store(inner.policy.tracked(), Ordering::Relaxed);
+            tracked.store(inner.policy.tracked_keys(), Ordering::Relaxed);
         });
     }
 
@@ -130,14 +130,14 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         let mut dead = Vec::new();
         let mut inner = self.inner.lock();
         let result = catch_unwind(AssertUnwindSafe(|| work(&mut inner, &self.tracked, &mut dead)));
-        inner.policy.take_dead(&mut dead);
+        inner.policy.take_evicted(&mut dead);
         drop(inner);
         drop(dead);
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     pub(crate) fn requeues(&self, key: &K) -> u32 {
-        if self.is_empty() { 0 } else { self.inner.lock().policy.requeues(key) }
+        if self.is_empty() { 0 } else { self.inner.lock().policy.num_requeues(key) }
     }
 
     /// Nothing fails: then a success pays one load, not a lock and a hash.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use flyball_controller::{Action, Context, Failure};
 use flyball_informer_cache::{NamespacedName, Stopped};
-use flyball_ratelimit::{Exponential, Limiter, OncePerWait};
+use flyball_ratelimit::{Exponential, Limiter, OncePerBackoff};
 use flyball_sync::TokioTimer;
 use flyball_workqueue::{Fair, Fifo, Priority, Queue};
 use futures_util::FutureExt;
@@ -161,11 +161,13 @@ async fn watched(informers: &mut JoinSet<()>) {
 }
 
 /// The waits after panics and timeouts, which no error policy is asked about, where objects have no backoff of their own.
-struct Crashes(Limiter<NamespacedName, OncePerWait<NamespacedName, Exponential<NamespacedName>>, TokioTimer>);
+struct Crashes(
+    Limiter<NamespacedName, OncePerBackoff<NamespacedName, Exponential<NamespacedName>>, TokioTimer>,
+);
 
 impl Crashes {
     fn new() -> Self {
-        let policy = OncePerWait::new(Exponential::new(BACKOFF[0]..=BACKOFF[1]));
+        let policy = OncePerBackoff::new(Exponential::new(BACKOFF[0]..=BACKOFF[1]));
         Self(Limiter::with_clock(policy, TokioTimer::current()))
     }
 }
@@ -194,7 +196,7 @@ fn configured<O: Turning>(mut controller: Loop<O>, config: &Config, crashes: &Ar
         .workers_between(1..=most)
         .classify(Failed::class_of)
         .retry_after_at_least(move |key, failure| {
-            Failed::delay_of(failure).or_else(|| Some(crashes.as_ref()?.0.when(key)))
+            Failed::delay_of(failure).or_else(|| Some(crashes.as_ref()?.0.record_failure(key)))
         })
         .conflict_schedule(Exponential::new(config.conflicts.clone()));
     let grace = config.grace.unwrap_or(Duration::MAX);

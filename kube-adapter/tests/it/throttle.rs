@@ -19,7 +19,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 
 fn quota(qps: u32, burst: u32) -> Quota {
     let number = |n| NonZeroU32::new(n).unwrap();
-    Quota::per_second(number(qps)).burst(number(burst))
+    Quota::per_second(number(qps)).allow_burst(number(burst))
 }
 
 /// A service that notes when it was asked what.

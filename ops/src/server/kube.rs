@@ -35,7 +35,7 @@ impl OpsServer {
             json!({
                 "tokens": quota.tokens(),
                 "periodSeconds": seconds(quota.period()),
-                "burst": quota.max_burst(),
+                "burst": quota.burst_size(),
                 "waiting": throttle.waiting(),
                 "requests": waits.requests,
                 "delayed": waits.delayed,

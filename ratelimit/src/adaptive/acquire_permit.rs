@@ -16,7 +16,7 @@ use crate::adaptive::limiter::{KEPT, Shared};
 use crate::coop::Turn;
 use crate::{Clock, Monotonic, Permit};
 
-/// A future of [`AdaptiveLimiter::acquire`](crate::AdaptiveLimiter::acquire).
+/// A future of [`ConcurrencyLimiter::acquire`](crate::ConcurrencyLimiter::acquire).
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquirePermit<C: Clock = Monotonic> {
     shared: Arc<Shared<C>>,

@@ -19,7 +19,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::{InvalidLimits, Nanos};
+use crate::{InvalidConcurrencyLimits, Nanos};
 
 /// How many operations may be in flight at once, learnt from how they end.
 ///
@@ -31,18 +31,18 @@ use crate::{InvalidLimits, Nanos};
 /// Choose the bound by what is too slow for you: two or three times the latency at rest, or an objective. It is a
 /// number of yours and not learnt, since who arrives under load cannot know what rest is like.
 ///
-/// This is the rule alone, with time as an argument; [`AdaptiveLimiter`](crate::AdaptiveLimiter) shares it between
+/// This is the rule alone, with time as an argument; [`ConcurrencyLimiter`](crate::ConcurrencyLimiter) shares it between
 /// threads and tasks.
 ///
 /// # Examples
 /// ```
-/// use flyball_ratelimit::{Adaptive, Nanos, Outcome};
+/// use flyball_ratelimit::{AimdLimit, Nanos, Outcome};
 /// use std::time::Duration;
 ///
 /// let millis = Duration::from_millis;
-/// let mut limit = Adaptive::new(1..=100, millis(200)).start_at(20);
+/// let mut limit = AimdLimit::new(1..=100, millis(200)).initial_limit(20);
 /// let mut round = |latency| {
-///     let start = |limit: &mut Adaptive| limit.start(Nanos::ZERO).unwrap();
+///     let start = |limit: &mut AimdLimit| limit.start(Nanos::ZERO).unwrap();
 ///     let started: Vec<_> = (0..limit.limit()).map(|_| start(&mut limit)).collect();
 ///     for operation in started {
 ///         limit.end(operation, Outcome::Success, Nanos::ZERO + latency);
@@ -54,7 +54,7 @@ use crate::{InvalidLimits, Nanos};
 /// assert_eq!(round(millis(500)), 15); // too slow: 22 · 7/10
 /// ```
 #[derive(Debug)]
-pub struct Adaptive {
+pub struct AimdLimit {
     least: u32,
     most: u32,
     /// A latency above it is slow, in nanoseconds.
@@ -85,7 +85,7 @@ pub enum Outcome {
     Ignored,
 }
 
-/// An operation in flight; it is to be ended with [`Adaptive::end`].
+/// An operation in flight; it is to be ended with [`AimdLimit::end`].
 #[derive(Debug)]
 #[must_use = "an operation that is never ended stays in flight"]
 pub struct Started {
@@ -93,12 +93,12 @@ pub struct Started {
     round: u64,
 }
 
-// === impl Adaptive ===
+// === impl AimdLimit ===
 
-impl Adaptive {
+impl AimdLimit {
     /// From `*limits.start()` to `*limits.end()` at once, so that half of all answers take no longer than `bound`.
     ///
-    /// It starts with the least; see [`start_at`](Self::start_at).
+    /// It starts with the least; see [`initial_limit`](Self::initial_limit).
     ///
     /// # Panics
     /// When the range starts at zero or is empty. [`try_new`](Self::try_new) is for values that come from outside.
@@ -114,11 +114,11 @@ impl Adaptive {
     /// From `*limits.start()` to `*limits.end()` at once, so that half of all answers take no longer than `bound`.
     ///
     /// # Errors
-    /// [`InvalidLimits`] with the range when it starts at zero or is empty.
-    pub fn try_new(limits: RangeInclusive<u32>, bound: Duration) -> Result<Self, InvalidLimits> {
+    /// [`InvalidConcurrencyLimits`] with the range when it starts at zero or is empty.
+    pub fn try_new(limits: RangeInclusive<u32>, bound: Duration) -> Result<Self, InvalidConcurrencyLimits> {
         let (least, most) = (*limits.start(), *limits.end());
         if least == 0 || least > most {
-            return Err(InvalidLimits::new(limits));
+            return Err(InvalidConcurrencyLimits::new(limits));
         }
         let bound = Nanos::from_duration(bound).get();
         Ok(Self { least, most, bound, limit: least, in_flight: 0, round: Round::default() })
@@ -126,7 +126,7 @@ impl Adaptive {
 
     /// The limit to start with, or the nearest within the range: what a server is known to bear is not learnt anew.
     #[must_use]
-    pub fn start_at(self, limit: u32) -> Self {
+    pub fn initial_limit(self, limit: u32) -> Self {
         Self { limit: limit.clamp(self.least, self.most), ..self }
     }
 

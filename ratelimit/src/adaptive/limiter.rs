@@ -37,26 +37,26 @@ use std::time::Duration;
 use flyball_sync::locks::Mutex;
 
 use crate::adaptive::limit::Started;
-use crate::{AcquirePermit, Adaptive, Clock, Monotonic, Nanos, Outcome, Permit};
+use crate::{AcquirePermit, AimdLimit, Clock, Monotonic, Nanos, Outcome, Permit};
 
-/// How many operations may be in flight at once, learnt from how they end: an [`Adaptive`] to share.
+/// How many operations may be in flight at once, learnt from how they end: an [`AimdLimit`] to share.
 ///
 /// Clones share the limit. A [`Permit`] is one operation; how it ends is told to it, and a permit that is dropped
 /// untold, by a panic, a timeout or a future that is no longer wanted, counts as a failure.
 ///
 /// # Examples
 /// ```
-/// use flyball_ratelimit::{Adaptive, AdaptiveLimiter};
+/// use flyball_ratelimit::{AimdLimit, ConcurrencyLimiter};
 /// use std::time::Duration;
 ///
-/// let limiter = AdaptiveLimiter::new(Adaptive::new(2..=64, Duration::from_millis(200)));
+/// let limiter = ConcurrencyLimiter::new(AimdLimit::new(2..=64, Duration::from_millis(200)));
 /// let (first, second) = (limiter.try_acquire().unwrap(), limiter.try_acquire().unwrap());
 /// assert!(limiter.try_acquire().is_none());
 /// first.succeed(); // how long it took is known
 /// second.fail(); // the server said: too many requests
 /// assert_eq!((limiter.in_flight(), limiter.limit()), (0, 2));
 /// ```
-pub struct AdaptiveLimiter<C = Monotonic> {
+pub struct ConcurrencyLimiter<C = Monotonic> {
     shared: Arc<Shared<C>>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Shared<C> {
 }
 
 struct State {
-    adaptive: Adaptive,
+    adaptive: AimdLimit,
     waiting: VecDeque<(u64, Waker)>,
     given: VecDeque<(u64, Option<Nanos>)>,
     next_ticket: u64,
@@ -76,20 +76,20 @@ struct State {
 /// For how long a place is kept for one that was woken for it.
 pub(crate) const KEPT: Duration = Duration::from_millis(100);
 
-// === impl AdaptiveLimiter ===
+// === impl ConcurrencyLimiter ===
 
-impl AdaptiveLimiter {
+impl ConcurrencyLimiter {
     /// On the machine's monotonic clock.
     #[must_use]
-    pub fn new(adaptive: Adaptive) -> Self {
+    pub fn new(adaptive: AimdLimit) -> Self {
         Self::with_clock(adaptive, Monotonic)
     }
 }
 
-impl<C: Clock> AdaptiveLimiter<C> {
+impl<C: Clock> ConcurrencyLimiter<C> {
     /// On a clock of your own, such as a [`ManualClock`](crate::ManualClock).
     #[must_use]
-    pub fn with_clock(adaptive: Adaptive, clock: C) -> Self {
+    pub fn with_clock(adaptive: AimdLimit, clock: C) -> Self {
         let (waiting, given) = (VecDeque::new(), VecDeque::new());
         let state = State { adaptive, waiting, given, next_ticket: 0, seen: Nanos::ZERO };
         Self { shared: Arc::new(Shared { state: Mutex::new(state), clock }) }
@@ -141,7 +141,7 @@ impl<C: Clock> AdaptiveLimiter<C> {
 
     /// How many wait for a permit.
     #[must_use]
-    pub fn waiting(&self) -> usize {
+    pub fn waiters(&self) -> usize {
         self.shared.state.lock().waiting.len()
     }
 
@@ -318,16 +318,16 @@ fn wake(wakers: Vec<Waker>) {
     }
 }
 
-impl<C> Clone for AdaptiveLimiter<C> {
+impl<C> Clone for ConcurrencyLimiter<C> {
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone() }
     }
 }
 
-impl<C> fmt::Debug for AdaptiveLimiter<C> {
+impl<C> fmt::Debug for ConcurrencyLimiter<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.shared.state.lock();
-        f.debug_struct("AdaptiveLimiter")
+        f.debug_struct("ConcurrencyLimiter")
             .field("adaptive", &state.adaptive)
             .field("waiting", &state.waiting.len())
             .finish()

@@ -9,7 +9,7 @@ use crate::adaptive::limit::Started;
 use crate::adaptive::limiter::Shared;
 use crate::{Clock, Monotonic, Outcome};
 
-/// An operation in flight under an [`AdaptiveLimiter`](crate::AdaptiveLimiter).
+/// An operation in flight under an [`ConcurrencyLimiter`](crate::ConcurrencyLimiter).
 ///
 /// Dropped untold it has failed: that is what a timeout, a future no longer wanted or a panic does, and a server that
 /// is too slow causes the first two. It is timed from when it was handed out.

@@ -219,7 +219,7 @@ impl Calendar {
     }
 
     fn burst(&self) -> u128 {
-        self.quota.max_burst().get().into()
+        self.quota.burst_size().get().into()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{Nanos, Policy};
 ///
 /// Both count each failure, whichever dominates. So a token of a bucket is spent even if the key has to wait
 /// for longer, and the keys that waited elsewhere may come in larger bursts than the bucket's. That is client-go's
-/// rule; [`Paced`](crate::Paced) takes the token for when the longer wait ends.
+/// rule; [`RetryBudget`](crate::RetryBudget) takes the token for when the longer wait ends.
 ///
 /// # Examples
 /// ```
@@ -26,7 +26,7 @@ use crate::{Nanos, Policy};
 /// let millis = Duration::from_millis;
 /// let steps = FastSlow::new(millis(5), millis(3_000), 3);
 /// let mut policy = MaxOf::new(steps, Exponential::new(millis(1)..=millis(1_000)));
-/// assert_eq!(policy.failed(&"a", Nanos::ZERO, 0).0, millis(5));
+/// assert_eq!(policy.record_failure(&"a", Nanos::ZERO, 0).0, millis(5));
 /// ```
 #[derive(Debug)]
 pub struct MaxOf<A, B> {
@@ -58,13 +58,13 @@ impl<A, B> MaxOf<A, B> {
 impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
     type Taken = (A::Taken, B::Taken);
 
-    const COUNTS: bool = A::COUNTS || B::COUNTS;
+    const COUNTS_FAILURES: bool = A::COUNTS_FAILURES || B::COUNTS_FAILURES;
 
-    fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
-        self.failed_keeping(key, now, random, &mut |_| false)
+    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
+        self.record_failure_keeping(key, now, random, &mut |_| false)
     }
 
-    fn failed_keeping(
+    fn record_failure_keeping(
         &mut self,
         key: &K,
         now: Nanos,
@@ -73,8 +73,8 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
     ) -> (Duration, Self::Taken) {
         // Invariant 2: the same number in both would make two jitters rise and fall together.
         let mut random = SplitMix64::new(random);
-        let (first_wait, first_taken) = self.first.failed_keeping(key, now, random.next(), in_use);
-        let (second_wait, second_taken) = self.second.failed_keeping(key, now, random.next(), in_use);
+        let (first_wait, first_taken) = self.first.record_failure_keeping(key, now, random.next(), in_use);
+        let (second_wait, second_taken) = self.second.record_failure_keeping(key, now, random.next(), in_use);
         (first_wait.max(second_wait), (first_taken, second_taken))
     }
 
@@ -83,8 +83,8 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
         self.second.forget(key);
     }
 
-    fn requeues(&self, key: &K) -> u32 {
-        self.first.requeues(key).max(self.second.requeues(key))
+    fn num_requeues(&self, key: &K) -> u32 {
+        self.first.num_requeues(key).max(self.second.num_requeues(key))
     }
 
     fn give_back(&mut self, (first, second): Self::Taken, now: Nanos) {
@@ -92,16 +92,16 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
         self.second.give_back(second, now);
     }
 
-    fn tracked(&self) -> usize {
-        self.first.tracked().max(self.second.tracked())
+    fn tracked_keys(&self) -> usize {
+        self.first.tracked_keys().max(self.second.tracked_keys())
     }
 
-    fn take_dead(&mut self, dead: &mut Vec<K>)
+    fn take_evicted(&mut self, dead: &mut Vec<K>)
     where
         K: Sized,
     {
-        self.first.take_dead(dead);
-        self.second.take_dead(dead);
+        self.first.take_evicted(dead);
+        self.second.take_evicted(dead);
     }
 }
 
@@ -116,7 +116,7 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
 ///
 /// let secs = Duration::from_secs;
 /// let mut policy = Capped::new(FastSlow::new(secs(5), secs(1_000), 0), secs(500));
-/// assert_eq!(policy.failed(&"a", Nanos::ZERO, 0).0, secs(500));
+/// assert_eq!(policy.record_failure(&"a", Nanos::ZERO, 0).0, secs(500));
 /// ```
 #[derive(Debug)]
 pub struct Capped<P> {
@@ -148,20 +148,20 @@ impl<P> Capped<P> {
 impl<K: ?Sized, P: Policy<K>> Policy<K> for Capped<P> {
     type Taken = P::Taken;
 
-    const COUNTS: bool = P::COUNTS;
+    const COUNTS_FAILURES: bool = P::COUNTS_FAILURES;
 
-    fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
-        self.failed_keeping(key, now, random, &mut |_| false)
+    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
+        self.record_failure_keeping(key, now, random, &mut |_| false)
     }
 
-    fn failed_keeping(
+    fn record_failure_keeping(
         &mut self,
         key: &K,
         now: Nanos,
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
     ) -> (Duration, Self::Taken) {
-        let (wait, taken) = self.inner.failed_keeping(key, now, random, in_use);
+        let (wait, taken) = self.inner.record_failure_keeping(key, now, random, in_use);
         (wait.min(self.cap), taken)
     }
 
@@ -169,22 +169,22 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for Capped<P> {
         self.inner.forget(key);
     }
 
-    fn requeues(&self, key: &K) -> u32 {
-        self.inner.requeues(key)
+    fn num_requeues(&self, key: &K) -> u32 {
+        self.inner.num_requeues(key)
     }
 
     fn give_back(&mut self, taken: Self::Taken, now: Nanos) {
         self.inner.give_back(taken, now);
     }
 
-    fn tracked(&self) -> usize {
-        self.inner.tracked()
+    fn tracked_keys(&self) -> usize {
+        self.inner.tracked_keys()
     }
 
-    fn take_dead(&mut self, dead: &mut Vec<K>)
+    fn take_evicted(&mut self, dead: &mut Vec<K>)
     where
         K: Sized,
     {
-        self.inner.take_dead(dead);
+        self.inner.take_evicted(dead);
     }
 }

@@ -18,12 +18,12 @@ pub type ControllerDefault<K> = MaxOf<Exponential<K>, TokenBucket>;
 /// use std::time::Duration;
 ///
 /// let mut policy = controller_default();
-/// assert_eq!(policy.failed(&"a", Nanos::ZERO, 0).0, Duration::from_millis(5));
+/// assert_eq!(policy.record_failure(&"a", Nanos::ZERO, 0).0, Duration::from_millis(5));
 /// ```
 #[must_use]
 pub fn controller_default<K: Hash + Eq + Clone>() -> ControllerDefault<K> {
     let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1_000));
-    MaxOf::new(backoff, TokenBucket::new(Quota::per_second(TEN).burst(HUNDRED)))
+    MaxOf::new(backoff, TokenBucket::new(Quota::per_second(TEN).allow_burst(HUNDRED)))
 }
 
 /// [`controller_default`] with no wait above `cap`: a storm of failures then exceeds the shared rate rather than make
@@ -35,7 +35,7 @@ pub fn controller_default<K: Hash + Eq + Clone>() -> ControllerDefault<K> {
 /// use std::time::Duration;
 ///
 /// let mut policy = controller_default_capped(Duration::from_secs(60));
-/// let longest = (0..1_000).map(|_| policy.failed(&"a", Nanos::ZERO, 0).0).max();
+/// let longest = (0..1_000).map(|_| policy.record_failure(&"a", Nanos::ZERO, 0).0).max();
 /// assert_eq!(longest, Some(Duration::from_secs(60)));
 /// ```
 #[must_use]

@@ -28,11 +28,11 @@ use crate::{InvalidBackoff, Jitter, Nanos, Policy};
 ///
 /// let millis = Duration::from_millis;
 /// let mut backoff = Exponential::new(millis(5)..=millis(15));
-/// let mut wait = |key| backoff.failed(&key, Nanos::ZERO, 0).0;
+/// let mut wait = |key| backoff.record_failure(&key, Nanos::ZERO, 0).0;
 /// assert_eq!([wait("a"), wait("a"), wait("a")], [millis(5), millis(10), millis(15)]);
 /// assert_eq!(wait("b"), millis(5)); // keys are independent
 /// backoff.forget(&"a");
-/// assert_eq!(backoff.requeues(&"a"), 0);
+/// assert_eq!(backoff.num_requeues(&"a"), 0);
 /// ```
 pub struct Exponential<K> {
     curve: Curve,
@@ -94,7 +94,7 @@ impl<K> Exponential<K> {
     ///
     /// let secs = Duration::from_secs;
     /// let mut backoff = Exponential::new(secs(1)..=secs(300)).immediate_first();
-    /// let waits = [(); 11].map(|()| backoff.failed(&"a", Nanos::ZERO, 0).0.as_secs());
+    /// let waits = [(); 11].map(|()| backoff.record_failure(&"a", Nanos::ZERO, 0).0.as_secs());
     /// assert_eq!(waits, [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
     /// ```
     #[must_use]
@@ -115,8 +115,8 @@ impl<K> Exponential<K> {
     /// let (base, cap) = (Duration::from_millis(5), Duration::from_secs(1_000));
     /// let mut backoff = Exponential::new(base..=cap).jitter(Jitter::Decorrelated);
     /// let random = 1 << 63; // a shell draws it; here, always the middle
-    /// assert_eq!(backoff.failed(&"a", Nanos::ZERO, random).0, Duration::from_millis(10)); // of 5 to 15
-    /// assert_eq!(backoff.failed(&"a", Nanos::ZERO, random).0, Duration::from_micros(17_500)); // of 5 to 30
+    /// assert_eq!(backoff.record_failure(&"a", Nanos::ZERO, random).0, Duration::from_millis(10)); // of 5 to 15
+    /// assert_eq!(backoff.record_failure(&"a", Nanos::ZERO, random).0, Duration::from_micros(17_500)); // of 5 to 30
     /// ```
     #[must_use]
     pub fn jitter(self, jitter: Jitter) -> Self {
@@ -167,11 +167,11 @@ impl Curve {
 impl<K: Hash + Eq + Clone> Policy<K> for Exponential<K> {
     type Taken = ();
 
-    fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, ()) {
-        self.failed_keeping(key, now, random, &mut |_| false)
+    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, ()) {
+        self.record_failure_keeping(key, now, random, &mut |_| false)
     }
 
-    fn failed_keeping(
+    fn record_failure_keeping(
         &mut self,
         key: &K,
         now: Nanos,
@@ -188,18 +188,18 @@ impl<K: Hash + Eq + Clone> Policy<K> for Exponential<K> {
         self.failures.remove(key);
     }
 
-    fn requeues(&self, key: &K) -> u32 {
+    fn num_requeues(&self, key: &K) -> u32 {
         self.failures.get(key).map_or(0, |failures| failures.count)
     }
 
     fn give_back(&mut self, (): (), _: Nanos) {}
 
-    fn tracked(&self) -> usize {
+    fn tracked_keys(&self) -> usize {
         self.failures.len()
     }
 
-    fn take_dead(&mut self, dead: &mut Vec<K>) {
-        self.failures.take_dead(dead);
+    fn take_evicted(&mut self, dead: &mut Vec<K>) {
+        self.failures.take_evicted(dead);
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{Nanos, Policy};
 ///
 /// let (fast, slow) = (Duration::from_millis(5), Duration::from_secs(10));
 /// let mut policy = FastSlow::new(fast, slow, 2);
-/// let mut wait = || policy.failed(&"a", Nanos::ZERO, 0).0;
+/// let mut wait = || policy.record_failure(&"a", Nanos::ZERO, 0).0;
 /// assert_eq!([wait(), wait(), wait()], [fast, fast, slow]);
 /// ```
 pub struct FastSlow<K> {
@@ -67,11 +67,11 @@ impl<K> FastSlow<K> {
 impl<K: Hash + Eq + Clone> Policy<K> for FastSlow<K> {
     type Taken = ();
 
-    fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, ()) {
-        self.failed_keeping(key, now, random, &mut |_| false)
+    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, ()) {
+        self.record_failure_keeping(key, now, random, &mut |_| false)
     }
 
-    fn failed_keeping(
+    fn record_failure_keeping(
         &mut self,
         key: &K,
         now: Nanos,
@@ -88,18 +88,18 @@ impl<K: Hash + Eq + Clone> Policy<K> for FastSlow<K> {
         self.failures.remove(key);
     }
 
-    fn requeues(&self, key: &K) -> u32 {
+    fn num_requeues(&self, key: &K) -> u32 {
         self.failures.get(key).copied().unwrap_or(0)
     }
 
     fn give_back(&mut self, (): (), _: Nanos) {}
 
-    fn tracked(&self) -> usize {
+    fn tracked_keys(&self) -> usize {
         self.failures.len()
     }
 
-    fn take_dead(&mut self, dead: &mut Vec<K>) {
-        self.failures.take_dead(dead);
+    fn take_evicted(&mut self, dead: &mut Vec<K>) {
+        self.failures.take_evicted(dead);
     }
 }
 

@@ -89,7 +89,7 @@ impl<K, V> PerKey<K, V> {
 
     /// Hands over the keys let go of.
     #[inline]
-    pub(crate) fn take_dead(&mut self, dead: &mut Vec<K>) {
+    pub(crate) fn take_evicted(&mut self, dead: &mut Vec<K>) {
         // Nearly always nothing.
         if !self.dead.is_empty() {
             dead.append(&mut self.dead);

@@ -15,7 +15,7 @@ use flyball_sync::waiting::ThreadSignal;
 
 use crate::bucket::shared::{Look, Shared, WakeAt, Wish};
 use crate::coop::Turn;
-use crate::{AcquireTimeoutError, Clock, Monotonic, Nanos, Timer, TooMany};
+use crate::{AcquireTimeoutError, Clock, InsufficientCapacity, Monotonic, Nanos, Timer};
 
 /// Somebody who waits.
 pub(crate) struct Waiting<'a, T: Clock> {
@@ -29,7 +29,7 @@ impl<'a, T: Clock> Waiting<'a, T> {
         Self { shared, wish: Wish { count, timer, place: None }, turn: Turn::default() }
     }
 
-    fn poll(&mut self, waker: &Waker) -> Poll<Result<(), TooMany>> {
+    fn poll(&mut self, waker: &Waker) -> Poll<Result<(), InsufficientCapacity>> {
         let Self { shared, wish, turn } = self;
         turn.poll(waker, || {
             if at_once(shared, wish) {
@@ -83,7 +83,7 @@ impl<T: Clock> fmt::Debug for Waiting<'_, T> {
     }
 }
 
-/// The future of [`Bucket::acquire`](crate::Bucket::acquire).
+/// The future of [`RateLimiter::acquire`](crate::RateLimiter::acquire).
 ///
 /// # Cancel safety
 /// Dropping it gives up its place in the line, and the token if it had been granted one and has not looked.
@@ -107,7 +107,7 @@ impl<T: Timer> Future for Acquire<'_, T> {
     }
 }
 
-/// The future of [`Bucket::acquire_many`](crate::Bucket::acquire_many).
+/// The future of [`RateLimiter::acquire_many`](crate::RateLimiter::acquire_many).
 ///
 /// # Cancel safety
 /// Dropping it gives up its place in the line, and the tokens if it had been granted them and has not looked.
@@ -122,7 +122,7 @@ impl<'a, T: Timer> AcquireMany<'a, T> {
 }
 
 impl<T: Timer> Future for AcquireMany<'_, T> {
-    type Output = Result<(), TooMany>;
+    type Output = Result<(), InsufficientCapacity>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.0.poll(context.waker())

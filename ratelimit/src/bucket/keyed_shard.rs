@@ -16,7 +16,7 @@ use std::num::NonZeroU32;
 use hashbrown::HashTable;
 
 use crate::bucket::scale::Scale;
-use crate::{Denied, Nanos, NotYet, Quota, TooMany};
+use crate::{InsufficientCapacity, Nanos, NotYet, Quota, TryAcquireError};
 
 /// Among so many slots the fullest bucket makes room for a new key.
 const CANDIDATES: usize = 8;
@@ -84,9 +84,9 @@ impl<K> Shard<K> {
         if due > now { Err(NotYet::new(due)) } else { Ok(after) }
     }
 
-    fn fits(&self, count: NonZeroU32) -> Result<(), TooMany> {
-        let burst = self.quota.max_burst();
-        if count > burst { Err(TooMany::new(count, burst)) } else { Ok(()) }
+    fn fits(&self, count: NonZeroU32) -> Result<(), InsufficientCapacity> {
+        let burst = self.quota.burst_size();
+        if count > burst { Err(InsufficientCapacity::new(count, burst)) } else { Ok(()) }
     }
 
     /// Lets go of up to two buckets that are full, and of one more if there is no room.
@@ -149,7 +149,7 @@ impl<K: Eq + Clone> Shard<K> {
         count: NonZeroU32,
         now: Nanos,
         dead: &mut Dead<K>,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), TryAcquireError> {
         self.fits(count)?;
         if let Some(slot) = self.find(hash, key) {
             self.slots[slot].full_at = self.taken(self.slots[slot].full_at, now, count)?;

@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use flyball_sync::waiting::{Left, Place, WaitList, WakeBatch};
 
-use crate::{Nanos, Token, TooMany};
+use crate::{InsufficientCapacity, Nanos, Token};
 
 /// Waiters in the order they came.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) enum Served {
     /// It has its tokens, since that round of [`Refunds`](crate::bucket::refunds::Refunds), if they can go back at all.
     Granted { count: NonZeroU32, round: Option<u64> },
     /// The quota was changed, and never has as many.
-    Refused(TooMany),
+    Refused(InsufficientCapacity),
 }
 
 impl Line {
@@ -97,7 +97,9 @@ impl Line {
             if wake.is_full() {
                 return true;
             }
-            if let Some(waiter) = self.list.serve(slot, Served::Refused(TooMany::new(count, burst))) {
+            if let Some(waiter) =
+                self.list.serve(slot, Served::Refused(InsufficientCapacity::new(count, burst)))
+            {
                 self.gone(&waiter);
                 wake.push(waiter.waker);
             }

@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
-use crate::InvalidPeriod;
+use crate::InvalidQuota;
 
 /// How much is allowed: so many tokens each period, and at most a burst at once.
 ///
@@ -18,9 +18,9 @@ use crate::InvalidPeriod;
 ///
 /// const TEN: NonZeroU32 = NonZeroU32::new(10).unwrap();
 /// const HUNDRED: NonZeroU32 = NonZeroU32::new(100).unwrap();
-/// const STEADY: Quota = Quota::per_second(TEN).burst(HUNDRED);
+/// const STEADY: Quota = Quota::per_second(TEN).allow_burst(HUNDRED);
 /// assert_eq!(STEADY.tokens(), TEN);
-/// assert_eq!(Quota::per_minute(TEN).max_burst(), TEN);
+/// assert_eq!(Quota::per_minute(TEN).burst_size(), TEN);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {
@@ -30,28 +30,28 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// `tokens` each second; the burst is as large, until [`burst`](Self::burst) sets another.
+    /// `tokens` each second; the burst is as large, until [`burst`](Self::allow_burst) sets another.
     #[must_use]
     pub const fn per_second(tokens: NonZeroU32) -> Self {
         Self { tokens, period_nanos: SECOND, burst: tokens }
     }
 
-    /// `tokens` each minute; the burst is as large, until [`burst`](Self::burst) sets another.
+    /// `tokens` each minute; the burst is as large, until [`burst`](Self::allow_burst) sets another.
     #[must_use]
     pub const fn per_minute(tokens: NonZeroU32) -> Self {
         Self { tokens, period_nanos: MINUTE, burst: tokens }
     }
 
-    /// `tokens` each hour; the burst is as large, until [`burst`](Self::burst) sets another.
+    /// `tokens` each hour; the burst is as large, until [`burst`](Self::allow_burst) sets another.
     #[must_use]
     pub const fn per_hour(tokens: NonZeroU32) -> Self {
         Self { tokens, period_nanos: HOUR, burst: tokens }
     }
 
-    /// `tokens` each `period`; the burst is as large, until [`burst`](Self::burst) sets another.
+    /// `tokens` each `period`; the burst is as large, until [`burst`](Self::allow_burst) sets another.
     ///
     /// # Errors
-    /// [`InvalidPeriod`] when the period is zero or longer than `u64::MAX` nanoseconds (584 years).
+    /// [`InvalidQuota`] when the period is zero or longer than `u64::MAX` nanoseconds (584 years).
     ///
     /// # Examples
     /// ```
@@ -60,24 +60,24 @@ impl Quota {
     /// use std::time::Duration;
     ///
     /// // One in two and a half seconds.
-    /// let slow = Quota::per(NonZeroU32::MIN, Duration::from_millis(2_500)).unwrap();
+    /// let slow = Quota::new(NonZeroU32::MIN, Duration::from_millis(2_500)).unwrap();
     /// assert_eq!(slow.period(), Duration::from_millis(2_500));
-    /// assert!(Quota::per(NonZeroU32::MIN, Duration::ZERO).is_err());
+    /// assert!(Quota::new(NonZeroU32::MIN, Duration::ZERO).is_err());
     /// ```
-    pub const fn per(tokens: NonZeroU32, period: Duration) -> Result<Self, InvalidPeriod> {
+    pub const fn new(tokens: NonZeroU32, period: Duration) -> Result<Self, InvalidQuota> {
         let nanos = period.as_nanos();
         if nanos > u64::MAX as u128 {
-            return Err(InvalidPeriod::new(period));
+            return Err(InvalidQuota::new(period));
         }
         match NonZeroU64::new(nanos as u64) {
             Some(period_nanos) => Ok(Self { tokens, period_nanos, burst: tokens }),
-            None => Err(InvalidPeriod::new(period)),
+            None => Err(InvalidQuota::new(period)),
         }
     }
 
     /// The same rate with another burst: the most that is granted at once after a rest.
     #[must_use]
-    pub const fn burst(self, burst: NonZeroU32) -> Self {
+    pub const fn allow_burst(self, burst: NonZeroU32) -> Self {
         Self { burst, ..self }
     }
 
@@ -95,7 +95,7 @@ impl Quota {
 
     /// The most that is granted at once.
     #[must_use]
-    pub const fn max_burst(&self) -> NonZeroU32 {
+    pub const fn burst_size(&self) -> NonZeroU32 {
         self.burst
     }
 

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use crate::bucket::shared::Shared;
 use crate::{Clock, Monotonic, Nanos, Token};
 
-/// Tokens of a [`Bucket`](crate::Bucket), taken ahead of time, to be used when they are due.
+/// Tokens of a [`RateLimiter`](crate::RateLimiter), taken ahead of time, to be used when they are due.
 ///
 /// Dropping it uses them.
 #[must_use = "dropping a reservation uses its tokens"]

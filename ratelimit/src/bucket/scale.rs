@@ -24,7 +24,7 @@ impl Scale {
         while rest != 0 {
             (common, rest) = (rest, common % rest);
         }
-        Self { token: period / common, rate: tokens / common as u32, burst: quota.max_burst().get() }
+        Self { token: period / common, rate: tokens / common as u32, burst: quota.burst_size().get() }
     }
 
     pub(crate) const fn rate(&self) -> u32 {

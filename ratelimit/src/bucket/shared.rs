@@ -35,7 +35,7 @@ pub(crate) use state::Wish;
 use state::{State, Turn};
 
 use crate::bucket::cell::Cell;
-use crate::{Clock, Denied, Nanos, Quota, Token, TokenBucket, TooMany};
+use crate::{Clock, InsufficientCapacity, Nanos, Quota, Token, TokenBucket, TryAcquireError};
 
 pub(crate) struct Shared<T> {
     pub(crate) cell: Cell,
@@ -50,7 +50,7 @@ pub(crate) type WakeAt<T> = fn(&T, Nanos, &Waker);
 
 /// What a look at one's turn came to.
 pub(crate) enum Look {
-    Come(Result<(), TooMany>),
+    Come(Result<(), InsufficientCapacity>),
     /// It has not come at that time; a thread that attends sleeps no longer than until the second.
     Waits(Nanos, Option<Nanos>),
 }
@@ -73,11 +73,11 @@ impl<T: Clock> Shared<T> {
         self.time.now()
     }
 
-    pub(crate) fn try_acquire(&self, count: NonZeroU32, now: Nanos) -> Result<(), Denied> {
+    pub(crate) fn try_acquire(&self, count: NonZeroU32, now: Nanos) -> Result<(), TryAcquireError> {
         self.change(now, |state| state.try_acquire(count, now))
     }
 
-    pub(crate) fn reserve(&self, count: NonZeroU32, now: Nanos) -> Result<Token, TooMany> {
+    pub(crate) fn reserve(&self, count: NonZeroU32, now: Nanos) -> Result<Token, InsufficientCapacity> {
         self.change(now, |state| state.reserve(count, now))
     }
 
@@ -99,7 +99,7 @@ impl<T: Clock> Shared<T> {
 
     pub(crate) fn available(&self, now: Nanos) -> u32 {
         self.change(now, |state| match state.line.waiting() {
-            0 => state.exact.bucket.available(now),
+            0 => state.exact.bucket.available_tokens(now),
             _ => 0,
         })
     }

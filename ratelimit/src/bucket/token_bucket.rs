@@ -21,7 +21,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::bucket::scale::Scale;
-use crate::{Denied, Nanos, NotYet, Policy, Quota, TooMany};
+use crate::{InsufficientCapacity, Nanos, NotYet, Policy, Quota, TryAcquireError};
 
 /// A token bucket: a steady rate, and a burst after a rest.
 ///
@@ -98,7 +98,7 @@ impl TokenBucket {
     /// Takes the next `count` tokens that nobody has reserved, all of them due when the last one is.
     ///
     /// # Errors
-    /// [`TooMany`] for more than the burst: nothing is reserved then.
+    /// [`InsufficientCapacity`] for more than the burst: nothing is reserved then.
     ///
     /// # Examples
     /// ```
@@ -109,9 +109,9 @@ impl TokenBucket {
     /// assert_eq!(bucket.reserve_many(five, Nanos::ZERO).unwrap().due(), Nanos::ZERO);
     /// assert_eq!(bucket.reserve_many(five, Nanos::ZERO).unwrap().due(), Nanos::ZERO + Duration::from_secs(1));
     /// let six = NonZeroU32::new(6).unwrap();
-    /// assert_eq!(bucket.reserve_many(six, Nanos::ZERO).unwrap_err().asked(), six);
+    /// assert_eq!(bucket.reserve_many(six, Nanos::ZERO).unwrap_err().requested(), six);
     /// ```
-    pub fn reserve_many(&mut self, count: NonZeroU32, now: Nanos) -> Result<Token, TooMany> {
+    pub fn reserve_many(&mut self, count: NonZeroU32, now: Nanos) -> Result<Token, InsufficientCapacity> {
         self.fits(count)?;
         Ok(self.reserve_fitting(count, now))
     }
@@ -127,9 +127,9 @@ impl TokenBucket {
     /// Takes `count` tokens if all of them are there now; else none.
     ///
     /// # Errors
-    /// [`Denied::NotYet`] with the time at which they will be there, if nobody else takes one; [`Denied::TooMany`] for
+    /// [`TryAcquireError::NotYet`] with the time at which they will be there, if nobody else takes one; [`TryAcquireError::InsufficientCapacity`] for
     /// more than the burst. Nothing is reserved then.
-    pub fn try_acquire_many(&mut self, count: NonZeroU32, now: Nanos) -> Result<(), Denied> {
+    pub fn try_acquire_many(&mut self, count: NonZeroU32, now: Nanos) -> Result<(), TryAcquireError> {
         self.fits(count)?;
         Ok(self.try_acquire_fitting(count, now)?)
     }
@@ -178,7 +178,7 @@ impl TokenBucket {
 
     /// How many tokens could be taken at once.
     #[must_use]
-    pub fn available(&self, now: Nanos) -> u32 {
+    pub fn available_tokens(&self, now: Nanos) -> u32 {
         self.scale.available(self.full_at, now)
     }
 
@@ -213,9 +213,9 @@ impl TokenBucket {
         self.change += u64::from(back > 0);
     }
 
-    pub(crate) fn fits(&self, count: NonZeroU32) -> Result<(), TooMany> {
-        let burst = self.quota.max_burst();
-        if count > burst { Err(TooMany::new(count, burst)) } else { Ok(()) }
+    pub(crate) fn fits(&self, count: NonZeroU32) -> Result<(), InsufficientCapacity> {
+        let burst = self.quota.burst_size();
+        if count > burst { Err(InsufficientCapacity::new(count, burst)) } else { Ok(()) }
     }
 
     pub(crate) fn reserve_fitting(&mut self, count: NonZeroU32, now: Nanos) -> Token {
@@ -239,16 +239,16 @@ impl TokenBucket {
 impl<K: ?Sized> Policy<K> for TokenBucket {
     type Taken = Token;
 
-    const COUNTS: bool = false;
+    const COUNTS_FAILURES: bool = false;
 
-    fn failed(&mut self, _: &K, now: Nanos, _: u64) -> (Duration, Token) {
+    fn record_failure(&mut self, _: &K, now: Nanos, _: u64) -> (Duration, Token) {
         let token = self.reserve(now);
         (token.due.since(now), token)
     }
 
     fn forget(&mut self, _: &K) {}
 
-    fn requeues(&self, _: &K) -> u32 {
+    fn num_requeues(&self, _: &K) -> u32 {
         0
     }
 
@@ -256,7 +256,7 @@ impl<K: ?Sized> Policy<K> for TokenBucket {
         TokenBucket::give_back(self, taken, now);
     }
 
-    fn tracked(&self) -> usize {
+    fn tracked_keys(&self) -> usize {
         0
     }
 }

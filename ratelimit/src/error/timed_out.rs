@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::TooMany;
+use crate::InsufficientCapacity;
 
 /// The time was up before a token came; none was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,12 +22,12 @@ pub enum AcquireTimeoutError {
     /// The time was up.
     TimedOut,
     /// They never will come.
-    TooMany(TooMany),
+    InsufficientCapacity(InsufficientCapacity),
 }
 
-impl From<TooMany> for AcquireTimeoutError {
-    fn from(error: TooMany) -> Self {
-        Self::TooMany(error)
+impl From<InsufficientCapacity> for AcquireTimeoutError {
+    fn from(error: InsufficientCapacity) -> Self {
+        Self::InsufficientCapacity(error)
     }
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for AcquireTimeoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TimedOut => TimedOut.fmt(f),
-            Self::TooMany(error) => error.fmt(f),
+            Self::InsufficientCapacity(error) => error.fmt(f),
         }
     }
 }

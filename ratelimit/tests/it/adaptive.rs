@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use flyball_ratelimit::{AcquirePermit, Adaptive, AdaptiveLimiter, Outcome, Permit};
+use flyball_ratelimit::{AcquirePermit, AimdLimit, ConcurrencyLimiter, Outcome, Permit};
 use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::random::Random;
 use testkit::wakers::{Counting, Panicking};
@@ -16,7 +16,7 @@ use testkit::wakers::{Counting, Panicking};
 const BOUND: Duration = Duration::from_millis(100);
 
 /// A round of as many as may start, `failed` and `slow` of them.
-fn round(limit: &mut Adaptive, answers: u32, failed: u32, slow: u32) -> u32 {
+fn round(limit: &mut AimdLimit, answers: u32, failed: u32, slow: u32) -> u32 {
     for number in 0..answers {
         let started = limit.start(Nanos::ZERO).expect("one at a time");
         let outcome = if number < failed { Outcome::Failure } else { Outcome::Success };
@@ -27,8 +27,8 @@ fn round(limit: &mut Adaptive, answers: u32, failed: u32, slow: u32) -> u32 {
     limit.limit()
 }
 
-fn from_20() -> Adaptive {
-    Adaptive::new(1..=1_000, BOUND).start_at(20)
+fn from_20() -> AimdLimit {
+    AimdLimit::new(1..=1_000, BOUND).initial_limit(20)
 }
 
 #[test]
@@ -43,9 +43,9 @@ fn a_tenth_may_fail_and_half_may_be_slow() {
 #[test]
 fn one_bad_answer_changes_nothing_however_low_the_limit() {
     for start_at in 1..=30 {
-        let mut limit = Adaptive::new(1..=1_000, BOUND).start_at(start_at);
+        let mut limit = AimdLimit::new(1..=1_000, BOUND).initial_limit(start_at);
         assert_eq!(round(&mut limit, start_at.max(10), 1, 0), start_at.max(1) + u32::from(start_at == 1));
-        let mut limit = Adaptive::new(1..=1_000, BOUND).start_at(start_at);
+        let mut limit = AimdLimit::new(1..=1_000, BOUND).initial_limit(start_at);
         assert!(round(&mut limit, start_at.max(10), 0, 1) >= start_at);
     }
 }
@@ -53,7 +53,7 @@ fn one_bad_answer_changes_nothing_however_low_the_limit() {
 #[test]
 fn one_round_is_one_step_whatever_comes_at_once() {
     // A hundred in flight all fail: the first round ends, the others started before it.
-    let mut limit = Adaptive::new(1..=1_000, BOUND).start_at(100);
+    let mut limit = AimdLimit::new(1..=1_000, BOUND).initial_limit(100);
     let started: Vec<_> = std::iter::from_fn(|| limit.start(Nanos::ZERO)).collect();
     assert_eq!(started.len(), 100);
     for operation in started {
@@ -74,7 +74,7 @@ fn one_round_is_one_step_whatever_comes_at_once() {
 
 #[test]
 fn answers_of_an_older_round_say_nothing() {
-    let mut limit = Adaptive::new(1..=1_000, BOUND).start_at(40);
+    let mut limit = AimdLimit::new(1..=1_000, BOUND).initial_limit(40);
     let old: Vec<_> = (0..20).filter_map(|_| limit.start(Nanos::ZERO)).collect();
     assert_eq!(round(&mut limit, 40, 40, 0), 28);
     for operation in old {
@@ -85,9 +85,9 @@ fn answers_of_an_older_round_say_nothing() {
 
 #[test]
 fn only_a_limit_that_is_reached_rises() {
-    let mut limit = Adaptive::new(1..=22, BOUND).start_at(20);
+    let mut limit = AimdLimit::new(1..=22, BOUND).initial_limit(20);
     assert_eq!(round(&mut limit, 20, 0, 0), 20, "one at a time");
-    let full = |limit: &mut Adaptive| {
+    let full = |limit: &mut AimdLimit| {
         let started: Vec<_> = std::iter::from_fn(|| limit.start(Nanos::ZERO)).collect();
         started.into_iter().for_each(|operation| limit.end(operation, Outcome::Success, Nanos::ZERO));
         limit.limit()
@@ -114,17 +114,17 @@ fn what_is_ignored_counts_for_nothing() {
 
 #[test]
 fn the_least_is_kept_and_the_ends_of_the_range_do_not_overflow() {
-    let mut limit = Adaptive::new(3..=u32::MAX, Duration::MAX).start_at(0);
+    let mut limit = AimdLimit::new(3..=u32::MAX, Duration::MAX).initial_limit(0);
     assert_eq!(limit.limit(), 3);
     assert_eq!([round(&mut limit, 10, 10, 0), round(&mut limit, 10, 10, 0)], [3, 3]);
-    assert_eq!(Adaptive::new(1..=u32::MAX, BOUND).start_at(u32::MAX).limit(), u32::MAX);
+    assert_eq!(AimdLimit::new(1..=u32::MAX, BOUND).initial_limit(u32::MAX).limit(), u32::MAX);
 }
 
 #[test]
 fn limits_that_allow_nothing_are_refused() {
     for (least, most) in [(0, 5), (6, 5)] {
         let limits = least..=most;
-        let refused = Adaptive::try_new(limits.clone(), BOUND).unwrap_err();
+        let refused = AimdLimit::try_new(limits.clone(), BOUND).unwrap_err();
         assert!(refused.to_string().starts_with("an adaptive limit needs 1 <= least <= most"));
         assert_eq!(refused.into_limits(), limits);
     }
@@ -132,14 +132,14 @@ fn limits_that_allow_nothing_are_refused() {
 
 // === permits ===
 
-fn limiter(limit: u32) -> (AdaptiveLimiter<ManualClock>, ManualClock) {
+fn limiter(limit: u32) -> (ConcurrencyLimiter<ManualClock>, ManualClock) {
     let clock = ManualClock::new();
-    let adaptive = Adaptive::new(1..=1_000, BOUND).start_at(limit);
-    (AdaptiveLimiter::with_clock(adaptive, clock.clone()), clock)
+    let adaptive = AimdLimit::new(1..=1_000, BOUND).initial_limit(limit);
+    (ConcurrencyLimiter::with_clock(adaptive, clock.clone()), clock)
 }
 
 /// A round of ten permits, each ended by `end`.
-fn ten(limiter: &AdaptiveLimiter<ManualClock>, end: impl Fn(Permit<ManualClock>)) -> u32 {
+fn ten(limiter: &ConcurrencyLimiter<ManualClock>, end: impl Fn(Permit<ManualClock>)) -> u32 {
     for _ in 0..10 {
         end(limiter.try_acquire().expect("one at a time"));
     }
@@ -187,7 +187,7 @@ fn those_who_wait_are_served_in_order_and_polled_twice() {
     for (future, _, waker) in &mut line {
         assert!(poll(&mut future.as_mut(), waker).is_pending());
     }
-    assert_eq!(limiter.waiting(), 100);
+    assert_eq!(limiter.waiters(), 100);
     for served in 0..100 {
         drop(permit.take());
         limiter.check().unwrap();
@@ -200,7 +200,7 @@ fn those_who_wait_are_served_in_order_and_polled_twice() {
             Poll::Pending => panic!("{served} was woken for nothing"),
         }
     }
-    assert_eq!((limiter.waiting(), limiter.in_flight()), (0, 1));
+    assert_eq!((limiter.waiters(), limiter.in_flight()), (0, 1));
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn who_leaves_the_line_hands_its_place_on() {
     let mut futures = futures.into_iter();
     let (first, second, third) = (futures.next().unwrap(), futures.next().unwrap(), futures.next().unwrap());
     drop(second);
-    assert_eq!(limiter.waiting(), 2);
+    assert_eq!(limiter.waiters(), 2);
     permit.succeed();
     assert_eq!(wakers.iter().map(|(counter, _)| counter.wakes()).collect::<Vec<_>>(), [1, 0, 0]);
     // It has been given the place, and does not look again.
@@ -257,7 +257,7 @@ fn one_that_is_kept_and_never_polled_costs_some_time_and_not_the_place() {
     let newcomer = limiter.try_acquire();
     assert!(newcomer.is_some());
     drop(line);
-    assert_eq!((limiter.in_flight(), limiter.waiting()), (1, 0), "it has lost nothing to give back");
+    assert_eq!((limiter.in_flight(), limiter.waiters()), (1, 0), "it has lost nothing to give back");
     limiter.check().unwrap();
 }
 
@@ -289,7 +289,7 @@ fn a_waker_that_panics_takes_no_other_wake_up_with_it() {
     for permit in permits {
         let _ = catch_unwind(AssertUnwindSafe(|| permit.succeed()));
     }
-    assert_eq!((counter.wakes(), limiter.waiting(), limiter.in_flight()), (1, 0, 2));
+    assert_eq!((counter.wakes(), limiter.waiters(), limiter.in_flight()), (1, 0, 2));
     assert!(poll(&mut hostile, &waker).is_ready() && poll(&mut friendly, &waker).is_ready());
 }
 
@@ -324,12 +324,12 @@ fn a_future_dropped_at_every_poll_leaks_no_place() {
         limiter.check().unwrap();
     }
     drop((permits, futures));
-    assert_eq!((limiter.in_flight(), limiter.waiting()), (0, 0));
+    assert_eq!((limiter.in_flight(), limiter.waiters()), (0, 0));
 }
 
 #[test]
 fn threads_wait_their_turn() {
-    let limiter = AdaptiveLimiter::new(Adaptive::new(2..=2, Duration::MAX));
+    let limiter = ConcurrencyLimiter::new(AimdLimit::new(2..=2, Duration::MAX));
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
@@ -341,6 +341,6 @@ fn threads_wait_their_turn() {
             });
         }
     });
-    assert_eq!((limiter.in_flight(), limiter.waiting(), limiter.limit()), (0, 0, 2));
+    assert_eq!((limiter.in_flight(), limiter.waiters(), limiter.limit()), (0, 0, 2));
     limiter.check().unwrap();
 }

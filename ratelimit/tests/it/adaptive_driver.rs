@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
-use flyball_ratelimit::{Adaptive, Outcome, Started};
+use flyball_ratelimit::{AimdLimit, Outcome, Started};
 use flyball_sync::Nanos;
 use testkit::naive_adaptive::{AdaptiveOp, AdaptiveSetup, Ending, NaiveAdaptive};
 
@@ -13,7 +13,7 @@ pub(crate) fn run(bytes: &[u8]) {
     let Ok(setup) = AdaptiveSetup::arbitrary(&mut food) else { return };
     let bound = Duration::from_nanos(setup.bound.nanos());
     let mut pair = Pair {
-        real: Adaptive::new(setup.least()..=setup.most(), bound).start_at(setup.start_at.into()),
+        real: AimdLimit::new(setup.least()..=setup.most(), bound).initial_limit(setup.start_at.into()),
         naive: NaiveAdaptive::new(setup),
         held: Vec::new(),
         now: 0,
@@ -31,7 +31,7 @@ pub(crate) fn run(bytes: &[u8]) {
 }
 
 struct Pair {
-    real: Adaptive,
+    real: AimdLimit,
     naive: NaiveAdaptive,
     held: Vec<Started>,
     now: u64,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use flyball_ratelimit::{AcquirePermit, Adaptive, AdaptiveLimiter, Permit};
+use flyball_ratelimit::{AcquirePermit, AimdLimit, ConcurrencyLimiter, Permit};
 use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::wakers::poll_once;
 
@@ -16,9 +16,9 @@ const KEPT: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// One at a time.
-fn limiter() -> (AdaptiveLimiter<ManualClock>, ManualClock) {
+fn limiter() -> (ConcurrencyLimiter<ManualClock>, ManualClock) {
     let clock = ManualClock::new();
-    (AdaptiveLimiter::with_clock(Adaptive::new(1..=1, SECOND), clock.clone()), clock)
+    (ConcurrencyLimiter::with_clock(AimdLimit::new(1..=1, SECOND), clock.clone()), clock)
 }
 
 type Waiting = Pin<Box<AcquirePermit<ManualClock>>>;
@@ -27,7 +27,7 @@ fn poll(waiting: &mut Waiting) -> Poll<Permit<ManualClock>> {
     poll_once(waiting.as_mut())
 }
 
-fn in_line(limiter: &AdaptiveLimiter<ManualClock>) -> Waiting {
+fn in_line(limiter: &ConcurrencyLimiter<ManualClock>) -> Waiting {
     let mut waiting = Box::pin(limiter.acquire());
     assert!(poll(&mut waiting).is_pending());
     waiting
@@ -89,7 +89,7 @@ fn one_that_looks_late_still_has_its_place() {
                 assert_eq!(round, 0, "in turn");
                 permit.succeed();
                 *waiting = Box::pin(limiter.acquire());
-                assert_eq!(limiter.waiting(), 0, "the next has its place");
+                assert_eq!(limiter.waiters(), 0, "the next has its place");
                 return;
             }
         }
@@ -130,7 +130,7 @@ fn a_clock_that_panics_spoils_no_end_that_is_not_timed() {
 
     let (clock, broken) = (ManualClock::new(), Arc::new(AtomicBool::new(false)));
     let limiter =
-        AdaptiveLimiter::with_clock(Adaptive::new(1..=1, SECOND), Broken(clock.clone(), broken.clone()));
+        ConcurrencyLimiter::with_clock(AimdLimit::new(1..=1, SECOND), Broken(clock.clone(), broken.clone()));
     let permit = limiter.try_acquire().unwrap();
     let mut line: Vec<_> = (0..2).map(|_| Box::pin(limiter.acquire())).collect();
     assert!(line.iter_mut().all(|waiting| poll_once(waiting.as_mut()).is_pending()));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::Adaptive;
+use flyball_ratelimit::AimdLimit;
 
 use crate::server::{Client, Phase, Second, WORK, run};
 
@@ -10,7 +10,7 @@ use crate::server::{Client, Phase, Second, WORK, run};
 const BOUND: Duration = Duration::from_millis(150);
 
 fn client(start_at: u32, from: u64) -> Client {
-    Client { limit: Adaptive::new(1..=1_000, BOUND).start_at(start_at), from }
+    Client { limit: AimdLimit::new(1..=1_000, BOUND).initial_limit(start_at), from }
 }
 
 fn steady(workers: usize, until: u64) -> Phase {
@@ -40,7 +40,7 @@ fn it_comes_to_the_knee_from_below_and_from_above() {
 
 #[test]
 fn without_it_the_same_load_waits_in_line() {
-    let fixed = Client { limit: Adaptive::new(1_000..=1_000, BOUND), from: 0 };
+    let fixed = Client { limit: AimdLimit::new(1_000..=1_000, BOUND), from: 0 };
     let report = run(vec![fixed], &[steady(20, 60)]);
     let median = report[0][59].median;
     assert!(median > Duration::from_secs(2), "the measure is one: {median:?}");
@@ -82,7 +82,7 @@ fn it_backs_off_when_all_fails_and_recovers() {
 #[test]
 fn a_limit_that_is_not_used_does_not_grow() {
     // Far more workers than it may use.
-    let limited = Client { limit: Adaptive::new(1..=8, BOUND), from: 0 };
+    let limited = Client { limit: AimdLimit::new(1..=8, BOUND), from: 0 };
     let report = &run(vec![limited], &[steady(100, 30)])[0];
     assert_eq!(report[29].limit, 8);
     assert!(report[29].median < WORK * 5 / 4);

@@ -4,7 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    Exponential, FastSlow, Jitter, MaxOf, OncePerWait, Paced, Policy, Quota, TokenBucket, controller_default,
+    Exponential, FastSlow, Jitter, MaxOf, OncePerBackoff, Policy, Quota, RetryBudget, TokenBucket,
+    controller_default,
 };
 use flyball_sync::Nanos;
 
@@ -16,10 +17,10 @@ fn forgetting_to_forget_leaks_nothing() {
     let mut backoff = Exponential::new(SECOND..=SECOND);
     let mut now = Nanos::ZERO;
     for key in 0..1_000_000_u32 {
-        backoff.failed(&key, now, 0);
+        backoff.record_failure(&key, now, 0);
         now = now + SECOND;
     }
-    assert_eq!(backoff.tracked(), 602);
+    assert_eq!(backoff.tracked_keys(), 602);
     assert_eq!(backoff.check(), Ok(()));
 }
 
@@ -27,37 +28,37 @@ fn forgetting_to_forget_leaks_nothing() {
 fn a_backlog_of_expired_keys_goes_away_two_by_two() {
     let mut backoff = Exponential::new(SECOND..=SECOND);
     for key in 0..1_000_u32 {
-        backoff.failed(&key, Nanos::ZERO, 0);
+        backoff.record_failure(&key, Nanos::ZERO, 0);
     }
     let later = Nanos::ZERO + SECOND * 1_000;
     let mut dead = Vec::new();
     for call in 1..=500 {
-        backoff.failed(&9_999, later, 0);
-        backoff.take_dead(&mut dead);
+        backoff.record_failure(&9_999, later, 0);
+        backoff.take_evicted(&mut dead);
         assert_eq!(dead.len(), 2 * call, "no call lets go of more than two");
     }
-    assert_eq!(backoff.tracked(), 1);
+    assert_eq!(backoff.tracked_keys(), 1);
     assert_eq!(dead, (0..1_000).collect::<Vec<_>>(), "those idle longest go first");
 }
 
 #[test]
 fn the_number_of_keys_is_bounded_and_the_longest_idle_makes_room() {
     let mut backoff = Exponential::new(SECOND..=SECOND * 60).max_keys(NonZeroU32::new(3).unwrap());
-    let mut wait = |key| backoff.failed(&key, Nanos::ZERO, 0).0.as_secs();
+    let mut wait = |key| backoff.record_failure(&key, Nanos::ZERO, 0).0.as_secs();
     assert_eq!([wait("a"), wait("b"), wait("c"), wait("a")], [1, 1, 1, 2]);
     assert_eq!(wait("d"), 1, "in the place of b");
     assert_eq!([wait("a"), wait("c"), wait("d")], [4, 2, 2], "the others count on");
     assert_eq!(wait("b"), 1, "b starts anew, in the place of a");
-    assert_eq!((backoff.tracked(), backoff.requeues(&"a")), (3, 0));
+    assert_eq!((backoff.tracked_keys(), backoff.num_requeues(&"a")), (3, 0));
 }
 
 #[test]
 fn a_million_keys_fit_unless_told_otherwise() {
     let mut steps = FastSlow::new(SECOND, SECOND, 1);
     for key in 0..(1 << 20) + 5_u32 {
-        steps.failed(&key, Nanos::ZERO, 0);
+        steps.record_failure(&key, Nanos::ZERO, 0);
     }
-    assert_eq!((steps.tracked(), steps.requeues(&4), steps.requeues(&5)), (1 << 20, 0, 1));
+    assert_eq!((steps.tracked_keys(), steps.num_requeues(&4), steps.num_requeues(&5)), (1 << 20, 0, 1));
 }
 
 #[test]
@@ -73,12 +74,12 @@ fn failures_are_kept_for_the_rest_after_the_wait_and_no_longer() {
             steps = steps.forget_after(SECOND * rest);
         }
         let (first, second) = (Nanos::ZERO + kept, Nanos::ZERO + kept + kept + Duration::from_nanos(1));
-        assert_eq!(backoff.failed(&1, Nanos::ZERO, 0).0, SECOND);
-        assert_eq!(backoff.failed(&1, first, 0).0, SECOND * 2, "counted after {kept:?}");
-        assert_eq!(backoff.failed(&1, second, 0).0, SECOND, "expired a nanosecond later");
-        assert_eq!(steps.failed(&1, Nanos::ZERO, 0).0, SECOND);
-        assert_eq!(steps.failed(&1, first, 0).0, longest, "counted after {kept:?}");
-        assert_eq!(steps.failed(&1, second, 0).0, SECOND, "expired a nanosecond later");
+        assert_eq!(backoff.record_failure(&1, Nanos::ZERO, 0).0, SECOND);
+        assert_eq!(backoff.record_failure(&1, first, 0).0, SECOND * 2, "counted after {kept:?}");
+        assert_eq!(backoff.record_failure(&1, second, 0).0, SECOND, "expired a nanosecond later");
+        assert_eq!(steps.record_failure(&1, Nanos::ZERO, 0).0, SECOND);
+        assert_eq!(steps.record_failure(&1, first, 0).0, longest, "counted after {kept:?}");
+        assert_eq!(steps.record_failure(&1, second, 0).0, SECOND, "expired a nanosecond later");
     }
 }
 
@@ -87,23 +88,23 @@ fn settings_may_come_in_any_order_and_late() {
     let three = NonZeroU32::new(3).unwrap();
     let mut backoff = Exponential::new(SECOND..=SECOND);
     for key in 0..10 {
-        backoff.failed(&key, Nanos::ZERO, 0);
+        backoff.record_failure(&key, Nanos::ZERO, 0);
     }
     let backoff = backoff.max_keys(three).forget_after(SECOND).immediate_first();
-    assert_eq!((backoff.tracked(), backoff.requeues(&6), backoff.requeues(&7)), (3, 0, 1));
+    assert_eq!((backoff.tracked_keys(), backoff.num_requeues(&6), backoff.num_requeues(&7)), (3, 0, 1));
     assert_eq!(backoff.check(), Ok(()));
 }
 
 #[test]
 fn every_part_of_a_combination_hands_over_its_dead() {
     let mut policy = controller_default();
-    let (_, taken) = policy.failed(&1, Nanos::ZERO, 0);
+    let (_, taken) = policy.record_failure(&1, Nanos::ZERO, 0);
     policy.give_back(taken, Nanos::ZERO);
     policy.forget(&1);
     let mut dead = vec![0];
-    policy.take_dead(&mut dead);
+    policy.take_evicted(&mut dead);
     assert_eq!(dead, [0, 1], "added to what is there");
-    policy.take_dead(&mut dead);
+    policy.take_evicted(&mut dead);
     assert_eq!(dead, [0, 1], "once");
 }
 
@@ -113,11 +114,11 @@ fn stream<P: Policy<u64>>(name: &str, mut policy: P, step: Duration, most: usize
     let mut now = Nanos::ZERO;
     let mut dead = Vec::new();
     for key in 0..keys {
-        let _ = policy.failed(&key, now, key);
-        policy.take_dead(&mut dead);
+        let _ = policy.record_failure(&key, now, key);
+        policy.take_evicted(&mut dead);
         assert!(dead.len() <= 6, "{name}: no call pays for the others, {} at once", dead.len());
         dead.clear();
-        assert!(policy.tracked() <= most, "{name}: {} after {key} keys", policy.tracked());
+        assert!(policy.tracked_keys() <= most, "{name}: {} after {key} keys", policy.tracked_keys());
         now = now + step;
     }
     policy
@@ -137,13 +138,14 @@ fn a_stream_of_distinct_keys_does_not_grow_a_limiter() {
     let steps = FastSlow::new(milli, rest, 1).max_keys(thousand);
     stream("fast and slow at once", steps, Duration::ZERO, 1_000).check().unwrap();
     // Open waits of 1 ms to 3 ms, and some that are over and not yet looked at.
-    let once = OncePerWait::new(backoff().forget_after(rest));
+    let once = OncePerBackoff::new(backoff().forget_after(rest));
     stream("once per wait", once, milli, expire).check().unwrap();
     let bucket = || TokenBucket::new(Quota::per_second(thousand));
-    stream("a bucket once per wait", OncePerWait::new(bucket()), milli, 16).check().unwrap();
+    stream("a bucket once per wait", OncePerBackoff::new(bucket()), milli, 16).check().unwrap();
     let both = MaxOf::new(backoff().forget_after(rest), bucket());
     stream("the longer of two", both, milli, expire);
-    let paced = Paced::new(backoff().forget_after(rest), Quota::per_second(thousand).burst(thousand));
+    let paced =
+        RetryBudget::new(backoff().forget_after(rest), Quota::per_second(thousand).allow_burst(thousand));
     stream("paced", paced, milli, expire).check().unwrap();
 }
 
@@ -151,11 +153,11 @@ fn a_stream_of_distinct_keys_does_not_grow_a_limiter() {
 fn a_stream_with_the_settings_as_they_come_stays_at_a_million_keys() {
     // All waits open, nothing expires: one key a microsecond and a wait of 1000 s.
     let (micro, wait) = (Duration::from_micros(1), Duration::from_secs(1_000));
-    let once = OncePerWait::new(Exponential::new(wait..=wait));
+    let once = OncePerBackoff::new(Exponential::new(wait..=wait));
     let once = stream("once per wait", once, micro, 1 << 20);
     once.check().unwrap();
     once.policy().check().unwrap();
-    let paced = Paced::new(Exponential::new(wait..=wait), Quota::per_second(NonZeroU32::MIN));
+    let paced = RetryBudget::new(Exponential::new(wait..=wait), Quota::per_second(NonZeroU32::MIN));
     stream("paced", paced, micro, 1 << 20).check().unwrap();
 }
 
@@ -167,17 +169,17 @@ fn keeps_what_is_in_use() {
     let mut now = Nanos::ZERO;
     for round in 1..=3 {
         for key in 0..10 {
-            let wait = policy.failed_keeping(&key, now, 0, &mut |key| *key < 10).0;
-            assert_eq!((wait, policy.requeues(&key)), (SECOND, round));
+            let wait = policy.record_failure_keeping(&key, now, 0, &mut |key| *key < 10).0;
+            assert_eq!((wait, policy.num_requeues(&key)), (SECOND, round));
         }
         now = now + SECOND * 10_000;
     }
-    assert_eq!(policy.tracked(), 10, "as many as are in use, whatever the bound");
+    assert_eq!(policy.tracked_keys(), 10, "as many as are in use, whatever the bound");
     for key in 10..20 {
         // Now only one is.
-        policy.failed_keeping(&key, now, 0, &mut |key| *key == 3);
+        policy.record_failure_keeping(&key, now, 0, &mut |key| *key == 3);
         assert_eq!(policy.parts().0.check(), Ok(()));
     }
-    assert_eq!((policy.requeues(&3), policy.requeues(&4)), (3, 0));
-    assert_eq!(Policy::<i32>::tracked(policy.parts().0), 3, "two, and the one that is in use");
+    assert_eq!((policy.num_requeues(&3), policy.num_requeues(&4)), (3, 0));
+    assert_eq!(Policy::<i32>::tracked_keys(policy.parts().0), 3, "two, and the one that is in use");
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use flyball_ratelimit::{AtomicBucket, Denied, Limiter, MaxOf, Quota, TokenBucket};
+use flyball_ratelimit::{AtomicTokenBucket, Limiter, MaxOf, Quota, TokenBucket, TryAcquireError};
 use flyball_sync::{ManualClock, Nanos};
 use testkit::random::Random;
 
@@ -12,7 +12,7 @@ fn nz(value: u32) -> NonZeroU32 {
 }
 
 fn per_second(rate: u32, burst: u32) -> Quota {
-    Quota::per_second(nz(rate)).burst(nz(burst))
+    Quota::per_second(nz(rate)).allow_burst(nz(burst))
 }
 
 fn at(millis: u64) -> Nanos {
@@ -33,17 +33,23 @@ fn a_rate_that_no_nanosecond_divides_is_kept_to_the_nanosecond() {
 fn many_at_once_are_all_there_or_none_is_taken() {
     let mut bucket = TokenBucket::new(per_second(10, 5));
     assert_eq!(bucket.try_acquire_many(nz(3), at(0)), Ok(()));
-    let Err(Denied::NotYet(not_yet)) = bucket.try_acquire_many(nz(4), at(0)) else { panic!("two are left") };
-    assert_eq!((not_yet.due(), bucket.available(at(0))), (at(200), 2));
-    let Err(Denied::TooMany(too_many)) = bucket.try_acquire_many(nz(6), at(9_000)) else {
+    let Err(TryAcquireError::NotYet(not_yet)) = bucket.try_acquire_many(nz(4), at(0)) else {
+        panic!("two are left")
+    };
+    assert_eq!((not_yet.due(), bucket.available_tokens(at(0))), (at(200), 2));
+    let Err(TryAcquireError::InsufficientCapacity(too_many)) = bucket.try_acquire_many(nz(6), at(9_000))
+    else {
         panic!("above the burst")
     };
-    assert_eq!((too_many.asked(), too_many.burst(), bucket.available(at(9_000))), (nz(6), nz(5), 5));
+    assert_eq!(
+        (too_many.requested(), too_many.burst(), bucket.available_tokens(at(9_000))),
+        (nz(6), nz(5), 5)
+    );
     let all = bucket.reserve_many(nz(5), at(9_000)).unwrap();
     let ahead = bucket.reserve_many(nz(5), at(9_000)).unwrap();
     assert_eq!((all.due(), ahead.due(), ahead.count()), (at(9_000), at(9_500), nz(5)));
     assert!(bucket.give_back(ahead, at(9_000)) && bucket.give_back(all, at(9_000)));
-    assert_eq!(bucket.available(at(9_000)), 5);
+    assert_eq!(bucket.available_tokens(at(9_000)), 5);
 }
 
 #[test]
@@ -54,7 +60,7 @@ fn a_burst_comes_back_after_a_rest_and_not_more() {
     assert_eq!(grant(&mut bucket, at(0)), 5);
     assert_eq!(grant(&mut bucket, at(99)), 0);
     assert_eq!(grant(&mut bucket, at(100)), 1);
-    assert_eq!(bucket.available(at(350)), 2);
+    assert_eq!(bucket.available_tokens(at(350)), 2);
     assert_eq!(grant(&mut bucket, at(3_600_000)), 5);
 }
 
@@ -85,7 +91,7 @@ fn tokens_due_at_once_can_be_given_back_in_any_order() {
     assert!(bucket.give_back(second, at(0)));
     assert!(bucket.give_back(first, at(0)));
     assert!(bucket.give_back(third, at(0)));
-    assert_eq!(bucket.available(at(0)), 3);
+    assert_eq!(bucket.available_tokens(at(0)), 3);
 }
 
 #[test]
@@ -115,12 +121,12 @@ fn a_changed_quota_keeps_what_is_available_and_what_is_owed() {
         bucket.try_acquire(at(0)).unwrap();
     }
     bucket.set_quota(per_second(1, 8), at(0));
-    assert_eq!(bucket.available(at(0)), 6, "of ten, four are gone");
-    assert_eq!(bucket.available(at(1_999)), 7, "one a second now");
+    assert_eq!(bucket.available_tokens(at(0)), 6, "of ten, four are gone");
+    assert_eq!(bucket.available_tokens(at(1_999)), 7, "one a second now");
     bucket.set_quota(per_second(1, 3), at(1_999));
-    assert_eq!(bucket.available(at(1_999)), 3, "no more than the new burst");
+    assert_eq!(bucket.available_tokens(at(1_999)), 3, "no more than the new burst");
     bucket.set_quota(per_second(1, 100), at(1_999));
-    assert_eq!(bucket.available(at(1_999)), 3, "a larger burst fills up at the rate");
+    assert_eq!(bucket.available_tokens(at(1_999)), 3, "a larger burst fills up at the rate");
 
     let mut owing = TokenBucket::new(per_second(1, 1));
     for _ in 0..5 {
@@ -157,7 +163,7 @@ fn the_quota_of_a_limiter_can_be_changed() {
     alone.set_quota(per_second(4, 1));
     within.set_quota(per_second(4, 1));
     for wait in [0, 250, 500].map(Duration::from_millis) {
-        assert_eq!((alone.when(&()), within.when(&())), (wait, wait));
+        assert_eq!((alone.record_failure(&()), within.record_failure(&())), (wait, wait));
     }
 }
 
@@ -165,12 +171,15 @@ fn the_quota_of_a_limiter_can_be_changed() {
 fn a_cancelled_reservation_gives_back_the_tokens_of_all_parts() {
     let two = MaxOf::new(TokenBucket::new(per_second(1, 1)), TokenBucket::new(per_second(2, 1)));
     let limiter = Limiter::with_clock(two, ManualClock::new());
-    limiter.when(&());
+    limiter.record_failure(&());
     let reservation = limiter.reserve(&());
     assert_eq!(reservation.delay(), Duration::from_secs(1));
     reservation.cancel();
     let policy = limiter.into_policy();
-    assert_eq!((policy.parts().0.available(at(1_000)), policy.parts().1.available(at(500))), (1, 1));
+    assert_eq!(
+        (policy.parts().0.available_tokens(at(1_000)), policy.parts().1.available_tokens(at(500))),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -178,7 +187,7 @@ fn the_word_of_an_atomic_bucket_comes_round_and_stays_exact() {
     // Primes that divide nothing: 2^63 parts are two seconds at the one, two and a half hours at the other.
     for (rate, step) in [(4_294_967_291, 400_000_000), (1_000_003, 1_700_000_000_000)] {
         let quota = per_second(rate, rate);
-        let (mut exact, atomic) = (TokenBucket::new(quota), AtomicBucket::new(quota));
+        let (mut exact, atomic) = (TokenBucket::new(quota), AtomicTokenBucket::new(quota));
         let mut random = Random::new(0x5EED);
         let mut now = Nanos::ZERO;
         for round in 0..100_000_u64 {
@@ -186,7 +195,11 @@ fn the_word_of_an_atomic_bucket_comes_round_and_stays_exact() {
             let count = nz(1 + random.below(rate.into()) as u32);
             let said = exact.try_acquire_many(count, now);
             assert_eq!(atomic.try_acquire_many(count, now), said, "{count} in round {round}, at {now:?}");
-            assert_eq!(atomic.available(now), exact.available(now), "in round {round}, at {now:?}");
+            assert_eq!(
+                atomic.available_tokens(now),
+                exact.available_tokens(now),
+                "in round {round}, at {now:?}"
+            );
         }
     }
 }
@@ -194,8 +207,8 @@ fn the_word_of_an_atomic_bucket_comes_round_and_stays_exact() {
 #[test]
 fn what_does_not_fit_into_the_word_is_exact_as_well() {
     // A hundred an hour, four billion at once: some thousands of years to fill.
-    let quota = Quota::per_hour(nz(100)).burst(NonZeroU32::MAX);
-    let (mut exact, atomic) = (TokenBucket::new(quota), AtomicBucket::new(quota));
+    let quota = Quota::per_hour(nz(100)).allow_burst(NonZeroU32::MAX);
+    let (mut exact, atomic) = (TokenBucket::new(quota), AtomicTokenBucket::new(quota));
     for step in 0..1_000_u64 {
         let now = at(step * 1_000_000);
         let count = nz(1 + (step * 10_000_000 % 3_000_000_000) as u32);
@@ -203,18 +216,18 @@ fn what_does_not_fit_into_the_word_is_exact_as_well() {
     }
     for now in [Nanos::MAX, Nanos::ZERO, at(5), Nanos::MAX] {
         assert_eq!(atomic.try_acquire(now), exact.try_acquire(now), "{now:?}");
-        assert_eq!(atomic.available(now), exact.available(now), "{now:?}");
+        assert_eq!(atomic.available_tokens(now), exact.available_tokens(now), "{now:?}");
     }
 }
 
 #[test]
 fn at_the_end_of_time_an_atomic_bucket_says_the_same() {
     let quota = per_second(2, 2);
-    let (mut exact, atomic) = (TokenBucket::new(quota), AtomicBucket::new(quota));
+    let (mut exact, atomic) = (TokenBucket::new(quota), AtomicTokenBucket::new(quota));
     for now in [Nanos::new(u64::MAX - 1), Nanos::MAX] {
         for _ in 0..4 {
             assert_eq!(atomic.try_acquire(now), exact.try_acquire(now), "{now:?}");
-            assert_eq!(atomic.available(now), exact.available(now), "{now:?}");
+            assert_eq!(atomic.available_tokens(now), exact.available_tokens(now), "{now:?}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use arbitrary::{Arbitrary, Unstructured};
-use flyball_ratelimit::{AtomicBucket, Denied, Token, TokenBucket};
+use flyball_ratelimit::{AtomicTokenBucket, Token, TokenBucket, TryAcquireError};
 use flyball_sync::Nanos;
 use testkit::naive_limiter::{BucketOp, NaiveBucket, NaiveQuota};
 
@@ -15,7 +15,7 @@ pub(crate) fn run(bytes: &[u8]) {
     let Ok(first) = NaiveQuota::arbitrary(&mut food) else { return };
     let mut pair = Pair {
         real: TokenBucket::new(quota(first)),
-        atomic: AtomicBucket::new(quota(first)),
+        atomic: AtomicTokenBucket::new(quota(first)),
         naive: NaiveBucket::new(first),
         held: Vec::new(),
         now: 0,
@@ -25,13 +25,17 @@ pub(crate) fn run(bytes: &[u8]) {
         pair.step(op);
         pair.real.check().unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
         let now = Nanos::new(pair.now);
-        assert_eq!(pair.atomic.available(now), pair.real.available(now), "available after {op:?}");
+        assert_eq!(
+            pair.atomic.available_tokens(now),
+            pair.real.available_tokens(now),
+            "available after {op:?}"
+        );
         if food.is_empty() {
             break;
         }
     }
     assert_eq!(
-        pair.real.available(Nanos::new(pair.now)),
+        pair.real.available_tokens(Nanos::new(pair.now)),
         pair.naive.available(pair.now),
         "available at the end"
     );
@@ -40,7 +44,7 @@ pub(crate) fn run(bytes: &[u8]) {
 
 struct Pair {
     real: TokenBucket,
-    atomic: AtomicBucket,
+    atomic: AtomicTokenBucket,
     naive: NaiveBucket,
     held: Vec<(Token, Token, usize)>,
     now: u64,
@@ -73,7 +77,7 @@ impl Pair {
                 }
                 Err(real) => {
                     assert_eq!(self.atomic.reserve_many(nz(count), now).err(), Some(real));
-                    assert_eq!(real.asked(), nz(count));
+                    assert_eq!(real.requested(), nz(count));
                     assert_eq!(self.naive.reserve(nz(count).get(), self.now), Err(real.burst().get()));
                 }
             },
@@ -87,8 +91,8 @@ impl Pair {
                 let real = self.real.try_acquire_many(nz(count), now);
                 assert_eq!(self.atomic.try_acquire_many(nz(count), now), real, "{count} at {now:?}");
                 let real = real.map_err(|denied| match denied {
-                    Denied::NotYet(not_yet) => Some(not_yet.due().get()),
-                    Denied::TooMany(_) => None,
+                    TryAcquireError::NotYet(not_yet) => Some(not_yet.due().get()),
+                    TryAcquireError::InsufficientCapacity(_) => None,
                 });
                 assert_eq!(real, self.naive.try_acquire(nz(count).get(), self.now), "{count} at {now:?}");
             }

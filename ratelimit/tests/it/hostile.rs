@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    Adaptive, AdaptiveLimiter, Capped, Exponential, FastSlow, Limiter, MaxOf, Policy, Quota, TokenBucket,
+    AimdLimit, Capped, ConcurrencyLimiter, Exponential, FastSlow, Limiter, MaxOf, Policy, Quota, TokenBucket,
     controller_default,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
@@ -38,21 +38,21 @@ fn run_with_a_fuse(point: Point, nth: i64) -> bool {
     mood.arm(point, nth);
     let mut fired = false;
     for id in [1, 2, 1, 3, 4, 5, 1] {
-        fired |= quietly(&|| _ = limiter.when(&mood.key(id)));
+        fired |= quietly(&|| _ = limiter.record_failure(&mood.key(id)));
         assert_eq!(limiter.inspect(Exponential::check), Ok(()), "{point:?} {nth}, after {id} failed");
         clock.advance(secs(2));
     }
     fired |= quietly(&|| limiter.forget(&mood.key(1)));
-    fired |= quietly(&|| _ = limiter.requeues(&mood.key(4)));
+    fired |= quietly(&|| _ = limiter.num_requeues(&mood.key(4)));
     assert_eq!(limiter.inspect(Exponential::check), Ok(()), "{point:?} {nth}, after forget");
     let burning = mood.disarm(point);
     assert_ne!(fired, burning, "a fuse burns, or it has fired");
 
     // It still counts as if nothing had been.
     limiter.forget(&mood.key(9));
-    assert_eq!(limiter.when(&mood.key(9)), secs(1));
-    assert_eq!(limiter.when(&mood.key(9)), secs(2));
-    assert_eq!(limiter.requeues(&mood.key(9)), 2);
+    assert_eq!(limiter.record_failure(&mood.key(9)), secs(1));
+    assert_eq!(limiter.record_failure(&mood.key(9)), secs(2));
+    assert_eq!(limiter.num_requeues(&mood.key(9)), 2);
     drop(limiter);
     assert_eq!(mood.live(), 0, "{point:?} {nth}: keys leak or die twice");
     fired
@@ -88,7 +88,7 @@ impl Hash for CallsBack {
 impl Drop for CallsBack {
     fn drop(&mut self) {
         if let Some(limiter) = self.limiter.upgrade() {
-            let _ = limiter.tracked();
+            let _ = limiter.tracked_keys();
             self.drops.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -108,13 +108,13 @@ fn no_key_dies_under_the_lock() {
         step(&key);
         drops.load(Ordering::SeqCst) - before
     };
-    assert_eq!(died_within(&|key| _ = limiter.when(key), 1), 0);
-    assert_eq!(died_within(&|key| _ = limiter.when(key), 2), 0);
-    assert_eq!(died_within(&|key| _ = limiter.when(key), 3), 1, "1 made room");
+    assert_eq!(died_within(&|key| _ = limiter.record_failure(key), 1), 0);
+    assert_eq!(died_within(&|key| _ = limiter.record_failure(key), 2), 0);
+    assert_eq!(died_within(&|key| _ = limiter.record_failure(key), 3), 1, "1 made room");
     assert_eq!(died_within(&|key| limiter.forget(key), 2), 1);
     clock.advance(secs(60));
     assert_eq!(died_within(&|key| drop(limiter.reserve(key)), 4), 1, "3 had expired");
-    assert_eq!(limiter.tracked(), 1);
+    assert_eq!(limiter.tracked_keys(), 1);
 }
 
 /// As [`CallsBack`], and panics in `Clone` when it is told to.
@@ -152,7 +152,7 @@ impl Hash for PanicsAndCallsBack {
 impl Drop for PanicsAndCallsBack {
     fn drop(&mut self) {
         if let Some(limiter) = self.limiter.upgrade() {
-            let _ = limiter.tracked();
+            let _ = limiter.tracked_keys();
         }
     }
 }
@@ -167,18 +167,18 @@ fn drops_evicted_keys_outside_the_lock_after_a_panic() {
         let limiter = Arc::new(Limiter::with_clock(both, clock.clone()));
         let clones = Arc::new(AtomicUsize::new(usize::MAX));
         let key = |id| PanicsAndCallsBack { id, limiter: Arc::downgrade(&limiter), clones: clones.clone() };
-        limiter.when(&key(1));
-        limiter.when(&key(2));
+        limiter.record_failure(&key(1));
+        limiter.record_failure(&key(2));
         clock.advance(secs(10_000));
         // The first policy, or the second when the first has let go of both.
         clones.store(nth, Ordering::SeqCst);
-        let panicked = catch_unwind(AssertUnwindSafe(|| limiter.when(&key(3)))).is_err();
+        let panicked = catch_unwind(AssertUnwindSafe(|| limiter.record_failure(&key(3)))).is_err();
         assert!(panicked);
         let mut dead = Vec::new();
-        limiter.update(|both, _| both.take_dead(&mut dead));
+        limiter.update_policy(|both, _| both.take_evicted(&mut dead));
         assert_eq!(dead.len(), 0, "nothing is left over");
         // What the first had counted of key 3 stays.
-        assert_eq!((limiter.when(&key(4)), limiter.tracked()), (secs(1), nth));
+        assert_eq!((limiter.record_failure(&key(4)), limiter.tracked_keys()), (secs(1), nth));
     }
 }
 
@@ -192,11 +192,14 @@ fn keys_that_all_hash_alike_are_told_apart() {
     let mut backoff = Exponential::new(secs(1)..=secs(60)).max_keys(NonZeroU32::new(50).unwrap());
     for round in 1..=3 {
         for id in 0..50 {
-            assert_eq!(backoff.failed(&Alike(id), Nanos::ZERO, 0).0, secs(1 << (round - 1)));
+            assert_eq!(backoff.record_failure(&Alike(id), Nanos::ZERO, 0).0, secs(1 << (round - 1)));
         }
     }
     backoff.forget(&Alike(7));
-    assert_eq!((backoff.requeues(&Alike(7)), backoff.requeues(&Alike(8)), backoff.tracked()), (0, 3, 49));
+    assert_eq!(
+        (backoff.num_requeues(&Alike(7)), backoff.num_requeues(&Alike(8)), backoff.tracked_keys()),
+        (0, 3, 49)
+    );
     assert_eq!(backoff.check(), Ok(()));
 }
 
@@ -205,11 +208,11 @@ fn what_no_shell_takes_is_dropped_all_the_same() {
     let mood = Mood::new();
     let mut backoff = Exponential::new(secs(1)..=secs(1)).max_keys(NonZeroU32::MIN);
     for id in 0..100 {
-        backoff.failed(&mood.key(id), Nanos::ZERO, 0);
+        backoff.record_failure(&mood.key(id), Nanos::ZERO, 0);
         assert!(mood.live() <= 2, "{} keys live", mood.live());
     }
     let mut dead = Vec::new();
-    backoff.take_dead(&mut dead);
+    backoff.take_evicted(&mut dead);
     assert_eq!(dead.iter().map(HostileKey::id).collect::<Vec<_>>(), [98]);
     drop((dead, backoff));
     assert_eq!(mood.live(), 0);
@@ -231,16 +234,16 @@ fn a_panic_of_the_clock_counts_nothing() {
     let clock = MoodyClock::default();
     let limiter = Limiter::with_clock(Exponential::new(secs(1)..=secs(8)), clock.clone());
     clock.0.store(true, Ordering::SeqCst);
-    assert!(catch_unwind(AssertUnwindSafe(|| limiter.when(&1))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| limiter.record_failure(&1))).is_err());
     clock.0.store(false, Ordering::SeqCst);
-    assert_eq!((limiter.requeues(&1), limiter.when(&1)), (0, secs(1)));
+    assert_eq!((limiter.num_requeues(&1), limiter.record_failure(&1)), (0, secs(1)));
 }
 
 #[test]
 fn a_panic_of_the_clock_loses_no_permit() {
     let clock = MoodyClock::default();
-    let adaptive = Adaptive::new(10..=10, secs(1));
-    let limiter = AdaptiveLimiter::with_clock(adaptive, clock.clone());
+    let adaptive = AimdLimit::new(10..=10, secs(1));
+    let limiter = ConcurrencyLimiter::with_clock(adaptive, clock.clone());
     let permits: Vec<_> = (0..10).filter_map(|_| limiter.try_acquire()).collect();
     clock.0.store(true, Ordering::SeqCst);
     for permit in permits {
@@ -255,13 +258,17 @@ fn a_panic_of_the_clock_loses_no_permit() {
 #[test]
 fn a_panic_in_a_change_leaves_the_limiter_usable() {
     let limiter = Limiter::with_clock(bucket(1, 1), ManualClock::new());
-    let ten = Quota::per_second(NonZeroU32::new(10).unwrap()).burst(NonZeroU32::MIN);
+    let ten = Quota::per_second(NonZeroU32::new(10).unwrap()).allow_burst(NonZeroU32::MIN);
     let change = |bucket: &mut TokenBucket, now| {
         bucket.set_quota(ten, now);
         panic!("a hostile change panics");
     };
-    assert!(catch_unwind(AssertUnwindSafe(|| limiter.update(change))).is_err());
-    assert_eq!([limiter.when(&1), limiter.when(&1)], [Duration::ZERO, secs(1) / 10], "as it was left");
+    assert!(catch_unwind(AssertUnwindSafe(|| limiter.update_policy(change))).is_err());
+    assert_eq!(
+        [limiter.record_failure(&1), limiter.record_failure(&1)],
+        [Duration::ZERO, secs(1) / 10],
+        "as it was left"
+    );
 }
 
 #[test]
@@ -269,13 +276,13 @@ fn a_clock_may_call_back() {
     struct CallsBack(Arc<Limiter<u32, TokenBucket, ManualClock>>);
     impl Clock for CallsBack {
         fn now(&self) -> Nanos {
-            Nanos::ZERO + self.0.when(&0)
+            Nanos::ZERO + self.0.record_failure(&0)
         }
     }
     let inner = Arc::new(Limiter::with_clock(bucket(1, 1), ManualClock::new()));
     let outer = Limiter::with_clock(bucket(1, 1), CallsBack(inner));
-    assert_eq!(outer.when(&1), Duration::ZERO);
-    assert_eq!(outer.when(&1), Duration::ZERO, "its clock has moved on by a second meanwhile");
+    assert_eq!(outer.record_failure(&1), Duration::ZERO);
+    assert_eq!(outer.record_failure(&1), Duration::ZERO, "its clock has moved on by a second meanwhile");
 }
 
 #[test]
@@ -284,53 +291,54 @@ fn a_panic_of_a_policy_leaves_the_limiter_usable() {
     struct Moody(u32);
     impl Policy<u32> for Moody {
         type Taken = ();
-        fn failed(&mut self, key: &u32, _: Nanos, _: u64) -> (Duration, ()) {
+        fn record_failure(&mut self, key: &u32, _: Nanos, _: u64) -> (Duration, ()) {
             assert_ne!(*key, 13, "a hostile policy panics");
             self.0 += 1;
             (Duration::ZERO, ())
         }
         fn forget(&mut self, _: &u32) {}
-        fn requeues(&self, _: &u32) -> u32 {
+        fn num_requeues(&self, _: &u32) -> u32 {
             self.0
         }
         fn give_back(&mut self, (): (), _: Nanos) {}
-        fn tracked(&self) -> usize {
+        fn tracked_keys(&self) -> usize {
             0
         }
     }
     let limiter = Limiter::with_clock(Moody::default(), ManualClock::new());
-    limiter.when(&1);
-    assert!(catch_unwind(AssertUnwindSafe(|| limiter.when(&13))).is_err());
-    limiter.when(&2);
-    assert_eq!(limiter.requeues(&0), 2);
+    limiter.record_failure(&1);
+    assert!(catch_unwind(AssertUnwindSafe(|| limiter.record_failure(&13))).is_err());
+    limiter.record_failure(&2);
+    assert_eq!(limiter.num_requeues(&0), 2);
 }
 
 #[test]
 fn the_longest_durations_saturate() {
     let never = Duration::from_nanos(u64::MAX);
     let mut longest = Exponential::new(Duration::MAX..=Duration::MAX).forget_after(Duration::MAX);
-    assert_eq!(longest.failed(&1, Nanos::MAX, u64::MAX).0, never);
-    assert_eq!(longest.failed(&1, Nanos::ZERO, u64::MAX).0, never);
-    assert_eq!(longest.requeues(&1), 2);
+    assert_eq!(longest.record_failure(&1, Nanos::MAX, u64::MAX).0, never);
+    assert_eq!(longest.record_failure(&1, Nanos::ZERO, u64::MAX).0, never);
+    assert_eq!(longest.num_requeues(&1), 2);
 
     let mut steps = FastSlow::new(Duration::MAX, Duration::ZERO, 1);
-    assert_eq!(steps.failed(&1, Nanos::ZERO, 0).0, Duration::MAX);
-    assert_eq!(steps.failed(&1, Nanos::MAX, 0).0, Duration::ZERO);
+    assert_eq!(steps.record_failure(&1, Nanos::ZERO, 0).0, Duration::MAX);
+    assert_eq!(steps.record_failure(&1, Nanos::MAX, 0).0, Duration::ZERO);
 
     let mut capped = Capped::new(controller_default(), Duration::MAX);
-    assert_eq!(capped.failed(&1, Nanos::MAX, 0).0, Duration::from_millis(5));
+    assert_eq!(capped.record_failure(&1, Nanos::MAX, 0).0, Duration::from_millis(5));
 
-    let refused = Quota::per(NonZeroU32::MIN, Duration::MAX).unwrap_err();
+    let refused = Quota::new(NonZeroU32::MIN, Duration::MAX).unwrap_err();
     assert_eq!(refused.period(), Duration::MAX);
-    assert!(Quota::per(NonZeroU32::MIN, never).is_ok());
-    assert!(Quota::per(NonZeroU32::MIN, never + Duration::from_nanos(1)).is_err());
+    assert!(Quota::new(NonZeroU32::MIN, never).is_ok());
+    assert!(Quota::new(NonZeroU32::MIN, never + Duration::from_nanos(1)).is_err());
 }
 
 #[test]
 fn the_slowest_and_the_fastest_bucket_do_not_overflow() {
-    let slowest = Quota::per(NonZeroU32::MIN, Duration::from_nanos(u64::MAX)).unwrap().burst(NonZeroU32::MAX);
-    let fastest = Quota::per(NonZeroU32::MAX, Duration::from_nanos(1)).unwrap().burst(NonZeroU32::MAX);
-    let smallest = Quota::per(NonZeroU32::MIN, Duration::from_nanos(u64::MAX)).unwrap();
+    let slowest =
+        Quota::new(NonZeroU32::MIN, Duration::from_nanos(u64::MAX)).unwrap().allow_burst(NonZeroU32::MAX);
+    let fastest = Quota::new(NonZeroU32::MAX, Duration::from_nanos(1)).unwrap().allow_burst(NonZeroU32::MAX);
+    let smallest = Quota::new(NonZeroU32::MIN, Duration::from_nanos(u64::MAX)).unwrap();
     for now in [Nanos::ZERO, Nanos::new(1), Nanos::new(u64::MAX - 1), Nanos::MAX] {
         for first in [slowest, fastest, smallest] {
             for second in [slowest, fastest, smallest] {
@@ -342,7 +350,7 @@ fn the_slowest_and_the_fastest_bucket_do_not_overflow() {
                 assert_eq!(bucket.check(), Ok(()), "{first:?} then {second:?} at {now:?}");
                 let token = bucket.reserve(now);
                 bucket.give_back(token, now);
-                assert!(bucket.available(now) <= second.max_burst().get());
+                assert!(bucket.available_tokens(now) <= second.burst_size().get());
                 assert_eq!(bucket.check(), Ok(()), "{first:?} then {second:?} at {now:?}");
             }
         }
@@ -351,7 +359,7 @@ fn the_slowest_and_the_fastest_bucket_do_not_overflow() {
 
 #[test]
 fn a_token_that_never_comes_takes_nothing_more() {
-    let once = Quota::per(NonZeroU32::MIN, Duration::from_nanos(u64::MAX)).unwrap();
+    let once = Quota::new(NonZeroU32::MIN, Duration::from_nanos(u64::MAX)).unwrap();
     let mut bucket = TokenBucket::new(once);
     assert_eq!(bucket.reserve(Nanos::new(5)).due(), Nanos::new(5));
     let never = bucket.reserve(Nanos::new(5));
@@ -363,7 +371,7 @@ fn a_token_that_never_comes_takes_nothing_more() {
 
 fn bucket(per_second: u32, burst: u32) -> TokenBucket {
     let nz = |value| NonZeroU32::new(value).expect("a quota has no zero");
-    TokenBucket::new(Quota::per_second(nz(per_second)).burst(nz(burst)))
+    TokenBucket::new(Quota::per_second(nz(per_second)).allow_burst(nz(burst)))
 }
 
 fn secs(secs: u64) -> Duration {

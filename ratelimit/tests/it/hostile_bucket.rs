@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use flyball_ratelimit::{Bucket, Quota};
+use flyball_ratelimit::{Quota, RateLimiter};
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
 use testkit::wakers::{Counting, Panicking, poll_with};
 
@@ -20,14 +20,14 @@ fn nz(value: u32) -> NonZeroU32 {
 }
 
 fn per_second(rate: u32, burst: u32) -> Quota {
-    Quota::per_second(nz(rate)).burst(nz(burst))
+    Quota::per_second(nz(rate)).allow_burst(nz(burst))
 }
 
 fn panics(step: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(step)).is_err()
 }
 
-fn waiter<T: Timer>(bucket: &Bucket<T>) -> Pin<Box<dyn Future<Output = ()> + '_>> {
+fn waiter<T: Timer>(bucket: &RateLimiter<T>) -> Pin<Box<dyn Future<Output = ()> + '_>> {
     Box::pin(bucket.acquire())
 }
 
@@ -71,11 +71,11 @@ impl Timer for Shared {
     }
 }
 
-fn moody(quota: Quota) -> (ManualClock, Shared, Bucket<Shared>) {
+fn moody(quota: Quota) -> (ManualClock, Shared, RateLimiter<Shared>) {
     let clock = ManualClock::new();
     let mood = Shared::new(&clock);
-    let bucket = Bucket::with_timer(quota, mood.clone());
-    bucket.try_acquire_many(quota.max_burst()).unwrap();
+    let bucket = RateLimiter::with_timer(quota, mood.clone());
+    bucket.try_acquire_many(quota.burst_size()).unwrap();
     (clock, mood, bucket)
 }
 
@@ -92,7 +92,7 @@ fn a_panicking_waker_takes_no_token_of_another() {
     assert_eq!(woken.wakes(), 1);
     assert!(poll_with(second.as_mut(), &waker).is_ready());
     assert!(poll_with(first.as_mut(), &waker).is_ready(), "it was granted its token all the same");
-    assert_eq!((bucket.available(), bucket.waiting(), bucket.check()), (0, 0, Ok(())));
+    assert_eq!((bucket.available_tokens(), bucket.waiters(), bucket.check()), (0, 0, Ok(())));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_timer_that_panics_is_set_again_by_the_first_in_the_line() {
     let mut future = waiter(&bucket);
     mood.0.alarm.store(1, Ordering::SeqCst);
     assert!(panics(|| _ = poll_with(future.as_mut(), &waker)));
-    assert_eq!((bucket.waiting(), woken.wakes()), (1, 1), "in the line, and told to look");
+    assert_eq!((bucket.waiters(), woken.wakes()), (1, 1), "in the line, and told to look");
     assert!(poll_with(future.as_mut(), &waker).is_pending());
     clock.advance(SECOND);
     assert!(woken.wakes() == 2 && poll_with(future.as_mut(), &waker).is_ready());
@@ -115,12 +115,12 @@ fn a_clock_that_panics_takes_nothing_along() {
     let (mut first, mut second) = (waiter(&bucket), waiter(&bucket));
     mood.0.clock.store(1, Ordering::SeqCst);
     assert!(panics(|| _ = poll_with(first.as_mut(), &waker)));
-    assert_eq!(bucket.waiting(), 0);
+    assert_eq!(bucket.waiters(), 0);
     assert!(poll_with(first.as_mut(), &waker).is_pending());
     assert!(poll_with(second.as_mut(), &waker).is_pending());
     mood.0.clock.store(1, Ordering::SeqCst);
     assert!(panics(|| drop(first)));
-    assert_eq!(bucket.waiting(), 1, "it has gone, and the other has its turn");
+    assert_eq!(bucket.waiters(), 1, "it has gone, and the other has its turn");
     // When the alarm rings, the first in the line is told to look for itself.
     mood.0.clock.store(1, Ordering::SeqCst);
     assert!(panics(|| clock.advance(SECOND)));
@@ -160,7 +160,7 @@ fn a_clock_that_jumps_serves_everybody_in_the_end() {
     clock.set(Nanos::ZERO + SECOND * 86_401);
     clock.advance(SECOND);
     clock.advance(SECOND);
-    assert_eq!((woken.wakes(), bucket.waiting()), (5, 0));
+    assert_eq!((woken.wakes(), bucket.waiters()), (5, 0));
     clock.set(Nanos::MAX);
     assert_eq!(bucket.try_acquire(), Ok(()));
 }
@@ -196,12 +196,12 @@ fn futures_dropped_at_any_stage_lose_nothing() {
                 _ => *future = None,
             }
         }
-        assert_eq!((bucket.available(), bucket.waiting()), (3 - served, 0), "{stages}");
+        assert_eq!((bucket.available_tokens(), bucket.waiters()), (3 - served, 0), "{stages}");
     }
 }
 
 /// Comes back when it is woken: were that under the lock, this would hang.
-struct CallsBack(Bucket<Shared>);
+struct CallsBack(RateLimiter<Shared>);
 
 impl Wake for CallsBack {
     fn wake(self: Arc<Self>) {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_ratelimit::{
-    Capped, Exponential, FastSlow, Jitter, Limiter, MaxOf, Paced, Policy, Quota, Reservation, TokenBucket,
+    Capped, Exponential, FastSlow, Jitter, Limiter, MaxOf, Policy, Quota, Reservation, RetryBudget,
+    TokenBucket,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::naive_limiter::{Key, LimiterOp, LimiterSetup, NaiveJitter, NaiveLimiter, Shape};
@@ -42,12 +43,12 @@ pub(crate) fn run(bytes: &[u8]) {
             );
         }
         Shape::Paced => {
-            let paced = Paced::new(exponential(&setup), quota(setup.quota));
+            let paced = RetryBudget::new(exponential(&setup), quota(setup.quota));
             drive(
                 &setup,
                 paced,
                 |paced| paced.check().and_then(|()| paced.inner().check()),
-                Paced::set_quota,
+                RetryBudget::set_quota,
                 food,
             );
         }
@@ -76,9 +77,13 @@ fn drive<P: Policy<Key>>(
         run.step(op, &set_quota);
         limiter.inspect(&check).unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
         for key in [Key::A, Key::B, Key::C, Key::D] {
-            assert_eq!(limiter.requeues(&key), run.naive.requeues(key), "failures of {key:?} after {op:?}");
+            assert_eq!(
+                limiter.num_requeues(&key),
+                run.naive.requeues(key),
+                "failures of {key:?} after {op:?}"
+            );
         }
-        assert_eq!(limiter.tracked(), run.naive.tracked(), "keys with state after {op:?}");
+        assert_eq!(limiter.tracked_keys(), run.naive.tracked(), "keys with state after {op:?}");
         if food.is_empty() {
             break;
         }
@@ -105,7 +110,11 @@ impl<P: Policy<Key>> Run<'_, P> {
         match op {
             LimiterOp::When(key) => {
                 let naive = self.naive.failed(key, now, self.random.next(), &mut Vec::new());
-                assert_eq!(self.limiter.when(&key), Duration::from_nanos(naive), "wait of {key:?} at {now}");
+                assert_eq!(
+                    self.limiter.record_failure(&key),
+                    Duration::from_nanos(naive),
+                    "wait of {key:?} at {now}"
+                );
             }
             LimiterOp::Reserve(key) => {
                 let mut taken = Vec::new();
@@ -127,7 +136,7 @@ impl<P: Policy<Key>> Run<'_, P> {
                 self.naive.forget(key);
             }
             LimiterOp::SetQuota(new) => {
-                self.limiter.update(|policy, now| set_quota(policy, quota(new), now));
+                self.limiter.update_policy(|policy, now| set_quota(policy, quota(new), now));
                 self.naive.set_quota(new, now);
             }
             LimiterOp::Advance(span) => self.clock.advance(Duration::from_nanos(span.nanos())),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use arbitrary::{Arbitrary, Unstructured};
-use flyball_ratelimit::{Bucket, Denied, Reserved};
+use flyball_ratelimit::{RateLimiter, Reserved, TryAcquireError};
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
 use testkit::naive_limiter::NaiveQuota;
 use testkit::naive_line::{Fate, LineOp, NaiveLine, Promise};
@@ -21,7 +21,7 @@ pub(crate) fn run(bytes: &[u8]) {
     let mut food = Unstructured::new(bytes);
     let Ok(first) = NaiveQuota::arbitrary(&mut food) else { return };
     let clock = ManualClock::new();
-    let bucket = Bucket::with_timer(quota(first), clock.timer());
+    let bucket = RateLimiter::with_timer(quota(first), clock.timer());
     let mut pair = Pair {
         bucket: &bucket,
         clock: &clock,
@@ -41,7 +41,7 @@ pub(crate) fn run(bytes: &[u8]) {
 }
 
 struct Pair<'a> {
-    bucket: &'a Bucket<ManualTimer>,
+    bucket: &'a RateLimiter<ManualTimer>,
     clock: &'a ManualClock,
     naive: NaiveLine,
     comers: Vec<Comer<'a>>,
@@ -85,8 +85,8 @@ impl<'a> Pair<'a> {
             }
             LineOp::TryAcquire(count) => {
                 let real = bucket.try_acquire_many(nz(count)).map_err(|denied| match denied {
-                    Denied::NotYet(not_yet) => Some(not_yet.due().get()),
-                    Denied::TooMany(_) => None,
+                    TryAcquireError::NotYet(not_yet) => Some(not_yet.due().get()),
+                    TryAcquireError::InsufficientCapacity(_) => None,
                 });
                 assert_eq!(real, self.naive.try_acquire(nz(count).get(), now), "{op:?} at {now}");
             }
@@ -152,8 +152,12 @@ impl<'a> Pair<'a> {
     fn compare(&mut self, op: LineOp) {
         let now = self.now();
         self.bucket.check().unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
-        assert_eq!(self.bucket.available(), self.naive.available(now), "available after {op:?} at {now}");
-        assert_eq!(self.bucket.waiting(), self.naive.waiting(), "waiting after {op:?} at {now}");
+        assert_eq!(
+            self.bucket.available_tokens(),
+            self.naive.available(now),
+            "available after {op:?} at {now}"
+        );
+        assert_eq!(self.bucket.waiters(), self.naive.waiting(), "waiting after {op:?} at {now}");
         for comer in &self.comers {
             let served = self.naive.fate(comer.naive) != Fate::Waits;
             let woken = comer.wakes.wakes() - comer.gave_way;

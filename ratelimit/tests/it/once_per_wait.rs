@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, OncePerWait, Policy, Quota, TokenBucket};
+use flyball_ratelimit::{Exponential, OncePerBackoff, Policy, Quota, TokenBucket};
 use flyball_sync::Nanos;
 
 fn millis(millis: u64) -> Duration {
@@ -15,24 +15,28 @@ fn at(after: u64) -> Nanos {
 
 #[test]
 fn a_storm_of_failures_counts_once_per_wait() {
-    let mut policy = OncePerWait::new(Exponential::new(millis(100)..=millis(10_000)));
+    let mut policy = OncePerBackoff::new(Exponential::new(millis(100)..=millis(10_000)));
     for now in 0..100 {
-        assert_eq!(policy.failed(&"a", at(now), 0).0, millis(100 - now), "the rest of the first wait");
-        assert_eq!(policy.requeues(&"a"), 1);
+        assert_eq!(
+            policy.record_failure(&"a", at(now), 0).0,
+            millis(100 - now),
+            "the rest of the first wait"
+        );
+        assert_eq!(policy.num_requeues(&"a"), 1);
     }
-    assert_eq!(policy.failed(&"a", at(100), 0).0, millis(200), "served to the end: the next one");
-    assert_eq!(policy.requeues(&"a"), 2);
+    assert_eq!(policy.record_failure(&"a", at(100), 0).0, millis(200), "served to the end: the next one");
+    assert_eq!(policy.num_requeues(&"a"), 2);
     policy.forget(&"a");
-    assert_eq!((policy.requeues(&"a"), policy.tracked()), (0, 0));
-    assert_eq!(policy.failed(&"a", at(100), 0).0, millis(100));
+    assert_eq!((policy.num_requeues(&"a"), policy.tracked_keys()), (0, 0));
+    assert_eq!(policy.record_failure(&"a", at(100), 0).0, millis(100));
     policy.check().unwrap();
 }
 
 #[test]
 fn duplicates_of_one_failure_take_one_token() {
     let bucket = TokenBucket::new(Quota::per_second(1.try_into().unwrap()));
-    let mut policy = OncePerWait::new(bucket);
-    let mut wait = |key, now| policy.failed(&key, at(now), 0).0;
+    let mut policy = OncePerBackoff::new(bucket);
+    let mut wait = |key, now| policy.record_failure(&key, at(now), 0).0;
     assert_eq!(wait("a", 0), millis(0));
     assert_eq!(wait("b", 0), millis(1_000));
     assert_eq!([wait("b", 100), wait("b", 200), wait("b", 999)], [millis(900), millis(800), millis(1)]);
@@ -45,23 +49,23 @@ fn an_open_wait_hides_nothing_behind_it() {
     struct By;
     impl Policy<u64> for By {
         type Taken = ();
-        fn failed(&mut self, key: &u64, _: Nanos, _: u64) -> (Duration, ()) {
+        fn record_failure(&mut self, key: &u64, _: Nanos, _: u64) -> (Duration, ()) {
             (if *key == 0 { Duration::MAX } else { millis(5) }, ())
         }
         fn forget(&mut self, _: &u64) {}
-        fn requeues(&self, _: &u64) -> u32 {
+        fn num_requeues(&self, _: &u64) -> u32 {
             0
         }
         fn give_back(&mut self, (): (), _: Nanos) {}
-        fn tracked(&self) -> usize {
+        fn tracked_keys(&self) -> usize {
             0
         }
     }
-    let mut policy = OncePerWait::new(By);
+    let mut policy = OncePerBackoff::new(By);
     for key in 0..10_000 {
-        policy.failed(&key, at(key * 10), 0);
+        policy.record_failure(&key, at(key * 10), 0);
         policy.check().unwrap();
-        assert!(policy.tracked() <= 4, "{} after {key} keys", policy.tracked());
+        assert!(policy.tracked_keys() <= 4, "{} after {key} keys", policy.tracked_keys());
     }
-    assert!(policy.failed(&0, at(100_000), 0).0 > millis(1_000_000), "the long wait is still open");
+    assert!(policy.record_failure(&0, at(100_000), 0).0 > millis(1_000_000), "the long wait is still open");
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    Capped, Exponential, FastSlow, Limiter, MaxOf, OncePerWait, Paced, Policy, Quota, TokenBucket,
+    Capped, Exponential, FastSlow, Limiter, MaxOf, OncePerBackoff, Policy, Quota, RetryBudget, TokenBucket,
 };
 use flyball_sync::{ManualClock, Nanos};
 use testkit::random::Random;
@@ -14,7 +14,7 @@ fn nz(value: u32) -> NonZeroU32 {
 }
 
 fn per_second(rate: u32, burst: u32) -> Quota {
-    Quota::per_second(nz(rate)).burst(nz(burst))
+    Quota::per_second(nz(rate)).allow_burst(nz(burst))
 }
 
 fn secs(secs: u64) -> Duration {
@@ -31,26 +31,26 @@ struct AsTheKeySays;
 
 impl Policy<u64> for AsTheKeySays {
     type Taken = ();
-    fn failed(&mut self, key: &u64, _: Nanos, _: u64) -> (Duration, ()) {
+    fn record_failure(&mut self, key: &u64, _: Nanos, _: u64) -> (Duration, ()) {
         (secs(*key), ())
     }
     fn forget(&mut self, _: &u64) {}
-    fn requeues(&self, _: &u64) -> u32 {
+    fn num_requeues(&self, _: &u64) -> u32 {
         0
     }
     fn give_back(&mut self, (): (), _: Nanos) {}
-    fn tracked(&self) -> usize {
+    fn tracked_keys(&self) -> usize {
         0
     }
 }
 
-fn waits<const N: usize>(policy: &mut Paced<AsTheKeySays>, now: u64, keys: [u64; N]) -> [u64; N] {
-    keys.map(|key| policy.failed(&key, at(now), 0).0.as_secs())
+fn waits<const N: usize>(policy: &mut RetryBudget<AsTheKeySays>, now: u64, keys: [u64; N]) -> [u64; N] {
+    keys.map(|key| policy.record_failure(&key, at(now), 0).0.as_secs())
 }
 
 #[test]
 fn a_long_wait_holds_up_nobody_and_the_next_free_token_is_taken() {
-    let mut policy = Paced::new(AsTheKeySays, per_second(1, 1));
+    let mut policy = RetryBudget::new(AsTheKeySays, per_second(1, 1));
     assert_eq!(waits(&mut policy, 0, [1_000, 0, 1_000, 0, 999]), [1_000, 0, 1_001, 1, 999]);
     assert_eq!(waits(&mut policy, 0, [999, 2, 2]), [1_002, 2, 3], "past those that are taken");
     policy.check().unwrap();
@@ -58,7 +58,7 @@ fn a_long_wait_holds_up_nobody_and_the_next_free_token_is_taken() {
 
 #[test]
 fn a_burst_is_there_at_any_moment_and_not_more() {
-    let mut policy = Paced::new(AsTheKeySays, per_second(1, 3));
+    let mut policy = RetryBudget::new(AsTheKeySays, per_second(1, 3));
     assert_eq!(waits(&mut policy, 0, [10; 6]), [10, 10, 10, 11, 12, 13]);
     assert_eq!(waits(&mut policy, 0, [0; 5]), [0, 0, 0, 1, 2], "those before are free");
     assert_eq!(waits(&mut policy, 0, [8]), [8], "tokens 8 to 10 are there at 8; 8 and 9 are free");
@@ -68,15 +68,21 @@ fn a_burst_is_there_at_any_moment_and_not_more() {
 #[test]
 fn what_waited_elsewhere_comes_within_the_budget() {
     let slow = || FastSlow::new(secs(30), secs(30), 0);
-    let (mut charged, mut paced) =
-        (MaxOf::new(slow(), TokenBucket::new(per_second(10, 100))), Paced::new(slow(), per_second(10, 100)));
+    let (mut charged, mut paced) = (
+        MaxOf::new(slow(), TokenBucket::new(per_second(10, 100))),
+        RetryBudget::new(slow(), per_second(10, 100)),
+    );
     let most_in_a_second = |wait: &mut dyn FnMut(&u32) -> Duration| {
         let mut seconds = [0_u32; 1_000];
         (0..1_000_u32).for_each(|key| seconds[wait(&key).as_secs() as usize] += 1);
         seconds.into_iter().max()
     };
-    assert_eq!(most_in_a_second(&mut |key| charged.failed(key, at(0), 0).0), Some(409), "far above 100 + 10");
-    assert_eq!(most_in_a_second(&mut |key| paced.failed(key, at(0), 0).0), Some(109));
+    assert_eq!(
+        most_in_a_second(&mut |key| charged.record_failure(key, at(0), 0).0),
+        Some(409),
+        "far above 100 + 10"
+    );
+    assert_eq!(most_in_a_second(&mut |key| paced.record_failure(key, at(0), 0).0), Some(109));
 }
 
 /// Every way to be in another's way: random keys, times, and returns, against the definition of the budget.
@@ -84,11 +90,11 @@ fn what_waited_elsewhere_comes_within_the_budget() {
 fn no_span_holds_more_than_burst_and_rate() {
     for (rate, burst) in [(1, 1), (3, 1), (7, 5), (100, 20)] {
         let mut random = Random::new(rate.into());
-        let mut policy = Paced::new(AsTheKeySays, per_second(rate, burst));
+        let mut policy = RetryBudget::new(AsTheKeySays, per_second(rate, burst));
         let (mut now, mut ends) = (Nanos::ZERO, Vec::new());
         for _ in 0..2_000 {
             now = now + Duration::from_millis(random.below(2_000 / u64::from(rate)));
-            let (wait, (_, booking)) = policy.failed(&random.below(100), now, 0);
+            let (wait, (_, booking)) = policy.record_failure(&random.below(100), now, 0);
             assert_eq!(now + wait, booking.due());
             match random.below(4) {
                 0 => policy.give_back(((), booking), now),
@@ -108,31 +114,31 @@ fn no_span_holds_more_than_burst_and_rate() {
 #[test]
 fn what_is_given_back_is_used_again_even_with_others_behind_it() {
     let clock = ManualClock::new();
-    let limiter = Limiter::with_clock(Paced::new(AsTheKeySays, per_second(1, 1)), clock.clone());
+    let limiter = Limiter::with_clock(RetryBudget::new(AsTheKeySays, per_second(1, 1)), clock.clone());
     let [first, second, third] = [5, 5, 5].map(|key| limiter.reserve(&key));
     assert_eq!([first.delay(), second.delay(), third.delay()], [5, 6, 7].map(secs));
     second.cancel();
-    assert_eq!(limiter.when(&5), secs(6));
+    assert_eq!(limiter.record_failure(&5), secs(6));
     clock.advance(secs(6));
     first.cancel();
-    assert_eq!(limiter.when(&0), secs(2), "what is past is used: 6 and 7 are taken");
+    assert_eq!(limiter.record_failure(&0), secs(2), "what is past is used: 6 and 7 are taken");
     third.cancel();
-    assert_eq!(limiter.when(&0), secs(1));
+    assert_eq!(limiter.record_failure(&0), secs(1));
 }
 
 #[test]
 fn a_clock_that_jumps_back_finds_no_token_again() {
     let clock = ManualClock::new();
     clock.set(at(100));
-    let limiter = Limiter::with_clock(Paced::new(AsTheKeySays, per_second(1, 2)), clock.clone());
-    assert_eq!([0, 0, 0].map(|key| limiter.when(&key)), [0, 0, 1].map(secs));
+    let limiter = Limiter::with_clock(RetryBudget::new(AsTheKeySays, per_second(1, 2)), clock.clone());
+    assert_eq!([0, 0, 0].map(|key| limiter.record_failure(&key)), [0, 0, 1].map(secs));
     clock.set(at(90));
-    assert_eq!(limiter.when(&0), secs(12));
+    assert_eq!(limiter.record_failure(&0), secs(12));
 }
 
 #[test]
 fn a_changed_quota_keeps_what_is_there_and_what_is_booked() {
-    let mut policy = Paced::new(AsTheKeySays, per_second(10, 10));
+    let mut policy = RetryBudget::new(AsTheKeySays, per_second(10, 10));
     assert_eq!(waits(&mut policy, 0, [0; 4]), [0; 4]);
     policy.set_quota(per_second(1, 8), at(0));
     assert_eq!(waits(&mut policy, 0, [0; 8]), [0, 0, 0, 0, 0, 0, 1, 2], "six of ten were left");
@@ -150,9 +156,9 @@ fn a_changed_quota_keeps_what_is_there_and_what_is_booked() {
 
 #[test]
 fn what_was_booked_under_an_older_quota_is_not_given_back() {
-    let mut policy = Paced::new(AsTheKeySays, per_second(1, 1));
-    let (_, older) = policy.failed(&0, at(0), 0);
-    let (_, ahead) = policy.failed(&1, at(0), 0);
+    let mut policy = RetryBudget::new(AsTheKeySays, per_second(1, 1));
+    let (_, older) = policy.record_failure(&0, at(0), 0);
+    let (_, ahead) = policy.record_failure(&1, at(0), 0);
     policy.set_quota(per_second(1, 2), at(0));
     // The same numbers are others' now.
     assert_eq!(waits(&mut policy, 0, [0, 0]), [2, 3]);
@@ -164,17 +170,17 @@ fn what_was_booked_under_an_older_quota_is_not_given_back() {
 
 #[test]
 fn changes_of_the_quota_in_a_row_win_nothing() {
-    let mut policy = Paced::new(AsTheKeySays, per_second(1, 1));
+    let mut policy = RetryBudget::new(AsTheKeySays, per_second(1, 1));
     let mut now = Nanos::ZERO;
     let mut at_once = 0;
     for change in 0..1_000 {
         policy.set_quota(per_second(1 + change % 2, 1), now);
-        let (wait, (_, booking)) = policy.failed(&0, now, 0);
+        let (wait, (_, booking)) = policy.record_failure(&0, now, 0);
         at_once += usize::from(wait.is_zero());
         policy.give_back(((), booking), now);
         if wait.is_zero() {
             // Used after all.
-            let _ = policy.failed(&0, now, 0);
+            let _ = policy.record_failure(&0, now, 0);
         }
         now = now + Duration::from_millis(10);
     }
@@ -183,13 +189,13 @@ fn changes_of_the_quota_in_a_row_win_nothing() {
 
 #[test]
 fn a_backlog_is_one_range_and_past_ranges_go_away() {
-    let mut policy = Paced::new(AsTheKeySays, per_second(1_000, 1));
+    let mut policy = RetryBudget::new(AsTheKeySays, per_second(1_000, 1));
     for _ in 0..100_000 {
-        let _ = policy.failed(&1, at(0), 0);
+        let _ = policy.record_failure(&1, at(0), 0);
     }
     assert!(format!("{policy:?}").contains("ranges: 1 "), "{policy:?}");
     for now in 0..10_000 {
-        let _ = policy.failed(&0, at(100 + now), 0);
+        let _ = policy.record_failure(&0, at(100 + now), 0);
         policy.check().unwrap();
     }
     assert!(format!("{policy:?}").contains("ranges: 1 "), "{policy:?}");
@@ -197,13 +203,13 @@ fn a_backlog_is_one_range_and_past_ranges_go_away() {
 
 #[test]
 fn beyond_a_million_ranges_the_earliest_grow_together() {
-    let mut policy = Paced::new(AsTheKeySays, per_second(1, 1));
+    let mut policy = RetryBudget::new(AsTheKeySays, per_second(1, 1));
     let far = |range: u64| range * 2;
     for range in 1..=1 << 20 {
-        let _ = policy.failed(&far(range), at(0), 0);
+        let _ = policy.record_failure(&far(range), at(0), 0);
     }
     assert!(format!("{policy:?}").contains("ranges: 1048576 "), "{policy:?}");
-    let _ = policy.failed(&far((1 << 20) + 1), at(0), 0);
+    let _ = policy.record_failure(&far((1 << 20) + 1), at(0), 0);
     assert!(format!("{policy:?}").contains("ranges: 1048576 "), "{policy:?}");
     policy.check().unwrap();
     assert_eq!(waits(&mut policy, 0, [1, 3, 7]), [1, 5, 7], "2 and 4 are one now, and 3 is lost");
@@ -211,13 +217,13 @@ fn beyond_a_million_ranges_the_earliest_grow_together() {
 
 #[test]
 fn what_is_given_back_makes_no_ranges_beyond_a_million() {
-    let mut policy = Paced::new(AsTheKeySays, per_second(1, 1));
+    let mut policy = RetryBudget::new(AsTheKeySays, per_second(1, 1));
     let mut every_other = Vec::new();
     for _ in 0..=1 << 20 {
-        let _ = policy.failed(&0, at(0), 0);
-        every_other.push(policy.failed(&0, at(0), 0).1);
+        let _ = policy.record_failure(&0, at(0), 0);
+        every_other.push(policy.record_failure(&0, at(0), 0).1);
     }
-    let _ = policy.failed(&0, at(0), 0);
+    let _ = policy.record_failure(&0, at(0), 0);
     for taken in every_other {
         policy.give_back(taken, at(0));
     }
@@ -230,16 +236,17 @@ fn a_bucket_is_reached_wherever_it_is() {
     let bucket = || TokenBucket::new(per_second(1, 1));
     let quick = || Exponential::new(Duration::from_nanos(1)..=Duration::from_nanos(1));
     let first = MaxOf::new(MaxOf::new(bucket(), quick()), quick());
-    let deep = OncePerWait::new(Capped::new(Paced::new(first, per_second(1_000, 1_000)), secs(1_000)));
+    let deep =
+        OncePerBackoff::new(Capped::new(RetryBudget::new(first, per_second(1_000, 1_000)), secs(1_000)));
     let limiter = Limiter::<u32, _, _>::with_clock(deep, clock.clone());
-    limiter.when(&1);
-    limiter.when(&2);
+    limiter.record_failure(&1);
+    limiter.record_failure(&2);
     let four = per_second(4, 1);
-    let before = limiter.update(|once, now| {
+    let before = limiter.update_policy(|once, now| {
         let bucket = once.policy_mut().inner_mut().inner_mut().parts_mut().0.parts_mut().0;
         let before = bucket.quota();
         bucket.set_quota(four, now);
         before
     });
-    assert_eq!((before, limiter.when(&3)), (per_second(1, 1), Duration::from_millis(500)));
+    assert_eq!((before, limiter.record_failure(&3)), (per_second(1, 1), Duration::from_millis(500)));
 }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use flyball_ratelimit::{Adaptive, Outcome, Started};
+use flyball_ratelimit::{AimdLimit, Outcome, Started};
 use flyball_sync::Nanos;
 
 /// What the server is like for a while.
@@ -31,7 +31,7 @@ pub(crate) struct Second {
 
 /// A client, from some second on.
 pub(crate) struct Client {
-    pub(crate) limit: Adaptive,
+    pub(crate) limit: AimdLimit,
     pub(crate) from: u64,
 }
 

@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use flyball_ratelimit::{AcquireTimeoutError, Bucket, Denied, Quota, TimedOut};
+use flyball_ratelimit::{AcquireTimeoutError, Quota, RateLimiter, TimedOut, TryAcquireError};
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
 use testkit::wakers::{Counting, poll_once, poll_with};
 
@@ -20,16 +20,16 @@ pub(crate) fn nz(value: u32) -> NonZeroU32 {
 }
 
 fn per_second(rate: u32, burst: u32) -> Quota {
-    Quota::per_second(nz(rate)).burst(nz(burst))
+    Quota::per_second(nz(rate)).allow_burst(nz(burst))
 }
 
 fn at(millis: u64) -> Nanos {
     Nanos::ZERO + Duration::from_millis(millis)
 }
 
-fn empty(rate: u32, burst: u32) -> (ManualClock, Bucket<ManualTimer>) {
+fn empty(rate: u32, burst: u32) -> (ManualClock, RateLimiter<ManualTimer>) {
     let clock = ManualClock::new();
-    let bucket = Bucket::with_timer(per_second(rate, burst), clock.timer());
+    let bucket = RateLimiter::with_timer(per_second(rate, burst), clock.timer());
     bucket.try_acquire_many(nz(burst)).unwrap();
     (clock, bucket)
 }
@@ -44,7 +44,7 @@ struct Waiter<'a> {
 
 impl<'a> Waiter<'a> {
     /// In the line.
-    fn new(bucket: &'a Bucket<ManualTimer>, count: u32) -> Self {
+    fn new(bucket: &'a RateLimiter<ManualTimer>, count: u32) -> Self {
         let (wakes, waker) = Counting::waker();
         let future = Box::pin(async move { bucket.acquire_many(nz(count)).await.is_ok() });
         let mut waiter = Self { future, wakes, waker, polls: 0 };
@@ -66,7 +66,7 @@ impl<'a> Waiter<'a> {
 fn a_hundred_waiters_are_polled_twice_each_and_come_in_their_order() {
     let (clock, bucket) = empty(50, 1);
     let mut waiters: Vec<_> = (0..100).map(|_| Waiter::new(&bucket, 1)).collect();
-    assert_eq!(bucket.waiting(), 100);
+    assert_eq!(bucket.waiters(), 100);
     for next in 0..100 {
         let due = clock.next_alarm().unwrap();
         assert_eq!(due, at(20 * (next as u64 + 1)), "never early, never late");
@@ -79,7 +79,7 @@ fn a_hundred_waiters_are_polled_twice_each_and_come_in_their_order() {
     }
     assert!(waiters.iter().map(|waiter| waiter.polls).sum::<usize>() <= 200);
     assert!(waiters.iter().map(|waiter| waiter.wakes.wakes()).sum::<usize>() <= 100);
-    assert_eq!((bucket.waiting(), clock.next_alarm()), (0, None), "nothing at rest");
+    assert_eq!((bucket.waiters(), clock.next_alarm()), (0, None), "nothing at rest");
 }
 
 #[test]
@@ -106,8 +106,8 @@ fn who_waits_first_is_not_overtaken_when_tokens_are_there() {
     let (clock, bucket) = empty(1, 5);
     let mut large = Waiter::new(&bucket, 5);
     clock.advance(SECOND * 3);
-    let Err(Denied::NotYet(not_yet)) = bucket.try_acquire_many(nz(2)) else { panic!("overtakes") };
-    assert_eq!((not_yet.due(), bucket.available()), (at(7_000), 0), "five for the first, two more");
+    let Err(TryAcquireError::NotYet(not_yet)) = bucket.try_acquire_many(nz(2)) else { panic!("overtakes") };
+    assert_eq!((not_yet.due(), bucket.available_tokens()), (at(7_000), 0), "five for the first, two more");
     clock.advance(SECOND * 2);
     assert!(large.is_woken());
     assert_eq!(bucket.try_acquire().unwrap_err().due(), at(6_000), "granted, whether it looks or not");
@@ -123,7 +123,7 @@ fn the_first_one_dropped_hands_on_at_once() {
     assert!(!small.is_woken());
     drop(large);
     assert!(small.is_woken() && small.poll() == Poll::Ready(true));
-    assert_eq!(bucket.available(), 2);
+    assert_eq!(bucket.available_tokens(), 2);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn what_was_granted_and_is_dropped_goes_back() {
     clock.advance(SECOND);
     assert!(third.is_woken(), "both were given back");
     assert_eq!(third.poll(), Poll::Ready(true));
-    assert_eq!(bucket.available(), 0);
+    assert_eq!(bucket.available_tokens(), 0);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn all_of_many_that_are_granted_at_once_and_dropped_goes_back() {
     clock.set(at(60_000));
     assert!(waiters.iter().all(Waiter::is_woken));
     drop(waiters);
-    assert_eq!(bucket.available(), 40);
+    assert_eq!(bucket.available_tokens(), 40);
 }
 
 #[test]
@@ -163,9 +163,9 @@ fn what_was_granted_long_ago_goes_back_as_far_as_it_has_not_flowed_over() {
         clock.advance(SECOND * 4);
         assert!(waiter.is_woken());
         clock.advance(SECOND * rest);
-        let before = bucket.available();
+        let before = bucket.available_tokens();
         drop(waiter);
-        assert_eq!(bucket.available() - before, back, "{rest} s after the grant");
+        assert_eq!(bucket.available_tokens() - before, back, "{rest} s after the grant");
     }
 }
 
@@ -181,7 +181,7 @@ fn a_waiter_that_is_never_polled_costs_its_tokens_and_nothing_else() {
     clock.advance(SECOND * 60);
     assert_eq!(bucket.try_acquire_many(nz(10)), Ok(()));
     drop(kept);
-    assert_eq!(bucket.available(), 0, "its burst flowed over long ago");
+    assert_eq!(bucket.available_tokens(), 0, "its burst flowed over long ago");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn who_wants_more_than_the_new_burst_is_told_so() {
     bucket.set_quota(per_second(1, 5));
     assert!(large.is_woken() && large.poll() == Poll::Ready(false));
     let Poll::Ready(Err(error)) = poll_once(future.as_mut()) else { panic!("never") };
-    assert_eq!((error.asked(), error.burst()), (nz(7), nz(5)));
+    assert_eq!((error.requested(), error.burst()), (nz(7), nz(5)));
     assert!(!other.is_woken());
     clock.advance(SECOND);
     assert!(other.poll() == Poll::Ready(true));
@@ -238,13 +238,15 @@ fn serves_and_refuses_any_number_of_waiters() {
 fn too_many_are_refused_at_once_and_handed_back() {
     let (clock, bucket) = empty(1, 2);
     clock.advance(SECOND * 5);
-    assert!(matches!(bucket.try_acquire_many(nz(3)), Err(Denied::TooMany(error)) if error.asked() == nz(3)));
+    assert!(
+        matches!(bucket.try_acquire_many(nz(3)), Err(TryAcquireError::InsufficientCapacity(error)) if error.requested() == nz(3))
+    );
     assert!(matches!(poll_once(pin!(bucket.acquire_many(nz(3)))), Poll::Ready(Err(_))));
     assert_eq!(bucket.blocking_acquire_many(nz(3)).unwrap_err().burst(), nz(2));
-    let timeout = bucket.acquire_many_timeout(nz(3), SECOND);
-    assert!(matches!(timeout, Err(AcquireTimeoutError::TooMany(_))));
-    assert_eq!(bucket.reserve_many(nz(3)).unwrap_err().asked(), nz(3));
-    assert_eq!((bucket.available(), bucket.waiting()), (2, 0));
+    let timeout = bucket.blocking_acquire_many_timeout(nz(3), SECOND);
+    assert!(matches!(timeout, Err(AcquireTimeoutError::InsufficientCapacity(_))));
+    assert_eq!(bucket.reserve_many(nz(3)).unwrap_err().requested(), nz(3));
+    assert_eq!((bucket.available_tokens(), bucket.waiters()), (2, 0));
 }
 
 #[test]
@@ -324,8 +326,8 @@ fn a_dropped_bucket_is_not_kept_by_its_alarm() {
 // === threads ===
 
 /// Until so many wait.
-fn until_waiting<T: Clock>(bucket: &Bucket<T>, so_many: usize) {
-    while bucket.waiting() != so_many {
+fn until_waiting<T: Clock>(bucket: &RateLimiter<T>, so_many: usize) {
+    while bucket.waiters() != so_many {
         thread::yield_now();
     }
 }
@@ -363,13 +365,13 @@ fn threads_and_tasks_stand_in_one_line() {
 #[test]
 fn a_thread_needs_no_timer() {
     // A thousand a second: the machine's clock serves them in some milliseconds.
-    let bucket = Bucket::new(per_second(1_000, 1));
+    let bucket = RateLimiter::new(per_second(1_000, 1));
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| (0..5).for_each(|_| bucket.blocking_acquire()));
         }
     });
-    assert_eq!(bucket.waiting(), 0);
+    assert_eq!(bucket.waiters(), 0);
 }
 
 #[test]
@@ -384,7 +386,7 @@ fn a_thread_behind_a_task_whose_timer_is_dead_is_served() {
     impl flyball_ratelimit::Timer for Dead {
         fn wake_at(&self, _: Nanos, _: &Waker) {}
     }
-    let bucket = Bucket::with_timer(per_second(1_000, 1), Dead);
+    let bucket = RateLimiter::with_timer(per_second(1_000, 1), Dead);
     bucket.try_acquire().unwrap();
     let mut task = pin!(bucket.acquire());
     assert!(poll_once(task.as_mut()).is_pending());
@@ -395,12 +397,12 @@ fn a_thread_behind_a_task_whose_timer_is_dead_is_served() {
 #[test]
 fn a_thread_gives_up_its_place_when_its_time_is_up() {
     let (clock, bucket) = empty(1, 1);
-    assert_eq!(bucket.acquire_timeout(Duration::ZERO), Err(TimedOut));
-    assert_eq!(bucket.acquire_timeout(Duration::from_millis(1)), Err(TimedOut));
-    let timeout = bucket.acquire_many_timeout(nz(1), Duration::ZERO);
-    assert_eq!((timeout, bucket.waiting()), (Err(AcquireTimeoutError::TimedOut), 0));
+    assert_eq!(bucket.blocking_acquire_timeout(Duration::ZERO), Err(TimedOut));
+    assert_eq!(bucket.blocking_acquire_timeout(Duration::from_millis(1)), Err(TimedOut));
+    let timeout = bucket.blocking_acquire_many_timeout(nz(1), Duration::ZERO);
+    assert_eq!((timeout, bucket.waiters()), (Err(AcquireTimeoutError::TimedOut), 0));
     clock.advance(SECOND);
-    assert_eq!(bucket.acquire_timeout(Duration::ZERO), Ok(()));
+    assert_eq!(bucket.blocking_acquire_timeout(Duration::ZERO), Ok(()));
 }
 
 #[cfg(feature = "tokio")]
@@ -412,7 +414,7 @@ fn tasks_wait_on_tokios_clock() {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let bucket = Bucket::with_timer(per_second(50, 5), TokioTimer::current());
+        let bucket = RateLimiter::with_timer(per_second(50, 5), TokioTimer::current());
         let start = Instant::now();
         let tasks: Vec<_> = (0..105)
             .map(|_| {

@@ -9,10 +9,11 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    Acquire, AcquireMany, AcquirePermit, AcquireTimeoutError, Adaptive, AdaptiveLimiter, AtomicBucket,
-    Booking, Bucket, Capped, ControllerDefault, Denied, Exponential, FastSlow, InvalidBackoff, InvalidLimits,
-    InvalidPeriod, Jitter, KeyedBuckets, Limiter, MaxOf, NotYet, Outcome, Paced, Permit, Quota, Reservation,
-    Reserved, Started, TimedOut, Token, TokenBucket, TooMany,
+    Acquire, AcquireMany, AcquirePermit, AcquireTimeoutError, AimdLimit, AtomicTokenBucket, Booking, Capped,
+    ConcurrencyLimiter, ControllerDefault, Exponential, FastSlow, InsufficientCapacity, InvalidBackoff,
+    InvalidConcurrencyLimits, InvalidQuota, Jitter, KeyedRateLimiter, Limiter, MaxOf, NotYet, Outcome,
+    Permit, Quota, RateLimiter, Reservation, Reserved, RetryBudget, Started, TimedOut, Token, TokenBucket,
+    TryAcquireError,
 };
 use flyball_sync::{Clock, ManualClock, ManualTimer, Monotonic, Nanos, Timer};
 
@@ -47,30 +48,30 @@ fn auto_traits_are_pinned() {
     free::<Capped<TokenBucket>>();
     free::<Monotonic>();
     free::<NotYet>();
-    free::<InvalidPeriod>();
+    free::<InvalidQuota>();
     free::<InvalidBackoff>();
-    free::<InvalidLimits>();
-    free::<Adaptive>();
+    free::<InvalidConcurrencyLimits>();
+    free::<AimdLimit>();
     free::<Started>();
     free::<Outcome>();
     free::<Booking>();
-    free::<Paced<Exponential<String>>>();
-    free::<TooMany>();
-    free::<Denied>();
+    free::<RetryBudget<Exponential<String>>>();
+    free::<InsufficientCapacity>();
+    free::<TryAcquireError>();
     free::<TimedOut>();
     free::<AcquireTimeoutError>();
     fn shared<T: Send + Sync + Unpin>() {}
-    shared::<AtomicBucket>();
-    shared::<Bucket>();
-    shared::<Bucket<ManualTimer>>();
+    shared::<AtomicTokenBucket>();
+    shared::<RateLimiter>();
+    shared::<RateLimiter<ManualTimer>>();
     shared::<Acquire<'static, ManualTimer>>();
     shared::<AcquireMany<'static, ManualTimer>>();
     shared::<Reserved<'static>>();
-    shared::<KeyedBuckets<String>>();
-    <KeyedBuckets<Local> as NotSend<_>>::marker();
+    shared::<KeyedRateLimiter<String>>();
+    <KeyedRateLimiter<Local> as NotSend<_>>::marker();
     shared::<ManualClock>();
     shared::<ManualTimer>();
-    shared::<AdaptiveLimiter>();
+    shared::<ConcurrencyLimiter>();
     shared::<Permit>();
     shared::<AcquirePermit>();
     shared::<Limiter<String, ControllerDefault<String>>>();
@@ -92,7 +93,7 @@ fn clocks_and_timers_can_be_objects_and_shared() {
     manual.advance(Duration::from_nanos(7));
     assert_eq!((clock.now(), timer.now()), (Nanos::new(7), Nanos::new(7)));
     let limiter = Limiter::with_clock(TokenBucket::new(Quota::per_second(NonZeroU32::MIN)), clock);
-    assert_eq!(limiter.when(&1), Duration::ZERO);
+    assert_eq!(limiter.record_failure(&1), Duration::ZERO);
 }
 
 #[test]
@@ -112,7 +113,7 @@ fn errors_are_errors_with_lower_case_messages() {
     }
     let backoff = Exponential::<Local>::try_new(Duration::ZERO..=Duration::from_secs(1)).unwrap_err();
     assert_eq!(message(backoff), "a backoff needs 0 < base <= cap, not base 0ns and cap 1s");
-    let period = Quota::per(NonZeroU32::MIN, Duration::ZERO).unwrap_err();
+    let period = Quota::new(NonZeroU32::MIN, Duration::ZERO).unwrap_err();
     assert_eq!(message(period), "the period of a quota must be from 1 ns to 584 years, not 0ns");
     let mut bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
     bucket.try_acquire(Nanos::new(5)).unwrap();
@@ -162,11 +163,11 @@ fn nothing_needs_a_key_that_can_be_printed() {
 
 #[test]
 fn a_quota_can_be_a_constant() {
-    const QUOTA: Quota = Quota::per_minute(NonZeroU32::MIN).burst(NonZeroU32::MAX);
+    const QUOTA: Quota = Quota::per_minute(NonZeroU32::MIN).allow_burst(NonZeroU32::MAX);
     const BUCKET: TokenBucket = TokenBucket::new(QUOTA);
     assert_eq!(BUCKET.quota(), QUOTA);
     assert_eq!(QUOTA.period(), Duration::from_secs(60));
-    assert_eq!((QUOTA.tokens(), QUOTA.max_burst()), (NonZeroU32::MIN, NonZeroU32::MAX));
+    assert_eq!((QUOTA.tokens(), QUOTA.burst_size()), (NonZeroU32::MIN, NonZeroU32::MAX));
     assert_eq!(Quota::per_hour(NonZeroU32::MIN).period(), Duration::from_secs(3_600));
     assert_eq!(Quota::per_second(NonZeroU32::MIN).period(), Duration::from_secs(1));
 }

@@ -14,28 +14,28 @@ use flyball_sync::{ManualClock, Nanos};
 fn test_item_exponential_failure_rate_limiter() {
     let limiter = limiter(Exponential::new(millis(1)..=secs(1)));
     assert_eq!(waits(&limiter, "one", 5), [1, 2, 4, 8, 16].map(millis));
-    assert_eq!(limiter.requeues(&"one"), 5);
+    assert_eq!(limiter.num_requeues(&"one"), 5);
     assert_eq!(waits(&limiter, "two", 2), [1, 2].map(millis));
-    assert_eq!(limiter.requeues(&"two"), 2);
+    assert_eq!(limiter.num_requeues(&"two"), 2);
     limiter.forget(&"one");
-    assert_eq!(limiter.requeues(&"one"), 0);
-    assert_eq!(limiter.when(&"one"), millis(1));
-    assert_eq!(limiter.requeues(&"two"), 2);
+    assert_eq!(limiter.num_requeues(&"one"), 0);
+    assert_eq!(limiter.record_failure(&"one"), millis(1));
+    assert_eq!(limiter.num_requeues(&"two"), 2);
 }
 
 #[test]
 fn test_item_exponential_failure_rate_limiter_over_flow() {
     let short = limiter(Exponential::new(millis(1)..=secs(1_000)));
     waits(&short, "one", 5);
-    assert_eq!(short.when(&"one"), millis(32));
+    assert_eq!(short.record_failure(&"one"), millis(32));
     waits(&short, "overflow1", 1_000);
-    assert_eq!(short.when(&"overflow1"), secs(1_000));
+    assert_eq!(short.record_failure(&"overflow1"), secs(1_000));
 
     let long = limiter(Exponential::new(secs(60)..=secs(1_000 * 3_600)));
     waits(&long, "two", 2);
-    assert_eq!(long.when(&"two"), secs(4 * 60));
+    assert_eq!(long.record_failure(&"two"), secs(4 * 60));
     waits(&long, "overflow2", 1_000);
-    assert_eq!(long.when(&"overflow2"), secs(1_000 * 3_600));
+    assert_eq!(long.record_failure(&"overflow2"), secs(1_000 * 3_600));
 }
 
 #[test]
@@ -43,12 +43,12 @@ fn test_item_fast_slow_rate_limiter() {
     let limiter = limiter(FastSlow::new(millis(5), secs(10), 3));
     let steps = [millis(5), millis(5), millis(5), secs(10), secs(10)];
     assert_eq!(waits(&limiter, "one", 5), steps);
-    assert_eq!(limiter.requeues(&"one"), 5);
+    assert_eq!(limiter.num_requeues(&"one"), 5);
     assert_eq!(waits(&limiter, "two", 2), steps[..2]);
-    assert_eq!(limiter.requeues(&"two"), 2);
+    assert_eq!(limiter.num_requeues(&"two"), 2);
     limiter.forget(&"one");
-    assert_eq!(limiter.requeues(&"one"), 0);
-    assert_eq!(limiter.when(&"one"), millis(5));
+    assert_eq!(limiter.num_requeues(&"one"), 0);
+    assert_eq!(limiter.record_failure(&"one"), millis(5));
 }
 
 #[test]
@@ -56,12 +56,12 @@ fn test_max_of_rate_limiter() {
     let steps = FastSlow::new(millis(5), secs(3), 3);
     let limiter = limiter(MaxOf::new(steps, Exponential::new(millis(1)..=secs(1))));
     assert_eq!(waits(&limiter, "one", 5), [millis(5), millis(5), millis(5), secs(3), secs(3)]);
-    assert_eq!(limiter.requeues(&"one"), 5);
+    assert_eq!(limiter.num_requeues(&"one"), 5);
     assert_eq!(waits(&limiter, "two", 2), [5, 5].map(millis));
-    assert_eq!(limiter.requeues(&"two"), 2);
+    assert_eq!(limiter.num_requeues(&"two"), 2);
     limiter.forget(&"one");
-    assert_eq!(limiter.requeues(&"one"), 0);
-    assert_eq!(limiter.when(&"one"), millis(5));
+    assert_eq!(limiter.num_requeues(&"one"), 0);
+    assert_eq!(limiter.record_failure(&"one"), millis(5));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn test_with_max_wait_rate_limiter() {
     let limiter = limiter(Capped::new(FastSlow::new(millis(5), secs(1_000), 100), secs(500)));
     assert!(waits(&limiter, "one", 100).iter().all(|wait| *wait == millis(5)));
     assert_eq!(waits(&limiter, "one", 100), [secs(500); 100]);
-    assert_eq!(limiter.requeues(&"one"), 200);
+    assert_eq!(limiter.num_requeues(&"one"), 200);
 }
 
 // What upstream leaves untested.
@@ -94,7 +94,7 @@ fn a_base_above_the_cap_is_refused() {
     let empty = secs(2)..=secs(1);
     let refused = Exponential::<&str>::try_new(empty.clone()).unwrap_err();
     assert_eq!(refused.into_waits(), empty);
-    assert_eq!(limiter(Exponential::new(secs(1)..=secs(1))).when(&"one"), secs(1));
+    assert_eq!(limiter(Exponential::new(secs(1)..=secs(1))).record_failure(&"one"), secs(1));
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_wait_of_exactly_2_to_the_63_is_a_wait() {
 fn no_number_of_failures_overflows() {
     let limiter = limiter(Exponential::new(millis(3)..=secs(1_000)));
     assert_eq!(waits(&limiter, "one", 100_000)[99_999], secs(1_000));
-    assert_eq!(limiter.requeues(&"one"), 100_000);
+    assert_eq!(limiter.num_requeues(&"one"), 100_000);
 }
 
 #[test]
@@ -122,9 +122,9 @@ fn without_a_fast_attempt_all_are_slow() {
 fn a_bucket_grants_its_burst_and_then_its_rate() {
     let limiter = limiter(bucket(10, 3));
     assert_eq!(waits(&limiter, "one", 5), [0, 0, 0, 100, 200].map(millis));
-    assert_eq!((limiter.requeues(&"one"), limiter.tracked()), (0, 0));
+    assert_eq!((limiter.num_requeues(&"one"), limiter.tracked_keys()), (0, 0));
     limiter.forget(&"one");
-    assert_eq!(limiter.when(&"two"), millis(300), "all keys share it");
+    assert_eq!(limiter.record_failure(&"two"), millis(300), "all keys share it");
 }
 
 #[test]
@@ -134,23 +134,26 @@ fn every_part_of_a_max_of_is_charged() {
     let limiter = Limiter::with_clock(MaxOf::new(slow, bucket(1, 2)), clock.clone());
     assert_eq!(waits(&limiter, "one", 6), [secs(5); 6]);
     // Six tokens were taken, though none of them was waited for.
-    assert_eq!(limiter.when(&"one"), secs(5));
-    assert_eq!(limiter.when(&"one"), secs(6));
+    assert_eq!(limiter.record_failure(&"one"), secs(5));
+    assert_eq!(limiter.record_failure(&"one"), secs(6));
 }
 
 #[test]
 fn the_inside_of_a_cap_is_charged() {
     let limiter = limiter(Capped::new(bucket(1, 1), millis(1_500)));
     assert_eq!(waits(&limiter, "one", 4), [0, 1_000, 1_500, 1_500].map(millis));
-    assert_eq!(limiter.into_policy().inner().available(Nanos::ZERO + millis(3_999)), 0);
+    assert_eq!(limiter.into_policy().inner().available_tokens(Nanos::ZERO + millis(3_999)), 0);
 }
 
 #[test]
 fn the_controller_default_is_5_ms_to_1000_s_and_10_a_second() {
     let limiter = limiter(controller_default());
     let first: Vec<u32> = (0..100).collect();
-    assert!(first.iter().all(|key| limiter.when(key) == millis(5)), "the burst does not wait for tokens");
-    assert_eq!(limiter.when(&100), millis(100), "the 101st does");
+    assert!(
+        first.iter().all(|key| limiter.record_failure(key) == millis(5)),
+        "the burst does not wait for tokens"
+    );
+    assert_eq!(limiter.record_failure(&100), millis(100), "the 101st does");
     let one = limiter_of_default_alone();
     let waits = waits(&one, "one", 19);
     assert_eq!(waits[..4], [5, 10, 20, 40].map(millis));
@@ -164,7 +167,7 @@ fn a_clock_that_jumps_makes_tokens_late_by_the_jump_and_never_early() {
     let limiter = Limiter::with_clock(bucket(1, 2), clock.clone());
     assert_eq!(waits(&limiter, "one", 3), [0, 0, 1].map(secs));
     clock.set(Nanos::ZERO + secs(90));
-    assert_eq!(limiter.when(&"one"), secs(12), "due at 102, whatever the clock says now");
+    assert_eq!(limiter.record_failure(&"one"), secs(12), "due at 102, whatever the clock says now");
     clock.set(Nanos::MAX);
     assert_eq!(waits(&limiter, "one", 2), [0, 0].map(secs));
 }
@@ -174,11 +177,11 @@ fn a_clock_that_jumps_does_not_disturb_a_backoff() {
     let clock = ManualClock::new();
     clock.advance(secs(100));
     let limiter = Limiter::with_clock(Exponential::new(millis(1)..=secs(1)), clock.clone());
-    limiter.when(&"one");
+    limiter.record_failure(&"one");
     clock.set(Nanos::ZERO);
-    assert_eq!(limiter.when(&"one"), millis(2));
+    assert_eq!(limiter.record_failure(&"one"), millis(2));
     clock.set(Nanos::ZERO + secs(100));
-    assert_eq!(limiter.when(&"one"), millis(4));
+    assert_eq!(limiter.record_failure(&"one"), millis(4));
 }
 
 fn limiter_of_default_alone() -> Limiter<&'static str, impl Policy<&'static str>, ManualClock> {
@@ -194,12 +197,12 @@ fn waits<P: Policy<&'static str>>(
     key: &'static str,
     times: usize,
 ) -> Vec<Duration> {
-    (0..times).map(|_| limiter.when(&key)).collect()
+    (0..times).map(|_| limiter.record_failure(&key)).collect()
 }
 
 fn bucket(per_second: u32, burst: u32) -> TokenBucket {
     let nz = |value| NonZeroU32::new(value).expect("a quota has no zero");
-    TokenBucket::new(Quota::per_second(nz(per_second)).burst(nz(burst)))
+    TokenBucket::new(Quota::per_second(nz(per_second)).allow_burst(nz(burst)))
 }
 
 fn millis(millis: u64) -> Duration {

@@ -6,14 +6,15 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use flyball_ratelimit::{Adaptive, AdaptiveLimiter, Bucket, Quota};
+use flyball_ratelimit::{AimdLimit, ConcurrencyLimiter, Quota, RateLimiter};
 use flyball_sync::{ManualClock, ManualTimer};
 use testkit::wakers::{Counting, poll_once, poll_with};
 
 /// Never empty; or with no token until its clock is moved.
-fn bucket(full: bool) -> Bucket<ManualTimer> {
+fn bucket(full: bool) -> RateLimiter<ManualTimer> {
     let (burst, clock) = (if full { NonZeroU32::MAX } else { NonZeroU32::MIN }, ManualClock::new());
-    let bucket = Bucket::with_timer(Quota::per_second(NonZeroU32::MIN).burst(burst), clock.timer());
+    let bucket =
+        RateLimiter::with_timer(Quota::per_second(NonZeroU32::MIN).allow_burst(burst), clock.timer());
     if !full {
         bucket.try_acquire().unwrap();
     }
@@ -41,7 +42,7 @@ fn a_task_that_is_always_served_lets_others_run() {
         }
     });
     assert!((10..=100).contains(&many), "{many} polls for 2000 tokens");
-    let limiter = AdaptiveLimiter::new(Adaptive::new(1..=1, Duration::from_secs(1)));
+    let limiter = ConcurrencyLimiter::new(AimdLimit::new(1..=1, Duration::from_secs(1)));
     let many = polls(async {
         for _ in 0..2_000 {
             limiter.acquire().await.succeed();

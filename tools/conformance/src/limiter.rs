@@ -32,14 +32,14 @@ impl FlyballLimiter {
                 }
             },
             Some(LimiterLine::When(key)) => {
-                let wait = self.0.when(key).as_nanos();
+                let wait = self.0.record_failure(key).as_nanos();
                 Answer::Wait(u64::try_from(wait).unwrap_or(u64::MAX))
             }
             Some(LimiterLine::Forget(key)) => {
                 self.0.forget(key);
                 Answer::Done
             }
-            Some(LimiterLine::Requeues(key)) => Answer::Number(self.0.requeues(key).into()),
+            Some(LimiterLine::Requeues(key)) => Answer::Number(self.0.num_requeues(key).into()),
         }
     }
 }

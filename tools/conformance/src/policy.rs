@@ -37,11 +37,11 @@ impl AnyPolicy {
 impl Policy<String> for AnyPolicy {
     type Taken = ();
 
-    fn failed(&mut self, key: &String, now: Nanos, random: u64) -> (Duration, ()) {
+    fn record_failure(&mut self, key: &String, now: Nanos, random: u64) -> (Duration, ()) {
         match self {
-            Self::Exponential(policy) => policy.failed(key, now, random),
-            Self::FastSlow(policy) => policy.failed(key, now, random),
-            Self::MaxOf(policy) => (policy.failed(key, now, random).0, ()),
+            Self::Exponential(policy) => policy.record_failure(key, now, random),
+            Self::FastSlow(policy) => policy.record_failure(key, now, random),
+            Self::MaxOf(policy) => (policy.record_failure(key, now, random).0, ()),
         }
     }
 
@@ -53,21 +53,21 @@ impl Policy<String> for AnyPolicy {
         }
     }
 
-    fn requeues(&self, key: &String) -> u32 {
+    fn num_requeues(&self, key: &String) -> u32 {
         match self {
-            Self::Exponential(policy) => policy.requeues(key),
-            Self::FastSlow(policy) => policy.requeues(key),
-            Self::MaxOf(policy) => policy.requeues(key),
+            Self::Exponential(policy) => policy.num_requeues(key),
+            Self::FastSlow(policy) => policy.num_requeues(key),
+            Self::MaxOf(policy) => policy.num_requeues(key),
         }
     }
 
     fn give_back(&mut self, (): (), _: Nanos) {}
 
-    fn tracked(&self) -> usize {
+    fn tracked_keys(&self) -> usize {
         match self {
-            Self::Exponential(policy) => policy.tracked(),
-            Self::FastSlow(policy) => policy.tracked(),
-            Self::MaxOf(policy) => policy.tracked(),
+            Self::Exponential(policy) => policy.tracked_keys(),
+            Self::FastSlow(policy) => policy.tracked_keys(),
+            Self::MaxOf(policy) => policy.tracked_keys(),
         }
     }
 }

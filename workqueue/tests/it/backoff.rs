@@ -211,20 +211,20 @@ struct Counted(Arc<AtomicU32>);
 impl Policy<u32> for Counted {
     type Taken = ();
 
-    fn failed(&mut self, _: &u32, _: Nanos, _: u64) -> (Duration, ()) {
+    fn record_failure(&mut self, _: &u32, _: Nanos, _: u64) -> (Duration, ()) {
         self.0.fetch_add(1, Ordering::SeqCst);
         (ns(10), ())
     }
 
     fn forget(&mut self, _: &u32) {}
 
-    fn requeues(&self, _: &u32) -> u32 {
+    fn num_requeues(&self, _: &u32) -> u32 {
         self.0.load(Ordering::SeqCst)
     }
 
     fn give_back(&mut self, (): (), _: Nanos) {}
 
-    fn tracked(&self) -> usize {
+    fn tracked_keys(&self) -> usize {
         1
     }
 }
@@ -251,15 +251,15 @@ fn no_delay_is_no_wait() {
     struct AtOnce;
     impl Policy<u32> for AtOnce {
         type Taken = ();
-        fn failed(&mut self, _: &u32, _: Nanos, _: u64) -> (Duration, ()) {
+        fn record_failure(&mut self, _: &u32, _: Nanos, _: u64) -> (Duration, ()) {
             (Duration::ZERO, ())
         }
         fn forget(&mut self, _: &u32) {}
-        fn requeues(&self, _: &u32) -> u32 {
+        fn num_requeues(&self, _: &u32) -> u32 {
             0
         }
         fn give_back(&mut self, (): (), _: Nanos) {}
-        fn tracked(&self) -> usize {
+        fn tracked_keys(&self) -> usize {
             0
         }
     }

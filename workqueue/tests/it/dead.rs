@@ -207,15 +207,15 @@ fn a_limiter_that_does_not_count() {
     struct Always;
     impl Policy<&'static str> for Always {
         type Taken = ();
-        fn failed(&mut self, _: &&'static str, _: Nanos, _: u64) -> (Duration, ()) {
+        fn record_failure(&mut self, _: &&'static str, _: Nanos, _: u64) -> (Duration, ()) {
             (ns(1), ())
         }
         fn forget(&mut self, _: &&'static str) {}
-        fn requeues(&self, _: &&'static str) -> u32 {
+        fn num_requeues(&self, _: &&'static str) -> u32 {
             0
         }
         fn give_back(&mut self, (): (), _: Nanos) {}
-        fn tracked(&self) -> usize {
+        fn tracked_keys(&self) -> usize {
             0
         }
     }

@@ -220,8 +220,8 @@ impl Lived {
 /// The same quota for the bucket under test.
 fn quota_of(naive: NaiveQuota) -> Quota {
     let nz = |value| NonZeroU32::new(value).expect("zeros count as ones");
-    let quota = Quota::per(nz(naive.tokens().into()), Duration::from_nanos(naive.period()));
-    quota.expect("zeros count as ones").burst(nz(naive.burst().into()))
+    let quota = Quota::new(nz(naive.tokens().into()), Duration::from_nanos(naive.period()));
+    quota.expect("zeros count as ones").allow_burst(nz(naive.burst().into()))
 }
 
 /// The fuzz target `deadlines`: many keys, all about time. The length of the case says whether backoff is strict.

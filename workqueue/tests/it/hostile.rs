@@ -76,9 +76,9 @@ struct HostilePolicy {
 impl Policy<HostileKey> for HostilePolicy {
     type Taken = ();
 
-    fn failed(&mut self, key: &HostileKey, now: Nanos, random: u64) -> (Duration, ()) {
+    fn record_failure(&mut self, key: &HostileKey, now: Nanos, random: u64) -> (Duration, ()) {
         self.fuse.burn("policy");
-        (self.backoff.failed(key, now, random).0, ())
+        (self.backoff.record_failure(key, now, random).0, ())
     }
 
     fn forget(&mut self, key: &HostileKey) {
@@ -86,14 +86,14 @@ impl Policy<HostileKey> for HostilePolicy {
         self.backoff.forget(key);
     }
 
-    fn requeues(&self, key: &HostileKey) -> u32 {
+    fn num_requeues(&self, key: &HostileKey) -> u32 {
         self.fuse.burn("policy");
-        self.backoff.requeues(key)
+        self.backoff.num_requeues(key)
     }
 
     fn give_back(&mut self, (): (), _: Nanos) {}
 
-    fn tracked(&self) -> usize {
+    fn tracked_keys(&self) -> usize {
         1
     }
 }

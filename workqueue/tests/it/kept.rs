@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    Capped, Exponential, FastSlow, Jitter, MaxOf, OncePerWait, Paced, Quota, TokenBucket, controller_default,
-    controller_default_capped,
+    Capped, Exponential, FastSlow, Jitter, MaxOf, OncePerBackoff, Quota, RetryBudget, TokenBucket,
+    controller_default, controller_default_capped,
 };
 use flyball_sync::{ManualClock, ManualTimer};
 use flyball_workqueue::{Fifo, Queue, QueueLimiter, WithTimer};
@@ -65,8 +65,8 @@ fn gives_up_a_failing_key_under_a_long_backlog() {
     fails_under_a_backlog(MaxOf::new(FastSlow::new(SECOND, SECOND, 1), backoff()));
     fails_under_a_backlog(MaxOf::new(backoff(), TokenBucket::new(quota())));
     fails_under_a_backlog(Capped::new(backoff(), SECOND));
-    fails_under_a_backlog(Paced::new(backoff(), quota()));
-    fails_under_a_backlog(OncePerWait::new(backoff()));
+    fails_under_a_backlog(RetryBudget::new(backoff(), quota()));
+    fails_under_a_backlog(OncePerBackoff::new(backoff()));
     fails_under_a_backlog(controller_default());
     fails_under_a_backlog(controller_default_capped(SECOND * 60));
 }

@@ -12,10 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use benches::naive_limiter::{NaiveBucket, NaiveDefault};
-use flyball_ratelimit::{AtomicBucket, Bucket, KeyedBuckets, Limiter, Quota, TokenBucket, controller_default};
+use flyball_ratelimit::{
+    AtomicTokenBucket, KeyedRateLimiter, Limiter, Quota, RateLimiter, TokenBucket, controller_default,
+};
 use flyball_sync::Nanos;
 use governor::clock::Clock;
-use governor::{Quota as Allowed, RateLimiter};
+use governor::{Quota as Allowed, RateLimiter as Governor};
 
 use crate::Figures;
 use crate::clock::{measured, ns};
@@ -62,7 +64,7 @@ pub(crate) fn default(options: &Options, who: Who) -> Figures {
         }
         _ => {
             let limiter = Limiter::new(controller_default());
-            failures(options, |key| limiter.when(key))
+            failures(options, |key| limiter.record_failure(key))
         }
     }
 }
@@ -86,7 +88,7 @@ pub(crate) fn bucket(options: &Options, who: Who) -> Figures {
         Who::Governor => {
             let clock = Stored::default();
             let quota = Allowed::per_second(RATE).allow_burst(BURST);
-            let bucket = RateLimiter::direct_with_clock(quota, clock.clone());
+            let bucket = Governor::direct_with_clock(quota, clock.clone());
             checks(options, |now| {
                 clock.0.set(now);
                 bucket.check().is_ok()
@@ -107,19 +109,19 @@ pub(crate) fn bucket(options: &Options, who: Who) -> Figures {
             timed(options, |_| bucket.try_acquire(1)).0
         }
         Who::OursPure => {
-            let mut bucket = TokenBucket::new(Quota::per_second(RATE).burst(BURST));
+            let mut bucket = TokenBucket::new(Quota::per_second(RATE).allow_burst(BURST));
             checks(options, |now| bucket.try_acquire(Nanos::new(now)).is_ok())
         }
         Who::OursWaited => {
             let clock = Arc::new(Told::default());
-            let bucket = Bucket::with_clock(Quota::per_second(RATE).burst(BURST), clock.clone());
+            let bucket = RateLimiter::with_clock(Quota::per_second(RATE).allow_burst(BURST), clock.clone());
             checks(options, |now| {
                 clock.0.store(now, Ordering::Relaxed);
                 bucket.try_acquire().is_ok()
             })
         }
         _ => {
-            let bucket = AtomicBucket::new(Quota::per_second(RATE).burst(BURST));
+            let bucket = AtomicTokenBucket::new(Quota::per_second(RATE).allow_burst(BURST));
             checks(options, |now| bucket.try_acquire(Nanos::new(now)).is_ok())
         }
     }
@@ -152,7 +154,7 @@ pub(crate) fn keyed(options: &Options, who: Who) -> Figures {
     let allowed = Allowed::per_second(KEY_RATE).allow_burst(KEY_BURST);
     match who {
         Who::Governor => {
-            let buckets = RateLimiter::dashmap_with_clock(allowed, clock.clone());
+            let buckets = Governor::dashmap_with_clock(allowed, clock.clone());
             checks_of(&keys, options, |key, now| {
                 clock.0.set(now);
                 buckets.check_key(key).is_ok()
@@ -161,7 +163,7 @@ pub(crate) fn keyed(options: &Options, who: Who) -> Figures {
         // Its own hasher is std's; ours is this one.
         Who::GovernorFoldhash => {
             let hasher = foldhash::fast::RandomState::default();
-            let buckets = RateLimiter::dashmap_with_clock_and_hasher(allowed, clock.clone(), hasher);
+            let buckets = Governor::dashmap_with_clock_and_hasher(allowed, clock.clone(), hasher);
             checks_of(&keys, options, |key, now| {
                 clock.0.set(now);
                 buckets.check_key(key).is_ok()
@@ -169,8 +171,10 @@ pub(crate) fn keyed(options: &Options, who: Who) -> Figures {
         }
         _ => {
             let clock = Arc::new(Told::default());
-            let buckets =
-                KeyedBuckets::with_clock(Quota::per_second(KEY_RATE).burst(KEY_BURST), clock.clone());
+            let buckets = KeyedRateLimiter::with_clock(
+                Quota::per_second(KEY_RATE).allow_burst(KEY_BURST),
+                clock.clone(),
+            );
             checks_of(&keys, options, |key, now| {
                 clock.0.store(now, Ordering::Relaxed);
                 buckets.try_acquire(key).is_ok()

@@ -7,9 +7,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use flyball_ratelimit::{Bucket, Quota};
+use flyball_ratelimit::{Quota, RateLimiter};
 use flyball_sync::TokioTimer;
-use governor::{Quota as Allowed, RateLimiter};
+use governor::{Quota as Allowed, RateLimiter as Governor};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::LocalSet;
 
@@ -24,7 +24,7 @@ pub(crate) fn waiters(options: &Options, who: Who) -> Figures {
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
     match who {
         Who::Governor => {
-            let bucket = Rc::new(RateLimiter::direct(Allowed::per_second(RATE).allow_burst(one)));
+            let bucket = Rc::new(Governor::direct(Allowed::per_second(RATE).allow_burst(one)));
             counted(&runtime, options.keys, || {
                 let bucket = bucket.clone();
                 async move { bucket.until_ready().await }
@@ -41,8 +41,8 @@ pub(crate) fn waiters(options: &Options, who: Who) -> Figures {
             })
         }
         _ => {
-            let bucket = Bucket::with_timer(
-                Quota::per_second(RATE).burst(one),
+            let bucket = RateLimiter::with_timer(
+                Quota::per_second(RATE).allow_burst(one),
                 TokioTimer::new(runtime.handle().clone()),
             );
             counted(&runtime, options.keys, || {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_kube::requeue_after;
-use flyball_ratelimit::{Exponential, Limiter, OncePerWait};
+use flyball_ratelimit::{Exponential, Limiter, OncePerBackoff};
 use flyball_workqueue::{Fifo, Lease, NoLimiter, Queue, TokioTimer, WithTimer};
 use futures::FutureExt;
 use futures::future::join_all;
@@ -46,7 +46,7 @@ pub(crate) async fn run<K, C, E, F>(
     let backoff = Exponential::new(Duration::from_secs(1)..=Duration::from_secs(300));
     // An event during a backoff runs the key at once; if it fails again then, that is no further failure.
     let failures =
-        Limiter::<ObjectRef<K>, _, _>::with_clock(OncePerWait::new(backoff), TokioTimer::current());
+        Limiter::<ObjectRef<K>, _, _>::with_clock(OncePerBackoff::new(backoff), TokioTimer::current());
 
     let one = async |key: Lease<ObjectRef<K>, WithTimer<TokioTimer>>| {
         // Looked up when the key runs, not when it was added. An object that is gone needs nothing more.
@@ -69,7 +69,8 @@ pub(crate) async fn run<K, C, E, F>(
             Ok(Some(wait)) if !failed => key.succeed_and_requeue_after(wait),
             // Also where a kube shows its actions in another way: too often is better than never.
             asked => {
-                let (asked, backoff) = (asked.ok().flatten().unwrap_or_default(), failures.when(&key));
+                let (asked, backoff) =
+                    (asked.ok().flatten().unwrap_or_default(), failures.record_failure(&key));
                 key.succeed_and_requeue_after(asked.max(backoff));
             }
         }

@@ -9,7 +9,7 @@ use super::{Effects, WakeAt};
 use crate::bucket::cell::Exact;
 use crate::bucket::line::{Line, Served};
 use crate::bucket::refunds::Refunds;
-use crate::{Denied, Nanos, NotYet, Quota, Token, TokenBucket, TooMany};
+use crate::{InsufficientCapacity, Nanos, NotYet, Quota, Token, TokenBucket, TryAcquireError};
 
 pub(crate) struct State<T> {
     pub(super) exact: Exact,
@@ -36,7 +36,7 @@ pub(crate) struct Wish<T> {
 
 /// What a look at one's turn comes to.
 pub(crate) enum Turn {
-    Come(Result<(), TooMany>),
+    Come(Result<(), InsufficientCapacity>),
     Waits,
     /// To wait takes a waker, which is cloned outside the lock.
     WithoutWaker,
@@ -70,7 +70,7 @@ impl<T> State<T> {
             self.observe(now);
         }
         if self.refusing {
-            self.refusing = self.line.refuse_above(self.exact.bucket.quota().max_burst(), &mut effects.wake);
+            self.refusing = self.line.refuse_above(self.exact.bucket.quota().burst_size(), &mut effects.wake);
         }
         let due = loop {
             let Some(first) = self.line.first() else { return };
@@ -105,7 +105,7 @@ impl<T> State<T> {
         self.line.waiting() == 0 && !self.refunds.is_open()
     }
 
-    pub(super) fn try_acquire(&mut self, count: NonZeroU32, now: Nanos) -> Result<(), Denied> {
+    pub(super) fn try_acquire(&mut self, count: NonZeroU32, now: Nanos) -> Result<(), TryAcquireError> {
         let bucket = &mut self.exact.bucket;
         if self.line.waiting() == 0 {
             return bucket.try_acquire_many(count, now);
@@ -119,7 +119,7 @@ impl<T> State<T> {
     }
 
     /// Takes tokens ahead of time, behind all who wait: their times are fixed with that.
-    pub(super) fn reserve(&mut self, count: NonZeroU32, now: Nanos) -> Result<Token, TooMany> {
+    pub(super) fn reserve(&mut self, count: NonZeroU32, now: Nanos) -> Result<Token, InsufficientCapacity> {
         let (bucket, refunds) = (&mut self.exact.bucket, &mut self.refunds);
         bucket.fits(count)?;
         let mut reserve = |count| {
@@ -166,8 +166,8 @@ impl<T> State<T> {
         let Some(place) = wish.place.take() else {
             match self.try_acquire(wish.count, now) {
                 Ok(()) => return Turn::Come(Ok(())),
-                Err(Denied::TooMany(error)) => return Turn::Come(Err(error)),
-                Err(Denied::NotYet(_)) => {}
+                Err(TryAcquireError::InsufficientCapacity(error)) => return Turn::Come(Err(error)),
+                Err(TryAcquireError::NotYet(_)) => {}
             }
             let Some(waker) = spare.take() else { return Turn::WithoutWaker };
             self.wake_at = self.wake_at.or(wish.timer);

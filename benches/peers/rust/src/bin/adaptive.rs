@@ -6,7 +6,7 @@ use std::env;
 use std::error::Error;
 use std::time::Duration;
 
-use flyball_ratelimit::Adaptive;
+use flyball_ratelimit::AimdLimit;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
@@ -43,7 +43,7 @@ fn main() -> Result<(), Failure> {
     let words: Vec<String> = env::args().collect();
     let [_, file] = words.as_slice() else { return Err("usage: adaptive FILE".into()) };
     let bound = WORK * 3;
-    let client = |limits, from| Client { limit: Adaptive::new(limits, bound), from };
+    let client = |limits, from| Client { limit: AimdLimit::new(limits, bound), from };
     let adaptive = run(vec![client(1..=1_000, 0), client(1..=1_000, JOINS)], &PHASES);
     let fixed = run(vec![client(100..=100, 0), client(100..=100, JOINS)], &PHASES);
 

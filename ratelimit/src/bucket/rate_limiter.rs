@@ -10,7 +10,8 @@ use std::time::Duration;
 use crate::bucket::acquire::{Acquire, AcquireMany, Waiting};
 use crate::bucket::shared::Shared;
 use crate::{
-    AcquireTimeoutError, Clock, Denied, Monotonic, Nanos, NotYet, Quota, Reserved, TimedOut, Timer, TooMany,
+    AcquireTimeoutError, Clock, InsufficientCapacity, Monotonic, Nanos, NotYet, Quota, Reserved, TimedOut,
+    Timer, TryAcquireError,
 };
 
 /// A token bucket that threads and tasks share, and can wait for: [`TokenBucket`](crate::TokenBucket) with a clock and a
@@ -41,11 +42,11 @@ use crate::{
 ///
 /// # Examples
 /// ```
-/// use flyball_ratelimit::{Bucket, Quota};
+/// use flyball_ratelimit::{RateLimiter, Quota};
 /// use std::num::NonZeroU32;
 ///
 /// let hundred = NonZeroU32::new(100).unwrap();
-/// let bucket = Bucket::new(Quota::per_second(hundred));
+/// let bucket = RateLimiter::new(Quota::per_second(hundred));
 /// std::thread::scope(|scope| {
 ///     for _ in 0..4 {
 ///         scope.spawn(|| (0..25).for_each(|_| bucket.blocking_acquire()));
@@ -53,11 +54,11 @@ use crate::{
 /// });
 /// bucket.blocking_acquire(); // waits for the next one
 /// ```
-pub struct Bucket<T = Monotonic> {
+pub struct RateLimiter<T = Monotonic> {
     shared: Arc<Shared<T>>,
 }
 
-impl Bucket {
+impl RateLimiter {
     /// A full bucket on the machine's clock, for threads.
     #[must_use]
     pub fn new(quota: Quota) -> Self {
@@ -65,15 +66,15 @@ impl Bucket {
     }
 }
 
-impl<T: Timer> Bucket<T> {
+impl<T: Timer> RateLimiter<T> {
     /// A full bucket for tasks and threads.
     ///
     /// # Examples
     /// ```
-    /// # use flyball_ratelimit::{Bucket, ManualClock, Quota};
+    /// # use flyball_ratelimit::{RateLimiter, ManualClock, Quota};
     /// # use std::{future::Future, num::NonZeroU32, pin::pin, task::{Context, Waker}, time::Duration};
     /// let clock = ManualClock::new(); // in a program, a `TokioTimer`
-    /// let bucket = Bucket::with_timer(Quota::per_second(NonZeroU32::MIN), clock.timer());
+    /// let bucket = RateLimiter::with_timer(Quota::per_second(NonZeroU32::MIN), clock.timer());
     /// bucket.try_acquire().unwrap();
     /// let mut next = pin!(bucket.acquire());
     /// let mut context = Context::from_waker(Waker::noop());
@@ -98,7 +99,7 @@ impl<T: Timer> Bucket<T> {
     /// Waits for `count` tokens at once.
     ///
     /// # Errors
-    /// [`TooMany`] for more than the burst: they can never be granted. Also where the burst becomes smaller while it waits.
+    /// [`InsufficientCapacity`] for more than the burst: they can never be granted. Also where the burst becomes smaller while it waits.
     ///
     /// # Cancel safety
     /// As [`acquire`](Self::acquire).
@@ -107,9 +108,9 @@ impl<T: Timer> Bucket<T> {
     }
 }
 
-impl<T: Clock> Bucket<T> {
+impl<T: Clock> RateLimiter<T> {
     /// A full bucket for threads, on a clock of your choice. Waiting threads sleep for as long as the clock says that
-    /// their tokens are away; to have them woken when a clock is moved by hand, use [`with_timer`](Bucket::with_timer).
+    /// their tokens are away; to have them woken when a clock is moved by hand, use [`with_timer`](RateLimiter::with_timer).
     #[must_use]
     pub fn with_clock(quota: Quota, clock: T) -> Self {
         Self { shared: Shared::new(quota, clock, None) }
@@ -123,17 +124,17 @@ impl<T: Clock> Bucket<T> {
     pub fn try_acquire(&self) -> Result<(), NotYet> {
         match self.take(NonZeroU32::MIN) {
             Ok(()) => Ok(()),
-            Err(Denied::NotYet(error)) => Err(error),
-            Err(Denied::TooMany(_)) => unreachable!("a burst is one or more"),
+            Err(TryAcquireError::NotYet(error)) => Err(error),
+            Err(TryAcquireError::InsufficientCapacity(_)) => unreachable!("a burst is one or more"),
         }
     }
 
     /// Takes `count` tokens if all of them are there now and nobody waits for them; else none.
     ///
     /// # Errors
-    /// [`Denied::NotYet`] as for one; [`Denied::TooMany`] for more than the burst. Nothing is reserved.
+    /// [`TryAcquireError::NotYet`] as for one; [`TryAcquireError::InsufficientCapacity`] for more than the burst. Nothing is reserved.
     #[inline]
-    pub fn try_acquire_many(&self, count: NonZeroU32) -> Result<(), Denied> {
+    pub fn try_acquire_many(&self, count: NonZeroU32) -> Result<(), TryAcquireError> {
         self.take(count)
     }
 
@@ -146,11 +147,11 @@ impl<T: Clock> Bucket<T> {
     /// Waits for `count` tokens at once, as a thread.
     ///
     /// # Errors
-    /// [`TooMany`] for more than the burst: they can never be granted. Also where the burst becomes smaller while it waits.
-    pub fn blocking_acquire_many(&self, count: NonZeroU32) -> Result<(), TooMany> {
+    /// [`InsufficientCapacity`] for more than the burst: they can never be granted. Also where the burst becomes smaller while it waits.
+    pub fn blocking_acquire_many(&self, count: NonZeroU32) -> Result<(), InsufficientCapacity> {
         match self.block(count, None) {
             Ok(()) => Ok(()),
-            Err(AcquireTimeoutError::TooMany(error)) => Err(error),
+            Err(AcquireTimeoutError::InsufficientCapacity(error)) => Err(error),
             Err(AcquireTimeoutError::TimedOut) => unreachable!("it waits without an end"),
         }
     }
@@ -159,11 +160,11 @@ impl<T: Clock> Bucket<T> {
     ///
     /// # Errors
     /// [`TimedOut`]: no token was taken.
-    pub fn acquire_timeout(&self, limit: Duration) -> Result<(), TimedOut> {
+    pub fn blocking_acquire_timeout(&self, limit: Duration) -> Result<(), TimedOut> {
         match self.block(NonZeroU32::MIN, Some(limit)) {
             Ok(()) => Ok(()),
             Err(AcquireTimeoutError::TimedOut) => Err(TimedOut),
-            Err(AcquireTimeoutError::TooMany(_)) => unreachable!("a burst is one or more"),
+            Err(AcquireTimeoutError::InsufficientCapacity(_)) => unreachable!("a burst is one or more"),
         }
     }
 
@@ -171,7 +172,7 @@ impl<T: Clock> Bucket<T> {
     ///
     /// # Errors
     /// [`AcquireTimeoutError`]: no token was taken.
-    pub fn acquire_many_timeout(
+    pub fn blocking_acquire_many_timeout(
         &self,
         count: NonZeroU32,
         limit: Duration,
@@ -188,9 +189,9 @@ impl<T: Clock> Bucket<T> {
     ///
     /// # Examples
     /// ```
-    /// # use flyball_ratelimit::{Bucket, ManualClock, Nanos, Quota};
+    /// # use flyball_ratelimit::{RateLimiter, ManualClock, Nanos, Quota};
     /// # use std::num::NonZeroU32;
-    /// let bucket = Bucket::with_clock(Quota::per_second(NonZeroU32::MIN), ManualClock::new());
+    /// let bucket = RateLimiter::with_clock(Quota::per_second(NonZeroU32::MIN), ManualClock::new());
     /// bucket.try_acquire().unwrap();
     /// let next = bucket.reserve();
     /// assert_eq!(next.due(), Nanos::new(1_000_000_000));
@@ -206,8 +207,8 @@ impl<T: Clock> Bucket<T> {
     /// Takes the next `count` tokens ahead of time, all of them due when the last one is: see [`reserve`](Self::reserve).
     ///
     /// # Errors
-    /// [`TooMany`] for more than the burst: nothing is reserved then.
-    pub fn reserve_many(&self, count: NonZeroU32) -> Result<Reserved<'_, T>, TooMany> {
+    /// [`InsufficientCapacity`] for more than the burst: nothing is reserved then.
+    pub fn reserve_many(&self, count: NonZeroU32) -> Result<Reserved<'_, T>, InsufficientCapacity> {
         let token = self.shared.reserve(count, self.shared.now())?;
         Ok(Reserved::new(&self.shared, token))
     }
@@ -230,14 +231,14 @@ impl<T: Clock> Bucket<T> {
 
     /// How many tokens could be taken at once: none while somebody waits.
     #[must_use]
-    pub fn available(&self) -> u32 {
+    pub fn available_tokens(&self) -> u32 {
         let now = self.shared.now();
         self.shared.cell.available(now).unwrap_or_else(|| self.shared.available(now))
     }
 
     /// How many wait in the line.
     #[must_use]
-    pub fn waiting(&self) -> usize {
+    pub fn waiters(&self) -> usize {
         self.shared.waiting()
     }
 
@@ -254,7 +255,7 @@ impl<T: Clock> Bucket<T> {
     }
 
     #[inline]
-    fn take(&self, count: NonZeroU32) -> Result<(), Denied> {
+    fn take(&self, count: NonZeroU32) -> Result<(), TryAcquireError> {
         let now = self.shared.now();
         match self.shared.cell.try_acquire(count, now) {
             Some(taken) => Ok(taken?),
@@ -268,15 +269,18 @@ impl<T: Clock> Bucket<T> {
     }
 }
 
-impl<T> Clone for Bucket<T> {
+impl<T> Clone for RateLimiter<T> {
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone() }
     }
 }
 
-impl<T: Clock> fmt::Debug for Bucket<T> {
+impl<T: Clock> fmt::Debug for RateLimiter<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (quota, waiting) = (self.quota(), self.waiting());
-        f.debug_struct("Bucket").field("quota", &quota).field("waiting", &waiting).finish_non_exhaustive()
+        let (quota, waiting) = (self.quota(), self.waiters());
+        f.debug_struct("RateLimiter")
+            .field("quota", &quota)
+            .field("waiting", &waiting)
+            .finish_non_exhaustive()
     }
 }

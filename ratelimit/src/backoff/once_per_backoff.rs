@@ -27,22 +27,22 @@ use crate::{Nanos, Policy};
 ///
 /// # Examples
 /// ```
-/// use flyball_ratelimit::{Exponential, Nanos, OncePerWait, Policy};
+/// use flyball_ratelimit::{Exponential, Nanos, OncePerBackoff, Policy};
 /// use std::time::Duration;
 ///
 /// let millis = Duration::from_millis;
-/// let mut policy = OncePerWait::new(Exponential::new(millis(100)..=millis(1_000)));
-/// let mut wait = |at| policy.failed(&"a", Nanos::ZERO + millis(at), 0).0;
+/// let mut policy = OncePerBackoff::new(Exponential::new(millis(100)..=millis(1_000)));
+/// let mut wait = |at| policy.record_failure(&"a", Nanos::ZERO + millis(at), 0).0;
 /// assert_eq!(wait(0), millis(100));
 /// assert_eq!(wait(30), millis(70)); // the same wait
 /// assert_eq!(wait(100), millis(200)); // it was served: the next one
 /// ```
-pub struct OncePerWait<K, P> {
+pub struct OncePerBackoff<K, P> {
     policy: P,
     open: PerKey<K, Nanos>,
 }
 
-impl<K, P> OncePerWait<K, P> {
+impl<K, P> OncePerBackoff<K, P> {
     /// Counts failures with `policy`, each wait once.
     #[must_use]
     pub fn new(policy: P) -> Self {
@@ -67,17 +67,17 @@ impl<K, P> OncePerWait<K, P> {
     }
 }
 
-impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerWait<K, P> {
+impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
     /// `None` where the failure took nothing, as its wait was open already.
     type Taken = Option<P::Taken>;
 
-    const COUNTS: bool = P::COUNTS;
+    const COUNTS_FAILURES: bool = P::COUNTS_FAILURES;
 
-    fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
-        self.failed_keeping(key, now, random, &mut |_| false)
+    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
+        self.record_failure_keeping(key, now, random, &mut |_| false)
     }
 
-    fn failed_keeping(
+    fn record_failure_keeping(
         &mut self,
         key: &K,
         now: Nanos,
@@ -89,7 +89,7 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerWait<K, P> {
         if now < *until {
             return (until.since(now), None);
         }
-        let (delay, taken) = self.policy.failed_keeping(key, now, random, in_use);
+        let (delay, taken) = self.policy.record_failure_keeping(key, now, random, in_use);
         *until = now + delay;
         self.open.let_go_in_turn(|until| *until <= now);
         (delay, Some(taken))
@@ -100,8 +100,8 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerWait<K, P> {
         self.policy.forget(key);
     }
 
-    fn requeues(&self, key: &K) -> u32 {
-        self.policy.requeues(key)
+    fn num_requeues(&self, key: &K) -> u32 {
+        self.policy.num_requeues(key)
     }
 
     /// The wait stays open: whoever gives back what it took does not run the key at its end, or runs it unbudgeted.
@@ -111,19 +111,19 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerWait<K, P> {
         }
     }
 
-    fn tracked(&self) -> usize {
-        self.open.len().max(self.policy.tracked())
+    fn tracked_keys(&self) -> usize {
+        self.open.len().max(self.policy.tracked_keys())
     }
 
-    fn take_dead(&mut self, dead: &mut Vec<K>) {
-        self.open.take_dead(dead);
-        self.policy.take_dead(dead);
+    fn take_evicted(&mut self, dead: &mut Vec<K>) {
+        self.open.take_evicted(dead);
+        self.policy.take_evicted(dead);
     }
 }
 
-impl<K, P: fmt::Debug> fmt::Debug for OncePerWait<K, P> {
+impl<K, P: fmt::Debug> fmt::Debug for OncePerBackoff<K, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let open = self.open.len();
-        f.debug_struct("OncePerWait").field("policy", &self.policy).field("open", &open).finish()
+        f.debug_struct("OncePerBackoff").field("policy", &self.policy).field("open", &open).finish()
     }
 }

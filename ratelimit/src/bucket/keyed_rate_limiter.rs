@@ -16,7 +16,7 @@ use flyball_sync::locks::Mutex;
 use foldhash::fast::RandomState;
 
 use crate::bucket::keyed_shard::{Dead, Shard};
-use crate::{Clock, Denied, Monotonic, NotYet, Quota};
+use crate::{Clock, Monotonic, NotYet, Quota, TryAcquireError};
 
 /// Locks, unless fewer keys are allowed.
 const SHARDS: usize = 64;
@@ -29,26 +29,26 @@ const SHARDS: usize = 64;
 /// looked at, which then starts full when it comes again: the one way in which a key can get more than its quota.
 ///
 /// All keys have the same quota. [`try_acquire`](Self::try_acquire) is O(1) under one of 64 locks. Nobody waits in here:
-/// [`NotYet::due`] says for how long to. A fair line needs a [`Bucket`](crate::Bucket) with a timer for each key, which is
+/// [`NotYet::due`] says for how long to. A fair line needs a [`RateLimiter`](crate::RateLimiter) with a timer for each key, which is
 /// more state than a number; keep a map of those where the keys are few.
 ///
 /// A key is cloned when it is not known. A clock that jumps back may find keys full that were let go of meanwhile.
 ///
 /// # Examples
 /// ```
-/// use flyball_ratelimit::{KeyedBuckets, ManualClock, Quota};
+/// use flyball_ratelimit::{KeyedRateLimiter, ManualClock, Quota};
 /// use std::num::NonZeroU32;
 /// use std::time::Duration;
 ///
 /// let clock = ManualClock::new();
-/// let clients = KeyedBuckets::with_clock(Quota::per_second(NonZeroU32::MIN), clock.clone());
+/// let clients = KeyedRateLimiter::with_clock(Quota::per_second(NonZeroU32::MIN), clock.clone());
 /// assert!(clients.try_acquire(&"ann").is_ok());
 /// assert!(clients.try_acquire(&"bob").is_ok());
 /// assert!(clients.try_acquire(&"ann").is_err());
 /// clock.advance(Duration::from_secs(1));
 /// assert!(clients.try_acquire(&"ann").is_ok());
 /// ```
-pub struct KeyedBuckets<K, C = Monotonic> {
+pub struct KeyedRateLimiter<K, C = Monotonic> {
     shards: Box<[Padded<K>]>,
     changing: Mutex<()>,
     hasher: RandomState,
@@ -59,7 +59,7 @@ pub struct KeyedBuckets<K, C = Monotonic> {
 #[repr(align(128))]
 struct Padded<K>(Mutex<Shard<K>>);
 
-impl<K> KeyedBuckets<K> {
+impl<K> KeyedRateLimiter<K> {
     /// Full buckets on the machine's clock.
     #[must_use]
     pub fn new(quota: Quota) -> Self {
@@ -67,7 +67,7 @@ impl<K> KeyedBuckets<K> {
     }
 }
 
-impl<K, C> KeyedBuckets<K, C> {
+impl<K, C> KeyedRateLimiter<K, C> {
     /// Full buckets on a clock of your choice.
     #[must_use]
     pub fn with_clock(quota: Quota, clock: C) -> Self {
@@ -92,7 +92,7 @@ impl<K, C> KeyedBuckets<K, C> {
 
     /// How many keys it holds.
     #[must_use]
-    pub fn tracked(&self) -> usize {
+    pub fn tracked_keys(&self) -> usize {
         self.shards.iter().map(|shard| shard.0.lock().len()).sum()
     }
 
@@ -103,7 +103,7 @@ impl<K, C> KeyedBuckets<K, C> {
     }
 }
 
-impl<K, C: Clock> KeyedBuckets<K, C> {
+impl<K, C: Clock> KeyedRateLimiter<K, C> {
     /// Changes rate and burst of every key from now on: as [`TokenBucket::set_quota`](crate::TokenBucket::set_quota) says
     /// for each, but that a full bucket is full under any quota, also one of a larger burst.
     ///
@@ -119,7 +119,7 @@ impl<K, C: Clock> KeyedBuckets<K, C> {
     }
 }
 
-impl<K: Hash + Eq + Clone, C: Clock> KeyedBuckets<K, C> {
+impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
     /// Takes a token of `key` if one is there now.
     ///
     /// # Errors
@@ -128,18 +128,18 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedBuckets<K, C> {
     pub fn try_acquire(&self, key: &K) -> Result<(), NotYet> {
         match self.try_acquire_many(key, NonZeroU32::MIN) {
             Ok(()) => Ok(()),
-            Err(Denied::NotYet(error)) => Err(error),
-            Err(Denied::TooMany(_)) => unreachable!("a burst is one or more"),
+            Err(TryAcquireError::NotYet(error)) => Err(error),
+            Err(TryAcquireError::InsufficientCapacity(_)) => unreachable!("a burst is one or more"),
         }
     }
 
     /// Takes `count` tokens of `key` if all of them are there now; else none.
     ///
     /// # Errors
-    /// [`Denied::NotYet`] with the time at which they will be there; [`Denied::TooMany`] for more than the burst. Nothing is
+    /// [`TryAcquireError::NotYet`] with the time at which they will be there; [`TryAcquireError::InsufficientCapacity`] for more than the burst. Nothing is
     /// reserved then.
     #[inline]
-    pub fn try_acquire_many(&self, key: &K, count: NonZeroU32) -> Result<(), Denied> {
+    pub fn try_acquire_many(&self, key: &K, count: NonZeroU32) -> Result<(), TryAcquireError> {
         let now = self.clock.now();
         let hash = self.hasher.hash_one(key);
         // Declared first, so dropped last: no key dies under the lock.
@@ -149,7 +149,7 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedBuckets<K, C> {
 
     /// How many tokens of `key` could be taken at once.
     #[must_use]
-    pub fn available(&self, key: &K) -> u32 {
+    pub fn available_tokens(&self, key: &K) -> u32 {
         let now = self.clock.now();
         let hash = self.hasher.hash_one(key);
         self.shard(hash).lock().available(hash, key, now)
@@ -163,10 +163,10 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedBuckets<K, C> {
     }
 }
 
-impl<K, C> fmt::Debug for KeyedBuckets<K, C> {
+impl<K, C> fmt::Debug for KeyedRateLimiter<K, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (quota, tracked) = (self.quota(), self.tracked());
-        f.debug_struct("KeyedBuckets")
+        let (quota, tracked) = (self.quota(), self.tracked_keys());
+        f.debug_struct("KeyedRateLimiter")
             .field("quota", &quota)
             .field("tracked", &tracked)
             .finish_non_exhaustive()

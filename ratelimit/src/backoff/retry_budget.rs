@@ -22,26 +22,26 @@ use crate::{Nanos, Policy, Quota};
 ///
 /// # Examples
 /// ```
-/// use flyball_ratelimit::{Exponential, Nanos, Paced, Policy, Quota};
+/// use flyball_ratelimit::{Exponential, Nanos, RetryBudget, Policy, Quota};
 /// use std::num::NonZeroU32;
 /// use std::time::Duration;
 ///
 /// let secs = Duration::from_secs;
-/// let mut policy = Paced::new(Exponential::new(secs(5)..=secs(60)), Quota::per_second(NonZeroU32::MIN));
-/// let mut wait = |key| policy.failed(&key, Nanos::ZERO, 0).0;
+/// let mut policy = RetryBudget::new(Exponential::new(secs(5)..=secs(60)), Quota::per_second(NonZeroU32::MIN));
+/// let mut wait = |key| policy.record_failure(&key, Nanos::ZERO, 0).0;
 /// assert_eq!([wait("a"), wait("b"), wait("c")], [secs(5), secs(6), secs(7)]); // one a second
 /// assert_eq!([wait("a"), wait("a")], [secs(10), secs(20)]); // its own wait, as the token of then is free
 /// assert_eq!(wait("d"), secs(8)); // and nobody waits behind it
 /// ```
 #[derive(Debug)]
-pub struct Paced<P> {
+pub struct RetryBudget<P> {
     policy: P,
     calendar: Calendar,
 }
 
-// === impl Paced ===
+// === impl RetryBudget ===
 
-impl<P> Paced<P> {
+impl<P> RetryBudget<P> {
     /// The waits of `policy`, ending within `quota`.
     #[must_use]
     pub const fn new(policy: P, quota: Quota) -> Self {
@@ -79,23 +79,23 @@ impl<P> Paced<P> {
     }
 }
 
-impl<K: ?Sized, P: Policy<K>> Policy<K> for Paced<P> {
+impl<K: ?Sized, P: Policy<K>> Policy<K> for RetryBudget<P> {
     type Taken = (P::Taken, Booking);
 
-    const COUNTS: bool = P::COUNTS;
+    const COUNTS_FAILURES: bool = P::COUNTS_FAILURES;
 
-    fn failed(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
-        self.failed_keeping(key, now, random, &mut |_| false)
+    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
+        self.record_failure_keeping(key, now, random, &mut |_| false)
     }
 
-    fn failed_keeping(
+    fn record_failure_keeping(
         &mut self,
         key: &K,
         now: Nanos,
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
     ) -> (Duration, Self::Taken) {
-        let (wait, taken) = self.policy.failed_keeping(key, now, random, in_use);
+        let (wait, taken) = self.policy.record_failure_keeping(key, now, random, in_use);
         let booking = self.calendar.book(now + wait, now);
         // The longer of the two: a wait beyond the end of time stays as long as it is.
         (wait.max(booking.due().since(now)), (taken, booking))
@@ -105,8 +105,8 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for Paced<P> {
         self.policy.forget(key);
     }
 
-    fn requeues(&self, key: &K) -> u32 {
-        self.policy.requeues(key)
+    fn num_requeues(&self, key: &K) -> u32 {
+        self.policy.num_requeues(key)
     }
 
     /// Unlike a bucket's, a token that others wait behind can be given back, too: the next who can use it does.
@@ -115,14 +115,14 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for Paced<P> {
         self.calendar.give_back(booking, now);
     }
 
-    fn tracked(&self) -> usize {
-        self.policy.tracked()
+    fn tracked_keys(&self) -> usize {
+        self.policy.tracked_keys()
     }
 
-    fn take_dead(&mut self, dead: &mut Vec<K>)
+    fn take_evicted(&mut self, dead: &mut Vec<K>)
     where
         K: Sized,
     {
-        self.policy.take_dead(dead);
+        self.policy.take_evicted(dead);
     }
 }

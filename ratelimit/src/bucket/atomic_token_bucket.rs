@@ -13,11 +13,11 @@ use std::num::NonZeroU32;
 use flyball_sync::locks::Mutex;
 
 use crate::bucket::cell::{Cell, Exact};
-use crate::{Denied, Nanos, NotYet, Quota, Token, TokenBucket, TooMany};
+use crate::{InsufficientCapacity, Nanos, NotYet, Quota, Token, TokenBucket, TryAcquireError};
 
 /// A token bucket that threads share: [`TokenBucket`] with `&self`, answer for answer the same.
 ///
-/// It has no clock, and nobody waits in it: [`Bucket`](crate::Bucket) adds both. Taking tokens is one atomic
+/// It has no clock, and nobody waits in it: [`RateLimiter`](crate::RateLimiter) adds both. Taking tokens is one atomic
 /// compare-and-exchange. A lock is behind it for all else: reserving ahead, giving back, changing the quota, and the
 /// numbers that do not fit into 64 bits (a bucket that needs longer than about a century to fill, at rates that divide
 /// a nanosecond; a clock that jumps as far).
@@ -27,11 +27,11 @@ use crate::{Denied, Nanos, NotYet, Quota, Token, TokenBucket, TooMany};
 ///
 /// # Examples
 /// ```
-/// use flyball_ratelimit::{AtomicBucket, Nanos, Quota};
+/// use flyball_ratelimit::{AtomicTokenBucket, Nanos, Quota};
 /// use std::num::NonZeroU32;
 /// use std::time::Duration;
 ///
-/// let bucket = AtomicBucket::new(Quota::per_second(NonZeroU32::new(2).unwrap()));
+/// let bucket = AtomicTokenBucket::new(Quota::per_second(NonZeroU32::new(2).unwrap()));
 /// let now = Nanos::ZERO;
 /// std::thread::scope(|scope| {
 ///     scope.spawn(|| bucket.try_acquire(now).unwrap());
@@ -39,14 +39,14 @@ use crate::{Denied, Nanos, NotYet, Quota, Token, TokenBucket, TooMany};
 /// });
 /// assert_eq!(bucket.try_acquire(now).unwrap_err().due(), now + Duration::from_millis(500));
 /// ```
-pub struct AtomicBucket {
+pub struct AtomicTokenBucket {
     cell: Cell,
     exact: Mutex<Exact>,
 }
 
-// === impl AtomicBucket ===
+// === impl AtomicTokenBucket ===
 
-impl AtomicBucket {
+impl AtomicTokenBucket {
     /// A full bucket.
     #[must_use]
     pub fn new(quota: Quota) -> Self {
@@ -73,7 +73,7 @@ impl AtomicBucket {
     /// # Errors
     /// As [`TokenBucket::try_acquire_many`].
     #[inline]
-    pub fn try_acquire_many(&self, count: NonZeroU32, now: Nanos) -> Result<(), Denied> {
+    pub fn try_acquire_many(&self, count: NonZeroU32, now: Nanos) -> Result<(), TryAcquireError> {
         match self.cell.try_acquire(count, now) {
             Some(acquired) => Ok(acquired?),
             None => self.locked(now, |bucket| bucket.try_acquire_many(count, now)),
@@ -88,8 +88,8 @@ impl AtomicBucket {
     /// Takes the next `count` tokens that nobody has reserved, all of them due when the last one is.
     ///
     /// # Errors
-    /// [`TooMany`] for more than the burst: nothing is reserved then.
-    pub fn reserve_many(&self, count: NonZeroU32, now: Nanos) -> Result<Token, TooMany> {
+    /// [`InsufficientCapacity`] for more than the burst: nothing is reserved then.
+    pub fn reserve_many(&self, count: NonZeroU32, now: Nanos) -> Result<Token, InsufficientCapacity> {
         self.locked(now, |bucket| bucket.reserve_many(count, now))
     }
 
@@ -111,8 +111,8 @@ impl AtomicBucket {
 
     /// How many tokens could be taken at once.
     #[must_use]
-    pub fn available(&self, now: Nanos) -> u32 {
-        self.cell.available(now).unwrap_or_else(|| self.locked(now, |bucket| bucket.available(now)))
+    pub fn available_tokens(&self, now: Nanos) -> u32 {
+        self.cell.available(now).unwrap_or_else(|| self.locked(now, |bucket| bucket.available_tokens(now)))
     }
 
     /// Walks the invariants.
@@ -131,8 +131,8 @@ impl AtomicBucket {
     }
 }
 
-impl fmt::Debug for AtomicBucket {
+impl fmt::Debug for AtomicTokenBucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AtomicBucket").field("quota", &self.quota()).finish_non_exhaustive()
+        f.debug_struct("AtomicTokenBucket").field("quota", &self.quota()).finish_non_exhaustive()
     }
 }
