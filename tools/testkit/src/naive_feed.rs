@@ -268,7 +268,11 @@ impl<K: Ord + Clone, V: Clone> NaiveFeed<K, V> {
 
     /// The store has had a list, of which everything was heard.
     pub fn listed(&mut self) {
-        self.awaited.get_or_insert_with(|| self.order.iter().cloned().collect());
+        if self.awaited.is_none() {
+            self.awaited = Some(self.order.iter().cloned().collect());
+            // The rest of a change that was taken before the list is of the beginning, too.
+            self.telling = !self.ready.is_empty();
+        }
     }
 
     /// Whether the consumer has been told everything there was in the beginning.
