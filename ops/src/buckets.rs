@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// RateLimiter bounds that do not rise, are not finite, or are none at all.
+/// Bucket bounds that do not rise, are not finite, or are none at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidBuckets;
 

@@ -174,7 +174,7 @@ impl<K, C: Clock> Limiter<K, TokenBucket, C> {
 
 impl<K, A, C: Clock> Limiter<K, MaxOf<A, TokenBucket>, C> {
     /// Changes rate and burst of the shared bucket from now on; waits that have been told stay as they are. A bucket
-    /// that is nested elsewhere is reached by [`update`](Limiter::update_policy).
+    /// that is nested elsewhere is reached by [`update_policy`](Limiter::update_policy).
     pub fn set_quota(&self, quota: Quota) {
         let now = self.clock.now();
         self.state.lock().policy.parts_mut().1.set_quota(quota, now);

@@ -173,5 +173,5 @@ pub(crate) fn left(report: &Report<u32>) -> usize {
 
 /// No key in whatever state.
 pub(crate) fn holds_nothing(stats: &flyball_workqueue::QueueStats) -> bool {
-    (stats.ready, stats.waiting, stats.leased) == (0, 0, 0)
+    (stats.ready, stats.waiting, stats.leased, stats.dirty, stats.leased_waiting) == (0, 0, 0, 0, 0)
 }

@@ -30,25 +30,25 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// `tokens` each second; the burst is as large, until [`burst`](Self::allow_burst) sets another.
+    /// `tokens` each second; the burst is as large, until [`allow_burst`](Self::allow_burst) sets another.
     #[must_use]
     pub const fn per_second(tokens: NonZeroU32) -> Self {
         Self { tokens, period_nanos: SECOND, burst: tokens }
     }
 
-    /// `tokens` each minute; the burst is as large, until [`burst`](Self::allow_burst) sets another.
+    /// `tokens` each minute; the burst is as large, until [`allow_burst`](Self::allow_burst) sets another.
     #[must_use]
     pub const fn per_minute(tokens: NonZeroU32) -> Self {
         Self { tokens, period_nanos: MINUTE, burst: tokens }
     }
 
-    /// `tokens` each hour; the burst is as large, until [`burst`](Self::allow_burst) sets another.
+    /// `tokens` each hour; the burst is as large, until [`allow_burst`](Self::allow_burst) sets another.
     #[must_use]
     pub const fn per_hour(tokens: NonZeroU32) -> Self {
         Self { tokens, period_nanos: HOUR, burst: tokens }
     }
 
-    /// `tokens` each `period`; the burst is as large, until [`burst`](Self::allow_burst) sets another.
+    /// `tokens` each `period`; the burst is as large, until [`allow_burst`](Self::allow_burst) sets another.
     ///
     /// # Errors
     /// [`InvalidQuota`] when the period is zero or longer than `u64::MAX` nanoseconds (584 years).

@@ -115,7 +115,7 @@ where
 {
     let (queue, job) = (Arc::new(queue), Arc::new(Job::default()));
     on_events(&*queue);
-    // The worker is generic and spawned all the same: the future of `take` is `Send`.
+    // The worker is generic and spawned all the same: the future of `get` is `Send`.
     let workers = [(); 4].map(|()| tokio::spawn(work_on_task(queue.clone(), job.clone(), close)));
     for worker in workers {
         worker.await.expect("workers do not panic");

@@ -146,7 +146,7 @@ fn onlookers_at_every_stage() {
     }
 }
 
-/// Dropped or not, a drain has shut the queue down, and says so to everybody.
+/// A drain shuts the queue down with its first poll, dropped after that or not.
 #[test]
 fn a_drain_does_nothing_before_it_is_polled_and_goes_on_when_it_is_dropped() {
     for waiting in [false, true] {

@@ -53,5 +53,5 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 
 /// No key in whatever state.
 pub(crate) fn holds_nothing(stats: &flyball_workqueue::QueueStats) -> bool {
-    (stats.ready, stats.waiting, stats.leased) == (0, 0, 0)
+    (stats.ready, stats.waiting, stats.leased, stats.dirty, stats.leased_waiting) == (0, 0, 0, 0, 0)
 }
