@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::task::{Poll, Waker};
+use std::task::{Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -151,6 +151,31 @@ fn all_of_many_that_are_granted_at_once_and_dropped_goes_back() {
     let waiters: Vec<_> = (0..40).map(|_| Waiter::new(&bucket, 1)).collect();
     clock.set(at(60_000));
     assert!(waiters.iter().all(Waiter::is_woken));
+    drop(waiters);
+    assert_eq!(bucket.available_tokens(), 40);
+}
+
+/// Time passes, and somebody looks, whenever one of them is woken: between two batches of those who are granted at one time.
+#[test]
+fn all_that_is_granted_at_once_goes_back_whoever_looks_meanwhile() {
+    struct Looks(ManualClock, RateLimiter<ManualTimer>);
+
+    impl Wake for Looks {
+        fn wake(self: Arc<Self>) {
+            self.0.advance(Duration::from_nanos(1));
+            std::hint::black_box(self.1.available_tokens());
+        }
+    }
+
+    let (clock, bucket) = empty(1, 40);
+    let waker = Waker::from(Arc::new(Looks(clock.clone(), bucket.clone())));
+    let mut waiters: Vec<_> = (0..40).map(|_| Box::pin(bucket.acquire())).collect();
+    for waiter in &mut waiters {
+        assert!(poll_with(waiter.as_mut(), &waker).is_pending());
+    }
+    clock.set(at(60_000));
+    bucket.check().unwrap();
+    assert_eq!(bucket.waiters(), 0);
     drop(waiters);
     assert_eq!(bucket.available_tokens(), 40);
 }

@@ -86,24 +86,13 @@ pub struct NaiveLine {
     grants: Vec<Grant>,
     /// The least that was missing since the oldest open grant.
     slack: u128,
-    /// The time seen last.
-    seen: u64,
 }
 
 impl NaiveLine {
     /// Full.
     #[must_use]
     pub fn new(quota: NaiveQuota) -> Self {
-        Self {
-            quota,
-            changes: 0,
-            returns: 0,
-            full: 0,
-            comers: Vec::new(),
-            grants: Vec::new(),
-            slack: 0,
-            seen: 0,
-        }
+        Self { quota, changes: 0, returns: 0, full: 0, comers: Vec::new(), grants: Vec::new(), slack: 0 }
     }
 
     /// Somebody comes; says who.
@@ -341,10 +330,9 @@ impl NaiveLine {
         due
     }
 
-    /// The bucket is about to change: grants that nobody has looked at are spent once it is full. Nothing flows over while no time
-    /// passes.
+    /// The bucket is about to change: grants that nobody has looked at are spent once it is full.
     fn observe(&mut self, now: u64) {
-        if std::mem::replace(&mut self.seen, now) != now && self.grants.iter().any(|grant| grant.open) {
+        if self.grants.iter().any(|grant| grant.open) {
             self.spend(self.missing(now));
         }
     }

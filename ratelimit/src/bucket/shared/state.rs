@@ -20,6 +20,8 @@ pub(crate) struct State<T> {
     attends: Option<(u32, Nanos)>,
     /// The time seen last: stands in for a clock that panics.
     seen: Nanos,
+    /// The time at which tokens are being granted, while there is more to wake than one batch holds.
+    granting: Option<Nanos>,
     /// Known as soon as somebody has waited who needs it: a blocked thread does not.
     wake_at: Option<WakeAt<T>>,
     /// Those who want more than the burst are to be refused.
@@ -32,6 +34,16 @@ pub(crate) struct Wish<T> {
     /// What a task needs; `None` for a thread.
     pub(crate) timer: Option<WakeAt<T>>,
     pub(crate) place: Option<Place>,
+}
+
+/// How far the line was served.
+enum Granted {
+    /// Nobody waits any more.
+    All,
+    /// The first is not due before that.
+    Until(Nanos),
+    /// The batch of wakers is full.
+    Full,
 }
 
 /// What a look at one's turn comes to.
@@ -57,6 +69,7 @@ impl<T> State<T> {
             alarm: Alarm::default(),
             attends: None,
             seen: Nanos::ZERO,
+            granting: None,
             wake_at: timer,
             refusing: false,
         }
@@ -64,40 +77,56 @@ impl<T> State<T> {
 
     /// Grants what is due, to the first one first, and says when to look again.
     pub(super) fn settle(&mut self, now: Nanos, effects: &mut Effects<T>) {
-        // At the time seen last nothing has flowed over since, and of many that are granted at once, batch by batch, those of the
-        // later ones are not taken yet: an observation there would spend what is still to come back.
-        if std::mem::replace(&mut self.seen, now) != now {
-            self.observe(now);
+        // What is due at one time is granted at that time, however many batches it takes and whoever looks meanwhile: a later time
+        // that is observed before the rest have their tokens would take the bucket for fuller than it is, and spend what may
+        // still come back.
+        if let Some(at) = self.granting.take() {
+            if let Granted::Full = self.grant(at, effects) {
+                return;
+            }
         }
+        self.seen = now;
+        self.observe(now);
         if self.refusing {
             self.refusing = self.line.refuse_above(self.exact.bucket.quota().burst_size(), &mut effects.wake);
-        }
-        let due = loop {
-            let Some(first) = self.line.first() else { return };
-            if effects.wake.is_full() {
+            if self.refusing {
                 effects.more = true;
                 return;
             }
+        }
+        if let Granted::Until(due) = self.grant(now, effects) {
+            self.attend(due, effects);
+            self.aim(due, effects);
+        }
+    }
+
+    /// Grants what is due at `now`, as far as the batch has room.
+    fn grant(&mut self, now: Nanos, effects: &mut Effects<T>) -> Granted {
+        loop {
+            let Some(first) = self.line.first() else { return Granted::All };
+            if effects.wake.is_full() {
+                effects.more = true;
+                self.granting = Some(now);
+                return Granted::Full;
+            }
             match &first.promised {
-                Some(token) if token.due() > now => break token.due(),
+                Some(token) if token.due() > now => return Granted::Until(token.due()),
                 Some(_) => {}
                 None => match self.exact.bucket.try_acquire_fitting(first.count, now) {
                     Ok(()) => {}
-                    Err(not_yet) => break not_yet.due(),
+                    Err(not_yet) => return Granted::Until(not_yet.due()),
                 },
             }
             // What was promised is used when it is due: others have been told times that build on it.
             let round = first.promised.is_none().then(|| self.refunds.grant());
             let granted = Served::Granted { count: first.count, round };
-            let Some(waiter) = self.line.serve_first(granted) else { return };
+            let Some(waiter) = self.line.serve_first(granted) else { return Granted::All };
             effects.wake.push(waiter.waker);
             if waiter.thread {
                 // No thread came before it, so it was the one.
                 self.attends = None;
             }
-        };
-        self.attend(due, effects);
-        self.aim(due, effects);
+        }
     }
 
     /// Whether nobody needs the lock.
