@@ -38,7 +38,7 @@ impl DebugView {
     }
 }
 
-/// `null` for a queue that does not exist yet.
+/// `null` for a queue that does not exist yet, or no more.
 pub(super) fn queue(stats: Option<QueueStats>) -> Value {
     stats.map_or(Value::Null, |stats| {
         json!({

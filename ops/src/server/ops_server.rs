@@ -144,7 +144,8 @@ impl OpsServer {
         .liveness_check(name, move || if view.is_over() { Err("the cache has ended") } else { Ok(()) })
     }
 
-    /// Adds a queue to `/debug`, under `queues`: how many keys are in each state, and how old the oldest are.
+    /// Adds a queue to `/debug`, under `queues`: how many keys are in each state, and how old the oldest are. It does not keep the
+    /// queue: one that is gone shows as `null`.
     ///
     /// Ages are shown if the queue [tracks](Queue::track_ages) them. Build the queue with a sink of
     /// [`PrometheusQueues`](crate::PrometheusQueues) for its metrics.
@@ -155,8 +156,8 @@ impl OpsServer {
         L: QueueLimiter<K>,
         T: TimeMode,
     {
-        let queue = queue.clone();
-        self.debug.add("queues", name, move || debug_view::queue(Some(queue.stats())));
+        let reader = queue.stats_reader();
+        self.debug.add("queues", name, move || debug_view::queue(reader.read()));
         self
     }
 

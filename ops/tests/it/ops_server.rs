@@ -112,6 +112,11 @@ async fn what_is_registered_is_checked_exported_and_shown() {
     assert!(debug["queues"]["q"]["oldestReadySeconds"].is_f64());
     assert_eq!(debug["custom"], json!({"answer": 42, "broken": {"panicked": true}}));
 
+    // The server keeps no queue.
+    drop(queue);
+    let debug: Value = serde_json::from_str(&served.get("/debug").await.1).unwrap();
+    assert_eq!(debug["queues"], json!({"q": null}));
+
     numbers.shut_down();
     running.await.unwrap();
     assert_eq!(

@@ -8,6 +8,7 @@ use super::Queue;
 use crate::futures::next_overdue::NextOverdue;
 use crate::key::Key;
 use crate::limiter::QueueLimiter;
+use crate::metrics::StatsReader;
 use crate::state::order::Order;
 use crate::state::{KeyState, QueueStats};
 use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
@@ -45,6 +46,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let hash = self.shared.hash(key);
         let now = self.shared.now_if_timed();
         self.shared.lock().core.state(key, hash, now)
+    }
+
+    /// Reads the queue from afar, without keeping it: for who shows figures as long as the queue is there.
+    #[must_use]
+    pub fn stats_reader(&self) -> StatsReader {
+        self.shared.stats_reader()
     }
 
     /// Every key with its state and failures, as data: Ready keys in the order of hand-out, waiting ones by deadline, leased ones.

@@ -96,10 +96,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
             order,
             alarm: waiting::waker(this.clone()),
         });
-        let watched: Arc<dyn ReadStats> = shared.clone();
-        let watch = StatsReader::new(Arc::downgrade(&watched));
-        shared.sinks.iter().for_each(|sink| sink.register(watch.clone()));
+        shared.sinks.iter().for_each(|sink| sink.register(shared.stats_reader()));
         shared
+    }
+
+    pub(crate) fn stats_reader(self: &Arc<Self>) -> StatsReader {
+        let read: Arc<dyn ReadStats> = self.clone();
+        StatsReader::new(Arc::downgrade(&read))
     }
 
     #[inline]

@@ -350,8 +350,16 @@ impl<'a> Crowd<'a> {
 
     /// A drain shuts down with its first poll.
     fn drain(&mut self, until: Option<Nanos>, mut drain: Task<'a, Leftovers<u64>>) {
-        if drain.poll().is_pending() {
-            self.drainers.push((until, drain));
+        match drain.poll() {
+            Poll::Pending => self.drainers.push((until, drain)),
+            Poll::Ready(left) => {
+                let counts = self.queue.stats();
+                let over = until.is_some_and(|until| until <= self.clock.now());
+                assert!(
+                    over || self.stopped || (counts.ready, counts.leased) == (0, 0),
+                    "{left:?} {counts:?}"
+                );
+            }
         }
     }
 

@@ -151,7 +151,13 @@ fn collect_paths(tokens: TokenStream, prefix: &str, paths: &mut Vec<(usize, Stri
                 });
                 paths.push((name.span().start().line, path.clone()));
             }
-            TokenTree::Ident(name) => path = name.to_string(),
+            // `use ::std`, `&mut ::std`: a keyword is no part of a path, but for those that begin one.
+            TokenTree::Ident(name) => {
+                let name = name.to_string();
+                let begins = matches!(&*name, "crate" | "self" | "super" | "Self");
+                path =
+                    if begins || syn::parse_str::<syn::Ident>(&name).is_ok() { name } else { String::new() };
+            }
             TokenTree::Group(group) => {
                 let prefix = if open && group.delimiter() == Delimiter::Brace { &path } else { "" };
                 collect_paths(group.stream(), prefix, paths);
@@ -260,6 +266,8 @@ mod tests {
     fn imports_have_full_paths() {
         let paths = |text: &str| read(text).paths.into_iter().map(|(_, path)| path).collect::<Vec<_>>();
         assert_eq!(paths("use a::{b::{C, D as E}, f::*,};"), ["a::b::C", "a::b::D", "a::f"]);
+        assert_eq!(paths("use ::a::B; use crate::C; fn f(_: &mut ::d::E) -> impl ::f::G {}").len(), 4);
+        assert_eq!(paths("use ::a::B; fn f(_: &mut ::d::E) {}"), ["::a::B", "::d::E"]);
         assert_eq!(paths("fn f(a: ::b::C, d: &mut e::F<g::H>) {}"), ["::b::C", "e::F", "g::H"]);
         assert_eq!(paths("m! { static A: B<c::D> = { e::f() }; }"), ["c::D", "e::f"]);
     }

@@ -59,6 +59,10 @@ mod tests {
             ["a/src/b.rs:1: `std::sync::Mutex` outside sync/src/locks.rs"]
         );
         assert_eq!(
+            complaints("use ::core::sync::atomic::AtomicU64;\n"),
+            ["a/src/b.rs:1: `core::sync::atomic` outside sync/src/locks.rs"]
+        );
+        assert_eq!(
             complaints("use std::sync::{\n    Arc,\n    Condvar,\n};\n"),
             ["a/src/b.rs:3: `std::sync::Condvar` outside sync/src/locks.rs"]
         );
