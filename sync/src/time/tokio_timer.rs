@@ -2,6 +2,8 @@
 //!
 //! Cancel safety: `wake_at` completes at once, so there is nothing to cancel. Dropping the timer drops its alarm.
 
+mod pausable;
+
 use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -45,6 +47,8 @@ use crate::{Clock, Nanos, ThreadTimer, Timer};
 /// ```
 pub struct TokioTimer {
     runtime: Handle,
+    /// Whether the runtime's clock can be paused: then it is read within the runtime.
+    pausable: bool,
     origin: Instant,
     sleep: Mutex<Option<Pin<Box<Sleep>>>>,
     /// Serves the alarm once the runtime has refused to.
@@ -76,7 +80,8 @@ impl TokioTimer {
     #[must_use]
     pub fn new(runtime: Handle) -> Self {
         let origin = now_in(&runtime);
-        Self { runtime, origin, sleep: Mutex::new(None), thread: OnceLock::new() }
+        let pausable = pausable::clocks_can_be_paused();
+        Self { runtime, pausable, origin, sleep: Mutex::new(None), thread: OnceLock::new() }
     }
 
     /// Sets the alarm in `sleep` or in a new one. Runs without the lock.
@@ -85,7 +90,7 @@ impl TokioTimer {
     fn arm(&self, at: Nanos, waker: &Waker, sleep: Option<Pin<Box<Sleep>>>) -> Armed {
         // Before the clock, or an alarm that rang on time in between would look as if it had rung early.
         let rang = sleep.as_ref().is_some_and(|sleep| sleep.is_elapsed());
-        let now = now_in(&self.runtime);
+        let now = self.instant();
         // `Nanos::MAX` may be beyond what the machine's clock can add up, and an early wake-up is allowed.
         let deadline = now + at.since(self.reading(now)).min(LONGEST_SLEEP);
         let mut sleep = match sleep {
@@ -111,7 +116,7 @@ impl TokioTimer {
     fn is_refused(&self) -> bool {
         let refused = catch_unwind(AssertUnwindSafe(|| {
             let _inside = self.runtime.enter();
-            let mut unhindered = pin!(unconstrained(sleep_until(now_in(&self.runtime) + LONGEST_SLEEP)));
+            let mut unhindered = pin!(unconstrained(sleep_until(self.instant() + LONGEST_SLEEP)));
             unhindered.as_mut().poll(&mut Context::from_waker(Waker::noop()))
         }));
         refused.is_err()
@@ -123,6 +128,12 @@ impl TokioTimer {
         thread.wake_at(thread.now() + left, waker);
     }
 
+    /// Entering a runtime counts references to it, which takes longer than to read a clock.
+    #[inline]
+    fn instant(&self) -> Instant {
+        if self.pausable { now_in(&self.runtime) } else { Instant::now() }
+    }
+
     fn reading(&self, now: Instant) -> Nanos {
         Nanos::from_duration(now.saturating_duration_since(self.origin))
     }
@@ -130,7 +141,7 @@ impl TokioTimer {
 
 impl Clock for TokioTimer {
     fn now(&self) -> Nanos {
-        self.reading(now_in(&self.runtime))
+        self.reading(self.instant())
     }
 }
 
