@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use flyball_workqueue::LeaseOutcome;
+
 /// What comes after a successful reconcile of a key.
 ///
 /// # Examples
@@ -29,6 +31,13 @@ impl Action {
     /// The delay counts from the end of the reconcile. After shutdown has begun the key is a leftover instead.
     pub const fn requeue_after(delay: Duration) -> Self {
         Self(Some(delay))
+    }
+
+    pub(crate) const fn lease_outcome(self) -> LeaseOutcome {
+        match self.0 {
+            None => LeaseOutcome::Succeeded,
+            Some(delay) => LeaseOutcome::SucceededAndRequeueAfter(delay),
+        }
     }
 
     /// The delay it asks for.

@@ -241,7 +241,9 @@ where
             Some(finally) => self.finish(copied(&lease), result, &**finally, &span).await,
         };
         owed.paid();
-        self.ended(lease, &result, &span);
+        if let Some((lease, outcome)) = self.ended(lease, &result, &span) {
+            self.call(|| lease.end(outcome));
+        }
     }
 }
 

@@ -73,7 +73,8 @@ pub trait Metrics: Send + Sync + 'static {
         let _ = keys;
     }
 
-    /// A reconcile has ended, so long after its key was handed out, and so has the lease of its key.
+    /// A reconcile has ended, so long after its key was handed out. The lease of its key ends with it or, after a success, right after
+    /// this call, in the step in which the worker takes its next key.
     fn ended(&self, outcome: Outcome, took: Duration) {
         let _ = (outcome, took);
     }

@@ -57,7 +57,7 @@ impl Staff {
         &self,
         runtime: &X,
         mut may_leave: bool,
-        take: impl Fn() -> W + Send,
+        mut take: impl FnMut() -> W + Send,
     ) -> Option<A>
     where
         X: Runtime,

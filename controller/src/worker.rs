@@ -5,12 +5,15 @@
 //! when it is dropped changes nothing about that.
 
 use std::error::Error;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::resume_unwind;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_workqueue::{Key, KeyState, Lease, Order, Queue, QueueLimiter, SupportsAsync, SupportsDelays};
+use flyball_workqueue::{
+    EndAndGet, Key, KeyState, Lease, LeaseOutcome, Order, Queue, QueueLimiter, SupportsAsync, SupportsDelays,
+};
 
 use crate::attempt::attempt;
 use crate::config::{Config, Finally};
@@ -97,7 +100,7 @@ where
     }
 
     /// What a worker that is idle takes next; `None` when it is to end.
-    pub(crate) async fn next<A, W>(&self, may_leave: bool, take: impl Fn() -> W + Send) -> Option<A>
+    pub(crate) async fn next<A, W>(&self, may_leave: bool, take: impl FnMut() -> W + Send) -> Option<A>
     where
         A: Send,
         W: Future<Output = Option<A>> + Send,
@@ -120,21 +123,41 @@ where
         self.tell(|metrics| metrics.worker_came());
         let _on_duty = OnDuty(self.config.metrics.as_deref());
         let mut may_leave = self.staff.is_large();
-        while let Some(lease) = self.next(may_leave, || self.queue.get()).await {
-            self.serve(lease).await;
+        // Dropped, it ends its lease all the same.
+        let mut ending = None;
+        while let Some(lease) = self.next(may_leave, || self.end_and_get(ending.take())).await {
+            ending = self.serve(lease).await;
             may_leave = self.staff.rests();
             // A queue that always has a key is never pending: without this, other tasks would starve.
             self.runtime.breathe().await;
         }
     }
 
-    async fn serve<R, E>(&self, lease: Lease<K, T>)
+    /// The next key; the lease before it, if that is still to end, ends in the same step.
+    ///
+    /// What the end calls is user code, such as the limiter: a panic there is counted, and the worker goes on with a `get`.
+    fn end_and_get<'a>(
+        &'a self,
+        mut ending: Option<EndAndGet<'a, K, O, L, T>>,
+    ) -> impl Future<Output = Option<Lease<K, T>>> {
+        let mut get = self.queue.get();
+        poll_fn(move |context| match &mut ending {
+            None => Pin::new(&mut get).poll(context),
+            Some(ending) => {
+                let polled = self.call(|| Pin::new(&mut *ending).poll(context));
+                polled.unwrap_or_else(|| Pin::new(ending).poll(context))
+            }
+        })
+    }
+
+    /// The lease has ended, or ends with what is given back.
+    async fn serve<R, E>(&self, lease: Lease<K, T>) -> Option<EndAndGet<'_, K, O, L, T>>
     where
         F: Fn(K, Context) -> R,
         R: Future<Output = Result<Action, E>> + Send,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        let Some(lease) = self.own(lease) else { return };
+        let lease = self.own(lease)?;
         let metrics = self.config.metrics.as_deref();
         self.tell(|metrics| metrics.started());
         let owed = Owed::new(metrics);
@@ -150,7 +173,8 @@ where
             }
         };
         owed.paid();
-        self.ended(lease, &result, &span);
+        let (lease, outcome) = self.ended(lease, &result, &span)?;
+        Some(self.queue.end_and_get(lease, outcome))
     }
 
     /// Takes out what is another replica's.
@@ -183,8 +207,13 @@ where
         }
     }
 
-    /// Says how a reconcile went.
-    pub(crate) fn ended(&self, lease: Lease<K, T>, result: &Result<Action, Arc<Failure>>, span: &Within) {
+    /// Says how a reconcile went. A lease that has not ended comes back, with how it is to end.
+    pub(crate) fn ended(
+        &self,
+        lease: Lease<K, T>,
+        result: &Result<Action, Arc<Failure>>,
+        span: &Within,
+    ) -> Option<(Lease<K, T>, LeaseOutcome)> {
         let classified = result.as_ref().map_err(|failure| (&**failure, self.class_of(failure)));
         let outcome = Outcome::of(classified);
         // What follows calls the limiter and the clock, which are user code: whatever they do, the worker lives on, and
@@ -194,27 +223,30 @@ where
             Some(_) => self.call(|| lease.age()).flatten().unwrap_or_default(),
         };
         self.tally.ended(outcome, took);
-        self.call(|| match result {
-            Ok(action) => self.succeeded(lease, *action),
-            Err(failure) => self.failed(lease, failure, outcome.class().unwrap_or_default()),
+        let ending = self.call(|| match result {
+            Ok(action) => {
+                self.count_recovery(&lease);
+                Some((lease, action.lease_outcome()))
+            }
+            Err(failure) => {
+                self.failed(lease, failure, outcome.class().unwrap_or_default());
+                None
+            }
         });
         self.tell(|metrics| metrics.ended(outcome, took));
         self.call(|| span.ended(outcome));
+        ending.flatten()
     }
 
     fn class_of(&self, failure: &Failure) -> Class {
         self.call(|| self.config.classes.of(failure)).unwrap_or_default()
     }
 
-    fn succeeded(&self, lease: Lease<K, T>, action: Action) {
+    fn count_recovery(&self, lease: &Lease<K, T>) {
         let failures = lease.num_requeues().saturating_add(self.config.classes.forget(lease.key()));
         if failures > 0 {
             self.tally.recoveries.count();
             self.tell(|metrics| metrics.recovered(failures));
-        }
-        match action.requeues_after() {
-            None => lease.succeed(),
-            Some(delay) => lease.succeed_and_requeue_after(delay),
         }
     }
 

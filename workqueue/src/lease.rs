@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::key::Key;
 use crate::limiter::QueueLimiter;
-use crate::queue::end::Decision;
+use crate::queue::end::{Decision, Ending};
 use crate::queue::shared::Shared;
 use crate::state::Handle;
 use crate::state::order::Order;
@@ -85,7 +85,7 @@ where
     }
 
     fn end_decided(&self, handle: Handle, key: &K, outcome: LeaseOutcome, decision: Decision) {
-        self.end_by(handle, key, outcome, Ok(decision));
+        self.end_by(handle, key, Ending::new(outcome, decision));
     }
 
     fn age(&self, handle: Handle) -> Option<Duration> {
@@ -101,6 +101,24 @@ where
 impl<K, T> Lease<K, T> {
     pub(crate) fn new(key: K, handle: Handle, queue: Arc<dyn Leasing<K>>) -> Self {
         Self { key, handle, queue: Some(queue), time: PhantomData }
+    }
+
+    #[inline]
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// Takes the handle of its queue out, if that is `queue`: the lease is for the caller to end then.
+    #[inline]
+    pub(crate) fn take_queue_if<O, L>(
+        &mut self,
+        queue: &Arc<Shared<K, O, L, T>>,
+    ) -> Option<Arc<dyn Leasing<K>>>
+    where
+        O: Order<K>,
+    {
+        let own = self.queue.as_ref().map(|own| Arc::as_ptr(own).cast::<()>());
+        if own == Some(Arc::as_ptr(queue).cast()) { self.queue.take() } else { None }
     }
 
     /// The key.
@@ -305,7 +323,23 @@ impl<K, T> Lease<K, T> {
         self.end(LeaseOutcome::Requeued);
     }
 
-    fn end(mut self, outcome: LeaseOutcome) {
+    /// Ends the lease by an outcome that is a value: each is described where it has a method of its own.
+    ///
+    /// A queue without delays ignores the delay of an outcome: the key is Ready again at once, at the tail. To end a lease and take
+    /// the next key, use [`Queue::end_and_get`](crate::Queue::end_and_get).
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_workqueue::{LeaseOutcome, Queue};
+    /// # fn work(_: &str) -> Result<(), ()> { Ok(()) }
+    /// let queue = Queue::new();
+    /// queue.add("a")?;
+    /// let lease = queue.try_get()?;
+    /// let outcome = work(*lease).map_or(LeaseOutcome::Dropped, |()| LeaseOutcome::Succeeded);
+    /// lease.end(outcome);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn end(mut self, outcome: LeaseOutcome) {
         if let Some(queue) = self.queue.take() {
             queue.end(self.handle, &self.key, outcome);
         }

@@ -18,6 +18,7 @@ pub use crate::builder::QueueBuilder;
 pub use crate::error::{AddError, AddErrorKind, GetTimeoutError, NotDetached, TryGetError};
 pub use crate::futures::add_when_room::AddWhenRoom;
 pub use crate::futures::drain::Drain;
+pub use crate::futures::end_and_get::EndAndGet;
 pub use crate::futures::get::Get;
 pub use crate::futures::get_many::GetMany;
 pub use crate::futures::next_overdue::NextOverdue;

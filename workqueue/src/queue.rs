@@ -6,6 +6,7 @@ pub(crate) mod consumer;
 pub(crate) mod dead;
 mod delay;
 pub(crate) mod end;
+mod end_and_get;
 mod get;
 mod inspect;
 pub(crate) mod parked;

@@ -4,10 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use flyball_sync::Nanos;
+use flyball_sync::panics::Panic;
 
 use super::Queue;
 use super::dead::DeadLetters;
-use super::shared::Shared;
+use super::shared::{Effects, Shared, State};
 use crate::error::NotDetached;
 use crate::key::Key;
 use crate::lease::{Lease, LeaseOutcome};
@@ -55,17 +56,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     /// Ends a lease. Whatever user code does, the lease ends: if it panics, the key is Ready again.
     #[inline]
     pub(crate) fn end(&self, handle: Handle, key: &K, outcome: LeaseOutcome) {
-        let done = matches!(outcome, LeaseOutcome::Done)
-            || matches!(outcome, LeaseOutcome::Succeeded) && self.limiter.is_empty();
-        if done && !self.is_timed() {
+        if let Some(ending) = self.begin_end(key, outcome) {
+            self.end_by(handle, key, ending);
+        } else {
             // No user code at all, and nothing to decide.
             let mut state = self.lock();
             let gone = state.core.end(handle, Transition::Leave, None);
             self.finish(state, None);
             drop(gone);
-        } else {
-            let decision = catch_unwind(AssertUnwindSafe(|| self.decide(key, outcome)));
-            self.end_by(handle, key, outcome, decision);
         }
     }
 
@@ -104,16 +102,23 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
                 self.limiter.forget(key);
                 Transition::Leave
             }
-            LeaseOutcome::DoneAndRequeueAfter(delay) => return self.wait(delay),
-            LeaseOutcome::SucceededAndRequeueAfter(delay) => {
+            LeaseOutcome::DoneAndRequeueAfter(delay) if T::DELAYS => return self.wait(delay),
+            LeaseOutcome::SucceededAndRequeueAfter(delay) if T::DELAYS => {
                 self.limiter.forget(key);
                 return self.wait(delay);
             }
-            LeaseOutcome::Failed { at_least } if Limiter::<K, L>::limits() || !at_least.is_zero() => {
+            LeaseOutcome::Failed { at_least } if T::DELAYS && !at_least.is_zero() => {
                 return self.back_off(key, at_least);
+            }
+            LeaseOutcome::Failed { .. } if Limiter::<K, L>::limits() => {
+                return self.back_off(key, Duration::ZERO);
             }
             LeaseOutcome::Dropped if Limiter::<K, L>::limits() => return self.back_off(key, Duration::ZERO),
             LeaseOutcome::Failed { .. } | LeaseOutcome::Dropped => Transition::Ready,
+            // No delays: nobody would look at the clock when this one is over.
+            LeaseOutcome::DoneAndRequeueAfter(_) | LeaseOutcome::SucceededAndRequeueAfter(_) => {
+                Transition::Ready
+            }
             LeaseOutcome::Requeued => Transition::NotBegun,
         };
         Decision { now: self.now_if_timed(), ..Decision::of(transition) }
@@ -136,41 +141,71 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     }
 
     /// One step under the lock, then everybody who is to be woken or told.
-    pub(crate) fn end_by(
-        &self,
-        handle: Handle,
-        key: &K,
-        outcome: LeaseOutcome,
-        decision: std::thread::Result<Decision>,
-    ) {
-        let (decision, mut panic) = match decision {
-            Ok(decision) => (decision, None),
-            Err(panic) => (Decision::of(Transition::Ready), Some(panic)),
-        };
-        let now = decision.now;
-        let begun = outcome != LeaseOutcome::Requeued;
+    pub(crate) fn end_by(&self, handle: Handle, key: &K, ending: Ending) {
+        let now = ending.now();
         let mut state = self.lock();
-        let worked = if T::DELAYS { state.core.meter_end(handle, now, begun) } else { None };
-        let gone = state.core.end(handle, decision.transition, now);
-        let mut also = |result: std::thread::Result<()>| {
-            if let Err(other) = result {
-                panic.get_or_insert(other);
-            }
-        };
-        also(catch_unwind(AssertUnwindSafe(|| self.finish(state, now))));
-        also(catch_unwind(AssertUnwindSafe(|| drop(gone))));
-        // Whoever's waker panicked: a key that is given up is told of.
-        if let (Some(failures), Some(dead)) = (decision.given_up_after, &self.dead) {
-            also(catch_unwind(AssertUnwindSafe(|| dead.tell(key, failures))));
-        }
-        if let Some(worked) = worked {
-            self.tell_end(outcome, worked, &decision);
-        }
-        match panic {
+        let ended = self.end_locked(&mut state, handle, &ending);
+        let effects = self.settle(&mut state, now);
+        drop(state);
+        match self.finish_end(key, ending, ended, effects) {
             // A second panic while one unwinds would abort the process.
             Some(panic) if !std::thread::panicking() => resume_unwind(panic),
             _ => {}
         }
+    }
+
+    /// What comes before the lock: all user code that decides. If it panics, the key is to be Ready.
+    ///
+    /// Nothing where there is no user code and nothing to decide: the key leaves, unless it was added meanwhile.
+    #[inline]
+    pub(crate) fn begin_end(&self, key: &K, outcome: LeaseOutcome) -> Option<Ending> {
+        let leaves = matches!(outcome, LeaseOutcome::Done)
+            || matches!(outcome, LeaseOutcome::Succeeded) && self.limiter.is_empty();
+        if leaves && !self.is_timed() { None } else { Some(self.decided(key, outcome)) }
+    }
+
+    fn decided(&self, key: &K, outcome: LeaseOutcome) -> Ending {
+        match catch_unwind(AssertUnwindSafe(|| self.decide(key, outcome))) {
+            Ok(decision) => Ending { outcome, decision, panic: None },
+            Err(panic) => Ending { outcome, decision: Decision::of(Transition::Ready), panic: Some(panic) },
+        }
+    }
+
+    /// The step itself.
+    #[inline]
+    pub(super) fn end_locked(
+        &self,
+        state: &mut State<K, O::Links>,
+        handle: Handle,
+        ending: &Ending,
+    ) -> Ended<K> {
+        let Decision { transition, now, .. } = ending.decision;
+        let begun = ending.outcome != LeaseOutcome::Requeued;
+        let worked = if T::DELAYS { state.core.meter_end(handle, now, begun) } else { None };
+        let gone = state.core.end(handle, transition, now);
+        Ended { gone, worked }
+    }
+
+    /// What comes after the lock; all of it, whatever panics. Gives the first panic.
+    pub(super) fn finish_end(
+        &self,
+        key: &K,
+        ending: Ending,
+        ended: Ended<K>,
+        effects: Option<Effects>,
+    ) -> Option<Panic> {
+        let Ending { outcome, decision, panic } = ending;
+        let woken = effects.and_then(|effects| attempt(|| self.perform(effects)));
+        let dropped = attempt(|| drop(ended.gone));
+        // Whoever's waker panicked: a key that is given up is told of.
+        let told = match (decision.given_up_after, &self.dead) {
+            (Some(failures), Some(dead)) => attempt(|| dead.tell(key, failures)),
+            _ => None,
+        };
+        if let Some(worked) = ended.worked {
+            self.tell_end(outcome, worked, &decision);
+        }
+        panic.or(woken).or(dropped).or(told)
     }
 
     /// Once it has ended, and everybody is woken.
@@ -185,6 +220,37 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
             self.tell(|sink| sink.gave_up(failures));
         }
     }
+}
+
+/// A lease that is about to end.
+pub(crate) struct Ending {
+    outcome: LeaseOutcome,
+    decision: Decision,
+    panic: Option<Panic>,
+}
+
+impl Ending {
+    pub(crate) fn new(outcome: LeaseOutcome, decision: Decision) -> Self {
+        Self { outcome, decision, panic: None }
+    }
+
+    #[inline]
+    pub(super) fn now(&self) -> Option<Nanos> {
+        self.decision.now
+    }
+}
+
+/// What the step under the lock found.
+pub(super) struct Ended<K> {
+    /// The key, if it has left the queue: it is dropped outside the lock.
+    gone: Option<K>,
+    /// For how long it was held, if that is measured.
+    worked: Option<Duration>,
+}
+
+#[inline]
+pub(super) fn attempt(user: impl FnOnce()) -> Option<Panic> {
+    catch_unwind(AssertUnwindSafe(user)).err()
 }
 
 /// What a lease's end comes to, before the lock.

@@ -165,7 +165,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     }
 
     /// Once the lease has reached its caller, and not before: what goes back was not handed out.
-    fn tell_hand_out(&self, told: HandedOut) {
+    pub(super) fn tell_hand_out(&self, told: HandedOut) {
         self.shared.tell(|sink| sink.dequeued(told.queued, told.delayed));
     }
 

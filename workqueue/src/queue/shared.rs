@@ -179,9 +179,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
 
     #[inline]
     fn note_timed(&self, state: &State<K, O::Links>) {
+        // Written under the lock, and only where it changes: a store in every operation would take the cache line from all who read it
+        // without the lock.
         if T::DELAYS {
+            let timed = state.core.is_timed().into();
             // Ordering: Relaxed, see `now_if_timed`.
-            self.timed.store(state.core.is_timed().into(), Ordering::Relaxed);
+            if self.timed.load(Ordering::Relaxed) != timed {
+                // Ordering: Relaxed, the same.
+                self.timed.store(timed, Ordering::Relaxed);
+            }
         }
     }
 

@@ -16,6 +16,7 @@ mod detached;
 mod driver;
 mod dropped;
 mod empty;
+mod end_and_get;
 mod fair;
 mod getters;
 mod hostile;

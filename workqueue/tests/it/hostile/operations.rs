@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, Nanos};
-use flyball_workqueue::{AddError, DelayMode, KeyInfo, KeyState, Lease, Leftovers, OverdueLease, Queue};
+use flyball_workqueue::{
+    AddError, DelayMode, KeyInfo, KeyState, Lease, LeaseOutcome, Leftovers, OverdueLease, Queue,
+};
 use testkit::hostile::{HostileKey, Mood, Point};
 
 use super::{BASE, CAP, Fuse, HostileLease, HostilePolicy, HostileQueue, HostileTimer};
@@ -48,12 +50,41 @@ enum Act {
     Attach,
     /// The last failure that is allowed.
     Die,
+    /// Of a failure, it is the last one that is allowed, too.
+    TryEndAndGet(LeaseOutcome),
+    EndAndGet(LeaseOutcome),
+    BlockingEndAndGet(LeaseOutcome),
+    /// Dropped before its first poll.
+    UnpolledEndAndGet(LeaseOutcome),
     KeepAges,
     Age,
     NextOverdue,
     WaitIdle,
     DrainWaiting,
     Keys,
+}
+
+const OUTCOMES: [LeaseOutcome; 6] = [
+    LeaseOutcome::Done,
+    LeaseOutcome::DoneAndRequeueAfter(Duration::from_nanos(5)),
+    LeaseOutcome::Succeeded,
+    LeaseOutcome::SucceededAndRequeueAfter(Duration::from_nanos(5)),
+    LeaseOutcome::Failed { at_least: Duration::ZERO },
+    LeaseOutcome::Requeued,
+];
+
+impl Act {
+    fn takes_a_lease(self) -> bool {
+        matches!(
+            self,
+            Self::Detach
+                | Self::Die
+                | Self::TryEndAndGet(_)
+                | Self::EndAndGet(_)
+                | Self::BlockingEndAndGet(_)
+                | Self::UnpolledEndAndGet(_)
+        )
+    }
 }
 
 /// What an act gave. It is moved out, so that only the queue's own drops meet a burning fuse.
@@ -142,7 +173,7 @@ impl World {
             Act::AddWhenRoom(key) | Act::BlockingAdd(key) => key,
             _ => 7,
         });
-        let lease = matches!(act, Act::Detach | Act::Die).then(|| self.leases.remove(0));
+        let mut lease = act.takes_a_lease().then(|| self.leases.remove(0));
         // Held on to: 3 is the first, and the oldest.
         let (queue, held, getter) = (&self.queue, self.leases.first(), self.queue.consumer());
         let mut many = Some(many);
@@ -178,10 +209,27 @@ impl World {
                 Act::BlockingAdd(_) => return refused(queue.blocking_add_when_room(key.take().unwrap())),
                 Act::Pause => queue.pause(),
                 Act::Resume => queue.resume(),
-                Act::Detach => return lease.map_or(Given::Nothing, |lease| Given::Key(lease.detach())),
+                Act::Detach => {
+                    return lease.take().map_or(Given::Nothing, |lease| Given::Key(lease.detach()));
+                }
                 Act::Done => queue.done(key.as_ref().unwrap()).unwrap(),
                 Act::Attach => return Given::Leases(vec![queue.attach(key.as_ref().unwrap()).unwrap()]),
-                Act::Die => lease.into_iter().for_each(Lease::retry),
+                Act::Die => lease.take().into_iter().for_each(Lease::retry),
+                Act::TryEndAndGet(outcome) => {
+                    let next = queue.try_end_and_get(lease.take().unwrap(), outcome);
+                    return next.map_or(Given::Nothing, |next| Given::Leases(vec![next]));
+                }
+                Act::EndAndGet(outcome) => {
+                    let next = queue.end_and_get(lease.take().unwrap(), outcome);
+                    return poll(Task::new(async { Given::Leases(next.await.into_iter().collect()) }));
+                }
+                Act::BlockingEndAndGet(outcome) => {
+                    let next = queue.blocking_end_and_get(lease.take().unwrap(), outcome);
+                    return Given::Leases(next.into_iter().collect());
+                }
+                Act::UnpolledEndAndGet(outcome) => {
+                    drop(queue.end_and_get(lease.take().unwrap(), outcome));
+                }
                 Act::KeepAges => queue.track_ages(),
                 Act::Age => {
                     std::hint::black_box((queue.stats(), held.unwrap().age()));
@@ -244,7 +292,11 @@ fn acts(scene: Scene) -> Vec<Act> {
     ];
     if scene != Scene::Quiet {
         acts.push(Act::BlockingGetMany);
+        acts.extend(OUTCOMES.map(Act::BlockingEndAndGet));
     }
+    acts.extend(OUTCOMES.into_iter().flat_map(|outcome| {
+        [Act::TryEndAndGet(outcome), Act::EndAndGet(outcome), Act::UnpolledEndAndGet(outcome)]
+    }));
     if scene != Scene::Full {
         acts.push(Act::BlockingAdd(8));
     }
@@ -259,7 +311,7 @@ fn acts(scene: Scene) -> Vec<Act> {
 /// What `act` may take out of the queue, and bring into it.
 fn may_change(act: Act) -> (Vec<u32>, Vec<u32>) {
     match act {
-        Act::Die | Act::Detach => (vec![3], vec![]),
+        act if act.takes_a_lease() => (vec![3], vec![]),
         Act::Done => (vec![7], vec![]),
         Act::AddMany => (vec![], vec![1, 8, 9, 10]),
         Act::AddDelayed(key, _) | Act::AddLimited(key) => (vec![], vec![key]),

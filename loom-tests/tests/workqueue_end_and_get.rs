@@ -1,0 +1,73 @@
+//! Models of a worker that ends a lease and takes its next key in one step.
+
+use flyball_workqueue::{LeaseOutcome, Queue};
+use loom_tests::{Model, block_on, model, thread};
+
+#[test]
+fn end_and_get_vs_closing() {
+    let claim = Model {
+        name: "workqueue::end_and_get_vs_closing",
+        threads: 2,
+        floor: 11,
+        catches: "an end with the next get that decides before it locks that nobody waits: another worker waits for ever",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        queue.add(1).unwrap();
+        queue.shut_down();
+        let other = queue.clone();
+        // The marked key is to come, so it waits; it is handed out to one of both, once.
+        let getter = thread::spawn(move || block_on(other.get()).map(|lease| lease.done()).is_some());
+        let again = queue.try_end_and_get(lease, LeaseOutcome::Done).ok();
+        // Before its lease ends, which would wake the other one, too.
+        assert_ne!(again.is_some(), getter.join().unwrap());
+    });
+}
+
+#[test]
+fn end_and_get_vs_add_when_room() {
+    let claim = Model {
+        name: "workqueue::end_and_get_vs_add_when_room",
+        threads: 2,
+        floor: 11,
+        catches: "an end with the next get that decides before it locks that nobody waits for room",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::builder().capacity(1).build();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        let other = queue.clone();
+        let adder = thread::spawn(move || block_on(other.add_when_room(2)).unwrap());
+        let next = queue.try_end_and_get(lease, LeaseOutcome::Succeeded);
+        adder.join().unwrap();
+        let next = next.or_else(|_| queue.try_get()).unwrap();
+        assert_eq!(*next, 2);
+    });
+}
+
+#[test]
+fn blocking_end_and_get_vs_add_while_leased() {
+    let claim = Model {
+        name: "workqueue::blocking_end_and_get_vs_add_while_leased",
+        threads: 3,
+        floor: 352,
+        catches: "an end that looks for a mark in one critical section and ends, with the next get, in another: an event is lost",
+    };
+    model(claim, || {
+        let queue = Queue::<u32>::new();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        let (adder, other) = (queue.clone(), queue.clone());
+        let adder = thread::spawn(move || adder.add(1).unwrap());
+        // Takes the key, too, if it can.
+        let thief = thread::spawn(move || other.try_get().map(|lease| lease.requeue()).is_ok());
+        let next = queue.blocking_end_and_get(lease, LeaseOutcome::Done).unwrap();
+        assert_eq!(*next, 1);
+        adder.join().unwrap();
+        thief.join().unwrap();
+        next.done();
+        assert!(queue.is_empty());
+    });
+}

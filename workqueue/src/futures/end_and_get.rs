@@ -1,0 +1,86 @@
+//! SHELL. Ending a lease and waiting for the next key, as a task.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::error::TryGetError;
+use crate::futures::get::Get;
+use crate::key::Key;
+use crate::lease::{Lease, LeaseOutcome};
+use crate::limiter::{NoLimiter, QueueLimiter};
+use crate::state::Next;
+use crate::state::order::{Fifo, Order};
+use crate::time_mode::{NoDelays, SupportsAsync};
+
+/// The future of [`Queue::end_and_get`](crate::Queue::end_and_get).
+///
+/// # Cancel safety
+/// The lease ends by its outcome, at the first poll or when this is dropped before it. Otherwise that of [`Get`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct EndAndGet<
+    'a,
+    K: Key,
+    O: Order<K> = Fifo,
+    L: QueueLimiter<K> = NoLimiter,
+    T: SupportsAsync = NoDelays,
+> {
+    /// Until the first poll.
+    ending: Option<(Lease<K, T>, LeaseOutcome)>,
+    get: Get<'a, K, O, L, T>,
+}
+
+impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> EndAndGet<'a, K, O, L, T> {
+    pub(crate) fn new(get: Get<'a, K, O, L, T>, lease: Lease<K, T>, outcome: LeaseOutcome) -> Self {
+        Self { ending: Some((lease, outcome)), get }
+    }
+}
+
+/// The key is never pinned.
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Unpin for EndAndGet<'_, K, O, L, T> {}
+
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for EndAndGet<'_, K, O, L, T> {
+    type Output = Option<Lease<K, T>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let Some((lease, outcome)) = this.ending.take() {
+            let queue = this.get.queue();
+            let next = queue.end_and_take(lease, outcome, |state, now| {
+                if state.is_spent() {
+                    // Where there is a key, `get` gives way.
+                    return Next::Empty;
+                }
+                let next = queue.shared.next(state, now);
+                if matches!(next, Next::Key(..)) {
+                    state.serve_at_once();
+                }
+                next
+            });
+            match next {
+                Ok(lease) => return Poll::Ready(Some(lease)),
+                Err(TryGetError::Closed) => return Poll::Ready(None),
+                Err(TryGetError::Empty) => {}
+            }
+        }
+        Pin::new(&mut this.get).poll(context)
+    }
+}
+
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Drop for EndAndGet<'_, K, O, L, T> {
+    fn drop(&mut self) {
+        if let Some((lease, outcome)) = self.ending.take() {
+            lease.end(outcome);
+        }
+    }
+}
+
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> fmt::Debug for EndAndGet<'_, K, O, L, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndAndGet")
+            .field("outcome", &self.ending.as_ref().map(|(_, outcome)| outcome))
+            .field("get", &self.get)
+            .finish_non_exhaustive()
+    }
+}

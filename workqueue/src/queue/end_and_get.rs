@@ -1,0 +1,193 @@
+//! SHELL. Ending one lease and taking the next key, in one step under the lock.
+//!
+//! A worker that does both apart pays for a second lock and for two counts of its handle on the queue: the new lease takes over
+//! the handle of the old one here.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use flyball_sync::Nanos;
+use flyball_sync::panics::Panic;
+
+use super::Queue;
+use super::end::{Ending, attempt};
+use super::shared::{Effects, State};
+use crate::error::TryGetError;
+use crate::futures::end_and_get::EndAndGet;
+use crate::key::Key;
+use crate::lease::{Lease, LeaseOutcome, Leasing};
+use crate::limiter::QueueLimiter;
+use crate::state::order::Order;
+use crate::state::{Next, Transition};
+use crate::time_mode::{SupportsAsync, TimeMode};
+
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
+    /// Ends a lease and waits for the next key, as a task; `None` once the queue is closed.
+    ///
+    /// It is what a worker does between two keys: [`Lease::succeed`], or another outcome, and [`get`](Self::get), in one step under
+    /// one lock. If the key that ends is Ready again, it is at the tail before the next one is taken. A lease of another
+    /// queue is ended there.
+    ///
+    /// A queue without delays ignores the delay of an outcome: the key is Ready again at once, at the tail.
+    ///
+    /// # Cancel safety
+    /// The lease ends by `outcome`, at the first poll or when the future is dropped before it. Otherwise as `get`.
+    ///
+    /// # Panics
+    /// The future panics as `get` and the end of a lease do. The lease has ended then, and no key is handed out; polled again, the
+    /// future is a `get`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_workqueue::{LeaseOutcome, Queue};
+    /// # async fn work(_: &str) -> bool { true }
+    /// # flyball_sync::block_on(async {
+    /// let queue = Queue::new();
+    /// queue.add_many(["a", "b", "c"]);
+    /// queue.shut_down();
+    /// let mut worked = 0;
+    /// let mut next = queue.get().await;
+    /// while let Some(lease) = next {
+    ///     let outcome = match work(*lease).await {
+    ///         true => LeaseOutcome::Succeeded,
+    ///         false => LeaseOutcome::Failed { at_least: std::time::Duration::ZERO },
+    ///     };
+    ///     worked += 1;
+    ///     next = queue.end_and_get(lease, outcome).await;
+    /// }
+    /// assert_eq!(worked, 3);
+    /// # });
+    /// ```
+    pub fn end_and_get(&self, lease: Lease<K, T>, outcome: LeaseOutcome) -> EndAndGet<'_, K, O, L, T>
+    where
+        T: SupportsAsync,
+    {
+        EndAndGet::new(self.get(), lease, outcome)
+    }
+
+    /// [`end_and_get`](Self::end_and_get), never waiting. The lease ends in any case.
+    ///
+    /// # Errors
+    /// As [`try_get`](Self::try_get).
+    ///
+    /// # Panics
+    /// As `try_get` and the end of a lease. The lease has ended then, and no key is handed out.
+    pub fn try_end_and_get(
+        &self,
+        lease: Lease<K, T>,
+        outcome: LeaseOutcome,
+    ) -> Result<Lease<K, T>, TryGetError> {
+        self.end_and_take(lease, outcome, |state, now| self.shared.next(state, now))
+    }
+
+    /// [`end_and_get`](Self::end_and_get), blocking the thread.
+    ///
+    /// # Panics
+    /// As [`try_end_and_get`](Self::try_end_and_get).
+    #[must_use = "a lease that is dropped without an outcome counts as a failure"]
+    pub fn blocking_end_and_get(&self, lease: Lease<K, T>, outcome: LeaseOutcome) -> Option<Lease<K, T>> {
+        match self.try_end_and_get(lease, outcome) {
+            Ok(lease) => Some(lease),
+            Err(TryGetError::Closed) => None,
+            Err(TryGetError::Empty) => self.block(None, None).ok(),
+        }
+    }
+
+    /// Ends a lease and takes what `take` finds, under one lock.
+    #[inline]
+    pub(crate) fn end_and_take(
+        &self,
+        mut lease: Lease<K, T>,
+        outcome: LeaseOutcome,
+        take: impl FnOnce(&mut State<K, O::Links>, Option<Nanos>) -> Next<K>,
+    ) -> Result<Lease<K, T>, TryGetError> {
+        let shared = &self.shared;
+        let Some(handle_of_queue) = lease.take_queue_if(shared) else {
+            lease.end(outcome);
+            return self.try_get();
+        };
+        let handle = lease.handle();
+        match shared.begin_end(lease.key(), outcome) {
+            None => self.take_next(
+                handle_of_queue,
+                None,
+                |state| state.core.end(handle, Transition::Leave, None),
+                take,
+                |gone, effects| {
+                    let woken = effects.and_then(|effects| attempt(|| shared.perform(effects)));
+                    woken.or(attempt(|| drop((gone, lease))))
+                },
+            ),
+            Some(ending) => self.decided_end_and_take(lease, handle_of_queue, ending, take),
+        }
+    }
+
+    /// Apart, so that an end without user code does not pay for it.
+    #[inline(never)]
+    fn decided_end_and_take(
+        &self,
+        lease: Lease<K, T>,
+        handle_of_queue: Arc<dyn Leasing<K>>,
+        ending: Ending,
+        take: impl FnOnce(&mut State<K, O::Links>, Option<Nanos>) -> Next<K>,
+    ) -> Result<Lease<K, T>, TryGetError> {
+        let shared = &self.shared;
+        let (handle, now) = (lease.handle(), ending.now());
+        self.take_next(
+            handle_of_queue,
+            now,
+            |state| {
+                let ended = shared.end_locked(state, handle, &ending);
+                (ending, ended)
+            },
+            take,
+            |(ending, ended), effects| {
+                let panic = shared.finish_end(lease.key(), ending, ended, effects);
+                // Apart, as its key may panic, too.
+                panic.or(attempt(|| drop(lease)))
+            },
+        )
+    }
+
+    /// One step under the lock: `end` ends a lease, and `take` finds the next key, of which a new lease is made. Then `finish` does
+    /// what is left of the end, and gives a panic.
+    #[inline]
+    fn take_next<E>(
+        &self,
+        handle_of_queue: Arc<dyn Leasing<K>>,
+        now: Option<Nanos>,
+        end: impl FnOnce(&mut State<K, O::Links>) -> E,
+        take: impl FnOnce(&mut State<K, O::Links>, Option<Nanos>) -> Next<K>,
+        finish: impl FnOnce(E, Option<Effects>) -> Option<Panic>,
+    ) -> Result<Lease<K, T>, TryGetError> {
+        let shared = &self.shared;
+        let mut state = shared.lock();
+        let ended = end(&mut state);
+        // A panic of `Clone` of the next key changes nothing, and the lease before it has ended.
+        let next = catch_unwind(AssertUnwindSafe(|| take(&mut state, now)));
+        let told = if matches!(next, Ok(Next::Key(..))) { shared.handed_out(&state) } else { None };
+        let effects = shared.settle(&mut state, now);
+        drop(state);
+        let finished = finish(ended, effects);
+        let next = match next {
+            Ok(Next::Key(handle, key)) => Lease::new(key, handle, handle_of_queue),
+            Ok(Next::Closed) => return nothing(TryGetError::Closed, finished),
+            Ok(Next::Wait(_) | Next::Empty) => return nothing(TryGetError::Empty, finished),
+            Err(panic) => resume_unwind(panic),
+        };
+        if let Some(panic) = finished {
+            // Nobody has seen it: its key goes back uncounted.
+            next.requeue();
+            resume_unwind(panic);
+        }
+        if let Some(told) = told {
+            self.tell_hand_out(told);
+        }
+        Ok(next)
+    }
+}
+
+#[cold]
+fn nothing<T>(error: TryGetError, panic: Option<Panic>) -> Result<T, TryGetError> {
+    panic.map_or(Err(error), |panic| resume_unwind(panic))
+}

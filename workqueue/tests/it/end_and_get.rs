@@ -1,0 +1,128 @@
+//! A worker ends a lease and takes its next key in one step.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use flyball_workqueue::{KeyState, Lease, LeaseOutcome, Queue, TryGetError};
+
+use crate::support::{backoff, ns};
+use crate::task::Task;
+
+/// A queue without delays that holds `keys`, and the lease of the first of them.
+fn leased<const N: usize>(keys: [&'static str; N]) -> (Queue<&'static str>, Lease<&'static str>) {
+    let queue = Queue::new();
+    queue.add_many(keys);
+    let lease = queue.try_get().unwrap();
+    (queue, lease)
+}
+
+#[test]
+fn it_ends_the_lease_and_hands_out_the_next_key() {
+    let (queue, lease) = leased(["a", "b"]);
+    let next = queue.try_end_and_get(lease, LeaseOutcome::Succeeded).unwrap();
+    assert_eq!((*next, queue.state(&"a")), ("b", KeyState::Absent));
+    assert_eq!(queue.try_end_and_get(next, LeaseOutcome::Succeeded).unwrap_err(), TryGetError::Empty);
+    assert_eq!(queue.state(&"b"), KeyState::Absent);
+}
+
+/// What comes back is at the tail before the next key is taken.
+#[test]
+fn a_key_that_is_ready_again_may_be_the_next_one() {
+    let (queue, lease) = leased(["a"]);
+    queue.add("a").unwrap();
+    let again = queue.try_end_and_get(lease, LeaseOutcome::Done).unwrap();
+    assert_eq!(*again, "a");
+    queue.add_many(["b", "a"]);
+    let next = queue.blocking_end_and_get(again, LeaseOutcome::Done).unwrap();
+    assert_eq!(*next, "b");
+    assert_eq!(*queue.blocking_end_and_get(next, LeaseOutcome::Requeued).unwrap(), "a");
+}
+
+#[test]
+fn a_failure_backs_off_and_the_next_key_comes() {
+    let (queue, clock) = backoff();
+    queue.add_many(["a", "b"]);
+    let failed = LeaseOutcome::Failed { at_least: Duration::ZERO };
+    let lease = queue.try_get().unwrap();
+    let next = queue.try_end_and_get(lease, failed).unwrap();
+    assert_eq!((*next, queue.num_requeues(&"a")), ("b", 1));
+    clock.advance(ns(10));
+    let again = queue.try_end_and_get(next, LeaseOutcome::SucceededAndRequeueAfter(ns(5))).unwrap();
+    assert_eq!((*again, again.num_requeues()), ("a", 1));
+    assert_eq!(queue.try_end_and_get(again, LeaseOutcome::Succeeded).unwrap_err(), TryGetError::Empty);
+    assert_eq!(queue.num_requeues(&"a"), 0);
+    clock.advance(ns(5));
+    assert_eq!(*queue.try_get().unwrap(), "b");
+}
+
+#[test]
+fn the_lease_of_another_queue_ends_there() {
+    let (queue, _held) = leased(["a", "b"]);
+    let (other, lease) = leased(["c"]);
+    assert_eq!(*queue.try_end_and_get(lease, LeaseOutcome::Requeued).unwrap(), "b");
+    assert_eq!(other.state(&"c"), KeyState::Ready);
+}
+
+#[test]
+fn a_task_waits_for_a_key_after_its_lease_has_ended() {
+    let (queue, lease) = leased(["a"]);
+    let mut next = Task::waiting(queue.end_and_get(lease, LeaseOutcome::Done));
+    assert_eq!(queue.state(&"a"), KeyState::Absent);
+    queue.add("b").unwrap();
+    let lease = next.finish().unwrap();
+    assert_eq!(*lease, "b");
+    queue.shut_down();
+    assert!(Task::new(queue.end_and_get(lease, LeaseOutcome::Done)).finish().is_none());
+    assert!(queue.blocking_get().is_none());
+}
+
+#[test]
+fn dropped_before_its_first_poll_it_ends_the_lease_by_its_outcome() {
+    let (queue, clock) = backoff();
+    queue.add("a").unwrap();
+    queue.try_get().unwrap().retry();
+    clock.advance(ns(10));
+    queue.add("b").unwrap();
+    let lease = queue.try_get().unwrap();
+    drop(queue.end_and_get(lease, LeaseOutcome::Succeeded));
+    assert_eq!((queue.num_requeues(&"a"), queue.state(&"a")), (0, KeyState::Absent));
+    assert_eq!(queue.state(&"b"), KeyState::Ready, "it takes no key");
+}
+
+/// As `get` does: a worker that always finds a key lets other tasks run.
+#[test]
+fn it_gives_way_now_and_then_and_the_lease_has_ended_by_then() {
+    let queue = Queue::new();
+    queue.add_many(0..1_000_u32);
+    let mut lease = queue.try_get().unwrap();
+    let mut gave_way = 0;
+    for key in 0..999 {
+        let mut next = Task::new(queue.end_and_get(lease, LeaseOutcome::Done));
+        lease = match next.poll() {
+            Poll::Ready(lease) => lease,
+            Poll::Pending => {
+                gave_way += 1;
+                assert!(next.knows(), "it gives way");
+                assert_eq!(queue.state(&key), KeyState::Absent);
+                next.finish()
+            }
+        }
+        .unwrap();
+    }
+    assert_eq!(gave_way, 7);
+}
+
+/// Nobody would look at the clock when it is over.
+#[test]
+fn a_queue_without_delays_ignores_the_delay_of_an_outcome() {
+    let hour = Duration::from_secs(3_600);
+    let delayed = [
+        LeaseOutcome::DoneAndRequeueAfter(hour),
+        LeaseOutcome::SucceededAndRequeueAfter(hour),
+        LeaseOutcome::Failed { at_least: hour },
+    ];
+    for outcome in delayed {
+        let (queue, lease) = leased(["a"]);
+        assert_eq!(*queue.try_end_and_get(lease, outcome).unwrap(), "a", "{outcome:?}");
+    }
+}
