@@ -161,7 +161,7 @@ fn pairs_drain_waiting() {
         name: "workqueue::pairs_drain_waiting",
         threads: 3,
         floor: 64000,
-        catches: "a drainer that serves, looks in one critical section and parks in another",
+        catches: "a drain that serves what waits and decides before it locks that nobody waits",
     };
     check(claim, &[DrainWaiting, BlockingDrainWaiting]);
 }

@@ -9,3 +9,4 @@ pub(crate) mod next_overdue;
 #[cfg(feature = "stream")]
 pub(crate) mod stream;
 pub(crate) mod wait_idle;
+pub(crate) mod within;

@@ -8,6 +8,7 @@ mod delay;
 pub(crate) mod end;
 mod end_and_get;
 mod get;
+mod idle;
 mod inspect;
 pub(crate) mod parked;
 mod priority;
@@ -15,6 +16,7 @@ pub(crate) mod shared;
 mod shutdown;
 pub(crate) mod sleepers;
 pub(crate) mod stop_flag;
+pub(crate) mod timeouts;
 mod with_priority;
 
 use std::fmt;

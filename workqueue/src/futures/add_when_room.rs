@@ -40,6 +40,16 @@ impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> AddWhenRoom<'a, K
         Self { queue, new: queue.shared.newcomer(key, tag), ticket: None, gave_way: false }
     }
 
+    /// Waits no longer. There may be room, where it has given way to others.
+    pub(crate) fn add_now(mut self) -> Result<Added, AddError<K>> {
+        let Queue { shared } = self.queue;
+        let now = shared.now_if_timed();
+        let mut state = shared.lock();
+        let added = state.core.add(&mut self.new, now);
+        shared.finish(state, now);
+        shared.answer(added, self.new.key.take())
+    }
+
     fn is_full(&self, core: &Core<K, O::Links>) -> bool {
         self.new.key.as_ref().is_some_and(|key| core.is_full_for(key, self.new.hash))
     }

@@ -4,9 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use flyball_sync::Nanos;
 use flyball_sync::waiting::Place;
 
 use crate::key::Key;
@@ -16,39 +14,21 @@ use crate::state::Leftovers;
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, TimeMode};
 
-/// The future of [`Queue::drain`] and [`Queue::drain_all_timeout`].
+/// The future of [`Queue::drain`].
 ///
 /// # Cancel safety
 /// It does nothing before its first poll. Dropping it after that only stops waiting; the queue stays shut down.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Drain<K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLimiter, T: TimeMode = NoDelays> {
     queue: Queue<K, O, L, T>,
-    /// For how long what waits is served, too, and the queue is waited for.
-    limit: Option<Duration>,
-    begun: Option<Begun>,
+    begun: bool,
     ticket: Option<Place>,
 }
 
-#[derive(Clone, Copy)]
-struct Begun {
-    /// By the queue's clock, if there is a limit.
-    until: Option<Nanos>,
-}
-
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drain<K, O, L, T> {
-    pub(crate) fn new(queue: Queue<K, O, L, T>, limit: Option<Duration>) -> Self {
-        Self { queue, limit, begun: None, ticket: None }
-    }
-
-    /// Says until when it waits.
-    fn begin(&self) -> Option<Nanos> {
-        match self.limit {
-            None => {
-                self.queue.begin_drain();
-                None
-            }
-            Some(limit) => Some(self.queue.begin_drain_all(limit) + limit),
-        }
+    /// Of a queue that is being drained already, if it has `begun`.
+    pub(crate) fn new(queue: Queue<K, O, L, T>, begun: bool) -> Self {
+        Self { queue, begun, ticket: None }
     }
 }
 
@@ -57,24 +37,20 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for Drain<K, O
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let Begun { until } = match this.begun {
-            Some(begun) => begun,
-            None => {
-                let begun = Begun { until: this.begin() };
-                *this.begun.insert(begun)
-            }
-        };
+        if !this.begun {
+            this.queue.begin_drain();
+            this.begun = true;
+        }
         let shared = &this.queue.shared;
         // Cloned before locking: a waker's vtable is user code.
         let waker = context.waker().clone();
-        let now = until.map_or_else(|| shared.now_if_timed(), |_| Some(shared.now()));
+        let now = shared.now_if_timed();
         // Declared before the guard, to die after it, also when a key's `Clone` panics.
         let mut left = Leftovers::new();
         let old;
         let mut state = shared.lock();
         old = this.ticket.take().and_then(|own| state.others.drainers.leave(own));
-        let over = until.is_some_and(|until| now.is_some_and(|now| until <= now));
-        if over || state.core.is_drained() {
+        if state.core.is_drained() {
             state.core.leftovers(now, &mut left);
             drop(state);
             drop((old, waker));
@@ -82,9 +58,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for Drain<K, O
         }
         this.ticket = Some(state.others.drainers.park(waker));
         state.others.any = true;
-        state.others.drain_at = state.others.drain_at.into_iter().chain(until).min();
-        // Sets the alarm, if there is a limit.
-        shared.finish(state, now);
+        drop(state);
         drop(old);
         Poll::Pending
     }

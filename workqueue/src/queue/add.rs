@@ -1,6 +1,9 @@
 //! SHELL. Adding a key, and taking back what was added.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
+
+use flyball_sync::{Clock, Monotonic};
 
 use super::Queue;
 use super::shared::Shared;
@@ -11,7 +14,7 @@ use crate::limiter::QueueLimiter;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
 use crate::state::{Added, Newcomer};
-use crate::time_mode::TimeMode;
+use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Makes a key Ready, or has it come once more when its lease ends. Never waits.
@@ -85,7 +88,19 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// As [`add`](Self::add).
     pub fn blocking_add_when_room(&self, key: K) -> Result<Added, AddError<K>> {
         let tag = self.shared.tag(&key);
-        self.block_for_room(key, tag)
+        self.block_for_room(key, tag, None)
+    }
+
+    /// [`blocking_add_when_room`](Self::blocking_add_when_room) for at most so long. The limit is real time, whatever the queue's clock.
+    ///
+    /// # Errors
+    /// [`AddError`] with the key: once the queue is shut down, or where it is still full after `limit`.
+    ///
+    /// # Panics
+    /// As [`add`](Self::add).
+    pub fn blocking_add_when_room_timeout(&self, key: K, limit: Duration) -> Result<Added, AddError<K>> {
+        let tag = self.shared.tag(&key);
+        self.block_for_room(key, tag, Some(Monotonic.now() + limit))
     }
 
     /// Adds many keys under one lock, in their order. The iterator runs before.
@@ -176,6 +191,26 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             }
         }
         many
+    }
+}
+
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync> Queue<K, O, L, T> {
+    /// [`add_when_room`](Self::add_when_room) for at most so long, by the queue's clock.
+    ///
+    /// # Errors
+    /// [`AddError`] with the key: once the queue is shut down, or where it is still full after `limit`.
+    ///
+    /// # Panics
+    /// As [`add`](Self::add).
+    ///
+    /// # Cancel safety
+    /// As `add_when_room`. The limit begins with the first poll.
+    pub async fn add_when_room_timeout(&self, key: K, limit: Duration) -> Result<Added, AddError<K>> {
+        let mut adding = self.add_when_room(key);
+        match self.within(limit, &mut adding).await {
+            Some(added) => added,
+            None => adding.add_now(),
+        }
     }
 }
 

@@ -90,6 +90,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         state.core.is_idle(now)
     }
 
+    pub(crate) fn block_until_empty(&self, until: Option<Nanos>) -> bool {
+        let empty = |core: &Core<K, O::Links>, _| core.is_empty();
+        // One that waits for an empty queue is woken whenever it is idle, and looks again.
+        let (state, _) = self.block_until(until, empty, |others| &mut others.blocked_idlers);
+        state.core.is_empty()
+    }
+
     /// Waits until it has come, counted among those who wait for it.
     fn block_until(
         &self,
@@ -115,22 +122,32 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// Adds a key, waiting for room.
-    pub(crate) fn block_for_room(&self, key: K, tag: Tag<O::Links>) -> Result<Added, AddError<K>> {
+    /// Adds a key, waiting for room, at most until then on the machine's clock.
+    pub(crate) fn block_for_room(
+        &self,
+        key: K,
+        tag: Tag<O::Links>,
+        until: Option<Nanos>,
+    ) -> Result<Added, AddError<K>> {
         let shared = &self.shared;
         let mut new = shared.newcomer(key, tag);
         let _passing = PassesOn(shared);
         loop {
             let now = shared.now_if_timed();
+            let left = until.map(|until| until.since(Monotonic.now()));
             let mut state = shared.lock();
             let added = state.core.add(&mut new, now);
-            if added != Err(AddErrorKind::Full) {
+            if added != Err(AddErrorKind::Full) || left == Some(Duration::ZERO) {
+                // A signal may have come together with the end of the time: settling passes it on.
                 shared.finish(state, now);
                 return shared.answer(added, new.key);
             }
             state.others.any = true;
             state.others.blocked_adders.asleep += 1;
-            state = shared.room.wait(state);
+            state = match left {
+                Some(limit) => shared.room.wait_for(state, limit),
+                None => shared.room.wait(state),
+            };
             state.others.blocked_adders.wake_up(None);
         }
     }

@@ -19,7 +19,7 @@ use crate::queue::consumer::Consumer;
 use crate::queue::shared::{Effects, Shared, State};
 use crate::state::order::Order;
 use crate::state::{HandedOut, Handle, Next};
-use crate::time_mode::{SupportsAsync, TimeMode};
+use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Waits for a key, as a task on any executor; `None` once the queue is closed.
@@ -209,6 +209,21 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.block(Some(Monotonic.now() + limit), None)
     }
 
+    /// [`get_many`](Self::get_many), blocking the thread at most so long. The limit is real time, whatever the queue's clock.
+    ///
+    /// # Errors
+    /// As [`blocking_get_timeout`](Self::blocking_get_timeout).
+    ///
+    /// # Panics
+    /// As [`blocking_get`](Self::blocking_get).
+    pub fn blocking_get_many_timeout(
+        &self,
+        most: usize,
+        limit: Duration,
+    ) -> Result<Vec<Lease<K, T>>, GetTimeoutError> {
+        self.blocking_get_timeout(limit).map(|first| self.more(first, most))
+    }
+
     /// [`get_many`](Self::get_many), blocking the thread.
     ///
     /// # Panics
@@ -232,6 +247,59 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     #[must_use]
     pub fn consumer(&self) -> Consumer<K, O, L, T> {
         Consumer::new(self.clone())
+    }
+}
+
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync> Queue<K, O, L, T> {
+    /// [`get`](Self::get) for at most so long, by the queue's clock. It takes a key that is there, however short the limit.
+    ///
+    /// # Errors
+    /// [`GetTimeoutError::TimedOut`] after `limit`, [`GetTimeoutError::Closed`] once the queue is closed.
+    ///
+    /// # Cancel safety
+    /// As `get`. The limit begins with the first poll.
+    ///
+    /// # Panics
+    /// As `get`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_workqueue::{GetTimeoutError, Queue, TokioTimer};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let queue = Queue::<&str>::builder().timer(TokioTimer::current()).build();
+    /// let none = queue.get_timeout(Duration::from_millis(10)).await;
+    /// assert_eq!(none.unwrap_err(), GetTimeoutError::TimedOut);
+    /// # }
+    /// ```
+    pub async fn get_timeout(&self, limit: Duration) -> Result<Lease<K, T>, GetTimeoutError> {
+        match self.within(limit, &mut self.get()).await {
+            Some(Some(lease)) => Ok(lease),
+            Some(None) => Err(GetTimeoutError::Closed),
+            // It may have given way, or the key may have come since.
+            None => self.try_get().map_err(|error| match error {
+                TryGetError::Empty => GetTimeoutError::TimedOut,
+                TryGetError::Closed => GetTimeoutError::Closed,
+            }),
+        }
+    }
+
+    /// [`get_many`](Self::get_many) for at most so long, by the queue's clock. It takes keys that are there, however short the limit.
+    ///
+    /// # Errors
+    /// As [`get_timeout`](Self::get_timeout).
+    ///
+    /// # Cancel safety
+    /// As `get_timeout`.
+    ///
+    /// # Panics
+    /// As `get`.
+    pub async fn get_many_timeout(
+        &self,
+        most: usize,
+        limit: Duration,
+    ) -> Result<Vec<Lease<K, T>>, GetTimeoutError> {
+        self.get_timeout(limit).await.map(|first| self.more(first, most))
     }
 }
 

@@ -1,13 +1,13 @@
 //! SHELL. How a queue pauses and ends.
 
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use flyball_sync::{Clock, Monotonic, Nanos};
+use flyball_sync::{Clock, Monotonic};
 
 use super::Queue;
 use crate::futures::drain::Drain;
-use crate::futures::wait_idle::WaitIdle;
 use crate::key::Key;
 use crate::limiter::QueueLimiter;
 use crate::state::Leftovers;
@@ -62,7 +62,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Nothing happens before the first poll, which shuts the queue down. Dropping the future after that only stops waiting. To shut
     /// down without waiting, use [`shut_down`](Self::shut_down).
     pub fn drain(&self) -> Drain<K, O, L, T> {
-        Drain::new(self.clone(), None)
+        Drain::new(self.clone(), false)
     }
 
     /// [`drain`](Self::drain), blocking the thread.
@@ -104,53 +104,42 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         !self.shared.lock().core.is_open()
     }
 
-    /// Waits until nothing is Ready or leased; keys may wait for deadlines. The queue goes on.
-    ///
-    /// A key that is added in the same moment may or may not be waited for: this says that the queue *was* idle.
-    ///
-    /// # Cancel safety
-    /// Dropping the future only stops waiting.
-    pub fn wait_idle(&self) -> WaitIdle<'_, K, O, L, T> {
-        WaitIdle::new(self, false)
-    }
-
-    /// Waits until the queue holds no key: none is Ready, leased, or waits for a deadline. The queue goes on.
-    ///
-    /// A key that is added in the same moment may or may not be waited for.
-    ///
-    /// # Cancel safety
-    /// Dropping the future only stops waiting.
-    pub fn wait_empty(&self) -> WaitIdle<'_, K, O, L, T> {
-        WaitIdle::new(self, true)
-    }
-
     pub(crate) fn begin_drain(&self) {
         self.shut_down();
         self.resume();
     }
 
-    /// Says when it began.
-    pub(crate) fn begin_drain_all(&self, limit: Duration) -> Nanos {
+    pub(crate) fn begin_drain_all(&self, limit: Duration) {
         let now = self.shared.now();
         let mut state = self.shared.lock();
         state.core.serve(now, limit);
         state.core.pause(false);
         self.shared.finish_for_all(state, Some(now));
-        now
-    }
-
-    /// [`wait_idle`](Self::wait_idle), blocking the thread.
-    pub fn blocking_wait_idle(&self) {
-        self.block_until_idle(None);
-    }
-
-    /// [`wait_idle`](Self::wait_idle), blocking the thread at most so long, in real time; says whether it was idle.
-    pub fn blocking_wait_idle_timeout(&self, limit: Duration) -> bool {
-        self.block_until_idle(Some(Monotonic.now() + limit))
     }
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, T> {
+    /// [`drain`](Self::drain) for at most so long, by the queue's clock; what is Ready or leased then is left over, too.
+    ///
+    /// # Cancel safety
+    /// As `drain`. The limit begins with the first poll.
+    ///
+    /// # Panics
+    /// When the clock or the timer does.
+    pub fn drain_timeout(
+        &self,
+        limit: Duration,
+    ) -> impl Future<Output = Leftovers<K>> + Send + use<K, O, L, T>
+    where
+        T: SupportsAsync,
+    {
+        let queue = self.clone();
+        async move {
+            queue.begin_drain();
+            queue.drain_within(limit).await
+        }
+    }
+
     /// Refuses adds and marks from now on, and serves what waits, too, until `limit` has passed: waits, retries and
     /// requeues whose deadline is not later. Then waits as [`drain`](Self::drain) does, at most until then; what is
     /// Ready, waiting or leased at the end is left over.
@@ -164,11 +153,33 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     ///
     /// # Panics
     /// When the clock or the timer does.
-    pub fn drain_all_timeout(&self, limit: Duration) -> Drain<K, O, L, T>
+    pub fn drain_all_timeout(
+        &self,
+        limit: Duration,
+    ) -> impl Future<Output = Leftovers<K>> + Send + use<K, O, L, T>
     where
         T: SupportsAsync,
     {
-        Drain::new(self.clone(), Some(limit))
+        let queue = self.clone();
+        async move {
+            queue.begin_drain_all(limit);
+            queue.drain_within(limit).await
+        }
+    }
+
+    /// What a drain that has begun leaves over, or what there is once it is over.
+    async fn drain_within(&self, limit: Duration) -> Leftovers<K> {
+        let mut drain = Drain::new(self.clone(), true);
+        match self.within(limit, &mut drain).await {
+            Some(left) => left,
+            None => {
+                let now = Some(self.shared.now());
+                // Declared before the guard, to die after it, also when a key's `Clone` panics.
+                let mut left = Leftovers::new();
+                self.shared.lock().core.leftovers(now, &mut left);
+                left
+            }
+        }
     }
 
     /// [`drain_all_timeout`](Self::drain_all_timeout), blocking the thread.

@@ -96,7 +96,7 @@ impl<'a, K: Key, L: QueueLimiter<K>, T: TimeMode> WithPriority<'a, K, L, T> {
     /// # Panics
     /// As there.
     pub fn blocking_add_when_room(&self, key: K) -> Result<Added, AddError<K>> {
-        self.queue.block_for_room(key, self.priority)
+        self.queue.block_for_room(key, self.priority, None)
     }
 }
 

@@ -154,7 +154,9 @@ fn a_drain_does_nothing_before_it_is_polled_and_goes_on_when_it_is_dropped() {
             let (queue, clock) = timed();
             queue.add_after("soon", ns(5)).unwrap();
             queue.add("a").unwrap();
-            let mut drain = Task::new(if waiting { queue.drain_all_timeout(ns(20)) } else { queue.drain() });
+            let mut drain = Task::new(async {
+                if waiting { queue.drain_all_timeout(ns(20)).await } else { queue.drain().await }
+            });
             for _ in 0..polls {
                 assert!(drain.poll().is_pending());
             }

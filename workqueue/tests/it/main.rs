@@ -24,6 +24,7 @@ mod idle;
 mod kept;
 mod kind;
 mod life;
+mod limits;
 mod metrics;
 mod options;
 mod oracle;

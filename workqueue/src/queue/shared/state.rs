@@ -7,6 +7,7 @@ use flyball_sync::waiting::{Alarm, WakeBatch};
 use super::effects::Effects;
 use crate::queue::parked::Parked;
 use crate::queue::sleepers::Sleepers;
+use crate::queue::timeouts::Timeouts;
 use crate::state::Core;
 use crate::state::order::Links;
 
@@ -34,8 +35,6 @@ pub(crate) struct Others {
     pub(crate) adders: Parked,
     pub(crate) blocked_adders: Sleepers,
     pub(crate) drainers: Parked,
-    /// The earliest moment at which a parked drainer gives up.
-    pub(crate) drain_at: Option<Nanos>,
     pub(crate) idlers: Parked,
     /// Threads that wait for the queue to be drained, or idle.
     pub(crate) blocked_drainers: usize,
@@ -43,6 +42,8 @@ pub(crate) struct Others {
     /// Those threads were signalled, and none of them has begun to wait since. Without this flag, a blocked getter, which
     /// performs its effects before it sleeps, would signal them again in every loop until they have run.
     pub(crate) told: bool,
+    /// No longer than until some time.
+    pub(crate) timeouts: Timeouts,
     /// For a lease to be overdue.
     pub(crate) watchers: Parked,
     /// The earliest moment at which a parked watcher has something to see; `None` while it waits for a lease.
@@ -59,6 +60,7 @@ impl Others {
             + self.blocked_idlers
             + self.watchers.waiting()
             == 0
+            && self.timeouts.is_empty()
     }
 }
 
@@ -69,11 +71,11 @@ impl<K, O: Links> State<K, O> {
             adders: Parked::new(),
             blocked_adders: Sleepers::default(),
             drainers: Parked::new(),
-            drain_at: None,
             idlers: Parked::new(),
             blocked_drainers: 0,
             blocked_idlers: 0,
             told: false,
+            timeouts: Timeouts::default(),
             watchers: Parked::new(),
             watch_at: None,
         };
@@ -189,13 +191,11 @@ impl<K, O: Links> State<K, O> {
             others.watchers.rouse_all();
             others.watch_at = None;
         }
-        if come(others.drain_at) {
-            others.drainers.rouse_all();
-            others.drain_at = None;
+        if let Some(now) = now {
+            others.timeouts.pass(now);
         }
         let watch = others.watch_at.filter(|_| others.watchers.waiting() > 0);
-        let drain = others.drain_at.filter(|_| others.drainers.waiting() > 0);
-        *alarm = alarm.iter().copied().chain(watch).chain(drain).min();
+        *alarm = alarm.iter().copied().chain(watch).chain(others.timeouts.next()).min();
     }
 
     /// One of each who waits for time looks again.
@@ -206,9 +206,7 @@ impl<K, O: Links> State<K, O> {
         }
         self.others.watchers.rouse_all();
         self.others.watch_at = None;
-        if self.others.drain_at.take().is_some() {
-            self.others.drainers.rouse_all();
-        }
+        self.others.timeouts.pass(Nanos::MAX);
         effects.more = self.wake_roused(&mut effects.wakers);
         effects
     }
@@ -228,6 +226,7 @@ impl<K, O: Links> State<K, O> {
     /// Moves the wakers of tasks that are to be woken to the batch; says whether there are more than it has room for.
     pub(super) fn wake_roused(&mut self, batch: &mut WakeBatch) -> bool {
         let others = &mut self.others;
+        let more = others.timeouts.wake_passed(batch);
         let all = [
             &mut self.getters,
             &mut others.adders,
@@ -235,7 +234,7 @@ impl<K, O: Links> State<K, O> {
             &mut others.idlers,
             &mut others.watchers,
         ];
-        all.into_iter().fold(false, |more, parked| parked.wake_roused(batch) | more)
+        all.into_iter().fold(more, |more, parked| parked.wake_roused(batch) | more)
     }
 
     /// Wakes so many getters, tasks first: a thread costs a system call. Of threads one at a time, which sends the next when it has looked.

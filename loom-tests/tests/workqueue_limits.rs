@@ -1,0 +1,27 @@
+//! A model of waiting for a key with a limit.
+
+use std::time::Duration;
+
+use flyball_sync::{ManualClock, Nanos};
+use flyball_workqueue::Queue;
+use loom_tests::{Model, block_on, model, thread};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn get_timeout_vs_its_end() {
+    let claim = Model {
+        name: "workqueue::get_timeout_vs_its_end",
+        threads: 2,
+        floor: 288,
+        catches: "a getter with a limit that looks at the time in one critical section and waits for it in another",
+    };
+    model(claim, || {
+        let clock = ManualClock::new();
+        let queue = Queue::<u32>::builder().timer(clock.timer()).build();
+        // The end of time is past every limit, also that of a wait that begins there.
+        let mover = thread::spawn(move || clock.set(Nanos::MAX));
+        assert!(block_on(queue.get_timeout(SECOND)).is_err());
+        mover.join().unwrap();
+    });
+}

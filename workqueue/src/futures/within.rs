@@ -1,0 +1,79 @@
+//! SHELL. Another future of the queue, with a limit by the queue's clock.
+//!
+//! Every future of this crate is cancel-safe, so a limit only drops it. The timer is the queue's own: one alarm for all.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use flyball_sync::Nanos;
+
+use crate::key::Key;
+use crate::limiter::QueueLimiter;
+use crate::queue::Queue;
+use crate::queue::timeouts::Timeout;
+use crate::state::order::Order;
+use crate::time_mode::TimeMode;
+
+/// What `future` gives, or nothing once the queue's clock shows `until`. It is looked at first, also where that has passed.
+///
+/// # Cancel safety
+/// Dropping it only stops waiting for the time.
+pub(crate) struct Within<'a, F, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> {
+    queue: &'a Queue<K, O, L, T>,
+    future: &'a mut F,
+    until: Nanos,
+    ticket: Option<Timeout>,
+}
+
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
+    pub(crate) fn within<'a, F>(&'a self, limit: Duration, future: &'a mut F) -> Within<'a, F, K, O, L, T> {
+        Within { queue: self, future, until: self.shared.now() + limit, ticket: None }
+    }
+}
+
+impl<F, K, O, L, T> Future for Within<'_, F, K, O, L, T>
+where
+    F: Future + Unpin,
+    K: Key,
+    O: Order<K>,
+    L: QueueLimiter<K>,
+    T: TimeMode,
+{
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let Poll::Ready(output) = Pin::new(&mut *this.future).poll(context) {
+            return Poll::Ready(Some(output));
+        }
+        let shared = &this.queue.shared;
+        // Cloned before locking: a waker's vtable is user code.
+        let waker = context.waker().clone();
+        let now = shared.now();
+        let mut state = shared.lock();
+        let timeouts = &mut state.others.timeouts;
+        let old = this.ticket.take().and_then(|own| timeouts.remove(own));
+        if this.until <= now {
+            drop(state);
+            drop((old, waker));
+            return Poll::Ready(None);
+        }
+        this.ticket = Some(timeouts.insert(this.until, now, waker));
+        state.others.any = true;
+        // Sets the alarm.
+        shared.finish(state, Some(now));
+        drop(old);
+        Poll::Pending
+    }
+}
+
+impl<F, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for Within<'_, F, K, O, L, T> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            let old = self.queue.shared.lock().others.timeouts.remove(ticket);
+            drop(old);
+        }
+    }
+}
