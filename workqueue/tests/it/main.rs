@@ -3,7 +3,6 @@
 #![allow(clippy::disallowed_types, reason = "a test's own locks are std's: no model runs here")]
 
 mod ages;
-mod at;
 mod attempts;
 mod backoff;
 mod bounded;
@@ -13,7 +12,6 @@ mod dead;
 mod defects;
 mod delayed;
 mod detached;
-mod driver;
 mod dropped;
 mod empty;
 mod fair;
@@ -21,17 +19,13 @@ mod getters;
 mod hostile;
 mod idle;
 mod kept;
-mod kind;
-mod life;
 mod metrics;
-mod options;
 mod oracle;
 mod priority;
 mod properties;
 mod regressions;
 #[cfg(feature = "tokio")]
 mod runtime;
-mod said;
 mod shutdown;
 mod snapshot;
 mod stale_clock;
@@ -42,6 +36,5 @@ mod swap;
 mod task;
 mod threads;
 mod time;
-mod told;
 mod upstream;
 mod yielding;

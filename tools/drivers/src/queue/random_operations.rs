@@ -12,12 +12,12 @@ use testkit::naive_queue::NaiveQueue;
 use testkit::op::{Mode, SmallKey};
 use testkit::queue_op::QueueOp;
 
-use crate::at::At;
-use crate::kind::Kind;
-use crate::said::{
+use crate::queue::metrics_sink::{Notes, as_told, read};
+use crate::queue::model_answers::{
     added, added_many, glance, in_line, in_order, nanos, nothing, oldest, poll, same, seen, taken, tally,
 };
-use crate::told::{Notes, as_told, read};
+use crate::queue::orders::Kind;
+use crate::queue::step::Step;
 
 /// Keys that were given up, with their failures.
 pub(crate) type Dead = Arc<Mutex<Vec<(SmallKey, u32)>>>;
@@ -49,8 +49,8 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
 
     /// A life without time.
     pub(crate) fn live(mut self, life: impl Iterator<Item = QueueOp>) -> Cells {
-        for (step, op) in life.enumerate() {
-            let at = At { step, op: &op };
+        for (number, op) in life.enumerate() {
+            let at = Step { number, op: &op };
             at.trace();
             self.step(&op, &at);
             self.compare(&at);
@@ -59,7 +59,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
         self.model.cells
     }
 
-    fn step(&mut self, op: &QueueOp, at: &At<'_>) {
+    fn step(&mut self, op: &QueueOp, at: &Step<'_>) {
         let now = self.now();
         let Self { queue, model, .. } = self;
         let priority = self.priority;
@@ -166,7 +166,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
         }
     }
 
-    fn compare(&mut self, at: &At<'_>) {
+    fn compare(&mut self, at: &Step<'_>) {
         let now = self.now();
         let Self { queue, model, .. } = self;
         queue.check().unwrap_or_else(|broken| panic!("{at}: {broken}"));
@@ -217,7 +217,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
         &mut self,
         take: impl FnOnce(&Queue<SmallKey, O, L, T>) -> Result<Vec<Lease<SmallKey, T>>, TryGetError>,
         most: usize,
-        at: &At<'_>,
+        at: &Step<'_>,
     ) {
         let taken = take(&self.queue);
         let answer = match &taken {
@@ -259,8 +259,8 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Life
             self.queue.track_ages();
             self.model.track_ages(self.now());
         }
-        for (step, op) in life.iter().enumerate() {
-            let at = At { step, op };
+        for (number, op) in life.iter().enumerate() {
+            let at = Step { number, op };
             at.trace();
             self.step_in_time(op, &at);
             self.compare(&at);
@@ -271,7 +271,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Life
         self.model.cells
     }
 
-    fn step_in_time(&mut self, op: &QueueOp, at: &At<'_>) {
+    fn step_in_time(&mut self, op: &QueueOp, at: &Step<'_>) {
         let now = self.now();
         let Self { queue, model, .. } = self;
         let priority = self.priority;
@@ -327,7 +327,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Life
         }
     }
 
-    fn compare_metrics(&mut self, at: &At<'_>) {
+    fn compare_metrics(&mut self, at: &Step<'_>) {
         let now = self.now();
         let model: Vec<_> = self.model.told().into_iter().map(as_told).collect();
         let Some(notes) = &self.notes else {
@@ -338,7 +338,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Life
         assert_eq!(read(self.queue.stats()), self.model.read(now), "{at}");
     }
 
-    fn compare_ages(&mut self, at: &At<'_>) {
+    fn compare_ages(&mut self, at: &Step<'_>) {
         let now = self.now();
         assert_eq!(oldest(&self.queue.stats()), self.model.ages(now), "{at}");
         if let Some(lease) = self.leases.last() {

@@ -6,14 +6,15 @@ use std::time::Duration;
 use flyball_workqueue::{AddErrorKind, LeaseOutcome, QueueMetrics, QueueStats};
 use testkit::answers::{Ending, Read, Told};
 
-use crate::said::{nanos, reason};
+use crate::queue::model_answers::{nanos, reason};
 
+/// A sink for one queue; clones write into the same list.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Notes(Arc<Mutex<Vec<Told>>>);
+pub struct Notes(Arc<Mutex<Vec<Told>>>);
 
 impl Notes {
     /// What was told since this was asked last.
-    pub(crate) fn take(&self) -> Vec<Told> {
+    pub fn take(&self) -> Vec<Told> {
         std::mem::take(&mut self.0.lock().expect("nobody panics in here"))
     }
 

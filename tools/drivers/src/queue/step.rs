@@ -5,12 +5,12 @@ use std::fmt;
 use testkit::queue_op::QueueOp;
 
 /// One step. It is written out where it failed, and nowhere else: millions do not.
-pub(crate) struct At<'a> {
-    pub(crate) step: usize,
+pub(crate) struct Step<'a> {
+    pub(crate) number: usize,
     pub(crate) op: &'a QueueOp,
 }
 
-impl At<'_> {
+impl Step<'_> {
     /// `FLYBALL_TRACE` shows every step of a life, to read the shortest one that fails.
     pub(crate) fn trace(&self) {
         if *TRACE {
@@ -22,8 +22,8 @@ impl At<'_> {
 static TRACE: std::sync::LazyLock<bool> =
     std::sync::LazyLock::new(|| std::env::var_os("FLYBALL_TRACE").is_some());
 
-impl fmt::Display for At<'_> {
+impl fmt::Display for Step<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "step {}, {:?}", self.step, self.op)
+        write!(f, "step {}, {:?}", self.number, self.op)
     }
 }

@@ -10,7 +10,7 @@ use flyball_workqueue::{
 use testkit::naive_queue::NaiveQueue;
 use testkit::op::SmallKey;
 
-use crate::said::poll;
+use crate::queue::model_answers::poll;
 
 type Asked = Result<Added, AddError<SmallKey>>;
 

@@ -6,17 +6,23 @@ use testkit::naive_selector::{Labels, NaiveSelector, Rule, Term};
 
 /// What the bytes were good for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
-    pub(crate) read: u64,
-    pub(crate) refused: u64,
-    pub(crate) spelled: u64,
-    pub(crate) foreign: u64,
-    pub(crate) matched: u64,
-    pub(crate) missed: u64,
+pub struct Seen {
+    /// Texts that were read.
+    pub read: u64,
+    /// Texts that were refused.
+    pub refused: u64,
+    /// Selectors by methods.
+    pub spelled: u64,
+    /// Selectors of any words.
+    pub foreign: u64,
+    /// Labels that were selected.
+    pub matched: u64,
+    /// Labels that were not.
+    pub missed: u64,
 }
 
 /// The first byte says what the rest is; at most 80 of it.
-pub(crate) fn run(bytes: &[u8], seen: &mut Seen) {
+pub fn run(bytes: &[u8], seen: &mut Seen) {
     let Some((kind, rest)) = bytes.split_first() else { return };
     let rest = &rest[..rest.len().min(80)];
     match kind % 4 {

@@ -12,25 +12,31 @@ use flyball_informer_cache::{
 use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::happened::Happened;
 
+/// An object of the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Object {
-    pub(crate) id: u8,
+pub struct Object {
+    /// Its key.
+    pub id: u8,
     /// Of the write that made it.
-    pub(crate) serial: u32,
-    pub(crate) tag: u8,
+    pub serial: u32,
+    /// It says how long the object lives.
+    pub tag: u8,
 }
 
-pub(crate) type Objects = TtlStore<u8, Object, ManualClock>;
+/// The store under test.
+pub type Objects = TtlStore<u8, Object, ManualClock>;
 type View = TtlSnapshot<u8, Object>;
 type Changes = Subscription<u8, Timed<Object>>;
 
-pub(crate) static BY_TAG: Index<Timed<Object>, u8> = Index::fallible("tag", |object| match object.tag {
+/// By the tag, and by whether it is odd; of one tag it fails.
+pub static BY_TAG: Index<Timed<Object>, u8> = Index::fallible("tag", |object| match object.tag {
     7 => Err(IndexError::new("no tag")),
     tag => Ok(vec![tag, tag % 2]),
 });
 static BY_SERIAL: OrderedIndex<Timed<Object>, u32> = OrderedIndex::new("serial", |object| object.serial);
 
-pub(crate) fn nanos(nanos: u64) -> Duration {
+/// So many nanoseconds.
+pub fn nanos(nanos: u64) -> Duration {
     Duration::from_nanos(nanos)
 }
 
@@ -44,7 +50,8 @@ fn ttl_of(tag: u8) -> Option<Duration> {
     }
 }
 
-pub(crate) fn store() -> (Objects, ManualClock) {
+/// An empty store, and its clock.
+pub fn store() -> (Objects, ManualClock) {
     let clock = ManualClock::new();
     let builder = TtlStore::builder(|object: &Timed<Object>| object.id).ttl_by(|object| ttl_of(object.tag));
     let builder = builder.index(&BY_TAG).index(&BY_SERIAL).seed(1);
@@ -113,7 +120,7 @@ const NAMES: &[&str] = &[
 ];
 
 /// Of what a life comes by.
-pub(crate) const fn tally() -> Happened {
+pub const fn tally() -> Happened {
     Happened::new(NAMES)
 }
 
@@ -241,7 +248,7 @@ struct World<'a> {
 }
 
 /// Plays as many operations as the bytes give; at most 200.
-pub(crate) fn run(bytes: &[u8], tally: &mut Happened) {
+pub fn run(bytes: &[u8], tally: &mut Happened) {
     let (store, clock) = store();
     let (tell, heard) = mpsc::channel();
     let _observer = store.observe(move |change| tell.send(told(change)).unwrap());

@@ -23,8 +23,8 @@ use flyball_informer_cache::{
 use parking_lot::Mutex;
 use testkit::happened::Happened;
 
-use crate::server::{Server, server};
-use crate::world::{BUSY, EXPIRED, INTERNAL, OTHER, Object, REFUSED, TOO_LARGE, World, object};
+use crate::cache::fixture::{BUSY, EXPIRED, INTERNAL, OTHER, Object, REFUSED, TOO_LARGE, World, object};
+use crate::cache::server::{Server, server};
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Op {
@@ -56,7 +56,7 @@ enum Op {
 const KEYS: u8 = 8;
 
 /// What a life is made of, and what it may come by.
-pub(crate) const NAMES: &[&str] = &[
+pub const NAMES: &[&str] = &[
     "list: plain",
     "list: paged",
     "list: streaming",
@@ -98,7 +98,7 @@ pub(crate) const NAMES: &[&str] = &[
 ];
 
 /// Of what a life comes by.
-pub(crate) const fn tally() -> Happened {
+pub const fn tally() -> Happened {
     Happened::new(NAMES)
 }
 
@@ -436,7 +436,7 @@ impl Follower {
 }
 
 /// Runs the bytes; panics where something does not converge. What happened is of this life.
-pub(crate) fn run(bytes: &[u8], tally: &mut Happened) {
+pub fn run(bytes: &[u8], tally: &mut Happened) {
     WRONG.set(SOUND);
     let mut food = Unstructured::new(bytes);
     let settings: u8 = food.arbitrary().unwrap_or(0);

@@ -12,10 +12,10 @@ use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::naive_limiter::{Key, LimiterOp, LimiterSetup, NaiveJitter, NaiveLimiter, Shape};
 use testkit::random::Random;
 
-use crate::real_quota::quota;
+use crate::bucket::quota::quota;
 
 /// Reads a limiter and operations from `bytes`, and compares after every step.
-pub(crate) fn run(bytes: &[u8]) {
+pub fn run(bytes: &[u8]) {
     let mut food = Unstructured::new(bytes);
     let Ok(setup) = LimiterSetup::arbitrary(&mut food) else { return };
     match setup.shape {

@@ -19,47 +19,49 @@ use testkit::naive_queue::{NaiveQueue, NaiveSetup};
 use testkit::op::{SmallKey, operations};
 use testkit::queue_op::{HeldOp, OrderedOp, QueueOp};
 
-use crate::kind::{Kind, group};
-use crate::life::{Dead, Life};
-use crate::options::{CAPACITY, Covered, DEAD_LETTERS, DELAYS, LIMITER, METRICS, ORDER, Row, STRICT, rows};
-use crate::told::Notes;
+use crate::queue::metrics_sink::Notes;
+use crate::queue::options::{
+    CAPACITY, Covered, DEAD_LETTERS, DELAYS, LIMITER, METRICS, ORDER, Row, STRICT, rows,
+};
+use crate::queue::orders::{Kind, group};
+use crate::queue::random_operations::{Dead, Life};
 
 const BASE: Duration = Duration::from_nanos(2);
 const CAP: Duration = Duration::from_nanos(20);
 const MOST: usize = 200;
 
 /// A queue with delays and honest backoff.
-pub(crate) fn limited(bytes: &[u8]) -> Cells {
+pub fn limited(bytes: &[u8]) -> Cells {
     let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
     limited_by(*choice, operations(life, MOST), SmallKey::all().collect())
 }
 
 /// The same where leases are held for long.
-pub(crate) fn limited_held(bytes: &[u8]) -> Cells {
+pub fn limited_held(bytes: &[u8]) -> Cells {
     let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
     limited_by(*choice, held(life), SmallKey::all().collect())
 }
 
 /// A queue with delays, where a failure comes back at once.
-pub(crate) fn unlimited(bytes: &[u8]) -> Cells {
+pub fn unlimited(bytes: &[u8]) -> Cells {
     let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
     unlimited_by(*choice, operations(life, MOST))
 }
 
 /// The same where leases are held for long.
-pub(crate) fn unlimited_held(bytes: &[u8]) -> Cells {
+pub fn unlimited_held(bytes: &[u8]) -> Cells {
     let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
     unlimited_by(*choice, held(life))
 }
 
 /// A queue that knows no time: what needs a clock becomes its nearest timeless relative.
-pub(crate) fn timeless(bytes: &[u8]) -> Cells {
+pub fn timeless(bytes: &[u8]) -> Cells {
     let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
     timeless_by(*choice, operations(life, MOST))
 }
 
 /// Keys of priorities. The first byte says what share lower ones have.
-pub(crate) fn by_priority(bytes: &[u8]) -> Cells {
+pub fn by_priority(bytes: &[u8]) -> Cells {
     let Some(([how, choice], life)) = bytes.split_first_chunk() else { return Cells::default() };
     let (order, sharing) = prioritised([0, 1, 2, 4][usize::from(how % 4)]);
     let keys = SmallKey::all().collect();
@@ -73,7 +75,7 @@ pub(crate) fn by_priority(bytes: &[u8]) -> Cells {
 }
 
 /// Keys of groups. The first byte says what weights and caps these have.
-pub(crate) fn by_group(bytes: &[u8]) -> Cells {
+pub fn by_group(bytes: &[u8]) -> Cells {
     let Some(([how, choice], life)) = bytes.split_first_chunk() else { return Cells::default() };
     let weights = [[1, 1], [2, 1], [1, 3], [2, 2]][usize::from(how % 4)];
     let cap = [u32::MAX, 1, 1, 2][usize::from(how / 4 % 4)];
@@ -84,18 +86,18 @@ pub(crate) fn by_group(bytes: &[u8]) -> Cells {
 }
 
 /// The fuzz target `order_ops`: the length of the case says which order.
-pub(crate) fn order_ops(bytes: &[u8]) -> Cells {
+pub fn order_ops(bytes: &[u8]) -> Cells {
     if bytes.len() % 2 == 0 { by_priority(bytes) } else { by_group(bytes) }
 }
 
 /// The fuzz target `queue_ops`: any combination of options.
-pub(crate) fn queue_ops(bytes: &[u8]) -> Cells {
+pub fn queue_ops(bytes: &[u8]) -> Cells {
     combined(bytes, &mut Covered::default())
 }
 
 /// A queue of any combination of options that builds: the first byte chooses the row, the second what is left to
 /// choose, the third the kind of life.
-pub(crate) fn combined(bytes: &[u8], covered: &mut Covered) -> Cells {
+pub fn combined(bytes: &[u8], covered: &mut Covered) -> Cells {
     let Some(([row, choice, kind], life)) = bytes.split_first_chunk() else { return Cells::default() };
     let rows = rows();
     let row = rows[usize::from(*row) % rows.len()];
@@ -225,7 +227,7 @@ fn quota_of(naive: NaiveQuota) -> Quota {
 }
 
 /// The fuzz target `deadlines`: many keys, all about time. The length of the case says whether backoff is strict.
-pub(crate) fn deadlines(bytes: &[u8]) -> Cells {
+pub fn deadlines(bytes: &[u8]) -> Cells {
     let life = operations::<DeadlineOp>(bytes, 4 * MOST).into_iter().map(|op| match op {
         DeadlineOp::AddAfter(key, delay) => QueueOp::AddAfter(SmallKey(key), delay),
         DeadlineOp::AddDelayed(key, delay, mode) => QueueOp::AddDelayed(SmallKey(key), delay, mode),

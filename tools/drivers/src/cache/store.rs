@@ -26,7 +26,7 @@ use testkit::naive_store::{
 use testkit::store_op::{Bounds, Draft, Of, Question, Stamp, StoreOp, SubscriptionOp, Thing, View as Wanted};
 use testkit::wakers::{Counting, poll_with};
 
-use crate::selector_driver::build;
+use crate::cache::selector::build;
 
 thread_local! {
     /// How often the index of tags was asked about each object, by its serial number.
@@ -149,7 +149,7 @@ fn slimmed(thing: Thing) -> Thing {
 }
 
 /// All that a test may wait for.
-pub(crate) const NAMES: &[&str] = &[
+pub const NAMES: &[&str] = &[
     "upsert",
     "delete",
     "forget",
@@ -227,7 +227,7 @@ pub(crate) const NAMES: &[&str] = &[
 ];
 
 /// Of what a life comes by.
-pub(crate) const fn tally() -> Happened {
+pub const fn tally() -> Happened {
     Happened::new(NAMES)
 }
 
@@ -311,7 +311,7 @@ struct World<'a> {
 }
 
 /// Plays as many operations as the bytes give; at most 200. What happened is of this life.
-pub(crate) fn run(bytes: &[u8], cells: &mut MergeCells, tally: &mut Happened) {
+pub fn run(bytes: &[u8], cells: &mut MergeCells, tally: &mut Happened) {
     let mut bytes = Unstructured::new(bytes);
     let (present, bits) = (u8::arbitrary(&mut bytes), u8::arbitrary(&mut bytes));
     let (Ok(present), Ok(bits)) = (present, bits) else { return };
@@ -328,7 +328,7 @@ pub(crate) fn run(bytes: &[u8], cells: &mut MergeCells, tally: &mut Happened) {
 }
 
 /// As [`run`], all about consumers that fall behind and catch up.
-pub(crate) fn run_subscription(bytes: &[u8], cells: &mut MergeCells) {
+pub fn run_subscription(bytes: &[u8], cells: &mut MergeCells) {
     let mut bytes = Unstructured::new(bytes);
     let mut tally = tally();
     let mut world = World::new(1 << TAG, (false, false), cells, &mut tally);

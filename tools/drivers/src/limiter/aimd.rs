@@ -8,7 +8,7 @@ use flyball_sync::Nanos;
 use testkit::naive_adaptive::{AdaptiveOp, AdaptiveSetup, Ending, NaiveAdaptive};
 
 /// Reads bounds and operations from `bytes`, and compares after every step.
-pub(crate) fn run(bytes: &[u8]) {
+pub fn run(bytes: &[u8]) {
     let mut food = Unstructured::new(bytes);
     let Ok(setup) = AdaptiveSetup::arbitrary(&mut food) else { return };
     let bound = Duration::from_nanos(setup.bound.nanos());

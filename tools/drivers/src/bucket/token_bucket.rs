@@ -7,10 +7,10 @@ use flyball_ratelimit::{AtomicTokenBucket, Token, TokenBucket, TryAcquireError};
 use flyball_sync::Nanos;
 use testkit::naive_limiter::{BucketOp, NaiveBucket, NaiveQuota};
 
-use crate::real_quota::quota;
+use crate::bucket::quota::quota;
 
 /// Reads a quota and operations from `bytes`, and compares after every step.
-pub(crate) fn run(bytes: &[u8]) {
+pub fn run(bytes: &[u8]) {
     let mut food = Unstructured::new(bytes);
     let Ok(first) = NaiveQuota::arbitrary(&mut food) else { return };
     let mut pair = Pair {

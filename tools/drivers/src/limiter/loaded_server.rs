@@ -9,34 +9,40 @@ use flyball_ratelimit::{AimdLimit, Outcome, Started};
 use flyball_sync::Nanos;
 
 /// What the server is like for a while.
-#[derive(Clone, Copy)]
-pub(crate) struct Phase {
+#[derive(Clone, Copy, Debug)]
+pub struct Phase {
     /// It lasts until then.
-    pub(crate) until: u64,
+    pub until: u64,
     /// So many requests are worked on at once; the others wait in line.
-    pub(crate) workers: usize,
+    pub workers: usize,
     /// It refuses everything.
-    pub(crate) down: bool,
+    pub down: bool,
 }
 
 /// One client in one second.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Second {
-    pub(crate) limit: u32,
-    pub(crate) answered: u32,
-    pub(crate) refused: u32,
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Second {
+    /// Operations in flight, at most, at its end.
+    pub limit: u32,
+    /// Requests that were answered.
+    pub answered: u32,
+    /// Requests that were refused.
+    pub refused: u32,
     /// Of the slower half of the answers, the fastest.
-    pub(crate) median: Duration,
+    pub median: Duration,
 }
 
 /// A client, from some second on.
-pub(crate) struct Client {
-    pub(crate) limit: AimdLimit,
-    pub(crate) from: u64,
+#[derive(Debug)]
+pub struct Client {
+    /// Its limit.
+    pub limit: AimdLimit,
+    /// The second it comes in.
+    pub from: u64,
 }
 
 /// How long one request takes without a line: 50 ms, a tenth more or less.
-pub(crate) const WORK: Duration = Duration::from_millis(50);
+pub const WORK: Duration = Duration::from_millis(50);
 const SECOND: u64 = 1_000_000_000;
 const REFUSAL: u64 = 5_000_000;
 
@@ -75,7 +81,7 @@ impl Server {
 }
 
 /// Runs all phases; for each client, what happened in each second.
-pub(crate) fn run(mut clients: Vec<Client>, phases: &[Phase]) -> Vec<Vec<Second>> {
+pub fn run(mut clients: Vec<Client>, phases: &[Phase]) -> Vec<Vec<Second>> {
     let seconds = phases.last().map_or(0, |phase| phase.until);
     let mut server = Server { free_at: BinaryHeap::new(), down: false, random: 1 };
     // Answers on their way: when, in which order, whose, and how.

@@ -14,10 +14,10 @@ use testkit::naive_limiter::NaiveQuota;
 use testkit::naive_line::{Fate, LineOp, NaiveLine, Promise};
 use testkit::wakers::{Counting, poll_with};
 
-use crate::real_quota::quota;
+use crate::bucket::quota::quota;
 
 /// Reads a quota and operations from `bytes`, and compares after every step.
-pub(crate) fn run(bytes: &[u8]) {
+pub fn run(bytes: &[u8]) {
     let mut food = Unstructured::new(bytes);
     let Ok(first) = NaiveQuota::arbitrary(&mut food) else { return };
     let clock = ManualClock::new();

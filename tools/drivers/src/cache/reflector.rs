@@ -29,10 +29,10 @@ const BACKOFF: BackoffConfig = BackoffConfig {
 };
 
 /// How often each (state, input) cell of the table was hit, with each setting.
-pub(crate) type Cells = BTreeMap<(&'static str, &'static str, &'static str), u64>;
+pub type Cells = BTreeMap<(&'static str, &'static str, &'static str), u64>;
 
 /// The settings, two ways each, by the bits of a configuration.
-pub(crate) const SETTINGS: [[&str; 2]; 6] = [
+pub const SETTINGS: [[&str; 2]; 6] = [
     ["no page size", "a page size"],
     ["internal errors relist", "internal errors are tolerated"],
     ["plain lists", "streaming lists"],
@@ -578,7 +578,7 @@ fn label(reflector: &Reflector) -> &'static str {
 }
 
 /// Runs the bytes; panics where the reflector breaks a rule.
-pub(crate) fn run(bytes: &[u8], cells: &mut Cells) {
+pub fn run(bytes: &[u8], cells: &mut Cells) {
     let mut food = Unstructured::new(bytes);
     let Ok((config, bits)) = config(&mut food) else { return };
     let polls = bits & 32 != 0;

@@ -4,10 +4,12 @@
 
 use flyball_informer_cache::testing;
 
-use crate::world::{Object, SCHEMA};
+use crate::cache::fixture::{Object, SCHEMA};
 
-pub(crate) type Server = testing::Server<u8, Object>;
+/// An API server in memory.
+pub type Server = testing::Server<u8, Object>;
 
-pub(crate) fn server() -> Server {
+/// An empty one.
+pub fn server() -> Server {
     Server::new(SCHEMA, |object, uid, version| (object.uid, object.version) = (uid, version.get()))
 }

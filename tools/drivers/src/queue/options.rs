@@ -23,7 +23,7 @@ pub(crate) const DEAD_LETTERS: usize = 5;
 pub(crate) const STRICT: usize = 6;
 
 /// One value of each option.
-pub(crate) type Row = [usize; OPTIONS.len()];
+pub type Row = [usize; OPTIONS.len()];
 
 /// Two values that no queue has together, and what the builder makes of them.
 const NEVER: [([(usize, usize); 2], &str); 6] = [
@@ -36,7 +36,7 @@ const NEVER: [([(usize, usize); 2], &str); 6] = [
 ];
 
 /// All rows that build.
-pub(crate) fn rows() -> Vec<Row> {
+pub fn rows() -> Vec<Row> {
     let mut rows = vec![[0; OPTIONS.len()]];
     for (option, (_, values)) in OPTIONS.iter().enumerate() {
         let with = |row: Row, value| {
@@ -56,8 +56,8 @@ fn has(row: &Row, pair: &[(usize, usize); 2]) -> bool {
 }
 
 /// Which rows have run, and how often.
-#[derive(Default)]
-pub(crate) struct Covered(Vec<(Row, u64)>);
+#[derive(Debug, Default)]
+pub struct Covered(Vec<(Row, u64)>);
 
 impl Covered {
     /// A queue was built so, and has come to its end.
@@ -73,7 +73,7 @@ impl Covered {
     }
 
     /// Every two values of different options that met fewer than `floor` times, in words; those that cannot meet, if they did.
-    pub(crate) fn amiss(&self, floor: u64) -> Vec<String> {
+    pub fn amiss(&self, floor: u64) -> Vec<String> {
         let mut amiss = Vec::new();
         let value = |(option, value): (usize, usize)| {
             let (name, values) = OPTIONS[option];
@@ -100,7 +100,7 @@ impl Covered {
     }
 
     /// How many rows have run.
-    pub(crate) fn rows(&self) -> usize {
+    pub fn rows(&self) -> usize {
         self.0.len()
     }
 }

@@ -68,7 +68,8 @@ pub(crate) fn reason(reason: AddErrorKind) -> answers::Refused {
     }
 }
 
-pub(crate) fn seen(state: KeyState) -> Seen {
+/// Where a key is.
+pub fn seen(state: KeyState) -> Seen {
     match state {
         KeyState::Absent => Seen::Absent,
         KeyState::Waiting(until) => Seen::Waiting(until.get()),
@@ -80,7 +81,8 @@ pub(crate) fn seen(state: KeyState) -> Seen {
     }
 }
 
-pub(crate) fn tally(counts: QueueStats) -> Tally {
+/// How many keys are where.
+pub fn tally(counts: QueueStats) -> Tally {
     Tally { ready: counts.ready, waiting: counts.waiting, leased: counts.leased, dirty: counts.dirty }
 }
 
