@@ -3,22 +3,23 @@
 use std::collections::BTreeSet;
 use std::sync::mpsc;
 
-use loom_tests::{once, thread};
-
-use crate::op::Op;
-use crate::scene::{Scene, Start};
-use crate::task::{For, Task};
+use crate::queue_ops::op::Op;
+use crate::queue_ops::scene::{Scene, Start};
+use crate::queue_ops::task::{For, Task};
+use crate::{once, thread};
 
 /// Operations that begin in one state.
 #[derive(Clone, Debug)]
-pub(crate) struct Case {
-    pub(crate) start: Start,
-    pub(crate) ops: Vec<Op>,
+pub struct Case {
+    /// The state.
+    pub start: Start,
+    /// They run at once.
+    pub ops: Vec<Op>,
 }
 
 impl Case {
     /// Its name, and the body of the model.
-    pub(crate) fn body(self) -> (String, impl Fn() + Send + Sync + 'static) {
+    pub fn body(self) -> (String, impl Fn() + Send + Sync + 'static) {
         let name = format!("{:?}, {:?}", self.start, self.ops);
         let allowed = self.allowed();
         (name, move || {

@@ -4,10 +4,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use flyball_workqueue::DelayMode;
-use loom_tests::wakers::poll_once;
 
-use crate::scene::{Lease, Tools};
-use crate::task::{Answer, For, step};
+use crate::queue_ops::scene::{Lease, Tools};
+use crate::queue_ops::task::{Answer, For, step};
+use crate::wakers::poll_once;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Of real time, which must not pass.
@@ -15,12 +15,15 @@ const NEVER: Duration = Duration::from_secs(3600);
 
 macro_rules! ops {
     ($($op:ident)*) => {
+        /// An operation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Op { $($op),* }
+        #[expect(missing_docs, reason = "they are called as the methods are")]
+        pub enum Op { $($op),* }
 
-        /// All of them. A pair is checked in the group of the one that comes first here.
-        #[allow(dead_code, reason = "triples are picked by hand")]
-        pub(crate) const ALL: &[Op] = &[$(Op::$op),*];
+        impl Op {
+            /// All of them. A pair is checked in the group of the one that comes first here.
+            pub const ALL: &'static [Self] = &[$(Self::$op),*];
+        }
     };
 }
 
@@ -51,7 +54,7 @@ ops! {
 
 impl Op {
     /// Whether it blocks a thread.
-    pub(crate) fn blocks(self) -> bool {
+    pub fn blocks(self) -> bool {
         use Op::*;
         matches!(
             self,
@@ -82,7 +85,8 @@ impl Op {
         matches!(self, Self::DoneByKey | Self::Attach)
     }
 
-    pub(crate) fn waits_for(self) -> For {
+    /// What it waits for, if it does.
+    pub fn waits_for(self) -> For {
         use Op::*;
         match self {
             Get | GetMany | BlockingGet | BlockingGetMany | GetterGet | GetterBlockingGet => For::Key,

@@ -6,8 +6,8 @@ use flyball_ratelimit::FastSlow;
 use flyball_sync::{ManualClock, ManualTimer};
 use flyball_workqueue::{Fifo, KeyState, WithTimer};
 
-use crate::op::Op;
-use crate::task::{Answer, For, Task};
+use crate::queue_ops::op::Op;
+use crate::queue_ops::task::{Answer, For, Task};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -18,7 +18,7 @@ pub(crate) type Lease = flyball_workqueue::Lease<u32, Time>;
 
 /// What key 1 is in, and who waits beside the operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
+pub enum Start {
     /// Ready.
     Ready,
     /// Leased; a getter waits, and somebody for the queue to be idle.

@@ -1,36 +1,42 @@
 //! What the models of the store share: objects of one kind, how to look at them, and a consumer that judges what it is told.
 
-#![allow(dead_code, reason = "not every file of models needs all of it")]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flyball_informer_cache::{
     BoundedSubscription, ChangeKind, Index, Schema, Snapshot, Store, Subscription, Told, Version,
 };
-use loom_tests::thread::{self, JoinHandle};
+
+use crate::thread::{self, JoinHandle};
 
 /// One state of the object `key`; `uid` tells objects of one key apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Object {
-    pub(crate) key: u8,
-    pub(crate) uid: u8,
-    pub(crate) version: u64,
+pub struct Object {
+    /// What it is stored under.
+    pub key: u8,
+    /// Which of the objects of its key.
+    pub uid: u8,
+    /// Which state.
+    pub version: u64,
 }
 
-pub(crate) type Objects = Store<u8, Object>;
-pub(crate) type View = Snapshot<u8, Object>;
+/// The store.
+pub type Objects = Store<u8, Object>;
+/// A snapshot of it.
+pub type View = Snapshot<u8, Object>;
 
-pub(crate) static BY_VERSION: Index<Object, u64> = Index::new("version", |object| object.version);
+/// The index it has from the beginning.
+pub static BY_VERSION: Index<Object, u64> = Index::new("version", |object| object.version);
 
-pub(crate) fn store() -> Objects {
+/// An empty store.
+pub fn store() -> Objects {
     let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version))
         .identity(|a, b| a.uid == b.uid);
     Store::builder(schema).index(&BY_VERSION).seed(1).reader_slots(0, 1).build().unwrap()
 }
 
 /// A store of these objects.
-pub(crate) fn holding(objects: impl IntoIterator<Item = Object>) -> Objects {
+pub fn holding(objects: impl IntoIterator<Item = Object>) -> Objects {
     let store = store();
     for object in objects {
         store.upsert(object);
@@ -38,12 +44,13 @@ pub(crate) fn holding(objects: impl IntoIterator<Item = Object>) -> Objects {
     store
 }
 
-pub(crate) fn object(key: u8, version: u64) -> Object {
+/// The first object under a key, at a version.
+pub fn object(key: u8, version: u64) -> Object {
     Object { key, uid: 0, version }
 }
 
 /// Does something with the store in a thread of its own.
-pub(crate) fn beside<T: Send + 'static>(
+pub fn beside<T: Send + 'static>(
     store: &Objects,
     deed: impl FnOnce(&Objects) -> T + Send + 'static,
 ) -> JoinHandle<T> {
@@ -52,26 +59,26 @@ pub(crate) fn beside<T: Send + 'static>(
 }
 
 /// A transaction that stores these.
-pub(crate) fn commit(store: &Objects, objects: impl IntoIterator<Item = Object>) -> usize {
+pub fn commit(store: &Objects, objects: impl IntoIterator<Item = Object>) -> usize {
     let mut transaction = store.transaction();
     objects.into_iter().for_each(|object| transaction.upsert(object));
     transaction.commit().len()
 }
 
 /// What a consumer holds that was told nothing illegal.
-#[derive(Default)]
-pub(crate) struct Consumer(BTreeMap<u8, Arc<Object>>);
+#[derive(Debug, Default)]
+pub struct Consumer(BTreeMap<u8, Arc<Object>>);
 
 impl Consumer {
     /// Takes what there is now.
-    pub(crate) fn drain(&mut self, changes: &mut Subscription<u8, Object>) {
+    pub fn drain(&mut self, changes: &mut Subscription<u8, Object>) {
         while let Some(change) = changes.try_next() {
             self.hear(*change.key(), change.kind);
         }
     }
 
     /// Takes what there is now, and begins anew where it has to.
-    pub(crate) fn drain_bounded(&mut self, changes: &mut BoundedSubscription<u8, Object>) {
+    pub fn drain_bounded(&mut self, changes: &mut BoundedSubscription<u8, Object>) {
         while let Some(told) = changes.try_next().expect("it never ends") {
             match told {
                 Told::Change(change) => self.hear(*change.key(), change.kind),
@@ -80,9 +87,10 @@ impl Consumer {
         }
     }
 
-    /// How many objects it holds.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
+    /// It holds nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     fn hear(&mut self, key: u8, kind: ChangeKind<Object>) {
@@ -98,7 +106,8 @@ impl Consumer {
         }
     }
 
-    pub(crate) fn agrees(&self, store: &Objects) {
+    /// It holds what the store does.
+    pub fn agrees(&self, store: &Objects) {
         let view = store.snapshot();
         assert_eq!(self.0.len(), view.len(), "no change is lost");
         for (key, object) in view.iter() {
@@ -111,14 +120,14 @@ impl Consumer {
 }
 
 /// The keys and versions there are, and the version of it all.
-pub(crate) fn content(view: &View) -> (Vec<(u8, u64)>, u64) {
+pub fn content(view: &View) -> (Vec<(u8, u64)>, u64) {
     let mut objects: Vec<_> = view.objects().map(|object| (object.key, object.version)).collect();
     objects.sort_unstable();
     (objects, view.version().get())
 }
 
 /// Whether an index by version holds every object, each where it belongs, and nothing else.
-pub(crate) fn is_exact(view: &View, index: &Index<Object, u64>) -> bool {
+pub fn is_exact(view: &View, index: &Index<Object, u64>) -> bool {
     let Ok(values) = view.index_values(index) else { return false };
     let members: usize = values.map(|(_, members)| members).sum();
     let found = |object: &Arc<Object>| {

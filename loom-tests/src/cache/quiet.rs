@@ -51,6 +51,7 @@ impl Watch for Silence {
     }
 }
 
-pub(crate) fn informer(object: Option<u8>) -> (Informer<u8, u8>, impl Future<Output = ()> + Send + 'static) {
+/// An informer of a source that lists this object, or that never answers, and its run future.
+pub fn informer(object: Option<u8>) -> (Informer<u8, u8>, impl Future<Output = ()> + Send + 'static) {
     Informer::builder(SCHEMA, Quiet(object)).seed(1).reader_slots(0, 1).timer(Still).build().unwrap()
 }

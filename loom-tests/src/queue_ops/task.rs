@@ -6,9 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use loom_tests::wakers::{Counting, poll_with};
-
-use crate::scene::Lease;
+use crate::queue_ops::scene::Lease;
+use crate::wakers::{Counting, poll_with};
 
 /// What an operation came to.
 #[derive(Debug)]
@@ -35,12 +34,18 @@ impl Answer {
 
 /// What an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum For {
+pub enum For {
+    /// It does not wait.
     Nothing,
+    /// A key that can be handed out.
     Key,
+    /// Room for a key.
     Room,
+    /// The end of a queue that is shut down.
     Drained,
+    /// A queue that is idle.
     Idle,
+    /// A lease that is overdue.
     Overdue,
 }
 
