@@ -1,6 +1,7 @@
 //! Something that runs pods, as far as an API server can tell: they are running and ready at once, and gone when they are deleted.
 
-use example_controllers::program::Clock;
+use std::sync::Arc;
+
 use flyball_informer_cache::{ChangeKind, Informer, NamespacedName};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -8,16 +9,17 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
+/// What the time is.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
 /// Pods of this image never become ready.
-pub(crate) const BROKEN: &str = "broken";
+pub const BROKEN: &str = "broken";
 
 /// Runs all pods, until it is dropped; on this node, if there is one to bind them to.
-pub(crate) async fn run_pods(
-    client: Client,
-    clock: Clock,
-    pods: Informer<NamespacedName, Pod>,
-    node: Option<&str>,
-) {
+///
+/// # Panics
+/// When a pod has no namespace.
+pub async fn run_pods(client: Client, clock: Clock, pods: Informer<NamespacedName, Pod>, node: Option<&str>) {
     let mut changes = pods.subscribe();
     let mut address = 0_u32;
     while let Some(change) = changes.next().await {
