@@ -12,7 +12,9 @@
 //! locks and atomics come from flyball-sync, so a body needs none. `cargo xtask loom` runs the
 //! models and their seeded faults; `MODELS.md` lists them.
 
+pub mod cache;
 mod engine;
+pub mod queue_ops;
 mod report;
 mod runner;
 pub mod thread;

@@ -2,13 +2,10 @@
 //!
 //! The store's own operations have their models in `informer_cache.rs`; here time stands still and the source has little to say.
 
-#[path = "informer_cache_ops/quiet.rs"]
-mod quiet;
-
 use flyball_informer_cache::{InformerState, Version};
+use loom_tests::cache::quiet::informer;
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Model, block_on, model, thread};
-use quiet::informer;
 
 #[test]
 fn shut_down_vs_run() {

@@ -1,11 +1,10 @@
 //! Models of the store: writers, readers, consumers and those who wait, beside each other.
 
-#[path = "informer_cache_ops/object.rs"]
-mod object;
-
 use flyball_informer_cache::{Change, Overflow, Schema, Store, Told, Version, WaitForError};
+use loom_tests::cache::object::{
+    BY_VERSION, Consumer, Object, beside, content, holding, is_exact, object, store,
+};
 use loom_tests::{Model, block_on, model};
-use object::{BY_VERSION, Consumer, Object, beside, content, holding, is_exact, object, store};
 
 #[test]
 fn write_vs_snapshot() {
@@ -162,7 +161,7 @@ fn subscribe_by_index_vs_move() {
         consumer.drain(&mut changes);
         mover.join().unwrap();
         consumer.drain(&mut changes);
-        assert_eq!(consumer.len(), 0, "nothing has the value any more");
+        assert!(consumer.is_empty(), "nothing has the value any more");
     });
 }
 

@@ -1,11 +1,10 @@
 //! Models of indexes that come and go beside writers and readers.
 
-#[path = "informer_cache_ops/object.rs"]
-mod object;
-
 use flyball_informer_cache::{Index, Version};
+use loom_tests::cache::object::{
+    BY_VERSION, Object, Objects, beside, commit, content, holding, is_exact, object,
+};
 use loom_tests::{Model, model, thread};
-use object::{BY_VERSION, Object, Objects, beside, commit, content, holding, is_exact, object};
 
 /// By version, too: what comes while the store runs.
 static LATE: Index<Object, u64> = Index::new("late", |object| object.version);

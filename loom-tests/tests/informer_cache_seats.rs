@@ -1,13 +1,10 @@
 //! Models of the seats that readers look from: what is read from one is what is published.
 
-#[path = "informer_cache_ops/object.rs"]
-mod object;
-
 use std::hash::{Hash, Hasher};
 
 use flyball_informer_cache::{Schema, Store, Version};
+use loom_tests::cache::object::{Object, Objects, object};
 use loom_tests::{Model, model, thread};
-use object::{Object, Objects, object};
 
 /// A store with so many seats, in which key 1 is at version 1.
 fn seated(seats: usize) -> Objects {

@@ -1,15 +1,12 @@
 //! Models of who waits for a version, in a task or on a thread, beside those who write, close, and give up.
 
-#[path = "informer_cache_ops/object.rs"]
-mod object;
-
 use std::pin::pin;
 use std::time::Duration;
 
 use flyball_informer_cache::{Version, WaitForError};
+use loom_tests::cache::object::{Objects, beside, holding, object, store};
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Model, block_on, model};
-use object::{Objects, beside, holding, object, store};
 
 const WANTED: Version = Version::new(2);
 

@@ -1,11 +1,10 @@
 //! Models of writes of many objects, relists and transactions, and of who waits for them or holds what was before.
 
-#[path = "informer_cache_ops/object.rs"]
-mod object;
-
 use flyball_informer_cache::Version;
+use loom_tests::cache::object::{
+    BY_VERSION, Consumer, Object, View, beside, commit, content, holding, is_exact, object, store,
+};
 use loom_tests::{Model, block_on, model, thread};
-use object::{BY_VERSION, Consumer, Object, View, beside, commit, content, holding, is_exact, object, store};
 
 #[test]
 fn stage_publish_vs_two_writes() {

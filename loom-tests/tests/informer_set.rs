@@ -1,15 +1,12 @@
 //! Models of a set of informers: who comes and who goes.
 
-#[path = "informer_cache_ops/quiet.rs"]
-mod quiet;
-
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, channel};
 
 use flyball_informer_cache::{InformerSet, SharedInformer, StartError};
+use loom_tests::cache::quiet::informer;
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Model, model, thread};
-use quiet::informer;
 
 type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 

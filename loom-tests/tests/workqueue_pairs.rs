@@ -4,28 +4,16 @@
 //! after the other, in some order of their steps: so nothing is lost, doubled or forgotten. Tasks are polled only when
 //! they are woken.
 
-#[path = "workqueue_ops/explore.rs"]
-mod explore;
-#[path = "workqueue_ops/op.rs"]
-mod op;
-#[path = "workqueue_ops/scene.rs"]
-mod scene;
-#[path = "workqueue_ops/task.rs"]
-mod task;
-
+use loom_tests::queue_ops::Op::{self, *};
+use loom_tests::queue_ops::{Case, For, Start};
 use loom_tests::{Model, models};
-
-use crate::explore::Case;
-use crate::op::Op::{self, *};
-use crate::scene::Start;
-use crate::task::For;
 
 /// Every pair of an operation of `group` with itself, and with those that come after it.
 fn check(model: Model, group: &[Op]) {
     let mut pairs = Vec::new();
     for &first in group {
-        let from = op::ALL.iter().position(|&op| op == first).expect("ALL has them all");
-        for &second in &op::ALL[from..] {
+        let from = Op::ALL.iter().position(|&op| op == first).expect("ALL has them all");
+        for &second in &Op::ALL[from..] {
             let ops = vec![first, second];
             pairs.extend(starts(&ops).iter().map(|&start| Case { start, ops: ops.clone() }));
         }

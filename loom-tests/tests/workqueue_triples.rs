@@ -1,19 +1,8 @@
 //! Operations of the work queue, three at once. As the pairs, see there.
 
-#[path = "workqueue_ops/explore.rs"]
-mod explore;
-#[path = "workqueue_ops/op.rs"]
-mod op;
-#[path = "workqueue_ops/scene.rs"]
-mod scene;
-#[path = "workqueue_ops/task.rs"]
-mod task;
-
+use loom_tests::queue_ops::Op::{self, *};
+use loom_tests::queue_ops::{Case, Start};
 use loom_tests::{Model, models};
-
-use crate::explore::Case;
-use crate::op::Op::{self, *};
-use crate::scene::Start;
 
 fn check(model: Model, ops: [Op; 3]) {
     use Start::*;

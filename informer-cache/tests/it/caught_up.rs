@@ -6,6 +6,8 @@
 //! `…SingleFileCounting` has no counterpart, since nobody counts; `…AsyncLocking` is loom's `caught_up_vs_two_waiters`. kubernetes#113763: whether
 //! *my* handler has seen it.
 
+use drivers::cache::fixture::{EXPIRED, SCHEMA, World, object};
+use drivers::cache::server::server;
 use flyball_informer_cache::{
     CaughtUp, Change, ChangeKind, Informer, Schema, Stopped, Store, Subscription, Version,
 };
@@ -16,9 +18,6 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
-
-use crate::server::server;
-use crate::world::{EXPIRED, SCHEMA, World, object};
 
 type Objects = Store<u32, (u32, u64)>;
 

@@ -3,12 +3,11 @@
 use std::error::Error;
 use std::sync::Arc;
 
+use drivers::cache::fixture::{self, Object, SCHEMA, World, error, object};
 use flyball_informer_cache::{
     Cause, Event, Index, Informer, InformerBuilder, InformerState, Page, Schema, ScriptedSource, Version,
 };
 use parking_lot::Mutex;
-
-use crate::world::{Object, SCHEMA, World, error, object};
 
 /// The object at this version makes the function under test panic.
 const BAD: u64 = 13;
@@ -97,7 +96,7 @@ fn a_panic_on_one_object_leaves_that_object_as_it_was() {
                 }
                 world.settle();
             } else {
-                source.fail(error(crate::world::OTHER));
+                source.fail(error(fixture::OTHER));
                 source.watch(Ok(()));
                 if way == Way::Stream {
                     for (key, version) in [(1, 12), (2, BAD), (3, 14)] {
@@ -139,7 +138,7 @@ fn a_list_with_an_object_without_a_key_deletes_nothing() {
     source.list(Ok(page(vec![object(1, 1), object(2, 2), object(3, 3)], 5)));
     source.watch(Ok(()));
     world.settle();
-    source.fail(error(crate::world::OTHER));
+    source.fail(error(fixture::OTHER));
     source.list(Ok(page(vec![object(1, 12), object(2, BAD)], 15)));
     source.watch(Ok(()));
     world.settle();
@@ -147,7 +146,7 @@ fn a_list_with_an_object_without_a_key_deletes_nothing() {
     assert_eq!(world.stored(), [object(1, 12), object(2, 2), object(3, 3)]);
     // A deletion that the watch delivers is applied.
     source.tell(Event::Deleted(object(3, 16)));
-    source.fail(error(crate::world::OTHER));
+    source.fail(error(fixture::OTHER));
     world.settle();
     source.list(Ok(page(vec![object(1, 12)], 17)));
     source.watch(Ok(()));
@@ -169,7 +168,7 @@ fn a_panic_of_an_index_function_is_an_error_of_that_object_and_index() {
         let mut world = World::new(Informer::builder(SCHEMA, source.clone()).index(&FRAGILE).index(&SOUND));
         world.settle();
         if listed {
-            source.fail(error(crate::world::OTHER));
+            source.fail(error(fixture::OTHER));
             source.list(Ok(page(vec![object(1, 12), object(2, BAD), object(3, 14)], 14)));
             source.watch(Ok(()));
             world.settle();
@@ -238,7 +237,7 @@ fn a_list_that_cannot_be_published_is_asked_for_again() {
     source.tell(Event::Modified(object(2, 14)));
     world.settle();
     assert_eq!((world.stored(), world.informer.status().panics), (vec![object(1, 1), object(2, 14)], 1));
-    source.fail(error(crate::world::OTHER));
+    source.fail(error(fixture::OTHER));
     source.list(Ok(page(vec![object(1, 15), object(3, BAD)], 15)));
     source.watch(Ok(()));
     world.settle();
@@ -298,7 +297,7 @@ fn a_nameless_object_does_not_undo_a_deletion_that_was_delivered() {
     let first = (1..=4).map(|key| Event::Added(object(key, key.into())));
     first.chain([Event::InitialEnd(Version::new(5))]).for_each(|event| source.tell(event));
     world.settle();
-    source.fail(error(crate::world::OTHER));
+    source.fail(error(fixture::OTHER));
     source.watch(Ok(()));
     for event in [
         Event::Added(object(1, 1)),

@@ -5,13 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
+use drivers::cache::fixture::{SCHEMA as WORLD, World, object};
+use drivers::cache::server::server;
 use flyball_informer_cache::{
     Change, ChangeKind, ChangesSince, Event, HistoryError, Index, Informer, Schema, Snapshot, Store, Version,
 };
 use testkit::random::Random;
-
-use crate::server::server;
-use crate::world::{SCHEMA as WORLD, World, object};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pod {

@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use drivers::cache::fixture::{self, Object, SCHEMA, World, object};
+use drivers::cache::relist;
+use drivers::cache::server::server;
 use flyball_informer_cache::{
     BackoffConfig, BuildError, Cause, Event, Index, Informer, InformerState, ListRequest, Page,
     ReflectorConfig, Schema, ScriptedSource, Source, SourceError, Stopped, Version, Watch, WatchRequest,
@@ -16,10 +19,6 @@ use parking_lot::Mutex;
 use testkit::random;
 use testkit::together::Together;
 use testkit::wakers::{Counting, poll_once, poll_with};
-
-use crate::relist_driver;
-use crate::server::server;
-use crate::world::{Object, SCHEMA, World, object};
 
 fn first_page(items: Vec<Object>, version: u64) -> Result<Page<Object>, SourceError> {
     Ok(Page { items, version: Version::new(version), continuation: None })
@@ -35,10 +34,10 @@ fn watching(source: &ScriptedSource<Object>) -> World {
 
 #[test]
 fn converges_whatever_happened_once_faults_stop() {
-    let pairs = RefCell::new(Together::new(relist_driver::NAMES));
+    let pairs = RefCell::new(Together::new(relist::NAMES));
     random::cases("relist", 3_000, 300, |bytes| {
-        let mut life = relist_driver::tally();
-        relist_driver::run(bytes, &mut life);
+        let mut life = relist::tally();
+        relist::run(bytes, &mut life);
         pairs.borrow_mut().life(&life);
     });
     if std::env::var_os("FLYBALL_CASES").is_some() {
@@ -51,7 +50,7 @@ fn converges_whatever_happened_once_faults_stop() {
 
 #[test]
 fn the_corpus_of_the_fuzz_target_converges() {
-    crate::corpus::replay("relist", |bytes| relist_driver::run(bytes, &mut relist_driver::tally()));
+    drivers::corpus::replay("relist", |bytes| relist::run(bytes, &mut relist::tally()));
 }
 
 #[test]
@@ -99,11 +98,11 @@ fn scenario(source: &ScriptedSource<Object>, world: &mut World, turns: usize) ->
         &|| {},
         &|| source.list(Ok(half.clone())),
         &|| source.list(first_page(vec![object(2, 2)], 5)),
-        &|| source.watch(Err(crate::world::error(crate::world::BUSY))),
+        &|| source.watch(Err(fixture::error(fixture::BUSY))),
         &|| source.watch(Ok(())),
         &|| source.tell(Event::Added(object(3, 6))),
         &|| (0..600).for_each(|n| source.tell(Event::Modified(object(3, 7 + n)))),
-        &|| source.fail(crate::world::error(crate::world::OTHER)),
+        &|| source.fail(fixture::error(fixture::OTHER)),
         &|| source.list(Ok(half.clone())),
         &|| source.list(first_page(vec![], 900)),
     ];
@@ -436,7 +435,7 @@ fn an_alarm_that_comes_too_early_is_set_again() {
     let source = ScriptedSource::<Object>::new();
     let clock = ManualClock::new();
     let (informer, run) = Informer::builder(SCHEMA, source.clone()).timer(clock.timer()).build().unwrap();
-    source.list(Err(crate::world::error(crate::world::OTHER)));
+    source.list(Err(fixture::error(fixture::OTHER)));
     let mut run = Box::pin(run);
     assert!(poll_once(run.as_mut()).is_pending());
     let InformerState::Waiting { until, .. } = informer.status().state else { panic!() };
@@ -477,10 +476,10 @@ fn silence_that_is_made_up_for_at_once_is_told() {
         let told = told.clone();
         move |failure| told.lock().push((failure.cause, failure.at, failure.until.is_some()))
     });
-    source.watch(Err(crate::world::error(crate::world::REFUSED)));
+    source.watch(Err(fixture::error(fixture::REFUSED)));
     let mut world = World::new(builder);
     world.settle();
-    let failed = (Cause::Failed(crate::world::REFUSED), world.now(), true);
+    let failed = (Cause::Failed(fixture::REFUSED), world.now(), true);
     assert_eq!(std::mem::take(&mut *told.lock()), [failed]);
     source.watch(Ok(()));
     world.pass_alarm();
@@ -562,7 +561,7 @@ fn handles_and_futures_can_be_sent_to_other_threads() {
 #[tokio::test(start_paused = true)]
 async fn runs_in_a_task_of_tokio_on_its_timer() {
     let source = ScriptedSource::new();
-    source.list(Err(crate::world::error(crate::world::OTHER)));
+    source.list(Err(fixture::error(fixture::OTHER)));
     source.list(first_page(vec![object(1, 1)], 1));
     let informer = Informer::builder(SCHEMA, source.clone()).start().unwrap();
     informer.synced().await.unwrap();

@@ -2,12 +2,11 @@
 
 use std::cell::RefCell;
 
+use drivers::cache::store::{NAMES, run, tally};
+use drivers::corpus::replay;
 use testkit::naive_feed::MergeCells;
 use testkit::random::cases;
 use testkit::together::Together;
-
-use crate::corpus::replay;
-use crate::store_driver::{NAMES, run, tally};
 
 #[test]
 fn random_lives_agree_with_the_naive_store() {

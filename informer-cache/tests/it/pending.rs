@@ -2,11 +2,10 @@
 
 use std::cell::RefCell;
 
+use drivers::cache::store::run_subscription;
+use drivers::corpus::replay;
 use testkit::naive_feed::MergeCells;
 use testkit::random::cases;
-
-use crate::corpus::replay;
-use crate::store_driver::run_subscription;
 
 #[test]
 fn every_cell_of_the_merge_table_is_entered_and_agrees() {

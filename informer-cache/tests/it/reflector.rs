@@ -2,9 +2,8 @@
 
 use std::cell::RefCell;
 
+use drivers::cache::reflector::{Cells, SETTINGS, run};
 use testkit::random;
-
-use crate::reflector_driver::{Cells, SETTINGS, run};
 
 /// The rows and columns of the state table in the reflector's docs.
 const STATES: [&str; 7] =
@@ -55,5 +54,5 @@ fn any_inputs_follow_the_rules_and_hit_every_cell() {
 
 #[test]
 fn the_corpus_of_the_fuzz_target_follows_the_rules() {
-    crate::corpus::replay("reflector_inputs", |bytes| run(bytes, &mut Cells::new()));
+    drivers::corpus::replay("reflector_inputs", |bytes| run(bytes, &mut Cells::new()));
 }

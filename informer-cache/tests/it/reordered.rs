@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use drivers::cache::fixture::{self, Object, SCHEMA, World, bookmark, error, object};
 use flyball_informer_cache::{
     Event, Informer, InformerState, ListRequest, Page, ScriptedSource, SourceError, Version, WatchRequest,
 };
 use parking_lot::Mutex;
-
-use crate::world::{Object, SCHEMA, World, bookmark, error, object};
 
 type Source = ScriptedSource<Object>;
 
@@ -190,7 +189,7 @@ fn a_watch_that_does_not_end_by_itself_is_no_error() {
 #[test]
 fn the_last_error_is_over_when_the_source_answers() {
     let source = Source::new();
-    source.list(Err(error(crate::world::OTHER)));
+    source.list(Err(error(fixture::OTHER)));
     let mut world = World::new(Informer::builder(SCHEMA, source.clone()));
     world.settle();
     assert!(world.informer.status().last_error.is_some());
@@ -241,7 +240,7 @@ fn an_empty_streaming_list_of_a_restored_source_takes_the_floor_back() {
     let mut world = World::new(Informer::builder(SCHEMA, source.clone()).streaming_lists());
     world.settle();
     tell(&source, &mut world, [Event::Added(object(1, 50)), Event::InitialEnd(Version::new(100))]);
-    source.fail(error(crate::world::EXPIRED));
+    source.fail(error(fixture::EXPIRED));
     source.watch(Ok(()));
     world.settle();
     world.pass_alarm();

@@ -9,12 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
+use drivers::cache::fixture::{EXPIRED, SCHEMA, World, object};
+use drivers::cache::server::server;
 use flyball_informer_cache::{Change, ChangeKind, Informer, Schema, Store, Subscription, Version};
 use flyball_sync::{Clock, ManualClock, Nanos, Timer};
 use testkit::wakers::{Counting, Panicking, poll_with};
-
-use crate::server::server;
-use crate::world::{EXPIRED, SCHEMA, World, object};
 
 type Objects = Store<u32, (u32, u64)>;
 type Changes = Subscription<u32, (u32, u64)>;

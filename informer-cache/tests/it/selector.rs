@@ -2,10 +2,9 @@
 
 use std::cell::Cell;
 
+use drivers::cache::selector::{Seen, run};
+use drivers::corpus::replay;
 use testkit::random::cases;
-
-use crate::corpus::replay;
-use crate::selector_driver::{Seen, run};
 
 #[test]
 fn random_selectors_agree_with_the_naive_one() {

@@ -5,11 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use drivers::cache::fixture::{EXPIRED, Object, World, error, object};
 use flyball_informer_cache::{Event, Informer, Page, Schema, ScriptedSource, Store, Version};
 use flyball_sync::ManualClock;
 use testkit::wakers::poll_once;
-
-use crate::world::{EXPIRED, Object, World, error, object};
 
 /// Counts itself.
 struct Counted {

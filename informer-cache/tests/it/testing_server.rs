@@ -7,14 +7,13 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use drivers::cache::fixture::{EXPIRED, OTHER, Object, TOO_LARGE, object};
+use drivers::cache::server::{Server, server};
 use flyball_informer_cache::testing::ServerWatch;
 use flyball_informer_cache::{
     Event, ListRequest, ListVersion, Page, Source, SourceErrorKind, Version, Watch, WatchRequest,
 };
 use flyball_sync::ManualClock;
-
-use crate::server::{Server, server};
-use crate::world::{EXPIRED, OTHER, Object, TOO_LARGE, object};
 
 const SECOND: Duration = Duration::from_secs(1);
 

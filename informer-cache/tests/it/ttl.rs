@@ -5,13 +5,12 @@ use std::cell::RefCell;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use drivers::cache::ttl::{BY_TAG, Object, nanos, run, store, tally};
+use drivers::corpus::replay;
 use flyball_informer_cache::{Change, OrderedIndex, Outcome, Timed, TtlSnapshot, TtlStore};
 use flyball_sync::{Clock, Nanos};
 use parking_lot::Mutex;
 use testkit::random::cases;
-
-use crate::corpus::replay;
-use crate::ttl_driver::{BY_TAG, Object, nanos, run, store, tally};
 
 fn object(id: u8, tag: u8) -> Object {
     Object { id, serial: 0, tag }

@@ -17,14 +17,13 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use drivers::cache::fixture::{
+    BUSY, EXPIRED, INTERNAL, OTHER, Object, REFUSED, SCHEMA, TOO_LARGE, World, bookmark, error, object,
+};
 use flyball_informer_cache::{
     Asked, BackoffConfig, BuildError, Cause, Change, Event, Index, Informer, InformerState, Labels,
     ListRequest, ListVersion, OrderedIndex, Page, ReflectorConfig, ScriptedSource, SourceErrorKind,
     Subscription, Version, WatchRequest,
-};
-
-use crate::world::{
-    BUSY, EXPIRED, INTERNAL, OTHER, Object, REFUSED, SCHEMA, TOO_LARGE, World, bookmark, error, object,
 };
 
 type Source = ScriptedSource<Object>;

@@ -22,15 +22,14 @@
 use std::sync::Arc;
 use std::thread;
 
+use drivers::cache::fixture::{EXPIRED, INTERNAL, OTHER, Object, REFUSED, SCHEMA, World, object};
+use drivers::cache::server::{Server, server};
 use flyball_informer_cache::{
     Cause, Change, ChangeKind, Event, Informer, InformerState, Observer, Outcome, Schema, Store,
     Subscription, Version,
 };
 use parking_lot::Mutex;
 use testkit::wakers::{Counting, poll_with};
-
-use crate::server::{Server, server};
-use crate::world::{EXPIRED, INTERNAL, OTHER, Object, REFUSED, SCHEMA, World, object};
 
 type Objects = Store<u8, Object>;
 

@@ -13,6 +13,7 @@ mod own_cluster {
     use k8s_openapi::api::discovery::v1::EndpointSlice;
     use kube::api::{ListParams, Patch, PatchParams, PostParams};
     use kube::{Api, Client, Resource, ResourceExt};
+    use kubelet::{BROKEN, run_pods};
     use serde::Serialize;
     use serde::de::DeserializeOwned;
     use serde_json::{Value, from_value, json};
@@ -20,7 +21,6 @@ mod own_cluster {
     use tokio::time::{Instant, sleep};
 
     use crate::cluster::{Cluster, Namespace, client_of};
-    use crate::kubelet::{BROKEN, run_pods};
 
     const NODE: &str = "node";
     /// How long a step may take; and at its end nothing has changed for so long.

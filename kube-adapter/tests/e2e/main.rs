@@ -13,6 +13,4 @@ mod cluster;
 mod controller;
 mod examples;
 mod given;
-#[path = "../../../docs/examples/controllers/tests/common/kubelet.rs"]
-mod kubelet;
 mod leader;

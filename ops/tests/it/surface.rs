@@ -3,7 +3,7 @@
 /// `Send`, `Sync`, `Unpin` and `Debug`.
 #[test]
 fn adapters_are_plain_data() {
-    #[allow(dead_code, reason = "without features there is no adapter")]
+    #[cfg(any(feature = "metrics", feature = "prometheus-client", feature = "tracing"))]
     fn data<T: Send + Sync + Unpin + std::fmt::Debug>() {}
     #[cfg(feature = "prometheus-client")]
     data::<flyball_ops::PrometheusQueues>();

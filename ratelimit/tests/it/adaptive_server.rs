@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use drivers::limiter::loaded_server::{Client, Phase, Second, WORK, run};
 use flyball_ratelimit::AimdLimit;
-
-use crate::server::{Client, Phase, Second, WORK, run};
 
 /// Three times the latency at rest.
 const BOUND: Duration = Duration::from_millis(150);

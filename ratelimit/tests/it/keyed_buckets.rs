@@ -5,13 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
+use drivers::bucket::quota::quota;
 use flyball_ratelimit::{KeyedRateLimiter, Quota, TryAcquireError};
 use flyball_sync::{ManualClock, Nanos};
 use testkit::hostile::{Mood, Point};
 use testkit::naive_limiter::{Key, NaiveBucket, NaiveQuota, Span};
 use testkit::random::cases;
-
-use crate::real_quota::quota;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -15,6 +15,7 @@ mod links;
 mod orderings;
 mod paths;
 mod release;
+mod shared_files;
 mod source;
 mod sync_only;
 
@@ -50,6 +51,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             }
         };
         complaints.extend(habits::check(&source));
+        complaints.extend(shared_files::check(&source));
         let shipped =
             workspace.published().any(|package| file.starts_with(package.folder(workspace).join("src")));
         if shipped && !source.is_test() {

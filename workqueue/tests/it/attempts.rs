@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use drivers::queue::metrics_sink::Notes;
 use flyball_ratelimit::{Exponential, Quota, TokenBucket};
 use flyball_sync::{ManualClock, ManualTimer, Nanos};
 use flyball_workqueue::{Added, KeyState, Lease, Priority, Queue, WithTimer};
@@ -11,7 +12,6 @@ use testkit::answers::{Ending, Told};
 
 use crate::support::{BackoffQueue, ns, timed};
 use crate::task::{deadline, lists, serve};
-use crate::told::Notes;
 
 type Held = Lease<&'static str, WithTimer<ManualTimer>>;
 

@@ -1,10 +1,10 @@
 //! Waiting until a queue holds no key at all.
 
+use drivers::queue::metrics_sink::Notes;
 use flyball_workqueue::Queue;
 
 use crate::support::{backoff, ns, timed};
 use crate::task::{Task, now_or_never};
-use crate::told::Notes;
 
 #[test]
 fn a_queue_without_a_key_is_empty() {

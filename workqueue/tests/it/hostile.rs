@@ -11,6 +11,7 @@ use std::task::{Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
+use drivers::queue::model_answers::{seen, tally};
 use flyball_ratelimit::{Exponential, Policy};
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
 use flyball_workqueue::{Fifo, KeyState, Lease, NoLimiter, Queue, WithTimer};
@@ -21,7 +22,6 @@ use testkit::naive_queue::{NaiveQueue, NaiveSetup};
 use testkit::random::Random;
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
-use crate::said::{seen, tally};
 use crate::support::{backoff, ns, timed};
 
 /// Panics in the nth call from now, once.

@@ -3,11 +3,10 @@
 use std::cell::RefCell;
 use std::thread;
 
+use drivers::queue::driver;
+use drivers::queue::options::{Covered, rows};
 use testkit::cells::{Cells, Doing};
 use testkit::random::cases;
-
-use crate::driver;
-use crate::options::{Covered, rows};
 
 /// Food for about two hundred operations.
 const MAX_LEN: usize = 520;

@@ -1,7 +1,8 @@
 //! What a queue takes from the heap.
 
+use peers_rust::heap::growth;
+
 use crate::Figures;
-use crate::heap::growth;
 use crate::keys::{Key, keys};
 use crate::options::Options;
 use crate::peer::Peer;

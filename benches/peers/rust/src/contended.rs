@@ -11,9 +11,10 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
+use peers_rust::draws::Draws;
+
 use crate::Figures;
 use crate::clock::ns;
-use crate::draws::Draws;
 use crate::keys::keys;
 use crate::options::Options;
 use crate::peer::Peer;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use peers_rust::draws::Draws;
+use peers_rust::heap::growth;
 use tokio::runtime::Builder;
 
 use crate::Figures;
 use crate::clock::{measured, ns};
 use crate::delaying::Delaying;
-use crate::draws::Draws;
-use crate::heap::growth;
 use crate::keys::{Key, keys};
 use crate::options::Options;
 

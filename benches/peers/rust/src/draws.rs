@@ -1,11 +1,12 @@
 //! Random numbers, the same in both programs.
 
 /// splitmix64, reduced by multiplication.
-pub(crate) struct Draws(pub(crate) u64);
+pub struct Draws(pub u64);
 
 impl Draws {
     /// A number below `below`.
-    pub(crate) fn next(&mut self, below: usize) -> usize {
+    #[inline]
+    pub fn next(&mut self, below: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -14,7 +15,7 @@ impl Draws {
     }
 
     /// `count` draws in one slice.
-    pub(crate) fn choices(seed: u64, count: usize, below: usize) -> Vec<u32> {
+    pub fn choices(seed: u64, count: usize, below: usize) -> Vec<u32> {
         let mut draws = Self(seed);
         (0..count).map(|_| draws.next(below) as u32).collect()
     }

@@ -1,10 +1,10 @@
 //! One thread: adds, duplicates, fill and drain.
 
 use flyball_workqueue::{Priority, Queue};
+use peers_rust::draws::Draws;
 
 use crate::Figures;
 use crate::clock::{measured, ns, per_op};
-use crate::draws::Draws;
 use crate::keys::{Key, keys};
 use crate::options::Options;
 use crate::peer::Peer;

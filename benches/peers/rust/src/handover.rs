@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use flyball_workqueue::Queue;
 use futures::StreamExt;
 use kube_runtime::scheduler::{ScheduleRequest, scheduler};
+use peers_rust::draws::Draws;
 use tokio::runtime::Builder;
 
 use crate::Figures;
 use crate::clock::percentiles;
-use crate::draws::Draws;
 use crate::keys::{Key, keys};
 use crate::options::{Options, Who};
 

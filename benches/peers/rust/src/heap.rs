@@ -14,7 +14,7 @@ static BYTES: AtomicI64 = AtomicI64::new(0);
 static ALLOCATIONS: AtomicI64 = AtomicI64::new(0);
 
 /// Live bytes and allocations that `work` has added.
-pub(crate) fn growth<R>(work: impl FnOnce() -> R) -> (R, i64, i64) {
+pub fn growth<R>(work: impl FnOnce() -> R) -> (R, i64, i64) {
     let (bytes, allocations) = (BYTES.load(Ordering::Relaxed), ALLOCATIONS.load(Ordering::Relaxed));
     ON.store(true, Ordering::Relaxed);
     let result = work();

@@ -8,13 +8,13 @@ use flyball_workqueue::{Queue, SupportsDelays};
 use foldhash::fast::RandomState;
 use futures::StreamExt;
 use kube_runtime::scheduler::{ScheduleRequest, scheduler};
+use peers_rust::draws::Draws;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
 use crate::Figures;
 use crate::clock::percentiles;
 use crate::delaying::{ByKey, Delaying, Ours};
-use crate::draws::Draws;
 use crate::keys::{Key, keys};
 use crate::options::{Options, Who};
 

@@ -18,7 +18,7 @@ const WEAK: [(&str, &str); 3] = [
 ];
 
 pub(super) fn check(source: &Source) -> Vec<String> {
-    let in_tests = ["/tests/", "/benches/", "loom-tests/", "tools/testkit/"];
+    let in_tests = ["/tests/", "/benches/", "loom-tests/", "tools/drivers/", "tools/testkit/"];
     let all = in_tests.iter().any(|folder| source.path.contains(folder));
     let mut complaints = Vec::new();
     for (at, line) in source.lines.iter().enumerate().filter(|(_, line)| all || line.test) {

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use drivers::queue::metrics_sink::Notes;
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, ManualTimer};
 use flyball_workqueue::{AddErrorKind, Fifo, LeaseOutcome, Queue, QueueMetrics, WithTimer};
 
 use crate::support::ns;
 use crate::task::now_or_never;
-use crate::told::Notes;
 
 /// What it panics with panics when it is dropped.
 struct Bomb;

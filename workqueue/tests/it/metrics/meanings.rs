@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
+use drivers::queue::metrics_sink::Notes;
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, ManualTimer};
 use flyball_workqueue::{Fair, Fifo, NoLimiter, Queue, QueueMetrics, QueueStats, StatsReader, WithTimer};
@@ -13,7 +14,6 @@ use testkit::wakers::{Panicking, poll_with};
 
 use crate::support::ns;
 use crate::task::{Task, now_or_never};
-use crate::told::Notes;
 
 type Measured = Queue<&'static str, Fifo, NoLimiter, WithTimer<ManualTimer>>;
 

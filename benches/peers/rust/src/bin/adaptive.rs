@@ -6,15 +6,10 @@ use std::env;
 use std::error::Error;
 use std::time::Duration;
 
+use drivers::limiter::loaded_server::{Client, Phase, Second, WORK, run};
 use flyball_ratelimit::AimdLimit;
 use plotters::coord::Shift;
 use plotters::prelude::*;
-
-#[allow(dead_code, reason = "the tests look at more than is drawn")]
-#[path = "../../../../../ratelimit/tests/it/server.rs"]
-mod server;
-
-use server::{Client, Phase, Second, WORK, run};
 
 type Failure = Box<dyn Error>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;

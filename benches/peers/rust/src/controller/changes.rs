@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use peers_rust::draws::Draws;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{sleep, timeout};
@@ -12,7 +13,6 @@ use tokio::time::{sleep, timeout};
 use crate::Figures;
 use crate::clock::per_op;
 use crate::controller::{State, Work, figures, start, system};
-use crate::draws::Draws;
 use crate::keys::keys;
 use crate::options::{Options, Who};
 

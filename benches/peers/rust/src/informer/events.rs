@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use peers_rust::draws::Draws;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::channel;
 use tokio::time::sleep;
@@ -12,7 +13,6 @@ use crate::Figures;
 use crate::clock::per_op;
 use crate::controller::State;
 use crate::controller::changes::{Changes, FIRST, Pace, ROOM};
-use crate::draws::Draws;
 use crate::informer::listeners::{Handler, informer, listen, start};
 use crate::keys::keys;
 use crate::memory::Memory;

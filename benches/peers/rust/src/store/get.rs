@@ -4,9 +4,10 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
+use peers_rust::draws::Draws;
+
 use crate::Figures;
 use crate::clock::ns;
-use crate::draws::Draws;
 use crate::options::Options;
 use crate::store::cache::{Reads, Writes, filled};
 use crate::store::pods::{NAMESPACES, fleet};

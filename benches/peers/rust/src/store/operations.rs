@@ -3,8 +3,9 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use peers_rust::draws::Draws;
+
 use crate::Figures;
-use crate::draws::Draws;
 use crate::options::Options;
 use crate::store::cache::{Lists, Reads, Writes};
 use crate::store::pods::{NAMESPACES, Pod, fleet, nodes, updates};

@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use crate::draws::Draws;
+use peers_rust::draws::Draws;
+
 use crate::keys::Key;
 
 pub(crate) const NAMESPACES: usize = 100;

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use flyball_informer_cache::Informer;
 use flyball_sync::TokioTimer;
 use parking_lot::Mutex;
+use peers_rust::draws::Draws;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::channel;
 
 use crate::Figures;
-use crate::draws::Draws;
 use crate::fed::Fed;
 use crate::options::Options;
 use crate::store::ours::{NAMESPACE, Ours, PODS};

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use peers_rust::draws::Draws;
+
 use crate::Figures;
 use crate::clock::measured;
-use crate::draws::Draws;
 use crate::options::Options;
 use crate::store::cache::{Reads, Replaces, filled};
 use crate::store::pods::{NAMESPACES, fleet, newer};

@@ -3,10 +3,11 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use peers_rust::draws::Draws;
+use peers_rust::heap::growth;
+
 use crate::Figures;
 use crate::clock::{measured, ns, per_op};
-use crate::draws::Draws;
-use crate::heap::growth;
 use crate::options::Options;
 use crate::store::cache::{Lists, Writes, filled, read};
 use crate::store::pods::{NAMESPACES, Pod, fleet, newer, nodes, updates};

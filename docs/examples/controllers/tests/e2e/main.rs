@@ -4,8 +4,6 @@
 
 mod definition;
 mod election;
-#[path = "../common/kubelet.rs"]
-mod kubelet;
 mod process;
 mod website;
 mod world;

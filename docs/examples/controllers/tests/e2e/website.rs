@@ -14,12 +14,12 @@ mod own_cluster {
     use kube::core::NamespaceResourceScope;
     use kube::runtime::watcher;
     use kube::{Api, Client, Resource, ResourceExt};
+    use kubelet::run_pods;
     use serde::de::DeserializeOwned;
     use serde_json::{Value, from_value, json};
     use tokio::task::{AbortHandle, JoinSet};
 
     use crate::definition::{BEFORE, UNREADABLE};
-    use crate::kubelet::run_pods;
     use crate::world::{client, namespace, until};
 
     /// One namespace; what runs there ends with it.

@@ -11,10 +11,9 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Client, Resource};
+use kubelet::run_pods;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-
-use crate::kubelet::run_pods;
 
 pub(crate) struct Cluster {
     pub(crate) server: ApiServer,

@@ -10,10 +10,10 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::core::Status;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
+use kubelet::BROKEN;
 use serde_json::{Value, from_value, json};
 
 use crate::cluster::Cluster;
-use crate::kubelet::BROKEN;
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
 

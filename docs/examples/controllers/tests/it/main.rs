@@ -1,8 +1,5 @@
 //! Whole controllers, against an API server in memory.
 
-#[path = "../common/kubelet.rs"]
-mod kubelet;
-
 mod cluster;
 mod deployment;
 mod election;

@@ -13,8 +13,8 @@ use kube::core::ObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::Event;
+use peers_rust::heap;
 
-use crate::heap;
 use crate::report::{Defect, Finding};
 use crate::world::config_map;
 

@@ -25,8 +25,6 @@ mod d14_copies;
 mod d15_no_index;
 mod d16_keys;
 mod engine;
-#[path = "../../heap.rs"]
-mod heap;
 mod report;
 mod world;
 

@@ -11,10 +11,6 @@
 
 #![allow(clippy::disallowed_methods, reason = "a measurement is made on the machine's clock")]
 
-#[path = "../../draws.rs"]
-mod draws;
-#[path = "../../heap.rs"]
-mod heap;
 mod maps;
 mod report;
 mod runs;

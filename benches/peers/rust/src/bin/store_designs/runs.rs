@@ -7,10 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use benches::designs::{Design, Entry, hash};
+use peers_rust::heap::growth;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::heap::growth;
 use crate::report::Figures;
 use crate::store::{Apart, Store};
 use crate::world::World;

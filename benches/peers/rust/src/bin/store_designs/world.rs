@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use benches::designs::Pod;
-
-use crate::draws::Draws;
+use peers_rust::draws::Draws;
 
 const NODES: usize = 1000;
 const NAMESPACES: usize = 100;

@@ -1,0 +1,4 @@
+//! What the programs here share.
+
+pub mod draws;
+pub mod heap;

@@ -1,0 +1,6 @@
+//! What the models of the cache share.
+
+#![allow(clippy::missing_panics_doc, reason = "a panic is how a model fails")]
+
+pub mod object;
+pub mod quiet;

@@ -1,0 +1,138 @@
+//! What the models of the store share: objects of one kind, how to look at them, and a consumer that judges what it is told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use flyball_informer_cache::{
+    BoundedSubscription, ChangeKind, Index, Schema, Snapshot, Store, Subscription, Told, Version,
+};
+
+use crate::thread::{self, JoinHandle};
+
+/// One state of the object `key`; `uid` tells objects of one key apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// What it is stored under.
+    pub key: u8,
+    /// Which of the objects of its key.
+    pub uid: u8,
+    /// Which state.
+    pub version: u64,
+}
+
+/// The store.
+pub type Objects = Store<u8, Object>;
+/// A snapshot of it.
+pub type View = Snapshot<u8, Object>;
+
+/// The index it has from the beginning.
+pub static BY_VERSION: Index<Object, u64> = Index::new("version", |object| object.version);
+
+/// An empty store.
+pub fn store() -> Objects {
+    let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version))
+        .identity(|a, b| a.uid == b.uid);
+    Store::builder(schema).index(&BY_VERSION).seed(1).reader_slots(0, 1).build().unwrap()
+}
+
+/// A store of these objects.
+pub fn holding(objects: impl IntoIterator<Item = Object>) -> Objects {
+    let store = store();
+    for object in objects {
+        store.upsert(object);
+    }
+    store
+}
+
+/// The first object under a key, at a version.
+pub fn object(key: u8, version: u64) -> Object {
+    Object { key, uid: 0, version }
+}
+
+/// Does something with the store in a thread of its own.
+pub fn beside<T: Send + 'static>(
+    store: &Objects,
+    deed: impl FnOnce(&Objects) -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let store = store.clone();
+    thread::spawn(move || deed(&store))
+}
+
+/// A transaction that stores these.
+pub fn commit(store: &Objects, objects: impl IntoIterator<Item = Object>) -> usize {
+    let mut transaction = store.transaction();
+    objects.into_iter().for_each(|object| transaction.upsert(object));
+    transaction.commit().len()
+}
+
+/// What a consumer holds that was told nothing illegal.
+#[derive(Debug, Default)]
+pub struct Consumer(BTreeMap<u8, Arc<Object>>);
+
+impl Consumer {
+    /// Takes what there is now.
+    pub fn drain(&mut self, changes: &mut Subscription<u8, Object>) {
+        while let Some(change) = changes.try_next() {
+            self.hear(*change.key(), change.kind);
+        }
+    }
+
+    /// Takes what there is now, and begins anew where it has to.
+    pub fn drain_bounded(&mut self, changes: &mut BoundedSubscription<u8, Object>) {
+        while let Some(told) = changes.try_next().expect("it never ends") {
+            match told {
+                Told::Change(change) => self.hear(*change.key(), change.kind),
+                Told::Restart => self.0.clear(),
+            }
+        }
+    }
+
+    /// It holds nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn hear(&mut self, key: u8, kind: ChangeKind<Object>) {
+        match kind {
+            ChangeKind::Added { object, .. } => assert!(self.0.insert(key, object).is_none(), "added twice"),
+            ChangeKind::Updated { old, new } => {
+                let held = self.0.insert(key, new).expect("an update of something known");
+                assert!(Arc::ptr_eq(&held, &old), "an update from what was told");
+            }
+            ChangeKind::Deleted { .. } => {
+                assert!(self.0.remove(&key).is_some(), "a deletion of something known")
+            }
+        }
+    }
+
+    /// It holds what the store does.
+    pub fn agrees(&self, store: &Objects) {
+        let view = store.snapshot();
+        assert_eq!(self.0.len(), view.len(), "no change is lost");
+        for (key, object) in view.iter() {
+            assert!(
+                self.0.get(key).is_some_and(|held| Arc::ptr_eq(held, object)),
+                "the newest state was told"
+            );
+        }
+    }
+}
+
+/// The keys and versions there are, and the version of it all.
+pub fn content(view: &View) -> (Vec<(u8, u64)>, u64) {
+    let mut objects: Vec<_> = view.objects().map(|object| (object.key, object.version)).collect();
+    objects.sort_unstable();
+    (objects, view.version().get())
+}
+
+/// Whether an index by version holds every object, each where it belongs, and nothing else.
+pub fn is_exact(view: &View, index: &Index<Object, u64>) -> bool {
+    let Ok(values) = view.index_values(index) else { return false };
+    let members: usize = values.map(|(_, members)| members).sum();
+    let found = |object: &Arc<Object>| {
+        let mut hits = view.by_index(index, &object.version).expect("the index is there");
+        hits.any(|hit| Arc::ptr_eq(hit, object))
+    };
+    members == view.len() && view.objects().all(found)
+}

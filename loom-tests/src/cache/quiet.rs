@@ -1,0 +1,57 @@
+//! What models of informers share: a source that has little to say, on a clock that stands still.
+
+use std::task::Waker;
+
+use flyball_informer_cache::{
+    Event, Informer, ListRequest, Page, Schema, Source, SourceError, Version, Watch, WatchRequest,
+};
+use flyball_sync::{Clock, Nanos, Timer};
+
+const SCHEMA: Schema<u8, u8> = Schema::new(|object| *object, |_| Version::ZERO);
+
+/// Time stands still, so no deadline passes.
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Nanos {
+        Nanos::ZERO
+    }
+}
+
+impl Timer for Still {
+    fn wake_at(&self, _: Nanos, _: &Waker) {}
+}
+
+/// Lists one object if there is one to list, else never answers; a watch tells nothing.
+struct Quiet(Option<u8>);
+
+impl Source for Quiet {
+    type Object = u8;
+    type Watch = Silence;
+
+    async fn list(&self, _: ListRequest) -> Result<Page<u8>, SourceError> {
+        match self.0 {
+            Some(object) => Ok(Page { items: vec![object], version: Version::new(1), continuation: None }),
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn watch(&self, _: WatchRequest) -> Result<Silence, SourceError> {
+        Ok(Silence)
+    }
+}
+
+struct Silence;
+
+impl Watch for Silence {
+    type Object = u8;
+
+    async fn next(&mut self) -> Option<Result<Event<u8>, SourceError>> {
+        std::future::pending().await
+    }
+}
+
+/// An informer of a source that lists this object, or that never answers, and its run future.
+pub fn informer(object: Option<u8>) -> (Informer<u8, u8>, impl Future<Output = ()> + Send + 'static) {
+    Informer::builder(SCHEMA, Quiet(object)).seed(1).reader_slots(0, 1).timer(Still).build().unwrap()
+}

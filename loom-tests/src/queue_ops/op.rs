@@ -1,0 +1,263 @@
+//! The public operations of the queue.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use flyball_workqueue::DelayMode;
+
+use crate::queue_ops::scene::{Lease, Tools};
+use crate::queue_ops::task::{Answer, For, step};
+use crate::wakers::poll_once;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Of real time, which must not pass.
+const NEVER: Duration = Duration::from_secs(3600);
+
+macro_rules! ops {
+    ($($op:ident)*) => {
+        /// An operation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(missing_docs, reason = "they are called as the methods are")]
+        pub enum Op { $($op),* }
+
+        impl Op {
+            /// All of them. A pair is checked in the group of the one that comes first here.
+            pub const ALL: &'static [Self] = &[$(Self::$op),*];
+        }
+    };
+}
+
+ops! {
+    Keys Stats Len State TrackAges NumRequeues Forget
+    NextOverdue
+    WaitIdle BlockingWaitIdle
+    AddWhenRoom
+    BlockingAdd
+    ShutDown
+    Get GetMany
+    BlockingGet BlockingGetMany
+    GetterGet GetterBlockingGet GetterStop
+    Drain BlockingDrain DrainWaiting BlockingDrainWaiting
+    Pause Resume
+    Advance
+    Detach DoneByKey Attach
+    AddEarliest AddLatest AddReplace
+    AddRateLimited
+    Postpone
+    AddMany
+    Add
+    Done Succeed Retry RequeueAfter DropLease DoneAfter
+    Cancel
+    TryGet TryGetMany
+    StopNow
+}
+
+impl Op {
+    /// Whether it blocks a thread.
+    pub fn blocks(self) -> bool {
+        use Op::*;
+        matches!(
+            self,
+            BlockingWaitIdle
+                | BlockingAdd
+                | BlockingGet
+                | BlockingGetMany
+                | GetterBlockingGet
+                | BlockingDrain
+                | BlockingDrainWaiting
+        )
+    }
+
+    pub(crate) fn takes_lease(self) -> bool {
+        matches!(
+            self,
+            Self::Detach
+                | Self::Done
+                | Self::Succeed
+                | Self::Retry
+                | Self::RequeueAfter
+                | Self::DropLease
+                | Self::DoneAfter
+        )
+    }
+
+    pub(crate) fn takes_detached(self) -> bool {
+        matches!(self, Self::DoneByKey | Self::Attach)
+    }
+
+    /// What it waits for, if it does.
+    pub fn waits_for(self) -> For {
+        use Op::*;
+        match self {
+            Get | GetMany | BlockingGet | BlockingGetMany | GetterGet | GetterBlockingGet => For::Key,
+            AddWhenRoom | BlockingAdd => For::Room,
+            Drain | BlockingDrain | DrainWaiting | BlockingDrainWaiting => For::Drained,
+            WaitIdle | BlockingWaitIdle => For::Idle,
+            NextOverdue => For::Overdue,
+            _ => For::Nothing,
+        }
+    }
+
+    /// At most so many steps, each under one lock, is it made of.
+    pub(crate) fn steps(self) -> usize {
+        match self {
+            Self::Drain | Self::BlockingDrain => 3,
+            Self::GetMany | Self::BlockingGetMany | Self::DrainWaiting | Self::BlockingDrainWaiting => 2,
+            Self::Detach | Self::DoneByKey | Self::Succeed | Self::RequeueAfter | Self::AddRateLimited => 2,
+            _ => 1,
+        }
+    }
+
+    /// Does it; with `stepwise`, yielding between its steps, and waiting as a task where it would block a thread.
+    pub(crate) async fn run(self, mut tools: Tools, stepwise: bool) -> Answer {
+        let Tools { queue, getter, clock, .. } = &tools;
+        // Each adder its own key.
+        let own = 5 + tools.side;
+        let lease = |lease: &mut Option<Lease>| lease.take().expect("the scene has a lease for it");
+        match self {
+            Self::Keys => {
+                let keys = queue.keys();
+                Answer::said(keys.iter().map(|info| (info.key, info.state)).collect::<Vec<_>>())
+            }
+            Self::Stats => Answer::said(queue.stats()),
+            Self::Len => Answer::said(queue.ready_len()),
+            Self::State => Answer::said(queue.state(&1)),
+            Self::TrackAges => {
+                queue.track_ages();
+                Answer::nothing()
+            }
+            Self::NumRequeues => Answer::said(queue.num_requeues(&1)),
+            Self::Forget => {
+                queue.forget(&1);
+                Answer::nothing()
+            }
+            Self::NextOverdue => Answer::said(queue.next_overdue(SECOND).await.map(|overdue| overdue.key)),
+            Self::BlockingWaitIdle if !stepwise => {
+                queue.blocking_wait_idle();
+                Answer::nothing()
+            }
+            Self::WaitIdle | Self::BlockingWaitIdle => {
+                queue.wait_idle().await;
+                Answer::nothing()
+            }
+            Self::BlockingAdd if !stepwise => Answer::said(queue.blocking_add_when_room(own)),
+            Self::AddWhenRoom | Self::BlockingAdd => Answer::said(queue.add_when_room(own).await),
+            Self::BlockingGet if !stepwise => Answer::handed(queue.blocking_get()),
+            Self::Get | Self::BlockingGet => Answer::handed(queue.get().await),
+            Self::BlockingGetMany if !stepwise => Answer::handed(queue.blocking_get_many(2)),
+            Self::GetMany if !stepwise => Answer::handed(queue.get_many(2).await),
+            Self::GetMany | Self::BlockingGetMany => {
+                let mut leases = Vec::from_iter(queue.get().await);
+                if !leases.is_empty() {
+                    step().await;
+                    leases.extend(queue.try_get_many(1).into_iter().flatten());
+                }
+                Answer::handed(leases)
+            }
+            Self::GetterBlockingGet if !stepwise => Answer::handed(getter.blocking_get_timeout(NEVER)),
+            Self::GetterGet | Self::GetterBlockingGet => Answer::handed(getter.get().await),
+            Self::GetterStop => {
+                getter.stop();
+                Answer::nothing()
+            }
+            Self::BlockingDrain if !stepwise => Answer::said(queue.blocking_drain()),
+            Self::Drain | Self::BlockingDrain => {
+                if stepwise {
+                    queue.shut_down();
+                    step().await;
+                    queue.resume();
+                    step().await;
+                }
+                Answer::said(queue.drain().await)
+            }
+            Self::BlockingDrainWaiting if !stepwise => Answer::said(queue.blocking_drain_all_timeout(NEVER)),
+            Self::DrainWaiting | Self::BlockingDrainWaiting => {
+                let limit = if self == Self::DrainWaiting { 2 * SECOND } else { NEVER };
+                let mut drain = Box::pin(queue.drain_all_timeout(limit));
+                if stepwise {
+                    // Its first poll shuts down.
+                    if let Poll::Ready(left) = poll_once(drain.as_mut()) {
+                        return Answer::said(left);
+                    }
+                    step().await;
+                }
+                Answer::said(drain.await)
+            }
+            Self::Pause => {
+                queue.pause();
+                Answer::nothing()
+            }
+            Self::Resume => {
+                queue.resume();
+                Answer::nothing()
+            }
+            Self::Advance => {
+                clock.advance(SECOND);
+                Answer::nothing()
+            }
+            Self::Detach => {
+                let key = lease(&mut tools.lease).detach();
+                if stepwise {
+                    step().await;
+                }
+                Answer::said(tools.queue.done(&key))
+            }
+            Self::DoneByKey if !stepwise => Answer::said(queue.done(&tools.detached)),
+            Self::DoneByKey => {
+                let attached = queue.attach(&tools.detached);
+                step().await;
+                Answer::said(attached.map(Lease::done))
+            }
+            Self::Attach => Answer::handed(queue.attach(&tools.detached)),
+            Self::AddEarliest => Answer::said(queue.add_after(1, SECOND / 2)),
+            Self::AddLatest => {
+                let mode = DelayMode::Debounce { max_wait: 4 * SECOND };
+                Answer::said(queue.add_after_with(1, 2 * SECOND, mode))
+            }
+            Self::AddReplace => Answer::said(queue.add_after_with(1, 3 * SECOND, DelayMode::Replace)),
+            Self::AddRateLimited => Answer::said(queue.add_rate_limited(1)),
+            Self::Postpone => Answer::said(queue.postpone(&1, 3 * SECOND)),
+            Self::AddMany => {
+                let many = queue.add_many([1, 4]);
+                Answer::said((many.new, many.merged, many.promoted, many.dirty, many.refused))
+            }
+            Self::Add => Answer::said(queue.add(1)),
+            Self::Done => {
+                lease(&mut tools.lease).done();
+                Answer::nothing()
+            }
+            Self::Succeed | Self::RequeueAfter => {
+                let lease = lease(&mut tools.lease);
+                if stepwise {
+                    tools.queue.forget(&lease);
+                    step().await;
+                }
+                match self {
+                    Self::Succeed => lease.succeed(),
+                    _ => lease.succeed_and_requeue_after(SECOND),
+                }
+                Answer::nothing()
+            }
+            Self::DoneAfter => {
+                lease(&mut tools.lease).done_and_requeue_after(SECOND);
+                Answer::nothing()
+            }
+            Self::Retry => {
+                lease(&mut tools.lease).retry();
+                Answer::nothing()
+            }
+            Self::DropLease => {
+                drop(lease(&mut tools.lease));
+                Answer::nothing()
+            }
+            Self::ShutDown => {
+                queue.shut_down();
+                Answer::nothing()
+            }
+            Self::Cancel => Answer::said(queue.cancel(&1)),
+            Self::TryGet => Answer::handed(queue.try_get()),
+            Self::TryGetMany => Answer::handed(queue.try_get_many(2).into_iter().flatten()),
+            Self::StopNow => Answer::said(queue.stop_now()),
+        }
+    }
+}

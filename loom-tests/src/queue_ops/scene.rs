@@ -1,0 +1,279 @@
+//! A queue in the state in which operations begin, and how it is brought to its end.
+
+use std::time::Duration;
+
+use flyball_ratelimit::FastSlow;
+use flyball_sync::{ManualClock, ManualTimer};
+use flyball_workqueue::{Fifo, KeyState, WithTimer};
+
+use crate::queue_ops::op::Op;
+use crate::queue_ops::task::{Answer, For, Task};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+type Time = WithTimer<ManualTimer>;
+pub(crate) type Queue = flyball_workqueue::Queue<u32, Fifo, FastSlow<u32>, Time>;
+pub(crate) type Consumer = flyball_workqueue::Consumer<u32, Fifo, FastSlow<u32>, Time>;
+pub(crate) type Lease = flyball_workqueue::Lease<u32, Time>;
+
+/// What key 1 is in, and who waits beside the operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Ready.
+    Ready,
+    /// Leased; a getter waits, and somebody for the queue to be idle.
+    Leased,
+    /// Leased, and there is no room for another key; an adder waits, unless an operation is one.
+    Full,
+    /// Waiting for a second to pass.
+    Soon,
+    /// Waiting for a second to pass; a getter waits, and somebody for an overdue lease.
+    Waiting,
+    /// Ready in a queue that is paused; a getter waits.
+    Paused,
+    /// Leased and marked in a queue that is shut down; a getter waits, and a drainer.
+    Ending,
+}
+
+/// What an operation works with.
+pub(crate) struct Tools {
+    pub(crate) queue: Queue,
+    pub(crate) getter: Consumer,
+    pub(crate) clock: ManualClock,
+    pub(crate) lease: Option<Lease>,
+    /// A key whose lease was detached, if an operation needs one.
+    pub(crate) detached: u32,
+    /// Which operation.
+    pub(crate) side: u32,
+}
+
+pub(crate) struct Scene {
+    clock: ManualClock,
+    pub(crate) queue: Queue,
+    getter: Consumer,
+    capacity: usize,
+    /// Those that no operation takes are ended in the end.
+    leases: Vec<Lease>,
+    detached: u32,
+    /// Those that waited before, then the operations.
+    pub(crate) tasks: Vec<Task>,
+    trace: Vec<String>,
+}
+
+impl Scene {
+    /// `waited`: whether anybody waits beside those operations.
+    pub(crate) fn new(start: Start, ops: &[Op], waited: bool) -> Self {
+        let leased = matches!(start, Start::Leased | Start::Full | Start::Ending);
+        let detached = ops.iter().any(|op| op.takes_detached());
+        let needed = ops.iter().filter(|op| op.takes_lease()).count() + usize::from(detached);
+        let more = needed.saturating_sub(usize::from(leased));
+        let capacity = if start == Start::Full { more + 1 } else { 16 };
+
+        let clock = ManualClock::new();
+        let limiter = FastSlow::new(SECOND, SECOND, 3);
+        let builder = flyball_workqueue::Queue::builder().limiter(limiter).timer(clock.timer());
+        let queue = builder.capacity(capacity).seed(0).build();
+        let mut leases = Vec::new();
+        for key in (1..=u32::from(leased)).chain((10..).take(more)) {
+            queue.add(key).unwrap();
+            leases.push(queue.try_get().unwrap());
+        }
+        let mut waiters: Vec<For> = Vec::new();
+        match start {
+            Start::Ready => drop(queue.add(1).unwrap()),
+            Start::Leased => waiters.extend([For::Key, For::Idle]),
+            // Who is refused settles again: beside another adder it would cover for it.
+            Start::Full if ops.iter().any(|op| op.waits_for() == For::Room) => {}
+            Start::Full => waiters.push(For::Room),
+            Start::Soon => drop(queue.add_after(1, SECOND).unwrap()),
+            Start::Waiting => {
+                queue.add_after(1, SECOND).unwrap();
+                waiters.extend([For::Key, For::Overdue]);
+            }
+            Start::Paused => {
+                queue.pause();
+                queue.add(1).unwrap();
+                waiters.push(For::Key);
+            }
+            Start::Ending => {
+                queue.add(1).unwrap();
+                queue.shut_down();
+                waiters.extend([For::Key, For::Drained]);
+            }
+        }
+        let mut scene = Self {
+            clock,
+            getter: queue.consumer(),
+            queue,
+            capacity,
+            leases,
+            detached: 0,
+            tasks: Vec::new(),
+            trace: Vec::new(),
+        };
+        if detached {
+            // The last one: a lease's end beside it takes those before.
+            scene.detached = scene.leases.pop().expect("there is one").detach();
+        }
+        if waited {
+            scene.tasks = waiters.into_iter().map(|what| scene.waiter(what)).collect();
+            scene.settle();
+            assert!(scene.tasks.iter().all(|task| task.answer.is_none()), "somebody does not wait");
+        }
+        scene
+    }
+
+    fn waiter(&self, what: For) -> Task {
+        let queue = self.queue.clone();
+        Task::new(0, what, async move {
+            match what {
+                For::Key => Answer::handed(queue.get().await),
+                For::Room => Answer::said(queue.add_when_room(3).await),
+                For::Drained => Answer::said(queue.drain().await),
+                For::Idle => {
+                    queue.wait_idle().await;
+                    Answer::nothing()
+                }
+                For::Overdue => {
+                    let overdue = queue.next_overdue(5 * SECOND).await;
+                    Answer::said(overdue.map(|overdue| overdue.key))
+                }
+                For::Nothing => Answer::nothing(),
+            }
+        })
+    }
+
+    /// The operation of one side.
+    pub(crate) fn task(&mut self, op: Op, side: u32, stepwise: bool) -> Task {
+        let lease = op.takes_lease().then(|| self.leases.remove(0));
+        let tools = Tools {
+            queue: self.queue.clone(),
+            getter: self.getter.clone(),
+            clock: self.clock.clone(),
+            lease,
+            detached: self.detached,
+            side,
+        };
+        Task::new(side, op.waits_for(), op.run(tools, stepwise))
+    }
+
+    /// Polls everybody who was woken, until nobody is.
+    pub(crate) fn settle(&mut self) {
+        let mut rounds = 0;
+        while self.tasks.iter_mut().map(Task::poll).filter(|polled| *polled).count() > 0 {
+            rounds += 1;
+            assert!(rounds < 50, "tasks wake themselves for ever: {:?}", self.trace);
+        }
+    }
+
+    /// The queue is quiet: who waits, and for what, and how the keys stand.
+    fn note(&mut self, when: &str) {
+        self.settle();
+        self.queue.check().unwrap();
+        for task in self.tasks.iter().filter(|task| task.answer.is_none()) {
+            assert!(
+                !self.has_come(task.waits_for),
+                "{when}: {:?} was forgotten: {:?}",
+                task.waits_for,
+                self.queue.keys()
+            );
+        }
+        let keys = self.queue.keys();
+        let keys: Vec<_> = keys.iter().map(|info| (info.key, info.state)).collect();
+        let said: Vec<_> = self
+            .tasks
+            .iter()
+            .map(|task| task.answer.as_ref().map_or("waits", |answer| &answer.said))
+            .collect();
+        self.trace.push(format!("{when}: {keys:?} {said:?}"));
+    }
+
+    /// Whether what somebody waits for is there, by what can be seen of the queue.
+    pub(crate) fn has_come(&self, what: For) -> bool {
+        let (keys, stats) = (self.queue.keys(), self.queue.stats());
+        let (paused, shut_down) = (stats.paused, stats.shutting_down);
+        let any = |holds: fn(&KeyState) -> bool| keys.iter().any(|record| holds(&record.state));
+        let ready = any(|state| *state == KeyState::Ready);
+        let leased = any(is_leased);
+        let waiting = any(|state| matches!(state, KeyState::Waiting(_)));
+        match what {
+            For::Nothing | For::Overdue => false,
+            For::Key => ready && !paused || shut_down && !ready && !leased && !waiting,
+            For::Room => shut_down || keys.len() < self.capacity,
+            // While it serves what waits, a drain goes on.
+            For::Drained => shut_down && !ready && !leased && !waiting,
+            For::Idle => !ready && !leased,
+        }
+    }
+
+    /// Ends what is held here, those of `tasks` included.
+    pub(crate) fn end_leases(&mut self) {
+        let held = self.tasks.iter_mut().filter_map(|task| task.answer.as_mut());
+        let held = held.flat_map(|answer| answer.leases.drain(..));
+        let leases: Vec<Lease> = self.leases.drain(..).chain(held).collect();
+        leases.into_iter().for_each(Lease::done);
+        if self.detached != 0 {
+            // An error where an operation has ended it.
+            let _ = self.queue.done(&self.detached);
+        }
+    }
+
+    /// Has what `task` holds ended with the rest.
+    pub(crate) fn adopt(&mut self, task: &mut Task) {
+        self.leases.extend(task.answer.iter_mut().flat_map(|answer| answer.leases.drain(..)));
+    }
+
+    /// No key is in two leases.
+    fn each_key_once(&self) {
+        let held = self.tasks.iter().filter_map(|task| task.answer.as_ref());
+        let held = held.flat_map(|answer| &answer.leases).chain(&self.leases);
+        let mut keys: Vec<u32> = held.map(|lease| **lease).collect();
+        keys.sort_unstable();
+        assert!(keys.windows(2).all(|pair| pair[0] != pair[1]), "a key in two leases: {keys:?}");
+    }
+
+    /// Brings everything to its end, alone, and says what was seen on the way.
+    pub(crate) fn end(mut self) -> String {
+        self.note("operations");
+        self.each_key_once();
+        // The clock before anything that settles the queue: an alarm that was not set shows.
+        self.clock.advance(9 * SECOND);
+        self.note("later");
+        self.queue.resume();
+        self.note("resumed");
+        self.end_leases();
+        self.note("leases ended");
+        while let Ok(lease) = self.queue.try_get() {
+            self.trace.push(format!("{}", *lease));
+            lease.done();
+        }
+        self.note("served");
+        self.stop_now();
+        self.stopped()
+    }
+
+    pub(crate) fn stop_now(&mut self) {
+        let left = self.queue.stop_now();
+        self.trace.push(format!("{left:?}"));
+    }
+
+    /// After the stop everybody returns, and nothing is left.
+    pub(crate) fn stopped(mut self) -> String {
+        self.tasks.sort_by_key(|task| task.side);
+        self.settle();
+        self.each_key_once();
+        self.end_leases();
+        self.note("stopped");
+        assert!(self.queue.keys().is_empty(), "{:?}", self.queue.keys());
+        assert!(
+            self.tasks.iter().all(|task| task.answer.is_some()),
+            "somebody waits for ever: {:?}",
+            self.trace
+        );
+        self.trace.join("\n")
+    }
+}
+
+fn is_leased(state: &KeyState) -> bool {
+    matches!(state, KeyState::Leased | KeyState::LeasedDirty | KeyState::LeasedWaiting(_))
+}

@@ -1,0 +1,127 @@
+//! Runs a bucket and its oracle side by side. Shared by the random test, the corpus test and the fuzz target.
+
+use std::num::NonZeroU32;
+
+use arbitrary::{Arbitrary, Unstructured};
+use flyball_ratelimit::{AtomicTokenBucket, Token, TokenBucket, TryAcquireError};
+use flyball_sync::Nanos;
+use testkit::naive_limiter::{BucketOp, NaiveBucket, NaiveQuota};
+
+use crate::bucket::quota::quota;
+
+/// Reads a quota and operations from `bytes`, and compares after every step.
+pub fn run(bytes: &[u8]) {
+    let mut food = Unstructured::new(bytes);
+    let Ok(first) = NaiveQuota::arbitrary(&mut food) else { return };
+    let mut pair = Pair {
+        real: TokenBucket::new(quota(first)),
+        atomic: AtomicTokenBucket::new(quota(first)),
+        naive: NaiveBucket::new(first),
+        held: Vec::new(),
+        now: 0,
+    };
+    for _ in 0..200 {
+        let Ok(op) = BucketOp::arbitrary(&mut food) else { break };
+        pair.step(op);
+        pair.real.check().unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
+        let now = Nanos::new(pair.now);
+        assert_eq!(
+            pair.atomic.available_tokens(now),
+            pair.real.available_tokens(now),
+            "available after {op:?}"
+        );
+        if food.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(
+        pair.real.available_tokens(Nanos::new(pair.now)),
+        pair.naive.available(pair.now),
+        "available at the end"
+    );
+    assert_eq!(pair.naive.within_rate(), Ok(()), "more than burst + rate x time");
+}
+
+struct Pair {
+    real: TokenBucket,
+    atomic: AtomicTokenBucket,
+    naive: NaiveBucket,
+    held: Vec<(Token, Token, usize)>,
+    now: u64,
+}
+
+fn nz(count: u8) -> NonZeroU32 {
+    NonZeroU32::new(count.into()).unwrap_or(NonZeroU32::MIN)
+}
+
+impl Pair {
+    /// Tokens reserved just now.
+    fn held(&mut self, real: Token, atomic: Token, count: u32) {
+        assert_eq!((atomic.due(), atomic.count()), (real.due(), real.count()), "reserved at {}", self.now);
+        let naive = self.naive.reserve(count, self.now).expect("no more than the burst");
+        assert_eq!(real.due().get(), self.naive.due(naive), "due of {count} reserved at {}", self.now);
+        self.held.push((real, atomic, naive));
+    }
+
+    fn step(&mut self, op: BucketOp) {
+        let now = Nanos::new(self.now);
+        match op {
+            BucketOp::Reserve => {
+                let (real, atomic) = (self.real.reserve(now), self.atomic.reserve(now));
+                self.held(real, atomic, 1);
+            }
+            BucketOp::ReserveMany(count) => match self.real.reserve_many(nz(count), now) {
+                Ok(real) => {
+                    let atomic = self.atomic.reserve_many(nz(count), now).expect("as the real one");
+                    self.held(real, atomic, nz(count).get());
+                }
+                Err(real) => {
+                    assert_eq!(self.atomic.reserve_many(nz(count), now).err(), Some(real));
+                    assert_eq!(real.requested(), nz(count));
+                    assert_eq!(self.naive.reserve(nz(count).get(), self.now), Err(real.burst().get()));
+                }
+            },
+            BucketOp::TryAcquire => {
+                let real = self.real.try_acquire(now);
+                assert_eq!(self.atomic.try_acquire(now), real, "acquired at {now:?}");
+                let real = real.map_err(|not_yet| Some(not_yet.due().get()));
+                assert_eq!(real, self.naive.try_acquire(1, self.now), "acquired at {now:?}");
+            }
+            BucketOp::TryAcquireMany(count) => {
+                let real = self.real.try_acquire_many(nz(count), now);
+                assert_eq!(self.atomic.try_acquire_many(nz(count), now), real, "{count} at {now:?}");
+                let real = real.map_err(|denied| match denied {
+                    TryAcquireError::NotYet(not_yet) => Some(not_yet.due().get()),
+                    TryAcquireError::InsufficientCapacity(_) => None,
+                });
+                assert_eq!(real, self.naive.try_acquire(nz(count).get(), self.now), "{count} at {now:?}");
+            }
+            BucketOp::GiveBack(which) => {
+                if self.held.is_empty() {
+                    return;
+                }
+                let (real, atomic, naive) = self.held.swap_remove(usize::from(which) % self.held.len());
+                let due = real.due();
+                let made_a_difference = self.real.give_back(real, now);
+                assert_eq!(self.atomic.give_back(atomic, now), made_a_difference, "{due:?} back at {now:?}");
+                assert_eq!(
+                    made_a_difference,
+                    self.naive.give_back(naive, self.now),
+                    "{due:?} given back at {now:?}"
+                );
+            }
+            BucketOp::SetQuota(new) => {
+                self.real.set_quota(quota(new), now);
+                self.atomic.set_quota(quota(new), now);
+                assert_eq!(self.atomic.quota(), self.real.quota());
+                self.naive.set_quota(new, self.now);
+            }
+            BucketOp::Advance(span) => self.now += span.finite(),
+            BucketOp::JumpBack(span) => {
+                self.now = self.now.saturating_sub(span.finite());
+                // A token reserved at a time that is to come again counts as used: that is all a holder can know.
+                self.held.clear();
+            }
+        }
+    }
+}

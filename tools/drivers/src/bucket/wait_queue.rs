@@ -1,0 +1,170 @@
+//! Runs a bucket that is waited for and its oracle side by side. Shared by the random test, the corpus test and the fuzz
+//! target.
+
+use std::future::Future;
+use std::num::NonZeroU32;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use arbitrary::{Arbitrary, Unstructured};
+use flyball_ratelimit::{RateLimiter, Reserved, TryAcquireError};
+use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
+use testkit::naive_limiter::NaiveQuota;
+use testkit::naive_line::{Fate, LineOp, NaiveLine, Promise};
+use testkit::wakers::{Counting, poll_with};
+
+use crate::bucket::quota::quota;
+
+/// Reads a quota and operations from `bytes`, and compares after every step.
+pub fn run(bytes: &[u8]) {
+    let mut food = Unstructured::new(bytes);
+    let Ok(first) = NaiveQuota::arbitrary(&mut food) else { return };
+    let clock = ManualClock::new();
+    let bucket = RateLimiter::with_timer(quota(first), clock.timer());
+    let mut pair = Pair {
+        bucket: &bucket,
+        clock: &clock,
+        naive: NaiveLine::new(first),
+        comers: Vec::new(),
+        held: Vec::new(),
+    };
+    for _ in 0..100 {
+        let Ok(op) = LineOp::arbitrary(&mut food) else { break };
+        pair.step(op);
+        pair.compare(op);
+        if food.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(pair.naive.within_rate(), Ok(()), "more than burst + rate x time");
+}
+
+struct Pair<'a> {
+    bucket: &'a RateLimiter<ManualTimer>,
+    clock: &'a ManualClock,
+    naive: NaiveLine,
+    comers: Vec<Comer<'a>>,
+    held: Vec<(Reserved<'a, ManualTimer>, Promise)>,
+}
+
+struct Comer<'a> {
+    future: Pin<Box<dyn Future<Output = bool> + 'a>>,
+    wakes: Arc<Counting>,
+    waker: Waker,
+    /// How often it woke itself.
+    gave_way: usize,
+    naive: usize,
+}
+
+fn nz(count: u8) -> NonZeroU32 {
+    NonZeroU32::new(count.into()).unwrap_or(NonZeroU32::MIN)
+}
+
+impl<'a> Pair<'a> {
+    fn now(&self) -> u64 {
+        self.clock.now().get()
+    }
+
+    fn step(&mut self, op: LineOp) {
+        let (bucket, now) = (self.bucket, self.now());
+        match op {
+            LineOp::Come(count) => {
+                let (wakes, waker) = Counting::waker();
+                let future = Box::pin(async move { bucket.acquire_many(nz(count)).await.is_ok() });
+                let naive = self.naive.come(nz(count).get(), now);
+                self.comers.push(Comer { future, wakes, waker, gave_way: 0, naive });
+                self.poll(self.comers.len() - 1, now);
+            }
+            LineOp::Poll(which) if !self.comers.is_empty() => {
+                self.poll(usize::from(which) % self.comers.len(), now);
+            }
+            LineOp::Drop(which) if !self.comers.is_empty() => {
+                let dropped = self.comers.swap_remove(usize::from(which) % self.comers.len());
+                self.naive.leave(dropped.naive, now);
+            }
+            LineOp::TryAcquire(count) => {
+                let real = bucket.try_acquire_many(nz(count)).map_err(|denied| match denied {
+                    TryAcquireError::NotYet(not_yet) => Some(not_yet.due().get()),
+                    TryAcquireError::InsufficientCapacity(_) => None,
+                });
+                assert_eq!(real, self.naive.try_acquire(nz(count).get(), now), "{op:?} at {now}");
+            }
+            LineOp::Reserve(count) => {
+                let real = bucket.reserve_many(nz(count)).ok();
+                let naive = self.naive.reserve(nz(count).get(), now);
+                let due = real.as_ref().map(|reserved| reserved.due().get());
+                assert_eq!(due, naive.map(|promise| promise.due), "{op:?} at {now}");
+                self.held.extend(real.zip(naive));
+            }
+            LineOp::Cancel(which) if !self.held.is_empty() => {
+                let (real, naive) = self.held.swap_remove(usize::from(which) % self.held.len());
+                let count = real.count().get();
+                assert_eq!(real.cancel(), self.naive.cancel(naive, count, now), "{op:?} at {now}");
+            }
+            LineOp::Poll(_) | LineOp::Drop(_) | LineOp::Cancel(_) => {}
+            LineOp::SetQuota(new) => {
+                bucket.set_quota(quota(new));
+                self.naive.set_quota(new, now);
+            }
+            LineOp::Advance(span) => self.pass_to(now.saturating_add(span.finite())),
+            LineOp::AdvanceToAlarm => {
+                if let Some(at) = self.clock.next_alarm().filter(|at| *at < Nanos::MAX) {
+                    self.pass_to(at.get());
+                }
+            }
+            LineOp::JumpBack(span) => {
+                self.clock.set(Nanos::new(now.saturating_sub(span.finite())));
+                // A token reserved at a time that is to come again counts as used: that is all a holder can know.
+                self.held.clear();
+                self.naive.jumped(self.now());
+            }
+        }
+    }
+
+    fn pass_to(&mut self, now: u64) {
+        self.clock.set(Nanos::new(now));
+        self.naive.passed(now);
+    }
+
+    fn poll(&mut self, which: usize, now: u64) {
+        let comer = &mut self.comers[which];
+        let fate = self.naive.poll(comer.naive, now);
+        let expected = match fate {
+            Fate::Waits => Poll::Pending,
+            Fate::Granted => Poll::Ready(true),
+            Fate::Refused => Poll::Ready(false),
+            Fate::Gone => unreachable!("it is removed when it has gone"),
+        };
+        let woken = comer.wakes.wakes();
+        let mut polled = poll_with(comer.future.as_mut(), &comer.waker);
+        if polled.is_pending() && comer.wakes.wakes() > woken {
+            // It gives way now and then, and comes back.
+            comer.gave_way += 1;
+            polled = poll_with(comer.future.as_mut(), &comer.waker);
+        }
+        assert_eq!(polled, expected, "polled at {now}");
+        if fate != Fate::Waits {
+            self.comers.swap_remove(which);
+        }
+    }
+
+    fn compare(&mut self, op: LineOp) {
+        let now = self.now();
+        self.bucket.check().unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
+        assert_eq!(
+            self.bucket.available_tokens(),
+            self.naive.available(now),
+            "available after {op:?} at {now}"
+        );
+        assert_eq!(self.bucket.waiters(), self.naive.waiting(), "waiting after {op:?} at {now}");
+        for comer in &self.comers {
+            let served = self.naive.fate(comer.naive) != Fate::Waits;
+            let woken = comer.wakes.wakes() - comer.gave_way;
+            assert_eq!(woken, usize::from(served), "woken once, when served: {op:?} at {now}");
+        }
+        if self.naive.waiting() > 0 {
+            assert!(self.clock.next_alarm().is_some_and(|at| at > self.clock.now()), "no alarm after {op:?}");
+        }
+    }
+}

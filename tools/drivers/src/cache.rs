@@ -1,0 +1,9 @@
+//! The informer cache: its store, its reflector, and whole informers on virtual time.
+
+pub mod fixture;
+pub mod reflector;
+pub mod relist;
+pub mod selector;
+pub mod server;
+pub mod store;
+pub mod ttl;

@@ -1,0 +1,158 @@
+//! An informer on virtual time: its run future, polled when it was woken, on a clock moved by hand.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use flyball_informer_cache::{
+    Event, Informer, InformerBuilder, Schema, Source, SourceError, SourceErrorKind, Version,
+};
+use flyball_sync::{Clock, ManualClock, Nanos};
+use testkit::wakers::{Counting, poll_with};
+
+/// An object of the tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// What it is stored under.
+    pub key: u8,
+    /// Another object under the same key has another one.
+    pub uid: u64,
+    /// When it was written.
+    pub version: u64,
+}
+
+/// How an informer reads these objects.
+pub const SCHEMA: Schema<u8, Object> =
+    Schema::new(|object: &Object| object.key, |object| Version::new(object.version))
+        .identity(|a, b| a.uid == b.uid);
+
+/// The first object under a key, at a version.
+pub fn object(key: u8, version: u64) -> Object {
+    Object { key, uid: 0, version }
+}
+
+/// An error without a cause.
+pub fn error(kind: SourceErrorKind) -> SourceError {
+    kind.into()
+}
+
+/// The version is too old.
+pub const EXPIRED: SourceErrorKind = SourceErrorKind::Expired;
+/// The version is not there yet.
+pub const TOO_LARGE: SourceErrorKind = SourceErrorKind::TooLargeVersion;
+/// The server has too much to do.
+pub const BUSY: SourceErrorKind = SourceErrorKind::TooManyRequests { retry_after: None };
+/// No connection.
+pub const REFUSED: SourceErrorKind = SourceErrorKind::Refused;
+/// The server's own fault.
+pub const INTERNAL: SourceErrorKind = SourceErrorKind::Internal;
+/// Anything else.
+pub const OTHER: SourceErrorKind = SourceErrorKind::Other;
+
+/// A bookmark.
+pub fn bookmark(version: u64) -> Event<Object> {
+    Event::Bookmark(Version::new(version))
+}
+
+/// A running informer.
+#[expect(missing_debug_implementations, reason = "a future has nothing to show")]
+pub struct World {
+    /// The only time there is.
+    pub clock: ManualClock,
+    /// The handle.
+    pub informer: Informer<u8, Object>,
+    run: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    wakes: Arc<Counting>,
+    waker: Waker,
+    seen: usize,
+    /// Polls of the run future so far.
+    pub polls: usize,
+}
+
+impl World {
+    /// An informer that has not been polled.
+    pub fn new<S: Source<Object = Object>>(builder: InformerBuilder<u8, Object, S>) -> Self {
+        let clock = ManualClock::new();
+        let (informer, run) = builder.seed(7).timer(clock.timer()).build().unwrap();
+        let (wakes, waker) = Counting::waker();
+        let mut world = Self { clock, informer, run: Some(Box::pin(run)), wakes, waker, seen: 0, polls: 0 };
+        // The first poll needs no wake-up.
+        world.seen = usize::MAX;
+        world
+    }
+
+    /// What the clock says.
+    pub fn now(&self) -> Nanos {
+        self.clock.now()
+    }
+
+    /// Whether the run future is over, or dropped.
+    pub fn is_over(&self) -> bool {
+        self.run.is_none()
+    }
+
+    /// Polls once if woken; whether there was something to do.
+    pub fn turn(&mut self) -> bool {
+        let wakes = self.wakes.wakes();
+        let Some(run) = &mut self.run else { return false };
+        if wakes == self.seen {
+            return false;
+        }
+        self.seen = wakes;
+        self.polls += 1;
+        if let Poll::Ready(()) = poll_with(run.as_mut(), &self.waker) {
+            self.run = None;
+        }
+        true
+    }
+
+    /// Polls as long as somebody wakes it.
+    pub fn settle(&mut self) -> &mut Self {
+        for _ in 0..100_000 {
+            if !self.turn() {
+                return self;
+            }
+        }
+        panic!("the run future wakes itself for ever");
+    }
+
+    /// Lets time pass, stopping at each alarm.
+    pub fn pass(&mut self, time: Duration) -> &mut Self {
+        self.settle();
+        let end = self.now() + time;
+        while let Some(alarm) = self.clock.next_alarm().filter(|alarm| *alarm <= end && *alarm > self.now()) {
+            self.clock.set(alarm);
+            self.settle();
+        }
+        self.clock.set(end);
+        self.settle()
+    }
+
+    /// Lets time pass up to the next alarm; how long that was.
+    pub fn pass_alarm(&mut self) -> Duration {
+        self.settle();
+        let before = self.now();
+        let alarm = self.clock.next_alarm().expect("nobody waits for time to pass");
+        self.clock.set(alarm);
+        self.settle();
+        alarm.since(before)
+    }
+
+    /// Drops the run future.
+    pub fn cancel(&mut self) {
+        self.run = None;
+    }
+
+    /// Takes the run future out, to poll it by other means.
+    pub fn take_run(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        self.run.take().unwrap()
+    }
+
+    /// The store's objects by key.
+    pub fn stored(&self) -> Vec<Object> {
+        let mut objects: Vec<Object> = self.informer.snapshot().iter().map(|(_, object)| **object).collect();
+        objects.sort_by_key(|object| object.key);
+        objects
+    }
+}

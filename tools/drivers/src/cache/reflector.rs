@@ -1,0 +1,622 @@
+//! Any bytes as a configuration and a row of inputs for a reflector, judged after each by rules of its own.
+//!
+//! Shared with the fuzz target `reflector_inputs`. The judge sees public answers only: it remembers what was asked and
+//! told, and derives from that what has to come next.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use arbitrary::{Arbitrary, Unstructured};
+use flyball_informer_cache::{
+    BackoffConfig, Event, ListRequest, ListVersion, Phase, Reflector, ReflectorConfig, SourceErrorKind, Step,
+    Verdict, Version, WatchRequest,
+};
+use flyball_sync::Nanos;
+
+const PAGE: Duration = Duration::from_secs(3);
+const SHORT: Duration = Duration::from_secs(1);
+const WATCH: Duration = Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(2);
+const STREAM: Duration = Duration::from_secs(4);
+const INTERNAL_RESET: Duration = Duration::from_secs(20);
+const BACKOFF: BackoffConfig = BackoffConfig {
+    initial: Duration::from_millis(100),
+    factor: 3,
+    cap: Duration::from_secs(1),
+    jitter_percent: 50,
+    reset_after: Duration::from_secs(5),
+};
+
+/// How often each (state, input) cell of the table was hit, with each setting.
+pub type Cells = BTreeMap<(&'static str, &'static str, &'static str), u64>;
+
+/// The settings, two ways each, by the bits of a configuration.
+pub const SETTINGS: [[&str; 2]; 6] = [
+    ["no page size", "a page size"],
+    ["internal errors relist", "internal errors are tolerated"],
+    ["plain lists", "streaming lists"],
+    ["pages by default", "unpaged by default"],
+    ["any list first", "the most recent list first"],
+    ["a watch is held open", "polls"],
+];
+
+#[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Expired,
+    TooLarge,
+    Busy(Option<u8>),
+    Refused,
+    Internal,
+    Other,
+}
+
+impl Kind {
+    fn real(self) -> SourceErrorKind {
+        match self {
+            Self::Expired => SourceErrorKind::Expired,
+            Self::TooLarge => SourceErrorKind::TooLargeVersion,
+            Self::Busy(after) => SourceErrorKind::TooManyRequests {
+                retry_after: after.map(|seconds| Duration::from_secs(seconds.into())),
+            },
+            Self::Refused => SourceErrorKind::Refused,
+            Self::Internal => SourceErrorKind::Internal,
+            Self::Other => SourceErrorKind::Other,
+        }
+    }
+
+    /// The source asks to be left alone: what was asked is asked again, later.
+    fn later(self) -> bool {
+        matches!(self, Self::Busy(_) | Self::Refused)
+    }
+
+    /// The version asked for cannot be had.
+    fn version(self) -> bool {
+        matches!(self, Self::Expired | Self::TooLarge)
+    }
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
+enum Token {
+    None,
+    Empty,
+    Next,
+    Same,
+    Back,
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Added,
+    Modified,
+    Deleted,
+    Bookmark,
+    InitialEnd,
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    Page(u8, Token),
+    ListFailed(Kind),
+    Opened,
+    OpenFailed(Kind),
+    Event(Told, u8),
+    Broke(Kind),
+    Closed,
+    Pass(u16),
+    Deadline,
+    Progress,
+}
+
+impl Input {
+    /// Often one that answers what was asked; sometimes anything.
+    fn choose(food: &mut Unstructured<'_>, step: &Step) -> arbitrary::Result<Self> {
+        let roll: u8 = food.arbitrary()?;
+        Ok(match (roll % 16, step) {
+            (0, _) => food.arbitrary()?,
+            (1, _) => Self::Pass(food.arbitrary()?),
+            (2..5, _) | (_, Step::Wait) => Self::Deadline,
+            (5..8, Step::List(_)) => Self::ListFailed(food.arbitrary()?),
+            (8, Step::List(_)) => Self::Progress,
+            (_, Step::List(_)) => Self::Page(food.arbitrary()?, food.arbitrary()?),
+            (5..8, Step::Watch(_)) => Self::OpenFailed(food.arbitrary()?),
+            (_, Step::Watch(_)) => Self::Opened,
+            (5, Step::Read) => Self::Broke(food.arbitrary()?),
+            (6, Step::Read) => Self::Closed,
+            (_, Step::Read) => Self::Event(food.arbitrary()?, food.arbitrary()?),
+        })
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Page(..) => "page",
+            Self::ListFailed(_) => "list failed",
+            Self::Opened => "watch opened",
+            Self::OpenFailed(_) => "watch failed",
+            Self::Event(..) => "event",
+            Self::Broke(_) => "watch broke",
+            Self::Closed => "watch closed",
+            Self::Pass(_) => "time",
+            Self::Deadline => "deadline",
+            Self::Progress => "progress",
+        }
+    }
+}
+
+/// Few versions, so that equal ones and none are common.
+fn small(version: u8) -> u64 {
+    u64::from(version % 24)
+}
+
+/// What has to come next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Want {
+    List {
+        asked: ListVersion,
+        full: bool,
+    },
+    Page {
+        token: String,
+    },
+    Open {
+        from: u64,
+    },
+    OpenStream {
+        from: u64,
+    },
+    /// The rest of the page that was asked for.
+    Rest,
+    Read,
+    /// The rest of the time that a watch is to last, then the next one.
+    Pause,
+    /// A wait of at least this, then this.
+    Wait(Duration, Box<Want>),
+    /// A wait, then a new list by the ladder.
+    Relist(Duration),
+}
+
+/// What is known from what was asked and told.
+#[derive(Debug)]
+struct Judge {
+    config: ReflectorConfig,
+    polls: bool,
+    known: u64,
+    listed: u64,
+    lists: u64,
+    /// The version was refused since the last list, or the first list is to be the most recent one.
+    unusable: bool,
+    paged: bool,
+    stream_missed: bool,
+    /// The immediate most recent list was spent since the last wait or list.
+    spent: bool,
+    /// Requests failed since the last wait or list.
+    row: u32,
+    /// The running list: asked for what, without a limit, versions of its pages, the token it waits on.
+    asked: ListVersion,
+    full: bool,
+    pages: Vec<u64>,
+    token: Option<String>,
+    /// Every token of the running list so far.
+    tokens: Vec<String>,
+    /// The running watch: from where, since when, for how long, any news, still telling what exists in no order.
+    from: u64,
+    opened: Nanos,
+    lasts: Duration,
+    news: bool,
+    unordered: bool,
+    streaming: bool,
+    /// Internal errors tolerated in a row: first and last.
+    internal: Option<(Nanos, Nanos)>,
+    /// What follows the running wait.
+    then: Want,
+}
+
+impl Judge {
+    fn new(config: ReflectorConfig, polls: bool) -> Self {
+        Self {
+            config,
+            polls,
+            known: 0,
+            listed: 0,
+            lists: 0,
+            unusable: config.most_recent_first,
+            paged: false,
+            stream_missed: false,
+            spent: false,
+            row: 0,
+            asked: ListVersion::Any,
+            full: false,
+            pages: Vec::new(),
+            token: None,
+            tokens: Vec::new(),
+            from: 0,
+            opened: Nanos::ZERO,
+            lasts: Duration::ZERO,
+            news: false,
+            unordered: false,
+            streaming: false,
+            internal: None,
+            then: Want::Read,
+        }
+    }
+
+    fn ladder(&self) -> ListVersion {
+        match self.known {
+            _ if self.unusable => ListVersion::MostRecent,
+            0 => ListVersion::Any,
+            known => ListVersion::NotOlderThan(Version::new(known)),
+        }
+    }
+
+    fn plain_list(&self) -> Want {
+        Want::List { asked: self.ladder(), full: false }
+    }
+
+    fn new_list(&self) -> Want {
+        match self.config.streaming_lists && !self.stream_missed {
+            true => Want::OpenStream { from: if self.unusable { 0 } else { self.known } },
+            false => self.plain_list(),
+        }
+    }
+
+    fn published(&mut self, version: u64) {
+        (self.known, self.listed) = (version, version);
+        self.lists += 1;
+        (self.unusable, self.spent, self.row) = (false, false, 0);
+    }
+
+    fn busy(kind: Kind) -> Duration {
+        match kind {
+            Kind::Busy(after) => Duration::from_secs(after.unwrap_or(0).into()),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// A list or streaming list was refused its version: the most recent one, once.
+    fn most_recent(&mut self) {
+        (self.spent, self.unusable) = (true, true);
+        self.row += 1;
+    }
+
+    fn list_failed(&mut self, kind: Kind) -> Want {
+        if kind == Kind::Expired && self.token.is_some() && !self.full {
+            self.row += 1;
+            return Want::List { asked: self.asked, full: true };
+        }
+        if kind.version() && !self.spent {
+            self.most_recent();
+            return self.plain_list();
+        }
+        Want::Relist(Self::busy(kind))
+    }
+
+    fn stream_failed(&mut self, kind: Kind) -> Want {
+        if kind.later() {
+            return Want::Relist(Self::busy(kind));
+        }
+        if kind.version() && !self.spent {
+            self.most_recent();
+            return self.new_list();
+        }
+        self.row += 1;
+        self.plain_list()
+    }
+
+    fn watch_lost(&mut self, kind: Kind, resumable: bool) -> Want {
+        if kind == Kind::Expired && self.known == self.listed {
+            self.unusable = true;
+        }
+        match resumable {
+            true => Want::Wait(Self::busy(kind), Box::new(Want::Open { from: self.known })),
+            false => Want::Relist(Self::busy(kind)),
+        }
+    }
+
+    fn closed(&self, now: Nanos) -> Want {
+        let short = now.since(self.opened) < SHORT;
+        match short && !self.news && !self.polls || self.known == 0 {
+            true => Want::Relist(Duration::ZERO),
+            false if short => Want::Pause,
+            false => Want::Open { from: self.known },
+        }
+    }
+
+    fn tolerated(&mut self, now: Nanos) -> bool {
+        let (first, _) = match self.internal {
+            Some((first, last)) if now.since(last) < INTERNAL_RESET => (first, last),
+            _ => (now, now),
+        };
+        let window = self.config.internal_retry;
+        let tolerated = window > Duration::ZERO && now.since(first) <= window;
+        self.internal = tolerated.then_some((first, now));
+        tolerated
+    }
+
+    fn event(&mut self, told: Told, version: u64) -> (Verdict, Want) {
+        if self.streaming {
+            return match told {
+                Told::Added | Told::Modified | Told::Deleted => (Verdict::Stage, Want::Read),
+                Told::Bookmark => (Verdict::Ignore, Want::Read),
+                Told::InitialEnd => {
+                    self.published(version);
+                    (self.streaming, self.news, self.unordered) = (false, true, version == 0);
+                    (Verdict::Publish(Version::new(version)), Want::Read)
+                }
+            };
+        }
+        if self.unordered && told == Told::Added {
+            self.news = true;
+            return (Verdict::Apply, Want::Read);
+        }
+        if version != 0 {
+            self.unordered = false;
+        }
+        if version > self.known {
+            (self.known, self.news) = (version, true);
+        }
+        (Verdict::Apply, Want::Read)
+    }
+
+    /// What has to follow `input`, which answers `step`; `None`: nobody asked for it.
+    fn judge(&mut self, step: &Step, input: Input, now: Nanos, due: bool) -> Option<(Verdict, Want)> {
+        let silent = |want| Some((Verdict::Ignore, want));
+        match (step, input) {
+            (Step::List(_), Input::Page(version, token)) => {
+                let token = token_text(token, self.token.as_deref());
+                self.pages.push(small(version));
+                match token {
+                    Some(token) if !token.is_empty() && self.tokens.contains(&token) => {
+                        silent(self.list_failed(Kind::Other))
+                    }
+                    Some(token) if !token.is_empty() => {
+                        self.paged |= self.asked == ListVersion::Any;
+                        self.token = Some(token.clone());
+                        self.tokens.push(token.clone());
+                        Some((Verdict::Stage, Want::Page { token }))
+                    }
+                    _ => {
+                        let version = self.pages.iter().copied().min().unwrap();
+                        self.published(version);
+                        Some((Verdict::Publish(Version::new(version)), Want::Open { from: version }))
+                    }
+                }
+            }
+            (Step::List(_), Input::ListFailed(kind)) => silent(self.list_failed(kind)),
+            (Step::List(_), Input::Progress) => silent(Want::Rest),
+            (Step::List(_), Input::Deadline) if due => silent(self.list_failed(Kind::Other)),
+            (Step::Watch(request), Input::Opened) => {
+                self.opened = now;
+                self.lasts = request.timeout + GRACE;
+                (self.news, self.unordered) = (false, self.from == 0);
+                silent(Want::Read)
+            }
+            (Step::Watch(request), Input::OpenFailed(kind)) if request.streaming_list => {
+                silent(self.stream_failed(kind))
+            }
+            (Step::Watch(_), Input::OpenFailed(kind)) => {
+                silent(self.watch_lost(kind, self.known != 0 && kind.later()))
+            }
+            (Step::Watch(request), Input::Deadline) if due && request.streaming_list => {
+                silent(self.stream_failed(Kind::Other))
+            }
+            (Step::Watch(_), Input::Deadline) if due => silent(Want::Relist(Duration::ZERO)),
+            (Step::Read, Input::Event(told, version)) => Some(self.event(told, small(version))),
+            (Step::Read, Input::Broke(kind)) if self.streaming => silent(self.stream_failed(kind)),
+            (Step::Read, Input::Broke(kind)) => {
+                let versioned = self.known != 0;
+                let resumable = versioned && (kind.later() || kind == Kind::Internal && self.tolerated(now));
+                silent(self.watch_lost(kind, resumable))
+            }
+            (Step::Read, Input::Closed) if self.streaming => silent(Want::Relist(Duration::ZERO)),
+            (Step::Read, Input::Closed) => silent(self.closed(now)),
+            (Step::Read, Input::Deadline) if due && self.streaming => {
+                self.stream_missed = true;
+                silent(self.plain_list())
+            }
+            (Step::Read, Input::Deadline) if due => silent(self.closed(now)),
+            (Step::Wait, Input::Deadline) if due => silent(self.then.clone()),
+            _ => None,
+        }
+    }
+
+    /// Compares what the reflector does next with what has to come.
+    fn compare(&mut self, want: Want, reflector: &Reflector, now: Nanos) {
+        let until = reflector.deadline();
+        match (want, reflector.step()) {
+            (Want::List { asked, full }, Step::List(request)) => {
+                let limit = match self.config.page_size {
+                    _ if full => None,
+                    Some(size) => Some(size.get()),
+                    None if matches!(asked, ListVersion::NotOlderThan(_)) && !self.paged => None,
+                    None if self.config.unpaged => None,
+                    None => Some(500),
+                };
+                assert_eq!(request, ListRequest { version: asked, limit, continuation: None });
+                assert_eq!(until, now + PAGE);
+                (self.asked, self.full, self.token, self.streaming) = (asked, full, None, false);
+                self.tokens.clear();
+                self.pages.clear();
+                assert!(!reflector.holds_half_list(), "a half list survives the start of another");
+            }
+            (Want::Page { token }, Step::List(request)) => {
+                assert_eq!(request.continuation, Some(token));
+                assert_eq!(request.version, ListVersion::MostRecent);
+                assert_eq!(request.limit.is_none(), self.full || self.unlimited());
+                assert!(reflector.holds_half_list());
+            }
+            (Want::Rest, Step::List(request)) => {
+                assert_eq!(request.continuation, self.token);
+                assert_eq!(until, now + PAGE);
+                assert_eq!(reflector.holds_half_list(), self.token.is_some());
+            }
+            (Want::Open { from }, Step::Watch(WatchRequest { from: asked, streaming_list, timeout })) => {
+                assert_eq!((asked.get(), streaming_list), (from, false));
+                assert!((WATCH..=2 * WATCH).contains(&timeout), "{timeout:?}");
+                assert_eq!(until, now + PAGE);
+                (self.from, self.streaming) = (from, false);
+                assert!(self.lists > 0, "a watch before any list");
+                assert!(!reflector.holds_half_list());
+            }
+            (Want::OpenStream { from }, Step::Watch(request)) => {
+                assert_eq!((request.from.get(), request.streaming_list), (from, true));
+                assert_eq!(until, now + PAGE);
+                (self.from, self.streaming) = (from, true);
+                assert!(!reflector.holds_half_list());
+            }
+            (Want::Read, Step::Read) => {
+                let limit = if self.streaming { STREAM } else { self.lasts };
+                assert_eq!(until, self.opened + limit);
+                assert_eq!(reflector.holds_half_list(), self.streaming);
+            }
+            (Want::Pause, Step::Wait) => {
+                assert_eq!((until, reflector.phase()), (self.opened + SHORT, Phase::Watching));
+                self.then = Want::Open { from: self.known };
+            }
+            (Want::Wait(least, then), Step::Wait) => self.waits(least, *then, reflector, now),
+            (Want::Relist(least), Step::Wait) => {
+                (self.spent, self.row) = (false, 0);
+                self.waits(least, self.new_list(), reflector, now);
+            }
+            (want, step) => panic!("{want:?} had to come, not {step:?}"),
+        }
+        assert!(self.row <= 4, "too many requests in a row");
+    }
+
+    fn unlimited(&self) -> bool {
+        let cached = matches!(self.asked, ListVersion::NotOlderThan(_)) && !self.paged;
+        self.config.page_size.is_none() && (cached || self.config.unpaged)
+    }
+
+    fn waits(&mut self, least: Duration, then: Want, reflector: &Reflector, now: Nanos) {
+        (self.spent, self.row, self.streaming) = (false, 0, false);
+        self.then = then;
+        let wait = reflector.deadline().since(now);
+        assert!(wait >= least.max(BACKOFF.initial), "{wait:?} is too short");
+        assert!(wait <= least.max(BACKOFF.cap + BACKOFF.cap / 2), "{wait:?} is too long");
+        assert!(!reflector.holds_half_list());
+        assert!(matches!(reflector.phase(), Phase::Waiting { until, .. } if until == reflector.deadline()));
+    }
+}
+
+fn token_text(token: Token, last: Option<&str>) -> Option<String> {
+    match token {
+        Token::None => None,
+        Token::Empty => Some(String::new()),
+        Token::Next => Some(format!("{}+", last.unwrap_or_default())),
+        Token::Back => Some("+".to_owned()),
+        Token::Same => Some(last.unwrap_or("first").to_owned()),
+    }
+}
+
+/// A configuration, and the bits it comes from.
+fn config(food: &mut Unstructured<'_>) -> arbitrary::Result<(ReflectorConfig, u8)> {
+    let bits: u8 = food.arbitrary()?;
+    let config = ReflectorConfig {
+        page_size: NonZeroU32::new(3).filter(|_| bits & 1 != 0),
+        unpaged: bits & 8 != 0,
+        most_recent_first: bits & 16 != 0,
+        watch_timeout: WATCH,
+        watch_grace: GRACE,
+        request_timeout: PAGE,
+        short_watch: SHORT,
+        internal_retry: if bits & 2 != 0 { Duration::from_secs(30) } else { Duration::ZERO },
+        internal_reset: INTERNAL_RESET,
+        streaming_lists: bits & 4 != 0,
+        streaming_deadline: STREAM,
+        backoff: BACKOFF,
+    };
+    Ok((config, bits))
+}
+
+fn feed(
+    reflector: &mut Reflector,
+    input: Input,
+    last: Option<&str>,
+    now: Nanos,
+    random: u64,
+) -> Option<Verdict> {
+    match input {
+        Input::Page(version, token) => {
+            return Some(reflector.page(Version::new(small(version)), token_text(token, last), now, random));
+        }
+        Input::Event(told, version) => {
+            let version = Version::new(small(version));
+            return Some(reflector.event(match told {
+                Told::Added => Event::Added(version),
+                Told::Modified => Event::Modified(version),
+                Told::Deleted => Event::Deleted(version),
+                Told::Bookmark => Event::Bookmark(version),
+                Told::InitialEnd => Event::InitialEnd(version),
+            }));
+        }
+        Input::ListFailed(kind) => reflector.list_failed(kind.real(), now, random),
+        Input::Opened => reflector.watch_opened(now),
+        Input::OpenFailed(kind) => reflector.watch_failed(kind.real(), now, random),
+        Input::Broke(kind) => reflector.watch_broke(kind.real(), now, random),
+        Input::Closed => reflector.watch_closed(now, random),
+        Input::Progress => reflector.page_progressed(now),
+        Input::Pass(_) | Input::Deadline => {
+            let asked = matches!(reflector.step(), Step::List(_) | Step::Watch(_));
+            let fails = now >= reflector.deadline() && (asked || reflector.holds_half_list());
+            let failed = reflector.time_passed(now, random);
+            assert_eq!(failed.is_some(), fails, "only what was asked for can be late");
+        }
+    }
+    None
+}
+
+fn label(reflector: &Reflector) -> &'static str {
+    match reflector.step() {
+        Step::List(_) => "Listing",
+        Step::Watch(request) if request.streaming_list => "Opening (streaming list)",
+        Step::Watch(_) => "Opening",
+        Step::Read if reflector.holds_half_list() => "Streaming",
+        Step::Read => "Watching",
+        Step::Wait if reflector.phase() == Phase::Watching => "Pausing",
+        Step::Wait => "Waiting",
+    }
+}
+
+/// Runs the bytes; panics where the reflector breaks a rule.
+pub fn run(bytes: &[u8], cells: &mut Cells) {
+    let mut food = Unstructured::new(bytes);
+    let Ok((config, bits)) = config(&mut food) else { return };
+    let polls = bits & 32 != 0;
+    let mut now = Nanos::new(1);
+    let mut reflector = Reflector::new(config, now, 0).unwrap().polling(polls);
+    let mut judge = Judge::new(config, polls);
+    let first = judge.new_list();
+    judge.compare(first, &reflector, now);
+    while !food.is_empty() {
+        let before = reflector.clone();
+        let step = before.step();
+        let Ok(input) = Input::choose(&mut food, &step) else { return };
+        let random = food.arbitrary().unwrap_or(0) | u64::from(food.arbitrary::<u8>().unwrap_or(0)) << 56;
+        match input {
+            Input::Pass(millis) => now = now + Duration::from_millis(millis.into()),
+            Input::Deadline => now = now.max(before.deadline()),
+            _ => {}
+        }
+        let due = now >= before.deadline();
+        let last = judge.token.clone();
+        // Time that passes the deadline is the deadline, however it passed.
+        let effective = if matches!(input, Input::Pass(_)) && due { Input::Deadline } else { input };
+        let verdict = feed(&mut reflector, input, last.as_deref(), now, random);
+        reflector.check().unwrap();
+        for (at, setting) in SETTINGS.iter().enumerate() {
+            let setting = setting[usize::from(bits >> at & 1)];
+            *cells.entry((setting, label(&before), effective.label())).or_default() += 1;
+        }
+        match judge.judge(&step, effective, now, due) {
+            None => {
+                assert_eq!(reflector, before, "{input:?} was not asked for");
+                assert!(matches!(verdict, None | Some(Verdict::Ignore)));
+            }
+            Some((expected, want)) => {
+                assert_eq!(verdict.unwrap_or(Verdict::Ignore), expected, "{input:?}");
+                judge.compare(want, &reflector, now);
+            }
+        }
+        assert_eq!((reflector.version().get(), reflector.lists()), (judge.known, judge.lists));
+    }
+}

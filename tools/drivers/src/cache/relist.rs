@@ -1,0 +1,657 @@
+//! Any bytes as a life of a server and its faults; once they stop, an informer has to show the server's state, and
+//! so has everybody who followed its changes.
+//!
+//! Shared with the fuzz target `relist`.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::poll_fn;
+use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use arbitrary::{Arbitrary, Unstructured};
+use flyball_informer_cache::{
+    BoundedSubscription, Change, ChangeKind, Event, Index, IndexError, Informer, InformerState, ListRequest,
+    Overflow, Page, Schema, Source, SourceError, SourceErrorKind, Subscription, Told, Version, Watch,
+    WatchRequest,
+};
+use parking_lot::Mutex;
+use testkit::happened::Happened;
+
+use crate::cache::fixture::{BUSY, EXPIRED, INTERNAL, OTHER, Object, REFUSED, TOO_LARGE, World, object};
+use crate::cache::server::{Server, server};
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Op {
+    Put(u8),
+    PutMany(u8),
+    Delete(u8),
+    Recreate(u8),
+    Bookmark,
+    Compact,
+    Cache,
+    Restore,
+    FailList(u8),
+    FailWatch(u8),
+    BreakWatch(u8),
+    Close,
+    Repeat,
+    Silent(bool),
+    Shuffled,
+    Endless,
+    Repeats,
+    Pass(u16),
+    PassLong(u8),
+    Follow,
+    Read(u8),
+    Spoil(u8),
+    Mend(u8),
+}
+
+const KEYS: u8 = 8;
+
+/// What a life is made of, and what it may come by.
+pub const NAMES: &[&str] = &[
+    "list: plain",
+    "list: paged",
+    "list: streaming",
+    "order: kept",
+    "order: changed",
+    "function: sound",
+    "function: key",
+    "function: version",
+    "function: identity",
+    "function: transform",
+    "index: sound",
+    "index: error",
+    "index: panic",
+    "content: compared",
+    "content: as the version says",
+    "source: holds watches",
+    "source: polls",
+    "consumer: merged",
+    "consumer: restarts",
+    "consumer: ends",
+    "filter",
+    "filter panics",
+    "one key",
+    "unread",
+    "bookmark",
+    "expired",
+    "restored",
+    "stale",
+    "relist",
+    "deleted",
+    "recreated",
+    "list failed",
+    "watch failed",
+    "watch broken",
+    "watch ended",
+    "silent",
+    "shuffled",
+    "repeats",
+];
+
+/// Of what a life comes by.
+pub const fn tally() -> Happened {
+    Happened::new(NAMES)
+}
+
+thread_local! {
+    /// Which function of the user's panics on bad objects, while the run future is polled.
+    static WRONG: Cell<u8> = const { Cell::new(SOUND) };
+}
+
+const SOUND: u8 = 0;
+const KEY: u8 = 1;
+const VERSION: u8 = 2;
+const IDENTITY: u8 = 3;
+const TRANSFORM: u8 = 4;
+
+fn ask(function: u8, object: &Object) {
+    if WRONG.get() == function && is_bad(object) {
+        // Past the hook, which would tell of each.
+        resume_unwind(Box::new("a bad object"));
+    }
+}
+
+const fn is_bad(object: &Object) -> bool {
+    object.version % 7 == 3
+}
+
+const FRAGILE: Schema<u8, Object> = Schema::new(
+    |object: &Object| {
+        ask(KEY, object);
+        object.key
+    },
+    |object| {
+        ask(VERSION, object);
+        Version::new(object.version)
+    },
+)
+.identity(|a, b| {
+    ask(IDENTITY, a);
+    ask(IDENTITY, b);
+    a.uid == b.uid
+});
+
+static BY_THIRD: Index<Object, u64> = Index::new("third", |object| object.version % 3);
+static FAILS: Index<Object, u8> = Index::fallible("frail", |object| match object.version % 5 {
+    0 => Err(IndexError::new("a bad object")),
+    _ => Ok(vec![object.key]),
+});
+static PANICS: Index<Object, u8> = Index::many("frail", |object| match object.version % 5 {
+    0 => resume_unwind(Box::new("a bad object")),
+    _ => vec![object.key],
+});
+
+fn kind(number: u8) -> SourceErrorKind {
+    [EXPIRED, TOO_LARGE, BUSY, REFUSED, INTERNAL, OTHER][usize::from(number % 6)]
+}
+
+/// A server whose objects cannot all be read. That something happened to one that cannot is all a watch tells of it, but for its end.
+#[derive(Clone)]
+struct HardToRead {
+    server: Server,
+    spoilt: Arc<Mutex<BTreeSet<u8>>>,
+    /// Those of the list under way, with their identities.
+    unread: Arc<Mutex<BTreeMap<u8, u64>>>,
+    /// Keys with a deletion whose version could not be read: it counts, though a server that repeats itself told of it before.
+    ended: Arc<Mutex<BTreeSet<u8>>>,
+    /// Whether events of several objects that are delivered together are reordered.
+    reorders: bool,
+    polls: bool,
+    seen: Arc<Seen>,
+}
+
+/// What came by.
+#[derive(Default)]
+struct Seen {
+    unread: AtomicBool,
+    reordered: AtomicBool,
+    expired: AtomicBool,
+    bookmark: AtomicBool,
+}
+
+impl Seen {
+    fn error(&self, error: &SourceError) {
+        if error.kind() == EXPIRED {
+            self.expired.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl HardToRead {
+    /// Notes an object that cannot be read.
+    fn reads(&self, object: &Object) -> bool {
+        let spoilt = self.spoilt.lock().contains(&object.key);
+        if spoilt {
+            self.unread.lock().insert(object.key, object.uid);
+            self.seen.unread.store(true, Ordering::Relaxed);
+        }
+        !spoilt
+    }
+
+    /// Somebody writes some of them anew, so that they can be read.
+    fn mend(&self, which: impl Fn(&u8) -> bool) {
+        let (mended, spoilt): (BTreeSet<u8>, _) =
+            std::mem::take(&mut *self.spoilt.lock()).into_iter().partition(which);
+        *self.spoilt.lock() = spoilt;
+        let there = self.server.objects();
+        there
+            .iter()
+            .filter(|object| mended.contains(&object.key))
+            .for_each(|object| put(&self.server, object.key));
+    }
+}
+
+type Message = Option<Result<Event<Object>, SourceError>>;
+
+struct HardToReadWatch<W> {
+    watch: W,
+    source: HardToRead,
+    /// Told and not handed out yet.
+    ready: VecDeque<Message>,
+}
+
+impl<W: Watch<Object = Object>> HardToReadWatch<W> {
+    /// What the watch says next, as far as it can be read.
+    fn read(&self, event: Event<Object>) -> Event<Object> {
+        match event {
+            Event::Added(object) | Event::Modified(object) if !self.source.reads(&object) => {
+                Event::Bookmark(Version::new(object.version))
+            }
+            Event::Deleted(object) => {
+                self.source.unread.lock().remove(&object.key);
+                if WRONG.get() == VERSION && is_bad(&object) {
+                    self.source.ended.lock().insert(object.key);
+                }
+                Event::Deleted(object)
+            }
+            event => {
+                if let Event::Bookmark(_) = event {
+                    self.source.seen.bookmark.store(true, Ordering::Relaxed);
+                }
+                event
+            }
+        }
+    }
+
+    /// Events that are delivered together, from the last key to the first; events of one object stay in order. No event is moved across a bookmark, an error or the end.
+    fn reorder(&mut self, burst: &mut Vec<Event<Object>>) {
+        let before: Vec<_> = burst.iter().filter_map(Event::object).map(|object| object.version).collect();
+        burst.sort_by_key(|event| std::cmp::Reverse(event.object().map(|object| object.key)));
+        let after = burst.iter().filter_map(Event::object).map(|object| object.version);
+        if !after.eq(before.iter().copied()) && before.is_sorted() {
+            self.source.seen.reordered.store(true, Ordering::Relaxed);
+        }
+        self.ready.extend(burst.drain(..).map(|event| Some(Ok(event))));
+    }
+}
+
+impl Source for HardToRead {
+    type Object = Object;
+    type Watch = HardToReadWatch<<Server as Source>::Watch>;
+
+    async fn list(&self, request: ListRequest) -> Result<Page<Object>, SourceError> {
+        if request.continuation.is_none() {
+            self.unread.lock().clear();
+        }
+        let page = self.server.list(request).await;
+        let mut page = page.inspect_err(|error| self.seen.error(error))?;
+        page.items.retain(|object| self.reads(object));
+        Ok(page)
+    }
+
+    async fn watch(&self, request: WatchRequest) -> Result<Self::Watch, SourceError> {
+        if request.streaming_list {
+            self.unread.lock().clear();
+        }
+        let watch = self.server.watch(request).await.inspect_err(|error| self.seen.error(error))?;
+        Ok(HardToReadWatch { watch, source: self.clone(), ready: VecDeque::new() })
+    }
+
+    fn polls(&self) -> bool {
+        self.polls
+    }
+
+    fn unread(&self, stored: &Object) -> bool {
+        self.unread.lock().get(&stored.key) == Some(&stored.uid)
+    }
+}
+
+impl<W: Watch<Object = Object>> Watch for HardToReadWatch<W> {
+    type Object = Object;
+
+    async fn next(&mut self) -> Option<Result<Event<Object>, SourceError>> {
+        let mut burst = Vec::new();
+        poll_fn(|cx| {
+            while self.ready.is_empty() {
+                let told = pin!(self.watch.next()).poll(cx);
+                match told {
+                    Poll::Ready(Some(Ok(event))) => {
+                        let event = self.read(event);
+                        match event.object().is_some() && self.source.reorders {
+                            true => burst.push(event),
+                            false => {
+                                self.reorder(&mut burst);
+                                self.ready.push_back(Some(Ok(event)));
+                            }
+                        }
+                    }
+                    Poll::Ready(ended) => {
+                        if let Some(Err(error)) = &ended {
+                            self.source.seen.error(error);
+                        }
+                        self.reorder(&mut burst);
+                        self.ready.push_back(ended);
+                    }
+                    Poll::Pending if burst.is_empty() => return Poll::Pending,
+                    Poll::Pending => self.reorder(&mut burst),
+                }
+            }
+            Poll::Ready(self.ready.pop_front().expect("there is something"))
+        })
+        .await
+    }
+}
+
+/// What a consumer is told, and how.
+#[derive(Clone, Copy)]
+struct Manner {
+    /// Nothing is too much, it begins anew, or it ends and is made again.
+    overflow: Option<Overflow>,
+    /// Only objects that pass.
+    filtered: bool,
+    /// Only one key.
+    key: Option<u8>,
+    /// Its filter panics now and then.
+    panics: bool,
+}
+
+impl Manner {
+    fn new(bits: u8) -> Self {
+        let overflow = [None, Some(Overflow::Restart), Some(Overflow::Disconnect)][usize::from(bits % 3)];
+        let (filtered, panics) = (bits & 4 != 0, bits & 8 != 0);
+        Self { overflow, filtered, key: (bits & 48 == 48).then_some(bits % KEYS), panics }
+    }
+
+    fn tally(self, tally: &mut Happened) {
+        tally.hit(match self.overflow {
+            None => "consumer: merged",
+            Some(Overflow::Restart) => "consumer: restarts",
+            Some(_) => "consumer: ends",
+        });
+        tally.hit_if(self.filtered, "filter");
+        tally.hit_if(self.panics, "filter panics");
+        tally.hit_if(self.key.is_some(), "one key");
+    }
+
+    fn is_shown(self, object: &Object) -> bool {
+        self.key.is_none_or(|key| key == object.key) && (!self.filtered || object.version % 3 > 0)
+    }
+}
+
+enum Changes {
+    Merged(Subscription<u8, Object>),
+    Bounded(BoundedSubscription<u8, Object>),
+}
+
+/// What a consumer knows from changes alone.
+struct Follower {
+    manner: Manner,
+    changes: Changes,
+    known: BTreeMap<u8, Object>,
+}
+
+impl Follower {
+    fn new(world: &World, manner: Manner) -> Self {
+        let mut builder = world.informer.subscription();
+        if manner.filtered || manner.panics {
+            let calls = AtomicU64::new(0);
+            builder = builder.filter(move |object| {
+                if manner.panics && calls.fetch_add(1, Ordering::Relaxed) % 5 == 0 {
+                    // Past the hook, which would tell of each.
+                    resume_unwind(Box::new("a bad day"));
+                }
+                !manner.filtered || manner.is_shown(object)
+            });
+        }
+        if let Some(key) = manner.key {
+            builder = builder.key(key);
+        }
+        let changes = match manner.overflow {
+            None => Changes::Merged(builder.start()),
+            Some(overflow) => Changes::Bounded(builder.bounded(3.try_into().unwrap(), overflow)),
+        };
+        Self { manner, changes, known: BTreeMap::new() }
+    }
+
+    fn next(&mut self, world: &World) -> Option<Change<u8, Object>> {
+        // A panic of the identity here would be the consumer's.
+        WRONG.set(SOUND);
+        loop {
+            let told = catch_unwind(AssertUnwindSafe(|| match &mut self.changes {
+                Changes::Merged(changes) => Ok(changes.try_next().map(Told::Change)),
+                Changes::Bounded(changes) => changes.try_next(),
+            }));
+            match told {
+                Ok(Ok(Some(Told::Change(change)))) => return Some(change),
+                Ok(Ok(Some(Told::Restart))) => self.known.clear(),
+                Ok(Ok(None)) => return None,
+                Ok(Err(_)) => *self = Self::new(world, self.manner),
+                Err(_) => assert!(self.manner.panics),
+            }
+        }
+    }
+
+    /// Takes up to `most` changes; each has to fit what is known.
+    fn read(&mut self, world: &World, most: usize) {
+        for _ in 0..most {
+            let Some(change) = self.next(world) else { return };
+            let key = *change.key();
+            let before = match &change.kind {
+                ChangeKind::Added { object, .. } => self.known.insert(key, **object),
+                ChangeKind::Updated { new, .. } => self.known.insert(key, **new),
+                ChangeKind::Deleted { .. } => self.known.remove(&key),
+            };
+            match &change.kind {
+                ChangeKind::Added { .. } => assert_eq!(before, None, "added twice"),
+                ChangeKind::Updated { old, new } => {
+                    assert_eq!(before, Some(**old), "an update of something else");
+                    assert_eq!(old.uid, new.uid, "another identity is not an update");
+                }
+                ChangeKind::Deleted { last, .. } => {
+                    let before = before.expect("deleted without being known");
+                    assert_eq!(before.uid, last.uid);
+                }
+            }
+        }
+    }
+}
+
+/// Runs the bytes; panics where something does not converge. What happened is of this life.
+pub fn run(bytes: &[u8], tally: &mut Happened) {
+    WRONG.set(SOUND);
+    let mut food = Unstructured::new(bytes);
+    let settings: u8 = food.arbitrary().unwrap_or(0);
+    // The last byte, which is an operation, too: so the corpus means what it meant.
+    let more = bytes.last().copied().unwrap_or(0);
+    let (wrong, frail) = ((more >> 1 & 7).saturating_sub(3), (more >> 4 & 3) % 3);
+    let (compares, reorders, polls) = (more & 64 != 0, more & 1 != 0, more & 128 != 0);
+    tally
+        .hit(["list: plain", "list: streaming", "list: paged", "list: streaming"][usize::from(settings & 3)]);
+    tally.hit(if compares { "content: compared" } else { "content: as the version says" });
+    tally.hit(if polls { "source: polls" } else { "source: holds watches" });
+    let server = server();
+    let source = HardToRead {
+        server: server.clone(),
+        spoilt: Arc::default(),
+        unread: Arc::default(),
+        ended: Arc::default(),
+        reorders,
+        polls,
+        seen: Arc::default(),
+    };
+    let schema = if compares { FRAGILE.content(|a, b| a == b) } else { FRAGILE };
+    let mut builder = Informer::builder(schema, source.clone()).index(&BY_THIRD).transform(|object| {
+        ask(TRANSFORM, &object);
+        object
+    });
+    builder = match frail {
+        0 => builder,
+        1 => builder.index(&FAILS),
+        _ => builder.index(&PANICS),
+    };
+    if settings & 1 != 0 {
+        builder = builder.streaming_lists();
+    }
+    if settings & 2 != 0 {
+        builder = builder.page_size(NonZeroU32::new(2).unwrap());
+    }
+    let mut world = World::new(builder);
+    let mut version = server.version();
+    let mut followers = vec![Follower::new(&world, Manner::new(0))];
+    // The others differ from life to life.
+    let mut manners =
+        (1..=5_u8).map(|turn| Manner::new((settings >> 2).wrapping_mul(turn).wrapping_add(turn)));
+    followers.extend(manners.next().map(|manner| Follower::new(&world, manner)));
+    // Those that were known when they could not be read any more, with their identities.
+    let mut kept = BTreeMap::new();
+    let mut ever_spoilt = BTreeSet::new();
+    while !food.is_empty() {
+        let Ok(op) = food.arbitrary() else { break };
+        match op {
+            Op::Spoil(key) => {
+                ever_spoilt.insert(key % KEYS);
+                let known = world.stored().into_iter().find(|object| object.key == key % KEYS);
+                if source.spoilt.lock().insert(key % KEYS) {
+                    kept.extend(known.map(|object| (object.key, object.uid)));
+                }
+            }
+            Op::Mend(key) => {
+                source.mend(|spoilt| *spoilt == key % KEYS);
+                kept.remove(&(key % KEYS));
+            }
+            Op::Delete(key) | Op::Recreate(key) => drop(kept.remove(&(key % KEYS))),
+            _ => {}
+        }
+        tally_op(op, tally);
+        WRONG.set(wrong);
+        perform(op, &server, &mut world, &mut followers, &mut manners);
+        WRONG.set(wrong);
+        world.settle();
+        WRONG.set(SOUND);
+        let before = std::mem::replace(&mut version, server.version());
+        tally.hit_if(version < before, "restored");
+        let failed = world.informer.store().index_errors().len();
+        tally.hit_if(failed > 0, if frail == 1 { "index: error" } else { "index: panic" });
+        world.informer.store().check().unwrap();
+        // Nobody took it away, so it is known as long as it cannot be read.
+        let there = server.objects();
+        let ended = std::mem::take(&mut *source.ended.lock());
+        kept.retain(|key, uid| {
+            !ended.contains(key) && there.iter().any(|object| (object.key, object.uid) == (*key, *uid))
+        });
+        let stored = world.stored();
+        for (key, uid) in &kept {
+            let known = stored.iter().any(|object| (object.key, object.uid) == (*key, *uid));
+            assert!(known, "{key} cannot be read, and is not stored any more");
+        }
+    }
+    server.heal();
+    // All that ever were: a server that is restored may have one of those states again, which nobody could read when it was told.
+    source.spoilt.lock().extend(ever_spoilt);
+    source.mend(|_| true);
+    if wrong != SOUND {
+        // What could not be read is found by the next list.
+        world.pass(Duration::from_secs(600));
+        server.break_watches(EXPIRED);
+    }
+    // Longer than the longest wait, an unanswered request and a streaming list that never ends together.
+    world.pass(Duration::from_secs(600));
+    let status = world.informer.status();
+    assert_eq!((status.state, status.last_error), (InformerState::Watching, None));
+    assert_eq!(world.stored(), server.objects());
+    assert!(world.informer.is_synced());
+    indexed(&world, frail);
+    tally_end(&world, &source, wrong, frail, tally);
+    followers.iter().for_each(|follower| follower.manner.tally(tally));
+    // One more change comes through the watch alone.
+    let relists = world.informer.status().relists;
+    put(&server, 0);
+    world.settle();
+    assert_eq!(world.stored(), server.objects());
+    assert_eq!(world.informer.status().relists, relists);
+    assert_eq!(world.informer.status().version, server.version());
+    world.informer.store().check().unwrap();
+    for follower in &mut followers {
+        follower.read(&world, usize::MAX);
+        let known: Vec<Object> = follower.known.values().copied().collect();
+        let mut shown = server.objects();
+        shown.retain(|object| follower.manner.is_shown(object));
+        assert_eq!(known, shown, "a consumer missed something");
+    }
+}
+
+/// What the indexes say is what there is.
+fn indexed(world: &World, frail: u8) {
+    let (store, stored) = (world.informer.store(), world.stored());
+    for third in 0..3 {
+        let there = stored.iter().filter(|object| object.version % 3 == third).count();
+        assert_eq!(store.by_index(&BY_THIRD, &third).unwrap().len(), there);
+    }
+    let mut failed: Vec<u8> = store.index_errors().iter().map(|(key, ..)| *key).collect();
+    failed.sort_unstable();
+    let bad = stored.iter().filter(|object| frail > 0 && object.version % 5 == 0).map(|object| object.key);
+    assert_eq!(failed, bad.collect::<Vec<_>>());
+    for object in stored.iter().filter(|_| frail > 0) {
+        let found = store.by_index(&FAILS, &object.key).unwrap().len();
+        assert_eq!(found, usize::from(object.version % 5 != 0));
+    }
+}
+
+fn tally_op(op: Op, tally: &mut Happened) {
+    let name = match op {
+        Op::Delete(_) => "deleted",
+        Op::Recreate(_) => "recreated",
+        Op::FailList(_) => "list failed",
+        Op::FailWatch(_) => "watch failed",
+        Op::BreakWatch(_) => "watch broken",
+        Op::Close => "watch ended",
+        Op::Silent(true) => "silent",
+        Op::Shuffled => "shuffled",
+        Op::Repeats | Op::Repeat => "repeats",
+        _ => return,
+    };
+    tally.hit(name);
+}
+
+fn tally_end(world: &World, source: &HardToRead, wrong: u8, frail: u8, tally: &mut Happened) {
+    let status = world.informer.status();
+    let function = if status.panics > 0 { wrong } else { SOUND };
+    tally.hit(
+        [
+            "function: sound",
+            "function: key",
+            "function: version",
+            "function: identity",
+            "function: transform",
+        ][usize::from(function)],
+    );
+    let failed = tally.did("index: error") || tally.did("index: panic");
+    tally.hit_if(frail == 0 || !failed, "index: sound");
+    tally.hit_if(status.stale > 0, "stale");
+    tally.hit_if(status.relists > 0, "relist");
+    let seen = |seen: &AtomicBool| seen.load(Ordering::Relaxed);
+    tally.hit(if seen(&source.seen.reordered) { "order: changed" } else { "order: kept" });
+    tally.hit_if(seen(&source.seen.unread), "unread");
+    tally.hit_if(seen(&source.seen.expired), "expired");
+    tally.hit_if(seen(&source.seen.bookmark), "bookmark");
+}
+
+fn put(server: &Server, key: u8) {
+    server.put(object(key % KEYS, 0));
+}
+
+fn perform(
+    op: Op,
+    server: &Server,
+    world: &mut World,
+    followers: &mut Vec<Follower>,
+    manners: &mut impl Iterator<Item = Manner>,
+) {
+    match op {
+        Op::Put(key) => put(server, key),
+        Op::PutMany(bits) => (0..KEYS).filter(|key| bits >> key & 1 != 0).for_each(|key| put(server, key)),
+        Op::Delete(key) => drop(server.delete(&(key % KEYS))),
+        Op::Recreate(key) => drop(server.recreate(object(key % KEYS, 0))),
+        Op::Bookmark => server.bookmark(),
+        Op::Compact => server.compact(),
+        Op::Cache => server.cache(),
+        Op::Restore => server.restore(),
+        Op::FailList(number) => server.fail_list(kind(number)),
+        Op::FailWatch(number) => server.fail_watch(kind(number)),
+        Op::BreakWatch(number) => server.break_watches(kind(number)),
+        Op::Close => server.close_watches(),
+        Op::Repeat => server.repeat(),
+        Op::Silent(silent) => server.faults(|faults| faults.silent = silent),
+        Op::Shuffled => server.faults(|faults| faults.shuffled ^= true),
+        Op::Endless => server.faults(|faults| faults.endless ^= true),
+        Op::Repeats => server.faults(|faults| faults.repeats ^= true),
+        Op::Pass(millis) => {
+            world.pass(Duration::from_millis(millis.into()));
+        }
+        Op::PassLong(seconds) => {
+            world.pass(Duration::from_secs(seconds.into()));
+        }
+        Op::Follow => followers.extend(manners.next().map(|manner| Follower::new(world, manner))),
+        Op::Spoil(_) | Op::Mend(_) => {}
+        Op::Read(most) => followers.iter_mut().for_each(|follower| follower.read(world, most.into())),
+    }
+}

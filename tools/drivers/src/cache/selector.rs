@@ -1,0 +1,166 @@
+//! Plays any bytes as selectors, by text and by methods, against the naive one. Shared with the fuzz target.
+
+use arbitrary::{Arbitrary, Unstructured};
+use flyball_informer_cache::Selector;
+use testkit::naive_selector::{Labels, NaiveSelector, Rule, Term};
+
+/// What the bytes were good for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Texts that were read.
+    pub read: u64,
+    /// Texts that were refused.
+    pub refused: u64,
+    /// Selectors by methods.
+    pub spelled: u64,
+    /// Selectors of any words.
+    pub foreign: u64,
+    /// Labels that were selected.
+    pub matched: u64,
+    /// Labels that were not.
+    pub missed: u64,
+}
+
+/// The first byte says what the rest is; at most 80 of it.
+pub fn run(bytes: &[u8], seen: &mut Seen) {
+    let Some((kind, rest)) = bytes.split_first() else { return };
+    let rest = &rest[..rest.len().min(80)];
+    match kind % 4 {
+        0 => text(&String::from_utf8_lossy(rest), seen),
+        1 => text(&words(rest), seen),
+        2 => drop(spelled(&mut Unstructured::new(rest), seen)),
+        _ => foreign(&String::from_utf8_lossy(rest), seen),
+    }
+}
+
+/// Most of these are words of the language, and few are wrong.
+fn words(bytes: &[u8]) -> String {
+    const WORDS: [&str; 32] = [
+        "x",
+        "y",
+        "a",
+        "b",
+        "example.com/x",
+        "in",
+        "in",
+        "notin",
+        "notin",
+        "(",
+        "(",
+        ")",
+        ")",
+        ",",
+        ",",
+        ",",
+        "=",
+        "=",
+        "==",
+        "!=",
+        "!",
+        "<",
+        ">",
+        " ",
+        " ",
+        " ",
+        "\t",
+        "7",
+        "007",
+        "-1",
+        "/",
+        "é",
+    ];
+    bytes.iter().map(|byte| WORDS[usize::from(byte % 32)]).collect()
+}
+
+/// Read by both or by none; printed, it is read again as the same.
+fn text(text: &str, seen: &mut Seen) {
+    let (read, naive) = (text.parse::<Selector>(), NaiveSelector::read(text));
+    let (selector, naive) = match (read, naive) {
+        (Ok(selector), Some(naive)) => (selector, naive),
+        (Err(error), None) => {
+            assert!(error.position() <= text.len() && text.is_char_boundary(error.position()), "{error}");
+            seen.refused += 1;
+            return;
+        }
+        (read, naive) => panic!("{text:?} is {read:?}, or {naive:?}"),
+    };
+    seen.read += 1;
+    judge(&selector, &naive, seen);
+}
+
+/// By methods, and by a text in any spelling: the same selector.
+fn spelled(u: &mut Unstructured<'_>, seen: &mut Seen) -> arbitrary::Result<()> {
+    let naive = NaiveSelector::arbitrary(u)?;
+    let selector = build(&naive);
+    judge(&selector, &naive, seen);
+    let spelled = naive.spell(u)?;
+    assert_eq!(spelled.parse().as_ref(), Ok(&selector), "{spelled:?}");
+    seen.spelled += 1;
+    Ok(())
+}
+
+/// Keys and values that are any text: what is printed is read as the same, or not at all.
+fn foreign(text: &str, seen: &mut Seen) {
+    let mut words = text.split('|').map(str::to_owned);
+    let (key, value) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let rules = [
+        Rule::Equals(value.clone()),
+        Rule::NotEquals(value.clone()),
+        Rule::Exists,
+        Rule::Absent,
+        Rule::OneOf(words.clone().collect()),
+        Rule::NoneOf(words.collect()),
+        Rule::Less(-1),
+    ];
+    for rule in rules {
+        let naive = NaiveSelector { terms: vec![Term { key: key.clone(), rule }] };
+        let selector = build(&naive);
+        let read = selector.to_string().parse::<Selector>();
+        assert!(read.is_err() || read.as_ref() == Ok(&selector), "{selector} is {read:?}");
+        agree(&selector, &naive, seen);
+        seen.foreign += 1;
+    }
+}
+
+pub(crate) fn build(naive: &NaiveSelector) -> Selector {
+    naive.terms.iter().fold(Selector::everything(), |selector, Term { key, rule }| {
+        let key = key.as_str();
+        match rule {
+            Rule::Equals(value) => selector.equals(key, value.as_str()),
+            Rule::NotEquals(value) => selector.not_equals(key, value.as_str()),
+            Rule::OneOf(values) => selector.one_of(key, values.iter().map(String::as_str)),
+            Rule::NoneOf(values) => selector.none_of(key, values.iter().map(String::as_str)),
+            Rule::Exists => selector.exists(key),
+            Rule::Absent => selector.absent(key),
+            Rule::Greater(bound) => selector.greater_than(key, *bound),
+            Rule::Less(bound) => selector.less_than(key, *bound),
+        }
+    })
+}
+
+/// A selector that has a text: it prints as one that is read as the same and prints the same.
+fn judge(selector: &Selector, naive: &NaiveSelector, seen: &mut Seen) {
+    let printed = selector.to_string();
+    assert_eq!(printed.parse().as_ref(), Ok(selector), "{printed:?}");
+    let again = NaiveSelector::read(&printed).expect("what is printed is read");
+    for labels in naive.probes() {
+        assert_eq!(
+            again.matches(&labels),
+            naive.matches(&labels),
+            "{printed:?} is not {naive:?} for {labels:?}"
+        );
+    }
+    agree(selector, naive, seen);
+}
+
+fn agree(selector: &Selector, naive: &NaiveSelector, seen: &mut Seen) {
+    for labels in naive.probes() {
+        let matches = selector.matches(|key| label(&labels, key));
+        assert_eq!(matches, naive.matches(&labels), "{selector} and {labels:?}");
+        if matches { seen.matched += 1 } else { seen.missed += 1 }
+    }
+}
+
+fn label<'a>(labels: &'a Labels, key: &str) -> Option<&'a str> {
+    labels.iter().find(|label| label.0 == key).map(|label| label.1.as_str())
+}

@@ -1,0 +1,15 @@
+//! The server of the tests: keys are small numbers, and an object says which one it is and when it was written.
+//!
+//! Shared with the fuzz target `relist`.
+
+use flyball_informer_cache::testing;
+
+use crate::cache::fixture::{Object, SCHEMA};
+
+/// An API server in memory.
+pub type Server = testing::Server<u8, Object>;
+
+/// An empty one.
+pub fn server() -> Server {
+    Server::new(SCHEMA, |object, uid, version| (object.uid, object.version) = (uid, version.get()))
+}

@@ -1,0 +1,1318 @@
+//! Plays operations on a store and on the naive one, and compares everything after each. Shared with the fuzz targets.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::ops::{Bound, RangeBounds};
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use arbitrary::{Arbitrary, Unstructured};
+use flyball_informer_cache::{
+    BoundedSubscription, Change, ChangeKind, DuplicateIndex, Event, HistoryError, Index, IndexError, Labels,
+    MissingIndex, OrderedIndex, Outcome, Overflow, Query, Range, Schema, Selector, Snapshot, Stage, Store,
+    StoreBuilder, Subscription, Told, Transaction, Version, WaitFor, WaitForError,
+};
+use flyball_sync::{Clock, ManualClock, Nanos};
+use testkit::happened::Happened;
+use testkit::naive_feed::{MergeCells, NaiveFeed};
+use testkit::naive_store::{
+    Consumer, NaiveChange, NaiveOutcome, NaiveStage, NaiveStep, NaiveStore, NaiveTransaction, Rules,
+};
+use testkit::store_op::{Bounds, Draft, Of, Question, Stamp, StoreOp, SubscriptionOp, Thing, View as Wanted};
+use testkit::wakers::{Counting, poll_with};
+
+use crate::cache::selector::build;
+
+thread_local! {
+    /// How often the index of tags was asked about each object, by its serial number.
+    static ASKED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    static TRANSFORMED: Cell<u64> = const { Cell::new(0) };
+}
+
+const SCHEMA: Schema<u8, Thing> = Schema::new(|thing: &Thing| thing.key, |thing| Version::new(thing.version))
+    .identity(|a, b| a.uid == b.uid);
+const RULES: Rules<u8, Thing> =
+    Rules { key: |thing| thing.key, version: |thing| thing.version, same: |a, b| a.uid == b.uid };
+
+fn same_content(a: &Thing, b: &Thing) -> bool {
+    (a.rank, a.broken) == (b.rank, b.broken)
+}
+
+type View = Snapshot<u8, Thing>;
+type Naive = NaiveStore<u8, Thing>;
+
+// One of each kind, of which any may come and go.
+static BY_TAG: Index<Thing, u8> = Index::many("tag", |thing| {
+    ASKED.with_borrow_mut(|asked| {
+        let serial = thing.serial as usize;
+        asked.resize(asked.len().max(serial + 1), 0);
+        asked[serial] += 1;
+    });
+    tags(thing)
+});
+static BY_UID: Index<Thing, String> = Index::new("uid", |thing| thing.uid.to_string());
+static BY_FRAIL: Index<Thing, u8> = Index::fallible("frail", frail);
+static BY_SLOT: Index<Thing, (u8, u8)> = Index::new("slot", slot).unique();
+static BY_RANK: OrderedIndex<Thing, u8> = OrderedIndex::new("rank", |thing| thing.rank);
+static BY_PATH: OrderedIndex<Thing, String> = OrderedIndex::many("path", Thing::paths).unique();
+static BY_BRITTLE: OrderedIndex<Thing, u8> = OrderedIndex::many("brittle", brittle);
+static LABELS: Labels<Thing> =
+    Labels::new("labels", |thing, each| thing.labels.iter().for_each(|(key, value)| each(key, value)));
+/// The name of one index with the type of another.
+static BY_OTHER: Index<Thing, u8> = Index::new("uid", |thing| thing.uid);
+
+const TAG: usize = 0;
+const UID: usize = 1;
+const FRAIL: usize = 2;
+const SLOT: usize = 3;
+const RANK: usize = 4;
+const PATH: usize = 5;
+const BRITTLE: usize = 6;
+const LABEL: usize = 7;
+const INDEXES: usize = 8;
+
+/// Which indexes there are.
+type Present = [bool; INDEXES];
+
+fn tags(thing: &Thing) -> Vec<u8> {
+    thing.tags.clone()
+}
+
+fn uids(thing: &Thing) -> Vec<String> {
+    vec![thing.uid.to_string()]
+}
+
+fn slot(thing: &Thing) -> (u8, u8) {
+    (thing.rank, thing.uid)
+}
+
+fn frail(thing: &Thing) -> Result<Vec<u8>, IndexError> {
+    if thing.broken { Err(IndexError::new("broken")) } else { Ok(tags(thing)) }
+}
+
+/// Panics, past the hook, which would tell of each, where [`frail`] fails.
+fn brittle(thing: &Thing) -> Vec<u8> {
+    frail(thing).unwrap_or_else(|_| resume_unwind(Box::new("broken")))
+}
+
+fn solid(thing: &Thing) -> Vec<u8> {
+    frail(thing).unwrap_or_default()
+}
+
+fn with_index(builder: StoreBuilder<u8, Thing>, index: usize) -> StoreBuilder<u8, Thing> {
+    match index {
+        TAG => builder.index(&BY_TAG),
+        UID => builder.index(&BY_UID),
+        FRAIL => builder.index(&BY_FRAIL),
+        SLOT => builder.index(&BY_SLOT),
+        RANK => builder.index(&BY_RANK),
+        PATH => builder.index(&BY_PATH),
+        BRITTLE => builder.index(&BY_BRITTLE),
+        _ => builder.index(&LABELS),
+    }
+}
+
+fn add_index(store: &Store<u8, Thing>, index: usize) -> Result<(), DuplicateIndex> {
+    match index {
+        TAG => store.add_index(&BY_TAG),
+        UID => store.add_index(&BY_UID),
+        FRAIL => store.add_index(&BY_FRAIL),
+        SLOT => store.add_index(&BY_SLOT),
+        RANK => store.add_index(&BY_RANK),
+        PATH => store.add_index(&BY_PATH),
+        BRITTLE => store.add_index(&BY_BRITTLE),
+        _ => store.add_index(&LABELS),
+    }
+}
+
+fn remove_index(store: &Store<u8, Thing>, index: usize) -> Result<(), MissingIndex> {
+    match index {
+        TAG => store.remove_index(&BY_TAG),
+        UID => store.remove_index(&BY_UID),
+        FRAIL => store.remove_index(&BY_FRAIL),
+        SLOT => store.remove_index(&BY_SLOT),
+        RANK => store.remove_index(&BY_RANK),
+        PATH => store.remove_index(&BY_PATH),
+        BRITTLE => store.remove_index(&BY_BRITTLE),
+        _ => store.remove_index(&LABELS),
+    }
+}
+
+fn slimmed(thing: Thing) -> Thing {
+    TRANSFORMED.set(TRANSFORMED.get() + 1);
+    thing.slim()
+}
+
+/// All that a test may wait for.
+pub const NAMES: &[&str] = &[
+    "upsert",
+    "delete",
+    "forget",
+    "bookmark",
+    "replace",
+    "stage put",
+    "stage remove",
+    "taken off the list",
+    "stage keep",
+    "kept as stored",
+    "stage publish",
+    "stage drop",
+    "transaction upsert",
+    "transaction delete",
+    "commit",
+    "abandon",
+    "add index",
+    "remove index",
+    "ask",
+    "snapshot",
+    "drop snapshot",
+    "subscribe",
+    "subscribe to a view",
+    "time passes",
+    "take",
+    "resync",
+    "unsubscribe",
+    "wait",
+    "drop wait",
+    "close",
+    "added",
+    "updated",
+    "replaced",
+    "deleted",
+    "stale",
+    "absent",
+    "listed as stored",
+    "stored objects changed under a stage",
+    "list taken back",
+    "transaction changed before commit",
+    "transaction of several keys",
+    "stale in a transaction",
+    "index added to objects",
+    "index there already",
+    "index not there",
+    "index added under a stage",
+    "index added under a transaction",
+    "old snapshot",
+    "violation",
+    "index error",
+    "index panic",
+    "found by label",
+    "not found by label",
+    "without a label index",
+    "found by several",
+    "not found by several",
+    "query without an index",
+    "found in a range",
+    "nothing in a range",
+    "found by prefix",
+    "woken",
+    "history",
+    "history by version",
+    "history too short",
+    "index of a subscription removed",
+    "began anew",
+    "too much",
+    "first list heard",
+    "rewound",
+    "transformed",
+    "content: compared",
+    "content: as the version says",
+    "stored: transformed",
+    "stored: as it came",
+];
+
+/// Of what a life comes by.
+pub const fn tally() -> Happened {
+    Happened::new(NAMES)
+}
+
+/// A subscription of either kind.
+enum Changes {
+    All(Subscription<u8, Thing>),
+    Bounded(BoundedSubscription<u8, Thing>),
+}
+
+/// What `$either` says.
+macro_rules! either {
+    ($changes:expr, $name:ident => $then:expr) => {
+        match $changes {
+            Changes::All($name) => $then,
+            Changes::Bounded($name) => $then,
+        }
+    };
+}
+
+struct Reader {
+    changes: Changes,
+    feed: NaiveFeed<u8, Thing>,
+    consumer: Consumer<u8, Thing>,
+    view: Wanted,
+    /// Its index is gone, or it was too much: nothing more happens to it.
+    ended: bool,
+    /// It was told that it was too much.
+    disconnected: bool,
+    /// The waker of a poll that found nothing.
+    waiting: Option<Arc<Counting>>,
+}
+
+struct Waiter {
+    future: Pin<Box<WaitFor<u8, Thing>>>,
+    waker: Arc<Counting>,
+    wanted: u64,
+    ended: Option<Result<u64, WaitForError>>,
+}
+
+/// A write in the making, the naive one, and how many writes there were before.
+type Begun<T, N> = (T, N, u64);
+
+/// A view, kept beside a full copy.
+struct Copy {
+    view: View,
+    naive: Naive,
+    present: Present,
+    /// The keys in the view's order, which says nothing and stays.
+    order: Vec<u8>,
+    /// How many writes there were before.
+    writes: u64,
+}
+
+/// A store, the naive one, and everybody who looks at them.
+struct World<'a> {
+    store: Store<u8, Thing>,
+    naive: Naive,
+    present: Present,
+    cells: &'a mut MergeCells,
+    tally: &'a mut Happened,
+    readers: Vec<Reader>,
+    copies: VecDeque<Copy>,
+    stage: Option<Begun<Stage<u8, Thing>, NaiveStage<u8, Thing>>>,
+    transaction: Option<Begun<Transaction<u8, Thing>, NaiveTransaction<u8, Thing>>>,
+    waiters: VecDeque<Waiter>,
+    clock: ManualClock,
+    synced: bool,
+    /// Whether there had been a list when readers were checked last.
+    listed: bool,
+    closed: bool,
+    latest: u64,
+    serial: u64,
+    writes: u64,
+    /// Objects that came, and so were transformed, if anything was.
+    came: u64,
+    transforms: bool,
+    /// How often the index of tags came, and so how often each object is asked for at most.
+    tag_indexes: u64,
+    /// It came since the stage was begun.
+    tags_under_stage: bool,
+}
+
+/// Plays as many operations as the bytes give; at most 200. What happened is of this life.
+pub fn run(bytes: &[u8], cells: &mut MergeCells, tally: &mut Happened) {
+    let mut bytes = Unstructured::new(bytes);
+    let (present, bits) = (u8::arbitrary(&mut bytes), u8::arbitrary(&mut bytes));
+    let (Ok(present), Ok(bits)) = (present, bits) else { return };
+    let mut world = World::new(present, (bits & 1 != 0, bits & 2 != 0), cells, tally);
+    for _ in 0..200 {
+        if bytes.is_empty() {
+            break;
+        }
+        let Ok(op) = StoreOp::arbitrary(&mut bytes) else { break };
+        world.step(op);
+        world.check();
+    }
+    world.finish();
+}
+
+/// As [`run`], all about consumers that fall behind and catch up.
+pub fn run_subscription(bytes: &[u8], cells: &mut MergeCells) {
+    let mut bytes = Unstructured::new(bytes);
+    let mut tally = tally();
+    let mut world = World::new(1 << TAG, (false, false), cells, &mut tally);
+    world.step(StoreOp::Subscribe);
+    for _ in 0..200 {
+        if bytes.is_empty() {
+            break;
+        }
+        let Ok(SubscriptionOp(op)) = SubscriptionOp::arbitrary(&mut bytes) else { break };
+        world.step(op);
+        world.check_readers();
+    }
+    world.check();
+    world.finish();
+}
+
+impl<'a> World<'a> {
+    /// With the indexes whose bits are set.
+    fn new(
+        bits: u8,
+        (transforms, compares): (bool, bool),
+        cells: &'a mut MergeCells,
+        tally: &'a mut Happened,
+    ) -> Self {
+        let present: Present = std::array::from_fn(|index| bits & (1 << index) != 0);
+        let schema = if compares { SCHEMA.content(same_content) } else { SCHEMA };
+        tally.hit(if compares { "content: compared" } else { "content: as the version says" });
+        tally.hit(if transforms { "stored: transformed" } else { "stored: as it came" });
+        let mut builder = Store::builder(schema).seed(7);
+        for index in (0..INDEXES).filter(|index| present[*index]) {
+            builder = with_index(builder, index);
+        }
+        // Without one, nothing of it is asked.
+        builder = match transforms {
+            true => builder.transform(slimmed),
+            false => builder.history(12),
+        };
+        ASKED.with_borrow_mut(Vec::clear);
+        TRANSFORMED.set(0);
+        let naive = match transforms {
+            true => NaiveStore::with_transform(RULES, Thing::slim),
+            false => NaiveStore::new(RULES),
+        };
+        let naive = if compares { naive.comparing(same_content) } else { naive };
+        Self {
+            store: builder.build().unwrap(),
+            naive,
+            present,
+            cells,
+            tally,
+            readers: Vec::new(),
+            copies: VecDeque::new(),
+            stage: None,
+            transaction: None,
+            waiters: VecDeque::new(),
+            clock: ManualClock::new(),
+            synced: false,
+            listed: false,
+            closed: false,
+            latest: 1,
+            serial: 0,
+            writes: 0,
+            came: 0,
+            transforms,
+            tag_indexes: 1,
+            tags_under_stage: false,
+        }
+    }
+
+    /// An object that comes to the store.
+    fn thing(&mut self, draft: Draft) -> Thing {
+        self.came += 1;
+        self.tally.hit_if(self.transforms, "transformed");
+        draft.thing(&mut self.latest, &mut self.serial)
+    }
+
+    fn step(&mut self, op: StoreOp) {
+        self.tally.hit(name(&op));
+        match op {
+            StoreOp::Upsert(draft) => {
+                let thing = self.thing(draft);
+                let event = if thing.serial % 2 == 0 { Event::Added } else { Event::Modified };
+                let outcome = self.store.apply(event(thing.clone()));
+                let (expected, step) = self.naive.upsert(thing);
+                self.told(outcome, expected);
+                self.wrote(step);
+            }
+            StoreOp::Delete(draft) => {
+                let last = self.thing(draft);
+                let outcome = self.store.apply(Event::Deleted(last.clone()));
+                let (expected, step) = self.naive.delete(&last.key.clone(), Some(last));
+                self.told(outcome, expected);
+                self.wrote(step);
+            }
+            StoreOp::Forget(key) => {
+                let outcome = self.store.delete(&key.0, None);
+                let (expected, step) = self.naive.delete(&key.0, None);
+                self.told(outcome, expected);
+                self.wrote(step);
+            }
+            StoreOp::Bookmark(stamp) => {
+                let version = stamp.version(&mut self.latest);
+                assert_eq!(self.store.apply(Event::Bookmark(Version::new(version))), Outcome::Noted);
+                self.naive.bookmark(version);
+                self.wrote(None);
+            }
+            StoreOp::Replace(drafts, stamp) => {
+                let listed: Vec<_> = drafts.into_iter().map(|draft| self.thing(draft)).collect();
+                let version = stamp.version(&mut self.latest);
+                let changes = self.store.replace(listed.clone(), Version::new(version));
+                let mut stage = NaiveStage::new(&self.naive);
+                listed.into_iter().for_each(|thing| stage.put(thing));
+                self.replaced(changes, stage, version);
+            }
+            StoreOp::StagePut(draft) => {
+                let thing = self.thing(draft);
+                let (stage, naive, _) = self
+                    .stage
+                    .get_or_insert_with(|| (self.store.stage(), NaiveStage::new(&self.naive), self.writes));
+                stage.put(thing.clone());
+                naive.put(thing);
+                assert_eq!((stage.len(), stage.is_empty()), (naive.len(), false));
+            }
+            StoreOp::StageRemove(key) => {
+                if let Some((stage, naive, _)) = &mut self.stage {
+                    let listed = naive.len();
+                    stage.remove(&key.0);
+                    naive.remove(&key.0);
+                    assert_eq!((stage.len(), stage.is_empty()), (naive.len(), naive.len() == 0));
+                    self.tally.hit_if(naive.len() < listed, "taken off the list");
+                }
+            }
+            StoreOp::StageKeep(bits) => {
+                if let Some((stage, naive, _)) = &mut self.stage {
+                    let kept = |thing: &Thing| bits >> (thing.key % 8) & 1 == 1;
+                    let mut asked = Vec::new();
+                    stage.keep(|thing| {
+                        asked.push((thing.key, thing.clone()));
+                        kept(thing)
+                    });
+                    let mut missing = asked.clone();
+                    missing.sort_by_key(|(key, _)| *key);
+                    assert_eq!(missing, naive.missing());
+                    asked.iter().filter(|(_, thing)| kept(thing)).for_each(|(key, _)| naive.keep(key));
+                    assert_eq!(stage.len(), naive.len());
+                    self.tally.hit_if(asked.iter().any(|(_, thing)| kept(thing)), "kept as stored");
+                }
+            }
+            StoreOp::StagePublish(stamp) => {
+                let version = stamp.version(&mut self.latest);
+                if let Some((stage, naive, writes)) = self.stage.take() {
+                    let changes = stage.publish(Version::new(version));
+                    self.tally.hit_if(writes != self.writes, "stored objects changed under a stage");
+                    // An object that was deleted meanwhile comes back as it was, and the new index is asked for it once more: its answer went with it.
+                    let again = std::mem::take(&mut self.tags_under_stage) && writes != self.writes;
+                    self.tag_indexes += u64::from(again);
+                    self.replaced(changes, naive, version);
+                }
+            }
+            StoreOp::StageDrop => (self.stage, self.tags_under_stage) = (None, false),
+            StoreOp::TransactionUpsert(draft) => {
+                let thing = self.thing(draft);
+                self.open_transaction();
+                let (transaction, naive, _) = self.transaction.as_mut().expect("it was opened");
+                transaction.upsert(thing.clone());
+                naive.upsert(&self.naive, thing);
+                assert_eq!(transaction.len(), naive.len());
+            }
+            StoreOp::TransactionDelete(draft, known) => {
+                let last = self.thing(draft);
+                self.came -= u64::from(!known);
+                self.open_transaction();
+                let (transaction, naive, _) = self.transaction.as_mut().expect("it was opened");
+                let (key, last) = (last.key, known.then_some(last));
+                transaction.delete(key, last.clone());
+                naive.delete(&self.naive, key, last);
+                assert_eq!((transaction.len(), transaction.is_empty()), (naive.len(), false));
+            }
+            StoreOp::Commit => {
+                if let Some((transaction, naive, writes)) = self.transaction.take() {
+                    let (changes, keys) = (transaction.commit(), naive.len());
+                    let steps = naive.commit(&mut self.naive);
+                    assert_eq!(changes.into_iter().map(plain).collect::<Vec<_>>(), diff(&steps));
+                    self.tally.hit_if(writes != self.writes, "transaction changed before commit");
+                    self.tally.hit_if(steps.len() > 1, "transaction of several keys");
+                    self.tally.hit_if(steps.len() < keys, "stale in a transaction");
+                    self.wrote(steps);
+                }
+            }
+            StoreOp::Abandon => self.transaction = None,
+            StoreOp::AddIndex(index) => self.add_index(usize::from(index) % INDEXES),
+            StoreOp::RemoveIndex(index) => {
+                let index = usize::from(index) % INDEXES;
+                assert_eq!(remove_index(&self.store, index).is_ok(), self.present[index]);
+                if index == TAG && self.present[TAG] {
+                    self.end_of_tags();
+                }
+                self.tally.hit_if(!self.present[index], "index not there");
+                self.present[index] = false;
+            }
+            StoreOp::Ask(question) => {
+                let asked = Asked::new(*question);
+                asked.of(&self.store.snapshot(), &self.naive, &self.present, self.tally);
+                for Copy { view, naive, present, .. } in &self.copies {
+                    asked.of(view, naive, present, self.tally);
+                }
+            }
+            StoreOp::Snapshot => {
+                if self.copies.len() < 4 {
+                    let view = self.store.snapshot();
+                    let order = view.keys().copied().collect();
+                    let (naive, present, writes) = (self.naive.clone(), self.present, self.writes);
+                    self.copies.push_back(Copy { view, naive, present, order, writes });
+                }
+            }
+            StoreOp::DropSnapshot => {
+                if let Some(copy) = self.copies.pop_front() {
+                    self.tally.hit_if(copy.writes + 10 <= self.writes, "old snapshot");
+                    copy.compare(self.tally);
+                }
+            }
+            StoreOp::Subscribe if self.readers.len() < 4 => {
+                let objects = contents(&self.store);
+                let feed = NaiveFeed::new(RULES.same, objects, self.naive.listed);
+                self.readers.push(Reader::new(Changes::All(self.store.subscribe()), feed, Wanted::default()));
+            }
+            StoreOp::SubscribeTo(view) if self.readers.len() < 4 => self.subscribe_to(view),
+            StoreOp::Subscribe | StoreOp::SubscribeTo(_) => {}
+            StoreOp::Pass(seconds) => self.clock.advance(Duration::from_secs(seconds.into())),
+            StoreOp::Take(reader, count) => {
+                let (objects, now) = (self.objects(), self.now());
+                let cells = &mut *self.cells;
+                let (listed, shown) = (self.naive.listed, contents(&self.store));
+                if let Some(reader) = pick(&mut self.readers, reader) {
+                    for _ in 0..count {
+                        let restarted =
+                            reader.take(cells, objects.as_deref(), now, || (shown.clone(), listed));
+                        self.tally.hit_if(restarted, "began anew");
+                        self.tally.hit_if(reader.disconnected, "too much");
+                    }
+                }
+            }
+            StoreOp::Resync(reader) => {
+                if let Some(reader) = pick(&mut self.readers, reader) {
+                    either!(&mut reader.changes, changes => changes.resync());
+                    reader.feed.resync();
+                }
+            }
+            StoreOp::Unsubscribe(reader) => {
+                if !self.readers.is_empty() {
+                    let at = usize::from(reader) % self.readers.len();
+                    self.readers.swap_remove(at);
+                }
+            }
+            StoreOp::WaitFor(stamp) => self.wait_for(stamp),
+            StoreOp::DropWait => {
+                if let Some(waiter) = self.waiters.pop_front() {
+                    waiter.finish();
+                }
+            }
+            StoreOp::Close => {
+                self.store.close();
+                for waiter in self.waiters.iter_mut().filter(|waiter| waiter.ended.is_none()) {
+                    waiter.ended = Some(Err(WaitForError::Closed));
+                }
+                self.readers.iter_mut().for_each(Reader::heard_the_end);
+                self.closed = true;
+            }
+        }
+    }
+
+    fn subscribe_to(&mut self, view: Wanted) {
+        let mut objects = contents(&self.store);
+        objects.retain(|(_, thing)| view.of.is_of(thing));
+        let mut feed = NaiveFeed::new(RULES.same, objects, self.naive.listed);
+        let mut builder = self.store.subscription();
+        if let Of::Key(key) = view.of {
+            builder = builder.key(key.0);
+        }
+        if let Some(tag) = view.of.tag() {
+            match builder.by_index(&BY_TAG, tag) {
+                Ok(of_tag) => builder = of_tag,
+                Err(_) => return assert!(!self.present[TAG]),
+            }
+        }
+        if view.filtered {
+            builder = builder.filter(Wanted::passes);
+            feed = feed.filtered(Wanted::passes);
+        }
+        if view.periodic {
+            builder = builder.resync_every(self.clock.timer(), Duration::from_secs(Wanted::PERIOD));
+            feed = feed.resync_every(Wanted::PERIOD, self.now());
+        }
+        let overflow = match view.bound {
+            Bounds::None => {
+                self.readers.push(Reader::new(Changes::All(builder.start()), feed, view));
+                return;
+            }
+            Bounds::Restart => Overflow::Restart,
+            Bounds::Disconnect => Overflow::Disconnect,
+        };
+        let changes = builder.bounded(Wanted::MOST.try_into().unwrap(), overflow);
+        self.readers.push(Reader::new(Changes::Bounded(changes), feed.bounded(Wanted::MOST), view));
+    }
+
+    /// Their index is gone, and so is what they are about.
+    fn end_of_tags(&mut self) {
+        for reader in self.readers.iter_mut().filter(|reader| reader.view.of.tag().is_some()) {
+            self.tally.hit_if(!self.closed && !reader.ended, "index of a subscription removed");
+            if !self.closed && !reader.ended {
+                reader.heard_the_end();
+            }
+            reader.ended = true;
+        }
+    }
+
+    /// In seconds.
+    fn now(&self) -> u64 {
+        self.clock.now().since(Nanos::ZERO).as_secs()
+    }
+
+    fn told(&mut self, outcome: Outcome, expected: NaiveOutcome) {
+        let (expected, name) = match expected {
+            NaiveOutcome::Added => (Outcome::Added, "added"),
+            NaiveOutcome::Updated => (Outcome::Updated, "updated"),
+            NaiveOutcome::Replaced => (Outcome::Replaced, "replaced"),
+            NaiveOutcome::Deleted => (Outcome::Deleted, "deleted"),
+            NaiveOutcome::Stale(stored) => (Outcome::Stale { stored: Version::new(stored) }, "stale"),
+            NaiveOutcome::Absent => (Outcome::Absent, "absent"),
+        };
+        assert_eq!(outcome, expected);
+        self.tally.hit(name);
+    }
+
+    fn open_transaction(&mut self) {
+        if self.transaction.is_none() {
+            self.transaction = Some((self.store.transaction(), NaiveTransaction::default(), self.writes));
+        }
+    }
+
+    fn add_index(&mut self, index: usize) {
+        let there = self.present[index];
+        assert_eq!(add_index(&self.store, index).is_err(), there);
+        self.tally.hit_if(there, "index there already");
+        if !there {
+            self.tag_indexes += u64::from(index == TAG);
+            self.tags_under_stage |= index == TAG && self.stage.is_some();
+            self.tally.hit_if(!self.naive.objects.is_empty(), "index added to objects");
+            self.tally.hit_if(self.stage.is_some(), "index added under a stage");
+            self.tally.hit_if(self.transaction.is_some(), "index added under a transaction");
+        }
+        self.present[index] = true;
+    }
+
+    fn wait_for(&mut self, stamp: Stamp) {
+        let wanted = stamp.version(&mut self.latest);
+        let mut future = Box::pin(self.store.wait_for(Version::new(wanted)));
+        let (counting, waker) = Counting::waker();
+        let polled = poll_with(future.as_mut(), &waker);
+        let version = Version::new(self.naive.version);
+        match polled {
+            Poll::Ready(Ok(seen)) => assert!(version >= Version::new(wanted) && seen == version),
+            Poll::Ready(Err(error)) => {
+                assert!(self.closed && version < Version::new(wanted) && error == WaitForError::Closed);
+            }
+            Poll::Pending => {
+                assert!(!self.closed && version < Version::new(wanted));
+                self.waiters.push_back(Waiter { future, waker: counting, wanted, ended: None });
+            }
+        }
+    }
+
+    /// The objects in the store's order, unless it is closed.
+    fn objects(&self) -> Option<Vec<(u8, Thing)>> {
+        (!self.closed).then(|| contents(&self.store))
+    }
+
+    fn replaced(&mut self, changes: Vec<Change<u8, Thing>>, stage: NaiveStage<u8, Thing>, version: u64) {
+        let (before, first) = (self.naive.version, !self.naive.listed);
+        let listed = stage.len();
+        let mut steps = stage.publish(&mut self.naive, version);
+        let changes: Vec<_> = changes.into_iter().map(plain).collect();
+        // Deletions are promised in no order.
+        let place =
+            |step: &NaiveStep<u8, Thing>| changes.iter().position(|change| change.key() == step.key());
+        let deleted = steps.iter().take_while(|step| matches!(step, NaiveStep::Deleted { .. })).count();
+        steps[..deleted].sort_by_key(place);
+        assert_eq!(changes, diff(&steps));
+        self.tally.hit_if(steps.len() - deleted < listed, "listed as stored");
+        self.tally.hit_if(version < before, "list taken back");
+        self.synced |= !self.closed;
+        let ended = |waiter: &&mut Waiter| waiter.ended.is_none();
+        for waiter in self.waiters.iter_mut().filter(ended) {
+            if version >= waiter.wanted {
+                waiter.ended = Some(Ok(version));
+            } else if version < before {
+                self.tally.hit("rewound");
+                waiter.ended = Some(Err(WaitForError::Rewound(Version::new(version))));
+            }
+        }
+        self.wrote(steps);
+        if !self.closed {
+            self.tally.hit_if(first && !self.readers.is_empty(), "first list heard");
+            let readers = self.readers.iter_mut().filter(|reader| !reader.ended);
+            readers.for_each(|reader| reader.feed.listed());
+        }
+    }
+
+    fn wrote(&mut self, steps: impl IntoIterator<Item = NaiveStep<u8, Thing>>) {
+        self.writes += 1;
+        if !self.closed {
+            for step in steps {
+                for reader in self.readers.iter_mut().filter(|reader| !reader.ended) {
+                    let of = reader.view.of;
+                    if of.tag().is_some() {
+                        self.cells.narrowed(&step, |thing| of.is_of(thing));
+                    }
+                    let step = step.narrowed(|thing| of.is_of(thing));
+                    step.iter().for_each(|step| reader.feed.heard(step, self.cells));
+                }
+            }
+            let readers = self.readers.iter_mut().filter(|reader| !reader.ended);
+            readers.for_each(|reader| reader.feed.wrote());
+        }
+        let version = self.naive.version;
+        for waiter in self.waiters.iter_mut().filter(|waiter| waiter.ended.is_none()) {
+            waiter.ended = (version >= waiter.wanted).then_some(Ok(version));
+        }
+    }
+
+    /// Everything that must hold between two operations.
+    fn check(&mut self) {
+        self.store.check().unwrap();
+        compare(&self.store.snapshot(), &self.naive, &self.present, self.tally);
+        let most = ASKED.with_borrow(|asked| asked.iter().copied().max().unwrap_or(0));
+        assert!(most <= self.tag_indexes, "an index function runs once per object version");
+        assert_eq!(TRANSFORMED.get(), if self.transforms { self.came } else { 0 });
+        let held = self.store.held_snapshots();
+        let holders = self.copies.len() + self.readers.len() + usize::from(self.stage.is_some());
+        assert!(held.states <= holders, "{held:?} by {holders}");
+        assert_eq!(self.store.is_synced(), self.synced);
+        for waiter in &self.waiters {
+            assert_eq!(waiter.waker.wakes(), usize::from(waiter.ended.is_some()));
+        }
+        for copy in &self.copies {
+            copy.catch_up(&self.store, &self.naive, self.tally);
+        }
+        self.check_readers();
+    }
+
+    fn check_readers(&mut self) {
+        let now = self.now();
+        let first_list = self.naive.listed && !std::mem::replace(&mut self.listed, self.naive.listed);
+        for reader in &mut self.readers {
+            either!(&reader.changes, changes => changes.check()).unwrap();
+            if reader.disconnected {
+                assert_eq!(either!(&reader.changes, changes => changes.pending()), 0);
+                continue;
+            }
+            let closed = self.closed || reader.ended;
+            let lag = either!(&reader.changes, changes => changes.lag());
+            assert_eq!(lag.snapshot + lag.pending, reader.feed.pending());
+            assert!(reader.feed.pending() > 0 || lag.seen == lag.version, "{lag:?}");
+            assert!(closed || lag.version == self.store.version(), "{lag:?}");
+            let caught_up = either!(&reader.changes, changes => changes.is_caught_up());
+            assert_eq!(caught_up, reader.feed.is_caught_up());
+            assert!(caught_up || reader.feed.is_lost() || !reader.consumer.caught_up, "it stays so");
+            if let Some(waker) = &reader.waiting {
+                // The first list wakes who waits even if it brings nothing.
+                let something = reader.feed.pending() > 0 || first_list || !closed && reader.feed.is_due(now);
+                assert_eq!(waker.wakes(), usize::from(something));
+                if something {
+                    self.tally.hit("woken");
+                    reader.waiting = None;
+                }
+            }
+        }
+    }
+
+    /// Ends everything; what a consumer was told must add up to what is there.
+    fn finish(mut self) {
+        for copy in std::mem::take(&mut self.copies) {
+            self.tally.hit_if(copy.writes + 10 <= self.writes, "old snapshot");
+            copy.compare(self.tally);
+        }
+        for waiter in std::mem::take(&mut self.waiters) {
+            waiter.finish();
+        }
+        let there = self.naive.objects.clone();
+        let (objects, now) = (self.objects(), self.now());
+        for mut reader in std::mem::take(&mut self.readers) {
+            let again = || (contents(&self.store), self.naive.listed);
+            while reader.feed.pending() > 0 || !self.closed && !reader.ended && reader.feed.is_due(now) {
+                reader.take(self.cells, objects.as_deref(), now, again);
+            }
+            reader.take(self.cells, objects.as_deref(), now, again);
+            if !self.closed && !reader.ended {
+                let mut shown = there.clone();
+                shown.retain(|_, thing| reader.view.of.is_of(thing));
+                shown.retain(|_, thing| !reader.view.filtered || Wanted::passes(thing));
+                assert_eq!(reader.consumer.held, shown);
+            }
+        }
+        (self.stage, self.transaction) = (None, None);
+        let mut last = self.store.subscribe();
+        let mut consumer = Consumer::new(RULES.same);
+        drop(self.store);
+        while let Some(change) = last.try_next() {
+            consumer.apply(plain(change));
+        }
+        assert_eq!(consumer.held, there);
+        assert!(matches!(last.poll_next(&mut Context::from_waker(Waker::noop())), Poll::Ready(None)));
+    }
+}
+
+impl Reader {
+    fn new(changes: Changes, feed: NaiveFeed<u8, Thing>, view: Wanted) -> Self {
+        let consumer = Consumer::new(RULES.same);
+        Self { changes, feed, consumer, view, ended: false, disconnected: false, waiting: None }
+    }
+
+    fn heard_the_end(&mut self) {
+        if let Some(waker) = self.waiting.take() {
+            assert_eq!(waker.wakes(), 1, "the end wakes");
+        }
+    }
+
+    /// `objects` is what the store holds, unless it is closed; `again` what it holds in any case, and whether there was a list. Whether
+    /// this one began anew.
+    fn take(
+        &mut self,
+        cells: &mut MergeCells,
+        objects: Option<&[(u8, Thing)]>,
+        now: u64,
+        again: impl FnOnce() -> (Vec<(u8, Thing)>, bool),
+    ) -> bool {
+        let of = self.view.of;
+        let objects = objects
+            .filter(|_| !self.ended)
+            .map(|objects| objects.iter().filter(|(_, thing)| of.is_of(thing)).cloned().collect::<Vec<_>>());
+        // Whoever takes does not wait; an earlier waker may still be woken, and nobody cares.
+        self.waiting = None;
+        if let (true, Changes::Bounded(changes)) = (self.feed.is_lost(), &mut self.changes) {
+            if self.view.bound == Bounds::Disconnect {
+                let lagged = changes.try_next().map(|_| ()).unwrap_err();
+                assert_eq!(changes.try_next().map(|_| ()), Err(lagged), "for good");
+                (self.ended, self.disconnected) = (true, true);
+                self.feed.disconnect();
+                return false;
+            }
+            assert!(matches!(changes.try_next(), Ok(Some(Told::Restart))));
+            let (mut there, listed) = again();
+            // Where its index is gone, nothing is of interest.
+            there.retain(|(_, thing)| !self.ended && of.is_of(thing));
+            self.feed.restart(there, listed);
+            self.consumer = Consumer::new(RULES.same);
+            return true;
+        }
+        self.consumer.caught_up = either!(&self.changes, changes => changes.is_caught_up());
+        let closed = objects.is_none();
+        let expected = self.feed.next(cells, objects.as_deref(), now);
+        if let Some(expected) = expected {
+            let change = self.try_next().map(plain);
+            assert_eq!(change.as_ref(), Some(&expected));
+            self.consumer.apply(expected);
+            return false;
+        }
+        assert!(self.try_next().is_none());
+        either!(&self.changes, changes => {
+            assert_eq!(changes.is_caught_up(), self.feed.is_caught_up());
+            let lag = changes.lag();
+            assert_eq!(lag.seen, lag.version);
+        });
+        let (counting, waker) = Counting::waker();
+        match self.poll_next(&mut Context::from_waker(&waker)) {
+            Poll::Ready(None) => assert!(closed),
+            Poll::Pending => {
+                assert!(!closed);
+                self.waiting = Some(counting);
+            }
+            Poll::Ready(Some(change)) => panic!("{change:?} out of nothing"),
+        }
+        false
+    }
+
+    fn try_next(&mut self) -> Option<Change<u8, Thing>> {
+        match &mut self.changes {
+            Changes::All(changes) => changes.try_next(),
+            Changes::Bounded(changes) => changes.try_next().unwrap().map(change),
+        }
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Change<u8, Thing>>> {
+        match &mut self.changes {
+            Changes::All(changes) => changes.poll_next(cx),
+            Changes::Bounded(changes) => changes.poll_next(cx).map(|told| told.unwrap().map(change)),
+        }
+    }
+}
+
+fn change(told: Told<u8, Thing>) -> Change<u8, Thing> {
+    match told {
+        Told::Change(change) => change,
+        Told::Restart => panic!("began anew without having been too much"),
+    }
+}
+
+impl Waiter {
+    fn finish(mut self) {
+        let (_, waker) = Counting::waker();
+        let polled = poll_with(self.future.as_mut(), &waker);
+        match self.ended {
+            Some(ended) => assert_eq!(polled, Poll::Ready(ended.map(Version::new))),
+            None => assert_eq!(polled, Poll::Pending),
+        }
+    }
+}
+
+fn contents(store: &Store<u8, Thing>) -> Vec<(u8, Thing)> {
+    store.snapshot().iter().map(|(key, thing)| (*key, Thing::clone(thing))).collect()
+}
+
+fn pick(readers: &mut [Reader], at: u8) -> Option<&mut Reader> {
+    let len = readers.len();
+    readers.get_mut(usize::from(at) % len.max(1))
+}
+
+/// A change with copies of its objects.
+fn plain(change: Change<u8, Thing>) -> NaiveChange<u8, Thing> {
+    let key = *change.key();
+    match change.kind {
+        ChangeKind::Added { object, initial } => {
+            NaiveChange::Added { key, object: Thing::clone(&object), initial }
+        }
+        ChangeKind::Updated { old, new } => {
+            NaiveChange::Updated { key, old: Thing::clone(&old), new: Thing::clone(&new) }
+        }
+        ChangeKind::Deleted { last, missed } => {
+            NaiveChange::Deleted { key, last: Thing::clone(&last), missed }
+        }
+    }
+}
+
+/// What a relist says: deletions first.
+fn diff(steps: &[NaiveStep<u8, Thing>]) -> Vec<NaiveChange<u8, Thing>> {
+    let (mut deleted, mut changed) = (Vec::new(), Vec::new());
+    for step in steps.iter().cloned() {
+        match step {
+            NaiveStep::Added { key, new, initial } => {
+                changed.push(NaiveChange::Added { key, object: new, initial })
+            }
+            NaiveStep::Updated { key, old, new } => changed.push(NaiveChange::Updated { key, old, new }),
+            NaiveStep::Replaced { key, old, new } => {
+                deleted.push(NaiveChange::Deleted { key, last: old, missed: true });
+                changed.push(NaiveChange::Added { key, object: new, initial: false });
+            }
+            NaiveStep::Deleted { key, last, missed, .. } => {
+                deleted.push(NaiveChange::Deleted { key, last, missed });
+            }
+        }
+    }
+    deleted.extend(changed);
+    deleted
+}
+
+/// Everything a question asks, and a selector of the real kind.
+struct Asked {
+    question: Question,
+    selector: Selector,
+}
+
+impl Asked {
+    fn new(question: Question) -> Self {
+        let selector = build(&question.selector);
+        Self { question, selector }
+    }
+
+    fn of(&self, view: &View, naive: &Naive, present: &Present, tally: &mut Happened) {
+        self.labels(view, naive, present, tally);
+        self.several(view, naive, present, tally);
+        let Question { ranks, paths, prefix, tag, .. } = &self.question;
+        let found = in_order(
+            present[RANK],
+            || view.range(&BY_RANK, *ranks),
+            naive,
+            |thing| vec![thing.rank],
+            |rank| ranks.contains(rank),
+        );
+        tally.hit_if(present[RANK] && found > 0, "found in a range");
+        tally.hit_if(present[RANK] && found == 0, "nothing in a range");
+        in_order(
+            present[BRITTLE],
+            || view.range(&BY_BRITTLE, *ranks),
+            naive,
+            solid,
+            |tag| ranks.contains(tag),
+        );
+        let halves = || view.range_by(&BY_RANK, |rank| (rank / 2).cmp(&(tag / 2)));
+        in_order(present[RANK], halves, naive, |thing| vec![thing.rank], |rank| rank / 2 == tag / 2);
+        in_order(
+            present[PATH],
+            || view.range::<_, str, _>(&BY_PATH, *paths),
+            naive,
+            Thing::paths,
+            |path| {
+                let paths: (Bound<&str>, Bound<&str>) = *paths;
+                RangeBounds::<str>::contains(&paths, path.as_str())
+            },
+        );
+        let found = in_order(
+            present[PATH],
+            || view.prefix(&BY_PATH, prefix),
+            naive,
+            Thing::paths,
+            |path| path.starts_with(prefix),
+        );
+        tally.hit_if(present[PATH] && found > 0, "found by prefix");
+        let memory = view.memory(|_, thing| thing.serial as usize);
+        let weight: u64 = naive.objects.values().map(|thing| thing.serial).sum();
+        assert_eq!((memory.objects, memory.object_bytes as u64), (naive.objects.len(), weight));
+        assert_eq!(memory.indexes.len(), present.iter().filter(|there| **there).count());
+    }
+
+    fn labels(&self, view: &View, naive: &Naive, present: &Present, tally: &mut Happened) {
+        let found = view.select(&LABELS, &self.selector);
+        assert_eq!(found.is_ok(), present[LABEL]);
+        let Ok(found) = found else { return tally.hit("without a label index") };
+        let expected = naive.which(|thing| self.question.selector.matches(&thing.labels));
+        assert_eq!(sorted(found.keys()), expected, "{}", self.selector);
+        tally.hit(if expected.is_empty() { "not found by label" } else { "found by label" });
+        let matching = |thing: &Thing| {
+            self.selector
+                .matches(|key| thing.labels.iter().find(|label| label.0 == key).map(|label| label.1.as_str()))
+        };
+        assert_eq!(naive.which(matching), expected, "without an index, {}", self.selector);
+    }
+
+    /// Up to six conditions, of which each may be missing.
+    fn several(&self, view: &View, naive: &Naive, present: &Present, tally: &mut Happened) {
+        let Question { selector, conditions, tag, other, prefix, .. } = &self.question;
+        let has = |bit: u8| conditions & (1 << bit) != 0;
+        let uid = (tag % 2).to_string();
+        let query = || -> Result<Query<'_, u8, Thing>, MissingIndex> {
+            let mut query = view.query();
+            if has(0) {
+                query = query.by(&BY_TAG, tag)?;
+            }
+            if has(1) {
+                query = query.not(&BY_FRAIL, other)?;
+            }
+            if has(2) {
+                query = query.by_any(&BY_RANK, [tag, other, tag])?;
+            }
+            if has(3) {
+                query = query.by_test(&BY_PATH, |path| path.starts_with(prefix))?;
+            }
+            if has(4) {
+                query = query.select(&LABELS, &self.selector)?;
+            }
+            if has(5) {
+                query = query.by(&BY_UID, uid.as_str())?;
+            }
+            Ok(query)
+        };
+        let used = [(0, TAG), (1, FRAIL), (2, RANK), (3, PATH), (4, LABEL), (5, UID)];
+        let complete = used.iter().all(|(bit, index)| !has(*bit) || present[*index]);
+        let found = query();
+        assert_eq!(found.is_ok(), complete);
+        let Ok(found) = found else { return tally.hit("query without an index") };
+        let expected = naive.which(|thing| {
+            (!has(0) || thing.tags.contains(tag))
+                && (!has(1) || !solid(thing).contains(other))
+                && (!has(2) || thing.rank == *tag || thing.rank == *other)
+                && (!has(3) || thing.paths().iter().any(|path| path.starts_with(prefix)))
+                && (!has(4) || selector.matches(&thing.labels))
+                && (!has(5) || thing.uid.to_string() == uid)
+        });
+        assert_eq!(sorted(found.keys()), expected, "{:?}", self.question);
+        assert_eq!(sorted(found.entries().map(|(key, _)| key)), expected);
+        assert_eq!(sorted(found.iter().map(|thing| &thing.key)), expected);
+        assert_eq!(sorted(found.into_iter().map(|thing| &thing.key)), expected);
+        tally.hit(if expected.is_empty() { "not found by several" } else { "found by several" });
+    }
+}
+
+/// What a range tells, forwards and backwards: values in order, and of each its objects. How many values there were.
+fn in_order<'v, IK: Ord + Clone + Debug + 'static>(
+    there: bool,
+    range: impl Fn() -> Result<Range<'v, u8, Thing, IK>, MissingIndex>,
+    naive: &Naive,
+    values: impl Fn(&Thing) -> Vec<IK>,
+    within: impl Fn(&IK) -> bool,
+) -> usize {
+    let (forwards, backwards) = (range(), range());
+    assert_eq!(forwards.is_ok(), there);
+    let (Ok(forwards), Ok(backwards)) = (forwards, backwards) else { return 0 };
+    let mut expected = naive.by_values(values, within);
+    let found = expected.len();
+    assert_eq!(forwards.values(), found);
+    assert_eq!(grouped(forwards), expected);
+    expected.reverse();
+    assert_eq!(grouped(backwards.descending()), expected);
+    found
+}
+
+/// The neighbours of one value together, their keys sorted.
+fn grouped<IK: PartialEq + Clone + 'static>(range: Range<'_, u8, Thing, IK>) -> Vec<(IK, Vec<u8>)> {
+    let mut groups: Vec<(IK, Vec<u8>)> = Vec::new();
+    for (value, thing) in range {
+        match groups.last_mut().filter(|(last, _)| last == value) {
+            Some((_, keys)) => keys.push(thing.key),
+            None => groups.push((value.clone(), vec![thing.key])),
+        }
+    }
+    groups.iter_mut().for_each(|(_, keys)| keys.sort_unstable());
+    groups
+}
+
+impl Copy {
+    /// Long after.
+    fn compare(&self, tally: &mut Happened) {
+        assert!(self.view.keys().eq(&self.order), "the order of a view stays");
+        compare(&self.view, &self.naive, &self.present, tally);
+        self.view.check().unwrap();
+        let again = self.view.clone();
+        compare(&again, &self.naive, &self.present, tally);
+    }
+
+    /// Who looked then and comes back now gets what was missed, or hears that too much was.
+    fn catch_up(&self, store: &Store<u8, Thing>, naive: &Naive, tally: &mut Happened) {
+        match store.changes_after(&self.view) {
+            Ok(since) => {
+                tally.hit_if(!since.changes.is_empty(), "history");
+                let mut consumer = Consumer::new(RULES.same);
+                consumer.held = self.naive.objects.clone();
+                since.changes.into_iter().for_each(|change| consumer.apply(plain(change)));
+                assert_eq!(consumer.held, naive.objects, "from there to here");
+            }
+            Err(error) => tally.hit_if(error != HistoryError::NotKept, "history too short"),
+        }
+        if let Ok(since) = store.changes_since(self.view.version()) {
+            tally.hit_if(!since.changes.is_empty(), "history by version");
+            let mut held = self.naive.objects.clone();
+            for change in since.changes {
+                match change.new() {
+                    Some(new) => held.insert(*change.key(), (**new).clone()),
+                    None => held.remove(change.key()),
+                };
+            }
+            assert_eq!(held, naive.objects, "whether or not it had what happened within its version");
+        }
+    }
+}
+
+/// Compares a view with the naive store in every respect that asks for no argument.
+fn compare(view: &View, naive: &Naive, present: &Present, tally: &mut Happened) {
+    assert_eq!(view.len(), naive.objects.len());
+    assert_eq!(view.is_empty(), naive.objects.is_empty());
+    assert_eq!(view.version(), Version::new(naive.version));
+    assert_eq!(view.iter().len(), naive.objects.len());
+    for (key, thing) in &naive.objects {
+        assert_eq!(view.get(key).map(|thing| &**thing), Some(thing));
+    }
+    assert!((0..5).all(|key| view.contains_key(&key) == naive.objects.contains_key(&key)));
+    assert_eq!(sorted(view.keys()), naive.which(|_| true));
+
+    same(present[TAG], view, naive, &BY_TAG, tags);
+    same(present[UID], view, naive, &BY_UID, uids);
+    same(present[FRAIL], view, naive, &BY_FRAIL, solid);
+    same_unique(present[SLOT], view, naive, &BY_SLOT, |thing| vec![slot(thing)], tally);
+    same(present[RANK], view, naive, &BY_RANK, |thing| vec![thing.rank]);
+    same_unique(present[PATH], view, naive, &BY_PATH, Thing::paths, tally);
+    same(present[BRITTLE], view, naive, &BY_BRITTLE, solid);
+    in_order(
+        present[RANK],
+        || view.range::<_, u8, _>(&BY_RANK, ..),
+        naive,
+        |thing| vec![thing.rank],
+        |_| true,
+    );
+    in_order(present[PATH], || view.range::<_, str, _>(&BY_PATH, ..), naive, Thing::paths, |_| true);
+    assert_eq!(view.select(&LABELS, &Selector::everything()).is_ok(), present[LABEL]);
+    assert!(view.by_index(&BY_OTHER, &0).is_err(), "the name of one index with the type of another");
+
+    let mut failed: Vec<_> = view.index_errors().map(|(key, index, _)| (index, *key)).collect();
+    failed.sort_unstable();
+    let broken = naive.which(|thing| thing.broken);
+    let frail = [("brittle", BRITTLE), ("frail", FRAIL)].into_iter().filter(|(_, index)| present[*index]);
+    let expected: Vec<_> = frail.flat_map(|(name, _)| broken.iter().map(move |key| (name, *key))).collect();
+    assert_eq!(failed, expected);
+    tally.hit_if(failed.iter().any(|(index, _)| *index == "frail"), "index error");
+    tally.hit_if(failed.iter().any(|(index, _)| *index == "brittle"), "index panic");
+}
+
+/// An index that expects nothing of its values.
+fn same<IK: Ord + Hash + Clone + Debug + 'static>(
+    there: bool,
+    view: &View,
+    naive: &Naive,
+    index: &Index<Thing, IK>,
+    values: impl Fn(&Thing) -> Vec<IK>,
+) {
+    assert_eq!(same_values(there, view, naive, index, values), 0);
+}
+
+/// An index that expects that no value is there twice.
+fn same_unique<IK: Ord + Hash + Clone + Debug + 'static>(
+    there: bool,
+    view: &View,
+    naive: &Naive,
+    index: &Index<Thing, IK>,
+    values: impl Fn(&Thing) -> Vec<IK>,
+    tally: &mut Happened,
+) {
+    let violated = naive.by_values(&values, |_| true).iter().filter(|(_, keys)| keys.len() > 1).count();
+    let told = same_values(there, view, naive, index, values);
+    assert_eq!(told, if there { violated } else { 0 });
+    tally.hit_if(told > 0, "violation");
+}
+
+/// Every value with its objects. How many violations are told.
+fn same_values<IK: Ord + Hash + Clone + Debug + 'static>(
+    there: bool,
+    view: &View,
+    naive: &Naive,
+    index: &Index<Thing, IK>,
+    values: impl Fn(&Thing) -> Vec<IK>,
+) -> usize {
+    let told = view.index_values(index);
+    assert_eq!(told.is_ok(), there);
+    assert_eq!(view.violations(index).is_ok(), there);
+    let Ok(told) = told else { return 0 };
+    let mut told: Vec<_> = told.map(|(value, count)| (value.clone(), count)).collect();
+    told.sort();
+    let expected = naive.by_values(values, |_| true);
+    assert_eq!(told, expected.iter().map(|(value, keys)| (value.clone(), keys.len())).collect::<Vec<_>>());
+    for (value, keys) in &expected {
+        assert_eq!(sorted(view.keys_by_index(index, value).unwrap()), *keys);
+        assert_eq!(sorted(view.by_index(index, value).unwrap().map(|thing| &thing.key)), *keys);
+        let one = view.by_unique(index, value).unwrap().expect("a value in use");
+        assert!(keys.contains(&one.key));
+    }
+    let violations = view.violations(index).unwrap().map(|(value, objects)| {
+        let keys = sorted(objects.map(|(key, _)| key));
+        assert!(keys.len() > 1 && expected.contains(&(value.clone(), keys)), "{value:?}");
+    });
+    violations.count()
+}
+
+fn sorted<'a>(keys: impl Iterator<Item = &'a u8>) -> Vec<u8> {
+    let mut keys: Vec<_> = keys.copied().collect();
+    keys.sort_unstable();
+    keys
+}
+
+fn name(op: &StoreOp) -> &'static str {
+    match op {
+        StoreOp::Upsert(_) => "upsert",
+        StoreOp::Delete(_) => "delete",
+        StoreOp::Forget(_) => "forget",
+        StoreOp::Bookmark(_) => "bookmark",
+        StoreOp::Replace(..) => "replace",
+        StoreOp::StagePut(_) => "stage put",
+        StoreOp::StageRemove(_) => "stage remove",
+        StoreOp::StageKeep(_) => "stage keep",
+        StoreOp::StagePublish(_) => "stage publish",
+        StoreOp::StageDrop => "stage drop",
+        StoreOp::TransactionUpsert(_) => "transaction upsert",
+        StoreOp::TransactionDelete(..) => "transaction delete",
+        StoreOp::Commit => "commit",
+        StoreOp::Abandon => "abandon",
+        StoreOp::AddIndex(_) => "add index",
+        StoreOp::RemoveIndex(_) => "remove index",
+        StoreOp::Ask(_) => "ask",
+        StoreOp::Snapshot => "snapshot",
+        StoreOp::DropSnapshot => "drop snapshot",
+        StoreOp::Subscribe => "subscribe",
+        StoreOp::SubscribeTo(_) => "subscribe to a view",
+        StoreOp::Pass(_) => "time passes",
+        StoreOp::Take(..) => "take",
+        StoreOp::Resync(_) => "resync",
+        StoreOp::Unsubscribe(_) => "unsubscribe",
+        StoreOp::WaitFor(_) => "wait",
+        StoreOp::DropWait => "drop wait",
+        StoreOp::Close => "close",
+    }
+}

@@ -1,0 +1,449 @@
+//! Plays operations on a store with expiry and on a list that spells its rules out, on a clock of their own, and compares everything after each.
+//! Shared with the fuzz target.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use arbitrary::{Arbitrary, Unstructured};
+use flyball_informer_cache::{
+    Change, ChangeKind, Index, IndexError, OrderedIndex, Outcome, Subscription, Timed, TtlSnapshot, TtlStore,
+};
+use flyball_sync::{Clock, ManualClock, Nanos};
+use testkit::happened::Happened;
+
+/// An object of the tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// Its key.
+    pub id: u8,
+    /// Of the write that made it.
+    pub serial: u32,
+    /// It says how long the object lives.
+    pub tag: u8,
+}
+
+/// The store under test.
+pub type Objects = TtlStore<u8, Object, ManualClock>;
+type View = TtlSnapshot<u8, Object>;
+type Changes = Subscription<u8, Timed<Object>>;
+
+/// By the tag, and by whether it is odd; of one tag it fails.
+pub static BY_TAG: Index<Timed<Object>, u8> = Index::fallible("tag", |object| match object.tag {
+    7 => Err(IndexError::new("no tag")),
+    tag => Ok(vec![tag, tag % 2]),
+});
+static BY_SERIAL: OrderedIndex<Timed<Object>, u32> = OrderedIndex::new("serial", |object| object.serial);
+
+/// So many nanoseconds.
+pub fn nanos(nanos: u64) -> Duration {
+    Duration::from_nanos(nanos)
+}
+
+/// How long the objects of a tag live.
+fn ttl_of(tag: u8) -> Option<Duration> {
+    match tag {
+        0 => None,
+        5 => Some(Duration::MAX),
+        6 => Some(Duration::ZERO),
+        tag => Some(nanos(u64::from(tag) * 5)),
+    }
+}
+
+/// An empty store, and its clock.
+pub fn store() -> (Objects, ManualClock) {
+    let clock = ManualClock::new();
+    let builder = TtlStore::builder(|object: &Timed<Object>| object.id).ttl_by(|object| ttl_of(object.tag));
+    let builder = builder.index(&BY_TAG).index(&BY_SERIAL).seed(1);
+    (builder.clock(clock.clone()).build().unwrap(), clock)
+}
+
+/// What may be done; numbers are taken modulo what there is.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Op {
+    Upsert {
+        id: u8,
+        tag: u8,
+    },
+    UpsertFor {
+        id: u8,
+        tag: u8,
+        ttl: Option<u8>,
+    },
+    Delete {
+        id: u8,
+    },
+    Replace {
+        list: [Option<(u8, u8)>; 4],
+    },
+    Sweep,
+    Snapshot,
+    DropSnapshots,
+    Subscribe,
+    Take,
+    Unsubscribe,
+    Advance {
+        by: u8,
+    },
+    /// To the instant at which a sweep finds something, or the last before it.
+    AdvanceToSweep {
+        before: bool,
+    },
+    /// Any instant: back, the same, far ahead.
+    SetClock {
+        to: u8,
+    },
+}
+
+/// All that a test may wait for.
+const NAMES: &[&str] = &[
+    "added",
+    "added where something had expired",
+    "updated",
+    "deleted",
+    "nothing to delete",
+    "expired before it was deleted",
+    "lives for no time",
+    "lives for ever",
+    "replaced",
+    "a key listed twice",
+    "swept",
+    "nothing to sweep",
+    "swept by a write",
+    "view with something that has expired since",
+    "subscribed",
+    "heard",
+    "unsubscribed",
+    "clock set back",
+    "end of time",
+    "alive at its deadline",
+];
+
+/// Of what a life comes by.
+pub const fn tally() -> Happened {
+    Happened::new(NAMES)
+}
+
+/// The rules, spelt out: a list of what is in memory, each with when it was written and how long it lives.
+#[derive(Clone, Debug, Default)]
+struct Naive {
+    lives: Vec<Life>,
+    now: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    object: Object,
+    written: u64,
+    ttl: Option<u64>,
+}
+
+impl Life {
+    /// The last instant at which it is there. An end after the end of time is none.
+    fn end(&self) -> Option<u64> {
+        self.written.checked_add(self.ttl?).filter(|end| *end != u64::MAX)
+    }
+}
+
+impl Naive {
+    /// Its age does not exceed its time.
+    fn is_alive(&self, life: &Life) -> bool {
+        life.end().is_none_or(|end| self.now <= end)
+    }
+
+    /// What is there now, by key.
+    fn alive(&self) -> Vec<Object> {
+        let mut alive: Vec<_> =
+            self.lives.iter().filter(|life| self.is_alive(life)).map(|life| life.object).collect();
+        alive.sort_unstable_by_key(|object| object.id);
+        alive
+    }
+
+    fn position(&self, id: u8) -> Option<usize> {
+        self.lives.iter().position(|life| life.object.id == id)
+    }
+
+    /// Something was told. `meant` says which keys an operation may delete while they are alive.
+    fn hear(&mut self, kind: &Told, meant: &[u8], ttl: Option<u64>) {
+        match kind {
+            Told::Deleted(last) => {
+                let at = self.position(last.id).expect("a deletion of something in memory");
+                let life = self.lives.remove(at);
+                assert_eq!(life.object, *last);
+                assert!(!self.is_alive(&life) || meant.contains(&last.id), "{last:?} has not expired");
+            }
+            Told::Added(new) => {
+                assert_eq!(self.position(new.id), None, "an addition of something new");
+                self.lives.push(Life { object: *new, written: self.now, ttl });
+            }
+            Told::Updated(old, new) => {
+                let at = self.position(old.id).expect("an update of something in memory");
+                assert!(self.is_alive(&self.lives[at]), "what has expired is not updated");
+                assert_eq!(self.lives[at].object, *old);
+                self.lives[at] = Life { object: *new, written: self.now, ttl };
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Added(Object),
+    Updated(Object, Object),
+    Deleted(Object),
+}
+
+fn told(change: &Change<u8, Timed<Object>>) -> Told {
+    match &change.kind {
+        ChangeKind::Added { object, .. } => Told::Added(**object.object()),
+        ChangeKind::Updated { old, new } => Told::Updated(**old.object(), **new.object()),
+        ChangeKind::Deleted { last, .. } => Told::Deleted(**last.object()),
+    }
+}
+
+/// A view shows exactly these, however it is asked.
+fn agrees(view: &View, alive: &[Object]) {
+    let mut objects: Vec<_> = view.objects().map(|object| **object).collect();
+    objects.sort_unstable_by_key(|object| object.id);
+    assert_eq!(objects, alive);
+    let mut keys: Vec<_> = view.keys().copied().collect();
+    keys.sort_unstable();
+    assert!(keys.iter().eq(alive.iter().map(|object| &object.id)));
+    assert_eq!((view.len(), view.is_empty()), (alive.len(), alive.is_empty()));
+    for id in 0..IDS {
+        let there = alive.iter().find(|object| object.id == id);
+        assert_eq!(view.get(&id).map(|object| &**object), there);
+        assert_eq!(view.contains_key(&id), there.is_some());
+    }
+    let has = |object: &Object, tag: u8| object.tag != 7 && (object.tag == tag || object.tag % 2 == tag);
+    for tag in 0..8 {
+        let mut hits: Vec<_> = view.by_index(&BY_TAG, &tag).unwrap().map(|object| **object).collect();
+        hits.sort_unstable_by_key(|object| object.id);
+        let expected: Vec<_> = alive.iter().filter(|object| has(object, tag)).copied().collect();
+        assert_eq!(hits, expected);
+        assert_eq!(view.keys_by_index(&BY_TAG, &tag).unwrap().count(), expected.len());
+        let counted = view.index_values(&BY_TAG).unwrap().find(|(value, _)| **value == tag);
+        assert_eq!(counted.map_or(0, |(_, count)| count), expected.len());
+    }
+    let failures = alive.iter().filter(|object| object.tag == 7).count();
+    assert_eq!(view.index_errors().count(), failures);
+    let mut serials: Vec<_> = alive.iter().map(|object| object.serial).collect();
+    serials.sort_unstable();
+    assert!(view.range::<_, u32, _>(&BY_SERIAL, ..).unwrap().map(|(serial, _)| *serial).eq(serials));
+}
+
+const IDS: u8 = 6;
+
+/// A store, the list, and everybody who looks at them.
+struct World<'a> {
+    store: Objects,
+    clock: ManualClock,
+    naive: Naive,
+    heard: mpsc::Receiver<Told>,
+    views: Vec<(View, Vec<Object>)>,
+    /// A consumer, and what it holds.
+    reader: Option<(Changes, BTreeMap<u8, Object>)>,
+    serial: u32,
+    tally: &'a mut Happened,
+}
+
+/// Plays as many operations as the bytes give; at most 200.
+pub fn run(bytes: &[u8], tally: &mut Happened) {
+    let (store, clock) = store();
+    let (tell, heard) = mpsc::channel();
+    let _observer = store.observe(move |change| tell.send(told(change)).unwrap());
+    let (naive, views) = (Naive::default(), Vec::new());
+    let mut world = World { store, clock, naive, heard, views, reader: None, serial: 0, tally };
+    let mut bytes = Unstructured::new(bytes);
+    for _ in 0..200 {
+        if bytes.is_empty() {
+            break;
+        }
+        let Ok(op) = Op::arbitrary(&mut bytes) else { break };
+        world.step(op);
+        world.naive.now = world.clock.now().get();
+        world.check();
+    }
+}
+
+impl World<'_> {
+    fn object(&mut self, id: u8, tag: u8) -> Object {
+        self.serial += 1;
+        Object { id: id % IDS, serial: self.serial, tag: tag % 8 }
+    }
+
+    /// Takes in what was told since.
+    fn hear(&mut self, meant: &[u8], ttl: impl Fn(u8) -> Option<u64>) -> Vec<Told> {
+        let heard: Vec<_> = self.heard.try_iter().collect();
+        for told in &heard {
+            let tag = match told {
+                Told::Added(new) | Told::Updated(_, new) => new.tag,
+                Told::Deleted(_) => 0,
+            };
+            self.naive.hear(told, meant, ttl(tag));
+        }
+        heard
+    }
+
+    fn there(&self, id: u8) -> Option<Object> {
+        self.naive.alive().into_iter().find(|object| object.id == id)
+    }
+
+    fn step(&mut self, op: Op) {
+        match op {
+            Op::Upsert { id, tag } => {
+                let object = self.object(id, tag);
+                self.written(object, |store| store.upsert(object), policy);
+            }
+            Op::UpsertFor { id, tag, ttl } => {
+                let object = self.object(id, tag);
+                let ttl = ttl.map(u64::from);
+                self.written(object, |store| store.upsert_for(object, ttl.map(nanos)), |_| ttl);
+            }
+            Op::Delete { id } => self.delete(id % IDS),
+            Op::Replace { list } => self.replace(list),
+            Op::Sweep => {
+                let swept: Vec<_> = self.store.sweep().iter().map(told).collect();
+                assert_eq!(self.hear(&[], policy), swept);
+                self.tally.hit(if swept.is_empty() { "nothing to sweep" } else { "swept" });
+                assert!(self.naive.lives.iter().all(|life| self.naive.is_alive(life)), "all of it is swept");
+            }
+            Op::Snapshot => {
+                self.views.truncate(3);
+                self.views.insert(0, (self.store.snapshot(), self.naive.alive()));
+            }
+            Op::DropSnapshots => self.views.clear(),
+            Op::Subscribe => {
+                let subscription = self.store.subscribe();
+                self.hear(&[], policy);
+                assert!(
+                    self.naive.lives.iter().all(|life| self.naive.is_alive(life)),
+                    "it begins with a sweep"
+                );
+                self.reader = Some((subscription, BTreeMap::new()));
+                self.tally.hit("subscribed");
+            }
+            Op::Take => self.take(),
+            Op::Unsubscribe => {
+                let reader = self.reader.take();
+                self.tally.hit_if(reader.is_some(), "unsubscribed");
+            }
+            Op::Advance { by } => self.clock.advance(nanos(u64::from(by % 16))),
+            Op::AdvanceToSweep { before } => {
+                if let Some(next) = self.store.next_sweep() {
+                    self.clock.set(Nanos::new(next.get() - u64::from(before)));
+                    let now = self.clock.now().get();
+                    let last = self.naive.lives.iter().any(|life| life.end() == Some(now));
+                    self.tally.hit_if(last, "alive at its deadline");
+                }
+            }
+            Op::SetClock { to } => {
+                let instants = [0, 3, 10, 40, 1_000, u64::MAX - 1, u64::MAX];
+                let to = instants[usize::from(to) % instants.len()];
+                self.tally.hit_if(to < self.naive.now, "clock set back");
+                self.tally.hit_if(to == u64::MAX, "end of time");
+                self.clock.set(Nanos::new(to));
+            }
+        }
+    }
+
+    /// One object is written, which lives for as long as this.
+    fn written(
+        &mut self,
+        object: Object,
+        write: impl FnOnce(&Objects) -> Outcome,
+        ttl: impl Fn(u8) -> Option<u64>,
+    ) {
+        let (there, in_memory) = (self.there(object.id), self.naive.position(object.id));
+        let outcome = write(&self.store);
+        assert_eq!(outcome, if there.is_some() { Outcome::Updated } else { Outcome::Added });
+        let lives = ttl(object.tag);
+        let heard = self.hear(&[], ttl);
+        let swept = heard.iter().filter(|told| matches!(told, Told::Deleted(_))).count();
+        let expired = usize::from(there.is_none() && in_memory.is_some());
+        assert!(swept <= 2 + expired, "it sweeps two along, besides what it replaces");
+        let tally = &mut self.tally;
+        tally.hit(if there.is_some() { "updated" } else { "added" });
+        tally.hit_if(expired > 0, "added where something had expired");
+        tally.hit_if(swept > expired, "swept by a write");
+        tally.hit_if(lives == Some(0), "lives for no time");
+        tally.hit_if(lives.is_none(), "lives for ever");
+    }
+
+    fn delete(&mut self, id: u8) {
+        let (there, in_memory) = (self.there(id), self.naive.position(id));
+        assert_eq!(self.store.delete(&id).as_deref().copied(), there);
+        let heard = self.hear(&[id], policy);
+        assert!(there.is_none_or(|there| heard.contains(&Told::Deleted(there))));
+        assert_eq!(self.naive.position(id), None, "it does not stay in memory");
+        self.tally.hit(match (there, in_memory) {
+            (Some(_), _) => "deleted",
+            (None, Some(_)) => "expired before it was deleted",
+            (None, None) => "nothing to delete",
+        });
+    }
+
+    fn replace(&mut self, list: [Option<(u8, u8)>; 4]) {
+        let mut listed = Vec::new();
+        for (id, tag) in list.into_iter().flatten() {
+            listed.push(self.object(id, tag));
+        }
+        let last: BTreeMap<_, _> = listed.iter().map(|object| (object.id, *object)).collect();
+        self.tally.hit("replaced");
+        self.tally.hit_if(last.len() < listed.len(), "a key listed twice");
+        let changes: Vec<_> = self.store.replace(listed).iter().map(told).collect();
+        let all: Vec<_> = (0..IDS).collect();
+        let heard = self.hear(&all, policy);
+        // What had expired was swept before.
+        assert!(heard.ends_with(&changes));
+        let mut lives: Vec<_> = self.naive.lives.iter().map(|life| life.object).collect();
+        lives.sort_unstable_by_key(|object| object.id);
+        assert!(lives.iter().eq(last.values()), "the list, and of a key the last object");
+    }
+
+    /// The consumer catches up with what is in memory.
+    fn take(&mut self) {
+        let Some((subscription, held)) = &mut self.reader else { return };
+        while let Some(change) = subscription.try_next() {
+            self.tally.hit("heard");
+            match told(&change) {
+                Told::Added(new) => assert_eq!(held.insert(new.id, new), None),
+                Told::Updated(old, new) => assert_eq!(held.insert(new.id, new), Some(old)),
+                // Its last state may be one that was not told.
+                Told::Deleted(last) => assert!(held.remove(&last.id).is_some()),
+            }
+        }
+        let mut lives: Vec<_> = self.naive.lives.iter().map(|life| life.object).collect();
+        lives.sort_unstable_by_key(|object| object.id);
+        assert!(lives.iter().eq(held.values()));
+    }
+
+    fn check(&mut self) {
+        let Self { store, naive, views, .. } = self;
+        assert_eq!(self.heard.try_iter().count(), 0, "only writes and sweeps tell anything");
+        assert_eq!(store.stored(), naive.lives.len());
+        let alive = naive.alive();
+        assert_eq!(store.len(), alive.len());
+        for id in 0..IDS {
+            assert_eq!(store.get(&id).as_deref(), alive.iter().find(|object| object.id == id));
+        }
+        agrees(&store.snapshot(), &alive);
+        for (view, then) in &*views {
+            agrees(view, then);
+            let still_there = |object: &Object| alive.contains(object);
+            self.tally.hit_if(!then.iter().all(still_there), "view with something that has expired since");
+        }
+        // Nothing expired is overlooked; early it may be, for what a snapshot or a consumer holds.
+        let waited = store.next_sweep().map(Nanos::get);
+        let first = naive.lives.iter().filter_map(Life::end).min().map(|end| end + 1);
+        match views.is_empty() && self.reader.is_none() {
+            true => assert_eq!(waited, first),
+            false => assert!(first.is_none_or(|first| waited.is_some_and(|at| at <= first))),
+        }
+        store.check().unwrap();
+    }
+}
+
+fn policy(tag: u8) -> Option<u64> {
+    ttl_of(tag).map(|ttl| u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,135 @@
+//! A server whose latency rises with load, and clients that want as much of it as they get: a simulation on virtual time,
+//! the same in every run. Shared by the tests and the program that draws the guide's picture.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use flyball_ratelimit::{AimdLimit, Outcome, Started};
+use flyball_sync::Nanos;
+
+/// What the server is like for a while.
+#[derive(Clone, Copy, Debug)]
+pub struct Phase {
+    /// It lasts until then.
+    pub until: u64,
+    /// So many requests are worked on at once; the others wait in line.
+    pub workers: usize,
+    /// It refuses everything.
+    pub down: bool,
+}
+
+/// One client in one second.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Second {
+    /// Operations in flight, at most, at its end.
+    pub limit: u32,
+    /// Requests that were answered.
+    pub answered: u32,
+    /// Requests that were refused.
+    pub refused: u32,
+    /// Of the slower half of the answers, the fastest.
+    pub median: Duration,
+}
+
+/// A client, from some second on.
+#[derive(Debug)]
+pub struct Client {
+    /// Its limit.
+    pub limit: AimdLimit,
+    /// The second it comes in.
+    pub from: u64,
+}
+
+/// How long one request takes without a line: 50 ms, a tenth more or less.
+pub const WORK: Duration = Duration::from_millis(50);
+const SECOND: u64 = 1_000_000_000;
+const REFUSAL: u64 = 5_000_000;
+
+struct Server {
+    /// When each worker is free.
+    free_at: BinaryHeap<Reverse<u64>>,
+    down: bool,
+    random: u64,
+}
+
+impl Server {
+    fn become_as(&mut self, phase: Phase, now: u64) {
+        self.down = phase.down;
+        while self.free_at.len() > phase.workers {
+            self.free_at.pop();
+        }
+        while self.free_at.len() < phase.workers {
+            self.free_at.push(Reverse(now));
+        }
+    }
+
+    /// When a request is answered, and whether it is refused.
+    fn answer(&mut self, now: u64) -> (u64, bool) {
+        if self.down {
+            return (now + REFUSAL, true);
+        }
+        let Reverse(free) = self.free_at.pop().expect("a server has workers");
+        // Knuth's generator: any will do, as long as it is always the same.
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let work = WORK.as_nanos() as u64;
+        let done = free.max(now) + work * 9 / 10 + (self.random >> 33) % (work / 5);
+        self.free_at.push(Reverse(done));
+        (done, false)
+    }
+}
+
+/// Runs all phases; for each client, what happened in each second.
+pub fn run(mut clients: Vec<Client>, phases: &[Phase]) -> Vec<Vec<Second>> {
+    let seconds = phases.last().map_or(0, |phase| phase.until);
+    let mut server = Server { free_at: BinaryHeap::new(), down: false, random: 1 };
+    // Answers on their way: when, in which order, whose, and how.
+    let mut answers = BinaryHeap::new();
+    let mut operations: Vec<Option<Started>> = Vec::new();
+    let mut report = vec![Vec::new(); clients.len()];
+    for second in 0..seconds {
+        let (begin, end) = (second * SECOND, (second + 1) * SECOND);
+        let phase = phases.iter().find(|phase| second < phase.until).expect("phases cover the time");
+        server.become_as(*phase, begin);
+        let mut latencies = vec![Vec::new(); clients.len()];
+        let mut refused = vec![0; clients.len()];
+        let mut now = begin;
+        loop {
+            for (number, client) in clients.iter_mut().enumerate().filter(|(_, client)| client.from <= second)
+            {
+                while let Some(started) = client.limit.start(Nanos::new(now)) {
+                    let (at, refusal) = server.answer(now);
+                    answers.push(Reverse((at, operations.len(), number, now, refusal)));
+                    operations.push(Some(started));
+                }
+                client.limit.check().expect("invariants");
+            }
+            match answers.peek() {
+                Some(&Reverse((at, operation, number, began, refusal))) if at < end => {
+                    now = at;
+                    answers.pop();
+                    let started = operations[operation].take().expect("answered once");
+                    let outcome = if refusal { Outcome::Failure } else { Outcome::Success };
+                    clients[number].limit.end(started, outcome, Nanos::new(now));
+                    match refusal {
+                        true => refused[number] += 1,
+                        false => latencies[number].push(now - began),
+                    }
+                }
+                _ => break,
+            }
+        }
+        for (number, latencies) in latencies.iter_mut().enumerate() {
+            latencies.sort_unstable();
+            let median = latencies.get(latencies.len() / 2).copied().unwrap_or_default();
+            report[number].push(Second {
+                limit: clients[number].limit.limit(),
+                answered: latencies.len() as u32,
+                refused: refused[number],
+                median: Duration::from_nanos(median),
+            });
+        }
+    }
+    report
+}

@@ -1,0 +1,189 @@
+//! Runs a limiter and its oracle side by side. Shared by the random test, the corpus test and the fuzz target.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use arbitrary::{Arbitrary, Unstructured};
+use flyball_ratelimit::{
+    Capped, Exponential, FastSlow, Jitter, Limiter, MaxOf, Policy, Quota, Reservation, RetryBudget,
+    TokenBucket,
+};
+use flyball_sync::{Clock, ManualClock, Nanos};
+use testkit::naive_limiter::{Key, LimiterOp, LimiterSetup, NaiveJitter, NaiveLimiter, Shape};
+use testkit::random::Random;
+
+use crate::bucket::quota::quota;
+
+/// Reads a limiter and operations from `bytes`, and compares after every step.
+pub fn run(bytes: &[u8]) {
+    let mut food = Unstructured::new(bytes);
+    let Ok(setup) = LimiterSetup::arbitrary(&mut food) else { return };
+    match setup.shape {
+        Shape::Exponential => drive(&setup, exponential(&setup), Exponential::check, |_, _, _| {}, food),
+        Shape::FastSlow => drive(&setup, fast_slow(&setup), FastSlow::check, |_, _, _| {}, food),
+        Shape::Bucket => drive(&setup, bucket(&setup), TokenBucket::check, TokenBucket::set_quota, food),
+        Shape::Default => {
+            let set = |default: &mut MaxOf<_, TokenBucket>, quota, now| {
+                default.parts_mut().1.set_quota(quota, now);
+            };
+            drive(&setup, default(&setup), check_default, set, food);
+        }
+        Shape::Everything => {
+            let all = MaxOf::new(fast_slow(&setup), default(&setup));
+            let capped = Capped::new(all, Duration::from_nanos(setup.cap.nanos()));
+            drive(
+                &setup,
+                capped,
+                |capped| {
+                    let (fast_slow, default) = capped.inner().parts();
+                    fast_slow.check().and_then(|()| check_default(default))
+                },
+                |capped, quota, now| capped.inner_mut().parts_mut().1.parts_mut().1.set_quota(quota, now),
+                food,
+            );
+        }
+        Shape::Paced => {
+            let paced = RetryBudget::new(exponential(&setup), quota(setup.quota));
+            drive(
+                &setup,
+                paced,
+                |paced| paced.check().and_then(|()| paced.inner().check()),
+                RetryBudget::set_quota,
+                food,
+            );
+        }
+    }
+}
+
+fn drive<P: Policy<Key>>(
+    setup: &LimiterSetup,
+    policy: P,
+    check: impl Fn(&P) -> Result<(), String>,
+    set_quota: impl Fn(&mut P, Quota, Nanos),
+    mut food: Unstructured<'_>,
+) {
+    let clock = ManualClock::new();
+    let limiter = Limiter::with_clock(policy, clock.clone()).seed(setup.seed);
+    let mut run = Run {
+        limiter: &limiter,
+        clock,
+        naive: setup.naive(),
+        random: Random::new(setup.seed),
+        held: Vec::new(),
+        jumped: false,
+    };
+    for _ in 0..200 {
+        let Ok(op) = LimiterOp::arbitrary(&mut food) else { break };
+        run.step(op, &set_quota);
+        limiter.inspect(&check).unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
+        for key in [Key::A, Key::B, Key::C, Key::D] {
+            assert_eq!(
+                limiter.num_requeues(&key),
+                run.naive.requeues(key),
+                "failures of {key:?} after {op:?}"
+            );
+        }
+        assert_eq!(limiter.tracked_keys(), run.naive.tracked(), "keys with state after {op:?}");
+        if food.is_empty() {
+            break;
+        }
+    }
+    // A time that comes again may hold as much again.
+    if !run.jumped {
+        assert_eq!(run.naive.within_rate(), Ok(()), "more than burst + rate x time");
+    }
+}
+
+struct Run<'a, P: Policy<Key>> {
+    limiter: &'a Limiter<Key, P, ManualClock>,
+    clock: ManualClock,
+    naive: NaiveLimiter<Key>,
+    /// The same stream as the limiter draws from.
+    random: Random,
+    held: Vec<(Reservation<'a, Key, P, ManualClock>, Vec<usize>)>,
+    jumped: bool,
+}
+
+impl<P: Policy<Key>> Run<'_, P> {
+    fn step(&mut self, op: LimiterOp, set_quota: impl Fn(&mut P, Quota, Nanos)) {
+        let now = self.clock.now().get();
+        match op {
+            LimiterOp::When(key) => {
+                let naive = self.naive.failed(key, now, self.random.next(), &mut Vec::new());
+                assert_eq!(
+                    self.limiter.record_failure(&key),
+                    Duration::from_nanos(naive),
+                    "wait of {key:?} at {now}"
+                );
+            }
+            LimiterOp::Reserve(key) => {
+                let mut taken = Vec::new();
+                let naive = self.naive.failed(key, now, self.random.next(), &mut taken);
+                let real = self.limiter.reserve(&key);
+                assert_eq!(real.delay(), Duration::from_nanos(naive), "wait of {key:?} at {now}");
+                self.held.push((real, taken));
+            }
+            LimiterOp::Cancel(which) => {
+                if self.held.is_empty() {
+                    return;
+                }
+                let (real, taken) = self.held.swap_remove(usize::from(which) % self.held.len());
+                real.cancel();
+                self.naive.give_back(&taken, now);
+            }
+            LimiterOp::Forget(key) => {
+                self.limiter.forget(&key);
+                self.naive.forget(key);
+            }
+            LimiterOp::SetQuota(new) => {
+                self.limiter.update_policy(|policy, now| set_quota(policy, quota(new), now));
+                self.naive.set_quota(new, now);
+            }
+            LimiterOp::Advance(span) => self.clock.advance(Duration::from_nanos(span.nanos())),
+            LimiterOp::JumpBack(span) => {
+                self.clock.set(Nanos::new(now.saturating_sub(span.nanos())));
+                // What was reserved at a time that is to come again counts as used.
+                self.held.clear();
+                self.jumped = true;
+            }
+        }
+    }
+}
+
+fn exponential(setup: &LimiterSetup) -> Exponential<Key> {
+    let base = Duration::from_nanos(setup.base());
+    let exponential = Exponential::new(base..=Duration::from_nanos(setup.exponential_cap()))
+        .jitter(match setup.jitter {
+            NaiveJitter::None => Jitter::None,
+            NaiveJitter::Full => Jitter::Full,
+            NaiveJitter::Equal => Jitter::Equal,
+            NaiveJitter::Decorrelated => Jitter::Decorrelated,
+        })
+        .max_keys(max_keys(setup))
+        .forget_after(Duration::from_nanos(setup.rest.nanos()));
+    if setup.immediate_first { exponential.immediate_first() } else { exponential }
+}
+
+fn fast_slow(setup: &LimiterSetup) -> FastSlow<Key> {
+    let (fast, slow) = (setup.fast.nanos(), setup.slow.nanos());
+    FastSlow::new(Duration::from_nanos(fast), Duration::from_nanos(slow), setup.fast_attempts.into())
+        .max_keys(max_keys(setup))
+        .forget_after(Duration::from_nanos(setup.rest.nanos()))
+}
+
+fn bucket(setup: &LimiterSetup) -> TokenBucket {
+    TokenBucket::new(quota(setup.quota))
+}
+
+fn default(setup: &LimiterSetup) -> MaxOf<Exponential<Key>, TokenBucket> {
+    MaxOf::new(exponential(setup), bucket(setup))
+}
+
+fn check_default(default: &MaxOf<Exponential<Key>, TokenBucket>) -> Result<(), String> {
+    let (exponential, bucket) = default.parts();
+    exponential.check().and_then(|()| bucket.check())
+}
+
+fn max_keys(setup: &LimiterSetup) -> NonZeroU32 {
+    NonZeroU32::new(setup.max_keys()).expect("a limiter holds keys")
+}

@@ -1,0 +1,11 @@
+//! The work queue.
+
+#![allow(clippy::disallowed_types, reason = "a test's own locks are std's: no model runs here")]
+
+pub mod driver;
+pub mod metrics_sink;
+pub mod model_answers;
+pub mod options;
+mod orders;
+mod random_operations;
+mod step;

@@ -1,0 +1,356 @@
+//! Drives a queue and the naive one through the same operations and compares every answer after every step.
+//!
+//! Shared with the fuzz targets: a case is bytes, and a panic is a difference. The first byte says how the queue is
+//! built.
+
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use flyball_ratelimit::{Exponential, MaxOf, Quota, TokenBucket};
+use flyball_sync::{ManualClock, ManualTimer};
+use flyball_workqueue::{Fair, Fifo, Priority, Queue, QueueBuilder, QueueLimiter, SupportsAsync, WithTimer};
+use testkit::cells::Cells;
+use testkit::deadline_op::DeadlineOp;
+use testkit::naive_backoff::NaiveExponential;
+use testkit::naive_limiter::NaiveQuota;
+use testkit::naive_order::Sharing;
+use testkit::naive_queue::{NaiveQueue, NaiveSetup};
+use testkit::op::{SmallKey, operations};
+use testkit::queue_op::{HeldOp, OrderedOp, QueueOp};
+
+use crate::queue::metrics_sink::Notes;
+use crate::queue::options::{
+    CAPACITY, Covered, DEAD_LETTERS, DELAYS, LIMITER, METRICS, ORDER, Row, STRICT, rows,
+};
+use crate::queue::orders::{Kind, group};
+use crate::queue::random_operations::{Dead, Life};
+
+const BASE: Duration = Duration::from_nanos(2);
+const CAP: Duration = Duration::from_nanos(20);
+const MOST: usize = 200;
+
+/// A queue with delays and honest backoff.
+pub fn limited(bytes: &[u8]) -> Cells {
+    let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
+    limited_by(*choice, operations(life, MOST), SmallKey::all().collect())
+}
+
+/// The same where leases are held for long.
+pub fn limited_held(bytes: &[u8]) -> Cells {
+    let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
+    limited_by(*choice, held(life), SmallKey::all().collect())
+}
+
+/// A queue with delays, where a failure comes back at once.
+pub fn unlimited(bytes: &[u8]) -> Cells {
+    let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
+    unlimited_by(*choice, operations(life, MOST))
+}
+
+/// The same where leases are held for long.
+pub fn unlimited_held(bytes: &[u8]) -> Cells {
+    let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
+    unlimited_by(*choice, held(life))
+}
+
+/// A queue that knows no time: what needs a clock becomes its nearest timeless relative.
+pub fn timeless(bytes: &[u8]) -> Cells {
+    let Some((choice, life)) = bytes.split_first() else { return Cells::default() };
+    timeless_by(*choice, operations(life, MOST))
+}
+
+/// Keys of priorities. The first byte says what share lower ones have.
+pub fn by_priority(bytes: &[u8]) -> Cells {
+    let Some(([how, choice], life)) = bytes.split_first_chunk() else { return Cells::default() };
+    let (order, sharing) = prioritised([0, 1, 2, 4][usize::from(how % 4)]);
+    let keys = SmallKey::all().collect();
+    limited_in(
+        order,
+        sharing,
+        *choice,
+        operations(life, MOST).into_iter().map(|OrderedOp(op)| op).collect(),
+        keys,
+    )
+}
+
+/// Keys of groups. The first byte says what weights and caps these have.
+pub fn by_group(bytes: &[u8]) -> Cells {
+    let Some(([how, choice], life)) = bytes.split_first_chunk() else { return Cells::default() };
+    let weights = [[1, 1], [2, 1], [1, 3], [2, 2]][usize::from(how % 4)];
+    let cap = [u32::MAX, 1, 1, 2][usize::from(how / 4 % 4)];
+    let fair =
+        Fair::by_group(|key: &SmallKey| group(*key)).weight_by(move |group| weights[*group]).max_leased(cap);
+    let ops = operations(life, MOST).into_iter().map(|OrderedOp(op)| op).collect();
+    limited_in(fair, Sharing::Fair { weights, cap }, *choice, ops, SmallKey::all().collect())
+}
+
+/// The fuzz target `order_ops`: the length of the case says which order.
+pub fn order_ops(bytes: &[u8]) -> Cells {
+    if bytes.len() % 2 == 0 { by_priority(bytes) } else { by_group(bytes) }
+}
+
+/// The fuzz target `queue_ops`: any combination of options.
+pub fn queue_ops(bytes: &[u8]) -> Cells {
+    combined(bytes, &mut Covered::default())
+}
+
+/// A queue of any combination of options that builds: the first byte chooses the row, the second what is left to
+/// choose, the third the kind of life.
+pub fn combined(bytes: &[u8], covered: &mut Covered) -> Cells {
+    let Some(([row, choice, kind], life)) = bytes.split_first_chunk() else { return Cells::default() };
+    let rows = rows();
+    let row = rows[usize::from(*row) % rows.len()];
+    let life = match kind % 3 {
+        0 => operations(life, MOST),
+        1 => held(life),
+        _ => operations(life, MOST).into_iter().map(|OrderedOp(op)| op).collect(),
+    };
+    let cells = match row[ORDER] {
+        0 => built(Fifo, Sharing::Fifo, row, *choice, life),
+        order @ (1 | 2) => {
+            let share = if order == 1 { [1, 2, 4, 64][usize::from(choice / 64)] } else { 0 };
+            let (order, sharing) = prioritised(share);
+            built(order, sharing, row, *choice, life)
+        }
+        order => {
+            let weights = [[1, 1], [2, 1], [1, 3], [2, 2]][usize::from(choice / 64)];
+            let cap = if order == 3 { u32::MAX } else { [1, 2][usize::from(choice / 32 % 2)] };
+            let fair = Fair::by_group(|key: &SmallKey| group(*key))
+                .weight_by(move |group| weights[*group])
+                .max_leased(cap);
+            built(fair, Sharing::Fair { weights, cap }, row, *choice, life)
+        }
+    };
+    covered.ran(row);
+    cells
+}
+
+/// A lower priority has one of so many hand-outs and one more; none for zero.
+fn prioritised(share: u32) -> (Priority, Sharing) {
+    match NonZeroU32::new(share) {
+        None => (Priority::new().strict(), Sharing::Priority(None)),
+        Some(share) => (Priority::new().share(share), Sharing::Priority(Some(share.get().into()))),
+    }
+}
+
+/// A queue as the row says.
+fn built(order: impl Kind, sharing: Sharing, row: Row, choice: u8, life: Vec<QueueOp>) -> Cells {
+    let backoff = NaiveExponential { base: BASE, cap: CAP };
+    let quota = NaiveQuota::new(1, 1, 2);
+    let setup = NaiveSetup {
+        limiter: (row[LIMITER] > 0).then_some(backoff),
+        bucket: (row[LIMITER] == 2).then_some(quota),
+        strict: row[STRICT] == 1,
+        give_up_after: (row[DEAD_LETTERS] == 1).then_some(u32::from(choice % 4) + 1),
+        capacity: (row[CAPACITY] == 1).then_some(usize::from(choice / 4 % 4) + 1),
+    };
+    let clock = ManualClock::new();
+    let mut builder = Queue::builder().order(order).seed(1);
+    if let Some(keys) = setup.capacity {
+        builder = builder.capacity(keys);
+    }
+    let lived = Lived { setup, sharing, clock, aged: choice / 16 % 2 == 1, measured: row[METRICS] == 1 };
+    if row[DELAYS] == 0 {
+        let life = life.into_iter().filter_map(without_time);
+        return lived.beside(builder.build(), Dead::default()).live(life);
+    }
+    let builder = builder.timer(lived.clock.timer());
+    match row[LIMITER] {
+        0 => lived.by_time(builder, Dead::default(), life),
+        1 => lived.limited(builder.limiter(Exponential::new(BASE..=CAP)), life),
+        _ => {
+            let bucket = TokenBucket::new(quota_of(quota));
+            lived.limited(builder.limiter(MaxOf::new(Exponential::new(BASE..=CAP), bucket)), life)
+        }
+    }
+}
+
+/// What a life needs to know of its queue.
+struct Lived {
+    setup: NaiveSetup,
+    sharing: Sharing,
+    clock: ManualClock,
+    aged: bool,
+    measured: bool,
+}
+
+type Timer = WithTimer<ManualTimer>;
+
+impl Lived {
+    fn beside<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync>(
+        &self,
+        queue: Queue<SmallKey, O, L, T>,
+        dead: Dead,
+    ) -> Life<O, L, T> {
+        let model = NaiveQueue::ordered(self.setup, self.sharing, group);
+        Life::new(queue, model, self.clock.clone(), SmallKey::all().collect(), dead)
+    }
+
+    fn limited<O: Kind, L: QueueLimiter<SmallKey>>(
+        self,
+        mut builder: QueueBuilder<SmallKey, O, L, Timer>,
+        life: Vec<QueueOp>,
+    ) -> Cells {
+        let dead = Dead::default();
+        if let Some(most) = self.setup.give_up_after {
+            let dead = dead.clone();
+            builder = builder.give_up_after(most, move |key, failures| {
+                dead.lock().expect("nobody panics in here").push((*key, failures));
+            });
+        }
+        self.by_time(builder, dead, life)
+    }
+
+    fn by_time<O: Kind, L: QueueLimiter<SmallKey>>(
+        self,
+        mut builder: QueueBuilder<SmallKey, O, L, Timer>,
+        dead: Dead,
+        life: Vec<QueueOp>,
+    ) -> Cells {
+        if self.setup.strict {
+            builder = builder.strict_backoff();
+        }
+        let notes = self.measured.then(Notes::default);
+        if let Some(notes) = &notes {
+            builder = builder.metrics(notes.clone());
+        }
+        self.beside(builder.build(), dead).measured(notes).live_by_time(life, self.aged)
+    }
+}
+
+/// The same quota for the bucket under test.
+fn quota_of(naive: NaiveQuota) -> Quota {
+    let nz = |value| NonZeroU32::new(value).expect("zeros count as ones");
+    let quota = Quota::new(nz(naive.tokens().into()), Duration::from_nanos(naive.period()));
+    quota.expect("zeros count as ones").allow_burst(nz(naive.burst().into()))
+}
+
+/// The fuzz target `deadlines`: many keys, all about time. The length of the case says whether backoff is strict.
+pub fn deadlines(bytes: &[u8]) -> Cells {
+    let life = operations::<DeadlineOp>(bytes, 4 * MOST).into_iter().map(|op| match op {
+        DeadlineOp::AddAfter(key, delay) => QueueOp::AddAfter(SmallKey(key), delay),
+        DeadlineOp::AddDelayed(key, delay, mode) => QueueOp::AddDelayed(SmallKey(key), delay, mode),
+        DeadlineOp::Add(key) => QueueOp::Add(SmallKey(key)),
+        DeadlineOp::TryGet => QueueOp::TryGet,
+        DeadlineOp::Postpone(key, delay) => QueueOp::Postpone(SmallKey(key), delay),
+        DeadlineOp::RequeueAfter(delay) => QueueOp::RequeueAfter(0, delay),
+        DeadlineOp::Retry => QueueOp::Retry(0),
+        DeadlineOp::Cancel(key) => QueueOp::Cancel(SmallKey(key)),
+        DeadlineOp::Advance(step) => QueueOp::Advance(step),
+    });
+    let strict = u8::from(bytes.len() % 2 == 1);
+    limited_by(strict, life.collect(), (0..64).map(SmallKey).collect())
+}
+
+/// Operations of a life in which leases are held for long.
+fn held(bytes: &[u8]) -> Vec<QueueOp> {
+    operations::<HeldOp>(bytes, MOST).into_iter().map(|HeldOp(op)| op).collect()
+}
+
+fn limited_by(choice: u8, life: Vec<QueueOp>, keys: Vec<SmallKey>) -> Cells {
+    limited_in(Fifo, Sharing::Fifo, choice, life, keys)
+}
+
+fn limited_in(
+    order: impl Kind,
+    sharing: Sharing,
+    choice: u8,
+    life: Vec<QueueOp>,
+    keys: Vec<SmallKey>,
+) -> Cells {
+    let limiter = NaiveExponential { base: BASE, cap: CAP };
+    let setup = NaiveSetup {
+        limiter: Some(limiter),
+        bucket: None,
+        strict: choice % 2 == 1,
+        give_up_after: Some(u32::from(choice / 2 % 4)).filter(|most| *most > 0),
+        capacity: room(choice / 8),
+    };
+    let clock = ManualClock::new();
+    let dead = Dead::default();
+    let limiter = Exponential::new(BASE..=CAP);
+    let mut builder = Queue::builder().order(order).timer(clock.timer()).limiter(limiter).seed(1);
+    if setup.strict {
+        builder = builder.strict_backoff();
+    }
+    if let Some(most) = setup.give_up_after {
+        let dead = dead.clone();
+        builder = builder.give_up_after(most, move |key, failures| {
+            dead.lock().expect("nobody panics in here").push((*key, failures));
+        });
+    }
+    if let Some(keys) = setup.capacity {
+        builder = builder.capacity(keys);
+    }
+    let notes = notes(&life);
+    if let Some(notes) = &notes {
+        builder = builder.metrics(notes.clone());
+    }
+    let model = NaiveQueue::ordered(setup, sharing, group);
+    let own = Life::new(builder.build(), model, clock, keys, dead);
+    own.measured(notes).live_by_time(life, aged(choice / 8))
+}
+
+fn unlimited_by(choice: u8, life: Vec<QueueOp>) -> Cells {
+    let strict = choice / 16 % 2 == 1;
+    let setup = NaiveSetup { strict, capacity: room(choice), ..NaiveSetup::default() };
+    let clock = ManualClock::new();
+    let mut builder = Queue::builder().timer(clock.timer()).seed(1);
+    if setup.strict {
+        builder = builder.strict_backoff();
+    }
+    if let Some(keys) = setup.capacity {
+        builder = builder.capacity(keys);
+    }
+    let dead = Arc::new(Mutex::new(Vec::new()));
+    let keys = SmallKey::all().collect();
+    let notes = notes(&life);
+    if let Some(notes) = &notes {
+        builder = builder.metrics(notes.clone());
+    }
+    let own = Life::new(builder.build(), NaiveQueue::new(setup), clock, keys, dead);
+    own.measured(notes).live_by_time(life, aged(choice))
+}
+
+fn timeless_by(choice: u8, life: Vec<QueueOp>) -> Cells {
+    let setup = NaiveSetup { capacity: room(choice), ..NaiveSetup::default() };
+    let mut builder = Queue::builder();
+    if let Some(keys) = setup.capacity {
+        builder = builder.capacity(keys);
+    }
+    let (clock, keys) = (ManualClock::new(), SmallKey::all().collect());
+    Life::new(builder.build(), NaiveQueue::new(setup), clock, keys, Dead::default())
+        .live(life.into_iter().filter_map(without_time))
+}
+
+/// Room for one to four keys, or for all: as often.
+fn room(choice: u8) -> Option<usize> {
+    let choice = usize::from(choice % 8);
+    choice.checked_sub(3).filter(|keys| *keys > 0)
+}
+
+/// Every other life is measured.
+fn notes(life: &[QueueOp]) -> Option<Notes> {
+    (life.len() % 2 == 0).then(Notes::default)
+}
+
+/// Whether ages are kept.
+fn aged(choice: u8) -> bool {
+    choice % 2 == 1
+}
+
+/// What is left of an operation where there is no time.
+fn without_time(op: QueueOp) -> Option<QueueOp> {
+    Some(match op {
+        QueueOp::AddAfter(key, _) | QueueOp::AddDelayed(key, ..) | QueueOp::AddLimited(key) => {
+            QueueOp::Add(key)
+        }
+        QueueOp::RequeueAfter(index, _) => QueueOp::Succeed(index),
+        QueueOp::DoneAfter(index, _) => QueueOp::Done(index),
+        QueueOp::RetryNoSooner(index, _) => QueueOp::Retry(index),
+        QueueOp::DrainWaiting(_) => QueueOp::Drain,
+        QueueOp::Postpone(..) | QueueOp::PollOverdue(_) | QueueOp::Advance(_) => return None,
+        op => op,
+    })
+}

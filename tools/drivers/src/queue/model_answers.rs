@@ -1,0 +1,142 @@
+//! What a queue says, in the words of its model.
+
+use std::fmt::{Debug, Display};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use flyball_workqueue::{
+    AddError, AddErrorKind, Added, AddedMany, KeyInfo, KeyState, Leftovers, QueueStats, TryGetError,
+};
+use testkit::answers::{self, Glance, Left, Many, Nothing, OldestAges, Outcome, Seen, Tally, Time};
+use testkit::wakers::poll_at_once;
+
+/// What a future says at once; then it is dropped.
+pub(crate) fn poll<F: Future>(future: F) -> Option<F::Output> {
+    match poll_at_once(pin!(future)) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+/// What an async getter took when it was polled once.
+pub(crate) fn taken<L>(polled: Option<Vec<L>>) -> Result<Vec<L>, TryGetError> {
+    match polled {
+        None => Err(TryGetError::Empty),
+        Some(leases) if leases.is_empty() => Err(TryGetError::Closed),
+        Some(leases) => Ok(leases),
+    }
+}
+
+pub(crate) fn nothing(why: TryGetError) -> Nothing {
+    match why {
+        TryGetError::Empty => Nothing::Empty,
+        TryGetError::Closed => Nothing::Closed,
+    }
+}
+
+pub(crate) fn added<K>(answer: Result<Added, AddError<K>>) -> Result<Outcome, answers::Refused> {
+    match answer {
+        Ok(Added::New) => Ok(Outcome::New),
+        Ok(Added::Merged) => Ok(Outcome::Merged),
+        Ok(Added::Promoted) => Ok(Outcome::Promoted),
+        Ok(Added::Dirty) => Ok(Outcome::Marked),
+        Err(refused) => Err(reason(refused.kind())),
+    }
+}
+
+pub(crate) fn added_many<K>(many: AddedMany<K>) -> Many<K> {
+    let refused = many.refused.into_iter().map(|refused| {
+        let why = reason(refused.kind());
+        (refused.into_key(), why)
+    });
+    Many {
+        new: many.new,
+        merged: many.merged,
+        promoted: many.promoted,
+        marked: many.dirty,
+        refused: refused.collect(),
+    }
+}
+
+pub(crate) fn reason(reason: AddErrorKind) -> answers::Refused {
+    match reason {
+        AddErrorKind::ShutDown => answers::Refused::ShutDown,
+        AddErrorKind::Full => answers::Refused::Full,
+        AddErrorKind::GivenUp => answers::Refused::Exhausted,
+        other => panic!("a reason the table does not know: {other:?}"),
+    }
+}
+
+/// Where a key is.
+pub fn seen(state: KeyState) -> Seen {
+    match state {
+        KeyState::Absent => Seen::Absent,
+        KeyState::Waiting(until) => Seen::Waiting(until.get()),
+        KeyState::Ready => Seen::Ready,
+        KeyState::Leased => Seen::Leased,
+        KeyState::LeasedDirty => Seen::LeasedDirty,
+        KeyState::LeasedWaiting(until) => Seen::LeasedWaiting(until.get()),
+        other => panic!("a state the table does not know: {other:?}"),
+    }
+}
+
+/// How many keys are where.
+pub fn tally(counts: QueueStats) -> Tally {
+    Tally { ready: counts.ready, waiting: counts.waiting, leased: counts.leased, dirty: counts.dirty }
+}
+
+pub(crate) fn nanos(duration: Duration) -> Time {
+    answers::later(0, duration)
+}
+
+/// `None` unless they are tracked.
+pub(crate) fn oldest(stats: &QueueStats) -> Option<OldestAges> {
+    let ages = OldestAges { ready: stats.oldest_ready.map(nanos), leased: stats.oldest_lease.map(nanos) };
+    stats.ages_tracked.then_some(ages)
+}
+
+/// Every key, sorted.
+pub(crate) fn glance<K: Copy + Ord>(keys: &[KeyInfo<K>], stats: &QueueStats) -> Glance<K> {
+    let keys = keys.iter().map(|info| (info.key, seen(info.state), info.num_requeues));
+    let mut keys: Vec<_> = keys.collect();
+    keys.sort_unstable_by_key(|(key, ..)| *key);
+    Glance { keys, paused: stats.paused, shut_down: stats.shutting_down }
+}
+
+/// The keys that are Ready, and those that wait, as they stand there.
+pub(crate) fn in_order<K: Copy>(keys: &[KeyInfo<K>]) -> (Vec<K>, Vec<K>) {
+    let (mut ready, mut waiting) = (Vec::new(), Vec::new());
+    for info in keys {
+        match info.state {
+            KeyState::Ready => ready.push(info.key),
+            KeyState::Waiting(_) => waiting.push(info.key),
+            _ => {}
+        }
+    }
+    (ready, waiting)
+}
+
+/// Ready keys in the order of hand-out, as far as they can be handed out; the others have none.
+pub(crate) fn in_line<K: Ord>(mut ready: Vec<K>, able: usize) -> Vec<K> {
+    ready[able..].sort_unstable();
+    ready
+}
+
+/// The same leftovers: leased keys and those that came back late are in no promised order.
+pub(crate) fn same<K: Copy + Ord + Debug>(
+    left: Option<Leftovers<K>>,
+    model: Option<Left<K>>,
+    at: &impl Display,
+) {
+    assert_eq!(left.is_some(), model.is_some(), "{at}");
+    let Some((left, model)) = left.zip(model) else { return };
+    let (mut leased, mut late) = (left.leased, left.waiting.clone());
+    leased.sort_unstable();
+    late.retain(|key| !model.waiting.contains(key));
+    late.sort_unstable();
+    let mut waiting = left.waiting;
+    waiting.retain(|key| model.waiting.contains(key));
+    let (ready, able) = (in_line(left.ready, model.able), model.able);
+    assert_eq!(Left { ready, able, waiting, late, leased }, model, "{at}");
+}

@@ -1,0 +1,117 @@
+//! Every combination of the options of a queue that builds: one row each, for the drivers to choose from.
+//!
+//! Defects were found between features that were each proved alone. So the rows are counted as they run, and a test fails
+//! where two options never met.
+
+/// An option and its values. The position in this table is the position in a [`Row`].
+const OPTIONS: [(&str, &[&str]); 7] = [
+    ("order", &["Fifo", "Priority", "Priority, strict", "Fair", "Fair with caps"]),
+    ("metrics", &["none", "a sink"]),
+    ("delays", &["none", "a timer"]),
+    ("capacity", &["none", "small"]),
+    ("limiter", &["none", "exponential", "controller default"]),
+    ("dead letters", &["off", "on"]),
+    ("strict backoff", &["off", "on"]),
+];
+
+pub(crate) const ORDER: usize = 0;
+pub(crate) const METRICS: usize = 1;
+pub(crate) const DELAYS: usize = 2;
+pub(crate) const CAPACITY: usize = 3;
+pub(crate) const LIMITER: usize = 4;
+pub(crate) const DEAD_LETTERS: usize = 5;
+pub(crate) const STRICT: usize = 6;
+
+/// One value of each option.
+pub type Row = [usize; OPTIONS.len()];
+
+/// Two values that no queue has together, and what the builder makes of them.
+const NEVER: [([(usize, usize); 2], &str); 6] = [
+    ([(DELAYS, 0), (METRICS, 1)], "metrics imply delays"),
+    ([(DELAYS, 0), (LIMITER, 1)], "a limiter implies delays"),
+    ([(DELAYS, 0), (LIMITER, 2)], "a limiter implies delays"),
+    ([(DELAYS, 0), (DEAD_LETTERS, 1)], "dead letters need delays: does not compile"),
+    ([(DELAYS, 0), (STRICT, 1)], "strict backoff needs delays: does not compile"),
+    ([(LIMITER, 0), (DEAD_LETTERS, 1)], "nothing counts failures"),
+];
+
+/// All rows that build.
+pub fn rows() -> Vec<Row> {
+    let mut rows = vec![[0; OPTIONS.len()]];
+    for (option, (_, values)) in OPTIONS.iter().enumerate() {
+        let with = |row: Row, value| {
+            let mut row = row;
+            row[option] = value;
+            row
+        };
+        rows =
+            rows.into_iter().flat_map(|row| (0..values.len()).map(move |value| with(row, value))).collect();
+    }
+    rows.retain(|row| NEVER.iter().all(|(pair, _)| !has(row, pair)));
+    rows
+}
+
+fn has(row: &Row, pair: &[(usize, usize); 2]) -> bool {
+    pair.iter().all(|(option, value)| row[*option] == *value)
+}
+
+/// Which rows have run, and how often.
+#[derive(Debug, Default)]
+pub struct Covered(Vec<(Row, u64)>);
+
+impl Covered {
+    /// A queue was built so, and has come to its end.
+    pub(crate) fn ran(&mut self, row: Row) {
+        match self.0.iter_mut().find(|(own, _)| *own == row) {
+            Some((_, count)) => *count += 1,
+            None => self.0.push((row, 1)),
+        }
+    }
+
+    fn count(&self, pair: &[(usize, usize); 2]) -> u64 {
+        self.0.iter().filter(|(row, _)| has(row, pair)).map(|(_, count)| count).sum()
+    }
+
+    /// Every two values of different options that met fewer than `floor` times, in words; those that cannot meet, if they did.
+    pub fn amiss(&self, floor: u64) -> Vec<String> {
+        let mut amiss = Vec::new();
+        let value = |(option, value): (usize, usize)| {
+            let (name, values) = OPTIONS[option];
+            format!("{name}: {}", values[value])
+        };
+        for (one, (_, values)) in OPTIONS.iter().enumerate() {
+            for (other, (_, others)) in OPTIONS.iter().enumerate().skip(one + 1) {
+                for pair in
+                    (0..values.len()).flat_map(|a| (0..others.len()).map(move |b| [(one, a), (other, b)]))
+                {
+                    let swapped = [pair[1], pair[0]];
+                    let never = NEVER.iter().find(|(own, _)| *own == pair || *own == swapped);
+                    let count = self.count(&pair);
+                    let named = || format!("{} with {}", value(pair[0]), value(pair[1]));
+                    match never {
+                        Some((_, why)) if count > 0 => amiss.push(format!("{} ran, but {why}", named())),
+                        None if count < floor => amiss.push(format!("{} ran {count} times", named())),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        amiss
+    }
+
+    /// How many rows have run.
+    pub fn rows(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[test]
+fn a_pair_that_never_ran_is_missed() {
+    let mut covered = Covered::default();
+    for row in rows().into_iter().filter(|row| (row[ORDER], row[METRICS]) != (2, 1)) {
+        covered.ran(row);
+    }
+    assert_eq!(covered.amiss(1), ["order: Priority, strict with metrics: a sink ran 0 times"]);
+    covered.ran([2, 1, 0, 0, 0, 0, 0]);
+    assert_eq!(covered.amiss(1), ["metrics: a sink with delays: none ran, but metrics imply delays"]);
+}

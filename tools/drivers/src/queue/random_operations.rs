@@ -1,0 +1,348 @@
+//! A queue, its model, and the leases held: one operation after the other.
+
+use std::sync::{Arc, Mutex};
+
+use flyball_sync::{Clock, ManualClock};
+use flyball_workqueue::{
+    DelayMode, Lease, Queue, QueueLimiter, SupportsAsync, SupportsDelays, TimeMode, TryGetError,
+};
+use testkit::answers::{Ending, Overdue};
+use testkit::cells::Cells;
+use testkit::naive_queue::NaiveQueue;
+use testkit::op::{Mode, SmallKey};
+use testkit::queue_op::QueueOp;
+
+use crate::queue::metrics_sink::{Notes, as_told, read};
+use crate::queue::model_answers::{
+    added, added_many, glance, in_line, in_order, nanos, nothing, oldest, poll, same, seen, taken, tally,
+};
+use crate::queue::orders::Kind;
+use crate::queue::step::Step;
+
+/// Keys that were given up, with their failures.
+pub(crate) type Dead = Arc<Mutex<Vec<(SmallKey, u32)>>>;
+
+/// A queue that is driven beside its model.
+pub(crate) struct Life<O: Kind, L: QueueLimiter<SmallKey>, T: TimeMode> {
+    queue: Queue<SmallKey, O, L, T>,
+    /// What adds ask for.
+    priority: i8,
+    model: NaiveQueue<SmallKey>,
+    clock: ManualClock,
+    leases: Vec<Lease<SmallKey, T>>,
+    keys: Vec<SmallKey>,
+    dead: Dead,
+    /// What the queue tells, if it has metrics.
+    notes: Option<Notes>,
+}
+
+impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
+    pub(crate) fn new(
+        queue: Queue<SmallKey, O, L, T>,
+        model: NaiveQueue<SmallKey>,
+        clock: ManualClock,
+        keys: Vec<SmallKey>,
+        dead: Dead,
+    ) -> Self {
+        Self { queue, priority: 0, model, clock, leases: Vec::new(), keys, dead, notes: None }
+    }
+
+    /// A life without time.
+    pub(crate) fn live(mut self, life: impl Iterator<Item = QueueOp>) -> Cells {
+        for (number, op) in life.enumerate() {
+            let at = Step { number, op: &op };
+            at.trace();
+            self.step(&op, &at);
+            self.compare(&at);
+        }
+        self.end_of_life();
+        self.model.cells
+    }
+
+    fn step(&mut self, op: &QueueOp, at: &Step<'_>) {
+        let now = self.now();
+        let Self { queue, model, .. } = self;
+        let priority = self.priority;
+        match *op {
+            QueueOp::Add(key) => {
+                assert_eq!(added(O::add(queue, key, priority)), model.add(key, now), "{at}");
+            }
+            QueueOp::Asking(priority) => {
+                self.priority = priority;
+                model.at(priority);
+            }
+            QueueOp::SetPriority(key, priority) => {
+                if let Some(known) = O::set_priority(queue, key, priority) {
+                    assert_eq!(known, model.set_priority(key, priority, now), "{at}");
+                }
+            }
+            QueueOp::AddMany(ref keys) => {
+                let answer = model.add_many(keys, now);
+                assert_eq!(added_many(O::add_many(queue, keys, priority)), answer, "{at}");
+            }
+            QueueOp::AddWhenRoom(key) => {
+                let answer = O::add_when_room(queue, key, priority).map(added);
+                assert_eq!(answer, model.add_when_room(key, now), "{at}");
+            }
+            QueueOp::TryGet => self.take(|queue| queue.try_get().map(|lease| vec![lease]), 1, at),
+            QueueOp::GetMany(most) => self.take(|queue| queue.try_get_many(most), most, at),
+            QueueOp::PollGet => self.take(|queue| taken(poll(queue.get()).map(Vec::from_iter)), 1, at),
+            QueueOp::PollGetMany(most) => self.take(|queue| taken(poll(queue.get_many(most))), most, at),
+            QueueOp::PollHandle(false) => {
+                self.take(|queue| taken(poll(queue.consumer().get()).map(Vec::from_iter)), 1, at);
+            }
+            QueueOp::PollHandle(true) => {
+                let getter = queue.consumer();
+                getter.clone().stop();
+                assert!(getter.is_stopped(), "{at}");
+                let none = poll(getter.get()).expect("a stopped getter does not wait");
+                assert!(none.is_none(), "{at}: {none:?}");
+            }
+            QueueOp::Done(index) => self.end(index, Ending::Done, Lease::done),
+            QueueOp::Succeed(index) => self.end(index, Ending::Succeed, Lease::succeed),
+            QueueOp::Retry(index) => self.end(index, Ending::Retry, Lease::retry),
+            QueueOp::DropLease(index) => self.end(index, Ending::Dropped, drop),
+            QueueOp::Detach(index) => {
+                if let Some(lease) = self.pick(index) {
+                    let key = *lease;
+                    self.model.detach(key, now);
+                    assert_eq!(lease.detach(), key, "{at}");
+                }
+            }
+            QueueOp::DoneKey(key) => {
+                assert_eq!(queue.done(&key).is_ok(), model.done(key, now).is_ok(), "{at}");
+            }
+            QueueOp::Attach(key) => {
+                let lease = queue.attach(&key);
+                assert_eq!(lease.is_ok(), model.attach(key, now).is_ok(), "{at}");
+                self.leases.extend(lease);
+            }
+            QueueOp::Cancel(key) => assert_eq!(queue.cancel(&key), model.cancel(key, now), "{at}"),
+            QueueOp::Forget(key) => {
+                queue.forget(&key);
+                model.forget(key);
+            }
+            QueueOp::Pause => {
+                queue.pause();
+                model.pause();
+            }
+            QueueOp::Resume => {
+                queue.resume();
+                model.resume();
+            }
+            QueueOp::Snapshot => {
+                let (shown, last) = (queue.keys(), model.last_deadline());
+                assert_eq!(
+                    glance(&shown, &queue.stats()).timely(last),
+                    model.glance(now).timely(last),
+                    "{at}"
+                );
+                let (ready, waiting) = in_order(&shown);
+                assert_eq!(in_line(ready, model.able()), model.in_line(), "{at}");
+                // Once the queue is shut down, what came back late has no order.
+                if !model.is_shutting_down() {
+                    assert_eq!(waiting, model.left().waiting, "{at}");
+                }
+            }
+            QueueOp::WaitIdle => {
+                assert_eq!(poll(queue.wait_idle()).is_some(), model.is_idle(now), "{at}");
+            }
+            QueueOp::ShutDown => {
+                queue.shut_down();
+                model.shut_down(now);
+            }
+            QueueOp::Drain => same(poll(queue.drain()), model.drain(now), at),
+            QueueOp::StopNow => same(Some(queue.stop_now()), Some(model.stop_now(now)), at),
+            QueueOp::AddAfter(..)
+            | QueueOp::AddDelayed(..)
+            | QueueOp::Postpone(..)
+            | QueueOp::AddLimited(_)
+            | QueueOp::RequeueAfter(..)
+            | QueueOp::DoneAfter(..)
+            | QueueOp::RetryNoSooner(..)
+            | QueueOp::PollOverdue(_)
+            | QueueOp::Advance(_)
+            | QueueOp::DrainWaiting(_) => panic!("{at}: this queue knows no time"),
+        }
+    }
+
+    fn compare(&mut self, at: &Step<'_>) {
+        let now = self.now();
+        let Self { queue, model, .. } = self;
+        queue.check().unwrap_or_else(|broken| panic!("{at}: {broken}"));
+        assert_eq!(queue.ready_len(), model.len(now), "{at}");
+        assert_eq!(queue.is_empty(), model.len(now) == 0, "{at}");
+        assert_eq!(tally(queue.stats()), model.tally(now), "{at}");
+        assert_eq!(queue.is_shutting_down(), model.is_shutting_down(), "{at}");
+        assert_eq!(queue.is_paused(), model.is_paused(), "{at}");
+        assert_eq!(*self.dead.lock().expect("nobody panics in there"), model.dead, "{at}");
+        O::compare(queue, model, &self.keys[..self.keys.len().min(4)], now, at);
+        let last = model.last_deadline();
+        // With many keys a look at all of them costs more than the life: a few at each step, in turn.
+        let count = self.keys.len().min(4);
+        for &key in &self.keys[..count] {
+            assert_eq!(
+                seen(queue.state(&key)).timely(last),
+                model.seen(key, now).timely(last),
+                "{at}: {key:?}"
+            );
+        }
+        let key = self.keys[0];
+        assert_eq!(queue.num_requeues(&key), model.requeues(key), "{at}: {key:?}");
+        self.keys.rotate_left(count - 1);
+    }
+
+    /// Whatever happened: everything that is left can be named, and in the end nothing is left.
+    fn end_of_life(&mut self) {
+        let now = self.now();
+        same(Some(self.queue.stop_now()), Some(self.model.stop_now(now)), &"at the end");
+        self.leases.clear();
+        for key in &self.keys {
+            assert_eq!(
+                self.queue.done(key).is_ok(),
+                self.model.done(*key, now).is_ok(),
+                "at the end: {key:?}"
+            );
+        }
+        let left = self.queue.stop_now();
+        assert_eq!((left.ready, left.waiting, left.leased), (vec![], vec![], vec![]), "after the end");
+        self.queue.check().unwrap_or_else(|broken| panic!("at the end: {broken}"));
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.now().get()
+    }
+
+    fn take(
+        &mut self,
+        take: impl FnOnce(&Queue<SmallKey, O, L, T>) -> Result<Vec<Lease<SmallKey, T>>, TryGetError>,
+        most: usize,
+        at: &Step<'_>,
+    ) {
+        let taken = take(&self.queue);
+        let answer = match &taken {
+            Ok(leases) => Ok(leases.iter().map(|lease| **lease).collect()),
+            Err(why) => Err(nothing(*why)),
+        };
+        let now = self.now();
+        assert_eq!(answer, self.model.try_get_many(most, now), "{at}");
+        self.leases.extend(taken.into_iter().flatten());
+    }
+
+    fn pick(&mut self, index: u8) -> Option<Lease<SmallKey, T>> {
+        let count = self.leases.len();
+        (count > 0).then(|| self.leases.remove(usize::from(index) % count))
+    }
+
+    fn end(&mut self, index: u8, ending: Ending, end: impl FnOnce(Lease<SmallKey, T>)) {
+        let now = self.now();
+        if let Some(lease) = self.pick(index) {
+            self.model.end(*lease, ending, now);
+            end(lease);
+        }
+    }
+}
+
+impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Life<O, L, T> {
+    /// What the queue tells is compared, too.
+    pub(crate) fn measured(mut self, notes: Option<Notes>) -> Self {
+        self.notes = notes;
+        if self.notes.is_some() {
+            self.model.track_ages(0);
+        }
+        self
+    }
+
+    /// A life in time.
+    pub(crate) fn live_by_time(mut self, life: Vec<QueueOp>, aged: bool) -> Cells {
+        if aged {
+            self.queue.track_ages();
+            self.model.track_ages(self.now());
+        }
+        for (number, op) in life.iter().enumerate() {
+            let at = Step { number, op };
+            at.trace();
+            self.step_in_time(op, &at);
+            self.compare(&at);
+            self.compare_ages(&at);
+            self.compare_metrics(&at);
+        }
+        self.end_of_life();
+        self.model.cells
+    }
+
+    fn step_in_time(&mut self, op: &QueueOp, at: &Step<'_>) {
+        let now = self.now();
+        let Self { queue, model, .. } = self;
+        let priority = self.priority;
+        match *op {
+            QueueOp::AddAfter(key, delay) => {
+                let answer = model.add_after(key, delay.0, now);
+                let delayed = O::add_after_with(queue, key, delay.0, DelayMode::Earliest, priority);
+                assert_eq!(added(delayed), answer, "{at}");
+            }
+            QueueOp::AddDelayed(key, delay, mode) => {
+                let answer = model.add_after_with(key, delay.0, mode, now);
+                let mode = match mode {
+                    Mode::Earliest => DelayMode::Earliest,
+                    Mode::Latest(longest) => DelayMode::Debounce { max_wait: longest.0 },
+                    Mode::Replace => DelayMode::Replace,
+                };
+                assert_eq!(added(O::add_after_with(queue, key, delay.0, mode, priority)), answer, "{at}");
+            }
+            QueueOp::Postpone(key, delay) => {
+                assert_eq!(queue.postpone(&key, delay.0), model.postpone(key, delay.0, now), "{at}");
+            }
+            QueueOp::AddLimited(key) => {
+                let limited = O::add_rate_limited(queue, key, priority);
+                assert_eq!(added(limited), model.add_rate_limited(key, now), "{at}");
+            }
+            QueueOp::RequeueAfter(index, delay) => {
+                let ending = Ending::RequeueAfter(delay.0);
+                self.end(index, ending, |lease| lease.succeed_and_requeue_after(delay.0));
+            }
+            QueueOp::DoneAfter(index, delay) => {
+                let ending = Ending::DoneAfter(delay.0);
+                self.end(index, ending, |lease| lease.done_and_requeue_after(delay.0));
+            }
+            QueueOp::RetryNoSooner(index, least) => {
+                let ending = Ending::RetryNoSooner(least.0);
+                self.end(index, ending, |lease| lease.retry_after_at_least(least.0));
+            }
+            QueueOp::PollOverdue(bound) => {
+                let found = match poll(queue.next_overdue(bound.0)) {
+                    Some(Some(overdue)) => Overdue::Lease(overdue.key, nanos(overdue.age)),
+                    Some(None) => Overdue::Never,
+                    None => Overdue::NotYet,
+                };
+                assert_eq!(found, model.next_overdue(bound.0, now), "{at}");
+            }
+            QueueOp::Advance(step) => {
+                self.clock.advance(step.0);
+            }
+            QueueOp::DrainWaiting(limit) => {
+                same(poll(queue.drain_all_timeout(limit.0)), model.drain_all_timeout(limit.0, now), at);
+            }
+            _ => self.step(op, at),
+        }
+    }
+
+    fn compare_metrics(&mut self, at: &Step<'_>) {
+        let now = self.now();
+        let model: Vec<_> = self.model.told().into_iter().map(as_told).collect();
+        let Some(notes) = &self.notes else {
+            assert_eq!(self.queue.stats().adds, 0, "{at}: it has no metrics");
+            return;
+        };
+        assert_eq!(notes.take(), model, "{at}");
+        assert_eq!(read(self.queue.stats()), self.model.read(now), "{at}");
+    }
+
+    fn compare_ages(&mut self, at: &Step<'_>) {
+        let now = self.now();
+        assert_eq!(oldest(&self.queue.stats()), self.model.ages(now), "{at}");
+        if let Some(lease) = self.leases.last() {
+            assert_eq!(lease.age().map(nanos), self.model.lease_age(**lease, now), "{at}: {lease:?}");
+        }
+    }
+}

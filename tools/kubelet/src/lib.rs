@@ -1,0 +1,64 @@
+//! Something that runs pods, as far as an API server can tell: they are running and ready at once, and gone when they are deleted.
+
+use std::sync::Arc;
+
+use flyball_informer_cache::{ChangeKind, Informer, NamespacedName};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+
+/// What the time is.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Pods of this image never become ready.
+pub const BROKEN: &str = "broken";
+
+/// Runs all pods, until it is dropped; on this node, if there is one to bind them to.
+///
+/// # Panics
+/// When a pod has no namespace.
+pub async fn run_pods(client: Client, clock: Clock, pods: Informer<NamespacedName, Pod>, node: Option<&str>) {
+    let mut changes = pods.subscribe();
+    let mut address = 0_u32;
+    while let Some(change) = changes.next().await {
+        if matches!(change.kind, ChangeKind::Deleted { .. }) {
+            continue;
+        }
+        let pod = change.object();
+        let api = Api::<Pod>::namespaced(client.clone(), &pod.namespace().unwrap());
+        // Whoever deletes a pod may have been faster.
+        if pod.metadata.deletion_timestamp.is_some() {
+            drop(api.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await);
+        } else if is_new(pod) {
+            address += 1;
+            if let Some(node) = node {
+                let target = json!({"kind": "Node", "name": node});
+                let metadata = json!({"name": pod.name_any()});
+                let binding =
+                    json!({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target});
+                let params = PostParams::default();
+                drop(api.create_subresource::<_, Value>("binding", &pod.name_any(), &params, &binding).await);
+            }
+            let status = json!({"status": running(pod, address, clock())});
+            drop(api.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(status)).await);
+        }
+    }
+}
+
+fn is_new(pod: &Pod) -> bool {
+    matches!(pod.status.as_ref().and_then(|status| status.phase.as_deref()), None | Some("Pending"))
+}
+
+fn running(pod: &Pod, address: u32, now: Timestamp) -> Value {
+    let broken = pod
+        .spec
+        .iter()
+        .flat_map(|spec| &spec.containers)
+        .any(|container| container.image.as_deref() == Some(BROKEN));
+    let at = Timestamp::from_second(now.as_second()).unwrap();
+    let ip = format!("10.0.{}.{}", address / 250, address % 250 + 1);
+    json!({"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": [
+        {"type": "Ready", "status": if broken { "False" } else { "True" }, "lastTransitionTime": at}]})
+}
