@@ -12,6 +12,7 @@ use testkit::naive_queue::NaiveQueue;
 use testkit::op::{Mode, SmallKey};
 use testkit::queue_op::QueueOp;
 
+use crate::queue::end_then_get::EndThenGet;
 use crate::queue::metrics_sink::{Notes, as_told, read};
 use crate::queue::model_answers::{
     added, added_many, glance, in_line, in_order, nanos, nothing, oldest, poll, same, seen, taken, tally,
@@ -27,7 +28,7 @@ pub(crate) struct Life<O: Kind, L: QueueLimiter<SmallKey>, T: TimeMode> {
     queue: Queue<SmallKey, O, L, T>,
     /// What adds ask for.
     priority: i8,
-    model: NaiveQueue<SmallKey>,
+    pub(crate) model: NaiveQueue<SmallKey>,
     clock: ManualClock,
     leases: Vec<Lease<SmallKey, T>>,
     keys: Vec<SmallKey>,
@@ -49,10 +50,17 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
 
     /// A life without time.
     pub(crate) fn live(mut self, life: impl Iterator<Item = QueueOp>) -> Cells {
-        for (number, op) in life.enumerate() {
+        let mut life = life.enumerate().peekable();
+        while let Some((number, op)) = life.next() {
             let at = Step { number, op: &op };
             at.trace();
-            self.step(&op, &at);
+            match EndThenGet::of(&op, life.peek().map(|(_, next)| next)) {
+                Some(both) => {
+                    life.next();
+                    self.end_then_get(&both, &at);
+                }
+                None => self.step(&op, &at),
+            }
             self.compare(&at);
         }
         self.end_of_life();
@@ -209,11 +217,11 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
         self.queue.check().unwrap_or_else(|broken| panic!("at the end: {broken}"));
     }
 
-    fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.clock.now().get()
     }
 
-    fn take(
+    pub(crate) fn take(
         &mut self,
         take: impl FnOnce(&Queue<SmallKey, O, L, T>) -> Result<Vec<Lease<SmallKey, T>>, TryGetError>,
         most: usize,
@@ -229,7 +237,7 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
         self.leases.extend(taken.into_iter().flatten());
     }
 
-    fn pick(&mut self, index: u8) -> Option<Lease<SmallKey, T>> {
+    pub(crate) fn pick(&mut self, index: u8) -> Option<Lease<SmallKey, T>> {
         let count = self.leases.len();
         (count > 0).then(|| self.leases.remove(usize::from(index) % count))
     }
@@ -259,10 +267,17 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsDelays + SupportsAsync> Life
             self.queue.track_ages();
             self.model.track_ages(self.now());
         }
-        for (number, op) in life.iter().enumerate() {
+        let mut life = life.iter().enumerate().peekable();
+        while let Some((number, op)) = life.next() {
             let at = Step { number, op };
             at.trace();
-            self.step_in_time(op, &at);
+            match EndThenGet::of(op, life.peek().map(|(_, next)| *next)) {
+                Some(both) => {
+                    life.next();
+                    self.end_then_get(&both, &at);
+                }
+                None => self.step_in_time(op, &at),
+            }
             self.compare(&at);
             self.compare_ages(&at);
             self.compare_metrics(&at);

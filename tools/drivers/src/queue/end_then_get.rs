@@ -1,0 +1,65 @@
+//! An end of a lease that a get follows: one step of the queue, two of its model.
+
+use flyball_workqueue::{LeaseOutcome, QueueLimiter, SupportsAsync};
+use testkit::answers::Ending;
+use testkit::op::SmallKey;
+use testkit::queue_op::QueueOp;
+
+use super::model_answers::{poll, taken};
+use super::orders::Kind;
+use super::random_operations::Life;
+use super::step::Step;
+
+/// Ends a lease and takes the next key.
+pub(crate) struct EndThenGet {
+    index: u8,
+    ending: Ending,
+    outcome: LeaseOutcome,
+    /// As a task that is polled once.
+    polls: bool,
+}
+
+impl EndThenGet {
+    /// Where `next` follows `op`. Half of the leases, by their index, so that both are also done apart.
+    pub(crate) fn of(op: &QueueOp, next: Option<&QueueOp>) -> Option<Self> {
+        let (index, ending, outcome) = match *op {
+            QueueOp::Done(index) => (index, Ending::Done, LeaseOutcome::Done),
+            QueueOp::DoneAfter(index, delay) => {
+                (index, Ending::DoneAfter(delay.0), LeaseOutcome::DoneAndRequeueAfter(delay.0))
+            }
+            QueueOp::Succeed(index) => (index, Ending::Succeed, LeaseOutcome::Succeeded),
+            QueueOp::RequeueAfter(index, delay) => {
+                (index, Ending::RequeueAfter(delay.0), LeaseOutcome::SucceededAndRequeueAfter(delay.0))
+            }
+            QueueOp::Retry(index) => {
+                (index, Ending::Retry, LeaseOutcome::Failed { at_least: std::time::Duration::ZERO })
+            }
+            QueueOp::RetryNoSooner(index, least) => {
+                (index, Ending::RetryNoSooner(least.0), LeaseOutcome::Failed { at_least: least.0 })
+            }
+            QueueOp::DropLease(index) => (index, Ending::Dropped, LeaseOutcome::Dropped),
+            _ => return None,
+        };
+        let polls = match next? {
+            QueueOp::TryGet => false,
+            QueueOp::PollGet => true,
+            _ => return None,
+        };
+        (index >= 128).then_some(Self { index, ending, outcome, polls })
+    }
+}
+
+impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
+    pub(crate) fn end_then_get(&mut self, step: &EndThenGet, at: &Step<'_>) {
+        let EndThenGet { index, ending, outcome, polls } = *step;
+        let Some(lease) = self.pick(index) else {
+            return self.take(|queue| queue.try_get().map(|lease| vec![lease]), 1, at);
+        };
+        self.model.end(*lease, ending, self.now());
+        let take = |queue: &flyball_workqueue::Queue<_, O, L, T>| match polls {
+            false => queue.try_end_and_get(lease, outcome).map(|lease| vec![lease]),
+            true => taken(poll(queue.end_and_get(lease, outcome)).map(Vec::from_iter)),
+        };
+        self.take(take, 1, at);
+    }
+}
