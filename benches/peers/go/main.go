@@ -35,6 +35,8 @@ type Options struct {
 var runs = map[string]func(Options) Figures{
 	"cycle":                 cycle,
 	"cycle-priority":        cyclePriority,
+	"worker-cycle":          cycle,
+	"worker-cycle-full":     workerCycleFull,
 	"add-duplicate":         addDuplicate,
 	"fill-drain":            fillDrain,
 	"mixed":                 mixed,

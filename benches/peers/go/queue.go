@@ -82,6 +82,33 @@ func cyclePriority(options Options) Figures {
 	return Figures{"ns": perOp(start, rounds*len(all))}
 }
 
+// workerCycleFull: cycle of a queue with the default limiter, delays, and metrics in Prometheus' library; each key has succeeded.
+// The provider of metrics is controller-runtime's, which is set where its priority queue is imported.
+func workerCycleFull(options Options) Figures {
+	limiter := workqueue.DefaultTypedControllerRateLimiter[string]()
+	config := workqueue.TypedRateLimitingQueueConfig[string]{Name: "full"}
+	queue, all := workqueue.NewTypedRateLimitingQueueWithConfig(limiter, config), keys(options.Keys)
+	round := func() {
+		for _, key := range all {
+			queue.Add(key)
+		}
+		for range all {
+			key, _ := queue.Get()
+			queue.Forget(key)
+			queue.Done(key)
+		}
+	}
+	rounds := max(options.Adds/len(all), 1)
+	for range max(rounds/10, 1) {
+		round()
+	}
+	start := time.Now()
+	for range rounds {
+		round()
+	}
+	return Figures{"ns": perOp(start, rounds*len(all))}
+}
+
 // addDuplicate: adds of keys that are queued already. Len has controller-runtime empty its buffer of adds.
 func addDuplicate(options Options) Figures {
 	queue, all := newQueue(options.Who), keys(options.Keys)

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use flyball_sync::{Clock, Nanos};
 use flyball_workqueue::{KeyState, OverdueLease};
+use futures_util::FutureExt;
 
 use crate::support::{TimedQueue, backoff, ns, timed};
-use crate::task::{Task, keys, now_or_never};
+use crate::task::{Task, keys};
 
 fn ages(queue: &TimedQueue) -> (Option<u64>, Option<u64>) {
     let stats = queue.stats();
@@ -111,7 +112,7 @@ fn overdue_oldest_first_and_once_each() {
         leases.push(queue.try_get().unwrap());
         clock.advance(ns(10));
     }
-    let next = || now_or_never(queue.next_overdue(ns(20))).map(told);
+    let next = || queue.next_overdue(ns(20)).now_or_never().map(told);
     assert_eq!(next(), Some(overdue("a", 30)));
     assert_eq!(next(), Some(overdue("b", 20)));
     assert_eq!(next(), None, "the third is 10 old");
@@ -178,7 +179,7 @@ fn overdue_at_once() {
     let _b = queue.try_get().unwrap();
     assert!(watcher.knows());
     assert_eq!(told(watcher.finish()), overdue("b", 0));
-    assert!(now_or_never(queue.next_overdue(Duration::MAX)).is_none());
+    assert!(queue.next_overdue(Duration::MAX).now_or_never().is_none());
 }
 
 /// Drained, there is nobody left to be overdue; until then there may be.
@@ -203,7 +204,7 @@ fn overdue_ends_with_the_queue() {
     b.done();
     assert!(last.knows());
     assert_eq!(last.finish(), None);
-    assert_eq!(now_or_never(queue.next_overdue(ns(1))), Some(None));
+    assert_eq!(queue.next_overdue(ns(1)).now_or_never(), Some(None));
 }
 
 #[test]
@@ -306,10 +307,10 @@ fn a_reported_lease_goes_on() {
     let (queue, clock) = backoff();
     queue.add_many(["a", "b", "c", "d"]);
     let mut leases = queue.try_get_many(4).unwrap();
-    assert!(now_or_never(queue.next_overdue(ns(9))).is_none());
+    assert!(queue.next_overdue(ns(9)).now_or_never().is_none());
     clock.advance(ns(9));
     for key in ["a", "b", "c", "d"] {
-        assert_eq!(told(now_or_never(queue.next_overdue(ns(9))).unwrap()), overdue(key, 9));
+        assert_eq!(told(queue.next_overdue(ns(9)).now_or_never().unwrap()), overdue(key, 9));
         queue.check().unwrap();
     }
     assert_eq!(keys(&leases), ["a", "b", "c", "d"]);

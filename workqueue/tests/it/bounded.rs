@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use flyball_ratelimit::Exponential;
-use flyball_sync::ManualClock;
+use flyball_sync::{ManualClock, block_on};
 use flyball_workqueue::{AddErrorKind, Added, AddedMany, KeyState, Queue, QueueStats};
+use futures_util::FutureExt;
 use testkit::wakers::poll_once;
 
-use crate::support::{TimedQueue, block_on, ns, timed};
-use crate::task::{Task, deadline, now_or_never, serve};
+use crate::support::{TimedQueue, ns, timed};
+use crate::task::{Task, deadline, serve};
 
 fn bounded(keys: usize) -> (TimedQueue, ManualClock) {
     let clock = ManualClock::new();
@@ -212,9 +213,9 @@ fn add_many_from_the_queue_itself() {
 #[test]
 fn where_there_is_room_nobody_waits() {
     let (queue, _clock) = bounded(2);
-    assert_eq!(now_or_never(queue.add_when_room("a")).unwrap().unwrap(), Added::New);
+    assert_eq!(queue.add_when_room("a").now_or_never().unwrap().unwrap(), Added::New);
     assert_eq!(queue.blocking_add_when_room("b").unwrap(), Added::New);
-    assert_eq!(now_or_never(queue.add_when_room("a")).unwrap().unwrap(), Added::Merged, "full, but present");
+    assert_eq!(queue.add_when_room("a").now_or_never().unwrap().unwrap(), Added::Merged, "full, but present");
     assert_eq!(queue.blocking_add_when_room("b").unwrap(), Added::Merged);
     let unbounded = Queue::new();
     for key in 0..1_000 {
@@ -278,8 +279,8 @@ fn an_adder_whose_key_came_meanwhile() {
 fn an_end_refuses_who_waits_for_room() {
     let ends: [fn(&TimedQueue); 4] = [
         |queue| queue.shut_down(),
-        |queue| drop(now_or_never(queue.drain())),
-        |queue| drop(now_or_never(queue.drain_all_timeout(ns(100)))),
+        |queue| drop(queue.drain().now_or_never()),
+        |queue| drop(queue.drain_all_timeout(ns(100)).now_or_never()),
         |queue| drop(queue.stop_now()),
     ];
     for end in ends {

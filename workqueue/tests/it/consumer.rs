@@ -8,12 +8,14 @@ use std::task::Wake;
 use std::thread;
 use std::time::Duration;
 
+use flyball_sync::block_on;
 use flyball_sync::locks::Mutex;
 use flyball_workqueue::{GetTimeoutError, KeyState, Lease, ManualClock, Queue, TryGetError};
+use futures_util::FutureExt;
 use testkit::wakers::poll_with;
 
-use crate::support::{TimedQueue, block_on, ns, timed};
-use crate::task::{Task, keys, lists, now_or_never};
+use crate::support::{TimedQueue, ns, timed};
+use crate::task::{Task, keys, lists};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -33,7 +35,7 @@ fn a_paused_queue_hands_out_nothing() {
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
     assert_eq!(queue.try_get_many(9).unwrap_err(), TryGetError::Empty);
     assert_eq!(queue.blocking_get_timeout(Duration::ZERO).unwrap_err(), GetTimeoutError::TimedOut);
-    assert!(now_or_never(queue.get()).is_none());
+    assert!(queue.get().now_or_never().is_none());
     queue.resume();
     queue.resume();
     assert!(!queue.is_paused());
@@ -120,9 +122,9 @@ fn a_paused_queue_says_closed_as_ever() {
 #[test]
 fn a_drain_resumes() {
     let drains: [fn(&TimedQueue); 4] = [
-        |queue| drop(now_or_never(queue.drain())),
+        |queue| drop(queue.drain().now_or_never()),
         |queue| drop(queue.blocking_drain_timeout(Duration::ZERO)),
-        |queue| drop(now_or_never(queue.drain_all_timeout(ns(9)))),
+        |queue| drop(queue.drain_all_timeout(ns(9)).now_or_never()),
         |queue| drop(queue.blocking_drain_all_timeout(Duration::ZERO)),
     ];
     for drain in drains {
@@ -183,12 +185,12 @@ fn a_stopped_getter_takes_nothing() {
     getter.stop();
     getter.stop();
     assert!(getter.is_stopped() && getter.clone().is_stopped() && !other.is_stopped());
-    assert!(now_or_never(getter.get()).unwrap().is_none());
+    assert!(getter.get().now_or_never().unwrap().is_none());
     assert!(getter.blocking_get().is_none());
     assert_eq!(getter.blocking_get_timeout(HOUR).unwrap_err(), GetTimeoutError::Stopped);
     assert_eq!(queue.ready_len(), 2);
     assert_eq!(*other.blocking_get_timeout(HOUR).unwrap(), "b");
-    assert_eq!(*now_or_never(other.get()).unwrap().unwrap(), "a");
+    assert_eq!(*other.get().now_or_never().unwrap().unwrap(), "a");
     assert!(!getter.queue().is_shutting_down());
     queue.check().unwrap();
 }
@@ -406,7 +408,7 @@ mod stream {
     use std::pin::Pin;
     use std::task::{Context, Poll};
 
-    use flyball_sync::Nanos;
+    use flyball_sync::{Nanos, block_on};
     use futures_core::Stream;
 
     use super::*;

@@ -26,12 +26,13 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
-use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
+use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer, block_on};
 use flyball_workqueue::{AddErrorKind, Added, DelayMode, KeyState, Lease, NotDetached, Queue, TryGetError};
+use futures_util::FutureExt;
 use testkit::hostile::{Mood, Point};
 
-use crate::support::{TimedQueue, backoff, block_on, ns, timed};
-use crate::task::{Task, deadline, keys, lists, now_or_never, serve, strict};
+use crate::support::{TimedQueue, backoff, ns, timed};
+use crate::task::{Task, deadline, keys, lists, serve, strict};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -146,8 +147,8 @@ fn k77170_cr450_every_end_twice() {
     queue.add_after("late", ns(5)).unwrap();
     for _ in 0..2 {
         queue.shut_down();
-        assert_eq!(lists(now_or_never(queue.drain()).unwrap()).1, ["late"]);
-        assert_eq!(lists(now_or_never(queue.drain_all_timeout(ns(9))).unwrap()).1, ["late"]);
+        assert_eq!(lists(queue.drain().now_or_never().unwrap()).1, ["late"]);
+        assert_eq!(lists(queue.drain_all_timeout(ns(9)).now_or_never().unwrap()).1, ["late"]);
     }
     assert_eq!(lists(queue.stop_now()).1, ["late"]);
     assert_eq!(lists(queue.stop_now()), (vec![], vec![], vec![]));
@@ -320,7 +321,7 @@ fn admiral1061_a_shutdown_hands_out_the_backlog_or_names_it() {
         } else {
             queue.shut_down();
             assert_eq!(serve(&queue), 2);
-            now_or_never(queue.drain()).unwrap()
+            queue.drain().now_or_never().unwrap()
         };
         let (ready, waiting, _) = lists(left);
         assert_eq!((ready, waiting), (if stop { vec!["foo", "bar"] } else { vec![] }, vec!["late"]));

@@ -8,10 +8,11 @@ use flyball_workqueue::{
     AddError, Added, Consumer, Fifo, KeyState, Lease, Leftovers, NoLimiter, OverdueLease, Queue, TryGetError,
     WithTimer,
 };
+use futures_util::FutureExt;
 use testkit::random::cases;
 
 use crate::support::{TimedQueue, ns, timed};
-use crate::task::{Task, lists, now_or_never};
+use crate::task::{Task, lists};
 
 /// How far a future gets before it is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,7 +174,7 @@ fn a_drain_does_nothing_before_it_is_polled_and_goes_on_when_it_is_dropped() {
             if let Some(key) = left {
                 queue.done(&key).unwrap();
             }
-            let left = now_or_never(queue.drain()).expect("nothing is at work");
+            let left = queue.drain().now_or_never().expect("nothing is at work");
             assert_eq!(lists(left).1, if waiting { vec![] } else { vec!["soon"] });
         }
     }

@@ -2,17 +2,18 @@
 
 use drivers::queue::metrics_sink::Notes;
 use flyball_workqueue::Queue;
+use futures_util::FutureExt;
 
 use crate::support::{backoff, ns, timed};
-use crate::task::{Task, now_or_never};
+use crate::task::Task;
 
 #[test]
 fn a_queue_without_a_key_is_empty() {
-    assert_eq!(now_or_never(Queue::<u32>::new().wait_empty()), Some(()));
+    assert_eq!(Queue::<u32>::new().wait_empty().now_or_never(), Some(()));
     let (queue, _) = timed();
     queue.add("a").unwrap();
     queue.try_get().unwrap().done();
-    assert_eq!(now_or_never(queue.wait_empty()), Some(()));
+    assert_eq!(queue.wait_empty().now_or_never(), Some(()));
 }
 
 /// Unlike who waits for an idle queue.
@@ -24,7 +25,7 @@ fn who_waits_for_an_empty_queue_waits_for_deadlines_and_retries() {
     let lease = queue.try_get().unwrap();
     assert!(waits.poll().is_pending(), "it is leased");
     lease.retry();
-    assert_eq!(now_or_never(queue.wait_idle()), Some(()));
+    assert_eq!(queue.wait_idle().now_or_never(), Some(()));
     assert!(waits.poll().is_pending(), "it comes back");
     queue.add_after("b", ns(10)).unwrap();
     clock.advance(ns(10));

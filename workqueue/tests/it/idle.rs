@@ -3,11 +3,12 @@
 use std::thread;
 use std::time::Duration;
 
-use flyball_sync::{Clock, ManualClock, Nanos};
+use flyball_sync::{Clock, ManualClock, Nanos, block_on};
 use flyball_workqueue::{AddErrorKind, KeyState, Lease, Queue, TryGetError};
+use futures_util::FutureExt;
 
-use crate::support::{TimedQueue, backoff, block_on, ns, timed};
-use crate::task::{Task, lists, now_or_never, serve};
+use crate::support::{TimedQueue, backoff, ns, timed};
+use crate::task::{Task, lists, serve};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -18,7 +19,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 fn what_idle_is() {
     let (queue, clock) = timed();
     let idle = || {
-        let task = now_or_never(queue.wait_idle()).is_some();
+        let task = queue.wait_idle().now_or_never().is_some();
         assert_eq!(queue.blocking_wait_idle_timeout(Duration::ZERO), task);
         task
     };
@@ -177,7 +178,10 @@ fn waits_are_served_until_the_limit() {
 fn serving_ends_early() {
     let (queue, _clock) = timed();
     queue.add_after("late", ns(100)).unwrap();
-    assert_eq!(lists(now_or_never(queue.drain_all_timeout(ns(50))).unwrap()), (vec![], vec!["late"], vec![]));
+    assert_eq!(
+        lists(queue.drain_all_timeout(ns(50)).now_or_never().unwrap()),
+        (vec![], vec!["late"], vec![])
+    );
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
     let (queue, _clock) = timed();
     queue.add("a").unwrap();
@@ -250,7 +254,7 @@ fn a_limit_of_nothing() {
     let (queue, _clock) = timed();
     queue.add("ready").unwrap();
     queue.add_after("waits", ns(1)).unwrap();
-    let left = now_or_never(queue.drain_all_timeout(Duration::ZERO)).expect("it does not wait");
+    let left = queue.drain_all_timeout(Duration::ZERO).now_or_never().expect("it does not wait");
     assert_eq!(lists(left), (vec!["ready"], vec!["waits"], vec![]));
     let left = queue.blocking_drain_all_timeout(Duration::ZERO);
     assert_eq!(lists(left), (vec!["ready"], vec!["waits"], vec![]));
@@ -297,7 +301,7 @@ fn several_limits() {
 fn a_plain_end_cuts_the_serving() {
     let cuts: [fn(&TimedQueue); 3] = [
         |queue| queue.shut_down(),
-        |queue| drop(now_or_never(queue.drain())),
+        |queue| drop(queue.drain().now_or_never()),
         |queue| drop(queue.blocking_drain_timeout(Duration::ZERO)),
     ];
     for cut in cuts {

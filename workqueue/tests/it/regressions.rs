@@ -11,12 +11,12 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, FastSlow};
-use flyball_sync::{Clock, ManualClock, Nanos, Timer};
+use flyball_sync::{Clock, ManualClock, Nanos, Timer, block_on};
 use flyball_workqueue::{AddErrorKind, Added, Queue, TryGetError};
 use testkit::hostile::{Mood, Point};
 use testkit::wakers::{Counting, Panicking, poll_with};
 
-use crate::support::{backoff, block_on, ns, timed};
+use crate::support::{backoff, ns, timed};
 
 /// A timer that has not fired yet, however late it is: tokio's rounds up to the next millisecond.
 #[derive(Clone, Default)]

@@ -5,11 +5,10 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
-use flyball_sync::TokioTimer;
+use flyball_sync::{TokioTimer, block_on};
 use flyball_workqueue::{Fifo, Queue, WithTimer};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::support::block_on;
 use crate::task::Task;
 
 const SOON: Duration = Duration::from_millis(2);

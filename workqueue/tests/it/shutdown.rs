@@ -5,10 +5,11 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
+use flyball_sync::block_on;
 use flyball_workqueue::{KeyState, Leftovers, Queue, TryGetError};
 use testkit::wakers::{Counting, poll_once, poll_with};
 
-use crate::support::{backoff, block_on, ns, timed};
+use crate::support::{backoff, ns, timed};
 
 fn parts<K: Ord>(left: Leftovers<K>) -> (Vec<K>, Vec<K>, Vec<K>) {
     let Leftovers { ready, waiting, mut leased, .. } = left;

@@ -1,10 +1,5 @@
-//! Small helpers: a queue on virtual time, a runtime of one future.
+//! Small helpers: a queue on virtual time.
 
-use std::future::Future;
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
 use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
@@ -29,26 +24,6 @@ pub(crate) fn backoff() -> (BackoffQueue, ManualClock) {
 
 pub(crate) fn ns(nanos: u64) -> Duration {
     Duration::from_nanos(nanos)
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Runs one future on this thread.
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
-    }
 }
 
 /// No key in whatever state.

@@ -2,9 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use flyball_sync::block_on;
 use flyball_workqueue::{AddKeys, BlockingGetKeys, DelayKeys, EndKeys, GetKeys, KeyState, Lease, Queue};
 
-use crate::support::{BackoffQueue, backoff, block_on, ns};
+use crate::support::{BackoffQueue, backoff, ns};
 
 /// One key, as generic code would serve it.
 fn serve<Q: BlockingGetKeys + ?Sized>(queue: &Q, run: impl FnOnce(&Q::Key) -> bool) {

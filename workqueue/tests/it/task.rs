@@ -73,14 +73,6 @@ impl<'a, T> Task<'a, T> {
     }
 }
 
-/// What a future comes to, if it is ready at its first poll.
-pub(crate) fn now_or_never<T>(future: impl Future<Output = T>) -> Option<T> {
-    match Task::new(future).poll() {
-        Poll::Ready(output) => Some(output),
-        Poll::Pending => None,
-    }
-}
-
 /// The deadline of a key that waits, leased or not.
 pub(crate) fn deadline<L, T>(queue: &Queue<&'static str, Fifo, L, T>, key: &'static str) -> u64
 where

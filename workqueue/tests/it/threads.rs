@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use flyball_sync::block_on;
 use flyball_workqueue::{AddError, Queue};
-
-use crate::support::block_on;
 
 const KEYS: usize = 64;
 

@@ -17,10 +17,11 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use flyball_sync::block_on;
 use flyball_workqueue::{Added, KeyState, Leftovers, Queue, TryGetError};
 use testkit::wakers::{Counting, poll_once, poll_with};
 
-use crate::support::{backoff, block_on, ns, timed};
+use crate::support::{backoff, ns, timed};
 
 #[derive(Clone, Copy, Debug)]
 enum End {

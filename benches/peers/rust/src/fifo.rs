@@ -1,6 +1,9 @@
 //! One thread: adds, duplicates, fill and drain.
 
-use flyball_workqueue::{Priority, Queue};
+use flyball_ops::PrometheusQueues;
+use flyball_ratelimit::controller_default;
+use flyball_sync::TokioTimer;
+use flyball_workqueue::{Fifo, LeaseOutcome, Priority, Queue, QueueLimiter, TimeMode};
 use peers_rust::draws::Draws;
 
 use crate::Figures;
@@ -41,6 +44,44 @@ pub(crate) fn cycle<P: Peer>(options: &Options) -> Figures {
         add_all(&queue, &keys);
         drain(&queue, keys.len());
     })
+}
+
+/// A worker that ends one key and takes the next in one step: all keys in, all keys worked off.
+pub(crate) fn worker_cycle(options: &Options) -> Figures {
+    let (queue, keys) = (Queue::new(), keys(options.keys));
+    rounds(options, keys.len(), || {
+        add_all(&queue, &keys);
+        work_off(&queue, keys.len());
+    })
+}
+
+/// The same on a queue with the default limiter, tokio's timer, and metrics in Prometheus' library.
+pub(crate) fn worker_cycle_full(options: &Options) -> Figures {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let _inside = runtime.enter();
+    let queues = PrometheusQueues::new();
+    let queue = Queue::builder()
+        .limiter(controller_default())
+        .timer(TokioTimer::current())
+        .metrics(queues.queue("full"))
+        .build();
+    let keys = keys(options.keys);
+    rounds(options, keys.len(), || {
+        for key in &keys {
+            queue.add_ref(key).expect("open");
+        }
+        work_off(&queue, keys.len());
+    })
+}
+
+/// Gets and ends `count` keys.
+#[inline(never)]
+fn work_off<L: QueueLimiter<Key>, T: TimeMode>(queue: &Queue<Key, Fifo, L, T>, count: usize) {
+    let mut lease = queue.blocking_get().expect("open");
+    for _ in 1..count {
+        lease = queue.blocking_end_and_get(lease, LeaseOutcome::Succeeded).expect("open");
+    }
+    lease.succeed();
 }
 
 /// The same, each key at one of three priorities.

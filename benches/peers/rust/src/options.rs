@@ -53,6 +53,8 @@ pub(crate) struct Options {
 pub(crate) enum Run {
     Cycle,
     CyclePriority,
+    WorkerCycle,
+    WorkerCycleFull,
     AddDuplicate,
     FillDrain,
     Mixed,
@@ -124,6 +126,9 @@ impl Options {
             (Run::Cycle, Who::Ours) => fifo::cycle::<Queue<Key>>(self),
             (Run::Cycle, Who::Naive) => fifo::cycle::<NaivePort<Key>>(self),
             (Run::CyclePriority, Who::Ours) => fifo::cycle_priority(self),
+            (Run::WorkerCycle, Who::Ours) => fifo::worker_cycle(self),
+            (Run::WorkerCycle, Who::Naive) => fifo::cycle::<NaivePort<Key>>(self),
+            (Run::WorkerCycleFull, Who::Ours) => fifo::worker_cycle_full(self),
             (Run::AddDuplicate, Who::Ours) => fifo::add_duplicate::<Queue<Key>>(self),
             (Run::AddDuplicate, Who::Naive) => fifo::add_duplicate::<NaivePort<Key>>(self),
             (Run::FillDrain, Who::Ours) => fifo::fill_drain::<Queue<Key>>(self),

@@ -10,8 +10,9 @@ use crate::process;
 use crate::workspace::Workspace;
 
 /// A row's name, the run, how many operations it counts, and the function within which is counted.
-const COUNTED: [(&str, &[&str], f64, &str); 6] = [
+const COUNTED: [(&str, &[&str], f64, &str); 7] = [
     ("queue-cycle", &["cycle", "--keys=1000", "--adds=200000"], 200_000.0, "*clock::measured*"),
+    ("queue-worker-cycle", &["worker-cycle", "--keys=1000", "--adds=200000"], 200_000.0, "*clock::measured*"),
     (
         "queue-add-duplicate",
         &["add-duplicate", "--keys=1000", "--adds=200000"],

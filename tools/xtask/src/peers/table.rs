@@ -233,7 +233,21 @@ pub(super) const MEASUREMENTS: &[Measurement] = &[
         &["cycle", "--keys=1000", "--adds=2000000"],
         &[Ours],
         FIFO,
-        &[ratio("queue-cycle", "ns", "ns", &[(ClientGo, THIRD)])],
+        &[ratio("queue-cycle", "ns", "ns", &[(ClientGo, Target::Ratio(0.5))])],
+    ),
+    measurement(
+        QUEUE,
+        &["worker-cycle", "--keys=1000", "--adds=2000000"],
+        &[Ours],
+        &[ClientGo, Naive],
+        &[ratio("queue-worker-cycle", "ns", "ns", &[(ClientGo, THIRD)])],
+    ),
+    measurement(
+        QUEUE,
+        &["worker-cycle-full", "--keys=1000", "--adds=2000000"],
+        &[Ours],
+        &[ClientGo],
+        &[ratio("queue-worker-cycle-full", "ns", "ns", &[(ClientGo, Target::Ratio(0.6))])],
     ),
     measurement(
         QUEUE,

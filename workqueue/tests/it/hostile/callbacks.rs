@@ -9,11 +9,12 @@ use std::task::{RawWaker, RawWakerVTable, Waker};
 
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
 use flyball_workqueue::{DelayMode, Fifo, Lease, NoLimiter, Queue, WithTimer};
+use futures_util::FutureExt;
 use testkit::wakers::poll_with;
 
 use super::Fuse;
 use crate::support::{TimedQueue, ns};
-use crate::task::{Task, now_or_never};
+use crate::task::Task;
 
 /// Uses the queue, all over, and leaves it as it was.
 fn use_it(queue: &TimedQueue) {
@@ -30,7 +31,7 @@ fn use_it(queue: &TimedQueue) {
         }
     }
     let _ = (queue.stats(), queue.keys(), queue.stats(), queue.done(&"nobody"));
-    let _ = (now_or_never(queue.wait_idle()), queue.consumer().stop());
+    let _ = (queue.wait_idle().now_or_never(), queue.consumer().stop());
     queue.check().unwrap();
 }
 
@@ -382,13 +383,13 @@ fn keys_visit_their_queue_when_they_die() {
     queue.try_get_many(2).unwrap().into_iter().for_each(Lease::retry);
     assert!(crate::support::holds_nothing(&queue.stats()), "two died of it");
     queue.add_many([1, 2, 3, 4].map(key));
-    assert!(now_or_never(queue.add_when_room(key(5))).is_none());
+    assert!(queue.add_when_room(key(5)).now_or_never().is_none());
     assert_eq!(queue.blocking_add_when_room(key(4)).ok(), Some(flyball_workqueue::Added::Merged));
     drop(queue.keys());
     let _lease = queue.try_get().unwrap();
-    drop(now_or_never(queue.next_overdue(ns(0))).unwrap());
+    drop(queue.next_overdue(ns(0)).now_or_never().unwrap());
     drop(queue.blocking_drain_timeout(std::time::Duration::ZERO));
-    drop(now_or_never(queue.drain_all_timeout(ns(0))));
+    drop(queue.drain_all_timeout(ns(0)).now_or_never());
     drop(queue.stop_now());
     assert!(visits.load(Ordering::SeqCst) > 20, "{visits:?}");
     // The visit holds a handle to the queue that holds the keys.

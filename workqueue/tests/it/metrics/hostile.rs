@@ -9,9 +9,9 @@ use drivers::queue::metrics_sink::Notes;
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, ManualTimer};
 use flyball_workqueue::{AddErrorKind, Fifo, LeaseOutcome, Queue, QueueMetrics, WithTimer};
+use futures_util::FutureExt;
 
 use crate::support::ns;
-use crate::task::now_or_never;
 
 /// What it panics with panics when it is dropped.
 struct Bomb;
@@ -68,7 +68,7 @@ fn a_sink_that_panics_changes_nothing() {
     assert_eq!(queue.add("c").unwrap_err().into_key(), "c", "handed back");
     let leases = queue.try_get_many(2).unwrap();
     clock.advance(ns(5));
-    assert!(now_or_never(queue.next_overdue(ns(1))).is_some());
+    assert!(queue.next_overdue(ns(1)).now_or_never().is_some());
     for lease in leases {
         lease.retry();
     }
@@ -165,7 +165,7 @@ fn a_sink_may_call_the_queue() {
     assert!(sink.0.set(queue.clone()).is_ok());
     queue.add_many(["a", "b"]);
     let leases = queue.try_get_many(2).unwrap();
-    assert!(now_or_never(queue.next_overdue(Duration::ZERO)).is_some());
+    assert!(queue.next_overdue(Duration::ZERO).now_or_never().is_some());
     leases.into_iter().for_each(|lease| lease.retry());
     clock.advance(ns(10));
     queue.try_get().unwrap().retry();

@@ -9,11 +9,12 @@ use drivers::queue::metrics_sink::Notes;
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, ManualTimer};
 use flyball_workqueue::{Fair, Fifo, NoLimiter, Queue, QueueMetrics, QueueStats, StatsReader, WithTimer};
+use futures_util::FutureExt;
 use testkit::answers::{Ending, Refused, Told};
 use testkit::wakers::{Panicking, poll_with};
 
 use crate::support::ns;
-use crate::task::{Task, now_or_never};
+use crate::task::Task;
 
 type Measured = Queue<&'static str, Fifo, NoLimiter, WithTimer<ManualTimer>>;
 
@@ -183,7 +184,7 @@ fn who_waits_for_room_is_not_refused() {
     let queue = Queue::builder().timer(clock.timer()).capacity(1).metrics(notes.clone()).build();
     queue.add("a").unwrap();
     assert_eq!(queue.stats().capacity_left, Some(0));
-    assert!(now_or_never(queue.add_when_room("b")).is_none());
+    assert!(queue.add_when_room("b").now_or_never().is_none());
     assert!(notes.take().is_empty());
     assert!(
         queue.add("b").is_err() && queue.add_ref(&"b").is_err() && !queue.add_many(["b"]).refused.is_empty()
@@ -200,7 +201,7 @@ fn an_overdue_lease_is_told_once() {
     assert!(watcher.poll().is_pending());
     clock.advance(ns(31));
     assert!(watcher.poll().is_ready());
-    assert!(now_or_never(queue.next_overdue(ns(30))).is_none());
+    assert!(queue.next_overdue(ns(30)).now_or_never().is_none());
     assert_eq!(notes.take()[1..], [Told::Overdue(31)]);
 }
 

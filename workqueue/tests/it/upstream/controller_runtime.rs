@@ -14,11 +14,11 @@ use std::thread;
 use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
-use flyball_sync::{ManualClock, Nanos};
+use flyball_sync::{ManualClock, Nanos, block_on};
 use flyball_workqueue::{AddErrorKind, Added, Fifo, NoLimiter, Queue, TryGetError, WithClock};
 use testkit::random::Random;
 
-use crate::support::{block_on, ns, timed};
+use crate::support::{ns, timed};
 use crate::task::{Task, deadline, serve};
 
 /// "returns an item", "returns items in order".

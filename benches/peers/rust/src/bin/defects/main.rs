@@ -1,6 +1,6 @@
 //! The sixteen defects of kube-runtime 5.0.0 that this family must not have: for each one program, run against kube-runtime and against ours.
 //!
-//! `cargo run --release --manifest-path benches/peers/rust/Cargo.toml --bin defects [D1 D4 …]` prints a Markdown table and fails if
+//! `cargo run --release --manifest-path benches/peers/rust/Cargo.toml --bin defects --features paused [D1 D4 …]` prints a Markdown table and fails if
 //! kube-runtime does not show a defect, or ours does. Both are asked through the same API server in memory, by kube's own client,
 //! and on tokio's paused clock: seconds are those of the controllers, not of the machine, but for D12, which is CPU time.
 
