@@ -3,17 +3,17 @@
 
 mod acquire;
 mod atomic_token_bucket;
-mod cell;
+mod fixed_point;
 mod keyed_rate_limiter;
 mod keyed_shard;
-mod line;
+mod packed;
 mod quota;
 mod rate_limiter;
-mod refunds;
 mod reserved;
-mod scale;
 mod shared;
 mod token_bucket;
+mod unclaimed;
+mod waiters;
 
 pub use acquire::{Acquire, AcquireMany};
 pub use atomic_token_bucket::AtomicTokenBucket;

@@ -1,12 +1,7 @@
 //! PURE. What can be refused, and why.
 
-mod denied;
-mod timed_out;
-
-pub use denied::{InsufficientCapacity, TryAcquireError};
-pub use timed_out::{AcquireTimeoutError, TimedOut};
-
 use std::fmt;
+use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -109,3 +104,106 @@ impl fmt::Display for NotYet {
 }
 
 impl std::error::Error for NotYet {}
+
+/// More tokens were asked for than a full bucket holds: they can never be granted at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InsufficientCapacity {
+    asked: NonZeroU32,
+    burst: NonZeroU32,
+}
+
+impl InsufficientCapacity {
+    pub(crate) const fn new(asked: NonZeroU32, burst: NonZeroU32) -> Self {
+        Self { asked, burst }
+    }
+
+    /// How many were asked for.
+    #[must_use]
+    pub const fn requested(&self) -> NonZeroU32 {
+        self.asked
+    }
+
+    /// The most that the quota in force grants at once.
+    #[must_use]
+    pub const fn burst(&self) -> NonZeroU32 {
+        self.burst
+    }
+}
+
+impl fmt::Display for InsufficientCapacity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} tokens were asked for at once, and the burst is {}", self.asked, self.burst)
+    }
+}
+
+impl std::error::Error for InsufficientCapacity {}
+
+/// Why several tokens were not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TryAcquireError {
+    /// They are not there now; the time says when they will be.
+    NotYet(NotYet),
+    /// They never will be.
+    InsufficientCapacity(InsufficientCapacity),
+}
+
+impl From<InsufficientCapacity> for TryAcquireError {
+    fn from(error: InsufficientCapacity) -> Self {
+        Self::InsufficientCapacity(error)
+    }
+}
+
+impl From<NotYet> for TryAcquireError {
+    fn from(error: NotYet) -> Self {
+        Self::NotYet(error)
+    }
+}
+
+impl fmt::Display for TryAcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotYet(error) => error.fmt(f),
+            Self::InsufficientCapacity(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for TryAcquireError {}
+
+/// The time was up before a token came; none was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedOut;
+
+impl fmt::Display for TimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the time was up before the tokens came")
+    }
+}
+
+impl std::error::Error for TimedOut {}
+
+/// Why several tokens did not come in time; none was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcquireTimeoutError {
+    /// The time was up.
+    TimedOut,
+    /// They never will come.
+    InsufficientCapacity(InsufficientCapacity),
+}
+
+impl From<InsufficientCapacity> for AcquireTimeoutError {
+    fn from(error: InsufficientCapacity) -> Self {
+        Self::InsufficientCapacity(error)
+    }
+}
+
+impl fmt::Display for AcquireTimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimedOut => TimedOut.fmt(f),
+            Self::InsufficientCapacity(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AcquireTimeoutError {}

@@ -154,12 +154,12 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
     /// the lock.
     fn change<R>(&self, work: impl FnOnce(&mut State<P>) -> R) -> R {
         // Declared before the guard: keys die after it.
-        let mut dead = Vec::new();
+        let mut evicted = Vec::new();
         let mut state = self.state.lock();
         let result = catch_unwind(AssertUnwindSafe(|| work(&mut state)));
-        state.policy.take_evicted(&mut dead);
+        state.policy.take_evicted(&mut evicted);
         drop(state);
-        drop(dead);
+        drop(evicted);
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use flyball_sync::waiting::ThreadSignal;
 
 use crate::adaptive::limiter::{KEPT, Shared};
-use crate::coop::Turn;
+use crate::coop::CoopBudget;
 use crate::{Clock, Monotonic, Permit};
 
 /// A future of [`ConcurrencyLimiter::acquire`](crate::ConcurrencyLimiter::acquire).
@@ -21,12 +21,12 @@ use crate::{Clock, Monotonic, Permit};
 pub struct AcquirePermit<C: Clock = Monotonic> {
     shared: Arc<Shared<C>>,
     ticket: Option<u64>,
-    turn: Turn,
+    coop: CoopBudget,
 }
 
 impl<C: Clock> AcquirePermit<C> {
     pub(crate) fn new(shared: Arc<Shared<C>>) -> Self {
-        Self { shared, ticket: None, turn: Turn::default() }
+        Self { shared, ticket: None, coop: CoopBudget::default() }
     }
 
     /// Sleeps until it is ready.
@@ -50,8 +50,8 @@ impl<C: Clock> Future for AcquirePermit<C> {
     type Output = Permit<C>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { shared, ticket, turn } = &mut *self;
-        turn.poll(context.waker(), || shared.poll_start(ticket, context.waker()))
+        let Self { shared, ticket, coop } = &mut *self;
+        coop.poll(context.waker(), || shared.poll_start(ticket, context.waker()))
     }
 }
 

@@ -96,12 +96,12 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
         self.first.tracked_keys().max(self.second.tracked_keys())
     }
 
-    fn take_evicted(&mut self, dead: &mut Vec<K>)
+    fn take_evicted(&mut self, evicted: &mut Vec<K>)
     where
         K: Sized,
     {
-        self.first.take_evicted(dead);
-        self.second.take_evicted(dead);
+        self.first.take_evicted(evicted);
+        self.second.take_evicted(evicted);
     }
 }
 
@@ -181,10 +181,10 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for Capped<P> {
         self.inner.tracked_keys()
     }
 
-    fn take_evicted(&mut self, dead: &mut Vec<K>)
+    fn take_evicted(&mut self, evicted: &mut Vec<K>)
     where
         K: Sized,
     {
-        self.inner.take_evicted(dead);
+        self.inner.take_evicted(evicted);
     }
 }

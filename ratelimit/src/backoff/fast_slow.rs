@@ -98,8 +98,8 @@ impl<K: Hash + Eq + Clone> Policy<K> for FastSlow<K> {
         self.failures.len()
     }
 
-    fn take_evicted(&mut self, dead: &mut Vec<K>) {
-        self.failures.take_evicted(dead);
+    fn take_evicted(&mut self, evicted: &mut Vec<K>) {
+        self.failures.take_evicted(evicted);
     }
 }
 

@@ -91,7 +91,7 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
         }
         let (delay, taken) = self.policy.record_failure_keeping(key, now, random, in_use);
         *until = now + delay;
-        self.open.let_go_in_turn(|until| *until <= now);
+        self.open.evict_oldest(|until| *until <= now);
         (delay, Some(taken))
     }
 
@@ -115,9 +115,9 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
         self.open.len().max(self.policy.tracked_keys())
     }
 
-    fn take_evicted(&mut self, dead: &mut Vec<K>) {
-        self.open.take_evicted(dead);
-        self.policy.take_evicted(dead);
+    fn take_evicted(&mut self, evicted: &mut Vec<K>) {
+        self.open.take_evicted(evicted);
+        self.policy.take_evicted(evicted);
     }
 }
 

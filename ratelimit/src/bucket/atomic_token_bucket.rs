@@ -2,7 +2,7 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | when the bucket would be full | the atomic word of [`Cell`] |
+//! | when the bucket would be full | the atomic word of [`PackedBucket`] |
 //! | the quota, and all that does not fit into the word | `exact` |
 //!
 //! No user code runs in here at all.
@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 
 use flyball_sync::locks::Mutex;
 
-use crate::bucket::cell::{Cell, Exact};
+use crate::bucket::packed::{LockedBucket, PackedBucket};
 use crate::{InsufficientCapacity, Nanos, NotYet, Quota, Token, TokenBucket, TryAcquireError};
 
 /// A token bucket that threads share: [`TokenBucket`] with `&self`, answer for answer the same.
@@ -40,8 +40,8 @@ use crate::{InsufficientCapacity, Nanos, NotYet, Quota, Token, TokenBucket, TryA
 /// assert_eq!(bucket.try_acquire(now).unwrap_err().due(), now + Duration::from_millis(500));
 /// ```
 pub struct AtomicTokenBucket {
-    cell: Cell,
-    exact: Mutex<Exact>,
+    cell: PackedBucket,
+    exact: Mutex<LockedBucket>,
 }
 
 // === impl AtomicTokenBucket ===
@@ -50,8 +50,8 @@ impl AtomicTokenBucket {
     /// A full bucket.
     #[must_use]
     pub fn new(quota: Quota) -> Self {
-        let cell = Cell::new();
-        let mut exact = Exact::new(TokenBucket::new(quota));
+        let cell = PackedBucket::new();
+        let mut exact = LockedBucket::new(TokenBucket::new(quota));
         cell.open(&mut exact, Nanos::ZERO);
         Self { cell, exact: Mutex::new(exact) }
     }

@@ -15,7 +15,7 @@ use std::num::NonZeroU32;
 use flyball_sync::locks::Mutex;
 use foldhash::fast::RandomState;
 
-use crate::bucket::keyed_shard::{Dead, Shard};
+use crate::bucket::keyed_shard::{Evicted, Shard};
 use crate::{Clock, Monotonic, NotYet, Quota, TryAcquireError};
 
 /// Locks, unless fewer keys are allowed.
@@ -111,10 +111,10 @@ impl<K, C: Clock> KeyedRateLimiter<K, C> {
     pub fn set_quota(&self, quota: Quota) {
         let now = self.clock.now();
         // Declared first, so dropped last: no key dies under a lock.
-        let mut dead = Vec::new();
+        let mut evicted = Vec::new();
         let _one_at_a_time = self.changing.lock();
         for shard in &self.shards {
-            dead.append(&mut shard.0.lock().set_quota(quota, now));
+            evicted.append(&mut shard.0.lock().set_quota(quota, now));
         }
     }
 }
@@ -143,8 +143,8 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
         let now = self.clock.now();
         let hash = self.hasher.hash_one(key);
         // Declared first, so dropped last: no key dies under the lock.
-        let mut dead: Dead<K> = [const { None }; 3];
-        self.shard(hash).lock().try_acquire(hash, key, count, now, &mut dead)
+        let mut evicted: Evicted<K> = [const { None }; 3];
+        self.shard(hash).lock().try_acquire(hash, key, count, now, &mut evicted)
     }
 
     /// How many tokens of `key` could be taken at once.

@@ -15,7 +15,7 @@ use std::num::NonZeroU32;
 
 use hashbrown::HashTable;
 
-use crate::bucket::scale::Scale;
+use crate::bucket::fixed_point::FixedPointRate;
 use crate::{InsufficientCapacity, Nanos, NotYet, Quota, TryAcquireError};
 
 /// Among so many slots the fullest bucket makes room for a new key.
@@ -30,7 +30,7 @@ pub(crate) struct Shard<K> {
     hand: usize,
     most: usize,
     quota: Quota,
-    scale: Scale,
+    scale: FixedPointRate,
 }
 
 struct Slot<K> {
@@ -40,11 +40,11 @@ struct Slot<K> {
 }
 
 /// Keys let go of, to be dropped outside the lock.
-pub(crate) type Dead<K> = [Option<K>; SWEPT + 1];
+pub(crate) type Evicted<K> = [Option<K>; SWEPT + 1];
 
 impl<K> Shard<K> {
     pub(crate) fn new(quota: Quota, most: usize) -> Self {
-        let scale = Scale::new(quota);
+        let scale = FixedPointRate::new(quota);
         Self { index: HashTable::new(), slots: Vec::new(), hand: 0, most, quota, scale }
     }
 
@@ -60,21 +60,21 @@ impl<K> Shard<K> {
     ///
     /// O(keys).
     pub(crate) fn set_quota(&mut self, quota: Quota, now: Nanos) -> Vec<K> {
-        let mut dead = Vec::new();
+        let mut evicted = Vec::new();
         if quota == self.quota {
-            return dead;
+            return evicted;
         }
-        let (old, new) = (self.scale, Scale::new(quota));
+        let (old, new) = (self.scale, FixedPointRate::new(quota));
         for slot in (0..self.slots.len()).rev() {
             if self.slots[slot].full_at <= old.parts(now) {
-                dead.push(self.remove(slot));
+                evicted.push(self.remove(slot));
             } else {
                 self.slots[slot].full_at = old.carry(self.slots[slot].full_at, now, &new);
             }
         }
         self.quota = quota;
         self.scale = new;
-        dead
+        evicted
     }
 
     /// When a bucket is full that is full at `full_at`, and of which so many more are taken now.
@@ -90,15 +90,15 @@ impl<K> Shard<K> {
     }
 
     /// Lets go of up to two buckets that are full, and of one more if there is no room.
-    fn make_room(&mut self, now: Nanos, dead: &mut Dead<K>) {
+    fn make_room(&mut self, now: Nanos, evicted: &mut Evicted<K>) {
         let present = self.scale.parts(now);
-        for dead in &mut dead[..SWEPT] {
+        for evicted in &mut evicted[..SWEPT] {
             if self.slots.is_empty() {
                 return;
             }
             self.hand %= self.slots.len();
             if self.slots[self.hand].full_at <= present {
-                *dead = Some(self.remove(self.hand));
+                *evicted = Some(self.remove(self.hand));
             } else {
                 self.hand += 1;
             }
@@ -107,7 +107,7 @@ impl<K> Shard<K> {
             let len = self.slots.len();
             let round = (self.hand..self.hand + CANDIDATES.min(len)).map(|slot| slot % len);
             let fullest = round.min_by_key(|&slot| self.slots[slot].full_at);
-            dead[SWEPT] = fullest.map(|slot| self.remove(slot));
+            evicted[SWEPT] = fullest.map(|slot| self.remove(slot));
         }
     }
 
@@ -148,7 +148,7 @@ impl<K: Eq + Clone> Shard<K> {
         key: &K,
         count: NonZeroU32,
         now: Nanos,
-        dead: &mut Dead<K>,
+        evicted: &mut Evicted<K>,
     ) -> Result<(), TryAcquireError> {
         self.fits(count)?;
         if let Some(slot) = self.find(hash, key) {
@@ -158,7 +158,7 @@ impl<K: Eq + Clone> Shard<K> {
         let full_at = self.taken(0, now, count)?;
         // Invariant 4: the last step that may panic.
         let key = key.clone();
-        self.make_room(now, dead);
+        self.make_room(now, evicted);
         // Invariant 2 keeps it below 2^32.
         let slot = self.slots.len() as u32;
         self.slots.push(Slot { key, hash, full_at });

@@ -2,7 +2,7 @@
 //!
 //! Virtual scheduling, one of the two forms of the generic cell rate algorithm (ITU-T Recommendation I.371): instead
 //! of a level and the time it was taken, the bucket is **one number**, the time at which it would be full again, in the
-//! parts of [`Scale`].
+//! parts of [`FixedPointRate`].
 //!
 //! # Invariants
 //! 1. `full_at` never lies beyond the horizon, the fullest debt whose last token is due at [`Nanos::MAX`] (never).
@@ -20,7 +20,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::bucket::scale::Scale;
+use crate::bucket::fixed_point::FixedPointRate;
 use crate::{InsufficientCapacity, Nanos, NotYet, Policy, Quota, TryAcquireError};
 
 /// A token bucket: a steady rate, and a burst after a rest.
@@ -51,7 +51,7 @@ use crate::{InsufficientCapacity, Nanos, NotYet, Policy, Quota, TryAcquireError}
 #[derive(Debug)]
 pub struct TokenBucket {
     quota: Quota,
-    scale: Scale,
+    scale: FixedPointRate,
     /// When the bucket would be full if nothing more was taken, in parts.
     full_at: u128,
     /// How often the quota has changed, or tokens came back that were granted; a token remembers after which it was reserved.
@@ -87,7 +87,7 @@ impl TokenBucket {
     /// A full bucket.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
-        Self { quota, scale: Scale::new(quota), full_at: 0, change: 0 }
+        Self { quota, scale: FixedPointRate::new(quota), full_at: 0, change: 0 }
     }
 
     /// Takes the next token that nobody has reserved, at once or ahead of time.
@@ -163,7 +163,7 @@ impl TokenBucket {
         if quota == self.quota {
             return;
         }
-        let scale = Scale::new(quota);
+        let scale = FixedPointRate::new(quota);
         self.full_at = self.scale.carry(self.full_at, now, &scale);
         self.quota = quota;
         self.scale = scale;
@@ -191,7 +191,7 @@ impl TokenBucket {
         Ok(())
     }
 
-    pub(crate) const fn scale(&self) -> &Scale {
+    pub(crate) const fn scale(&self) -> &FixedPointRate {
         &self.scale
     }
 

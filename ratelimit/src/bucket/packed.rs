@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `word` | itself: changed by compare-and-exchange while it is open; opened and closed under the owner's lock |
 //! | the epoch's constants | written under that lock while `word` is closed |
-//! | [`Exact`] | that lock |
+//! | [`LockedBucket`] | that lock |
 //!
 //! An *open* word is the time at which the bucket would be full, in parts from a base that moves along from epoch to
 //! epoch: exact, not rounded. A *closed* one says that the truth is behind the lock, where it has 128 bits: because somebody
@@ -25,7 +25,7 @@ use std::num::NonZeroU32;
 
 use flyball_sync::locks::{AtomicU64, Ordering};
 
-use crate::bucket::scale::Scale;
+use crate::bucket::fixed_point::FixedPointRate;
 use crate::bucket::token_bucket::TokenBucket;
 use crate::{Nanos, NotYet};
 
@@ -40,7 +40,7 @@ const LATEST: i128 = (1 << 64) - (1 << 62) - 1;
 /// How far the clock may go back within an epoch: readings of several threads do not come in order.
 const MARGIN: u64 = 1 << 32;
 
-pub(crate) struct Cell {
+pub(crate) struct PackedBucket {
     word: AtomicU64,
     epoch: Epoch,
 }
@@ -73,10 +73,10 @@ impl Constant {
 
 /// The bucket behind the lock. While the word is open, only its quota counts.
 #[derive(Debug)]
-pub(crate) struct Exact {
+pub(crate) struct LockedBucket {
     pub(crate) bucket: TokenBucket,
     /// The scale of the epoch, `None` before the first.
-    scale: Option<Scale>,
+    scale: Option<FixedPointRate>,
     /// A word of `value` stands for `value + base`.
     base: i128,
     first: Nanos,
@@ -85,7 +85,7 @@ pub(crate) struct Exact {
     peak: u64,
 }
 
-impl Exact {
+impl LockedBucket {
     pub(crate) const fn new(bucket: TokenBucket) -> Self {
         Self { bucket, scale: None, base: 0, first: Nanos::ZERO, last: Nanos::ZERO, peak: 0 }
     }
@@ -123,7 +123,7 @@ impl Exact {
 }
 
 /// The word and what it means at a time.
-struct Reading {
+struct Sample {
     word: u64,
     /// The time, as the word counts it.
     present: u64,
@@ -132,7 +132,7 @@ struct Reading {
     capacity: u64,
 }
 
-impl Cell {
+impl PackedBucket {
     /// Closed.
     pub(crate) fn new() -> Self {
         let constant = || Constant(AtomicU64::new(1));
@@ -151,17 +151,17 @@ impl Cell {
     #[inline]
     pub(crate) fn try_acquire(&self, count: NonZeroU32, now: Nanos) -> Option<Result<(), NotYet>> {
         loop {
-            let reading = self.read(now)?;
-            let cost = reading.token.checked_mul(count.get().into())?;
-            if cost > reading.capacity {
+            let sample = self.read(now)?;
+            let cost = sample.token.checked_mul(count.get().into())?;
+            if cost > sample.capacity {
                 return None;
             }
-            let after = reading.word.max(reading.present).checked_add(cost)?;
-            let debt = (after - reading.present).saturating_sub(reading.capacity);
+            let after = sample.word.max(sample.present).checked_add(cost)?;
+            let debt = (after - sample.present).saturating_sub(sample.capacity);
             if debt > 0 {
-                if self.is_still(&reading) {
+                if self.is_still(&sample) {
                     // A rate that divides a nanosecond is the usual one, and a division the dearest step.
-                    let wait = if reading.rate == 1 { debt } else { debt.div_ceil(reading.rate) };
+                    let wait = if sample.rate == 1 { debt } else { debt.div_ceil(sample.rate) };
                     return Some(Err(NotYet::new(Nanos::new(now.get().saturating_add(wait)))));
                 }
                 continue;
@@ -172,7 +172,7 @@ impl Cell {
             // Ordering: Relaxed. The value is all there is: taking a token orders nothing else. What it must not miss, a
             // closed word, it sees by the Acquire of the constants; the next turn reads the word anew.
             let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
-            if self.word.compare_exchange(reading.word, after, success, failure).is_ok() {
+            if self.word.compare_exchange(sample.word, after, success, failure).is_ok() {
                 return Some(Ok(()));
             }
         }
@@ -181,17 +181,17 @@ impl Cell {
     /// How many tokens could be taken at once; `None` if only the lock can say.
     pub(crate) fn available(&self, now: Nanos) -> Option<u32> {
         loop {
-            let reading = self.read(now)?;
-            if self.is_still(&reading) {
-                let missing = reading.word.saturating_sub(reading.present);
+            let sample = self.read(now)?;
+            if self.is_still(&sample) {
+                let missing = sample.word.saturating_sub(sample.present);
                 // At most `burst` tokens fit into the capacity.
-                return Some((reading.capacity.saturating_sub(missing) / reading.token) as u32);
+                return Some((sample.capacity.saturating_sub(missing) / sample.token) as u32);
             }
         }
     }
 
     #[inline]
-    fn read(&self, now: Nanos) -> Option<Reading> {
+    fn read(&self, now: Nanos) -> Option<Sample> {
         // Ordering: Acquire, pairs with the Release in `open`: the constants are those of this word, or later ones.
         let word = self.word.load(Ordering::Acquire);
         let now = now.get();
@@ -202,18 +202,18 @@ impl Cell {
         let rate = rate.get();
         // From `first` to `last`, this is from zero to `LATEST`, whatever wraps in between.
         let present = now.wrapping_mul(rate).wrapping_add(shift.get());
-        Some(Reading { word, present, rate, token: token.get(), capacity: capacity.get() })
+        Some(Sample { word, present, rate, token: token.get(), capacity: capacity.get() })
     }
 
     /// Whether all that was read belongs together.
     #[inline]
-    fn is_still(&self, reading: &Reading) -> bool {
+    fn is_still(&self, sample: &Sample) -> bool {
         // Ordering: Relaxed, see `try_acquire`.
-        self.word.load(Ordering::Relaxed) == reading.word
+        self.word.load(Ordering::Relaxed) == sample.word
     }
 
     /// From here on, all goes through the lock, which the caller holds.
-    pub(crate) fn close(&self, exact: &mut Exact) {
+    pub(crate) fn close(&self, exact: &mut LockedBucket) {
         // Ordering: Relaxed. What the word says is in the word; the constants that change after this are stored with
         // Release.
         let word = self.word.swap(CLOSED, Ordering::Relaxed);
@@ -225,7 +225,7 @@ impl Cell {
     }
 
     /// From here on, nobody needs the lock, which the caller holds; if the bucket fits.
-    pub(crate) fn open(&self, exact: &mut Exact, now: Nanos) {
+    pub(crate) fn open(&self, exact: &mut LockedBucket, now: Nanos) {
         let word = match exact.word(now) {
             Some(word) => word,
             None => {
@@ -241,7 +241,7 @@ impl Cell {
         self.word.store(word, Ordering::Release);
     }
 
-    fn publish(&self, exact: &Exact) {
+    fn publish(&self, exact: &LockedBucket) {
         let scale = exact.bucket.scale();
         let Epoch { first, last, rate, shift, token, capacity } = &self.epoch;
         first.set(exact.first.get());

@@ -8,7 +8,7 @@ use crate::{Nanos, Quota};
 
 /// How a quota counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Scale {
+pub(crate) struct FixedPointRate {
     /// What a token costs, in parts.
     token: u64,
     /// Parts a nanosecond.
@@ -17,7 +17,7 @@ pub(crate) struct Scale {
     burst: u32,
 }
 
-impl Scale {
+impl FixedPointRate {
     pub(crate) const fn new(quota: Quota) -> Self {
         let (tokens, period) = (quota.tokens().get(), quota.period_nanos());
         let (mut common, mut rest) = (period, tokens as u64);

@@ -13,7 +13,7 @@ use crate::{InsufficientCapacity, Nanos, Token};
 
 /// Waiters in the order they came.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct WaitQueue {
     list: WaitList<Waiter, Served>,
     threads: usize,
     tokens: u64,
@@ -30,13 +30,13 @@ pub(crate) struct Waiter {
 /// What came of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
-    /// It has its tokens, since that round of [`Refunds`](crate::bucket::refunds::Refunds), if they can go back at all.
+    /// It has its tokens, since that round of [`UnclaimedGrants`](crate::bucket::unclaimed::UnclaimedGrants), if they can go back at all.
     Granted { count: NonZeroU32, round: Option<u64> },
     /// The quota was changed, and never has as many.
     Refused(InsufficientCapacity),
 }
 
-impl Line {
+impl WaitQueue {
     pub(crate) const fn new() -> Self {
         Self { list: WaitList::new(), threads: 0, tokens: 0 }
     }

@@ -12,7 +12,7 @@
 
 /// The grants that nobody has looked at yet.
 #[derive(Debug)]
-pub(crate) struct Refunds {
+pub(crate) struct UnclaimedGrants {
     round: u64,
     /// Grants of this round that are open.
     open: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Refunds {
     slack: u128,
 }
 
-impl Refunds {
+impl UnclaimedGrants {
     pub(crate) const fn new() -> Self {
         Self { round: 0, open: 0, slack: u128::MAX }
     }

@@ -24,7 +24,7 @@ use std::fmt;
 
 use crate::{Nanos, Quota};
 
-pub(crate) struct Calendar {
+pub(crate) struct TokenSchedule {
     quota: Quota,
     /// When number 0 is the oldest of a full burst: the last change of the quota.
     origin: Nanos,
@@ -53,9 +53,9 @@ impl Booking {
     }
 }
 
-// === impl Calendar ===
+// === impl TokenSchedule ===
 
-impl Calendar {
+impl TokenSchedule {
     pub(crate) const fn new(quota: Quota) -> Self {
         Self { quota, origin: Nanos::ZERO, gone: 0, taken: BTreeMap::new(), change: 0 }
     }
@@ -223,9 +223,12 @@ impl Calendar {
     }
 }
 
-impl fmt::Debug for Calendar {
+impl fmt::Debug for TokenSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Calendar").field("quota", &self.quota).field("ranges", &self.taken.len()).finish()
+        f.debug_struct("TokenSchedule")
+            .field("quota", &self.quota)
+            .field("ranges", &self.taken.len())
+            .finish()
     }
 }
 
