@@ -13,6 +13,8 @@ mod at;
 mod bucket_driver;
 #[path = "../../workqueue/tests/it/driver.rs"]
 mod driver;
+#[path = "../../ratelimit/tests/it/keyed_driver.rs"]
+mod keyed_driver;
 #[path = "../../workqueue/tests/it/kind.rs"]
 mod kind;
 #[path = "../../workqueue/tests/it/life.rs"]
@@ -56,7 +58,7 @@ pub fn bucket_ops(bytes: &[u8]) {
     line_driver::run(bytes);
 }
 
-/// Every policy, behind a limiter, and the adaptive limit, against their slow, obvious models.
+/// Every policy, behind a limiter, buckets by key, and the adaptive limit, against their slow, obvious models.
 pub fn limiter_ops(bytes: &[u8]) {
     limiter_policies::run(bytes);
 }

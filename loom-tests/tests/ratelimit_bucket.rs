@@ -225,9 +225,9 @@ fn cancel_vs_acquire() {
     model(claim, || {
         let (clock, bucket) = empty();
         let other = bucket.clone();
-        let reserved = bucket.reserve();
+        let reservation = bucket.reserve();
         let waiter = thread::spawn(move || block_on(other.acquire()));
-        assert!(reserved.cancel());
+        assert!(bucket.cancel(reservation));
         clock.advance(SECOND);
         waiter.join().unwrap();
     });
@@ -252,6 +252,29 @@ fn two_of_one_key() {
         });
         let taken = takers.map(|taker| taker.join().unwrap());
         assert_ne!(taken[0], taken[1], "one of them has it");
+    });
+}
+
+#[test]
+fn cancel_vs_eviction() {
+    let claim = Model {
+        name: "ratelimit_bucket::cancel_vs_eviction",
+        threads: 2,
+        floor: 15,
+        catches: "a reservation judged in one critical section and given back in another",
+    };
+    model(claim, || {
+        let keyed = KeyedRateLimiter::with_clock(per_second(1, 1), ManualClock::new()).max_keys(nz(1));
+        let keyed = Arc::new(keyed);
+        let reservation = keyed.reserve(&7);
+        let other = keyed.clone();
+        let comer = thread::spawn(move || {
+            // The first takes the place of 7, or finds it free; 7 comes again, with a token of its own.
+            let _ = (other.reserve(&8), other.reserve(&7));
+        });
+        let _ = keyed.cancel(&7, reservation);
+        comer.join().unwrap();
+        assert_eq!(keyed.available_tokens(&7), 0, "the second token of 7 was used");
     });
 }
 

@@ -17,4 +17,3 @@ pub use fast_slow::FastSlow;
 pub use jitter::Jitter;
 pub use once_per_backoff::OncePerBackoff;
 pub use retry_budget::RetryBudget;
-pub use schedule::Booking;

@@ -165,7 +165,7 @@ impl Curve {
 }
 
 impl<K: Hash + Eq + Clone> Policy<K> for Exponential<K> {
-    type Taken = ();
+    type Reservation = ();
 
     fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, ()) {
         self.record_failure_keeping(key, now, random, &mut |_| false)
@@ -192,7 +192,9 @@ impl<K: Hash + Eq + Clone> Policy<K> for Exponential<K> {
         self.failures.get(key).map_or(0, |failures| failures.count)
     }
 
-    fn give_back(&mut self, (): (), _: Nanos) {}
+    fn cancel(&mut self, (): (), _: Nanos) -> bool {
+        false
+    }
 
     fn tracked_keys(&self) -> usize {
         self.failures.len()

@@ -65,7 +65,7 @@ impl<K> FastSlow<K> {
 }
 
 impl<K: Hash + Eq + Clone> Policy<K> for FastSlow<K> {
-    type Taken = ();
+    type Reservation = ();
 
     fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, ()) {
         self.record_failure_keeping(key, now, random, &mut |_| false)
@@ -92,7 +92,9 @@ impl<K: Hash + Eq + Clone> Policy<K> for FastSlow<K> {
         self.failures.get(key).copied().unwrap_or(0)
     }
 
-    fn give_back(&mut self, (): (), _: Nanos) {}
+    fn cancel(&mut self, (): (), _: Nanos) -> bool {
+        false
+    }
 
     fn tracked_keys(&self) -> usize {
         self.failures.len()

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use crate::backoff::schedule::{Booking, TokenSchedule};
-use crate::{Nanos, Policy, Quota};
+use crate::backoff::schedule::TokenSchedule;
+use crate::{Nanos, Policy, Quota, Reservation};
 
 /// The waits of a policy, spread so that the retries they lead to keep to a budget.
 ///
@@ -48,21 +48,9 @@ impl<P> RetryBudget<P> {
         Self { policy, schedule: TokenSchedule::new(quota) }
     }
 
-    /// The policy inside.
-    #[must_use]
-    pub const fn inner(&self) -> &P {
-        &self.policy
-    }
-
     /// The policy inside, to change its settings.
-    pub const fn inner_mut(&mut self) -> &mut P {
+    pub const fn get_mut(&mut self) -> &mut P {
         &mut self.policy
-    }
-
-    /// The quota in force.
-    #[must_use]
-    pub const fn quota(&self) -> Quota {
-        self.schedule.quota()
     }
 
     /// Changes rate and burst from `now` on; waits that have been told stay as they are. O(open waits).
@@ -80,11 +68,11 @@ impl<P> RetryBudget<P> {
 }
 
 impl<K: ?Sized, P: Policy<K>> Policy<K> for RetryBudget<P> {
-    type Taken = (P::Taken, Booking);
+    type Reservation = (P::Reservation, Reservation);
 
     const COUNTS_FAILURES: bool = P::COUNTS_FAILURES;
 
-    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
+    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Reservation) {
         self.record_failure_keeping(key, now, random, &mut |_| false)
     }
 
@@ -94,11 +82,11 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for RetryBudget<P> {
         now: Nanos,
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
-    ) -> (Duration, Self::Taken) {
-        let (wait, taken) = self.policy.record_failure_keeping(key, now, random, in_use);
-        let booking = self.schedule.book(now + wait, now);
+    ) -> (Duration, Self::Reservation) {
+        let (wait, reservation) = self.policy.record_failure_keeping(key, now, random, in_use);
+        let token = self.schedule.reserve(now + wait, now);
         // The longer of the two: a wait beyond the end of time stays as long as it is.
-        (wait.max(booking.due().since(now)), (taken, booking))
+        (wait.max(token.delay(now)), (reservation, token))
     }
 
     fn forget(&mut self, key: &K) {
@@ -110,9 +98,10 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for RetryBudget<P> {
     }
 
     /// Unlike a bucket's, a token that others wait behind can be given back, too: the next who can use it does.
-    fn give_back(&mut self, (taken, booking): Self::Taken, now: Nanos) {
-        self.policy.give_back(taken, now);
-        self.schedule.give_back(booking, now);
+    fn cancel(&mut self, (reservation, token): Self::Reservation, now: Nanos) -> bool {
+        let inner = self.policy.cancel(reservation, now);
+        let own = self.schedule.cancel(token, now);
+        inner || own
     }
 
     fn tracked_keys(&self) -> usize {

@@ -10,7 +10,7 @@
 //! 3. Hence, between two changes of the quota, of the tokens taken and not given back no more than burst + rate × d,
 //!    rounded up to a whole token, are due in any d nanoseconds. Proof: at a rate of at most one a nanosecond, a token
 //!    due at t has a number from ⌊t × rate⌋ to below ⌊t × rate⌋ + burst, and all numbers differ. (Faster, a token may
-//!    be late by a part of a nanosecond.)
+//!    be late by a part of a nanosecond.) So of the tokens that can be due at t there are fewer than 2^32: see `first_due`.
 //! 4. The ranges in `taken` are not empty and lie apart; there are at most [`MOST_RANGES`].
 //! 5. `gone` only grows: a clock that jumps back finds no token again.
 //!
@@ -21,8 +21,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroU32;
 
-use crate::{Nanos, Quota};
+use crate::{Nanos, Quota, Reservation};
 
 pub(crate) struct TokenSchedule {
     quota: Quota,
@@ -32,25 +33,8 @@ pub(crate) struct TokenSchedule {
     gone: u128,
     /// Ranges of numbers: the first, and one past the last.
     taken: BTreeMap<u128, u128>,
-    /// How often the quota has changed; a booking remembers under which it was made.
+    /// How often the quota has changed; a reservation remembers under which it was made.
     change: u64,
-}
-
-/// A token reserved for some time to come.
-#[derive(Debug)]
-#[must_use = "a token is taken: wait until it is due, or give it back"]
-pub struct Booking {
-    due: Nanos,
-    number: u128,
-    change: u64,
-}
-
-impl Booking {
-    /// When it may be used; [`Nanos::MAX`] is never.
-    #[must_use]
-    pub const fn due(&self) -> Nanos {
-        self.due
-    }
 }
 
 // === impl TokenSchedule ===
@@ -60,32 +44,35 @@ impl TokenSchedule {
         Self { quota, origin: Nanos::ZERO, gone: 0, taken: BTreeMap::new(), change: 0 }
     }
 
-    pub(crate) const fn quota(&self) -> Quota {
-        self.quota
-    }
-
     /// Takes the first free token for `at` or later.
-    pub(crate) fn book(&mut self, at: Nanos, now: Nanos) -> Booking {
+    pub(crate) fn reserve(&mut self, at: Nanos, now: Nanos) -> Reservation {
         self.let_go_of_past(now);
         // The oldest that is still there then: it is of no use to anybody later.
         let number = self.first_free(self.oldest(at));
         let due = self.comes(number).max(at);
-        // What never comes takes nothing: the end of time is no place in a line.
-        if due < Nanos::MAX {
-            self.take(number, number + 1);
+        let reservation = Reservation::new(NonZeroU32::MIN, due, self.change);
+        // What never comes takes nothing: the end of time is no place in a queue.
+        if due == Nanos::MAX {
+            return reservation;
         }
-        Booking { due, number, change: self.change }
+        self.take(number, number + 1);
+        // Invariant 3: less than 2^32.
+        reservation.at_place((number - self.first_due(due)) as u32)
     }
 
-    /// Gives back a token that is not used; one whose time has passed, or of an older quota, is.
-    pub(crate) fn give_back(&mut self, booking: Booking, now: Nanos) {
-        let Booking { due, number, change } = booking;
-        if due < now || due == Nanos::MAX || change != self.change {
-            return;
+    /// Gives back a token that is not used, and says whether that made a difference; one whose time has passed, or of an
+    /// older quota, is used.
+    pub(crate) fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
+        if !reservation.is_open(self.change, now) {
+            return false;
         }
-        // Not there: it has been let go of, as the clock was later once.
+        let number = self.first_due(reservation.due()) + u128::from(reservation.place());
+        // Nobody can use it: the clock was later once.
+        if number < self.gone {
+            return false;
+        }
         let range = self.taken.range(..=number).next_back().map(|(first, end)| (*first, *end));
-        let Some((first, end)) = range.filter(|(_, end)| number < *end) else { return };
+        let Some((first, end)) = range.filter(|(_, end)| number < *end) else { return false };
         self.taken.remove(&first);
         if first < number {
             self.taken.insert(first, number);
@@ -94,12 +81,13 @@ impl TokenSchedule {
             self.taken.insert(number + 1, end);
         }
         self.keep_few();
+        true
     }
 
     /// Changes rate and burst from `now` on; O(ranges).
     ///
     /// Tokens that are there stay there, the newest first, up to the new burst; a larger burst fills up at the new
-    /// rate. Tokens booked keep their times, and those that are in each other's way in the new stream hold up what comes
+    /// rate. Tokens reserved keep their times, and those that are in each other's way in the new stream hold up what comes
     /// after them. The part of a token that has arrived so far is lost, so that changes in a row win nothing.
     pub(crate) fn set_quota(&mut self, quota: Quota, now: Nanos) {
         if quota == self.quota {
@@ -190,10 +178,19 @@ impl TokenSchedule {
         nanos * self.tokens() / self.period()
     }
 
+    /// The lowest number that can be due at `at`, from which a reservation counts its own.
+    ///
+    /// At a rate of r tokens a nanosecond, a token comes less than a nanosecond, or ⌈r⌉ tokens, before it is due: its number is at least
+    /// ⌊at × rate⌋ + burst − ⌈r⌉, or ⌊at × rate⌋ if it was there before; and below ⌊at × rate⌋ + burst, as it has come.
+    fn first_due(&self, at: Nanos) -> u128 {
+        let late = self.tokens().div_ceil(self.period()).saturating_sub(self.burst());
+        self.oldest(at).saturating_sub(late)
+    }
+
     /// When a number comes.
     fn comes(&self, number: u128) -> Nanos {
         let Some(ahead) = (number + 1).checked_sub(self.burst()) else { return self.origin };
-        // Numbers are at most those of the end of time and what was booked before it: 2^97, and with the period 2^161
+        // Numbers are at most those of the end of time and what was reserved before it: 2^97, and with the period 2^161
         // would not fit; what does not is never.
         let nanos = ahead.checked_mul(self.period()).map(|parts| parts.div_ceil(self.tokens()));
         let nanos = nanos.and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or(u64::MAX);

@@ -4,7 +4,9 @@
 //! nanoseconds; both are divided by what they have in common, so that the numbers stay small. Nothing is ever rounded
 //! but an answer in nanoseconds, up, and what is missing when a quota changes, up as well: no fraction of a token is won.
 
-use crate::{Nanos, Quota};
+use std::num::NonZeroU32;
+
+use crate::{Nanos, NotYet, Quota, Reservation};
 
 /// How a quota counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,28 @@ impl FixedPointRate {
             Err(_) => after_now.div_ceil(self.rate.into()) as u64,
         };
         Nanos::new(now.get().saturating_add(wait))
+    }
+
+    /// Takes tokens ahead of time: when the bucket is full then, and when they are due.
+    pub(crate) fn reserve(&self, full_at: u128, now: Nanos, count: NonZeroU32) -> (u128, Nanos) {
+        let full_at = self.after(full_at, now, self.cost(count.get().into()));
+        (full_at, self.due(full_at, now))
+    }
+
+    /// Takes tokens if they are there: when the bucket is full then.
+    pub(crate) fn try_acquire(&self, full_at: u128, now: Nanos, count: NonZeroU32) -> Result<u128, NotYet> {
+        let (full_at, due) = self.reserve(full_at, now, count);
+        if due > now { Err(NotYet::new(due, now)) } else { Ok(full_at) }
+    }
+
+    /// Gives back what is reserved: when the bucket is full then; `None` if others build on it.
+    ///
+    /// With no later due time, these tokens and the last ones could change places without anybody noticing, so the last ones
+    /// can go.
+    pub(crate) fn cancel(&self, full_at: u128, now: Nanos, reservation: &Reservation) -> Option<u128> {
+        let last = self.due(full_at, now);
+        let cost = self.cost(reservation.count().get().into());
+        (reservation.due() >= last).then(|| full_at.saturating_sub(cost))
     }
 
     /// How many tokens could be taken at once.

@@ -162,7 +162,8 @@ impl PackedBucket {
                 if self.is_still(&sample) {
                     // A rate that divides a nanosecond is the usual one, and a division the dearest step.
                     let wait = if sample.rate == 1 { debt } else { debt.div_ceil(sample.rate) };
-                    return Some(Err(NotYet::new(Nanos::new(now.get().saturating_add(wait)))));
+                    let due = Nanos::new(now.get().saturating_add(wait));
+                    return Some(Err(NotYet::new(due, now)));
                 }
                 continue;
             }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::bucket::acquire::{Acquire, AcquireMany, Waiting};
 use crate::bucket::shared::Shared;
 use crate::{
-    AcquireTimeoutError, Clock, InsufficientCapacity, Monotonic, Nanos, NotYet, Quota, Reserved, TimedOut,
+    AcquireTimeoutError, Clock, InsufficientCapacity, Monotonic, Nanos, NotYet, Quota, Reservation, TimedOut,
     Timer, TryAcquireError,
 };
 
@@ -62,7 +62,7 @@ impl RateLimiter {
     /// A full bucket on the machine's clock, for threads.
     #[must_use]
     pub fn new(quota: Quota) -> Self {
-        Self::with_clock(quota, Monotonic)
+        Self { shared: Shared::new(quota, Monotonic, None) }
     }
 }
 
@@ -109,13 +109,6 @@ impl<T: Timer> RateLimiter<T> {
 }
 
 impl<T: Clock> RateLimiter<T> {
-    /// A full bucket for threads, on a clock of your choice. Waiting threads sleep for as long as the clock says that
-    /// their tokens are away; to have them woken when a clock is moved by hand, use [`with_timer`](RateLimiter::with_timer).
-    #[must_use]
-    pub fn with_clock(quota: Quota, clock: T) -> Self {
-        Self { shared: Shared::new(quota, clock, None) }
-    }
-
     /// Takes a token if one is there now and nobody waits for it.
     ///
     /// # Errors
@@ -189,17 +182,17 @@ impl<T: Clock> RateLimiter<T> {
     ///
     /// # Examples
     /// ```
-    /// # use flyball_ratelimit::{RateLimiter, ManualClock, Nanos, Quota};
-    /// # use std::num::NonZeroU32;
-    /// let bucket = RateLimiter::with_clock(Quota::per_second(NonZeroU32::MIN), ManualClock::new());
+    /// # use flyball_ratelimit::{RateLimiter, ManualClock, Quota};
+    /// # use std::{num::NonZeroU32, time::Duration};
+    /// let bucket = RateLimiter::with_timer(Quota::per_second(NonZeroU32::MIN), ManualClock::new().timer());
     /// bucket.try_acquire().unwrap();
     /// let next = bucket.reserve();
-    /// assert_eq!(next.due(), Nanos::new(1_000_000_000));
-    /// assert!(next.cancel());
+    /// assert_eq!(next.delay(bucket.now()), Duration::from_secs(1));
+    /// assert!(bucket.cancel(next));
     /// ```
-    pub fn reserve(&self) -> Reserved<'_, T> {
+    pub fn reserve(&self) -> Reservation {
         match self.reserve_many(NonZeroU32::MIN) {
-            Ok(reserved) => reserved,
+            Ok(reservation) => reservation,
             Err(_) => unreachable!("a burst is one or more"),
         }
     }
@@ -208,9 +201,15 @@ impl<T: Clock> RateLimiter<T> {
     ///
     /// # Errors
     /// [`InsufficientCapacity`] for more than the burst: nothing is reserved then.
-    pub fn reserve_many(&self, count: NonZeroU32) -> Result<Reserved<'_, T>, InsufficientCapacity> {
-        let token = self.shared.reserve(count, self.shared.now())?;
-        Ok(Reserved::new(&self.shared, token))
+    pub fn reserve_many(&self, count: NonZeroU32) -> Result<Reservation, InsufficientCapacity> {
+        self.shared.reserve(count, self.shared.now())
+    }
+
+    /// Gives back tokens that were not used, and says whether that made a difference: as
+    /// [`TokenBucket::cancel`](crate::TokenBucket::cancel), and it makes none once tokens have come back that were granted after the
+    /// reservation and never used, those of an [`Acquire`] dropped before it looked. Waiters get what comes back.
+    pub fn cancel(&self, reservation: Reservation) -> bool {
+        self.shared.cancel(reservation, self.shared.now())
     }
 
     /// Changes rate and burst from now on, also for those who wait.
@@ -242,7 +241,7 @@ impl<T: Clock> RateLimiter<T> {
         self.shared.waiting()
     }
 
-    /// The present point on the bucket's clock, to which the times it tells belong.
+    /// The time on the bucket's clock: for [`Reservation::delay`].
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.shared.now()

@@ -35,7 +35,7 @@ pub(crate) use state::AcquireRequest;
 use state::{Progress, State};
 
 use crate::bucket::packed::PackedBucket;
-use crate::{Clock, InsufficientCapacity, Nanos, Quota, Token, TokenBucket, TryAcquireError};
+use crate::{Clock, InsufficientCapacity, Nanos, Quota, Reservation, TokenBucket, TryAcquireError};
 
 pub(crate) struct Shared<T> {
     pub(crate) cell: PackedBucket,
@@ -77,12 +77,12 @@ impl<T: Clock> Shared<T> {
         self.change(now, |state| state.try_acquire(count, now))
     }
 
-    pub(crate) fn reserve(&self, count: NonZeroU32, now: Nanos) -> Result<Token, InsufficientCapacity> {
+    pub(crate) fn reserve(&self, count: NonZeroU32, now: Nanos) -> Result<Reservation, InsufficientCapacity> {
         self.change(now, |state| state.reserve(count, now))
     }
 
-    pub(crate) fn give_back(&self, token: Token, now: Nanos) -> bool {
-        self.change(now, |state| state.give_back(token, now))
+    pub(crate) fn cancel(&self, reservation: Reservation, now: Nanos) -> bool {
+        self.change(now, |state| state.cancel(reservation, now))
     }
 
     pub(crate) fn set_quota(&self, quota: Quota, now: Nanos) {

@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use flyball_sync::waiting::{Left, Place, WaitList, WakeBatch};
 
-use crate::{InsufficientCapacity, Nanos, Token};
+use crate::{InsufficientCapacity, Nanos, Reservation};
 
 /// Waiters in the order they came.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Waiter {
     pub(crate) count: NonZeroU32,
     pub(crate) waker: Waker,
     pub(crate) thread: bool,
-    pub(crate) promised: Option<Token>,
+    pub(crate) promised: Option<Reservation>,
 }
 
 /// What came of waiting.
@@ -57,7 +57,7 @@ impl WaitQueue {
     /// The latest time promised to anybody. O(those who were promised one).
     pub(crate) fn promised_until(&self) -> Nanos {
         let promised = self.list.iter().map_while(|(_, waiter)| waiter.promised.as_ref());
-        promised.map(Token::due).max().unwrap_or(Nanos::ZERO)
+        promised.map(Reservation::due).max().unwrap_or(Nanos::ZERO)
     }
 
     /// Joins at the end.
@@ -108,7 +108,7 @@ impl WaitQueue {
     }
 
     /// Promises all who have no promise yet their tokens, in their order.
-    pub(crate) fn promise_all(&mut self, mut promise: impl FnMut(NonZeroU32) -> Token) {
+    pub(crate) fn promise_all(&mut self, mut promise: impl FnMut(NonZeroU32) -> Reservation) {
         let unpromised =
             |line: &Self, slot: u32| line.list.at(slot).is_some_and(|waiter| waiter.promised.is_none());
         // From the end, as those with a promise come first.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use arbitrary::{Arbitrary, Unstructured};
-use flyball_ratelimit::{RateLimiter, Reserved, TryAcquireError};
+use flyball_ratelimit::{RateLimiter, Reservation, TryAcquireError};
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
 use testkit::naive_limiter::NaiveQuota;
 use testkit::naive_line::{Fate, LineOp, NaiveLine, Promise};
@@ -45,7 +45,7 @@ struct Pair<'a> {
     clock: &'a ManualClock,
     naive: NaiveLine,
     comers: Vec<Comer<'a>>,
-    held: Vec<(Reserved<'a, ManualTimer>, Promise)>,
+    held: Vec<(Reservation, Promise)>,
 }
 
 struct Comer<'a> {
@@ -100,7 +100,7 @@ impl<'a> Pair<'a> {
             LineOp::Cancel(which) if !self.held.is_empty() => {
                 let (real, naive) = self.held.swap_remove(usize::from(which) % self.held.len());
                 let count = real.count().get();
-                assert_eq!(real.cancel(), self.naive.cancel(naive, count, now), "{op:?} at {now}");
+                assert_eq!(bucket.cancel(real), self.naive.cancel(naive, count, now), "{op:?} at {now}");
             }
             LineOp::Poll(_) | LineOp::Drop(_) | LineOp::Cancel(_) => {}
             LineOp::SetQuota(new) => {

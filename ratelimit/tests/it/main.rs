@@ -12,6 +12,7 @@ mod hostile;
 mod hostile_bucket;
 mod jitter;
 mod keyed_buckets;
+mod keyed_driver;
 mod limiter_driver;
 mod limiter_ops;
 mod line_driver;

@@ -9,7 +9,7 @@ use super::{Effects, WakeAt};
 use crate::bucket::packed::LockedBucket;
 use crate::bucket::unclaimed::UnclaimedGrants;
 use crate::bucket::waiters::{Served, WaitQueue};
-use crate::{InsufficientCapacity, Nanos, NotYet, Quota, Token, TokenBucket, TryAcquireError};
+use crate::{InsufficientCapacity, Nanos, NotYet, Quota, Reservation, TokenBucket, TryAcquireError};
 
 pub(crate) struct State<T> {
     pub(super) exact: LockedBucket,
@@ -111,7 +111,7 @@ impl<T> State<T> {
                 return Granted::Full;
             }
             match &first.promised {
-                Some(token) if token.due() > now => return Granted::Until(token.due()),
+                Some(promised) if promised.due() > now => return Granted::Until(promised.due()),
                 Some(_) => {}
                 None => match self.exact.bucket.try_acquire_fitting(first.count, now) {
                     Ok(()) => {}
@@ -145,29 +145,33 @@ impl<T> State<T> {
         let scale = bucket.scale();
         let cost = scale.cost(self.waiters.tokens().saturating_add(count.get().into()));
         let due = scale.due(scale.after(bucket.full_at(), now, cost), now);
-        Err(NotYet::new(due.max(self.waiters.promised_until())).into())
+        Err(NotYet::new(due.max(self.waiters.promised_until()), now).into())
     }
 
     /// Takes tokens ahead of time, behind all who wait: their times are fixed with that.
-    pub(super) fn reserve(&mut self, count: NonZeroU32, now: Nanos) -> Result<Token, InsufficientCapacity> {
+    pub(super) fn reserve(
+        &mut self,
+        count: NonZeroU32,
+        now: Nanos,
+    ) -> Result<Reservation, InsufficientCapacity> {
         let (bucket, unclaimed) = (&mut self.exact.bucket, &mut self.unclaimed);
         bucket.fits(count)?;
         let mut reserve = |count| {
-            let token = bucket.reserve_fitting(count, now);
+            let reservation = bucket.reserve_fitting(count, now);
             // It is used when it is due: then the bucket must be full no earlier than so much later.
             let (scale, full_at) = (bucket.scale(), bucket.full_at());
-            let used = scale.parts(token.due()) + scale.cost(u64::from(count.get()));
+            let used = scale.parts(reservation.due()) + scale.cost(u64::from(count.get()));
             unclaimed.observe(full_at.saturating_sub(used));
-            token
+            reservation
         };
         self.waiters.promise_all(&mut reserve);
         Ok(reserve(count))
     }
 
     /// Gives back what is not due yet.
-    pub(super) fn give_back(&mut self, token: Token, now: Nanos) -> bool {
-        let cost = self.exact.bucket.scale().cost(token.count().get().into());
-        let returned = self.exact.bucket.give_back(token, now);
+    pub(super) fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
+        let cost = self.exact.bucket.scale().cost(reservation.count().get().into());
+        let returned = self.exact.bucket.cancel(reservation, now);
         if returned {
             self.unclaimed.lower(cost);
         }
@@ -244,8 +248,8 @@ impl<T> State<T> {
         }
         match self.waiters.leave(place) {
             Left::Waiting(waiter) => {
-                if let (Some(token), Some(now)) = (waiter.promised, now) {
-                    self.give_back(token, now);
+                if let (Some(promised), Some(now)) = (waiter.promised, now) {
+                    self.cancel(promised, now);
                 }
                 Some(waiter.waker)
             }
