@@ -5,7 +5,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use flyball_ratelimit::{AtomicTokenBucket, KeyedRateLimiter, Quota, RateLimiter, TokenBucket};
+use flyball_ratelimit::{AtomicTokenBucket, KeyedRateLimiter, Quota, RateLimiter, TimedOut, TokenBucket};
 use flyball_sync::{ManualClock, ManualTimer, Nanos};
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Arc, Model, block_on, model, thread};
@@ -171,6 +171,28 @@ fn dropped_waiter_vs_clock() {
         clock.advance(SECOND);
         dropper.join().unwrap();
         assert_eq!(woken.wakes(), 1, "who is left has the one token");
+    });
+}
+
+#[test]
+fn timeout_vs_new_waker() {
+    let claim = Model {
+        name: "ratelimit_bucket::timeout_vs_new_waker",
+        threads: 2,
+        floor: 120,
+        catches: "a waiter that looks in one critical section and changes its waker in another: its limit wakes nobody",
+    };
+    model(claim, || {
+        let (clock, bucket) = empty();
+        let other = bucket.clone();
+        let mut acquire = Box::pin(async move { other.acquire_timeout(SECOND / 2).await });
+        assert!(poll_with(acquire.as_mut(), &Counting::waker().1).is_pending());
+        let waiter = thread::spawn(move || block_on(acquire));
+        clock.advance(SECOND / 2);
+        assert_eq!(waiter.join().unwrap(), Err(TimedOut));
+        assert_eq!(bucket.waiters(), 0);
+        clock.advance(SECOND / 2);
+        assert!(bucket.try_acquire().is_ok(), "it took nothing");
     });
 }
 

@@ -9,12 +9,13 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use flyball_sync::waiting::ThreadSignal;
 
 use crate::adaptive::limiter::{KEPT, Shared};
 use crate::coop::CoopBudget;
-use crate::{Clock, Monotonic, Permit};
+use crate::{Clock, Monotonic, Nanos, Permit, TimedOut};
 
 /// A future of [`ConcurrencyLimiter::acquire`](crate::ConcurrencyLimiter::acquire).
 #[must_use = "futures do nothing unless polled"]
@@ -29,19 +30,23 @@ impl<C: Clock> AcquirePermit<C> {
         Self { shared, ticket: None, coop: CoopBudget::default() }
     }
 
-    /// Sleeps until it is ready.
-    pub(crate) fn wait(self) -> Permit<C> {
+    /// Sleeps until it is ready, or until then on the machine's clock.
+    pub(crate) fn wait(self, until: Option<Nanos>) -> Result<Permit<C>, TimedOut> {
         let mut acquire = pin!(self);
         let signal = Arc::new(ThreadSignal::default());
         let waker = Waker::from(signal.clone());
         let mut context = Context::from_waker(&waker);
         loop {
             if let Poll::Ready(permit) = acquire.as_mut().poll(&mut context) {
-                return permit;
+                return Ok(permit);
+            }
+            let left = until.map(|until| until.since(Monotonic.now()));
+            if left == Some(Duration::ZERO) {
+                return Err(TimedOut);
             }
             // A wake-up since the poll makes this return at once. A thread looks by itself, too: whoever has the place may
             // never look at it, and there may be no other call.
-            signal.wait(Some(KEPT * 10));
+            signal.wait(Some(left.map_or(KEPT * 10, |left| left.min(KEPT * 10))));
         }
     }
 }

@@ -26,10 +26,24 @@ pub(crate) struct Waiting<'a, T: Clock> {
 
 impl<'a, T: Clock> Waiting<'a, T> {
     pub(crate) fn new(shared: &'a Shared<T>, count: NonZeroU32, timer: Option<WakeAt<T>>) -> Self {
-        Self { shared, request: AcquireRequest { count, timer, place: None }, coop: CoopBudget::default() }
+        Self::within(shared, count, timer, None)
     }
 
-    fn poll(&mut self, waker: &Waker) -> Poll<Result<(), InsufficientCapacity>> {
+    /// Gives up after `limit`, as a task.
+    pub(crate) fn within(
+        shared: &'a Shared<T>,
+        count: NonZeroU32,
+        timer: Option<WakeAt<T>>,
+        limit: Option<Duration>,
+    ) -> Self {
+        Self {
+            shared,
+            request: AcquireRequest { count, timer, limit, place: None },
+            coop: CoopBudget::default(),
+        }
+    }
+
+    pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<(), AcquireTimeoutError>> {
         let Self { shared, request, coop } = self;
         coop.poll(waker, || {
             if at_once(shared, request) {
@@ -51,7 +65,7 @@ impl<'a, T: Clock> Waiting<'a, T> {
         let waker = Waker::from(signal.clone());
         loop {
             let (now, due) = match self.shared.look(&mut self.request, &waker) {
-                Look::Come(come) => return Ok(come?),
+                Look::Come(come) => return come,
                 Look::Waits(now, due) => (now, due),
             };
             let left = until.map(|until| until.since(Monotonic.now()));
@@ -125,6 +139,10 @@ impl<T: Timer> Future for AcquireMany<'_, T> {
     type Output = Result<(), InsufficientCapacity>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll(context.waker())
+        match ready!(self.0.poll(context.waker())) {
+            Ok(()) => Poll::Ready(Ok(())),
+            Err(AcquireTimeoutError::InsufficientCapacity(error)) => Poll::Ready(Err(error)),
+            Err(AcquireTimeoutError::TimedOut) => unreachable!("it waits without an end"),
+        }
     }
 }

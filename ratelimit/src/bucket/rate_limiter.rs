@@ -3,6 +3,7 @@
 //! What is guarded by what: see [`Shared`].
 
 use std::fmt;
+use std::future::poll_fn;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,6 +106,55 @@ impl<T: Timer> RateLimiter<T> {
     /// As [`acquire`](Self::acquire).
     pub fn acquire_many(&self, count: NonZeroU32) -> AcquireMany<'_, T> {
         AcquireMany::new(Waiting::new(&self.shared, count, Some(T::wake_at)))
+    }
+
+    /// Waits for a token for at most `limit` on the timer's clock, from the first poll.
+    ///
+    /// The timer wakes it when the time is over, and those behind it move up then, whether it is polled or not. A token that is
+    /// there by then is taken, also where the timer is late.
+    ///
+    /// # Errors
+    /// [`TimedOut`]: no token was taken.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_ratelimit::{RateLimiter, ManualClock, Quota, TimedOut};
+    /// # use std::{future::Future, num::NonZeroU32, pin::pin, task::{Context, Poll, Waker}, time::Duration};
+    /// let clock = ManualClock::new();
+    /// let bucket = RateLimiter::with_timer(Quota::per_minute(NonZeroU32::MIN), clock.timer());
+    /// bucket.try_acquire().unwrap();
+    /// let mut next = pin!(bucket.acquire_timeout(Duration::from_secs(1)));
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// assert!(next.as_mut().poll(&mut context).is_pending());
+    /// clock.advance(Duration::from_secs(1));
+    /// assert_eq!(next.as_mut().poll(&mut context), Poll::Ready(Err(TimedOut)));
+    /// ```
+    pub async fn acquire_timeout(&self, limit: Duration) -> Result<(), TimedOut> {
+        match self.acquire_many_timeout(NonZeroU32::MIN, limit).await {
+            Ok(()) => Ok(()),
+            Err(AcquireTimeoutError::TimedOut) => Err(TimedOut),
+            Err(AcquireTimeoutError::InsufficientCapacity(_)) => unreachable!("a burst is one or more"),
+        }
+    }
+
+    /// Waits for `count` tokens at once for at most `limit` on the timer's clock, from the first poll: see
+    /// [`acquire_timeout`](Self::acquire_timeout).
+    ///
+    /// # Errors
+    /// [`AcquireTimeoutError`]: no token was taken.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    pub async fn acquire_many_timeout(
+        &self,
+        count: NonZeroU32,
+        limit: Duration,
+    ) -> Result<(), AcquireTimeoutError> {
+        let mut waiting = Waiting::within(&self.shared, count, Some(T::wake_at), Some(limit));
+        poll_fn(|context| waiting.poll(context.waker())).await
     }
 }
 

@@ -35,7 +35,9 @@ pub(crate) use state::AcquireRequest;
 use state::{Progress, State};
 
 use crate::bucket::packed::PackedBucket;
-use crate::{Clock, InsufficientCapacity, Nanos, Quota, Reservation, TokenBucket, TryAcquireError};
+use crate::{
+    AcquireTimeoutError, Clock, InsufficientCapacity, Nanos, Quota, Reservation, TokenBucket, TryAcquireError,
+};
 
 pub(crate) struct Shared<T> {
     pub(crate) cell: PackedBucket,
@@ -50,7 +52,7 @@ pub(crate) type WakeAt<T> = fn(&T, Nanos, &Waker);
 
 /// What a look at one's turn came to.
 pub(crate) enum Look {
-    Come(Result<(), InsufficientCapacity>),
+    Come(Result<(), AcquireTimeoutError>),
     /// It has not come at that time; a thread that attends sleeps no longer than until the second.
     Waits(Nanos, Option<Nanos>),
 }

@@ -3,7 +3,9 @@
 //! # Invariants
 //! 1. `threads` of those who wait are threads that block.
 //! 2. Those that were promised a token come first. `tokens` is what the others want.
+//! 3. `deadlines` are the times at which tasks give up, in the order in which they came at the same time, each with its slot.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::task::Waker;
 
@@ -11,12 +13,18 @@ use flyball_sync::waiting::{Left, Place, WaitList, WakeBatch};
 
 use crate::{InsufficientCapacity, Nanos, Reservation};
 
+/// A time, and the number of the waiter.
+type Deadline = (Nanos, u64);
+
 /// Waiters in the order they came.
 #[derive(Debug)]
 pub(crate) struct WaitQueue {
     list: WaitList<Waiter, Served>,
     threads: usize,
     tokens: u64,
+    deadlines: BTreeMap<Deadline, u32>,
+    /// How many have come with a deadline.
+    came: u64,
 }
 
 #[derive(Debug)]
@@ -25,6 +33,8 @@ pub(crate) struct Waiter {
     pub(crate) waker: Waker,
     pub(crate) thread: bool,
     pub(crate) promised: Option<Reservation>,
+    /// When it gives up, if it is a task that does.
+    until: Option<Deadline>,
 }
 
 /// What came of waiting.
@@ -34,11 +44,13 @@ pub(crate) enum Served {
     Granted { count: NonZeroU32, round: Option<u64> },
     /// The quota was changed, and never has as many.
     Refused(InsufficientCapacity),
+    /// Its deadline came first.
+    TimedOut,
 }
 
 impl WaitQueue {
     pub(crate) const fn new() -> Self {
-        Self { list: WaitList::new(), threads: 0, tokens: 0 }
+        Self { list: WaitList::new(), threads: 0, tokens: 0, deadlines: BTreeMap::new(), came: 0 }
     }
 
     pub(crate) const fn waiting(&self) -> usize {
@@ -61,10 +73,31 @@ impl WaitQueue {
     }
 
     /// Joins at the end.
-    pub(crate) fn join(&mut self, count: NonZeroU32, waker: Waker, thread: bool) -> Place {
+    pub(crate) fn join(
+        &mut self,
+        count: NonZeroU32,
+        waker: Waker,
+        thread: bool,
+        until: Option<Nanos>,
+    ) -> Place {
         self.threads += usize::from(thread);
         self.tokens += u64::from(count.get());
-        self.list.join(Waiter { count, waker, thread, promised: None })
+        let until = until.map(|until| (until, self.came));
+        let place = self.list.join(Waiter { count, waker, thread, promised: None, until });
+        self.deadlines.extend(until.map(|until| (until, place.slot())));
+        self.came += u64::from(until.is_some());
+        place
+    }
+
+    /// When the next one gives up.
+    pub(crate) fn next_deadline(&self) -> Option<Nanos> {
+        self.deadlines.first_key_value().map(|((until, _), _)| *until)
+    }
+
+    /// The next one to give up does; its waker is for the caller to wake, outside the lock.
+    pub(crate) fn time_out_next(&mut self) -> Option<Waiter> {
+        let (_, slot) = self.deadlines.first_key_value()?;
+        self.serve(*slot, Served::TimedOut)
     }
 
     pub(crate) fn first(&self) -> Option<&Waiter> {
@@ -73,9 +106,7 @@ impl WaitQueue {
 
     /// Serves the first; its waker is for the caller to wake, outside the lock.
     pub(crate) fn serve_first(&mut self, served: Served) -> Option<Waiter> {
-        let waiter = self.list.serve_first(served)?;
-        self.gone(&waiter);
-        Some(waiter)
+        self.serve(self.list.first_slot()?, served)
     }
 
     /// The first one's waker, to be woken so that it looks for itself: it leaves another when it does.
@@ -97,10 +128,8 @@ impl WaitQueue {
             if wake.is_full() {
                 return true;
             }
-            if let Some(waiter) =
-                self.list.serve(slot, Served::Refused(InsufficientCapacity::new(count, burst)))
-            {
-                self.gone(&waiter);
+            let refused = Served::Refused(InsufficientCapacity::new(count, burst));
+            if let Some(waiter) = self.serve(slot, refused) {
                 wake.push(waiter.waker);
             }
         }
@@ -168,22 +197,32 @@ impl WaitQueue {
     /// Walks the invariants.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.list.check()?;
-        let (mut threads, mut tokens, mut promises) = (0, 0, true);
+        let (mut threads, mut tokens, mut promises, mut deadlines) = (0, 0, true, BTreeMap::new());
         for (slot, waiter) in self.list.iter() {
             if waiter.promised.is_some() && !promises {
                 return Err(format!("invariant 2: a promise behind none, in slot {slot}"));
             }
             promises = waiter.promised.is_some();
             threads += usize::from(waiter.thread);
+            deadlines.extend(waiter.until.map(|until| (until, slot)));
             tokens += if promises { 0 } else { u64::from(waiter.count.get()) };
         }
-        if (threads, tokens) != (self.threads, self.tokens) {
-            return Err(format!("counted {threads} threads, {tokens} tokens: {self:?}"));
+        if (threads, tokens, &deadlines) != (self.threads, self.tokens, &self.deadlines) {
+            return Err(format!("counted {threads} threads, {tokens} tokens, {deadlines:?}: {self:?}"));
         }
         Ok(())
     }
 
+    fn serve(&mut self, slot: u32, served: Served) -> Option<Waiter> {
+        let waiter = self.list.serve(slot, served)?;
+        self.gone(&waiter);
+        Some(waiter)
+    }
+
     fn gone(&mut self, waiter: &Waiter) {
+        if let Some(until) = waiter.until {
+            self.deadlines.remove(&until);
+        }
         self.threads -= usize::from(waiter.thread);
         if waiter.promised.is_none() {
             self.tokens -= u64::from(waiter.count.get());

@@ -23,5 +23,6 @@ mod real_quota;
 mod server;
 mod shared_bucket;
 mod surface;
+mod timeouts;
 mod upstream;
 mod yielding;

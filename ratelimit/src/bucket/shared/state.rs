@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 use std::task::Waker;
+use std::time::Duration;
 
 use flyball_sync::waiting::{Alarm, Left, Place};
 
@@ -9,7 +10,10 @@ use super::{Effects, WakeAt};
 use crate::bucket::packed::LockedBucket;
 use crate::bucket::unclaimed::UnclaimedGrants;
 use crate::bucket::waiters::{Served, WaitQueue};
-use crate::{InsufficientCapacity, Nanos, NotYet, Quota, Reservation, TokenBucket, TryAcquireError};
+use crate::{
+    AcquireTimeoutError, InsufficientCapacity, Nanos, NotYet, Quota, Reservation, TokenBucket,
+    TryAcquireError,
+};
 
 pub(crate) struct State<T> {
     pub(super) exact: LockedBucket,
@@ -33,6 +37,8 @@ pub(crate) struct AcquireRequest<T> {
     pub(crate) count: NonZeroU32,
     /// What a task needs; `None` for a thread.
     pub(crate) timer: Option<WakeAt<T>>,
+    /// For how long a task waits at most, from when it joins the queue.
+    pub(crate) limit: Option<Duration>,
     pub(crate) place: Option<Place>,
 }
 
@@ -48,7 +54,7 @@ enum Granted {
 
 /// What a look at one's turn comes to.
 pub(crate) enum Progress {
-    Come(Result<(), InsufficientCapacity>),
+    Come(Result<(), AcquireTimeoutError>),
     Waits,
     /// To wait takes a waker, which is cloned outside the lock.
     WithoutWaker,
@@ -81,7 +87,7 @@ impl<T> State<T> {
         // that is observed before the rest have their tokens would take the bucket for fuller than it is, and spend what may
         // still come back.
         if let Some(at) = self.granting.take() {
-            if let Granted::Full = self.grant(at, effects) {
+            if let Granted::Full = self.serve(at, effects) {
                 return;
             }
         }
@@ -95,10 +101,38 @@ impl<T> State<T> {
                 return;
             }
         }
-        if let Granted::Until(due) = self.grant(now, effects) {
+        if let Granted::Until(due) = self.serve(now, effects) {
+            let next = self.waiters.next_deadline().map_or(due, |deadline| due.min(deadline));
             self.attend(due, effects);
-            self.aim(due, effects);
+            self.aim(next, effects);
         }
+    }
+
+    /// Grants what is due at `now`, and those whose deadline has come give up, as far as the batch has room.
+    fn serve(&mut self, now: Nanos, effects: &mut Effects<T>) -> Granted {
+        loop {
+            let granted = self.grant(now, effects);
+            let Granted::Until(_) = granted else { return granted };
+            // Only then: a timer that is late refuses no tokens that are there. Those behind it move up.
+            if self.waiters.next_deadline().is_none_or(|deadline| deadline > now) {
+                return granted;
+            }
+            if effects.wake.is_full() {
+                effects.more = true;
+                self.granting = Some(now);
+                return Granted::Full;
+            }
+            self.time_out_next(now, effects);
+        }
+    }
+
+    /// The next one to give up does, and what it was promised goes back.
+    fn time_out_next(&mut self, now: Nanos, effects: &mut Effects<T>) {
+        let Some(waiter) = self.waiters.time_out_next() else { return };
+        if let Some(promised) = waiter.promised {
+            self.cancel(promised, now);
+        }
+        effects.wake.push(waiter.waker);
     }
 
     /// Grants what is due at `now`, as far as the batch has room.
@@ -200,13 +234,19 @@ impl<T> State<T> {
         let Some(place) = request.place.take() else {
             match self.try_acquire(request.count, now) {
                 Ok(()) => return Progress::Come(Ok(())),
-                Err(TryAcquireError::InsufficientCapacity(error)) => return Progress::Come(Err(error)),
+                Err(TryAcquireError::InsufficientCapacity(error)) => {
+                    return Progress::Come(Err(error.into()));
+                }
+                Err(TryAcquireError::NotYet(_)) if request.limit == Some(Duration::ZERO) => {
+                    return Progress::Come(Err(AcquireTimeoutError::TimedOut));
+                }
                 Err(TryAcquireError::NotYet(_)) => {}
             }
             let Some(waker) = spare.take() else { return Progress::WithoutWaker };
             self.wake_at = self.wake_at.or(request.timer);
             let attends = request.is_thread() && !self.waiters.has_threads();
-            let place = self.waiters.join(request.count, waker, request.is_thread());
+            let until = request.limit.map(|limit| now + limit);
+            let place = self.waiters.join(request.count, waker, request.is_thread(), until);
             if attends {
                 // From now on: it is awake, and need not be told.
                 self.attends = Some((place.slot(), Nanos::ZERO));
@@ -222,7 +262,8 @@ impl<T> State<T> {
                         round.into_iter().for_each(|round| self.unclaimed.used(round));
                         Progress::Come(Ok(()))
                     }
-                    Served::Refused(error) => Progress::Come(Err(error)),
+                    Served::Refused(error) => Progress::Come(Err(error.into())),
+                    Served::TimedOut => Progress::Come(Err(AcquireTimeoutError::TimedOut)),
                 }
             }
             None => {
