@@ -12,6 +12,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU32;
 
+use crossbeam_utils::CachePadded;
 use flyball_sync::locks::Mutex;
 use foldhash::fast::RandomState;
 
@@ -52,15 +53,14 @@ const SHARDS: usize = 64;
 /// assert!(clients.try_acquire(&"ann").is_ok());
 /// ```
 pub struct KeyedRateLimiter<K, C = Monotonic> {
-    shards: Box<[Padded<K>]>,
+    /// Two locks never share a cache line, nor a pair of them that is fetched together.
+    shards: Shards<K>,
     changing: Mutex<()>,
     hasher: RandomState,
     clock: C,
 }
 
-/// Two locks never share a cache line, nor a pair of them that is fetched together.
-#[repr(align(128))]
-struct Padded<K>(Mutex<Shard<K>>);
+type Shards<K> = Box<[CachePadded<Mutex<Shard<K>>>]>;
 
 impl<K> KeyedRateLimiter<K> {
     /// Full buckets on the machine's clock.
@@ -90,19 +90,19 @@ impl<K, C> KeyedRateLimiter<K, C> {
     /// The quota of every key.
     #[must_use]
     pub fn quota(&self) -> Quota {
-        self.shards[0].0.lock().quota()
+        self.shards[0].lock().quota()
     }
 
     /// How many keys it holds.
     #[must_use]
     pub fn tracked_keys(&self) -> usize {
-        self.shards.iter().map(|shard| shard.0.lock().len()).sum()
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
     /// Walks the invariants.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
-        self.shards.iter().try_for_each(|shard| shard.0.lock().check())
+        self.shards.iter().try_for_each(|shard| shard.lock().check())
     }
 }
 
@@ -117,7 +117,7 @@ impl<K, C: Clock> KeyedRateLimiter<K, C> {
         let mut evicted = Vec::new();
         let _one_at_a_time = self.changing.lock();
         for shard in &self.shards {
-            evicted.append(&mut shard.0.lock().set_quota(quota, now));
+            evicted.append(&mut shard.lock().set_quota(quota, now));
         }
     }
 }
@@ -213,7 +213,7 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
     fn shard(&self, hash: u64) -> &Mutex<Shard<K>> {
         // Bits that the tables make no use of, unless they are huge: those take the lowest and the highest ones.
         let shard = (hash >> 40) as usize & (self.shards.len() - 1);
-        &self.shards[shard].0
+        &self.shards[shard]
     }
 }
 
@@ -230,8 +230,8 @@ impl<K, C> fmt::Debug for KeyedRateLimiter<K, C> {
 const DEFAULT_MAX_KEYS: usize = 1 << 20;
 
 /// A power of two of them, all of the same size.
-fn shards<K>(quota: Quota, most: usize) -> Box<[Padded<K>]> {
+fn shards<K>(quota: Quota, most: usize) -> Shards<K> {
     // At most `most`, which is at least one.
     let shards = SHARDS.min(1 << most.ilog2());
-    (0..shards).map(|_| Padded(Mutex::new(Shard::new(quota, most / shards)))).collect()
+    (0..shards).map(|_| CachePadded::new(Mutex::new(Shard::new(quota, most / shards)))).collect()
 }
