@@ -76,6 +76,7 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
     }
 
     /// Counts a failure of `key` and says how long it has to wait from now on.
+    #[doc(alias = "When")]
     pub fn record_failure(&self, key: &K) -> Duration {
         let now = self.clock.now();
         self.change(|state| {

@@ -29,6 +29,7 @@ use crate::{Nanos, Policy};
 /// assert_eq!(policy.record_failure(&"a", Nanos::ZERO, 0).0, millis(5));
 /// ```
 #[derive(Debug)]
+#[doc(alias = "MaxOfRateLimiter")]
 pub struct MaxOf<A, B> {
     first: A,
     second: B,
@@ -116,6 +117,7 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
 /// assert_eq!(policy.record_failure(&"a", Nanos::ZERO, 0).0, secs(500));
 /// ```
 #[derive(Debug)]
+#[doc(alias = "WithMaxWaitRateLimiter")]
 pub struct Capped<P> {
     inner: P,
     cap: Duration,

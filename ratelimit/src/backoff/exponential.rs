@@ -34,6 +34,7 @@ use crate::{InvalidBackoff, Jitter, Nanos, Policy};
 /// backoff.forget(&"a");
 /// assert_eq!(backoff.num_requeues(&"a"), 0);
 /// ```
+#[doc(alias = "ItemExponentialFailureRateLimiter")]
 pub struct Exponential<K> {
     curve: Curve,
     failures: PerKey<K, Failures>,

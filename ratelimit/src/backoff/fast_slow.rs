@@ -27,6 +27,7 @@ use crate::{Nanos, Policy};
 /// let mut wait = || policy.record_failure(&"a", Nanos::ZERO, 0).0;
 /// assert_eq!([wait(), wait(), wait()], [fast, fast, slow]);
 /// ```
+#[doc(alias = "ItemFastSlowRateLimiter")]
 pub struct FastSlow<K> {
     fast: Duration,
     slow: Duration,

@@ -49,6 +49,7 @@ use crate::{InsufficientCapacity, Nanos, NotYet, Policy, Quota, Reservation, Try
 /// assert_eq!(bucket.try_acquire(now).unwrap_err().due(), now + Duration::from_millis(500));
 /// ```
 #[derive(Debug)]
+#[doc(alias = "BucketRateLimiter")]
 pub struct TokenBucket {
     quota: Quota,
     scale: FixedPointRate,
