@@ -34,7 +34,7 @@ const SHARDS: usize = 64;
 /// of its own. Waiting in FIFO order needs a [`RateLimiter`](crate::RateLimiter) with a timer for each key, which is
 /// more state than a number; keep a map of those where the keys are few.
 ///
-/// A key with reservations that are not due yet is not full, and is kept as long as any of them.
+/// A key with reservations that are not due yet is not full. It is kept until they are, and is among the last to make room.
 ///
 /// A key is cloned when it is not known. A clock that jumps back may find keys full that were let go of meanwhile.
 ///
@@ -194,7 +194,7 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
     /// none of the key is reserved for a later time, and the quota has not been changed. And it makes none once any key has had to make
     /// room for another under the same lock, because there were [`max_keys`](Self::max_keys) that were not full: a key's state is
     /// one number, which does not tell whether the key has gone and come again since. The tokens then count as used, so a reservation
-    /// that is cancelled late, or after its key was evicted, never lets more through.
+    /// that is cancelled late, or after its key was evicted, never lets more through. Only a clock that has jumped back may, as there.
     pub fn cancel(&self, key: &K, reservation: Reservation) -> bool {
         let now = self.clock.now();
         let hash = self.hasher.hash_one(key);

@@ -29,7 +29,7 @@ use crate::{
 /// bucket of more than a token a millisecond a burst of a few.
 ///
 /// **Nothing herds, nothing runs at rest.** A waiter is polled twice: to join the line, and with its tokens. One alarm is
-/// set, for the first in the line. There is no task and no thread. A waiter that is kept and never polled is granted its
+/// set, for the first in the line or the first limit on waiting. There is no task and no thread. A waiter that is kept and never polled is granted its
 /// tokens when its turn comes, and the others go on. (With a timer that wakes too early from inside `wake_at`, they go on
 /// with the next call: it is the first in the line that is then asked to look.)
 ///
