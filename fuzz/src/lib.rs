@@ -16,7 +16,7 @@ pub fn bucket_ops(bytes: &[u8]) {
     wait_queue::run(bytes);
 }
 
-/// Every policy, behind a limiter, and the adaptive limit, against their slow, obvious models.
+/// Every policy, behind a limiter, buckets by key, and the adaptive limit, against their slow, obvious models.
 pub fn limiter_ops(bytes: &[u8]) {
     limiter_ops::run(bytes);
 }

@@ -202,7 +202,7 @@ impl Config {
     pub fn limiter<P>(mut self, make: impl Fn() -> P + Send + Sync + 'static) -> Self
     where
         P: Policy<NamespacedName> + Send + 'static,
-        P::Taken: Send + 'static,
+        P::Reservation: Send + 'static,
     {
         self.limit = Some(Arc::new(move || Limit::new(make())));
         self

@@ -10,7 +10,7 @@ use flyball_sync::Nanos;
 /// Any policy over the keys of a controller. Costs a call through a table, and a box where a failure takes from a budget.
 pub(crate) struct Limit(Box<dyn Erased>);
 
-type Taken = Box<dyn Any + Send>;
+type Reservation = Box<dyn Any + Send>;
 
 type InUse<'a> = &'a mut dyn FnMut(&NamespacedName) -> bool;
 
@@ -21,10 +21,10 @@ trait Erased: Send {
         now: Nanos,
         random: u64,
         in_use: InUse<'_>,
-    ) -> (Duration, Taken);
+    ) -> (Duration, Reservation);
     fn forget(&mut self, key: &NamespacedName);
     fn requeues(&self, key: &NamespacedName) -> u32;
-    fn give_back(&mut self, taken: Taken, now: Nanos);
+    fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool;
     fn tracked(&self) -> usize;
     fn take_evicted(&mut self, dead: &mut Vec<NamespacedName>);
 }
@@ -32,7 +32,7 @@ trait Erased: Send {
 impl<P> Erased for P
 where
     P: Policy<NamespacedName> + Send,
-    P::Taken: Send + 'static,
+    P::Reservation: Send + 'static,
 {
     fn failed(
         &mut self,
@@ -40,9 +40,9 @@ where
         now: Nanos,
         random: u64,
         in_use: InUse<'_>,
-    ) -> (Duration, Taken) {
-        let (wait, taken) = Policy::record_failure_keeping(self, key, now, random, in_use);
-        (wait, Box::new(taken))
+    ) -> (Duration, Reservation) {
+        let (wait, reservation) = Policy::record_failure_keeping(self, key, now, random, in_use);
+        (wait, Box::new(reservation))
     }
 
     fn forget(&mut self, key: &NamespacedName) {
@@ -53,11 +53,9 @@ where
         Policy::num_requeues(self, key)
     }
 
-    fn give_back(&mut self, taken: Taken, now: Nanos) {
-        // Of no other type: what is given back was taken from here.
-        if let Ok(taken) = taken.downcast() {
-            Policy::give_back(self, *taken, now);
-        }
+    fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
+        // Of no other type: what is cancelled was reserved here.
+        reservation.downcast().is_ok_and(|reservation| Policy::cancel(self, *reservation, now))
     }
 
     fn tracked(&self) -> usize {
@@ -73,16 +71,16 @@ impl Limit {
     pub(crate) fn new<P>(policy: P) -> Self
     where
         P: Policy<NamespacedName> + Send + 'static,
-        P::Taken: Send + 'static,
+        P::Reservation: Send + 'static,
     {
         Self(Box::new(policy))
     }
 }
 
 impl Policy<NamespacedName> for Limit {
-    type Taken = Taken;
+    type Reservation = Reservation;
 
-    fn record_failure(&mut self, key: &NamespacedName, now: Nanos, random: u64) -> (Duration, Taken) {
+    fn record_failure(&mut self, key: &NamespacedName, now: Nanos, random: u64) -> (Duration, Reservation) {
         self.0.failed(key, now, random, &mut |_| false)
     }
 
@@ -92,7 +90,7 @@ impl Policy<NamespacedName> for Limit {
         now: Nanos,
         random: u64,
         in_use: InUse<'_>,
-    ) -> (Duration, Taken) {
+    ) -> (Duration, Reservation) {
         self.0.failed(key, now, random, in_use)
     }
 
@@ -104,8 +102,8 @@ impl Policy<NamespacedName> for Limit {
         self.0.requeues(key)
     }
 
-    fn give_back(&mut self, taken: Taken, now: Nanos) {
-        self.0.give_back(taken, now);
+    fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
+        self.0.cancel(reservation, now)
     }
 
     fn tracked_keys(&self) -> usize {

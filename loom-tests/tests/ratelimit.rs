@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Weak;
 use std::time::Duration;
 
-use flyball_ratelimit::{Exponential, Jitter, Limiter, Quota, TokenBucket};
+use flyball_ratelimit::{Exponential, Jitter, Limiter};
 use flyball_sync::{Clock, ManualClock, Nanos, Timer};
 use loom_tests::wakers::Counting;
 use loom_tests::{Arc, Model, model, thread};
@@ -13,10 +13,6 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn at(secs: u32) -> Nanos {
     Nanos::ZERO + SECOND * secs
-}
-
-fn one_a_second() -> TokenBucket {
-    TokenBucket::new(Quota::per_second(NonZeroU32::MIN))
 }
 
 // === the limiter ===
@@ -124,47 +120,6 @@ fn two_failures_vs_eviction() {
             1,
             "the later one is there"
         );
-    });
-}
-
-#[test]
-fn reserve_and_cancel_vs_when() {
-    let claim = Model {
-        name: "ratelimit::reserve_and_cancel_vs_when",
-        threads: 3,
-        floor: 64,
-        catches: "a cancel that works on the policy while it is unlocked",
-    };
-    model(claim, || {
-        let limiter = Arc::new(Limiter::with_clock(one_a_second(), ManualClock::new()).seed(7));
-        assert_eq!(limiter.record_failure(&0), Duration::ZERO);
-        let (cancelling, failing) = (limiter.clone(), limiter.clone());
-        let cancelling = thread::spawn(move || cancelling.reserve(&1).cancel());
-        let failing = thread::spawn(move || failing.record_failure(&2));
-        cancelling.join().unwrap();
-        let wait = failing.join().unwrap();
-        assert!(wait == SECOND || wait == SECOND * 2, "{wait:?}");
-        // Given back, or in front of the other and lost: nobody else is told the time of the other, or a later one
-        // than the next.
-        assert_eq!(limiter.record_failure(&3), wait + SECOND);
-    });
-}
-
-#[test]
-fn set_quota_vs_when() {
-    let claim = Model {
-        name: "ratelimit::set_quota_vs_when",
-        threads: 2,
-        floor: 10,
-        catches: "a change of the quota that puts back a bucket it took out before, and with it a token",
-    };
-    model(claim, || {
-        let limiter = Arc::new(Limiter::with_clock(one_a_second(), ManualClock::new()).seed(7));
-        let other = limiter.clone();
-        let failing = thread::spawn(move || other.record_failure(&1));
-        limiter.set_quota(Quota::per_second(NonZeroU32::new(2).unwrap()).allow_burst(NonZeroU32::MIN));
-        assert_eq!(failing.join().unwrap(), Duration::ZERO);
-        assert_eq!(limiter.record_failure(&2), SECOND / 2, "the token is taken, under either quota");
     });
 }
 

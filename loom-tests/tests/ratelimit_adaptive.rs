@@ -153,7 +153,7 @@ fn update_vs_when() {
         let limiter = Arc::new(Limiter::with_clock(nested, ManualClock::new()).seed(7));
         let other = limiter.clone();
         let failing = thread::spawn(move || other.record_failure(&1));
-        limiter.update_policy(|capped, now| capped.inner_mut().set_quota(quota(2), now));
+        limiter.update_policy(|capped, now| capped.get_mut().set_quota(quota(2), now));
         assert_eq!(failing.join().unwrap(), Duration::ZERO);
         assert_eq!(
             limiter.record_failure(&2),

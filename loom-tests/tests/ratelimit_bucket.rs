@@ -5,7 +5,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use flyball_ratelimit::{AtomicTokenBucket, KeyedRateLimiter, Quota, RateLimiter, TokenBucket};
+use flyball_ratelimit::{AtomicTokenBucket, KeyedRateLimiter, Quota, RateLimiter, TimedOut, TokenBucket};
 use flyball_sync::{ManualClock, ManualTimer, Nanos};
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Arc, Model, block_on, model, thread};
@@ -175,6 +175,28 @@ fn dropped_waiter_vs_clock() {
 }
 
 #[test]
+fn timeout_vs_new_waker() {
+    let claim = Model {
+        name: "ratelimit_bucket::timeout_vs_new_waker",
+        threads: 2,
+        floor: 120,
+        catches: "a waiter that looks in one critical section and changes its waker in another: its limit wakes nobody",
+    };
+    model(claim, || {
+        let (clock, bucket) = empty();
+        let other = bucket.clone();
+        let mut acquire = Box::pin(async move { other.acquire_timeout(SECOND / 2).await });
+        assert!(poll_with(acquire.as_mut(), &Counting::waker().1).is_pending());
+        let waiter = thread::spawn(move || block_on(acquire));
+        clock.advance(SECOND / 2);
+        assert_eq!(waiter.join().unwrap(), Err(TimedOut));
+        assert_eq!(bucket.waiters(), 0);
+        clock.advance(SECOND / 2);
+        assert!(bucket.try_acquire().is_ok(), "it took nothing");
+    });
+}
+
+#[test]
 fn set_quota_vs_acquire() {
     let claim = Model {
         name: "ratelimit_bucket::set_quota_vs_acquire",
@@ -225,9 +247,9 @@ fn cancel_vs_acquire() {
     model(claim, || {
         let (clock, bucket) = empty();
         let other = bucket.clone();
-        let reserved = bucket.reserve();
+        let reservation = bucket.reserve();
         let waiter = thread::spawn(move || block_on(other.acquire()));
-        assert!(reserved.cancel());
+        assert!(bucket.cancel(reservation));
         clock.advance(SECOND);
         waiter.join().unwrap();
     });
@@ -252,6 +274,29 @@ fn two_of_one_key() {
         });
         let taken = takers.map(|taker| taker.join().unwrap());
         assert_ne!(taken[0], taken[1], "one of them has it");
+    });
+}
+
+#[test]
+fn cancel_vs_eviction() {
+    let claim = Model {
+        name: "ratelimit_bucket::cancel_vs_eviction",
+        threads: 2,
+        floor: 15,
+        catches: "a reservation judged in one critical section and given back in another",
+    };
+    model(claim, || {
+        let keyed = KeyedRateLimiter::with_clock(per_second(1, 1), ManualClock::new()).max_keys(nz(1));
+        let keyed = Arc::new(keyed);
+        let reservation = keyed.reserve(&7);
+        let other = keyed.clone();
+        let comer = thread::spawn(move || {
+            // The first takes the place of 7, or finds it free; 7 comes again, with a token of its own.
+            let _ = (other.reserve(&8), other.reserve(&7));
+        });
+        let _ = keyed.cancel(&7, reservation);
+        comer.join().unwrap();
+        assert_eq!(keyed.available_tokens(&7), 0, "the second token of 7 was used");
     });
 }
 

@@ -1,6 +1,5 @@
 //! PURE. How long a key that failed has to wait: a policy a file, policies made of policies, and the state per key below them.
 
-mod calendar;
 mod combine;
 mod controller_default;
 mod exponential;
@@ -9,8 +8,8 @@ mod jitter;
 mod once_per_backoff;
 mod per_key;
 mod retry_budget;
+mod schedule;
 
-pub use calendar::Booking;
 pub use combine::{Capped, MaxOf};
 pub use controller_default::{ControllerDefault, controller_default, controller_default_capped};
 pub use exponential::Exponential;

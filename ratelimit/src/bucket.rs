@@ -3,22 +3,22 @@
 
 mod acquire;
 mod atomic_token_bucket;
-mod cell;
+mod fixed_point;
 mod keyed_rate_limiter;
 mod keyed_shard;
-mod line;
+mod packed;
 mod quota;
 mod rate_limiter;
-mod refunds;
-mod reserved;
-mod scale;
+mod reservation;
 mod shared;
 mod token_bucket;
+mod unclaimed;
+mod waiters;
 
 pub use acquire::{Acquire, AcquireMany};
 pub use atomic_token_bucket::AtomicTokenBucket;
 pub use keyed_rate_limiter::KeyedRateLimiter;
 pub use quota::Quota;
 pub use rate_limiter::RateLimiter;
-pub use reserved::Reserved;
-pub use token_bucket::{Token, TokenBucket};
+pub use reservation::Reservation;
+pub use token_bucket::TokenBucket;

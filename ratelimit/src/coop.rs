@@ -26,14 +26,14 @@ const BUDGET: u32 = 127;
 /// How far one future is. It gives way at its first poll if at all, or one that is always polled after many others would
 /// never be served; and what has waited has let others run.
 #[derive(Debug, Default)]
-pub(crate) enum Turn {
+pub(crate) enum CoopBudget {
     #[default]
     New,
     GaveWay,
     Waits,
 }
 
-impl Turn {
+impl CoopBudget {
     /// Polls by `work`, unless the budget is spent: then the task is woken, and comes back.
     pub(crate) fn poll<T>(&mut self, waker: &Waker, work: impl FnOnce() -> Poll<T>) -> Poll<T> {
         let spent = LEFT.with(Cell::get) == 0;

@@ -1,12 +1,7 @@
 //! PURE. What can be refused, and why.
 
-mod denied;
-mod timed_out;
-
-pub use denied::{InsufficientCapacity, TryAcquireError};
-pub use timed_out::{AcquireTimeoutError, TimedOut};
-
 use std::fmt;
+use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -19,12 +14,6 @@ pub struct InvalidQuota(Duration);
 impl InvalidQuota {
     pub(crate) const fn new(period: Duration) -> Self {
         Self(period)
-    }
-
-    /// The period that was refused.
-    #[must_use]
-    pub const fn period(&self) -> Duration {
-        self.0
     }
 }
 
@@ -43,12 +32,6 @@ pub struct InvalidBackoff(RangeInclusive<Duration>);
 impl InvalidBackoff {
     pub(crate) const fn new(waits: RangeInclusive<Duration>) -> Self {
         Self(waits)
-    }
-
-    /// The range that was refused.
-    #[must_use]
-    pub fn into_waits(self) -> RangeInclusive<Duration> {
-        self.0
     }
 }
 
@@ -69,43 +52,166 @@ impl InvalidConcurrencyLimits {
     pub(crate) const fn new(limits: RangeInclusive<u32>) -> Self {
         Self(limits)
     }
-
-    /// The range that was refused.
-    #[must_use]
-    pub fn into_limits(self) -> RangeInclusive<u32> {
-        self.0
-    }
 }
 
 impl fmt::Display for InvalidConcurrencyLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (least, most) = (self.0.start(), self.0.end());
-        write!(f, "an adaptive limit needs 1 <= least <= most, not {least} and {most}")
+        write!(f, "a concurrency limit needs 1 <= min <= max, not {least} and {most}")
     }
 }
 
 impl std::error::Error for InvalidConcurrencyLimits {}
 
-/// No token is left; one will be at [`due`](Self::due), if nobody else takes it.
+/// Not enough tokens are available yet.
+///
+/// It says when they will be if nobody else takes any: the same for all that are denied in a row. To give each a time of its
+/// own, reserve.
+///
+/// # Examples
+/// ```
+/// use flyball_ratelimit::{KeyedRateLimiter, ManualClock, Quota};
+/// use std::num::NonZeroU32;
+/// use std::time::Duration;
+///
+/// let clients = KeyedRateLimiter::with_clock(Quota::per_second(NonZeroU32::MIN), ManualClock::new());
+/// clients.try_acquire(&"ann")?;
+/// let not_yet = clients.try_acquire(&"ann").unwrap_err();
+/// assert_eq!(not_yet.retry_after(), Duration::from_secs(1));
+/// assert_eq!(not_yet.to_string(), "not enough tokens yet: retry after 1s");
+/// # Ok::<(), flyball_ratelimit::NotYet>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotYet(Nanos);
+pub struct NotYet {
+    due: Nanos,
+    now: Nanos,
+}
 
 impl NotYet {
-    pub(crate) const fn new(due: Nanos) -> Self {
-        Self(due)
+    pub(crate) const fn new(due: Nanos, now: Nanos) -> Self {
+        Self { due, now }
     }
 
-    /// When the next token will be there.
+    /// When the tokens will be available, on the clock of the bucket.
     #[must_use]
     pub const fn due(&self) -> Nanos {
-        self.0
+        self.due
+    }
+
+    /// How long until the tokens will be available, from the call that was denied.
+    #[must_use]
+    pub fn retry_after(&self) -> Duration {
+        self.due.since(self.now)
     }
 }
 
 impl fmt::Display for NotYet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no token is left before {} ns", self.0.get())
+        write!(f, "not enough tokens yet: retry after {:?}", self.retry_after())
     }
 }
 
 impl std::error::Error for NotYet {}
+
+/// More tokens were requested than a full bucket holds: they can never be granted at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InsufficientCapacity {
+    requested: NonZeroU32,
+    burst: NonZeroU32,
+}
+
+impl InsufficientCapacity {
+    pub(crate) const fn new(requested: NonZeroU32, burst: NonZeroU32) -> Self {
+        Self { requested, burst }
+    }
+
+    /// How many were requested.
+    #[must_use]
+    pub const fn requested(&self) -> NonZeroU32 {
+        self.requested
+    }
+
+    /// The most that the quota in force grants at once.
+    #[must_use]
+    pub const fn burst(&self) -> NonZeroU32 {
+        self.burst
+    }
+}
+
+impl fmt::Display for InsufficientCapacity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} tokens requested at once, but the burst size is {}", self.requested, self.burst)
+    }
+}
+
+impl std::error::Error for InsufficientCapacity {}
+
+/// Why several tokens were not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TryAcquireError {
+    /// They are not available yet; it says when they will be.
+    NotYet(NotYet),
+    /// They can never be granted at once.
+    InsufficientCapacity(InsufficientCapacity),
+}
+
+impl From<InsufficientCapacity> for TryAcquireError {
+    fn from(error: InsufficientCapacity) -> Self {
+        Self::InsufficientCapacity(error)
+    }
+}
+
+impl From<NotYet> for TryAcquireError {
+    fn from(error: NotYet) -> Self {
+        Self::NotYet(error)
+    }
+}
+
+impl fmt::Display for TryAcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotYet(error) => error.fmt(f),
+            Self::InsufficientCapacity(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for TryAcquireError {}
+
+/// The time limit passed first; nothing was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedOut;
+
+impl fmt::Display for TimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("timed out")
+    }
+}
+
+impl std::error::Error for TimedOut {}
+
+/// Why several tokens were not granted in time; none was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcquireTimeoutError {
+    /// The time limit passed first.
+    TimedOut,
+    /// They can never be granted.
+    InsufficientCapacity(InsufficientCapacity),
+}
+
+impl From<InsufficientCapacity> for AcquireTimeoutError {
+    fn from(error: InsufficientCapacity) -> Self {
+        Self::InsufficientCapacity(error)
+    }
+}
+
+impl fmt::Display for AcquireTimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimedOut => TimedOut.fmt(f),
+            Self::InsufficientCapacity(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AcquireTimeoutError {}

@@ -9,16 +9,14 @@ mod coop;
 mod error;
 mod limiter;
 mod policy;
-mod reservation;
 
 pub use crate::adaptive::{AcquirePermit, AimdLimit, ConcurrencyLimiter, Outcome, Permit, Started};
 pub use crate::backoff::{
-    Booking, Capped, ControllerDefault, Exponential, FastSlow, Jitter, MaxOf, OncePerBackoff, RetryBudget,
+    Capped, ControllerDefault, Exponential, FastSlow, Jitter, MaxOf, OncePerBackoff, RetryBudget,
     controller_default, controller_default_capped,
 };
 pub use crate::bucket::{
-    Acquire, AcquireMany, AtomicTokenBucket, KeyedRateLimiter, Quota, RateLimiter, Reserved, Token,
-    TokenBucket,
+    Acquire, AcquireMany, AtomicTokenBucket, KeyedRateLimiter, Quota, RateLimiter, Reservation, TokenBucket,
 };
 pub use crate::error::{
     AcquireTimeoutError, InsufficientCapacity, InvalidBackoff, InvalidConcurrencyLimits, InvalidQuota,
@@ -26,7 +24,6 @@ pub use crate::error::{
 };
 pub use crate::limiter::Limiter;
 pub use crate::policy::Policy;
-pub use crate::reservation::Reservation;
 #[cfg(feature = "tokio")]
 #[doc(no_inline)]
 pub use flyball_sync::TokioTimer;

@@ -19,8 +19,7 @@ use std::time::Duration;
 use flyball_sync::locks::Mutex;
 use flyball_sync::random::SplitMix64;
 
-use crate::reservation::Reservation;
-use crate::{Clock, MaxOf, Monotonic, Nanos, Policy, Quota, TokenBucket};
+use crate::{Clock, Monotonic, Nanos, Policy};
 
 /// How long a key that failed has to wait: a [`Policy`] to share between threads.
 ///
@@ -77,14 +76,13 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
     }
 
     /// Counts a failure of `key` and says how long it has to wait from now on.
+    #[doc(alias = "When")]
     pub fn record_failure(&self, key: &K) -> Duration {
-        self.failed(key).0
-    }
-
-    /// As [`record_failure`](Self::record_failure), and what the failure took from shared budgets can be given back.
-    pub fn reserve(&self, key: &K) -> Reservation<'_, K, P, C> {
-        let (delay, taken) = self.failed(key);
-        Reservation::new(self, delay, taken)
+        let now = self.clock.now();
+        self.change(|state| {
+            let random = state.random.next();
+            state.policy.record_failure(key, now, random).0
+        })
     }
 
     /// Forgets the failures of `key`; an unknown key is no error.
@@ -118,66 +116,24 @@ impl<K, P: Policy<K>, C: Clock> Limiter<K, P, C> {
     ///
     /// let limiter = Limiter::<&str, _>::new(controller_default_capped(Duration::from_secs(60)));
     /// let fifty = Quota::per_second(NonZeroU32::new(50).unwrap());
-    /// limiter.update_policy(|capped, now| capped.inner_mut().parts_mut().1.set_quota(fifty, now));
+    /// limiter.update_policy(|capped, now| capped.get_mut().get_mut().1.set_quota(fifty, now));
     /// ```
     pub fn update_policy<R>(&self, change: impl FnOnce(&mut P, Nanos) -> R) -> R {
         let now = self.clock.now();
         self.change(|state| change(&mut state.policy, now))
     }
 
-    /// Takes the limiter apart.
-    #[must_use]
-    pub fn into_policy(self) -> P {
-        self.state.into_inner().policy
-    }
-
-    /// Looks at the policy, under the lock: for tests, which walk its invariants.
-    #[doc(hidden)]
-    pub fn inspect<R>(&self, look: impl FnOnce(&P) -> R) -> R {
-        look(&self.state.lock().policy)
-    }
-
-    pub(crate) fn give_back(&self, taken: P::Taken) {
-        let now = self.clock.now();
-        self.state.lock().policy.give_back(taken, now);
-    }
-
-    fn failed(&self, key: &K) -> (Duration, P::Taken) {
-        let now = self.clock.now();
-        self.change(|state| {
-            let random = state.random.next();
-            state.policy.record_failure(key, now, random)
-        })
-    }
-
     /// Works on the policy. What it lets go of is taken along, also where it panics: the next operation would drop it under
     /// the lock.
     fn change<R>(&self, work: impl FnOnce(&mut State<P>) -> R) -> R {
         // Declared before the guard: keys die after it.
-        let mut dead = Vec::new();
+        let mut evicted = Vec::new();
         let mut state = self.state.lock();
         let result = catch_unwind(AssertUnwindSafe(|| work(&mut state)));
-        state.policy.take_evicted(&mut dead);
+        state.policy.take_evicted(&mut evicted);
         drop(state);
-        drop(dead);
+        drop(evicted);
         result.unwrap_or_else(|panic| resume_unwind(panic))
-    }
-}
-
-impl<K, C: Clock> Limiter<K, TokenBucket, C> {
-    /// Changes rate and burst from now on; waits that have been told stay as they are.
-    pub fn set_quota(&self, quota: Quota) {
-        let now = self.clock.now();
-        self.state.lock().policy.set_quota(quota, now);
-    }
-}
-
-impl<K, A, C: Clock> Limiter<K, MaxOf<A, TokenBucket>, C> {
-    /// Changes rate and burst of the shared bucket from now on; waits that have been told stay as they are. A bucket
-    /// that is nested elsewhere is reached by [`update_policy`](Limiter::update_policy).
-    pub fn set_quota(&self, quota: Quota) {
-        let now = self.clock.now();
-        self.state.lock().policy.parts_mut().1.set_quota(quota, now);
     }
 }
 

@@ -10,8 +10,8 @@ use crate::Nanos;
 /// Shells (`Limiter`, a queue) own the lock, the clock and the randomness; a policy must not call
 /// back into the shell that holds it.
 pub trait Policy<K: ?Sized> {
-    /// What one failure took from budgets shared between keys, enough to give it back; `()` where there is none.
-    type Taken;
+    /// What one failure took ahead of time from budgets shared between keys, enough to give it back; `()` where there is none.
+    type Reservation;
 
     /// Whether failures are counted, so that [`num_requeues`](Self::num_requeues) is more than 0 after one.
     ///
@@ -21,7 +21,7 @@ pub trait Policy<K: ?Sized> {
     /// Counts a failure of `key` at `now` and says how long it waits, from `now`.
     ///
     /// `random` is uniform over all of `u64`; only jitter uses it.
-    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken);
+    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Reservation);
 
     /// As [`record_failure`](Self::record_failure), and keeps the failures of every key that `in_use` reports: they neither expire nor make
     /// room for those of another key.
@@ -35,7 +35,7 @@ pub trait Policy<K: ?Sized> {
         now: Nanos,
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
-    ) -> (Duration, Self::Taken) {
+    ) -> (Duration, Self::Reservation) {
         let _ = in_use;
         self.record_failure(key, now, random)
     }
@@ -46,21 +46,21 @@ pub trait Policy<K: ?Sized> {
     /// Failures counted for `key` and not forgotten; 0 for an unknown key.
     fn num_requeues(&self, key: &K) -> u32;
 
-    /// Gives back what a failure took and did not use.
-    fn give_back(&mut self, taken: Self::Taken, now: Nanos);
+    /// Gives back what a failure took and did not use, and says whether that made a difference. The failure stays counted.
+    fn cancel(&mut self, reservation: Self::Reservation, now: Nanos) -> bool;
 
     /// How many keys it holds state for. Zero promises that [`forget`](Self::forget) would do nothing.
     fn tracked_keys(&self) -> usize;
 
-    /// Moves the keys it has let go of (forgotten, expired, evicted) to the end of `dead`.
+    /// Moves the keys it has let go of (forgotten, expired, evicted) to the end of `evicted`.
     ///
-    /// A shell calls it under its lock after [`record_failure`](Self::record_failure) and [`forget`](Self::forget) and drops `dead`
+    /// A shell calls it under its lock after [`record_failure`](Self::record_failure) and [`forget`](Self::forget) and drops `evicted`
     /// after unlocking, so that no key's `Drop` runs under a lock. What nobody takes, the policy drops by itself in
     /// a later call: ignoring this method leaks nothing. A policy without keys has nothing to do here.
-    fn take_evicted(&mut self, dead: &mut Vec<K>)
+    fn take_evicted(&mut self, evicted: &mut Vec<K>)
     where
         K: Sized,
     {
-        let _ = dead;
+        let _ = evicted;
     }
 }

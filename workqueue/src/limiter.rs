@@ -27,7 +27,7 @@ use crate::key::Key;
 pub struct NoLimiter;
 
 impl<K: ?Sized> Policy<K> for NoLimiter {
-    type Taken = ();
+    type Reservation = ();
 
     const COUNTS_FAILURES: bool = false;
 
@@ -41,7 +41,9 @@ impl<K: ?Sized> Policy<K> for NoLimiter {
         0
     }
 
-    fn give_back(&mut self, (): (), _: Nanos) {}
+    fn cancel(&mut self, (): (), _: Nanos) -> bool {
+        false
+    }
 
     fn tracked_keys(&self) -> usize {
         0

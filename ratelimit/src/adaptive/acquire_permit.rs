@@ -9,39 +9,44 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use flyball_sync::waiting::ThreadSignal;
 
 use crate::adaptive::limiter::{KEPT, Shared};
-use crate::coop::Turn;
-use crate::{Clock, Monotonic, Permit};
+use crate::coop::CoopBudget;
+use crate::{Clock, Monotonic, Nanos, Permit, TimedOut};
 
 /// A future of [`ConcurrencyLimiter::acquire`](crate::ConcurrencyLimiter::acquire).
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquirePermit<C: Clock = Monotonic> {
     shared: Arc<Shared<C>>,
     ticket: Option<u64>,
-    turn: Turn,
+    coop: CoopBudget,
 }
 
 impl<C: Clock> AcquirePermit<C> {
     pub(crate) fn new(shared: Arc<Shared<C>>) -> Self {
-        Self { shared, ticket: None, turn: Turn::default() }
+        Self { shared, ticket: None, coop: CoopBudget::default() }
     }
 
-    /// Sleeps until it is ready.
-    pub(crate) fn wait(self) -> Permit<C> {
+    /// Sleeps until it is ready, or until then on the machine's clock.
+    pub(crate) fn wait(self, until: Option<Nanos>) -> Result<Permit<C>, TimedOut> {
         let mut acquire = pin!(self);
         let signal = Arc::new(ThreadSignal::default());
         let waker = Waker::from(signal.clone());
         let mut context = Context::from_waker(&waker);
         loop {
             if let Poll::Ready(permit) = acquire.as_mut().poll(&mut context) {
-                return permit;
+                return Ok(permit);
+            }
+            let left = until.map(|until| until.since(Monotonic.now()));
+            if left == Some(Duration::ZERO) {
+                return Err(TimedOut);
             }
             // A wake-up since the poll makes this return at once. A thread looks by itself, too: whoever has the place may
             // never look at it, and there may be no other call.
-            signal.wait(Some(KEPT * 10));
+            signal.wait(Some(left.map_or(KEPT * 10, |left| left.min(KEPT * 10))));
         }
     }
 }
@@ -50,8 +55,8 @@ impl<C: Clock> Future for AcquirePermit<C> {
     type Output = Permit<C>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { shared, ticket, turn } = &mut *self;
-        turn.poll(context.waker(), || shared.poll_start(ticket, context.waker()))
+        let Self { shared, ticket, coop } = &mut *self;
+        coop.poll(context.waker(), || shared.poll_start(ticket, context.waker()))
     }
 }
 

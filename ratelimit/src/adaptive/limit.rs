@@ -31,23 +31,22 @@ use crate::{InvalidConcurrencyLimits, Nanos};
 /// Choose the bound by what is too slow for you: two or three times the latency at rest, or an objective. It is a
 /// number of yours and not learnt, since who arrives under load cannot know what rest is like.
 ///
-/// This is the rule alone, with time as an argument; [`ConcurrencyLimiter`](crate::ConcurrencyLimiter) shares it between
-/// threads and tasks.
+/// This is the rule alone; [`ConcurrencyLimiter`](crate::ConcurrencyLimiter) applies it, and is shared between threads and tasks.
 ///
 /// # Examples
 /// ```
-/// use flyball_ratelimit::{AimdLimit, Nanos, Outcome};
+/// use flyball_ratelimit::{AimdLimit, ConcurrencyLimiter, ManualClock};
 /// use std::time::Duration;
 ///
 /// let millis = Duration::from_millis;
-/// let mut limit = AimdLimit::new(1..=100, millis(200)).initial_limit(20);
-/// let mut round = |latency| {
-///     let start = |limit: &mut AimdLimit| limit.start(Nanos::ZERO).unwrap();
-///     let started: Vec<_> = (0..limit.limit()).map(|_| start(&mut limit)).collect();
-///     for operation in started {
-///         limit.end(operation, Outcome::Success, Nanos::ZERO + latency);
-///     }
-///     limit.limit()
+/// let clock = ManualClock::new();
+/// let limit = AimdLimit::new(1..=100, millis(200)).initial_limit(20);
+/// let limiter = ConcurrencyLimiter::with_clock(limit, clock.clone());
+/// let round = |latency| {
+///     let permits: Vec<_> = (0..limiter.limit()).filter_map(|_| limiter.try_acquire()).collect();
+///     clock.advance(latency);
+///     permits.into_iter().for_each(|permit| permit.succeed());
+///     limiter.limit()
 /// };
 /// assert_eq!(round(millis(50)), 21);
 /// assert_eq!(round(millis(50)), 22);
@@ -75,6 +74,7 @@ struct Round {
 }
 
 /// How an operation ended, as far as its server's load is concerned.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// It was answered; how fast is measured. An answer that says *no such object* is one, too.
@@ -86,6 +86,7 @@ pub enum Outcome {
 }
 
 /// An operation in flight; it is to be ended with [`AimdLimit::end`].
+#[doc(hidden)]
 #[derive(Debug)]
 #[must_use = "an operation that is never ended stays in flight"]
 pub struct Started {
@@ -131,11 +132,13 @@ impl AimdLimit {
     }
 
     /// An operation starts at `now`, if fewer than the limit are in flight.
+    #[doc(hidden)]
     pub fn start(&mut self, now: Nanos) -> Option<Started> {
         self.admit().then(|| self.started(now))
     }
 
     /// An operation has ended at `now`; the limit may have changed then. Only of a success it matters when.
+    #[doc(hidden)]
     pub fn end(&mut self, operation: Started, outcome: Outcome, now: Nanos) {
         self.leave();
         // Invariant 3: what started under an older limit says nothing about this one.
@@ -154,12 +157,14 @@ impl AimdLimit {
     }
 
     /// How many may be in flight.
+    #[doc(hidden)]
     #[must_use]
     pub const fn limit(&self) -> u32 {
         self.limit
     }
 
     /// How many are in flight; more than the limit when that has just fallen.
+    #[doc(hidden)]
     #[must_use]
     pub const fn in_flight(&self) -> u32 {
         self.in_flight

@@ -37,7 +37,7 @@ use std::time::Duration;
 use flyball_sync::locks::Mutex;
 
 use crate::adaptive::limit::Started;
-use crate::{AcquirePermit, AimdLimit, Clock, Monotonic, Nanos, Outcome, Permit};
+use crate::{AcquirePermit, AimdLimit, Clock, Monotonic, Nanos, Outcome, Permit, TimedOut};
 
 /// How many operations may be in flight at once, learnt from how they end: an [`AimdLimit`] to share.
 ///
@@ -123,7 +123,18 @@ impl<C: Clock> ConcurrencyLimiter<C> {
 
     /// As [`acquire`](Self::acquire), and the thread sleeps meanwhile.
     pub fn blocking_acquire(&self) -> Permit<C> {
-        self.acquire().wait()
+        match self.acquire().wait(None) {
+            Ok(permit) => permit,
+            Err(TimedOut) => unreachable!("it waits without an end"),
+        }
+    }
+
+    /// As [`acquire`](Self::acquire), and the thread sleeps meanwhile, for at most `limit` on the machine's clock.
+    ///
+    /// # Errors
+    /// [`TimedOut`]: it has left the line, and holds no permit.
+    pub fn blocking_acquire_timeout(&self, limit: Duration) -> Result<Permit<C>, TimedOut> {
+        self.acquire().wait(Some(Monotonic.now() + limit))
     }
 
     /// How many may be in flight now.

@@ -40,8 +40,7 @@ impl<C: Clock> Permit<C> {
         self.end(Outcome::Ignored);
     }
 
-    /// It ended as `outcome` says.
-    pub fn end(mut self, outcome: Outcome) {
+    fn end(mut self, outcome: Outcome) {
         self.tell(outcome);
     }
 

@@ -29,6 +29,7 @@ use crate::{Nanos, Policy};
 /// assert_eq!(policy.record_failure(&"a", Nanos::ZERO, 0).0, millis(5));
 /// ```
 #[derive(Debug)]
+#[doc(alias = "MaxOfRateLimiter")]
 pub struct MaxOf<A, B> {
     first: A,
     second: B,
@@ -43,24 +44,18 @@ impl<A, B> MaxOf<A, B> {
         Self { first, second }
     }
 
-    /// The two policies.
-    #[must_use]
-    pub const fn parts(&self) -> (&A, &B) {
-        (&self.first, &self.second)
-    }
-
     /// The two policies, to change their settings.
-    pub const fn parts_mut(&mut self) -> (&mut A, &mut B) {
+    pub const fn get_mut(&mut self) -> (&mut A, &mut B) {
         (&mut self.first, &mut self.second)
     }
 }
 
 impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
-    type Taken = (A::Taken, B::Taken);
+    type Reservation = (A::Reservation, B::Reservation);
 
     const COUNTS_FAILURES: bool = A::COUNTS_FAILURES || B::COUNTS_FAILURES;
 
-    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
+    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Reservation) {
         self.record_failure_keeping(key, now, random, &mut |_| false)
     }
 
@@ -70,12 +65,14 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
         now: Nanos,
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
-    ) -> (Duration, Self::Taken) {
+    ) -> (Duration, Self::Reservation) {
         // Invariant 2: the same number in both would make two jitters rise and fall together.
         let mut random = SplitMix64::new(random);
-        let (first_wait, first_taken) = self.first.record_failure_keeping(key, now, random.next(), in_use);
-        let (second_wait, second_taken) = self.second.record_failure_keeping(key, now, random.next(), in_use);
-        (first_wait.max(second_wait), (first_taken, second_taken))
+        let (first_wait, first_reservation) =
+            self.first.record_failure_keeping(key, now, random.next(), in_use);
+        let (second_wait, second_reservation) =
+            self.second.record_failure_keeping(key, now, random.next(), in_use);
+        (first_wait.max(second_wait), (first_reservation, second_reservation))
     }
 
     fn forget(&mut self, key: &K) {
@@ -87,21 +84,22 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
         self.first.num_requeues(key).max(self.second.num_requeues(key))
     }
 
-    fn give_back(&mut self, (first, second): Self::Taken, now: Nanos) {
-        self.first.give_back(first, now);
-        self.second.give_back(second, now);
+    fn cancel(&mut self, (first, second): Self::Reservation, now: Nanos) -> bool {
+        let first = self.first.cancel(first, now);
+        let second = self.second.cancel(second, now);
+        first || second
     }
 
     fn tracked_keys(&self) -> usize {
         self.first.tracked_keys().max(self.second.tracked_keys())
     }
 
-    fn take_evicted(&mut self, dead: &mut Vec<K>)
+    fn take_evicted(&mut self, evicted: &mut Vec<K>)
     where
         K: Sized,
     {
-        self.first.take_evicted(dead);
-        self.second.take_evicted(dead);
+        self.first.take_evicted(evicted);
+        self.second.take_evicted(evicted);
     }
 }
 
@@ -119,6 +117,7 @@ impl<K: ?Sized, A: Policy<K>, B: Policy<K>> Policy<K> for MaxOf<A, B> {
 /// assert_eq!(policy.record_failure(&"a", Nanos::ZERO, 0).0, secs(500));
 /// ```
 #[derive(Debug)]
+#[doc(alias = "WithMaxWaitRateLimiter")]
 pub struct Capped<P> {
     inner: P,
     cap: Duration,
@@ -133,24 +132,18 @@ impl<P> Capped<P> {
         Self { inner, cap }
     }
 
-    /// The policy inside.
-    #[must_use]
-    pub const fn inner(&self) -> &P {
-        &self.inner
-    }
-
     /// The policy inside, to change its settings.
-    pub const fn inner_mut(&mut self) -> &mut P {
+    pub const fn get_mut(&mut self) -> &mut P {
         &mut self.inner
     }
 }
 
 impl<K: ?Sized, P: Policy<K>> Policy<K> for Capped<P> {
-    type Taken = P::Taken;
+    type Reservation = P::Reservation;
 
     const COUNTS_FAILURES: bool = P::COUNTS_FAILURES;
 
-    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
+    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Reservation) {
         self.record_failure_keeping(key, now, random, &mut |_| false)
     }
 
@@ -160,9 +153,9 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for Capped<P> {
         now: Nanos,
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
-    ) -> (Duration, Self::Taken) {
-        let (wait, taken) = self.inner.record_failure_keeping(key, now, random, in_use);
-        (wait.min(self.cap), taken)
+    ) -> (Duration, Self::Reservation) {
+        let (wait, reservation) = self.inner.record_failure_keeping(key, now, random, in_use);
+        (wait.min(self.cap), reservation)
     }
 
     fn forget(&mut self, key: &K) {
@@ -173,18 +166,18 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for Capped<P> {
         self.inner.num_requeues(key)
     }
 
-    fn give_back(&mut self, taken: Self::Taken, now: Nanos) {
-        self.inner.give_back(taken, now);
+    fn cancel(&mut self, reservation: Self::Reservation, now: Nanos) -> bool {
+        self.inner.cancel(reservation, now)
     }
 
     fn tracked_keys(&self) -> usize {
         self.inner.tracked_keys()
     }
 
-    fn take_evicted(&mut self, dead: &mut Vec<K>)
+    fn take_evicted(&mut self, evicted: &mut Vec<K>)
     where
         K: Sized,
     {
-        self.inner.take_evicted(dead);
+        self.inner.take_evicted(evicted);
     }
 }

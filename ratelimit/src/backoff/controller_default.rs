@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::{Capped, Exponential, MaxOf, Quota, TokenBucket};
 
 /// The type of [`controller_default`].
+#[doc(alias = "DefaultControllerRateLimiter")]
 pub type ControllerDefault<K> = MaxOf<Exponential<K>, TokenBucket>;
 
 /// What Kubernetes controllers use unless told otherwise: 5 ms doubling to 1000 s for each key, and 10 a second with a
@@ -21,6 +22,7 @@ pub type ControllerDefault<K> = MaxOf<Exponential<K>, TokenBucket>;
 /// assert_eq!(policy.record_failure(&"a", Nanos::ZERO, 0).0, Duration::from_millis(5));
 /// ```
 #[must_use]
+#[doc(alias = "DefaultControllerRateLimiter")]
 pub fn controller_default<K: Hash + Eq + Clone>() -> ControllerDefault<K> {
     let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(1_000));
     MaxOf::new(backoff, TokenBucket::new(Quota::per_second(TEN).allow_burst(HUNDRED)))

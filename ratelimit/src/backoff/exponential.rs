@@ -34,6 +34,7 @@ use crate::{InvalidBackoff, Jitter, Nanos, Policy};
 /// backoff.forget(&"a");
 /// assert_eq!(backoff.num_requeues(&"a"), 0);
 /// ```
+#[doc(alias = "ItemExponentialFailureRateLimiter")]
 pub struct Exponential<K> {
     curve: Curve,
     failures: PerKey<K, Failures>,
@@ -165,7 +166,7 @@ impl Curve {
 }
 
 impl<K: Hash + Eq + Clone> Policy<K> for Exponential<K> {
-    type Taken = ();
+    type Reservation = ();
 
     fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, ()) {
         self.record_failure_keeping(key, now, random, &mut |_| false)
@@ -192,14 +193,16 @@ impl<K: Hash + Eq + Clone> Policy<K> for Exponential<K> {
         self.failures.get(key).map_or(0, |failures| failures.count)
     }
 
-    fn give_back(&mut self, (): (), _: Nanos) {}
+    fn cancel(&mut self, (): (), _: Nanos) -> bool {
+        false
+    }
 
     fn tracked_keys(&self) -> usize {
         self.failures.len()
     }
 
-    fn take_evicted(&mut self, dead: &mut Vec<K>) {
-        self.failures.take_evicted(dead);
+    fn take_evicted(&mut self, evicted: &mut Vec<K>) {
+        self.failures.take_evicted(evicted);
     }
 }
 

@@ -27,6 +27,7 @@ use crate::{Nanos, Policy};
 /// let mut wait = || policy.record_failure(&"a", Nanos::ZERO, 0).0;
 /// assert_eq!([wait(), wait(), wait()], [fast, fast, slow]);
 /// ```
+#[doc(alias = "ItemFastSlowRateLimiter")]
 pub struct FastSlow<K> {
     fast: Duration,
     slow: Duration,
@@ -65,7 +66,7 @@ impl<K> FastSlow<K> {
 }
 
 impl<K: Hash + Eq + Clone> Policy<K> for FastSlow<K> {
-    type Taken = ();
+    type Reservation = ();
 
     fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, ()) {
         self.record_failure_keeping(key, now, random, &mut |_| false)
@@ -92,14 +93,16 @@ impl<K: Hash + Eq + Clone> Policy<K> for FastSlow<K> {
         self.failures.get(key).copied().unwrap_or(0)
     }
 
-    fn give_back(&mut self, (): (), _: Nanos) {}
+    fn cancel(&mut self, (): (), _: Nanos) -> bool {
+        false
+    }
 
     fn tracked_keys(&self) -> usize {
         self.failures.len()
     }
 
-    fn take_evicted(&mut self, dead: &mut Vec<K>) {
-        self.failures.take_evicted(dead);
+    fn take_evicted(&mut self, evicted: &mut Vec<K>) {
+        self.failures.take_evicted(evicted);
     }
 }
 

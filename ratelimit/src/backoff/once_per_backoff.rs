@@ -50,13 +50,8 @@ impl<K, P> OncePerBackoff<K, P> {
         Self { policy, open: PerKey::new(Duration::MAX) }
     }
 
-    /// The policy inside.
-    pub fn policy(&self) -> &P {
-        &self.policy
-    }
-
     /// The policy inside, to change its settings.
-    pub fn policy_mut(&mut self) -> &mut P {
+    pub fn get_mut(&mut self) -> &mut P {
         &mut self.policy
     }
 
@@ -69,11 +64,11 @@ impl<K, P> OncePerBackoff<K, P> {
 
 impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
     /// `None` where the failure took nothing, as its wait was open already.
-    type Taken = Option<P::Taken>;
+    type Reservation = Option<P::Reservation>;
 
     const COUNTS_FAILURES: bool = P::COUNTS_FAILURES;
 
-    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
+    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Reservation) {
         self.record_failure_keeping(key, now, random, &mut |_| false)
     }
 
@@ -83,16 +78,16 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
         now: Nanos,
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
-    ) -> (Duration, Self::Taken) {
+    ) -> (Duration, Self::Reservation) {
         // Before the policy counts: if cloning the key panics, nothing is counted that could not be forgotten.
         let until = self.open.touch(key, now, &mut *in_use);
         if now < *until {
             return (until.since(now), None);
         }
-        let (delay, taken) = self.policy.record_failure_keeping(key, now, random, in_use);
+        let (delay, reservation) = self.policy.record_failure_keeping(key, now, random, in_use);
         *until = now + delay;
-        self.open.let_go_in_turn(|until| *until <= now);
-        (delay, Some(taken))
+        self.open.evict_oldest(|until| *until <= now);
+        (delay, Some(reservation))
     }
 
     fn forget(&mut self, key: &K) {
@@ -104,20 +99,18 @@ impl<K: Hash + Eq + Clone, P: Policy<K>> Policy<K> for OncePerBackoff<K, P> {
         self.policy.num_requeues(key)
     }
 
-    /// The wait stays open: whoever gives back what it took does not run the key at its end, or runs it unbudgeted.
-    fn give_back(&mut self, taken: Self::Taken, now: Nanos) {
-        if let Some(taken) = taken {
-            self.policy.give_back(taken, now);
-        }
+    /// The backoff stays open: a key whose reservation is cancelled does not run at its end, or runs unbudgeted.
+    fn cancel(&mut self, reservation: Self::Reservation, now: Nanos) -> bool {
+        reservation.is_some_and(|reservation| self.policy.cancel(reservation, now))
     }
 
     fn tracked_keys(&self) -> usize {
         self.open.len().max(self.policy.tracked_keys())
     }
 
-    fn take_evicted(&mut self, dead: &mut Vec<K>) {
-        self.open.take_evicted(dead);
-        self.policy.take_evicted(dead);
+    fn take_evicted(&mut self, evicted: &mut Vec<K>) {
+        self.open.take_evicted(evicted);
+        self.policy.take_evicted(evicted);
     }
 }
 

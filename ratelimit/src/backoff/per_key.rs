@@ -39,7 +39,7 @@ pub(crate) struct PerKey<K, V> {
     /// How long a key may be idle, in nanoseconds: a key is looked at twice in each call.
     idle: u64,
     /// Keys let go of, until the shell takes them or the next operation that lets go drops them.
-    dead: Vec<K>,
+    evicted: Vec<K>,
 }
 
 struct Slot<K, V> {
@@ -65,7 +65,7 @@ impl<K, V> PerKey<K, V> {
             beyond: 0,
             longest_wait,
             idle: Nanos::from_duration(longest_wait.saturating_add(rest)).get(),
-            dead: Vec::new(),
+            evicted: Vec::new(),
         }
     }
 
@@ -89,10 +89,10 @@ impl<K, V> PerKey<K, V> {
 
     /// Hands over the keys let go of.
     #[inline]
-    pub(crate) fn take_evicted(&mut self, dead: &mut Vec<K>) {
+    pub(crate) fn take_evicted(&mut self, evicted: &mut Vec<K>) {
         // Nearly always nothing.
-        if !self.dead.is_empty() {
-            dead.append(&mut self.dead);
+        if !self.evicted.is_empty() {
+            evicted.append(&mut self.evicted);
         }
     }
 }
@@ -106,7 +106,7 @@ impl<K: Hash + Eq, V> PerKey<K, V> {
     /// Lets go of a key, and says whether it was there.
     pub(crate) fn remove(&mut self, key: &K) -> bool {
         let Some(slot) = self.find(self.hasher.hash_one(key), key) else { return false };
-        self.dead.clear();
+        self.evicted.clear();
         self.let_go(slot);
         true
     }
@@ -126,7 +126,7 @@ impl<K: Hash + Eq + Clone, V: Default> PerKey<K, V> {
         let slot = match self.find(hash, key) {
             Some(slot) => {
                 let over = self.expired(slot, now) && !in_use(key);
-                self.dead.clear();
+                self.evicted.clear();
                 if over {
                     self.slots[slot as usize].value = V::default();
                 }
@@ -135,7 +135,7 @@ impl<K: Hash + Eq + Clone, V: Default> PerKey<K, V> {
             }
             None => {
                 let key = key.clone();
-                self.dead.clear();
+                self.evicted.clear();
                 self.sweep(now, NONE, &mut in_use);
                 self.make_room(now, in_use);
                 self.insert(key, hash, now)
@@ -164,7 +164,7 @@ impl<K, V> PerKey<K, V> {
 
     /// Looks at two keys in turn, and lets go of those whose value is over. For maps whose keys do not expire by being
     /// idle: each key's turn comes again, so one that stays hides none behind it.
-    pub(crate) fn let_go_in_turn(&mut self, over: impl Fn(&V) -> bool) {
+    pub(crate) fn evict_oldest(&mut self, over: impl Fn(&V) -> bool) {
         for _ in 0..2 {
             let slot = self.oldest;
             match self.slots.get(slot as usize) {
@@ -229,7 +229,7 @@ impl<K, V> PerKey<K, V> {
         if moved != slot {
             self.renumber(moved, slot);
         }
-        self.dead.push(removed.key);
+        self.evicted.push(removed.key);
     }
 
     fn erase(&mut self, hash: u64, slot: u32) {

@@ -2,12 +2,12 @@
 //!
 //! # Invariants
 //! 1. No key waits for less than the policy inside says.
-//! 2. The ends of all waits are within the budget (those of `calendar.rs`).
+//! 2. The ends of all waits are within the budget (those of `schedule.rs`).
 
 use std::time::Duration;
 
-use crate::backoff::calendar::{Booking, Calendar};
-use crate::{Nanos, Policy, Quota};
+use crate::backoff::schedule::TokenSchedule;
+use crate::{Nanos, Policy, Quota, Reservation};
 
 /// The waits of a policy, spread so that the retries they lead to keep to a budget.
 ///
@@ -36,7 +36,7 @@ use crate::{Nanos, Policy, Quota};
 #[derive(Debug)]
 pub struct RetryBudget<P> {
     policy: P,
-    calendar: Calendar,
+    schedule: TokenSchedule,
 }
 
 // === impl RetryBudget ===
@@ -45,46 +45,34 @@ impl<P> RetryBudget<P> {
     /// The waits of `policy`, ending within `quota`.
     #[must_use]
     pub const fn new(policy: P, quota: Quota) -> Self {
-        Self { policy, calendar: Calendar::new(quota) }
-    }
-
-    /// The policy inside.
-    #[must_use]
-    pub const fn inner(&self) -> &P {
-        &self.policy
+        Self { policy, schedule: TokenSchedule::new(quota) }
     }
 
     /// The policy inside, to change its settings.
-    pub const fn inner_mut(&mut self) -> &mut P {
+    pub const fn get_mut(&mut self) -> &mut P {
         &mut self.policy
-    }
-
-    /// The quota in force.
-    #[must_use]
-    pub const fn quota(&self) -> Quota {
-        self.calendar.quota()
     }
 
     /// Changes rate and burst from `now` on; waits that have been told stay as they are. O(open waits).
     ///
     /// What is available stays available, up to the new burst; a larger burst fills up at the new rate.
     pub fn set_quota(&mut self, quota: Quota, now: Nanos) {
-        self.calendar.set_quota(quota, now);
+        self.schedule.set_quota(quota, now);
     }
 
     /// Walks the invariants.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
-        self.calendar.check()
+        self.schedule.check()
     }
 }
 
 impl<K: ?Sized, P: Policy<K>> Policy<K> for RetryBudget<P> {
-    type Taken = (P::Taken, Booking);
+    type Reservation = (P::Reservation, Reservation);
 
     const COUNTS_FAILURES: bool = P::COUNTS_FAILURES;
 
-    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Taken) {
+    fn record_failure(&mut self, key: &K, now: Nanos, random: u64) -> (Duration, Self::Reservation) {
         self.record_failure_keeping(key, now, random, &mut |_| false)
     }
 
@@ -94,11 +82,11 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for RetryBudget<P> {
         now: Nanos,
         random: u64,
         in_use: &mut dyn FnMut(&K) -> bool,
-    ) -> (Duration, Self::Taken) {
-        let (wait, taken) = self.policy.record_failure_keeping(key, now, random, in_use);
-        let booking = self.calendar.book(now + wait, now);
+    ) -> (Duration, Self::Reservation) {
+        let (wait, reservation) = self.policy.record_failure_keeping(key, now, random, in_use);
+        let token = self.schedule.reserve(now + wait, now);
         // The longer of the two: a wait beyond the end of time stays as long as it is.
-        (wait.max(booking.due().since(now)), (taken, booking))
+        (wait.max(token.delay(now)), (reservation, token))
     }
 
     fn forget(&mut self, key: &K) {
@@ -110,19 +98,20 @@ impl<K: ?Sized, P: Policy<K>> Policy<K> for RetryBudget<P> {
     }
 
     /// Unlike a bucket's, a token that others wait behind can be given back, too: the next who can use it does.
-    fn give_back(&mut self, (taken, booking): Self::Taken, now: Nanos) {
-        self.policy.give_back(taken, now);
-        self.calendar.give_back(booking, now);
+    fn cancel(&mut self, (reservation, token): Self::Reservation, now: Nanos) -> bool {
+        let inner = self.policy.cancel(reservation, now);
+        let own = self.schedule.cancel(token, now);
+        inner || own
     }
 
     fn tracked_keys(&self) -> usize {
         self.policy.tracked_keys()
     }
 
-    fn take_evicted(&mut self, dead: &mut Vec<K>)
+    fn take_evicted(&mut self, evicted: &mut Vec<K>)
     where
         K: Sized,
     {
-        self.policy.take_evicted(dead);
+        self.policy.take_evicted(evicted);
     }
 }

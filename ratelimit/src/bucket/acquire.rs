@@ -13,29 +13,43 @@ use std::time::Duration;
 
 use flyball_sync::waiting::ThreadSignal;
 
-use crate::bucket::shared::{Look, Shared, WakeAt, Wish};
-use crate::coop::Turn;
+use crate::bucket::shared::{AcquireRequest, Look, Shared, WakeAt};
+use crate::coop::CoopBudget;
 use crate::{AcquireTimeoutError, Clock, InsufficientCapacity, Monotonic, Nanos, Timer};
 
 /// Somebody who waits.
 pub(crate) struct Waiting<'a, T: Clock> {
     shared: &'a Shared<T>,
-    wish: Wish<T>,
-    turn: Turn,
+    request: AcquireRequest<T>,
+    coop: CoopBudget,
 }
 
 impl<'a, T: Clock> Waiting<'a, T> {
     pub(crate) fn new(shared: &'a Shared<T>, count: NonZeroU32, timer: Option<WakeAt<T>>) -> Self {
-        Self { shared, wish: Wish { count, timer, place: None }, turn: Turn::default() }
+        Self::within(shared, count, timer, None)
     }
 
-    fn poll(&mut self, waker: &Waker) -> Poll<Result<(), InsufficientCapacity>> {
-        let Self { shared, wish, turn } = self;
-        turn.poll(waker, || {
-            if at_once(shared, wish) {
+    /// Gives up after `limit`, as a task.
+    pub(crate) fn within(
+        shared: &'a Shared<T>,
+        count: NonZeroU32,
+        timer: Option<WakeAt<T>>,
+        limit: Option<Duration>,
+    ) -> Self {
+        Self {
+            shared,
+            request: AcquireRequest { count, timer, limit, place: None },
+            coop: CoopBudget::default(),
+        }
+    }
+
+    pub(crate) fn poll(&mut self, waker: &Waker) -> Poll<Result<(), AcquireTimeoutError>> {
+        let Self { shared, request, coop } = self;
+        coop.poll(waker, || {
+            if at_once(shared, request) {
                 return Poll::Ready(Ok(()));
             }
-            match shared.look(wish, waker) {
+            match shared.look(request, waker) {
                 Look::Come(come) => Poll::Ready(come),
                 Look::Waits(..) => Poll::Pending,
             }
@@ -44,14 +58,14 @@ impl<'a, T: Clock> Waiting<'a, T> {
 
     /// Blocks, at most until then on the machine's clock.
     pub(crate) fn block(&mut self, until: Option<Nanos>) -> Result<(), AcquireTimeoutError> {
-        if at_once(self.shared, &self.wish) {
+        if at_once(self.shared, &self.request) {
             return Ok(());
         }
         let signal = Arc::new(ThreadSignal::default());
         let waker = Waker::from(signal.clone());
         loop {
-            let (now, due) = match self.shared.look(&mut self.wish, &waker) {
-                Look::Come(come) => return Ok(come?),
+            let (now, due) = match self.shared.look(&mut self.request, &waker) {
+                Look::Come(come) => return come,
                 Look::Waits(now, due) => (now, due),
             };
             let left = until.map(|until| until.since(Monotonic.now()));
@@ -64,13 +78,13 @@ impl<'a, T: Clock> Waiting<'a, T> {
 }
 
 /// Without the lock where nobody waits.
-fn at_once<T: Clock>(shared: &Shared<T>, wish: &Wish<T>) -> bool {
-    wish.place.is_none() && matches!(shared.cell.try_acquire(wish.count, shared.now()), Some(Ok(())))
+fn at_once<T: Clock>(shared: &Shared<T>, request: &AcquireRequest<T>) -> bool {
+    request.place.is_none() && matches!(shared.cell.try_acquire(request.count, shared.now()), Some(Ok(())))
 }
 
 impl<T: Clock> Drop for Waiting<'_, T> {
     fn drop(&mut self) {
-        if let Some(place) = self.wish.place.take() {
+        if let Some(place) = self.request.place.take() {
             self.shared.leave(place);
         }
     }
@@ -78,7 +92,7 @@ impl<T: Clock> Drop for Waiting<'_, T> {
 
 impl<T: Clock> fmt::Debug for Waiting<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (count, in_line) = (self.wish.count, self.wish.place.is_some());
+        let (count, in_line) = (self.request.count, self.request.place.is_some());
         f.debug_struct("Waiting").field("count", &count).field("in_line", &in_line).finish()
     }
 }
@@ -125,6 +139,10 @@ impl<T: Timer> Future for AcquireMany<'_, T> {
     type Output = Result<(), InsufficientCapacity>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll(context.waker())
+        match ready!(self.0.poll(context.waker())) {
+            Ok(()) => Poll::Ready(Ok(())),
+            Err(AcquireTimeoutError::InsufficientCapacity(error)) => Poll::Ready(Err(error)),
+            Err(AcquireTimeoutError::TimedOut) => unreachable!("it waits without an end"),
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | when the bucket would be full | the atomic word of [`Cell`] |
+//! | when the bucket would be full | the atomic word of [`PackedBucket`] |
 //! | the quota, and all that does not fit into the word | `exact` |
 //!
 //! No user code runs in here at all.
@@ -12,13 +12,13 @@ use std::num::NonZeroU32;
 
 use flyball_sync::locks::Mutex;
 
-use crate::bucket::cell::{Cell, Exact};
-use crate::{InsufficientCapacity, Nanos, NotYet, Quota, Token, TokenBucket, TryAcquireError};
+use crate::bucket::packed::{LockedBucket, PackedBucket};
+use crate::{InsufficientCapacity, Nanos, NotYet, Quota, Reservation, TokenBucket, TryAcquireError};
 
 /// A token bucket that threads share: [`TokenBucket`] with `&self`, answer for answer the same.
 ///
 /// It has no clock, and nobody waits in it: [`RateLimiter`](crate::RateLimiter) adds both. Taking tokens is one atomic
-/// compare-and-exchange. A lock is behind it for all else: reserving ahead, giving back, changing the quota, and the
+/// compare-and-exchange. A lock is behind it for all else: reserving ahead, cancelling, changing the quota, and the
 /// numbers that do not fit into 64 bits (a bucket that needs longer than about a century to fill, at rates that divide
 /// a nanosecond; a clock that jumps as far).
 ///
@@ -40,8 +40,8 @@ use crate::{InsufficientCapacity, Nanos, NotYet, Quota, Token, TokenBucket, TryA
 /// assert_eq!(bucket.try_acquire(now).unwrap_err().due(), now + Duration::from_millis(500));
 /// ```
 pub struct AtomicTokenBucket {
-    cell: Cell,
-    exact: Mutex<Exact>,
+    cell: PackedBucket,
+    exact: Mutex<LockedBucket>,
 }
 
 // === impl AtomicTokenBucket ===
@@ -50,8 +50,8 @@ impl AtomicTokenBucket {
     /// A full bucket.
     #[must_use]
     pub fn new(quota: Quota) -> Self {
-        let cell = Cell::new();
-        let mut exact = Exact::new(TokenBucket::new(quota));
+        let cell = PackedBucket::new();
+        let mut exact = LockedBucket::new(TokenBucket::new(quota));
         cell.open(&mut exact, Nanos::ZERO);
         Self { cell, exact: Mutex::new(exact) }
     }
@@ -81,7 +81,7 @@ impl AtomicTokenBucket {
     }
 
     /// Takes the next token that nobody has reserved, at once or ahead of time.
-    pub fn reserve(&self, now: Nanos) -> Token {
+    pub fn reserve(&self, now: Nanos) -> Reservation {
         self.locked(now, |bucket| bucket.reserve(now))
     }
 
@@ -89,13 +89,13 @@ impl AtomicTokenBucket {
     ///
     /// # Errors
     /// [`InsufficientCapacity`] for more than the burst: nothing is reserved then.
-    pub fn reserve_many(&self, count: NonZeroU32, now: Nanos) -> Result<Token, InsufficientCapacity> {
+    pub fn reserve_many(&self, count: NonZeroU32, now: Nanos) -> Result<Reservation, InsufficientCapacity> {
         self.locked(now, |bucket| bucket.reserve_many(count, now))
     }
 
-    /// Gives back a token that was not used, and says whether that made a difference: see [`TokenBucket::give_back`].
-    pub fn give_back(&self, token: Token, now: Nanos) -> bool {
-        self.locked(now, |bucket| bucket.give_back(token, now))
+    /// Gives back tokens that were not used, and says whether that made a difference: see [`TokenBucket::cancel`].
+    pub fn cancel(&self, reservation: Reservation, now: Nanos) -> bool {
+        self.locked(now, |bucket| bucket.cancel(reservation, now))
     }
 
     /// Changes rate and burst from `now` on: see [`TokenBucket::set_quota`].

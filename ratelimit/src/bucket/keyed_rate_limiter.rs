@@ -12,11 +12,12 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroU32;
 
+use crossbeam_utils::CachePadded;
 use flyball_sync::locks::Mutex;
 use foldhash::fast::RandomState;
 
-use crate::bucket::keyed_shard::{Dead, Shard};
-use crate::{Clock, Monotonic, NotYet, Quota, TryAcquireError};
+use crate::bucket::keyed_shard::{Evicted, Shard};
+use crate::{Clock, InsufficientCapacity, Monotonic, NotYet, Quota, Reservation, TryAcquireError};
 
 /// Locks, unless fewer keys are allowed.
 const SHARDS: usize = 64;
@@ -28,9 +29,12 @@ const SHARDS: usize = 64;
 /// [`max_keys`](Self::max_keys). Where that many are not full, a new one takes the place of a fuller one among those
 /// looked at, which then starts full when it comes again: the one way in which a key can get more than its quota.
 ///
-/// All keys have the same quota. [`try_acquire`](Self::try_acquire) is O(1) under one of 64 locks. Nobody waits in here:
-/// [`NotYet::due`] says for how long to. A fair line needs a [`RateLimiter`](crate::RateLimiter) with a timer for each key, which is
+/// All keys have the same quota. Every operation on a key is O(1) under one of 64 locks. Nothing waits in here: [`NotYet::retry_after`]
+/// says for how long to, and is the same for everything that is denied in a row. [`reserve`](Self::reserve) gives each caller a time
+/// of its own. Waiting in FIFO order needs a [`RateLimiter`](crate::RateLimiter) with a timer for each key, which is
 /// more state than a number; keep a map of those where the keys are few.
+///
+/// A key with reservations that are not due yet is not full. It is kept until they are, and is among the last to make room.
 ///
 /// A key is cloned when it is not known. A clock that jumps back may find keys full that were let go of meanwhile.
 ///
@@ -49,15 +53,14 @@ const SHARDS: usize = 64;
 /// assert!(clients.try_acquire(&"ann").is_ok());
 /// ```
 pub struct KeyedRateLimiter<K, C = Monotonic> {
-    shards: Box<[Padded<K>]>,
+    /// Two locks never share a cache line, nor a pair of them that is fetched together.
+    shards: Shards<K>,
     changing: Mutex<()>,
     hasher: RandomState,
     clock: C,
 }
 
-/// Two locks never share a cache line, nor a pair of them that is fetched together.
-#[repr(align(128))]
-struct Padded<K>(Mutex<Shard<K>>);
+type Shards<K> = Box<[CachePadded<Mutex<Shard<K>>>]>;
 
 impl<K> KeyedRateLimiter<K> {
     /// Full buckets on the machine's clock.
@@ -87,19 +90,19 @@ impl<K, C> KeyedRateLimiter<K, C> {
     /// The quota of every key.
     #[must_use]
     pub fn quota(&self) -> Quota {
-        self.shards[0].0.lock().quota()
+        self.shards[0].lock().quota()
     }
 
     /// How many keys it holds.
     #[must_use]
     pub fn tracked_keys(&self) -> usize {
-        self.shards.iter().map(|shard| shard.0.lock().len()).sum()
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
     /// Walks the invariants.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
-        self.shards.iter().try_for_each(|shard| shard.0.lock().check())
+        self.shards.iter().try_for_each(|shard| shard.lock().check())
     }
 }
 
@@ -111,10 +114,10 @@ impl<K, C: Clock> KeyedRateLimiter<K, C> {
     pub fn set_quota(&self, quota: Quota) {
         let now = self.clock.now();
         // Declared first, so dropped last: no key dies under a lock.
-        let mut dead = Vec::new();
+        let mut evicted = Vec::new();
         let _one_at_a_time = self.changing.lock();
         for shard in &self.shards {
-            dead.append(&mut shard.0.lock().set_quota(quota, now));
+            evicted.append(&mut shard.lock().set_quota(quota, now));
         }
     }
 }
@@ -143,8 +146,59 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
         let now = self.clock.now();
         let hash = self.hasher.hash_one(key);
         // Declared first, so dropped last: no key dies under the lock.
-        let mut dead: Dead<K> = [const { None }; 3];
-        self.shard(hash).lock().try_acquire(hash, key, count, now, &mut dead)
+        let mut evicted: Evicted<K> = [const { None }; 3];
+        self.shard(hash).lock().try_acquire(hash, key, count, now, &mut evicted)
+    }
+
+    /// Takes the next token of `key` that is not reserved, at once or ahead of time: what is denied and comes back N times comes
+    /// back at N times.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_ratelimit::{KeyedRateLimiter, ManualClock, Quota};
+    /// use std::num::NonZeroU32;
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let tenants = KeyedRateLimiter::with_clock(Quota::per_second(NonZeroU32::MIN), clock.clone());
+    /// let reservations = [(); 3].map(|()| tenants.reserve(&"ann"));
+    /// let delays = reservations.each_ref().map(|reservation| reservation.delay(clock.now()).as_secs());
+    /// assert_eq!(delays, [0, 1, 2]);
+    /// let [_, _, last] = reservations;
+    /// assert!(tenants.cancel(&"ann", last));
+    /// assert_eq!(tenants.reserve(&"ann").delay(clock.now()), Duration::from_secs(2));
+    /// # use flyball_ratelimit::Clock;
+    /// ```
+    pub fn reserve(&self, key: &K) -> Reservation {
+        match self.reserve_many(key, NonZeroU32::MIN) {
+            Ok(reservation) => reservation,
+            Err(_) => unreachable!("a burst is one or more"),
+        }
+    }
+
+    /// Takes the next `count` tokens of `key` that are not reserved, all of them due when the last one is.
+    ///
+    /// # Errors
+    /// [`InsufficientCapacity`] for more than the burst: nothing is reserved then.
+    pub fn reserve_many(&self, key: &K, count: NonZeroU32) -> Result<Reservation, InsufficientCapacity> {
+        let now = self.clock.now();
+        let hash = self.hasher.hash_one(key);
+        // Declared first, so dropped last: no key dies under the lock.
+        let mut evicted: Evicted<K> = [const { None }; 3];
+        self.shard(hash).lock().reserve(hash, key, count, now, &mut evicted)
+    }
+
+    /// Gives back tokens of `key` that were not used, and says whether that made a difference.
+    ///
+    /// It does where [`TokenBucket::cancel`](crate::TokenBucket::cancel) of a bucket of its own would: before they are due, as long as
+    /// none of the key is reserved for a later time, and the quota has not been changed. And it makes none once any key has had to make
+    /// room for another under the same lock, because there were [`max_keys`](Self::max_keys) that were not full: a key's state is
+    /// one number, which does not tell whether the key has gone and come again since. The tokens then count as used, so a reservation
+    /// that is cancelled late, or after its key was evicted, never lets more through. Only a clock that has jumped back may, as there.
+    pub fn cancel(&self, key: &K, reservation: Reservation) -> bool {
+        let now = self.clock.now();
+        let hash = self.hasher.hash_one(key);
+        self.shard(hash).lock().cancel(hash, key, &reservation, now)
     }
 
     /// How many tokens of `key` could be taken at once.
@@ -159,7 +213,7 @@ impl<K: Hash + Eq + Clone, C: Clock> KeyedRateLimiter<K, C> {
     fn shard(&self, hash: u64) -> &Mutex<Shard<K>> {
         // Bits that the tables make no use of, unless they are huge: those take the lowest and the highest ones.
         let shard = (hash >> 40) as usize & (self.shards.len() - 1);
-        &self.shards[shard].0
+        &self.shards[shard]
     }
 }
 
@@ -176,8 +230,8 @@ impl<K, C> fmt::Debug for KeyedRateLimiter<K, C> {
 const DEFAULT_MAX_KEYS: usize = 1 << 20;
 
 /// A power of two of them, all of the same size.
-fn shards<K>(quota: Quota, most: usize) -> Box<[Padded<K>]> {
+fn shards<K>(quota: Quota, most: usize) -> Shards<K> {
     // At most `most`, which is at least one.
     let shards = SHARDS.min(1 << most.ilog2());
-    (0..shards).map(|_| Padded(Mutex::new(Shard::new(quota, most / shards)))).collect()
+    (0..shards).map(|_| CachePadded::new(Mutex::new(Shard::new(quota, most / shards)))).collect()
 }

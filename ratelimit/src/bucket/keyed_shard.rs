@@ -3,7 +3,9 @@
 //! # Invariants
 //! 1. Slots and index entries are one to one, and an entry lies under its slot's hash.
 //! 2. There are at most `most` slots.
-//! 3. No bucket is full later than one whole burst from when a token was last taken of it.
+//! 3. A reservation of this count of changes whose tokens are not due yet is part of its key's number: none of the ways in which a
+//!    number is lost leaves it open. A full bucket has no tokens that are still to come; a change of the quota, and the removal of a
+//!    bucket that is not full, count as changes.
 //! 4. User code (`Eq`, `Clone`) has run before the first change of an operation, so a panic in it leaves 1 to 3 intact.
 //!    Growing the index hashes nothing: slots keep their hash.
 //!
@@ -15,8 +17,8 @@ use std::num::NonZeroU32;
 
 use hashbrown::HashTable;
 
-use crate::bucket::scale::Scale;
-use crate::{InsufficientCapacity, Nanos, NotYet, Quota, TryAcquireError};
+use crate::bucket::fixed_point::FixedPointRate;
+use crate::{InsufficientCapacity, Nanos, Quota, Reservation, TryAcquireError};
 
 /// Among so many slots the fullest bucket makes room for a new key.
 const CANDIDATES: usize = 8;
@@ -30,7 +32,9 @@ pub(crate) struct Shard<K> {
     hand: usize,
     most: usize,
     quota: Quota,
-    scale: Scale,
+    scale: FixedPointRate,
+    /// How often numbers have changed other than by time and tokens; a reservation remembers after which it was made.
+    change: u64,
 }
 
 struct Slot<K> {
@@ -40,12 +44,12 @@ struct Slot<K> {
 }
 
 /// Keys let go of, to be dropped outside the lock.
-pub(crate) type Dead<K> = [Option<K>; SWEPT + 1];
+pub(crate) type Evicted<K> = [Option<K>; SWEPT + 1];
 
 impl<K> Shard<K> {
     pub(crate) fn new(quota: Quota, most: usize) -> Self {
-        let scale = Scale::new(quota);
-        Self { index: HashTable::new(), slots: Vec::new(), hand: 0, most, quota, scale }
+        let scale = FixedPointRate::new(quota);
+        Self { index: HashTable::new(), slots: Vec::new(), hand: 0, most, quota, scale, change: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -60,28 +64,22 @@ impl<K> Shard<K> {
     ///
     /// O(keys).
     pub(crate) fn set_quota(&mut self, quota: Quota, now: Nanos) -> Vec<K> {
-        let mut dead = Vec::new();
+        let mut evicted = Vec::new();
         if quota == self.quota {
-            return dead;
+            return evicted;
         }
-        let (old, new) = (self.scale, Scale::new(quota));
+        let (old, new) = (self.scale, FixedPointRate::new(quota));
         for slot in (0..self.slots.len()).rev() {
             if self.slots[slot].full_at <= old.parts(now) {
-                dead.push(self.remove(slot));
+                evicted.push(self.remove(slot));
             } else {
                 self.slots[slot].full_at = old.carry(self.slots[slot].full_at, now, &new);
             }
         }
         self.quota = quota;
         self.scale = new;
-        dead
-    }
-
-    /// When a bucket is full that is full at `full_at`, and of which so many more are taken now.
-    fn taken(&self, full_at: u128, now: Nanos, count: NonZeroU32) -> Result<u128, NotYet> {
-        let after = self.scale.after(full_at, now, self.scale.cost(count.get().into()));
-        let due = self.scale.due(after, now);
-        if due > now { Err(NotYet::new(due)) } else { Ok(after) }
+        self.change += 1;
+        evicted
     }
 
     fn fits(&self, count: NonZeroU32) -> Result<(), InsufficientCapacity> {
@@ -90,15 +88,15 @@ impl<K> Shard<K> {
     }
 
     /// Lets go of up to two buckets that are full, and of one more if there is no room.
-    fn make_room(&mut self, now: Nanos, dead: &mut Dead<K>) {
+    fn make_room(&mut self, now: Nanos, evicted: &mut Evicted<K>) {
         let present = self.scale.parts(now);
-        for dead in &mut dead[..SWEPT] {
+        for evicted in &mut evicted[..SWEPT] {
             if self.slots.is_empty() {
                 return;
             }
             self.hand %= self.slots.len();
             if self.slots[self.hand].full_at <= present {
-                *dead = Some(self.remove(self.hand));
+                *evicted = Some(self.remove(self.hand));
             } else {
                 self.hand += 1;
             }
@@ -107,7 +105,9 @@ impl<K> Shard<K> {
             let len = self.slots.len();
             let round = (self.hand..self.hand + CANDIDATES.min(len)).map(|slot| slot % len);
             let fullest = round.min_by_key(|&slot| self.slots[slot].full_at);
-            dead[SWEPT] = fullest.map(|slot| self.remove(slot));
+            evicted[SWEPT] = fullest.map(|slot| self.remove(slot));
+            // Invariant 3. Rejected: a count in each slot, which would half as much again for all keys.
+            self.change += 1;
         }
     }
 
@@ -148,23 +148,71 @@ impl<K: Eq + Clone> Shard<K> {
         key: &K,
         count: NonZeroU32,
         now: Nanos,
-        dead: &mut Dead<K>,
+        evicted: &mut Evicted<K>,
     ) -> Result<(), TryAcquireError> {
         self.fits(count)?;
-        if let Some(slot) = self.find(hash, key) {
-            self.slots[slot].full_at = self.taken(self.slots[slot].full_at, now, count)?;
-            return Ok(());
+        let scale = self.scale;
+        self.change_slot(hash, key, now, evicted, |full_at| {
+            *full_at = scale.try_acquire(*full_at, now, count)?;
+            Ok(())
+        })
+    }
+
+    /// Takes tokens ahead of time.
+    pub(crate) fn reserve(
+        &mut self,
+        hash: u64,
+        key: &K,
+        count: NonZeroU32,
+        now: Nanos,
+        evicted: &mut Evicted<K>,
+    ) -> Result<Reservation, InsufficientCapacity> {
+        self.fits(count)?;
+        let scale = self.scale;
+        let due = self.change_slot(hash, key, now, evicted, |full_at| {
+            let due;
+            (*full_at, due) = scale.reserve(*full_at, now, count);
+            Ok::<_, InsufficientCapacity>(due)
+        })?;
+        // As it is now: room for the key may have been made.
+        Ok(Reservation::new(count, due, self.change))
+    }
+
+    /// Gives back what is reserved, and says whether that made a difference.
+    pub(crate) fn cancel(&mut self, hash: u64, key: &K, reservation: &Reservation, now: Nanos) -> bool {
+        if !reservation.is_open(self.change, now) {
+            return false;
         }
-        let full_at = self.taken(0, now, count)?;
+        // Not there: the clock was later once, and the bucket was full then.
+        let Some(slot) = self.find(hash, key) else { return false };
+        let without = self.scale.cancel(self.slots[slot].full_at, now, reservation);
+        self.slots[slot].full_at = without.unwrap_or(self.slots[slot].full_at);
+        without.is_some()
+    }
+
+    /// Changes when a bucket is full, of a key that may be new; not if that fails.
+    fn change_slot<R, E>(
+        &mut self,
+        hash: u64,
+        key: &K,
+        now: Nanos,
+        evicted: &mut Evicted<K>,
+        change: impl FnOnce(&mut u128) -> Result<R, E>,
+    ) -> Result<R, E> {
+        if let Some(slot) = self.find(hash, key) {
+            return change(&mut self.slots[slot].full_at);
+        }
+        let mut full_at = 0;
+        let result = change(&mut full_at)?;
         // Invariant 4: the last step that may panic.
         let key = key.clone();
-        self.make_room(now, dead);
+        self.make_room(now, evicted);
         // Invariant 2 keeps it below 2^32.
         let slot = self.slots.len() as u32;
         self.slots.push(Slot { key, hash, full_at });
         let slots = &self.slots;
         self.index.insert_unique(hash, slot, |&other| slots[other as usize].hash);
-        Ok(())
+        Ok(result)
     }
 
     pub(crate) fn available(&self, hash: u64, key: &K, now: Nanos) -> u32 {

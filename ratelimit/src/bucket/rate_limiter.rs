@@ -3,6 +3,7 @@
 //! What is guarded by what: see [`Shared`].
 
 use std::fmt;
+use std::future::poll_fn;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use crate::bucket::acquire::{Acquire, AcquireMany, Waiting};
 use crate::bucket::shared::Shared;
 use crate::{
-    AcquireTimeoutError, Clock, InsufficientCapacity, Monotonic, Nanos, NotYet, Quota, Reserved, TimedOut,
+    AcquireTimeoutError, Clock, InsufficientCapacity, Monotonic, Nanos, NotYet, Quota, Reservation, TimedOut,
     Timer, TryAcquireError,
 };
 
@@ -28,7 +29,7 @@ use crate::{
 /// bucket of more than a token a millisecond a burst of a few.
 ///
 /// **Nothing herds, nothing runs at rest.** A waiter is polled twice: to join the line, and with its tokens. One alarm is
-/// set, for the first in the line. There is no task and no thread. A waiter that is kept and never polled is granted its
+/// set, for the first in the line or the first limit on waiting. There is no task and no thread. A waiter that is kept and never polled is granted its
 /// tokens when its turn comes, and the others go on. (With a timer that wakes too early from inside `wake_at`, they go on
 /// with the next call: it is the first in the line that is then asked to look.)
 ///
@@ -62,7 +63,7 @@ impl RateLimiter {
     /// A full bucket on the machine's clock, for threads.
     #[must_use]
     pub fn new(quota: Quota) -> Self {
-        Self::with_clock(quota, Monotonic)
+        Self { shared: Shared::new(quota, Monotonic, None) }
     }
 }
 
@@ -106,16 +107,58 @@ impl<T: Timer> RateLimiter<T> {
     pub fn acquire_many(&self, count: NonZeroU32) -> AcquireMany<'_, T> {
         AcquireMany::new(Waiting::new(&self.shared, count, Some(T::wake_at)))
     }
+
+    /// Waits for a token for at most `limit` on the timer's clock, from the first poll.
+    ///
+    /// The timer wakes it when the time is over, and those behind it move up then, whether it is polled or not. A token that is
+    /// there by then is taken, also where the timer is late.
+    ///
+    /// # Errors
+    /// [`TimedOut`]: no token was taken.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Examples
+    /// ```
+    /// # use flyball_ratelimit::{RateLimiter, ManualClock, Quota, TimedOut};
+    /// # use std::{future::Future, num::NonZeroU32, pin::pin, task::{Context, Poll, Waker}, time::Duration};
+    /// let clock = ManualClock::new();
+    /// let bucket = RateLimiter::with_timer(Quota::per_minute(NonZeroU32::MIN), clock.timer());
+    /// bucket.try_acquire().unwrap();
+    /// let mut next = pin!(bucket.acquire_timeout(Duration::from_secs(1)));
+    /// let mut context = Context::from_waker(Waker::noop());
+    /// assert!(next.as_mut().poll(&mut context).is_pending());
+    /// clock.advance(Duration::from_secs(1));
+    /// assert_eq!(next.as_mut().poll(&mut context), Poll::Ready(Err(TimedOut)));
+    /// ```
+    pub async fn acquire_timeout(&self, limit: Duration) -> Result<(), TimedOut> {
+        match self.acquire_many_timeout(NonZeroU32::MIN, limit).await {
+            Ok(()) => Ok(()),
+            Err(AcquireTimeoutError::TimedOut) => Err(TimedOut),
+            Err(AcquireTimeoutError::InsufficientCapacity(_)) => unreachable!("a burst is one or more"),
+        }
+    }
+
+    /// Waits for `count` tokens at once for at most `limit` on the timer's clock, from the first poll: see
+    /// [`acquire_timeout`](Self::acquire_timeout).
+    ///
+    /// # Errors
+    /// [`AcquireTimeoutError`]: no token was taken.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    pub async fn acquire_many_timeout(
+        &self,
+        count: NonZeroU32,
+        limit: Duration,
+    ) -> Result<(), AcquireTimeoutError> {
+        let mut waiting = Waiting::within(&self.shared, count, Some(T::wake_at), Some(limit));
+        poll_fn(|context| waiting.poll(context.waker())).await
+    }
 }
 
 impl<T: Clock> RateLimiter<T> {
-    /// A full bucket for threads, on a clock of your choice. Waiting threads sleep for as long as the clock says that
-    /// their tokens are away; to have them woken when a clock is moved by hand, use [`with_timer`](RateLimiter::with_timer).
-    #[must_use]
-    pub fn with_clock(quota: Quota, clock: T) -> Self {
-        Self { shared: Shared::new(quota, clock, None) }
-    }
-
     /// Takes a token if one is there now and nobody waits for it.
     ///
     /// # Errors
@@ -189,17 +232,17 @@ impl<T: Clock> RateLimiter<T> {
     ///
     /// # Examples
     /// ```
-    /// # use flyball_ratelimit::{RateLimiter, ManualClock, Nanos, Quota};
-    /// # use std::num::NonZeroU32;
-    /// let bucket = RateLimiter::with_clock(Quota::per_second(NonZeroU32::MIN), ManualClock::new());
+    /// # use flyball_ratelimit::{RateLimiter, ManualClock, Quota};
+    /// # use std::{num::NonZeroU32, time::Duration};
+    /// let bucket = RateLimiter::with_timer(Quota::per_second(NonZeroU32::MIN), ManualClock::new().timer());
     /// bucket.try_acquire().unwrap();
     /// let next = bucket.reserve();
-    /// assert_eq!(next.due(), Nanos::new(1_000_000_000));
-    /// assert!(next.cancel());
+    /// assert_eq!(next.delay(bucket.now()), Duration::from_secs(1));
+    /// assert!(bucket.cancel(next));
     /// ```
-    pub fn reserve(&self) -> Reserved<'_, T> {
+    pub fn reserve(&self) -> Reservation {
         match self.reserve_many(NonZeroU32::MIN) {
-            Ok(reserved) => reserved,
+            Ok(reservation) => reservation,
             Err(_) => unreachable!("a burst is one or more"),
         }
     }
@@ -208,9 +251,15 @@ impl<T: Clock> RateLimiter<T> {
     ///
     /// # Errors
     /// [`InsufficientCapacity`] for more than the burst: nothing is reserved then.
-    pub fn reserve_many(&self, count: NonZeroU32) -> Result<Reserved<'_, T>, InsufficientCapacity> {
-        let token = self.shared.reserve(count, self.shared.now())?;
-        Ok(Reserved::new(&self.shared, token))
+    pub fn reserve_many(&self, count: NonZeroU32) -> Result<Reservation, InsufficientCapacity> {
+        self.shared.reserve(count, self.shared.now())
+    }
+
+    /// Gives back tokens that were not used, and says whether that made a difference: as
+    /// [`TokenBucket::cancel`](crate::TokenBucket::cancel), and it makes none once tokens have come back that were granted after the
+    /// reservation and never used, those of an [`Acquire`] dropped before it looked. Waiters get what comes back.
+    pub fn cancel(&self, reservation: Reservation) -> bool {
+        self.shared.cancel(reservation, self.shared.now())
     }
 
     /// Changes rate and burst from now on, also for those who wait.
@@ -242,7 +291,7 @@ impl<T: Clock> RateLimiter<T> {
         self.shared.waiting()
     }
 
-    /// The present point on the bucket's clock, to which the times it tells belong.
+    /// The time on the bucket's clock: for [`Reservation::delay`].
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.shared.now()

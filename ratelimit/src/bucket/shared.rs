@@ -2,7 +2,7 @@
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the bucket, while nobody waits | the atomic word of [`Cell`] |
+//! | the bucket, while nobody waits | the atomic word of [`PackedBucket`] |
 //! | the bucket, while somebody does; the line; grants not looked at yet; the alarm | `state` |
 //! | the timer | called outside `state`, by the one thread that found `alarm.arming` unset |
 //!
@@ -31,14 +31,16 @@ pub(crate) use effects::Effects;
 use flyball_sync::locks::Mutex;
 use flyball_sync::panics::{caught, raise};
 use flyball_sync::waiting::{self, Alarm, Alarmed, Place};
-pub(crate) use state::Wish;
-use state::{State, Turn};
+pub(crate) use state::AcquireRequest;
+use state::{Progress, State};
 
-use crate::bucket::cell::Cell;
-use crate::{Clock, InsufficientCapacity, Nanos, Quota, Token, TokenBucket, TryAcquireError};
+use crate::bucket::packed::PackedBucket;
+use crate::{
+    AcquireTimeoutError, Clock, InsufficientCapacity, Nanos, Quota, Reservation, TokenBucket, TryAcquireError,
+};
 
 pub(crate) struct Shared<T> {
-    pub(crate) cell: Cell,
+    pub(crate) cell: PackedBucket,
     state: Mutex<State<T>>,
     time: T,
     /// Settles this bucket; handed to the timer.
@@ -50,14 +52,14 @@ pub(crate) type WakeAt<T> = fn(&T, Nanos, &Waker);
 
 /// What a look at one's turn came to.
 pub(crate) enum Look {
-    Come(Result<(), InsufficientCapacity>),
+    Come(Result<(), AcquireTimeoutError>),
     /// It has not come at that time; a thread that attends sleeps no longer than until the second.
     Waits(Nanos, Option<Nanos>),
 }
 
 impl<T: Clock> Shared<T> {
     pub(crate) fn new(quota: Quota, time: T, timer: Option<WakeAt<T>>) -> Arc<Self> {
-        let cell = Cell::new();
+        let cell = PackedBucket::new();
         let mut state = State::new(TokenBucket::new(quota), timer);
         cell.open(&mut state.exact, Nanos::ZERO);
         Arc::new_cyclic(|this| Self {
@@ -77,12 +79,12 @@ impl<T: Clock> Shared<T> {
         self.change(now, |state| state.try_acquire(count, now))
     }
 
-    pub(crate) fn reserve(&self, count: NonZeroU32, now: Nanos) -> Result<Token, InsufficientCapacity> {
+    pub(crate) fn reserve(&self, count: NonZeroU32, now: Nanos) -> Result<Reservation, InsufficientCapacity> {
         self.change(now, |state| state.reserve(count, now))
     }
 
-    pub(crate) fn give_back(&self, token: Token, now: Nanos) -> bool {
-        self.change(now, |state| state.give_back(token, now))
+    pub(crate) fn cancel(&self, reservation: Reservation, now: Nanos) -> bool {
+        self.change(now, |state| state.cancel(reservation, now))
     }
 
     pub(crate) fn set_quota(&self, quota: Quota, now: Nanos) {
@@ -94,11 +96,11 @@ impl<T: Clock> Shared<T> {
     }
 
     pub(crate) fn waiting(&self) -> usize {
-        self.state.lock().line.waiting()
+        self.state.lock().waiters.waiting()
     }
 
     pub(crate) fn available(&self, now: Nanos) -> u32 {
-        self.change(now, |state| match state.line.waiting() {
+        self.change(now, |state| match state.waiters.waiting() {
             0 => state.exact.bucket.available_tokens(now),
             _ => 0,
         })
@@ -109,17 +111,17 @@ impl<T: Clock> Shared<T> {
     }
 
     /// Looks whether the turn has come, and waits for it with `waker` if not.
-    pub(crate) fn look(&self, wish: &mut Wish<T>, waker: &Waker) -> Look {
+    pub(crate) fn look(&self, request: &mut AcquireRequest<T>, waker: &Waker) -> Look {
         let now = self.now();
         // Who comes here first mostly has to wait.
-        let mut spare = wish.place.is_none().then(|| waker.clone());
+        let mut spare = request.place.is_none().then(|| waker.clone());
         loop {
-            match self.change(now, |state| state.turn(wish, waker, &mut spare, now)) {
-                Turn::Come(come) => return Look::Come(come),
-                Turn::WithoutWaker => spare = Some(waker.clone()),
-                Turn::Waits => {
+            match self.change(now, |state| state.turn(request, waker, &mut spare, now)) {
+                Progress::Come(come) => return Look::Come(come),
+                Progress::WithoutWaker => spare = Some(waker.clone()),
+                Progress::Waits => {
                     // Who attends is known after all else has been settled.
-                    let thread = wish.place.as_ref().filter(|_| wish.is_thread());
+                    let thread = request.place.as_ref().filter(|_| request.is_thread());
                     let until = thread.and_then(|place| self.state.lock().sleeps_until(place));
                     return Look::Waits(now, until);
                 }
@@ -196,7 +198,7 @@ impl<T: Clock> Alarmed for Shared<T> {
             // From inside `wake_at`, and too early, or who knows when: the first in the line looks, and sets the alarm
             // anew. Not here: a timer that does so always would never let us go.
             now => {
-                let waker = state.line.take_first_waker();
+                let waker = state.waiters.take_first_waker();
                 drop(state);
                 if let Some(waker) = waker {
                     waker.wake();
@@ -212,7 +214,7 @@ impl<T: Clock> Alarmed for Shared<T> {
     fn alarm_failed(&self) {
         let mut state = self.state.lock();
         state.alarm.reset();
-        let waker = state.line.take_first_waker();
+        let waker = state.waiters.take_first_waker();
         drop(state);
         caught(|| waker.map(Waker::wake));
     }

@@ -2,7 +2,7 @@
 //!
 //! Virtual scheduling, one of the two forms of the generic cell rate algorithm (ITU-T Recommendation I.371): instead
 //! of a level and the time it was taken, the bucket is **one number**, the time at which it would be full again, in the
-//! parts of [`Scale`].
+//! parts of [`FixedPointRate`].
 //!
 //! # Invariants
 //! 1. `full_at` never lies beyond the horizon, the fullest debt whose last token is due at [`Nanos::MAX`] (never).
@@ -13,15 +13,15 @@
 //!    be waited for, it is a + burst, and n ≤ burst. The last of the span leaves `full_at` at no more than b + burst. So
 //!    the tokens after the first n cost no more than b − a + burst − n tokens, or b − a.
 //! 3. A token is due no earlier than it is reserved, and no later than needed for 2.
-//! 4. What is given back can have been waited for by nobody: see [`TokenBucket::give_back`].
+//! 4. What is given back can have been waited for by nobody: see [`TokenBucket::cancel`].
 //!
 //! Rejected: a level and a time (x/time/rate, in floating point) is two numbers to keep in step, and drifts.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::bucket::scale::Scale;
-use crate::{InsufficientCapacity, Nanos, NotYet, Policy, Quota, TryAcquireError};
+use crate::bucket::fixed_point::FixedPointRate;
+use crate::{InsufficientCapacity, Nanos, NotYet, Policy, Quota, Reservation, TryAcquireError};
 
 /// A token bucket: a steady rate, and a burst after a rest.
 ///
@@ -31,7 +31,7 @@ use crate::{InsufficientCapacity, Nanos, NotYet, Policy, Quota, TryAcquireError}
 ///
 /// The rate is exact: of the tokens granted and not given back, no span of `d` nanoseconds ever holds more than
 /// `burst` + rate × `d`. A clock that jumps back makes tokens late by the jump, and never early, but for what
-/// [`give_back`](Self::give_back) says. (Once a clock shows [`Nanos::MAX`], after 584 years, all that was never due is.)
+/// [`cancel`](Self::cancel) says. (Once a clock shows [`Nanos::MAX`], after 584 years, all that was never due is.)
 ///
 /// # Examples
 /// ```
@@ -45,40 +45,18 @@ use crate::{InsufficientCapacity, Nanos, NotYet, Policy, Quota, TryAcquireError}
 /// assert_eq!(bucket.reserve(now).due(), now);
 /// let third = bucket.reserve(now);
 /// assert_eq!(third.due(), now + Duration::from_millis(500));
-/// assert!(bucket.give_back(third, now)); // nobody has reserved after it
+/// assert!(bucket.cancel(third, now)); // nobody has reserved after it
 /// assert_eq!(bucket.try_acquire(now).unwrap_err().due(), now + Duration::from_millis(500));
 /// ```
 #[derive(Debug)]
+#[doc(alias = "BucketRateLimiter")]
 pub struct TokenBucket {
     quota: Quota,
-    scale: Scale,
+    scale: FixedPointRate,
     /// When the bucket would be full if nothing more was taken, in parts.
     full_at: u128,
-    /// How often the quota has changed, or tokens came back that were granted; a token remembers after which it was reserved.
+    /// How often the quota has changed, or tokens came back that were granted; a reservation remembers after which it was made.
     change: u64,
-}
-
-/// Tokens taken from a bucket at once, to be used when they are due. Dropping it uses them.
-#[derive(Debug)]
-#[must_use = "tokens are taken: wait until they are due, or give them back"]
-pub struct Token {
-    due: Nanos,
-    change: u64,
-    count: NonZeroU32,
-}
-
-impl Token {
-    /// When it may be used.
-    #[must_use]
-    pub const fn due(&self) -> Nanos {
-        self.due
-    }
-
-    /// How many tokens it stands for.
-    #[must_use]
-    pub const fn count(&self) -> NonZeroU32 {
-        self.count
-    }
 }
 
 // === impl TokenBucket ===
@@ -87,11 +65,11 @@ impl TokenBucket {
     /// A full bucket.
     #[must_use]
     pub const fn new(quota: Quota) -> Self {
-        Self { quota, scale: Scale::new(quota), full_at: 0, change: 0 }
+        Self { quota, scale: FixedPointRate::new(quota), full_at: 0, change: 0 }
     }
 
     /// Takes the next token that nobody has reserved, at once or ahead of time.
-    pub fn reserve(&mut self, now: Nanos) -> Token {
+    pub fn reserve(&mut self, now: Nanos) -> Reservation {
         self.reserve_fitting(NonZeroU32::MIN, now)
     }
 
@@ -111,7 +89,11 @@ impl TokenBucket {
     /// let six = NonZeroU32::new(6).unwrap();
     /// assert_eq!(bucket.reserve_many(six, Nanos::ZERO).unwrap_err().requested(), six);
     /// ```
-    pub fn reserve_many(&mut self, count: NonZeroU32, now: Nanos) -> Result<Token, InsufficientCapacity> {
+    pub fn reserve_many(
+        &mut self,
+        count: NonZeroU32,
+        now: Nanos,
+    ) -> Result<Reservation, InsufficientCapacity> {
         self.fits(count)?;
         Ok(self.reserve_fitting(count, now))
     }
@@ -134,25 +116,24 @@ impl TokenBucket {
         Ok(self.try_acquire_fitting(count, now)?)
     }
 
-    /// Gives back a token that was not used, and says whether that made a difference.
+    /// Gives back tokens that were not used, and says whether that made a difference.
     ///
-    /// It does not when the token's time has passed, when another is reserved for a later time (that one keeps its
-    /// place, and the gap before it can be used by nobody), when it is due at [`Nanos::MAX`], which is never, or when
-    /// the quota has been changed since. Else all is as if it had never been reserved. Golang's x/time/rate
-    /// has the same rule. The token must be one of this bucket. Due times are whole nanoseconds: at rates above one token a
-    /// nanosecond, a token given back within the nanosecond it is due in may let one more through in that nanosecond.
-    /// So may a token that was there at once, given back after the clock was later and has jumped back: one number does
-    /// not tell that the bucket has been full meanwhile.
-    pub fn give_back(&mut self, token: Token, now: Nanos) -> bool {
-        // Invariant 4: with no later due time, this token and the last one could change places without anybody
-        // noticing, so the last one can go.
-        let last = self.scale.due(self.full_at, now);
-        let usable = token.due >= now && token.due >= last && token.due < Nanos::MAX;
-        if !usable || token.change != self.change {
+    /// It does not when their time has passed, when others are reserved for a later time (those keep their
+    /// place, and the gap before them can be used by nobody), when they are due at [`Nanos::MAX`], which is never, or when
+    /// the quota has been changed since. Else all is as if they had never been reserved. Golang's x/time/rate
+    /// has the same rule.
+    ///
+    /// Due times are whole nanoseconds: at rates above one token a nanosecond, a token given back within the nanosecond it is due
+    /// in may let one more through in that nanosecond. So may a token that was there at once, given back after the clock was later
+    /// and has jumped back: one number does not tell that the bucket has been full meanwhile.
+    pub fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
+        // Invariant 4.
+        if !reservation.is_open(self.change, now) {
             return false;
         }
-        self.full_at = self.full_at.saturating_sub(self.scale.cost(token.count.get().into()));
-        true
+        let without = self.scale.cancel(self.full_at, now, &reservation);
+        self.full_at = without.unwrap_or(self.full_at);
+        without.is_some()
     }
 
     /// Changes rate and burst from `now` on.
@@ -163,7 +144,7 @@ impl TokenBucket {
         if quota == self.quota {
             return;
         }
-        let scale = Scale::new(quota);
+        let scale = FixedPointRate::new(quota);
         self.full_at = self.scale.carry(self.full_at, now, &scale);
         self.quota = quota;
         self.scale = scale;
@@ -191,7 +172,7 @@ impl TokenBucket {
         Ok(())
     }
 
-    pub(crate) const fn scale(&self) -> &Scale {
+    pub(crate) const fn scale(&self) -> &FixedPointRate {
         &self.scale
     }
 
@@ -218,32 +199,28 @@ impl TokenBucket {
         if count > burst { Err(InsufficientCapacity::new(count, burst)) } else { Ok(()) }
     }
 
-    pub(crate) fn reserve_fitting(&mut self, count: NonZeroU32, now: Nanos) -> Token {
+    pub(crate) fn reserve_fitting(&mut self, count: NonZeroU32, now: Nanos) -> Reservation {
         // Invariants 2 and 3.
-        self.full_at = self.scale.after(self.full_at, now, self.scale.cost(count.get().into()));
-        Token { due: self.scale.due(self.full_at, now), change: self.change, count }
+        let (full_at, due) = self.scale.reserve(self.full_at, now, count);
+        self.full_at = full_at;
+        Reservation::new(count, due, self.change)
     }
 
     pub(crate) fn try_acquire_fitting(&mut self, count: NonZeroU32, now: Nanos) -> Result<(), NotYet> {
-        let full_at = self.scale.after(self.full_at, now, self.scale.cost(count.get().into()));
-        let due = self.scale.due(full_at, now);
-        if due > now {
-            return Err(NotYet::new(due));
-        }
-        self.full_at = full_at;
+        self.full_at = self.scale.try_acquire(self.full_at, now, count)?;
         Ok(())
     }
 }
 
 /// One budget for all keys: a key waits for the next free token.
 impl<K: ?Sized> Policy<K> for TokenBucket {
-    type Taken = Token;
+    type Reservation = Reservation;
 
     const COUNTS_FAILURES: bool = false;
 
-    fn record_failure(&mut self, _: &K, now: Nanos, _: u64) -> (Duration, Token) {
-        let token = self.reserve(now);
-        (token.due.since(now), token)
+    fn record_failure(&mut self, _: &K, now: Nanos, _: u64) -> (Duration, Reservation) {
+        let reservation = self.reserve(now);
+        (reservation.delay(now), reservation)
     }
 
     fn forget(&mut self, _: &K) {}
@@ -252,8 +229,8 @@ impl<K: ?Sized> Policy<K> for TokenBucket {
         0
     }
 
-    fn give_back(&mut self, taken: Token, now: Nanos) {
-        TokenBucket::give_back(self, taken, now);
+    fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
+        TokenBucket::cancel(self, reservation, now)
     }
 
     fn tracked_keys(&self) -> usize {

@@ -98,8 +98,8 @@ fn settings_may_come_in_any_order_and_late() {
 #[test]
 fn every_part_of_a_combination_hands_over_its_dead() {
     let mut policy = controller_default();
-    let (_, taken) = policy.record_failure(&1, Nanos::ZERO, 0);
-    policy.give_back(taken, Nanos::ZERO);
+    let (_, reservation) = policy.record_failure(&1, Nanos::ZERO, 0);
+    assert!(policy.cancel(reservation, Nanos::ZERO), "the bucket's part");
     policy.forget(&1);
     let mut dead = vec![0];
     policy.take_evicted(&mut dead);
@@ -154,9 +154,9 @@ fn a_stream_with_the_settings_as_they_come_stays_at_a_million_keys() {
     // All waits open, nothing expires: one key a microsecond and a wait of 1000 s.
     let (micro, wait) = (Duration::from_micros(1), Duration::from_secs(1_000));
     let once = OncePerBackoff::new(Exponential::new(wait..=wait));
-    let once = stream("once per wait", once, micro, 1 << 20);
+    let mut once = stream("once per wait", once, micro, 1 << 20);
     once.check().unwrap();
-    once.policy().check().unwrap();
+    once.get_mut().check().unwrap();
     let paced = RetryBudget::new(Exponential::new(wait..=wait), Quota::per_second(NonZeroU32::MIN));
     stream("paced", paced, micro, 1 << 20).check().unwrap();
 }
@@ -178,8 +178,8 @@ fn keeps_what_is_in_use() {
     for key in 10..20 {
         // Now only one is.
         policy.record_failure_keeping(&key, now, 0, &mut |key| *key == 3);
-        assert_eq!(policy.parts().0.check(), Ok(()));
+        assert_eq!(policy.get_mut().0.check(), Ok(()));
     }
     assert_eq!((policy.num_requeues(&3), policy.num_requeues(&4)), (3, 0));
-    assert_eq!(Policy::<i32>::tracked_keys(policy.parts().0), 3, "two, and the one that is in use");
+    assert_eq!(Policy::<i32>::tracked_keys(policy.get_mut().0), 3, "two, and the one that is in use");
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use flyball_ratelimit::{AtomicTokenBucket, Limiter, MaxOf, Quota, TokenBucket, TryAcquireError};
+use flyball_ratelimit::{AtomicTokenBucket, Limiter, MaxOf, Policy, Quota, TokenBucket, TryAcquireError};
 use flyball_sync::{ManualClock, Nanos};
 use testkit::random::Random;
 
@@ -48,7 +48,7 @@ fn many_at_once_are_all_there_or_none_is_taken() {
     let all = bucket.reserve_many(nz(5), at(9_000)).unwrap();
     let ahead = bucket.reserve_many(nz(5), at(9_000)).unwrap();
     assert_eq!((all.due(), ahead.due(), ahead.count()), (at(9_000), at(9_500), nz(5)));
-    assert!(bucket.give_back(ahead, at(9_000)) && bucket.give_back(all, at(9_000)));
+    assert!(bucket.cancel(ahead, at(9_000)) && bucket.cancel(all, at(9_000)));
     assert_eq!(bucket.available_tokens(at(9_000)), 5);
 }
 
@@ -79,18 +79,18 @@ fn the_last_token_can_be_given_back_and_is_there_again() {
     let mut bucket = TokenBucket::new(per_second(1, 1));
     let first = bucket.reserve(at(0));
     let second = bucket.reserve(at(0));
-    assert!(bucket.give_back(second, at(500)));
+    assert!(bucket.cancel(second, at(500)));
     assert_eq!(bucket.reserve(at(500)).due(), at(1_000));
-    assert!(!bucket.give_back(first, at(500)), "its time has passed");
+    assert!(!bucket.cancel(first, at(500)), "its time has passed");
 }
 
 #[test]
 fn tokens_due_at_once_can_be_given_back_in_any_order() {
     let mut bucket = TokenBucket::new(per_second(1, 3));
     let [first, second, third] = [(); 3].map(|()| bucket.reserve(at(0)));
-    assert!(bucket.give_back(second, at(0)));
-    assert!(bucket.give_back(first, at(0)));
-    assert!(bucket.give_back(third, at(0)));
+    assert!(bucket.cancel(second, at(0)));
+    assert!(bucket.cancel(first, at(0)));
+    assert!(bucket.cancel(third, at(0)));
     assert_eq!(bucket.available_tokens(at(0)), 3);
 }
 
@@ -100,7 +100,7 @@ fn what_another_waits_behind_is_not_given_back() {
     let mut bucket = TokenBucket::new(per_second(1, 1));
     let [_, second, third] = [(); 3].map(|()| bucket.reserve(at(0)));
     assert_eq!((second.due(), third.due()), (at(1_000), at(2_000)));
-    assert!(!bucket.give_back(second, at(0)));
+    assert!(!bucket.cancel(second, at(0)));
     assert_eq!(bucket.reserve(at(0)).due(), at(3_000));
 }
 
@@ -110,7 +110,7 @@ fn a_token_may_be_given_back_until_its_nanosecond_is_over() {
         let mut bucket = TokenBucket::new(per_second(1, 1));
         bucket.try_acquire(at(0)).unwrap();
         let token = bucket.reserve(at(0));
-        assert_eq!(bucket.give_back(token, at(1_000) + Duration::from_nanos(late)), returned);
+        assert_eq!(bucket.cancel(token, at(1_000) + Duration::from_nanos(late)), returned);
     }
 }
 
@@ -144,11 +144,11 @@ fn tokens_of_the_old_quota_are_not_given_back() {
     bucket.set_quota(per_second(1, 1), at(0));
     assert_eq!(bucket.quota(), per_second(1, 1));
     let other = bucket.reserve(at(0));
-    assert!(bucket.give_back(other, at(0)), "the same quota is no change");
-    assert!(bucket.give_back(token, at(0)), "the same quota is no change");
+    assert!(bucket.cancel(other, at(0)), "the same quota is no change");
+    assert!(bucket.cancel(token, at(0)), "the same quota is no change");
     let token = bucket.reserve(at(0));
     bucket.set_quota(per_second(2, 1), at(0));
-    assert!(!bucket.give_back(token, at(0)));
+    assert!(!bucket.cancel(token, at(0)));
 }
 
 #[test]
@@ -160,8 +160,8 @@ fn the_quota_of_a_limiter_can_be_changed() {
         clock.clone(),
     );
     clock.advance(Duration::from_secs(5));
-    alone.set_quota(per_second(4, 1));
-    within.set_quota(per_second(4, 1));
+    alone.update_policy(|bucket, now| bucket.set_quota(per_second(4, 1), now));
+    within.update_policy(|both, now| both.get_mut().1.set_quota(per_second(4, 1), now));
     for wait in [0, 250, 500].map(Duration::from_millis) {
         assert_eq!((alone.record_failure(&()), within.record_failure(&())), (wait, wait));
     }
@@ -172,14 +172,13 @@ fn a_cancelled_reservation_gives_back_the_tokens_of_all_parts() {
     let two = MaxOf::new(TokenBucket::new(per_second(1, 1)), TokenBucket::new(per_second(2, 1)));
     let limiter = Limiter::with_clock(two, ManualClock::new());
     limiter.record_failure(&());
-    let reservation = limiter.reserve(&());
-    assert_eq!(reservation.delay(), Duration::from_secs(1));
-    reservation.cancel();
-    let policy = limiter.into_policy();
-    assert_eq!(
-        (policy.parts().0.available_tokens(at(1_000)), policy.parts().1.available_tokens(at(500))),
-        (1, 1)
-    );
+    let (wait, reservation) = limiter.update_policy(|both, now| both.record_failure(&(), now, 0));
+    assert_eq!(wait, Duration::from_secs(1));
+    limiter.update_policy(|both, now| {
+        assert!(Policy::<()>::cancel(both, reservation, now));
+        let (first, second) = both.get_mut();
+        assert_eq!((first.available_tokens(at(1_000)), second.available_tokens(at(500))), (1, 1));
+    });
 }
 
 #[test]

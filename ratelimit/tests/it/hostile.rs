@@ -39,12 +39,16 @@ fn run_with_a_fuse(point: Point, nth: i64) -> bool {
     let mut fired = false;
     for id in [1, 2, 1, 3, 4, 5, 1] {
         fired |= quietly(&|| _ = limiter.record_failure(&mood.key(id)));
-        assert_eq!(limiter.inspect(Exponential::check), Ok(()), "{point:?} {nth}, after {id} failed");
+        assert_eq!(
+            limiter.update_policy(|policy, _| policy.check()),
+            Ok(()),
+            "{point:?} {nth}, after {id} failed"
+        );
         clock.advance(secs(2));
     }
     fired |= quietly(&|| limiter.forget(&mood.key(1)));
     fired |= quietly(&|| _ = limiter.num_requeues(&mood.key(4)));
-    assert_eq!(limiter.inspect(Exponential::check), Ok(()), "{point:?} {nth}, after forget");
+    assert_eq!(limiter.update_policy(|policy, _| policy.check()), Ok(()), "{point:?} {nth}, after forget");
     let burning = mood.disarm(point);
     assert_ne!(fired, burning, "a fuse burns, or it has fired");
 
@@ -113,7 +117,11 @@ fn no_key_dies_under_the_lock() {
     assert_eq!(died_within(&|key| _ = limiter.record_failure(key), 3), 1, "1 made room");
     assert_eq!(died_within(&|key| limiter.forget(key), 2), 1);
     clock.advance(secs(60));
-    assert_eq!(died_within(&|key| drop(limiter.reserve(key)), 4), 1, "3 had expired");
+    assert_eq!(
+        died_within(&|key| _ = limiter.update_policy(|policy, now| policy.record_failure(key, now, 0)), 4),
+        1,
+        "3 had expired"
+    );
     assert_eq!(limiter.tracked_keys(), 1);
 }
 
@@ -290,7 +298,7 @@ fn a_panic_of_a_policy_leaves_the_limiter_usable() {
     #[derive(Default)]
     struct Moody(u32);
     impl Policy<u32> for Moody {
-        type Taken = ();
+        type Reservation = ();
         fn record_failure(&mut self, key: &u32, _: Nanos, _: u64) -> (Duration, ()) {
             assert_ne!(*key, 13, "a hostile policy panics");
             self.0 += 1;
@@ -300,7 +308,9 @@ fn a_panic_of_a_policy_leaves_the_limiter_usable() {
         fn num_requeues(&self, _: &u32) -> u32 {
             self.0
         }
-        fn give_back(&mut self, (): (), _: Nanos) {}
+        fn cancel(&mut self, (): (), _: Nanos) -> bool {
+            false
+        }
         fn tracked_keys(&self) -> usize {
             0
         }
@@ -328,7 +338,7 @@ fn the_longest_durations_saturate() {
     assert_eq!(capped.record_failure(&1, Nanos::MAX, 0).0, Duration::from_millis(5));
 
     let refused = Quota::new(NonZeroU32::MIN, Duration::MAX).unwrap_err();
-    assert_eq!(refused.period(), Duration::MAX);
+    assert!(refused.to_string().ends_with(&format!("not {:?}", Duration::MAX)), "{refused}");
     assert!(Quota::new(NonZeroU32::MIN, never).is_ok());
     assert!(Quota::new(NonZeroU32::MIN, never + Duration::from_nanos(1)).is_err());
 }
@@ -349,7 +359,7 @@ fn the_slowest_and_the_fastest_bucket_do_not_overflow() {
                 bucket.set_quota(second, now);
                 assert_eq!(bucket.check(), Ok(()), "{first:?} then {second:?} at {now:?}");
                 let token = bucket.reserve(now);
-                bucket.give_back(token, now);
+                bucket.cancel(token, now);
                 assert!(bucket.available_tokens(now) <= second.burst_size().get());
                 assert_eq!(bucket.check(), Ok(()), "{first:?} then {second:?} at {now:?}");
             }
@@ -365,7 +375,7 @@ fn a_token_that_never_comes_takes_nothing_more() {
     let never = bucket.reserve(Nanos::new(5));
     assert_eq!(never.due(), Nanos::MAX);
     assert_eq!(bucket.reserve(Nanos::new(5)).due(), Nanos::MAX);
-    assert!(!bucket.give_back(never, Nanos::new(5)));
+    assert!(!bucket.cancel(never, Nanos::new(5)));
     assert_eq!(bucket.check(), Ok(()));
 }
 

@@ -1,16 +1,12 @@
-//! A bucket for each key: against the list model, with bounded memory, and with keys that misbehave.
+//! A bucket for each key: bounded memory, reservations, and keys that misbehave.
 
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use arbitrary::{Arbitrary, Unstructured};
-use drivers::bucket::quota::quota;
 use flyball_ratelimit::{KeyedRateLimiter, Quota, TryAcquireError};
-use flyball_sync::{ManualClock, Nanos};
+use flyball_sync::{Clock, ManualClock};
 use testkit::hostile::{Mood, Point};
-use testkit::naive_limiter::{Key, NaiveBucket, NaiveQuota, Span};
-use testkit::random::cases;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -20,74 +16,6 @@ fn nz(value: u32) -> NonZeroU32 {
 
 fn one_a_second() -> Quota {
     Quota::per_second(nz(1))
-}
-
-#[derive(Arbitrary, Clone, Copy, Debug)]
-enum Op {
-    TryAcquire(Key),
-    TryAcquireMany(Key, u8),
-    Available(Key),
-    SetQuota(NaiveQuota),
-    Advance(Span),
-}
-
-const KEYS: [Key; 4] = [Key::A, Key::B, Key::C, Key::D];
-
-fn run(bytes: &[u8]) {
-    let mut food = Unstructured::new(bytes);
-    let Ok(mut naive_quota) = NaiveQuota::arbitrary(&mut food) else { return };
-    let clock = ManualClock::new();
-    let real = KeyedRateLimiter::with_clock(quota(naive_quota), clock.clone());
-    let mut naive = KEYS.map(|_| NaiveBucket::new(naive_quota));
-    let mut now = 0;
-    while let Ok(op) = Op::arbitrary(&mut food) {
-        match op {
-            Op::TryAcquire(key) => {
-                let said = real.try_acquire(&key).map_err(|not_yet| Some(not_yet.due().get()));
-                assert_eq!(said, naive[key as usize].try_acquire(1, now), "{op:?} at {now}");
-            }
-            Op::TryAcquireMany(key, count) => {
-                let count = u32::from(count.max(1));
-                let said = real.try_acquire_many(&key, nz(count)).map_err(|denied| match denied {
-                    TryAcquireError::NotYet(not_yet) => Some(not_yet.due().get()),
-                    TryAcquireError::InsufficientCapacity(_) => None,
-                });
-                assert_eq!(said, naive[key as usize].try_acquire(count, now), "{op:?} at {now}");
-            }
-            Op::Available(key) => {
-                assert_eq!(
-                    real.available_tokens(&key),
-                    naive[key as usize].available(now),
-                    "{op:?} at {now}"
-                );
-            }
-            Op::SetQuota(new) => {
-                real.set_quota(quota(new));
-                for bucket in &mut naive {
-                    // Full is full, also of a larger burst.
-                    if bucket.clone().try_acquire(naive_quota.burst().into(), now).is_ok() {
-                        *bucket = NaiveBucket::new(new);
-                    } else {
-                        bucket.set_quota(new, now);
-                    }
-                }
-                naive_quota = new;
-            }
-            Op::Advance(span) => {
-                now = now.saturating_add(span.finite());
-                clock.set(Nanos::new(now));
-            }
-        }
-        real.check().unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
-        if food.is_empty() {
-            break;
-        }
-    }
-}
-
-#[test]
-fn every_key_has_a_bucket_as_its_oracle_says() {
-    cases("keyed", 10_000, 150, run);
 }
 
 #[test]
@@ -165,6 +93,90 @@ fn too_many_are_refused_and_leave_nothing() {
 }
 
 #[test]
+fn reservations_of_one_key_are_due_one_after_the_other() {
+    let clock = ManualClock::new();
+    let keyed = KeyedRateLimiter::with_clock(one_a_second(), clock.clone());
+    let delays = [(); 3].map(|()| keyed.reserve(&"a").delay(clock.now()));
+    assert_eq!(delays, [Duration::ZERO, SECOND, SECOND * 2]);
+    assert_eq!(keyed.reserve(&"b").delay(clock.now()), Duration::ZERO);
+    assert_eq!(keyed.try_acquire(&"a").unwrap_err().retry_after(), SECOND * 3);
+    assert_eq!(keyed.reserve_many(&"c", nz(2)).unwrap_err().requested(), nz(2));
+    assert_eq!(keyed.tracked_keys(), 2, "what is refused leaves nothing");
+}
+
+#[test]
+fn a_key_with_a_debt_is_kept_until_it_is_paid() {
+    let clock = ManualClock::new();
+    let keyed = KeyedRateLimiter::with_clock(one_a_second(), clock.clone());
+    let reservations = [(); 10].map(|()| keyed.reserve(&0));
+    for other in 1..1_000 {
+        assert!(keyed.try_acquire(&other).is_ok());
+        clock.advance(SECOND / 200);
+    }
+    assert_eq!(keyed.try_acquire(&0).unwrap_err().due(), reservations[9].due() + SECOND);
+}
+
+#[test]
+fn a_cancelled_reservation_is_given_to_the_next() {
+    let clock = ManualClock::new();
+    let keyed = KeyedRateLimiter::with_clock(one_a_second(), clock.clone());
+    let [_, second, third] = [(); 3].map(|()| keyed.reserve(&1));
+    assert!(!keyed.cancel(&1, second), "the third keeps its place");
+    assert!(keyed.cancel(&1, third));
+    let third = keyed.reserve(&1);
+    assert_eq!(third.delay(clock.now()), SECOND * 2);
+    clock.advance(SECOND * 2);
+    let late = keyed.reserve(&1);
+    clock.advance(SECOND * 2);
+    assert!(!keyed.cancel(&1, late), "its time has passed");
+    assert!(!keyed.cancel(&2, third), "a key without state has nothing to come");
+    assert_eq!(keyed.available_tokens(&1), 1);
+}
+
+#[test]
+fn a_reservation_of_an_older_quota_is_not_given_back() {
+    let keyed = KeyedRateLimiter::with_clock(one_a_second(), ManualClock::new());
+    let [_, ahead] = [(); 2].map(|()| keyed.reserve(&1));
+    keyed.set_quota(keyed.quota());
+    assert!(keyed.cancel(&1, ahead), "the same quota is no change");
+    let ahead = keyed.reserve(&1);
+    keyed.set_quota(Quota::per_second(nz(2)));
+    assert!(!keyed.cancel(&1, ahead));
+}
+
+/// A key that was evicted starts full when it comes again, and nothing that it had reserved before gives it more.
+#[test]
+fn a_reservation_from_before_its_key_was_evicted_is_not_given_back() {
+    for comes_again in [false, true] {
+        let keyed = KeyedRateLimiter::with_clock(one_a_second(), ManualClock::new()).max_keys(nz(1));
+        let at_once = keyed.reserve(&1);
+        let ahead = keyed.reserve(&1);
+        keyed.try_acquire(&2).unwrap();
+        if comes_again {
+            // With the very times that it had before.
+            let _ = (keyed.reserve(&1), keyed.reserve(&1));
+        }
+        assert!(!keyed.cancel(&1, ahead) && !keyed.cancel(&1, at_once));
+        assert_eq!(keyed.available_tokens(&1), u32::from(!comes_again));
+        assert_eq!(keyed.check(), Ok(()));
+    }
+}
+
+/// Only a bucket that is not full and makes room closes what is reserved; one that is full has nothing to come.
+#[test]
+fn keys_that_come_and_go_do_not_close_reservations() {
+    let clock = ManualClock::new();
+    let keyed = KeyedRateLimiter::with_clock(one_a_second(), clock.clone());
+    let reservations = [(); 20].map(|()| keyed.reserve(&0));
+    for other in 1..10_000 {
+        assert!(keyed.try_acquire(&other).is_ok());
+        clock.advance(SECOND / 1_000);
+    }
+    let cancelled = reservations.into_iter().rev().map(|reservation| keyed.cancel(&0, reservation));
+    assert_eq!(cancelled.filter(|made_a_difference| *made_a_difference).count(), 10, "the others are past");
+}
+
+#[test]
 fn a_panic_of_a_key_at_any_point_leaves_the_buckets_whole() {
     for point in Point::ALL {
         let mut fired = 0;
@@ -173,8 +185,14 @@ fn a_panic_of_a_key_at_any_point_leaves_the_buckets_whole() {
             let clock = ManualClock::new();
             let keyed = KeyedRateLimiter::with_clock(one_a_second(), clock.clone()).max_keys(nz(1));
             mood.arm(point, nth);
-            for id in [1, 1, 2, 1, 3, 3, 4, 1] {
-                let step = || _ = keyed.try_acquire(&mood.key(id));
+            let mut held = Vec::new();
+            for (step, id) in [1, 1, 2, 1, 3, 3, 4, 1].into_iter().enumerate() {
+                let step = || match step % 3 {
+                    0 => _ = keyed.try_acquire(&mood.key(id)),
+                    1 => held.push((id, keyed.reserve(&mood.key(id)))),
+                    // Unless reserving has panicked.
+                    _ => held.pop().into_iter().for_each(|(id, held)| _ = keyed.cancel(&mood.key(id), held)),
+                };
                 fired += usize::from(catch_unwind(AssertUnwindSafe(step)).is_err());
                 assert_eq!(keyed.check(), Ok(()), "{point:?} {nth}, after {id}");
                 clock.advance(SECOND / 2);
@@ -221,7 +239,9 @@ fn no_key_dies_under_a_lock() {
     let keyed = Arc::new(KeyedRateLimiter::with_clock(one_a_second(), clock.clone()).max_keys(nz(1)));
     assert!(home.set(Arc::downgrade(&keyed)).is_ok());
     for id in 0..10 {
-        keyed.try_acquire(&CallsBack(id, home.clone())).unwrap();
+        let key = CallsBack(id, home.clone());
+        let _ = if id < 5 { keyed.try_acquire(&key).map(|()| None) } else { Ok(Some(keyed.reserve(&key))) }
+            .unwrap();
         clock.advance(SECOND * (id % 2));
     }
     clock.advance(SECOND);

@@ -15,5 +15,6 @@ mod oracle;
 mod paced;
 mod shared_bucket;
 mod surface;
+mod timeouts;
 mod upstream;
 mod yielding;

@@ -48,7 +48,7 @@ fn duplicates_of_one_failure_take_one_token() {
 fn an_open_wait_hides_nothing_behind_it() {
     struct By;
     impl Policy<u64> for By {
-        type Taken = ();
+        type Reservation = ();
         fn record_failure(&mut self, key: &u64, _: Nanos, _: u64) -> (Duration, ()) {
             (if *key == 0 { Duration::MAX } else { millis(5) }, ())
         }
@@ -56,7 +56,9 @@ fn an_open_wait_hides_nothing_behind_it() {
         fn num_requeues(&self, _: &u64) -> u32 {
             0
         }
-        fn give_back(&mut self, (): (), _: Nanos) {}
+        fn cancel(&mut self, (): (), _: Nanos) -> bool {
+            false
+        }
         fn tracked_keys(&self) -> usize {
             0
         }

@@ -1,6 +1,6 @@
 //! Each policy against its slow, obvious model, step by step.
 
-use drivers::bucket::{token_bucket, wait_queue};
+use drivers::bucket::{keyed, token_bucket, wait_queue};
 use drivers::limiter::{aimd, policies};
 use testkit::random::cases;
 
@@ -20,6 +20,11 @@ fn an_adaptive_limit_does_what_its_oracle_says() {
 #[test]
 fn a_bucket_does_what_its_oracle_says() {
     cases("bucket", LIVES, 700, token_bucket::run);
+}
+
+#[test]
+fn every_key_has_a_bucket_as_its_oracle_says() {
+    cases("keyed", LIVES, 400, keyed::run);
 }
 
 #[test]

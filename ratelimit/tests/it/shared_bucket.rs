@@ -275,12 +275,12 @@ fn too_many_are_refused_at_once_and_handed_back() {
 }
 
 #[test]
-fn a_booking_comes_behind_those_who_wait_and_fixes_their_times() {
+fn a_reservation_comes_behind_those_who_wait_and_fixes_their_times() {
     let (clock, bucket) = empty(1, 2);
     let mut first = Waiter::new(&bucket, 1);
     let second = Waiter::new(&bucket, 2);
-    let booking = bucket.reserve_many(nz(2)).unwrap();
-    assert_eq!((booking.due(), booking.count()), (at(5_000), nz(2)));
+    let reservation = bucket.reserve_many(nz(2)).unwrap();
+    assert_eq!((reservation.due(), reservation.count()), (at(5_000), nz(2)));
     let mut last = Waiter::new(&bucket, 1);
     clock.advance(SECOND);
     assert!(first.is_woken() && !second.is_woken());
@@ -288,8 +288,8 @@ fn a_booking_comes_behind_those_who_wait_and_fixes_their_times() {
     drop(second);
     assert_eq!(clock.next_alarm(), Some(at(3_000)));
     clock.set(at(3_000));
-    assert!(!last.is_woken(), "the gap before a booking is used by nobody");
-    assert!(booking.cancel());
+    assert!(!last.is_woken(), "the gap before a reservation is used by nobody");
+    assert!(bucket.cancel(reservation));
     assert_eq!(clock.next_alarm(), Some(at(4_000)));
     clock.set(at(4_000));
     assert_eq!(last.poll(), Poll::Ready(true));
@@ -299,22 +299,22 @@ fn a_booking_comes_behind_those_who_wait_and_fixes_their_times() {
 fn a_promise_is_kept_by_a_slower_quota() {
     let (clock, bucket) = empty(1, 1);
     let mut promised = Waiter::new(&bucket, 1);
-    let booking = bucket.reserve();
+    let reservation = bucket.reserve();
     let moved = Waiter::new(&bucket, 1);
     bucket.set_quota(Quota::per_minute(nz(1)));
     assert!(bucket.try_acquire().is_err());
     clock.advance(SECOND);
     assert!(promised.is_woken() && promised.poll() == Poll::Ready(true));
-    assert_eq!(booking.due(), at(2_000));
+    assert_eq!(reservation.due(), at(2_000));
     clock.advance(SECOND);
-    assert!(!moved.is_woken() && !booking.cancel(), "of the old quota");
+    assert!(!moved.is_woken() && !bucket.cancel(reservation), "of the old quota");
 }
 
 #[test]
 fn nobody_overtakes_a_promise_that_a_faster_quota_left_behind() {
     let (clock, bucket) = empty(1, 1);
     let mut promised = Waiter::new(&bucket, 1);
-    let _booking = bucket.reserve();
+    let _reservation = bucket.reserve();
     bucket.set_quota(per_second(1_000, 1_000));
     assert_eq!(bucket.try_acquire().unwrap_err().due(), at(1_000));
     clock.advance(SECOND);

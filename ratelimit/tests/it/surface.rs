@@ -9,11 +9,10 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use flyball_ratelimit::{
-    Acquire, AcquireMany, AcquirePermit, AcquireTimeoutError, AimdLimit, AtomicTokenBucket, Booking, Capped,
+    Acquire, AcquireMany, AcquirePermit, AcquireTimeoutError, AimdLimit, AtomicTokenBucket, Capped,
     ConcurrencyLimiter, ControllerDefault, Exponential, FastSlow, InsufficientCapacity, InvalidBackoff,
     InvalidConcurrencyLimits, InvalidQuota, Jitter, KeyedRateLimiter, Limiter, MaxOf, NotYet, Outcome,
-    Permit, Quota, RateLimiter, Reservation, Reserved, RetryBudget, Started, TimedOut, Token, TokenBucket,
-    TryAcquireError,
+    Permit, Quota, RateLimiter, Reservation, RetryBudget, Started, TimedOut, TokenBucket, TryAcquireError,
 };
 use flyball_sync::{Clock, ManualClock, ManualTimer, Monotonic, Nanos, Timer};
 
@@ -41,7 +40,7 @@ fn auto_traits_are_pinned() {
     free::<Quota>();
     free::<Jitter>();
     free::<TokenBucket>();
-    free::<Token>();
+    free::<Reservation>();
     free::<Exponential<String>>();
     free::<FastSlow<String>>();
     free::<MaxOf<Exponential<String>, TokenBucket>>();
@@ -54,7 +53,6 @@ fn auto_traits_are_pinned() {
     free::<AimdLimit>();
     free::<Started>();
     free::<Outcome>();
-    free::<Booking>();
     free::<RetryBudget<Exponential<String>>>();
     free::<InsufficientCapacity>();
     free::<TryAcquireError>();
@@ -66,7 +64,6 @@ fn auto_traits_are_pinned() {
     shared::<RateLimiter<ManualTimer>>();
     shared::<Acquire<'static, ManualTimer>>();
     shared::<AcquireMany<'static, ManualTimer>>();
-    shared::<Reserved<'static>>();
     shared::<KeyedRateLimiter<String>>();
     <KeyedRateLimiter<Local> as NotSend<_>>::marker();
     shared::<ManualClock>();
@@ -75,7 +72,6 @@ fn auto_traits_are_pinned() {
     shared::<Permit>();
     shared::<AcquirePermit>();
     shared::<Limiter<String, ControllerDefault<String>>>();
-    shared::<Reservation<'static, String, ControllerDefault<String>>>();
     // A limiter takes keys and owns none: those in its policy decide.
     shared::<Limiter<Local, TokenBucket>>();
     // These do not compile if the type is `Send` (`Sync`): both implementations would then fit.
@@ -100,7 +96,7 @@ fn clocks_and_timers_can_be_objects_and_shared() {
 fn sizes_are_as_recorded() {
     assert_eq!(size_of::<Nanos>(), 8);
     assert_eq!(size_of::<Quota>(), 16);
-    assert_eq!(size_of::<Token>(), 24);
+    assert_eq!(size_of::<Reservation>(), 24);
     assert_eq!(size_of::<TokenBucket>(), 64);
     assert_eq!(size_of::<Limiter<String, TokenBucket>>(), 96);
 }
@@ -118,14 +114,14 @@ fn errors_are_errors_with_lower_case_messages() {
     let mut bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
     bucket.try_acquire(Nanos::new(5)).unwrap();
     let many = bucket.try_acquire_many(NonZeroU32::new(3).unwrap(), Nanos::new(5)).unwrap_err();
-    assert_eq!(message(many), "3 tokens were asked for at once, and the burst is 1");
+    assert_eq!(message(many), "3 tokens requested at once, but the burst size is 1");
     let one = bucket.try_acquire_many(NonZeroU32::MIN, Nanos::new(5)).unwrap_err();
-    assert_eq!(message(one), "no token is left before 1000000005 ns");
-    assert_eq!(message(TimedOut), "the time was up before the tokens came");
+    assert_eq!(message(one), "not enough tokens yet: retry after 1s");
+    assert_eq!(message(TimedOut), "timed out");
     assert_eq!(message(AcquireTimeoutError::TimedOut), message(TimedOut));
     let not_yet = bucket.try_acquire(Nanos::new(5)).unwrap_err();
-    assert_eq!(not_yet.due(), Nanos::new(1_000_000_005));
-    assert_eq!(message(not_yet), "no token is left before 1000000005 ns");
+    assert_eq!((not_yet.due(), not_yet.retry_after()), (Nanos::new(1_000_000_005), Duration::from_secs(1)));
+    assert_eq!(message(not_yet), "not enough tokens yet: retry after 1s");
 }
 
 #[test]
@@ -157,8 +153,6 @@ fn nothing_needs_a_key_that_can_be_printed() {
     assert!(shown(FastSlow::<Local>::new(Duration::ZERO, Duration::ZERO, 3)).contains("fast_attempts: 3"));
     let limiter = Limiter::new(backoff());
     assert!(shown(&limiter).starts_with("Limiter { policy: Exponential"));
-    let reservation = limiter.reserve(&Local(Rc::new(1)));
-    assert_eq!(shown(&reservation), "Reservation { delay: 5ms, .. }");
 }
 
 #[test]

@@ -35,7 +35,7 @@ impl AnyPolicy {
 }
 
 impl Policy<String> for AnyPolicy {
-    type Taken = ();
+    type Reservation = ();
 
     fn record_failure(&mut self, key: &String, now: Nanos, random: u64) -> (Duration, ()) {
         match self {
@@ -61,7 +61,9 @@ impl Policy<String> for AnyPolicy {
         }
     }
 
-    fn give_back(&mut self, (): (), _: Nanos) {}
+    fn cancel(&mut self, (): (), _: Nanos) -> bool {
+        false
+    }
 
     fn tracked_keys(&self) -> usize {
         match self {

@@ -1,5 +1,6 @@
-//! Token buckets: read alone, and waited for.
+//! Token buckets: read alone, by key, and waited for.
 
+pub mod keyed;
 pub mod quota;
 pub mod token_bucket;
 pub mod wait_queue;

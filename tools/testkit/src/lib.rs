@@ -10,6 +10,7 @@ pub mod hostile;
 pub mod naive_adaptive;
 pub mod naive_backoff;
 pub mod naive_feed;
+pub mod naive_keyed;
 pub mod naive_limiter;
 pub mod naive_line;
 pub mod naive_order;

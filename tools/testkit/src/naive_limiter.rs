@@ -330,27 +330,19 @@ impl<K: Copy + PartialEq> NaiveLimiter<K> {
         }
     }
 
-    /// Gives back what a failure took, as it was added to `taken`.
-    pub fn give_back(&mut self, taken: &[usize], now: u64) {
+    /// Gives back what a failure took, as it was added to `taken`; says whether any of it made a difference.
+    pub fn give_back(&mut self, taken: &[usize], now: u64) -> bool {
         match self {
-            Self::Exponential { .. } | Self::FastSlow { .. } => {}
-            Self::Bucket(bucket) => {
-                for &token in taken {
-                    bucket.give_back(token, now);
-                }
-            }
+            Self::Exponential { .. } | Self::FastSlow { .. } => false,
+            Self::Bucket(bucket) => taken.iter().filter(|token| bucket.give_back(**token, now)).count() > 0,
             // No tree of a setup has two buckets, so it does not matter which of them a token is of.
             Self::MaxOf(first, second) => {
-                first.give_back(taken, now);
-                second.give_back(taken, now);
+                let first = first.give_back(taken, now);
+                second.give_back(taken, now) || first
             }
             Self::Capped(inner, _) => inner.give_back(taken, now),
             // Nothing inside takes anything.
-            Self::Paced(_, pace) => {
-                for &booking in taken {
-                    pace.give_back(booking, now);
-                }
-            }
+            Self::Paced(_, pace) => taken.iter().filter(|booking| pace.give_back(**booking, now)).count() > 0,
         }
     }
 

@@ -29,6 +29,8 @@ pub enum LineOp {
     AdvanceToAlarm,
     /// The clock jumps back.
     JumpBack(Span),
+    /// Somebody comes who gives up after a while, and is polled once.
+    ComeWithin(u8, Span),
 }
 
 /// What became of somebody who came.
@@ -40,6 +42,8 @@ pub enum Fate {
     Granted,
     /// Wants more than the burst.
     Refused,
+    /// Its time was over first.
+    TimedOut,
     /// Has looked, or was dropped.
     Gone,
 }
@@ -60,6 +64,8 @@ struct Comer {
     fate: Fate,
     promised: Option<Promise>,
     grant: Option<usize>,
+    /// When it gives up.
+    until: Option<u64>,
 }
 
 /// Tokens that were granted.
@@ -95,8 +101,8 @@ impl NaiveLine {
         Self { quota, changes: 0, returns: 0, full: 0, comers: Vec::new(), grants: Vec::new(), slack: 0 }
     }
 
-    /// Somebody comes; says who.
-    pub fn come(&mut self, count: u32, now: u64) -> usize {
+    /// Somebody comes, who may give up after a while; says who.
+    pub fn come(&mut self, count: u32, within: Option<u64>, now: u64) -> usize {
         self.settle(now);
         let fate = match self.take(count, now) {
             _ if count > self.burst() => Fate::Refused,
@@ -104,9 +110,11 @@ impl NaiveLine {
                 self.log(now, count, false);
                 Fate::Granted
             }
+            Err(_) if within == Some(0) => Fate::TimedOut,
             Err(_) => Fate::Waits,
         };
-        self.comers.push(Comer { count, fate, promised: None, grant: None });
+        let until = within.map(|within| now.saturating_add(within));
+        self.comers.push(Comer { count, fate, promised: None, grant: None, until });
         self.settle(now);
         self.comers.len() - 1
     }
@@ -152,7 +160,7 @@ impl NaiveLine {
                     self.returns += u64::from(back > 0);
                 }
             }
-            Fate::Refused | Fate::Gone => {}
+            Fate::Refused | Fate::TimedOut | Fate::Gone => {}
         }
         self.settle(now);
     }
@@ -293,9 +301,34 @@ impl NaiveLine {
         Ok(())
     }
 
-    /// The first in the line has its tokens as soon as they are there.
+    /// The first in the line has its tokens as soon as they are there; then, one after the other, those give up whose time is over.
     fn settle(&mut self, now: u64) {
         self.observe(now);
+        self.grant(now);
+        while let Some(who) = self.next_to_give_up(now) {
+            let Comer { count, promised, .. } = self.comers[who];
+            self.comers[who].fate = Fate::TimedOut;
+            if let Some(promised) = promised {
+                self.give_back(promised, count, now);
+            }
+            self.grant(now);
+        }
+    }
+
+    /// When the next one gives up.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<u64> {
+        let waiting = self.comers.iter().filter(|comer| comer.fate == Fate::Waits);
+        waiting.filter_map(|comer| comer.until).min()
+    }
+
+    fn next_to_give_up(&self, now: u64) -> Option<usize> {
+        let waiting = (0..self.comers.len()).filter(|&who| self.comers[who].fate == Fate::Waits);
+        let over = waiting.filter_map(|who| Some((self.comers[who].until?, who)));
+        over.filter(|(until, _)| *until <= now).min().map(|(_, who)| who)
+    }
+
+    fn grant(&mut self, now: u64) {
         while let Some(who) = self.comers.iter().position(|comer| comer.fate == Fate::Waits) {
             let Comer { count, promised, .. } = self.comers[who];
             match promised {

@@ -44,13 +44,15 @@ impl NaivePace {
         (self.bookings.len() - 1, due)
     }
 
-    /// Gives one back, unless it is past.
-    pub fn give_back(&mut self, booking: usize, now: u64) {
+    /// Gives one back, unless it is past; says whether it did.
+    pub fn give_back(&mut self, booking: usize, now: u64) -> bool {
         let Booking { due, number, returned, closed } = self.bookings[booking];
-        if !returned && !closed && due >= now && due < u64::MAX && number >= self.gone {
-            self.taken.retain(|taken| *taken != number);
-            self.bookings[booking].returned = true;
+        if returned || closed || due < now || due == u64::MAX || number < self.gone {
+            return false;
         }
+        self.taken.retain(|taken| *taken != number);
+        self.bookings[booking].returned = true;
+        true
     }
 
     /// Changes the quota: what is there stays there, the newest first; what is booked ahead stays so many tokens.

@@ -21,7 +21,7 @@ pub(crate) struct Options {
 }
 
 /// Crates in the default build of a primitive, itself included. More is a decision, made here.
-const MOST_CRATES: usize = 12;
+const MOST_CRATES: usize = 13;
 /// They adapt a primitive, and add themselves to what it brings.
 const ADAPTERS: [&str; 1] = ["flyball-ops"];
 /// Never in the default build of a primitive.
@@ -130,7 +130,7 @@ mod tests {
         let names: Vec<String> = (0..=MOST_CRATES).map(|number| format!("c{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let complaints = weigh("a", &crates(&names));
-        assert!(complaints[0].starts_with("a: 13 crates by default, 12 are allowed"), "{complaints:?}");
+        assert!(complaints[0].starts_with("a: 14 crates by default, 13 are allowed"), "{complaints:?}");
         assert!(weigh("flyball-ops", &crates(&names)).is_empty());
     }
 
@@ -140,7 +140,7 @@ mod tests {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let complaints = weigh("flyball-ops", &crates(&names));
         assert!(
-            complaints[0].starts_with("flyball-ops: 14 crates by default, 13 are allowed"),
+            complaints[0].starts_with("flyball-ops: 15 crates by default, 14 are allowed"),
             "{complaints:?}"
         );
     }

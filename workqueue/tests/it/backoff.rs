@@ -209,7 +209,7 @@ fn cancel_keeps_failures() {
 struct Counted(Arc<AtomicU32>);
 
 impl Policy<u32> for Counted {
-    type Taken = ();
+    type Reservation = ();
 
     fn record_failure(&mut self, _: &u32, _: Nanos, _: u64) -> (Duration, ()) {
         self.0.fetch_add(1, Ordering::SeqCst);
@@ -222,7 +222,9 @@ impl Policy<u32> for Counted {
         self.0.load(Ordering::SeqCst)
     }
 
-    fn give_back(&mut self, (): (), _: Nanos) {}
+    fn cancel(&mut self, (): (), _: Nanos) -> bool {
+        false
+    }
 
     fn tracked_keys(&self) -> usize {
         1
@@ -250,7 +252,7 @@ fn the_limiter_is_asked_once_per_wait() {
 fn no_delay_is_no_wait() {
     struct AtOnce;
     impl Policy<u32> for AtOnce {
-        type Taken = ();
+        type Reservation = ();
         fn record_failure(&mut self, _: &u32, _: Nanos, _: u64) -> (Duration, ()) {
             (Duration::ZERO, ())
         }
@@ -258,7 +260,9 @@ fn no_delay_is_no_wait() {
         fn num_requeues(&self, _: &u32) -> u32 {
             0
         }
-        fn give_back(&mut self, (): (), _: Nanos) {}
+        fn cancel(&mut self, (): (), _: Nanos) -> bool {
+            false
+        }
         fn tracked_keys(&self) -> usize {
             0
         }

@@ -206,7 +206,7 @@ fn the_end_and_the_dead() {
 fn a_limiter_that_does_not_count() {
     struct Always;
     impl Policy<&'static str> for Always {
-        type Taken = ();
+        type Reservation = ();
         fn record_failure(&mut self, _: &&'static str, _: Nanos, _: u64) -> (Duration, ()) {
             (ns(1), ())
         }
@@ -214,7 +214,9 @@ fn a_limiter_that_does_not_count() {
         fn num_requeues(&self, _: &&'static str) -> u32 {
             0
         }
-        fn give_back(&mut self, (): (), _: Nanos) {}
+        fn cancel(&mut self, (): (), _: Nanos) -> bool {
+            false
+        }
         fn tracked_keys(&self) -> usize {
             0
         }

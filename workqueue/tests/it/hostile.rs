@@ -74,7 +74,7 @@ struct HostilePolicy {
 }
 
 impl Policy<HostileKey> for HostilePolicy {
-    type Taken = ();
+    type Reservation = ();
 
     fn record_failure(&mut self, key: &HostileKey, now: Nanos, random: u64) -> (Duration, ()) {
         self.fuse.burn("policy");
@@ -91,7 +91,9 @@ impl Policy<HostileKey> for HostilePolicy {
         self.backoff.num_requeues(key)
     }
 
-    fn give_back(&mut self, (): (), _: Nanos) {}
+    fn cancel(&mut self, (): (), _: Nanos) -> bool {
+        false
+    }
 
     fn tracked_keys(&self) -> usize {
         1

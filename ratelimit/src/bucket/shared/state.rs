@@ -2,19 +2,23 @@
 
 use std::num::NonZeroU32;
 use std::task::Waker;
+use std::time::Duration;
 
 use flyball_sync::waiting::{Alarm, Left, Place};
 
 use super::{Effects, WakeAt};
-use crate::bucket::cell::Exact;
-use crate::bucket::line::{Line, Served};
-use crate::bucket::refunds::Refunds;
-use crate::{InsufficientCapacity, Nanos, NotYet, Quota, Token, TokenBucket, TryAcquireError};
+use crate::bucket::packed::LockedBucket;
+use crate::bucket::unclaimed::UnclaimedGrants;
+use crate::bucket::waiters::{Served, WaitQueue};
+use crate::{
+    AcquireTimeoutError, InsufficientCapacity, Nanos, NotYet, Quota, Reservation, TokenBucket,
+    TryAcquireError,
+};
 
 pub(crate) struct State<T> {
-    pub(super) exact: Exact,
-    pub(super) line: Line,
-    pub(super) refunds: Refunds,
+    pub(super) exact: LockedBucket,
+    pub(super) waiters: WaitQueue,
+    pub(super) unclaimed: UnclaimedGrants,
     pub(super) alarm: Alarm,
     /// The thread that looks when the first one's tokens are due, and the time at which it will.
     attends: Option<(u32, Nanos)>,
@@ -29,10 +33,12 @@ pub(crate) struct State<T> {
 }
 
 /// Somebody who wants tokens, and its place in the line once it has one.
-pub(crate) struct Wish<T> {
+pub(crate) struct AcquireRequest<T> {
     pub(crate) count: NonZeroU32,
     /// What a task needs; `None` for a thread.
     pub(crate) timer: Option<WakeAt<T>>,
+    /// For how long a task waits at most, from when it joins the queue.
+    pub(crate) limit: Option<Duration>,
     pub(crate) place: Option<Place>,
 }
 
@@ -47,14 +53,14 @@ enum Granted {
 }
 
 /// What a look at one's turn comes to.
-pub(crate) enum Turn {
-    Come(Result<(), InsufficientCapacity>),
+pub(crate) enum Progress {
+    Come(Result<(), AcquireTimeoutError>),
     Waits,
     /// To wait takes a waker, which is cloned outside the lock.
     WithoutWaker,
 }
 
-impl<T> Wish<T> {
+impl<T> AcquireRequest<T> {
     pub(crate) const fn is_thread(&self) -> bool {
         self.timer.is_none()
     }
@@ -63,9 +69,9 @@ impl<T> Wish<T> {
 impl<T> State<T> {
     pub(super) fn new(bucket: TokenBucket, timer: Option<WakeAt<T>>) -> Self {
         Self {
-            exact: Exact::new(bucket),
-            line: Line::new(),
-            refunds: Refunds::new(),
+            exact: LockedBucket::new(bucket),
+            waiters: WaitQueue::new(),
+            unclaimed: UnclaimedGrants::new(),
             alarm: Alarm::default(),
             attends: None,
             seen: Nanos::ZERO,
@@ -81,36 +87,65 @@ impl<T> State<T> {
         // that is observed before the rest have their tokens would take the bucket for fuller than it is, and spend what may
         // still come back.
         if let Some(at) = self.granting.take() {
-            if let Granted::Full = self.grant(at, effects) {
+            if let Granted::Full = self.serve(at, effects) {
                 return;
             }
         }
         self.seen = now;
         self.observe(now);
         if self.refusing {
-            self.refusing = self.line.refuse_above(self.exact.bucket.quota().burst_size(), &mut effects.wake);
+            self.refusing =
+                self.waiters.refuse_above(self.exact.bucket.quota().burst_size(), &mut effects.wake);
             if self.refusing {
                 effects.more = true;
                 return;
             }
         }
-        if let Granted::Until(due) = self.grant(now, effects) {
+        if let Granted::Until(due) = self.serve(now, effects) {
+            let next = self.waiters.next_deadline().map_or(due, |deadline| due.min(deadline));
             self.attend(due, effects);
-            self.aim(due, effects);
+            self.aim(next, effects);
         }
+    }
+
+    /// Grants what is due at `now`, and those whose deadline has come give up, as far as the batch has room.
+    fn serve(&mut self, now: Nanos, effects: &mut Effects<T>) -> Granted {
+        loop {
+            let granted = self.grant(now, effects);
+            let Granted::Until(_) = granted else { return granted };
+            // Only then: a timer that is late refuses no tokens that are there. Those behind it move up.
+            if self.waiters.next_deadline().is_none_or(|deadline| deadline > now) {
+                return granted;
+            }
+            if effects.wake.is_full() {
+                effects.more = true;
+                self.granting = Some(now);
+                return Granted::Full;
+            }
+            self.time_out_next(now, effects);
+        }
+    }
+
+    /// The next one to give up does, and what it was promised goes back.
+    fn time_out_next(&mut self, now: Nanos, effects: &mut Effects<T>) {
+        let Some(waiter) = self.waiters.time_out_next() else { return };
+        if let Some(promised) = waiter.promised {
+            self.cancel(promised, now);
+        }
+        effects.wake.push(waiter.waker);
     }
 
     /// Grants what is due at `now`, as far as the batch has room.
     fn grant(&mut self, now: Nanos, effects: &mut Effects<T>) -> Granted {
         loop {
-            let Some(first) = self.line.first() else { return Granted::All };
+            let Some(first) = self.waiters.first() else { return Granted::All };
             if effects.wake.is_full() {
                 effects.more = true;
                 self.granting = Some(now);
                 return Granted::Full;
             }
             match &first.promised {
-                Some(token) if token.due() > now => return Granted::Until(token.due()),
+                Some(promised) if promised.due() > now => return Granted::Until(promised.due()),
                 Some(_) => {}
                 None => match self.exact.bucket.try_acquire_fitting(first.count, now) {
                     Ok(()) => {}
@@ -118,9 +153,9 @@ impl<T> State<T> {
                 },
             }
             // What was promised is used when it is due: others have been told times that build on it.
-            let round = first.promised.is_none().then(|| self.refunds.grant());
+            let round = first.promised.is_none().then(|| self.unclaimed.grant());
             let granted = Served::Granted { count: first.count, round };
-            let Some(waiter) = self.line.serve_first(granted) else { return Granted::All };
+            let Some(waiter) = self.waiters.serve_first(granted) else { return Granted::All };
             effects.wake.push(waiter.waker);
             if waiter.thread {
                 // No thread came before it, so it was the one.
@@ -131,44 +166,48 @@ impl<T> State<T> {
 
     /// Whether nobody needs the lock.
     pub(super) fn is_quiet(&self) -> bool {
-        self.line.waiting() == 0 && !self.refunds.is_open()
+        self.waiters.waiting() == 0 && !self.unclaimed.is_open()
     }
 
     pub(super) fn try_acquire(&mut self, count: NonZeroU32, now: Nanos) -> Result<(), TryAcquireError> {
         let bucket = &mut self.exact.bucket;
-        if self.line.waiting() == 0 {
+        if self.waiters.waiting() == 0 {
             return bucket.try_acquire_many(count, now);
         }
         bucket.fits(count)?;
         // Behind all who wait, when each of them has what it wants.
         let scale = bucket.scale();
-        let cost = scale.cost(self.line.tokens().saturating_add(count.get().into()));
+        let cost = scale.cost(self.waiters.tokens().saturating_add(count.get().into()));
         let due = scale.due(scale.after(bucket.full_at(), now, cost), now);
-        Err(NotYet::new(due.max(self.line.promised_until())).into())
+        Err(NotYet::new(due.max(self.waiters.promised_until()), now).into())
     }
 
     /// Takes tokens ahead of time, behind all who wait: their times are fixed with that.
-    pub(super) fn reserve(&mut self, count: NonZeroU32, now: Nanos) -> Result<Token, InsufficientCapacity> {
-        let (bucket, refunds) = (&mut self.exact.bucket, &mut self.refunds);
+    pub(super) fn reserve(
+        &mut self,
+        count: NonZeroU32,
+        now: Nanos,
+    ) -> Result<Reservation, InsufficientCapacity> {
+        let (bucket, unclaimed) = (&mut self.exact.bucket, &mut self.unclaimed);
         bucket.fits(count)?;
         let mut reserve = |count| {
-            let token = bucket.reserve_fitting(count, now);
+            let reservation = bucket.reserve_fitting(count, now);
             // It is used when it is due: then the bucket must be full no earlier than so much later.
             let (scale, full_at) = (bucket.scale(), bucket.full_at());
-            let used = scale.parts(token.due()) + scale.cost(u64::from(count.get()));
-            refunds.observe(full_at.saturating_sub(used));
-            token
+            let used = scale.parts(reservation.due()) + scale.cost(u64::from(count.get()));
+            unclaimed.observe(full_at.saturating_sub(used));
+            reservation
         };
-        self.line.promise_all(&mut reserve);
+        self.waiters.promise_all(&mut reserve);
         Ok(reserve(count))
     }
 
     /// Gives back what is not due yet.
-    pub(super) fn give_back(&mut self, token: Token, now: Nanos) -> bool {
-        let cost = self.exact.bucket.scale().cost(token.count().get().into());
-        let returned = self.exact.bucket.give_back(token, now);
+    pub(super) fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
+        let cost = self.exact.bucket.scale().cost(reservation.count().get().into());
+        let returned = self.exact.bucket.cancel(reservation, now);
         if returned {
-            self.refunds.lower(cost);
+            self.unclaimed.lower(cost);
         }
         returned
     }
@@ -177,7 +216,7 @@ impl<T> State<T> {
         if quota == self.exact.bucket.quota() {
             return;
         }
-        self.refunds.end_round();
+        self.unclaimed.end_round();
         self.exact.bucket.set_quota(quota, now);
         // Settling, which comes next, refuses them.
         self.refusing = true;
@@ -187,50 +226,57 @@ impl<T> State<T> {
     /// comes back as one to drop.
     pub(super) fn turn(
         &mut self,
-        wish: &mut Wish<T>,
+        request: &mut AcquireRequest<T>,
         waker: &Waker,
         spare: &mut Option<Waker>,
         now: Nanos,
-    ) -> Turn {
-        let Some(place) = wish.place.take() else {
-            match self.try_acquire(wish.count, now) {
-                Ok(()) => return Turn::Come(Ok(())),
-                Err(TryAcquireError::InsufficientCapacity(error)) => return Turn::Come(Err(error)),
+    ) -> Progress {
+        let Some(place) = request.place.take() else {
+            match self.try_acquire(request.count, now) {
+                Ok(()) => return Progress::Come(Ok(())),
+                Err(TryAcquireError::InsufficientCapacity(error)) => {
+                    return Progress::Come(Err(error.into()));
+                }
+                Err(TryAcquireError::NotYet(_)) if request.limit == Some(Duration::ZERO) => {
+                    return Progress::Come(Err(AcquireTimeoutError::TimedOut));
+                }
                 Err(TryAcquireError::NotYet(_)) => {}
             }
-            let Some(waker) = spare.take() else { return Turn::WithoutWaker };
-            self.wake_at = self.wake_at.or(wish.timer);
-            let attends = wish.is_thread() && !self.line.has_threads();
-            let place = self.line.join(wish.count, waker, wish.is_thread());
+            let Some(waker) = spare.take() else { return Progress::WithoutWaker };
+            self.wake_at = self.wake_at.or(request.timer);
+            let attends = request.is_thread() && !self.waiters.has_threads();
+            let until = request.limit.map(|limit| now + limit);
+            let place = self.waiters.join(request.count, waker, request.is_thread(), until);
             if attends {
                 // From now on: it is awake, and need not be told.
                 self.attends = Some((place.slot(), Nanos::ZERO));
             }
-            wish.place = Some(place);
-            return Turn::Waits;
+            request.place = Some(place);
+            return Progress::Waits;
         };
-        match self.line.served(&place) {
+        match self.waiters.served(&place) {
             Some(served) => {
-                self.line.leave(place);
+                self.waiters.leave(place);
                 match served {
                     Served::Granted { round, .. } => {
-                        round.into_iter().for_each(|round| self.refunds.used(round));
-                        Turn::Come(Ok(()))
+                        round.into_iter().for_each(|round| self.unclaimed.used(round));
+                        Progress::Come(Ok(()))
                     }
-                    Served::Refused(error) => Turn::Come(Err(error)),
+                    Served::Refused(error) => Progress::Come(Err(error.into())),
+                    Served::TimedOut => Progress::Come(Err(AcquireTimeoutError::TimedOut)),
                 }
             }
             None => {
-                let same = self.line.waits_for(&place, waker);
+                let same = self.waiters.waits_for(&place, waker);
                 if !same && spare.is_none() {
-                    wish.place = Some(place);
-                    return Turn::WithoutWaker;
+                    request.place = Some(place);
+                    return Progress::WithoutWaker;
                 }
                 if let Some(waker) = spare.take_if(|_| !same) {
-                    *spare = Some(self.line.wait_with(&place, waker));
+                    *spare = Some(self.waiters.wait_with(&place, waker));
                 }
-                wish.place = Some(place);
-                Turn::Waits
+                request.place = Some(place);
+                Progress::Waits
             }
         }
     }
@@ -241,10 +287,10 @@ impl<T> State<T> {
         if self.attends.is_some_and(|(slot, _)| place.slot() == slot) {
             self.attends = None;
         }
-        match self.line.leave(place) {
+        match self.waiters.leave(place) {
             Left::Waiting(waiter) => {
-                if let (Some(token), Some(now)) = (waiter.promised, now) {
-                    self.give_back(token, now);
+                if let (Some(promised), Some(now)) = (waiter.promised, now) {
+                    self.cancel(promised, now);
                 }
                 Some(waiter.waker)
             }
@@ -252,10 +298,10 @@ impl<T> State<T> {
                 match now {
                     Some(_) => {
                         let bucket = &mut self.exact.bucket;
-                        let back = self.refunds.give_back(round, bucket.scale().cost(count.get().into()));
+                        let back = self.unclaimed.give_back(round, bucket.scale().cost(count.get().into()));
                         bucket.refund(back);
                     }
-                    None => self.refunds.used(round),
+                    None => self.unclaimed.used(round),
                 }
                 None
             }
@@ -275,14 +321,16 @@ impl<T> State<T> {
 
     /// The first thread in the line looks when `due` comes. It needs no timer, and no runtime that drives one.
     fn attend(&mut self, due: Nanos, effects: &mut Effects<T>) {
-        if !self.line.has_threads() {
+        if !self.waiters.has_threads() {
             return;
         }
-        let attending = self.attends.filter(|(slot, _)| self.line.waiter(*slot).is_some_and(|w| w.thread));
-        let Some(slot) = attending.map(|(slot, _)| slot).or_else(|| self.line.first_thread()) else { return };
+        let attending = self.attends.filter(|(slot, _)| self.waiters.waiter(*slot).is_some_and(|w| w.thread));
+        let Some(slot) = attending.map(|(slot, _)| slot).or_else(|| self.waiters.first_thread()) else {
+            return;
+        };
         if attending.is_none_or(|(_, until)| due < until) {
             // Its waker is a `ThreadSignal`, so no user code: it may be cloned under the lock.
-            self.line.waiter(slot).into_iter().for_each(|waiter| effects.wake.push(waiter.waker.clone()));
+            self.waiters.waiter(slot).into_iter().for_each(|waiter| effects.wake.push(waiter.waker.clone()));
         }
         self.attends = Some((slot, due));
     }
@@ -297,14 +345,14 @@ impl<T> State<T> {
 
     /// Walks the invariants.
     pub(super) fn check(&self) -> Result<(), String> {
-        self.line.check()?;
+        self.waiters.check()?;
         self.exact.bucket.check()
     }
 
     fn observe(&mut self, now: Nanos) {
-        if self.refunds.is_open() {
+        if self.unclaimed.is_open() {
             let bucket = &self.exact.bucket;
-            self.refunds.observe(bucket.full_at().saturating_sub(bucket.scale().parts(now)));
+            self.unclaimed.observe(bucket.full_at().saturating_sub(bucket.scale().parts(now)));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use arbitrary::{Arbitrary, Unstructured};
-use flyball_ratelimit::{AtomicTokenBucket, Token, TokenBucket, TryAcquireError};
+use flyball_ratelimit::{AtomicTokenBucket, Reservation, TokenBucket, TryAcquireError};
 use flyball_sync::Nanos;
 use testkit::naive_limiter::{BucketOp, NaiveBucket, NaiveQuota};
 
@@ -46,7 +46,7 @@ struct Pair {
     real: TokenBucket,
     atomic: AtomicTokenBucket,
     naive: NaiveBucket,
-    held: Vec<(Token, Token, usize)>,
+    held: Vec<(Reservation, Reservation, usize)>,
     now: u64,
 }
 
@@ -56,7 +56,7 @@ fn nz(count: u8) -> NonZeroU32 {
 
 impl Pair {
     /// Tokens reserved just now.
-    fn held(&mut self, real: Token, atomic: Token, count: u32) {
+    fn held(&mut self, real: Reservation, atomic: Reservation, count: u32) {
         assert_eq!((atomic.due(), atomic.count()), (real.due(), real.count()), "reserved at {}", self.now);
         let naive = self.naive.reserve(count, self.now).expect("no more than the burst");
         assert_eq!(real.due().get(), self.naive.due(naive), "due of {count} reserved at {}", self.now);
@@ -102,8 +102,8 @@ impl Pair {
                 }
                 let (real, atomic, naive) = self.held.swap_remove(usize::from(which) % self.held.len());
                 let due = real.due();
-                let made_a_difference = self.real.give_back(real, now);
-                assert_eq!(self.atomic.give_back(atomic, now), made_a_difference, "{due:?} back at {now:?}");
+                let made_a_difference = self.real.cancel(real, now);
+                assert_eq!(self.atomic.cancel(atomic, now), made_a_difference, "{due:?} back at {now:?}");
                 assert_eq!(
                     made_a_difference,
                     self.naive.give_back(naive, self.now),

@@ -6,9 +6,10 @@ use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
-use flyball_ratelimit::{RateLimiter, Reserved, TryAcquireError};
+use flyball_ratelimit::{AcquireTimeoutError, RateLimiter, Reservation, TryAcquireError};
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
 use testkit::naive_limiter::NaiveQuota;
 use testkit::naive_line::{Fate, LineOp, NaiveLine, Promise};
@@ -45,11 +46,11 @@ struct Pair<'a> {
     clock: &'a ManualClock,
     naive: NaiveLine,
     comers: Vec<Comer<'a>>,
-    held: Vec<(Reserved<'a, ManualTimer>, Promise)>,
+    held: Vec<(Reservation, Promise)>,
 }
 
 struct Comer<'a> {
-    future: Pin<Box<dyn Future<Output = bool> + 'a>>,
+    future: Pin<Box<dyn Future<Output = Fate> + 'a>>,
     wakes: Arc<Counting>,
     waker: Waker,
     /// How often it woke itself.
@@ -70,11 +71,26 @@ impl<'a> Pair<'a> {
         let (bucket, now) = (self.bucket, self.now());
         match op {
             LineOp::Come(count) => {
-                let (wakes, waker) = Counting::waker();
-                let future = Box::pin(async move { bucket.acquire_many(nz(count)).await.is_ok() });
-                let naive = self.naive.come(nz(count).get(), now);
-                self.comers.push(Comer { future, wakes, waker, gave_way: 0, naive });
-                self.poll(self.comers.len() - 1, now);
+                let naive = self.naive.come(nz(count).get(), None, now);
+                let fate = async move {
+                    match bucket.acquire_many(nz(count)).await {
+                        Ok(()) => Fate::Granted,
+                        Err(_) => Fate::Refused,
+                    }
+                };
+                self.come(Box::pin(fate), naive, now);
+            }
+            LineOp::ComeWithin(count, limit) => {
+                let naive = self.naive.come(nz(count).get(), Some(limit.nanos()), now);
+                let limit = Duration::from_nanos(limit.nanos());
+                let fate = async move {
+                    match bucket.acquire_many_timeout(nz(count), limit).await {
+                        Ok(()) => Fate::Granted,
+                        Err(AcquireTimeoutError::InsufficientCapacity(_)) => Fate::Refused,
+                        Err(AcquireTimeoutError::TimedOut) => Fate::TimedOut,
+                    }
+                };
+                self.come(Box::pin(fate), naive, now);
             }
             LineOp::Poll(which) if !self.comers.is_empty() => {
                 self.poll(usize::from(which) % self.comers.len(), now);
@@ -100,7 +116,7 @@ impl<'a> Pair<'a> {
             LineOp::Cancel(which) if !self.held.is_empty() => {
                 let (real, naive) = self.held.swap_remove(usize::from(which) % self.held.len());
                 let count = real.count().get();
-                assert_eq!(real.cancel(), self.naive.cancel(naive, count, now), "{op:?} at {now}");
+                assert_eq!(bucket.cancel(real), self.naive.cancel(naive, count, now), "{op:?} at {now}");
             }
             LineOp::Poll(_) | LineOp::Drop(_) | LineOp::Cancel(_) => {}
             LineOp::SetQuota(new) => {
@@ -122,6 +138,12 @@ impl<'a> Pair<'a> {
         }
     }
 
+    fn come(&mut self, future: Pin<Box<dyn Future<Output = Fate> + 'a>>, naive: usize, now: u64) {
+        let (wakes, waker) = Counting::waker();
+        self.comers.push(Comer { future, wakes, waker, gave_way: 0, naive });
+        self.poll(self.comers.len() - 1, now);
+    }
+
     fn pass_to(&mut self, now: u64) {
         self.clock.set(Nanos::new(now));
         self.naive.passed(now);
@@ -132,8 +154,7 @@ impl<'a> Pair<'a> {
         let fate = self.naive.poll(comer.naive, now);
         let expected = match fate {
             Fate::Waits => Poll::Pending,
-            Fate::Granted => Poll::Ready(true),
-            Fate::Refused => Poll::Ready(false),
+            Fate::Granted | Fate::Refused | Fate::TimedOut => Poll::Ready(fate),
             Fate::Gone => unreachable!("it is removed when it has gone"),
         };
         let woken = comer.wakes.wakes();
@@ -162,6 +183,10 @@ impl<'a> Pair<'a> {
             let served = self.naive.fate(comer.naive) != Fate::Waits;
             let woken = comer.wakes.wakes() - comer.gave_way;
             assert_eq!(woken, usize::from(served), "woken once, when served: {op:?} at {now}");
+        }
+        if let Some(until) = self.naive.next_deadline() {
+            let alarm = self.clock.next_alarm().map(Nanos::get);
+            assert!(alarm.is_some_and(|at| at <= until), "alarm {alarm:?}, limit {until} after {op:?}");
         }
         if self.naive.waiting() > 0 {
             assert!(self.clock.next_alarm().is_some_and(|at| at > self.clock.now()), "no alarm after {op:?}");

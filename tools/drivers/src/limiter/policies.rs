@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_ratelimit::{
-    Capped, Exponential, FastSlow, Jitter, Limiter, MaxOf, Policy, Quota, Reservation, RetryBudget,
-    TokenBucket,
+    Capped, Exponential, FastSlow, Jitter, Limiter, MaxOf, Policy, Quota, RetryBudget, TokenBucket,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::naive_limiter::{Key, LimiterOp, LimiterSetup, NaiveJitter, NaiveLimiter, Shape};
@@ -19,12 +18,12 @@ pub fn run(bytes: &[u8]) {
     let mut food = Unstructured::new(bytes);
     let Ok(setup) = LimiterSetup::arbitrary(&mut food) else { return };
     match setup.shape {
-        Shape::Exponential => drive(&setup, exponential(&setup), Exponential::check, |_, _, _| {}, food),
-        Shape::FastSlow => drive(&setup, fast_slow(&setup), FastSlow::check, |_, _, _| {}, food),
-        Shape::Bucket => drive(&setup, bucket(&setup), TokenBucket::check, TokenBucket::set_quota, food),
+        Shape::Exponential => drive(&setup, exponential(&setup), |policy| policy.check(), |_, _, _| {}, food),
+        Shape::FastSlow => drive(&setup, fast_slow(&setup), |policy| policy.check(), |_, _, _| {}, food),
+        Shape::Bucket => drive(&setup, bucket(&setup), |bucket| bucket.check(), TokenBucket::set_quota, food),
         Shape::Default => {
             let set = |default: &mut MaxOf<_, TokenBucket>, quota, now| {
-                default.parts_mut().1.set_quota(quota, now);
+                default.get_mut().1.set_quota(quota, now);
             };
             drive(&setup, default(&setup), check_default, set, food);
         }
@@ -35,10 +34,10 @@ pub fn run(bytes: &[u8]) {
                 &setup,
                 capped,
                 |capped| {
-                    let (fast_slow, default) = capped.inner().parts();
+                    let (fast_slow, default) = capped.get_mut().get_mut();
                     fast_slow.check().and_then(|()| check_default(default))
                 },
-                |capped, quota, now| capped.inner_mut().parts_mut().1.parts_mut().1.set_quota(quota, now),
+                |capped, quota, now| capped.get_mut().get_mut().1.get_mut().1.set_quota(quota, now),
                 food,
             );
         }
@@ -47,7 +46,7 @@ pub fn run(bytes: &[u8]) {
             drive(
                 &setup,
                 paced,
-                |paced| paced.check().and_then(|()| paced.inner().check()),
+                |paced| paced.check().and_then(|()| paced.get_mut().check()),
                 RetryBudget::set_quota,
                 food,
             );
@@ -58,7 +57,7 @@ pub fn run(bytes: &[u8]) {
 fn drive<P: Policy<Key>>(
     setup: &LimiterSetup,
     policy: P,
-    check: impl Fn(&P) -> Result<(), String>,
+    check: impl Fn(&mut P) -> Result<(), String>,
     set_quota: impl Fn(&mut P, Quota, Nanos),
     mut food: Unstructured<'_>,
 ) {
@@ -69,13 +68,16 @@ fn drive<P: Policy<Key>>(
         clock,
         naive: setup.naive(),
         random: Random::new(setup.seed),
+        reserving: Random::new(!setup.seed),
         held: Vec::new(),
         jumped: false,
     };
     for _ in 0..200 {
         let Ok(op) = LimiterOp::arbitrary(&mut food) else { break };
         run.step(op, &set_quota);
-        limiter.inspect(&check).unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
+        limiter
+            .update_policy(|policy, _| check(policy))
+            .unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
         for key in [Key::A, Key::B, Key::C, Key::D] {
             assert_eq!(
                 limiter.num_requeues(&key),
@@ -100,7 +102,8 @@ struct Run<'a, P: Policy<Key>> {
     naive: NaiveLimiter<Key>,
     /// The same stream as the limiter draws from.
     random: Random,
-    held: Vec<(Reservation<'a, Key, P, ManualClock>, Vec<usize>)>,
+    reserving: Random,
+    held: Vec<(P::Reservation, Vec<usize>)>,
     jumped: bool,
 }
 
@@ -118,9 +121,12 @@ impl<P: Policy<Key>> Run<'_, P> {
             }
             LimiterOp::Reserve(key) => {
                 let mut taken = Vec::new();
-                let naive = self.naive.failed(key, now, self.random.next(), &mut taken);
-                let real = self.limiter.reserve(&key);
-                assert_eq!(real.delay(), Duration::from_nanos(naive), "wait of {key:?} at {now}");
+                // Not from the stream that the limiter draws from.
+                let random = self.reserving.next();
+                let naive = self.naive.failed(key, now, random, &mut taken);
+                let reserve = |policy: &mut P, now| policy.record_failure(&key, now, random);
+                let (wait, real) = self.limiter.update_policy(reserve);
+                assert_eq!(wait, Duration::from_nanos(naive), "wait of {key:?} at {now}");
                 self.held.push((real, taken));
             }
             LimiterOp::Cancel(which) => {
@@ -128,8 +134,8 @@ impl<P: Policy<Key>> Run<'_, P> {
                     return;
                 }
                 let (real, taken) = self.held.swap_remove(usize::from(which) % self.held.len());
-                real.cancel();
-                self.naive.give_back(&taken, now);
+                let real = self.limiter.update_policy(|policy, now| policy.cancel(real, now));
+                assert_eq!(real, self.naive.give_back(&taken, now), "cancelled at {now}");
             }
             LimiterOp::Forget(key) => {
                 self.limiter.forget(&key);
@@ -179,8 +185,8 @@ fn default(setup: &LimiterSetup) -> MaxOf<Exponential<Key>, TokenBucket> {
     MaxOf::new(exponential(setup), bucket(setup))
 }
 
-fn check_default(default: &MaxOf<Exponential<Key>, TokenBucket>) -> Result<(), String> {
-    let (exponential, bucket) = default.parts();
+fn check_default(default: &mut MaxOf<Exponential<Key>, TokenBucket>) -> Result<(), String> {
+    let (exponential, bucket) = default.get_mut();
     exponential.check().and_then(|()| bucket.check())
 }
 

@@ -1,0 +1,233 @@
+//! PURE. Which tokens of a steady stream are taken, for any time to come, in any order.
+//!
+//! A token bucket is one number, the end of its debt, so what is reserved for later holds up all that is reserved
+//! after it. Here the tokens have numbers, and each is taken or not. Token n comes when time × rate reaches n + 1 −
+//! burst, and is there until time × rate has passed n: at any moment so many tokens are there as a burst has.
+//!
+//! # Invariants
+//! 1. No number is taken twice.
+//! 2. A token is due no earlier than asked for, not before it comes, and while it is still there.
+//! 3. Hence, between two changes of the quota, of the tokens taken and not given back no more than burst + rate × d,
+//!    rounded up to a whole token, are due in any d nanoseconds. Proof: at a rate of at most one a nanosecond, a token
+//!    due at t has a number from ⌊t × rate⌋ to below ⌊t × rate⌋ + burst, and all numbers differ. (Faster, a token may
+//!    be late by a part of a nanosecond.) So of the tokens that can be due at t there are fewer than 2^32: see `first_due`.
+//! 4. The ranges in `taken` are not empty and lie apart; there are at most [`MOST_RANGES`].
+//! 5. `gone` only grows: a clock that jumps back finds no token again.
+//!
+//! What is taken is kept as ranges of numbers: a backlog is one range, and a token far ahead is one more. All that
+//! comes is O(log ranges). Rejected: giving back the token of a bucket when a longer wait dominates. A full bucket
+//! then stays full, and would limit nothing as long as every key waits a moment: 1000 keys with a wait of a second
+//! would run 1000 times a second, whatever the budget.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZeroU32;
+
+use crate::{Nanos, Quota, Reservation};
+
+pub(crate) struct TokenSchedule {
+    quota: Quota,
+    /// When number 0 is the oldest of a full burst: the last change of the quota.
+    origin: Nanos,
+    /// Numbers below are not handed out.
+    gone: u128,
+    /// Ranges of numbers: the first, and one past the last.
+    taken: BTreeMap<u128, u128>,
+    /// How often the quota has changed; a reservation remembers under which it was made.
+    change: u64,
+}
+
+// === impl TokenSchedule ===
+
+impl TokenSchedule {
+    pub(crate) const fn new(quota: Quota) -> Self {
+        Self { quota, origin: Nanos::ZERO, gone: 0, taken: BTreeMap::new(), change: 0 }
+    }
+
+    /// Takes the first free token for `at` or later.
+    pub(crate) fn reserve(&mut self, at: Nanos, now: Nanos) -> Reservation {
+        self.let_go_of_past(now);
+        // The oldest that is still there then: it is of no use to anybody later.
+        let number = self.first_free(self.oldest(at));
+        let due = self.comes(number).max(at);
+        let reservation = Reservation::new(NonZeroU32::MIN, due, self.change);
+        // What never comes takes nothing: the end of time is no place in a queue.
+        if due == Nanos::MAX {
+            return reservation;
+        }
+        self.take(number, number + 1);
+        // Invariant 3: less than 2^32.
+        reservation.at_place((number - self.first_due(due)) as u32)
+    }
+
+    /// Gives back a token that is not used, and says whether that made a difference; one whose time has passed, or of an
+    /// older quota, is used.
+    pub(crate) fn cancel(&mut self, reservation: Reservation, now: Nanos) -> bool {
+        if !reservation.is_open(self.change, now) {
+            return false;
+        }
+        let number = self.first_due(reservation.due()) + u128::from(reservation.place());
+        // Nobody can use it: the clock was later once.
+        if number < self.gone {
+            return false;
+        }
+        let range = self.taken.range(..=number).next_back().map(|(first, end)| (*first, *end));
+        let Some((first, end)) = range.filter(|(_, end)| number < *end) else { return false };
+        self.taken.remove(&first);
+        if first < number {
+            self.taken.insert(first, number);
+        }
+        if number + 1 < end {
+            self.taken.insert(number + 1, end);
+        }
+        self.keep_few();
+        true
+    }
+
+    /// Changes rate and burst from `now` on; O(ranges).
+    ///
+    /// Tokens that are there stay there, the newest first, up to the new burst; a larger burst fills up at the new
+    /// rate. Tokens reserved keep their times, and those that are in each other's way in the new stream hold up what comes
+    /// after them. The part of a token that has arrived so far is lost, so that changes in a row win nothing.
+    pub(crate) fn set_quota(&mut self, quota: Quota, now: Nanos) {
+        if quota == self.quota {
+            return;
+        }
+        self.let_go_of_past(now);
+        let old = Self { taken: std::mem::take(&mut self.taken), ..*self };
+        (self.quota, self.origin, self.gone, self.change) = (quota, now, 0, self.change + 1);
+        let (had, has) = (old.burst(), self.burst());
+        // Numbers of the old stream there now: from `oldest` to below `ahead`.
+        let oldest = old.oldest(now);
+        let ahead = oldest + had;
+        // The newest that is there is the newest in the new stream, too.
+        let here = |number: u128| (number.clamp(oldest, ahead) - oldest + has).saturating_sub(had);
+        let later = |this: &Self, number| this.first_not_before(old.comes(number));
+        self.gone = if old.gone <= ahead { here(old.gone) } else { later(self, old.gone) };
+        for (first, end) in old.taken.iter().map(|(first, end)| ((*first).max(old.gone), *end)) {
+            self.take(here(first), here(end));
+            let first = first.max(ahead);
+            if first < end {
+                let behind = self.taken.last_key_value().map_or(has, |(_, end)| has.max(*end));
+                let at = later(self, first).max(behind);
+                self.take(at, at + (end - first));
+            }
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let mut free_from = None;
+        for (first, end) in &self.taken {
+            if first >= end || free_from.is_some_and(|free| free >= *first) {
+                return Err(format!("invariant 4: {first}..{end} after {free_from:?}"));
+            }
+            free_from = Some(*end);
+        }
+        if self.taken.len() > MOST_RANGES {
+            return Err(format!("invariant 4: {} ranges", self.taken.len()));
+        }
+        Ok(())
+    }
+
+    /// Each call adds at most one range, and lets go of up to two: what is past goes away by itself.
+    fn let_go_of_past(&mut self, now: Nanos) {
+        self.gone = self.gone.max(self.oldest(now));
+        for _ in 0..2 {
+            match self.taken.first_entry() {
+                Some(range) if *range.get() <= self.gone => _ = range.remove(),
+                _ => return,
+            }
+        }
+    }
+
+    /// The first number from `number` on that is not taken.
+    fn first_free(&self, number: u128) -> u128 {
+        let number = number.max(self.gone);
+        // Ranges lie apart, so the end of one is free.
+        self.taken.range(..=number).next_back().map_or(number, |(_, end)| number.max(*end))
+    }
+
+    /// Takes free numbers from `first` to below `end`.
+    fn take(&mut self, mut first: u128, mut end: u128) {
+        if first >= end {
+            return;
+        }
+        if let Some((&before, _)) = self.taken.range(..first).next_back().filter(|(_, end)| **end >= first) {
+            self.taken.remove(&before);
+            first = before;
+        }
+        if let Some(after) = self.taken.remove(&end) {
+            end = after;
+        }
+        self.taken.insert(first, end);
+        self.keep_few();
+    }
+
+    /// Loses the free tokens between the first two ranges where there are too many: never more than the budget, and bounded.
+    fn keep_few(&mut self) {
+        while self.taken.len() > MOST_RANGES {
+            if let (Some((first, _)), Some((_, end))) = (self.taken.pop_first(), self.taken.pop_first()) {
+                self.taken.insert(first, end);
+            }
+        }
+    }
+
+    /// The oldest number that is there at `at`.
+    fn oldest(&self, at: Nanos) -> u128 {
+        let nanos = u128::from(at.get().saturating_sub(self.origin.get()));
+        nanos * self.tokens() / self.period()
+    }
+
+    /// The lowest number that can be due at `at`, from which a reservation counts its own.
+    ///
+    /// At a rate of r tokens a nanosecond, a token comes less than a nanosecond, or ⌈r⌉ tokens, before it is due: its number is at least
+    /// ⌊at × rate⌋ + burst − ⌈r⌉, or ⌊at × rate⌋ if it was there before; and below ⌊at × rate⌋ + burst, as it has come.
+    fn first_due(&self, at: Nanos) -> u128 {
+        let late = self.tokens().div_ceil(self.period()).saturating_sub(self.burst());
+        self.oldest(at).saturating_sub(late)
+    }
+
+    /// When a number comes.
+    fn comes(&self, number: u128) -> Nanos {
+        let Some(ahead) = (number + 1).checked_sub(self.burst()) else { return self.origin };
+        // Numbers are at most those of the end of time and what was reserved before it: 2^97, and with the period 2^161
+        // would not fit; what does not is never.
+        let nanos = ahead.checked_mul(self.period()).map(|parts| parts.div_ceil(self.tokens()));
+        let nanos = nanos.and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or(u64::MAX);
+        Nanos::new(self.origin.get().saturating_add(nanos))
+    }
+
+    /// The first number that comes at `at` or later.
+    fn first_not_before(&self, at: Nanos) -> u128 {
+        // Due times are rounded up, so it comes after the nanosecond before.
+        let ahead = match at.get().saturating_sub(self.origin.get()) {
+            0 => 0,
+            nanos => u128::from(nanos - 1) * self.tokens() / self.period() + 1,
+        };
+        (ahead + self.burst()).saturating_sub(1)
+    }
+
+    fn tokens(&self) -> u128 {
+        self.quota.tokens().get().into()
+    }
+
+    fn period(&self) -> u128 {
+        self.quota.period_nanos().into()
+    }
+
+    fn burst(&self) -> u128 {
+        self.quota.burst_size().get().into()
+    }
+}
+
+impl fmt::Debug for TokenSchedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenSchedule")
+            .field("quota", &self.quota)
+            .field("ranges", &self.taken.len())
+            .finish()
+    }
+}
+
+/// About 50 MB at most.
+const MOST_RANGES: usize = 1 << 20;

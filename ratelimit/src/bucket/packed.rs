@@ -1,0 +1,256 @@
+//! SHELL. A bucket's one number in 64 bits, for who finds nobody waiting.
+//!
+//! | what | guarded by |
+//! |---|---|
+//! | `word` | itself: changed by compare-and-exchange while it is open; opened and closed under the owner's lock |
+//! | the epoch's constants | written under that lock while `word` is closed |
+//! | [`LockedBucket`] | that lock |
+//!
+//! An *open* word is the time at which the bucket would be full, in parts from a base that moves along from epoch to
+//! epoch: exact, not rounded. A *closed* one says that the truth is behind the lock, where it has 128 bits: because somebody
+//! waits, because somebody is at it, or because it does not fit (a burst that takes 2^62 parts to fill, a debt or a jump
+//! of the clock as long).
+//!
+//! # Why a stale thread changes nothing
+//! A thread reads the word, then the constants, and changes or confirms the word last.
+//! 1. If it has read a constant of a later epoch, then the word has been closed before, and the Acquire of that read
+//!    makes it see so: the word is no longer what it was.
+//! 2. An epoch begins above all values that the word had before. So where the word is what it was, the epoch is, too.
+//!    The values begin anew after 2^63 parts, 292 years at rates that divide a nanosecond and at least two seconds at the
+//!    wildest: a thread that was stopped between two instructions for as long, and finds the very same value, would be
+//!    wrong. Rejected for it: a tag in the word, which leaves fewer bits for the time and comes round sooner; a second
+//!    atomic to count readers, which doubles the cost of all.
+
+use std::num::NonZeroU32;
+
+use flyball_sync::locks::{AtomicU64, Ordering};
+
+use crate::bucket::fixed_point::FixedPointRate;
+use crate::bucket::token_bucket::TokenBucket;
+use crate::{Nanos, NotYet};
+
+/// The truth is behind the lock.
+const CLOSED: u64 = u64::MAX;
+/// An epoch that would begin above this begins at zero.
+const WRAP: u64 = 1 << 63;
+/// The largest burst and debt that fit.
+const ROOM: u128 = 1 << 62;
+/// The latest time of an epoch; a burst above it still fits.
+const LATEST: i128 = (1 << 64) - (1 << 62) - 1;
+/// How far the clock may go back within an epoch: readings of several threads do not come in order.
+const MARGIN: u64 = 1 << 32;
+
+pub(crate) struct PackedBucket {
+    word: AtomicU64,
+    epoch: Epoch,
+}
+
+/// What the word means; `now` is at `now × rate + shift`, for times from `first` to `last`.
+struct Epoch {
+    first: Constant,
+    last: Constant,
+    rate: Constant,
+    shift: Constant,
+    token: Constant,
+    capacity: Constant,
+}
+
+/// Changes only while the word is closed.
+struct Constant(AtomicU64);
+
+impl Constant {
+    #[inline]
+    fn get(&self) -> u64 {
+        // Ordering: Acquire, so that who reads a later epoch's also sees that the word was closed for it.
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn set(&self, value: u64) {
+        // Ordering: Release, so that the word is seen closed by whoever reads this.
+        self.0.store(value, Ordering::Release);
+    }
+}
+
+/// The bucket behind the lock. While the word is open, only its quota counts.
+#[derive(Debug)]
+pub(crate) struct LockedBucket {
+    pub(crate) bucket: TokenBucket,
+    /// The scale of the epoch, `None` before the first.
+    scale: Option<FixedPointRate>,
+    /// A word of `value` stands for `value + base`.
+    base: i128,
+    first: Nanos,
+    last: Nanos,
+    /// No value of this round was larger when it was closed.
+    peak: u64,
+}
+
+impl LockedBucket {
+    pub(crate) const fn new(bucket: TokenBucket) -> Self {
+        Self { bucket, scale: None, base: 0, first: Nanos::ZERO, last: Nanos::ZERO, peak: 0 }
+    }
+
+    /// Begins an epoch above all values so far, if the bucket fits into one.
+    fn begin(&mut self, now: Nanos) -> bool {
+        let scale = *self.bucket.scale();
+        let ahead = self.bucket.full_at().saturating_sub(scale.parts(now));
+        if ahead.saturating_add(scale.capacity()) > ROOM {
+            return false;
+        }
+        if self.peak >= WRAP {
+            self.peak = 0;
+        }
+        // Below 2^63 + 2^62 + 2^33.
+        let value = i128::from(self.peak) + 1 + ahead as i128 + i128::from(MARGIN);
+        self.scale = Some(scale);
+        self.base = self.bucket.full_at() as i128 - value;
+        let rate = i128::from(scale.rate());
+        // Below the end of time, at which all debts are due: a word has no horizon.
+        let clamped = |nanos: i128| Nanos::new(nanos.clamp(0, i128::from(u64::MAX) - 1) as u64);
+        self.first = clamped((self.base.max(0) as u128).div_ceil(rate as u128) as i128);
+        self.last = clamped((self.base + LATEST) / rate);
+        true
+    }
+
+    /// The word, if the epoch has one for now.
+    fn word(&self, now: Nanos) -> Option<u64> {
+        let value = self.bucket.full_at() as i128 - self.base;
+        let fits = self.scale == Some(*self.bucket.scale())
+            && (0..=LATEST).contains(&value)
+            && (self.first..=self.last).contains(&now);
+        fits.then_some(value as u64)
+    }
+}
+
+/// The word and what it means at a time.
+struct Sample {
+    word: u64,
+    /// The time, as the word counts it.
+    present: u64,
+    rate: u64,
+    token: u64,
+    capacity: u64,
+}
+
+impl PackedBucket {
+    /// Closed.
+    pub(crate) fn new() -> Self {
+        let constant = || Constant(AtomicU64::new(1));
+        let epoch = Epoch {
+            first: constant(),
+            last: constant(),
+            rate: constant(),
+            shift: constant(),
+            token: constant(),
+            capacity: constant(),
+        };
+        Self { word: AtomicU64::new(CLOSED), epoch }
+    }
+
+    /// Takes tokens if they are there; `None` if only the lock can say.
+    #[inline]
+    pub(crate) fn try_acquire(&self, count: NonZeroU32, now: Nanos) -> Option<Result<(), NotYet>> {
+        loop {
+            let sample = self.read(now)?;
+            let cost = sample.token.checked_mul(count.get().into())?;
+            if cost > sample.capacity {
+                return None;
+            }
+            let after = sample.word.max(sample.present).checked_add(cost)?;
+            let debt = (after - sample.present).saturating_sub(sample.capacity);
+            if debt > 0 {
+                if self.is_still(&sample) {
+                    // A rate that divides a nanosecond is the usual one, and a division the dearest step.
+                    let wait = if sample.rate == 1 { debt } else { debt.div_ceil(sample.rate) };
+                    let due = Nanos::new(now.get().saturating_add(wait));
+                    return Some(Err(NotYet::new(due, now)));
+                }
+                continue;
+            }
+            if after == CLOSED {
+                return None;
+            }
+            // Ordering: Relaxed. The value is all there is: taking a token orders nothing else. What it must not miss, a
+            // closed word, it sees by the Acquire of the constants; the next turn reads the word anew.
+            let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+            if self.word.compare_exchange(sample.word, after, success, failure).is_ok() {
+                return Some(Ok(()));
+            }
+        }
+    }
+
+    /// How many tokens could be taken at once; `None` if only the lock can say.
+    pub(crate) fn available(&self, now: Nanos) -> Option<u32> {
+        loop {
+            let sample = self.read(now)?;
+            if self.is_still(&sample) {
+                let missing = sample.word.saturating_sub(sample.present);
+                // At most `burst` tokens fit into the capacity.
+                return Some((sample.capacity.saturating_sub(missing) / sample.token) as u32);
+            }
+        }
+    }
+
+    #[inline]
+    fn read(&self, now: Nanos) -> Option<Sample> {
+        // Ordering: Acquire, pairs with the Release in `open`: the constants are those of this word, or later ones.
+        let word = self.word.load(Ordering::Acquire);
+        let now = now.get();
+        let Epoch { first, last, rate, shift, token, capacity } = &self.epoch;
+        if word == CLOSED || now < first.get() || now > last.get() {
+            return None;
+        }
+        let rate = rate.get();
+        // From `first` to `last`, this is from zero to `LATEST`, whatever wraps in between.
+        let present = now.wrapping_mul(rate).wrapping_add(shift.get());
+        Some(Sample { word, present, rate, token: token.get(), capacity: capacity.get() })
+    }
+
+    /// Whether all that was read belongs together.
+    #[inline]
+    fn is_still(&self, sample: &Sample) -> bool {
+        // Ordering: Relaxed, see `try_acquire`.
+        self.word.load(Ordering::Relaxed) == sample.word
+    }
+
+    /// From here on, all goes through the lock, which the caller holds.
+    pub(crate) fn close(&self, exact: &mut LockedBucket) {
+        // Ordering: Relaxed. What the word says is in the word; the constants that change after this are stored with
+        // Release.
+        let word = self.word.swap(CLOSED, Ordering::Relaxed);
+        if word != CLOSED {
+            exact.peak = exact.peak.max(word);
+            // The base is that of this word, and no word stands for a time before zero.
+            exact.bucket.set_full_at((exact.base + i128::from(word)) as u128);
+        }
+    }
+
+    /// From here on, nobody needs the lock, which the caller holds; if the bucket fits.
+    pub(crate) fn open(&self, exact: &mut LockedBucket, now: Nanos) {
+        let word = match exact.word(now) {
+            Some(word) => word,
+            None => {
+                if !exact.begin(now) {
+                    return;
+                }
+                self.publish(exact);
+                let Some(word) = exact.word(now) else { return };
+                word
+            }
+        };
+        // Ordering: Release, pairs with the Acquire in `read`.
+        self.word.store(word, Ordering::Release);
+    }
+
+    fn publish(&self, exact: &LockedBucket) {
+        let scale = exact.bucket.scale();
+        let Epoch { first, last, rate, shift, token, capacity } = &self.epoch;
+        first.set(exact.first.get());
+        last.set(exact.last.get());
+        rate.set(scale.rate().into());
+        shift.set(exact.base.wrapping_neg() as u64);
+        token.set(scale.token());
+        // No larger than `ROOM`, or the epoch had not begun.
+        capacity.set(scale.capacity() as u64);
+    }
+}

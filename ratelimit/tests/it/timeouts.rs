@@ -1,0 +1,176 @@
+//! Waiting with a limit: woken by the timer, in time, and without a trace.
+
+use std::future::Future;
+use std::num::NonZeroU32;
+use std::pin::pin;
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
+
+use flyball_ratelimit::{AcquireTimeoutError, AimdLimit, ConcurrencyLimiter, Quota, RateLimiter, TimedOut};
+use flyball_sync::{ManualClock, ManualTimer, Nanos};
+use testkit::wakers::{Counting, poll_once, poll_with};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn nz(value: u32) -> NonZeroU32 {
+    NonZeroU32::new(value).expect("a quota has no zero")
+}
+
+fn at(secs: u32) -> Nanos {
+    Nanos::ZERO + SECOND * secs
+}
+
+/// One token a second, none there.
+fn empty(burst: u32) -> (ManualClock, RateLimiter<ManualTimer>) {
+    let clock = ManualClock::new();
+    let quota = Quota::per_second(nz(1)).allow_burst(nz(burst));
+    let bucket = RateLimiter::with_timer(quota, clock.timer());
+    bucket.try_acquire_many(nz(burst)).unwrap();
+    (clock, bucket)
+}
+
+#[test]
+fn the_timer_wakes_a_waiter_at_its_limit_before_its_token() {
+    let (clock, bucket) = empty(5);
+    let mut acquire = pin!(bucket.acquire_many_timeout(nz(5), SECOND * 2));
+    let (wakes, waker) = Counting::waker();
+    assert!(poll_with(acquire.as_mut(), &waker).is_pending());
+    assert_eq!(clock.next_alarm(), Some(at(2)), "the limit, not the tokens of 5 s");
+    clock.set(Nanos::new(at(2).get() - 1));
+    assert_eq!(wakes.wakes(), 0, "a nanosecond early");
+    clock.set(at(2));
+    assert_eq!((wakes.wakes(), bucket.waiters()), (1, 0));
+    assert_eq!(poll_with(acquire.as_mut(), &waker), Poll::Ready(Err(AcquireTimeoutError::TimedOut)));
+    assert_eq!((bucket.try_acquire_many(nz(2)), clock.next_alarm()), (Ok(()), None), "it took nothing");
+}
+
+#[test]
+fn a_token_that_comes_within_the_limit_is_taken() {
+    let (clock, bucket) = empty(1);
+    let mut acquire = pin!(bucket.acquire_timeout(SECOND));
+    assert!(poll_once(acquire.as_mut()).is_pending());
+    clock.advance(SECOND);
+    assert_eq!(poll_once(acquire.as_mut()), Poll::Ready(Ok(())));
+    assert!(bucket.try_acquire().is_err());
+}
+
+#[test]
+fn a_late_timer_refuses_no_token_that_is_there() {
+    let (clock, bucket) = empty(1);
+    let mut acquire = pin!(bucket.acquire_timeout(SECOND / 2));
+    assert!(poll_once(acquire.as_mut()).is_pending());
+    clock.advance(SECOND * 2);
+    assert_eq!(poll_once(acquire.as_mut()), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn those_behind_one_that_gives_up_move_up_without_a_poll_of_it() {
+    let (clock, bucket) = empty(5);
+    let mut large = pin!(bucket.acquire_many_timeout(nz(5), SECOND * 3));
+    assert!(poll_once(large.as_mut()).is_pending());
+    let (wakes, waker) = Counting::waker();
+    let mut small = pin!(bucket.acquire_many(nz(2)));
+    assert!(poll_with(small.as_mut(), &waker).is_pending());
+    clock.advance(SECOND * 2);
+    assert_eq!(wakes.wakes(), 0, "nobody overtakes");
+    clock.advance(SECOND);
+    assert_eq!(wakes.wakes(), 1);
+    assert_eq!(poll_with(small.as_mut(), &waker), Poll::Ready(Ok(())));
+    assert_eq!(bucket.available_tokens(), 1);
+}
+
+#[test]
+fn what_was_promised_to_one_that_gives_up_goes_back() {
+    let (clock, bucket) = empty(1);
+    let mut acquire = pin!(bucket.acquire_timeout(SECOND / 2));
+    assert!(poll_once(acquire.as_mut()).is_pending());
+    let reservation = bucket.reserve();
+    assert_eq!(reservation.due(), at(2));
+    assert!(bucket.cancel(reservation));
+    clock.advance(SECOND / 2);
+    assert_eq!(poll_once(acquire.as_mut()), Poll::Ready(Err(TimedOut)));
+    assert_eq!(bucket.reserve().due(), at(1));
+}
+
+#[test]
+fn a_waiter_dropped_before_its_limit_leaves_nothing() {
+    let (clock, bucket) = empty(1);
+    let mut acquire = Box::pin(bucket.acquire_timeout(SECOND / 2));
+    assert!(poll_once(acquire.as_mut()).is_pending());
+    drop(acquire);
+    assert_eq!((bucket.waiters(), bucket.check()), (0, Ok(())));
+    clock.advance(SECOND);
+    assert_eq!(bucket.try_acquire(), Ok(()));
+}
+
+#[test]
+fn one_that_gave_up_and_is_dropped_unseen_leaves_nothing() {
+    let (clock, bucket) = empty(1);
+    let mut acquire = Box::pin(bucket.acquire_timeout(SECOND / 2));
+    assert!(poll_once(acquire.as_mut()).is_pending());
+    clock.advance(SECOND / 2);
+    drop(acquire);
+    assert_eq!((bucket.waiters(), bucket.check()), (0, Ok(())));
+    clock.advance(SECOND / 2);
+    assert_eq!(bucket.try_acquire(), Ok(()));
+}
+
+#[test]
+fn no_time_at_all_is_a_try() {
+    let (clock, bucket) = empty(1);
+    let (wakes, waker) = Counting::waker();
+    let polled = poll_with(pin!(bucket.acquire_timeout(Duration::ZERO)), &waker);
+    assert_eq!((polled, wakes.wakes(), clock.next_alarm()), (Poll::Ready(Err(TimedOut)), 0, None));
+    clock.advance(SECOND);
+    assert_eq!(poll_once(pin!(bucket.acquire_timeout(Duration::ZERO))), Poll::Ready(Ok(())));
+    let many = poll_once(pin!(bucket.acquire_many_timeout(nz(2), SECOND)));
+    assert!(matches!(many, Poll::Ready(Err(AcquireTimeoutError::InsufficientCapacity(_)))));
+}
+
+/// More than one batch of wakers holds.
+#[test]
+fn a_hundred_give_up_at_once() {
+    let (clock, bucket) = empty(1);
+    let mut waiters: Vec<_> = (0..100).map(|_| Box::pin(bucket.acquire_timeout(SECOND * 3))).collect();
+    for waiter in &mut waiters {
+        assert!(poll_once(waiter.as_mut()).is_pending());
+    }
+    clock.set(at(1));
+    clock.set(at(2));
+    clock.set(at(3));
+    assert_eq!((bucket.waiters(), bucket.check()), (0, Ok(())));
+    let served = waiters.iter_mut().map(|waiter| poll_once(waiter.as_mut()));
+    assert_eq!(
+        served.filter(|served| *served == Poll::Ready(Ok(()))).count(),
+        3,
+        "the token of the last moment, too"
+    );
+}
+
+fn send<F: Future + Send>(_: &F) {}
+
+#[test]
+fn a_future_with_a_limit_may_move_between_threads() {
+    let (_clock, bucket) = empty(1);
+    send(&bucket.acquire_timeout(SECOND));
+    send(&bucket.acquire_many_timeout(nz(1), SECOND));
+}
+
+#[test]
+fn a_thread_waits_for_a_permit_no_longer_than_its_limit() {
+    let limiter = ConcurrencyLimiter::new(AimdLimit::new(1..=1, SECOND));
+    let held = limiter.blocking_acquire_timeout(Duration::ZERO).expect("one is free");
+    assert_eq!(limiter.blocking_acquire_timeout(Duration::ZERO).err(), Some(TimedOut));
+    assert_eq!(limiter.blocking_acquire_timeout(Duration::from_millis(1)).err(), Some(TimedOut));
+    assert_eq!((limiter.waiters(), limiter.in_flight()), (0, 1), "it has left the line");
+    thread::scope(|scope| {
+        let waiter =
+            scope.spawn(|| limiter.blocking_acquire_timeout(SECOND * 1_000).map(|permit| permit.succeed()));
+        while limiter.waiters() == 0 {
+            thread::yield_now();
+        }
+        held.succeed();
+        assert_eq!(waiter.join().unwrap(), Ok(()));
+    });
+}

@@ -1,0 +1,97 @@
+//! A limit per tenant, before the work: each key that its tenant's bucket denies comes back at a time of its own.
+//!
+//! `cargo run -p flyball-workqueue --example limit_per_tenant`. The clock is moved by hand, so it takes no time.
+//!
+//! A worker that asks `try_acquire` and requeues a denied key after `NotYet::retry_after` tells all denied keys the same time. They
+//! all come back then, one of them gets the token, and the others are denied again: n²/2 leases for n keys. A reservation takes
+//! the token ahead of time, so a key is handed out twice at most: to reserve, and to run.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use flyball_ratelimit::{KeyedRateLimiter, Quota, Reservation};
+use flyball_workqueue::{Clock, Fifo, Lease, ManualClock, Nanos, NoLimiter, Queue, WithClock};
+
+/// A tenant, and one of its objects.
+type Key = (&'static str, u32);
+type Time = WithClock<ManualClock>;
+
+const RATE: NonZeroU32 = NonZeroU32::new(10).unwrap();
+const BURST: NonZeroU32 = NonZeroU32::new(20).unwrap();
+
+struct Worker {
+    clock: ManualClock,
+    tenants: KeyedRateLimiter<&'static str, ManualClock>,
+    /// Of the keys that wait for their time.
+    reservations: HashMap<Key, Reservation>,
+    runs: Vec<Nanos>,
+}
+
+impl Worker {
+    fn work(&mut self, lease: Lease<Key, Time>) {
+        let key = *lease;
+        let reservation = self.reservations.remove(&key).unwrap_or_else(|| self.tenants.reserve(&key.0));
+        // Not zero, either, for a key with a reservation that was added again meanwhile: then it is early.
+        let delay = reservation.delay(self.clock.now());
+        if delay.is_zero() {
+            self.runs.push(self.clock.now());
+            lease.succeed();
+        } else {
+            self.reservations.insert(key, reservation);
+            lease.done_and_requeue_after(delay);
+        }
+    }
+
+    /// The object is gone. Its token goes to the next key, unless another key has reserved a later one.
+    fn withdraw(&mut self, queue: &Queue<Key, Fifo, NoLimiter, Time>, key: Key) -> bool {
+        queue.cancel(&key);
+        let reservation = self.reservations.remove(&key);
+        reservation.is_some_and(|reservation| self.tenants.cancel(&key.0, reservation))
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let clock = ManualClock::new();
+    let queue = Queue::<Key>::builder().clock(clock.clone()).build();
+    let quota = Quota::per_second(RATE).allow_burst(BURST);
+    let tenants = KeyedRateLimiter::with_clock(quota, clock.clone());
+    let mut worker = Worker { clock: clock.clone(), tenants, reservations: HashMap::new(), runs: Vec::new() };
+
+    // A thousand objects of one tenant at once, one more that does not stay, and one of somebody else.
+    let added = queue.add_many((0..1_001).map(|object| ("acme", object)));
+    assert_eq!(added.new, 1_001);
+    let mut leases = 0;
+    while let Ok(lease) = queue.try_get() {
+        leases += 1;
+        worker.work(lease);
+    }
+    assert_eq!(worker.runs.len(), 20, "the burst; the others wait");
+    assert!(worker.withdraw(&queue, ("acme", 1_000)), "the last one's token can still be used");
+    queue.add(("zenith", 0))?;
+    worker.work(queue.try_get()?);
+    assert_eq!(worker.runs.pop(), Some(Nanos::ZERO), "another tenant has a bucket of its own");
+
+    while worker.runs.len() < 1_000 {
+        clock.advance(Duration::from_millis(1));
+        while let Ok(lease) = queue.try_get() {
+            leases += 1;
+            worker.work(lease);
+        }
+    }
+    println!("{} runs in {} s, {leases} leases", worker.runs.len(), clock.now().get() / 1_000_000_000);
+    assert!(leases <= 2_000, "{leases} leases for 1000 runs");
+    assert!(queue.is_empty() && worker.reservations.is_empty());
+    assert_eq!(
+        clock.now(),
+        Nanos::ZERO + Duration::from_secs(98),
+        "a burst of 20, then 10 a second: no token was lost"
+    );
+    for (earlier, first) in worker.runs.iter().enumerate() {
+        for (runs, last) in (1..).zip(&worker.runs[earlier..]) {
+            let arrived = last.since(*first).as_nanos() * u128::from(RATE.get()) / 1_000_000_000;
+            assert!(runs <= u128::from(BURST.get()) + arrived, "{runs} runs from {first:?} to {last:?}");
+        }
+    }
+    Ok(())
+}
