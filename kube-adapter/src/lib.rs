@@ -30,6 +30,6 @@ pub use crate::source::{ApiSource, ApiWatch, Skipped, unreadable};
 pub use crate::source_error::{ApiError, watcher_error};
 pub use crate::store::Store;
 pub use crate::stream_source::{StreamSource, StreamWatch, informer_of};
-pub use crate::throttle::{Throttle, Throttled, Waits};
+pub use crate::throttle::{Throttle, Throttled, ThrottledFuture, Waits};
 #[doc(no_inline)]
 pub use flyball_sync::{Clock, ManualClock, Monotonic, Nanos, Timer, TokioTimer};

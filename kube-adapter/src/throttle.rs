@@ -11,7 +11,7 @@ use std::future::Future;
 use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use flyball_ratelimit::{Quota, RateLimiter};
@@ -19,7 +19,7 @@ use flyball_sync::{Nanos, TokioTimer};
 use tower_layer::Layer;
 
 use service::SharedService;
-pub use throttled::Throttled;
+pub use throttled::{Throttled, ThrottledFuture};
 use waits::Tally;
 pub use waits::Waits;
 
@@ -162,10 +162,15 @@ struct Waiting {
 }
 
 impl Waiting {
-    async fn over(self) {
-        if let Some(token) = self.token {
-            token.await;
+    fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(token) = &mut self.token {
+            ready!(token.as_mut().poll(context));
         }
+        self.tell();
+        Poll::Ready(())
+    }
+
+    fn tell(&self) {
         let Shared { bucket, tally } = &*self.throttle.shared;
         let now = bucket.now();
         let waited = now.since(self.since);

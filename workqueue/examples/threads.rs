@@ -2,10 +2,10 @@
 //!
 //! `cargo run -p flyball-workqueue --example threads`
 
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use crossbeam_channel::unbounded;
 use flyball_ratelimit::Exponential;
 use flyball_workqueue::Queue;
 
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A page that fails comes back after 1 ms, 2 ms, 4 ms, … and at the latest after a second.
     let backoff = Exponential::<&str>::new(Duration::from_millis(1)..=Duration::from_secs(1));
     let queue = Queue::builder().limiter(backoff).build();
-    let (finished, results) = mpsc::channel();
+    let (finished, results) = unbounded();
 
     // Four workers. A page is never with two of them at once, however often it is added.
     let workers: Vec<_> = (1..=4)

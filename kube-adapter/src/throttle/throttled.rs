@@ -11,15 +11,16 @@
 //! the others its token, and nothing else.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
+use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::Throttle;
 use super::service::SharedService;
+use super::{Throttle, Waiting};
 
 /// A service whose requests wait for the tokens of a [`Throttle`].
 ///
@@ -35,34 +36,74 @@ pub struct Throttled<S> {
 
 impl<R, S> Service<R> for Throttled<S>
 where
-    R: Send + 'static,
-    S: Service<R> + Send + 'static,
-    S::Future: Send,
+    S: Service<R>,
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+    type Future = ThrottledFuture<S, R>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: R) -> Self::Future {
-        let waiting = self.throttle.join();
-        let inner = self.inner.clone();
-        let mut request = Some(request);
-        Box::pin(async move {
-            if let Some(waiting) = waiting {
-                waiting.over().await;
+    fn call(&mut self, request: R) -> ThrottledFuture<S, R> {
+        ThrottledFuture {
+            waiting: self.throttle.join(),
+            inner: self.inner.clone(),
+            request: Some(request),
+            response: None,
+        }
+    }
+}
+
+pin_project! {
+    /// A request of a [`Throttled`] service. It is on the heap only while it has to wait for its token.
+    ///
+    /// # Cancel safety
+    /// Dropped while it waits, it takes no token.
+    #[must_use = "futures do nothing unless awaited"]
+    pub struct ThrottledFuture<S, R>
+    where
+        S: Service<R>,
+    {
+        waiting: Option<Waiting>,
+        inner: Arc<SharedService<S>>,
+        // Until the inner service is called.
+        request: Option<R>,
+        #[pin]
+        response: Option<S::Future>,
+    }
+}
+
+impl<R, S: Service<R>> Future for ThrottledFuture<S, R> {
+    type Output = Result<S::Response, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        if let Some(waiting) = this.waiting {
+            ready!(waiting.poll_over(context));
+            *this.waiting = None;
+        }
+        loop {
+            if let Some(response) = this.response.as_mut().as_pin_mut() {
+                return response.poll(context);
             }
-            let called = poll_fn(|context| match inner.poll_call(&mut request, context.waker()) {
-                Poll::Ready(Some(called)) => Poll::Ready(called),
+            match this.inner.poll_call(this.request, context.waker()) {
+                Poll::Ready(Some(called)) => this.response.set(Some(called?)),
                 // It is called once.
-                Poll::Ready(None) | Poll::Pending => Poll::Pending,
-            });
-            let response = called.await?;
-            response.await
-        })
+                Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl<S: Service<R>, R> fmt::Debug for ThrottledFuture<S, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (waits, called) = (self.waiting.is_some(), self.request.is_none());
+        f.debug_struct("ThrottledFuture")
+            .field("waits", &waits)
+            .field("called", &called)
+            .finish_non_exhaustive()
     }
 }
 

@@ -61,7 +61,7 @@ fn a_hundred_requests_at_fifty_a_second_keep_their_order_and_wake_nobody_else() 
         let polls = Rc::new(RefCell::new(0));
         let mut answers: Vec<_> = (0..100)
             .map(|n| {
-                let mut answer = service.call(n);
+                let mut answer = Box::pin(service.call(n));
                 let polls = polls.clone();
                 poll_fn(move |context| {
                     *polls.borrow_mut() += 1;
@@ -205,7 +205,7 @@ async fn a_request_that_is_kept_and_never_polled_holds_up_no_other() {
     let (free, calls) = (Arc::new(AtomicBool::new(false)), Arc::<AtomicUsize>::default());
     let throttle = Throttle::new(quota(1000, 1000));
     let service = throttle.layer(Picky { ready: false, free: free.clone(), calls: calls.clone() });
-    let mut kept = [service.clone().call(()), service.clone().call(())];
+    let mut kept = [service.clone().call(()), service.clone().call(())].map(Box::pin);
     for request in &mut kept {
         let waits = poll_fn(|context| Poll::Ready(request.as_mut().poll(context).is_pending()));
         assert!(waits.await, "the inner service is not ready");

@@ -28,6 +28,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::task::Waker;
 
+use crossbeam_utils::CachePadded;
 use flyball_sync::Nanos;
 use flyball_sync::locks::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering};
 use flyball_sync::panics::raise;
@@ -48,7 +49,8 @@ use crate::state::{Core, Newcomer, Rules};
 use crate::time_mode::TimeMode;
 
 pub(crate) struct Shared<K, O: Order<K>, L, T> {
-    state: Mutex<State<K, O::Links>>,
+    /// On cache lines of its own: what adds read before they lock, such as the hasher, lies beside it.
+    state: CachePadded<Mutex<State<K, O::Links>>>,
     /// Getters that block.
     pub(crate) available: Condvar,
     /// Adders that block.
@@ -83,7 +85,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         let Parts { order, policy, time, seed, mut rules, dead, sinks } = parts;
         rules.metered = (!sinks.is_empty()).then(|| time.now());
         let shared = Arc::new_cyclic(|this| Self {
-            state: Mutex::new(State::new(Core::new(rules, order.links()))),
+            state: CachePadded::new(Mutex::new(State::new(Core::new(rules, order.links())))),
             available: Condvar::new(),
             room: Condvar::new(),
             quiet: Condvar::new(),
