@@ -251,7 +251,7 @@ fn shut_down_vs_clock() {
     let claim = Model {
         name: "workqueue::shut_down_vs_clock",
         threads: 3,
-        floor: 3600,
+        floor: 2200,
         catches: "a key that was due at shutdown and of which nobody is told, as its alarm has not fired",
     };
     model(claim, || {
@@ -424,7 +424,7 @@ fn timer_fires_vs_cancelled_getter() {
     let claim = Model {
         name: "workqueue::timer_fires_vs_cancelled_getter",
         threads: 3,
-        floor: 7330,
+        floor: 2700,
         catches: "a deadline that woke a getter which was then cancelled",
     };
     model(claim, || {
@@ -449,7 +449,7 @@ fn clock_vs_add_after() {
     let claim = Model {
         name: "workqueue::clock_vs_add_after",
         threads: 3,
-        floor: 5787,
+        floor: 4400,
         catches: "a delayed add that decides before it locks that nobody waits for a deadline",
     };
     model(claim, || {
@@ -472,7 +472,7 @@ fn failure_vs_success() {
     let claim = Model {
         name: "workqueue::failure_vs_success",
         threads: 3,
-        floor: 187,
+        floor: 142,
         catches: "a count of failing keys published outside its lock, so that a later success forgets nothing",
     };
     model(claim, || {

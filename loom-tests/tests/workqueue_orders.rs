@@ -58,7 +58,7 @@ fn capped_deadline_vs_lease_end() {
     let claim = Model {
         name: "workqueue::capped_deadline_vs_lease_end",
         threads: 3,
-        floor: 7878,
+        floor: 3200,
         catches: "the end of a lease that decides before it locks that nobody waits for its group",
     };
     model(claim, || {

@@ -38,7 +38,7 @@ fn pairs_inspect() {
     let claim = Model {
         name: "workqueue::pairs_inspect",
         threads: 2,
-        floor: 35000,
+        floor: 30000,
         catches: "figures that are read in two critical sections",
     };
     check(claim, &[Keys, Stats, Len, State, TrackAges, NumRequeues, Forget]);
@@ -60,7 +60,7 @@ fn pairs_wait_idle() {
     let claim = Model {
         name: "workqueue::pairs_wait_idle",
         threads: 3,
-        floor: 50000,
+        floor: 16000,
         catches: "a task that looks whether the queue is idle in one critical section and parks in another",
     };
     check(claim, &[WaitIdle, BlockingWaitIdle]);
@@ -71,7 +71,7 @@ fn pairs_add_when_room() {
     let claim = Model {
         name: "workqueue::pairs_add_when_room",
         threads: 2,
-        floor: 4900,
+        floor: 2600,
         catches: "an adder that looks for room in one critical section and parks in another",
     };
     check(claim, &[AddWhenRoom]);
@@ -82,7 +82,7 @@ fn pairs_blocking_add() {
     let claim = Model {
         name: "workqueue::pairs_blocking_add",
         threads: 3,
-        floor: 41000,
+        floor: 6100,
         catches: "an adder that unlocks between looking for room and sleeping",
     };
     check(claim, &[BlockingAdd]);
@@ -93,7 +93,7 @@ fn pairs_shut_down() {
     let claim = Model {
         name: "workqueue::pairs_shut_down",
         threads: 2,
-        floor: 4300,
+        floor: 2600,
         catches: "a shutdown that decides before it locks that nobody waits",
     };
     check(claim, &[ShutDown]);
@@ -104,7 +104,7 @@ fn pairs_get() {
     let claim = Model {
         name: "workqueue::pairs_get",
         threads: 2,
-        floor: 22000,
+        floor: 12000,
         catches: "a task that parks on a queue it has not looked at since it unlocked",
     };
     check(claim, &[Get, GetMany]);
@@ -115,7 +115,7 @@ fn pairs_blocking_get() {
     let claim = Model {
         name: "workqueue::pairs_blocking_get",
         threads: 3,
-        floor: 290000,
+        floor: 100000,
         catches: "a thread that unlocks between looking and sleeping",
     };
     check(claim, &[BlockingGet, BlockingGetMany]);
@@ -126,7 +126,7 @@ fn pairs_getter() {
     let claim = Model {
         name: "workqueue::pairs_getter",
         threads: 3,
-        floor: 120000,
+        floor: 45000,
         catches: "a getter that looks before it locks whether it was stopped",
     };
     check(claim, &[GetterGet, GetterBlockingGet, GetterStop]);
@@ -137,7 +137,7 @@ fn pairs_drain() {
     let claim = Model {
         name: "workqueue::pairs_drain",
         threads: 3,
-        floor: 140000,
+        floor: 42000,
         catches: "a drainer that looks in one critical section and parks in another",
     };
     check(claim, &[Drain, BlockingDrain]);
@@ -148,7 +148,7 @@ fn pairs_drain_waiting() {
     let claim = Model {
         name: "workqueue::pairs_drain_waiting",
         threads: 3,
-        floor: 64000,
+        floor: 39000,
         catches: "a drain that serves what waits and decides before it locks that nobody waits",
     };
     check(claim, &[DrainWaiting, BlockingDrainWaiting]);
@@ -159,7 +159,7 @@ fn pairs_pause_resume() {
     let claim = Model {
         name: "workqueue::pairs_pause_resume",
         threads: 2,
-        floor: 4200,
+        floor: 1800,
         catches: "a pause that undoes what it saw, not what there is",
     };
     check(claim, &[Pause, Resume]);
@@ -181,7 +181,7 @@ fn pairs_detach() {
     let claim = Model {
         name: "workqueue::pairs_detach",
         threads: 2,
-        floor: 8300,
+        floor: 4400,
         catches: "a lease that is found in one critical section and attached in another",
     };
     check(claim, &[Detach, DoneByKey, Attach]);
@@ -192,7 +192,7 @@ fn pairs_add_delayed() {
     let claim = Model {
         name: "workqueue::pairs_add_delayed",
         threads: 2,
-        floor: 5000,
+        floor: 3500,
         catches: "a delayed add that says what it saw, not what it did",
     };
     check(claim, &[AddEarliest, AddLatest, AddReplace]);
@@ -203,7 +203,7 @@ fn pairs_add_rate_limited() {
     let claim = Model {
         name: "workqueue::pairs_add_rate_limited",
         threads: 2,
-        floor: 3000,
+        floor: 2300,
         catches: "a failure's add that says what it saw, not what it did",
     };
     check(claim, &[AddRateLimited]);
@@ -214,7 +214,7 @@ fn pairs_postpone() {
     let claim = Model {
         name: "workqueue::pairs_postpone",
         threads: 2,
-        floor: 1100,
+        floor: 800,
         catches: "a postponing that says what it saw, not what it did",
     };
     check(claim, &[Postpone]);
@@ -225,7 +225,7 @@ fn pairs_add_many() {
     let claim = Model {
         name: "workqueue::pairs_add_many",
         threads: 2,
-        floor: 1100,
+        floor: 530,
         catches: "an add of many that says what it saw, not what it did",
     };
     check(claim, &[AddMany]);
@@ -236,7 +236,7 @@ fn pairs_add() {
     let claim = Model {
         name: "workqueue::pairs_add",
         threads: 2,
-        floor: 1000,
+        floor: 480,
         catches: "an add that says what it saw, not what it did",
     };
     check(claim, &[Add]);
@@ -247,7 +247,7 @@ fn pairs_lease_end() {
     let claim = Model {
         name: "workqueue::pairs_lease_end",
         threads: 2,
-        floor: 6100,
+        floor: 4200,
         catches: "a lease's end that looks in one critical section whether the queue is stopped and ends in another",
     };
     check(claim, &[Done, Succeed, Retry, RequeueAfter, DropLease]);
@@ -258,7 +258,7 @@ fn pairs_done_after() {
     let claim = Model {
         name: "workqueue::pairs_done_after",
         threads: 2,
-        floor: 700,
+        floor: 480,
         catches: "a key that is made to wait in one critical section and whose lease ends in another",
     };
     check(claim, &[DoneAfter]);
@@ -269,7 +269,7 @@ fn pairs_cancel() {
     let claim = Model {
         name: "workqueue::pairs_cancel",
         threads: 2,
-        floor: 360,
+        floor: 183,
         catches: "a cancel that says what it saw, not what it did",
     };
     check(claim, &[Cancel]);
@@ -280,7 +280,7 @@ fn pairs_try_get() {
     let claim = Model {
         name: "workqueue::pairs_try_get",
         threads: 2,
-        floor: 310,
+        floor: 202,
         catches: "a get that looks at the key in one critical section and takes it in another",
     };
     check(claim, &[TryGet, TryGetMany]);
@@ -291,7 +291,7 @@ fn pairs_stop_now() {
     let claim = Model {
         name: "workqueue::pairs_stop_now",
         threads: 2,
-        floor: 92,
+        floor: 47,
         catches: "a stop that lists the keys in one critical section and takes them in another",
     };
     check(claim, &[StopNow]);

@@ -99,7 +99,7 @@ fn wait_empty_vs_cancel() {
     let claim = Model {
         name: "workqueue::wait_empty_vs_cancel",
         threads: 2,
-        floor: 51,
+        floor: 42,
         catches: "a task that looks whether the queue is empty in one critical section and parks in another",
     };
     model(claim, || {
@@ -118,7 +118,7 @@ fn drain_waiting_vs_retry() {
     let claim = Model {
         name: "workqueue::drain_waiting_vs_retry",
         threads: 3,
-        floor: 6800,
+        floor: 4100,
         catches: "a retry that decides before it locks that no task waits, and sets no alarm",
     };
     model(claim, || {
@@ -168,7 +168,7 @@ fn drain_waiting_vs_timer_and_getter() {
     let claim = Model {
         name: "workqueue::drain_waiting_vs_timer_and_getter",
         threads: 2,
-        floor: 3900,
+        floor: 2700,
         catches: "a wait within the horizon whose alarm is not set because its time has come meanwhile",
     };
     model(claim, || {
@@ -196,7 +196,7 @@ fn watcher_vs_get() {
     let claim = Model {
         name: "workqueue::watcher_vs_get",
         threads: 2,
-        floor: 170,
+        floor: 102,
         catches: "a watcher that finds no lease in one critical section and parks in another",
     };
     model(claim, || {
@@ -239,7 +239,7 @@ fn watcher_vs_get_and_clock() {
     let claim = Model {
         name: "workqueue::watcher_vs_get_and_clock",
         threads: 3,
-        floor: 12000,
+        floor: 5700,
         catches: "a get that decides before it locks that nobody watches",
     };
     model(claim, || {
@@ -263,7 +263,7 @@ fn watcher_vs_drained() {
     let claim = Model {
         name: "workqueue::watcher_vs_drained",
         threads: 3,
-        floor: 22000,
+        floor: 1300,
         catches: "a lease's end that decides before it locks that nobody watches",
     };
     model(claim, || {
@@ -286,7 +286,7 @@ fn watcher_and_getter_share_the_alarm() {
     let claim = Model {
         name: "workqueue::watcher_and_getter_share_the_alarm",
         threads: 3,
-        floor: 33000,
+        floor: 14000,
         catches: "the later of two alarms that is lost when the earlier one fires beside it",
     };
     model(claim, || {

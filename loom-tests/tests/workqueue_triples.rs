@@ -15,7 +15,7 @@ fn get_cancel_add() {
     let claim = Model {
         name: "workqueue::get_cancel_add",
         threads: 3,
-        floor: 10000,
+        floor: 2400,
         catches: "an add that decides before it locks that nobody waits",
     };
     check(claim, [Get, Cancel, Add]);
@@ -26,7 +26,7 @@ fn get_add_lease_end() {
     let claim = Model {
         name: "workqueue::get_add_lease_end",
         threads: 3,
-        floor: 15000,
+        floor: 2400,
         catches: "a lease's end that looks for a mark in one critical section and ends in another, while a getter waits",
     };
     check(claim, [Get, Add, Done]);
@@ -37,7 +37,7 @@ fn get_add_timer() {
     let claim = Model {
         name: "workqueue::get_add_timer",
         threads: 3,
-        floor: 3800,
+        floor: 1900,
         catches: "an alarm that is not set because its time has come meanwhile, and so never fires",
     };
     check(claim, [Get, Add, Advance]);
@@ -48,7 +48,7 @@ fn get_cancel_lease_end() {
     let claim = Model {
         name: "workqueue::get_cancel_lease_end",
         threads: 3,
-        floor: 15000,
+        floor: 2500,
         catches: "a cancel that says what it saw, not what it did",
     };
     check(claim, [Get, Cancel, Done]);
@@ -59,7 +59,7 @@ fn get_cancel_timer() {
     let claim = Model {
         name: "workqueue::get_cancel_timer",
         threads: 3,
-        floor: 3800,
+        floor: 1900,
         catches: "a cancel that says what it saw, not what it did, of a key whose time comes",
     };
     check(claim, [Get, Cancel, Advance]);
@@ -70,7 +70,7 @@ fn get_retry_timer() {
     let claim = Model {
         name: "workqueue::get_retry_timer",
         threads: 3,
-        floor: 7300,
+        floor: 3300,
         catches: "a backoff whose alarm is not set because its time has come meanwhile",
     };
     check(claim, [Get, Retry, Advance]);
@@ -81,7 +81,7 @@ fn get_add_shut_down() {
     let claim = Model {
         name: "workqueue::get_add_shut_down",
         threads: 3,
-        floor: 10000,
+        floor: 2000,
         catches: "a key that is accepted after the queue said closed",
     };
     check(claim, [Get, Add, ShutDown]);
@@ -92,7 +92,7 @@ fn get_lease_end_shut_down() {
     let claim = Model {
         name: "workqueue::get_lease_end_shut_down",
         threads: 3,
-        floor: 15000,
+        floor: 1800,
         catches: "a shutdown that decides before it locks that nobody waits, while the last lease ends",
     };
     check(claim, [Get, Done, ShutDown]);
@@ -103,7 +103,7 @@ fn get_timer_shut_down() {
     let claim = Model {
         name: "workqueue::get_timer_shut_down",
         threads: 3,
-        floor: 3700,
+        floor: 1800,
         catches: "a key that was due at shutdown and of which nobody is told, as its alarm has not fired",
     };
     check(claim, [Get, Advance, ShutDown]);
@@ -114,7 +114,7 @@ fn get_add_drain() {
     let claim = Model {
         name: "workqueue::get_add_drain",
         threads: 3,
-        floor: 33000,
+        floor: 3900,
         catches: "a task that parks on a queue it has not looked at since it unlocked, and that was drained meanwhile",
     };
     check(claim, [Get, Add, Drain]);
@@ -125,7 +125,7 @@ fn get_lease_end_drain() {
     let claim = Model {
         name: "workqueue::get_lease_end_drain",
         threads: 3,
-        floor: 71000,
+        floor: 3600,
         catches: "a drainer that looks in one critical section and parks in another, while a getter waits, too",
     };
     check(claim, [Get, Done, Drain]);
@@ -136,7 +136,7 @@ fn get_timer_drain_waiting() {
     let claim = Model {
         name: "workqueue::get_timer_drain_waiting",
         threads: 3,
-        floor: 15000,
+        floor: 7700,
         catches: "a wait that is served to the end, and whose alarm is not set because its time has come",
     };
     check(claim, [Get, Advance, DrainWaiting]);
@@ -147,7 +147,7 @@ fn add_lease_end_shut_down() {
     let claim = Model {
         name: "workqueue::add_lease_end_shut_down",
         threads: 3,
-        floor: 7300,
+        floor: 1100,
         catches: "a lease's end that looks for a mark in one critical section and ends in another, at shutdown",
     };
     check(claim, [Add, Done, ShutDown]);
@@ -158,7 +158,7 @@ fn cancel_add_lease_end() {
     let claim = Model {
         name: "workqueue::cancel_add_lease_end",
         threads: 3,
-        floor: 7400,
+        floor: 1300,
         catches: "a lease's end that looks for a mark in one critical section and ends in another",
     };
     check(claim, [Cancel, Add, Done]);
@@ -169,7 +169,7 @@ fn cancel_lease_end_drain() {
     let claim = Model {
         name: "workqueue::cancel_lease_end_drain",
         threads: 3,
-        floor: 31000,
+        floor: 2300,
         catches: "a drainer that looks in one critical section and parks in another, while a mark is erased",
     };
     check(claim, [Cancel, Done, Drain]);
@@ -180,7 +180,7 @@ fn cancel_add_timer() {
     let claim = Model {
         name: "workqueue::cancel_add_timer",
         threads: 3,
-        floor: 1300,
+        floor: 730,
         catches: "a cancel that says what it saw, not what it did, of a key that is promoted",
     };
     check(claim, [Cancel, Add, Advance]);
@@ -202,7 +202,7 @@ fn get_get_add_many() {
     let claim = Model {
         name: "workqueue::get_get_add_many",
         threads: 3,
-        floor: 15000,
+        floor: 3200,
         catches: "an add of many that decides before it locks that nobody waits",
     };
     check(claim, [Get, Get, AddMany]);
@@ -213,7 +213,7 @@ fn add_lease_end_stop() {
     let claim = Model {
         name: "workqueue::add_lease_end_stop",
         threads: 3,
-        floor: 7300,
+        floor: 1300,
         catches: "a stop that lists the keys in one critical section and takes them in another",
     };
     check(claim, [Add, Done, StopNow]);
