@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_types, reason = "a test's own locks are std's: no model runs here")]
 
 pub mod driver;
+mod groups;
 pub mod metrics_sink;
 pub mod model_answers;
 pub mod options;

@@ -78,7 +78,7 @@ fn all_whose_limit_passes_at_once_are_woken() {
 #[test]
 fn a_getter_that_gives_up_passes_its_key_on() {
     let (queue, clock) = timed();
-    let mut limited = Task::waiting(queue.get_timeout(ns(5)));
+    let limited = Task::waiting(queue.get_timeout(ns(5)));
     let mut other = Task::waiting(queue.get());
     queue.add("a").unwrap();
     assert!(limited.knows() && !other.knows());

@@ -12,6 +12,7 @@ use testkit::naive_queue::NaiveQueue;
 use testkit::op::{Mode, SmallKey};
 use testkit::queue_op::QueueOp;
 
+use crate::queue::groups::Groups;
 use crate::queue::metrics_sink::{Notes, as_told, read};
 use crate::queue::model_answers::{
     added, added_many, glance, in_line, in_order, nanos, nothing, oldest, poll, same, seen, taken, tally,
@@ -25,6 +26,8 @@ pub(crate) type Dead = Arc<Mutex<Vec<(SmallKey, u32)>>>;
 /// A queue that is driven beside its model.
 pub(crate) struct Life<O: Kind, L: QueueLimiter<SmallKey>, T: TimeMode> {
     queue: Queue<SmallKey, O, L, T>,
+    /// Whose limits change with what adds ask for.
+    groups: Option<Groups>,
     /// What adds ask for.
     priority: i8,
     model: NaiveQueue<SmallKey>,
@@ -44,7 +47,12 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
         keys: Vec<SmallKey>,
         dead: Dead,
     ) -> Self {
-        Self { queue, priority: 0, model, clock, leases: Vec::new(), keys, dead, notes: None }
+        Self { queue, groups: None, priority: 0, model, clock, leases: Vec::new(), keys, dead, notes: None }
+    }
+
+    pub(crate) fn grouped(mut self, groups: Option<Groups>) -> Self {
+        self.groups = groups;
+        self
     }
 
     /// A life without time.
@@ -70,6 +78,10 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
             QueueOp::Asking(priority) => {
                 self.priority = priority;
                 model.at(priority);
+                if let Some(groups) = &self.groups {
+                    model.limit(0, groups.ask(priority), now);
+                    O::refresh(queue);
+                }
             }
             QueueOp::SetPriority(key, priority) => {
                 if let Some(known) = O::set_priority(queue, key, priority) {
