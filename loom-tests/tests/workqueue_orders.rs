@@ -75,6 +75,56 @@ fn capped_deadline_vs_lease_end() {
     });
 }
 
+/// Groups by the rest of a division by three; the second has one key at most.
+fn one_of_the_second() -> Fair<u32, u32> {
+    Fair::by_group(|key: &u32| key % 3).capacity_by(|group| if *group == 1 { 1 } else { usize::MAX })
+}
+
+#[test]
+fn adder_of_a_group_vs_lease_end() {
+    let claim = Model {
+        name: "workqueue::adder_of_a_group_vs_lease_end",
+        threads: 2,
+        floor: 10,
+        catches: "an adder that looks for room in its group in one critical section and parks in another",
+    };
+    model(claim, || {
+        let queue = Queue::builder().order(one_of_the_second()).build();
+        queue.add(1).unwrap();
+        let lease = queue.try_get().unwrap();
+        let ender = thread::spawn(move || lease.done());
+        block_on(queue.add_when_room(4)).unwrap();
+        ender.join().unwrap();
+        queue.check().unwrap();
+    });
+}
+
+/// Two wait for room in the queue; the group of one is full by the time it comes up.
+#[test]
+fn adders_of_two_groups_vs_lease_ends() {
+    let claim = Model {
+        name: "workqueue::adders_of_two_groups_vs_lease_ends",
+        threads: 3,
+        floor: 100,
+        catches: "a thread that is woken for room, finds none in its group and sleeps without passing it on",
+    };
+    model(claim, || {
+        let queue = Queue::builder().order(one_of_the_second()).capacity(2).build();
+        queue.add_many([3, 6]);
+        let (first, second) = (queue.try_get().unwrap(), queue.try_get().unwrap());
+        let (held_up, other) = (queue.clone(), queue.clone());
+        let held_up = thread::spawn(move || held_up.blocking_add_when_room(4).unwrap());
+        let other = thread::spawn(move || other.blocking_add_when_room(2).unwrap());
+        first.done();
+        let _ = queue.add(1);
+        second.done();
+        other.join().unwrap();
+        queue.cancel(&1);
+        held_up.join().unwrap();
+        queue.check().unwrap();
+    });
+}
+
 /// A key whose lease ends while it is raised is in the line of its new priority, whichever comes first.
 #[test]
 fn set_priority_vs_lease_end() {

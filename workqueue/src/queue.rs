@@ -1,6 +1,7 @@
 //! SHELL. The queue itself. What it does is in the files below, by what it is for.
 
 mod add;
+pub(crate) mod adders;
 mod blocking;
 pub(crate) mod consumer;
 pub(crate) mod dead;

@@ -60,7 +60,8 @@ impl Engine {
                 let fair =
                     Fair::by_group(|key: &NamespacedName| Arc::from(key.namespace().unwrap_or_default()));
                 match cap {
-                    Some(cap) => self.run_in(fair.max_leased(cap), 0).await,
+                    // None would suspend all namespaces.
+                    Some(cap) => self.run_in(fair.max_leased(cap.max(1)), 0).await,
                     None => self.run_in(fair, 0).await,
                 }
             }

@@ -4,6 +4,7 @@
 
 pub mod driver;
 mod end_then_get;
+mod groups;
 pub mod metrics_sink;
 pub mod model_answers;
 pub mod options;

@@ -7,13 +7,27 @@ pub enum Sharing {
     Fifo,
     /// By priority: a lower level is served once per so many hand-outs of the highest, or never.
     Priority(Option<u64>),
-    /// Groups take turns; with these weights, and so many leases each at most.
-    Fair {
-        /// Of group 0, 1 and so on; the others have 1.
-        weights: [u32; 2],
-        /// The same for all.
-        cap: u32,
-    },
+    /// Two groups take turns, and this holds for them.
+    Fair([GroupLimits; 2]),
+}
+
+/// What holds for a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupLimits {
+    /// Hand-outs in its turn; for none it has no turn.
+    pub weight: u32,
+    /// So many leases at most; for none nothing is handed out.
+    pub leases: u32,
+    /// So many keys at most.
+    pub keys: usize,
+}
+
+impl GroupLimits {
+    /// A weight, and nothing else.
+    #[must_use]
+    pub fn weight(weight: u32) -> Self {
+        Self { weight, leases: u32::MAX, keys: usize::MAX }
+    }
 }
 
 /// What the order knows of a key.
@@ -261,22 +275,67 @@ impl<K: Copy + PartialEq> NaiveOrder<K> {
     /// A group is in turn while it has something to hand out; it comes in last.
     fn turn_in(&mut self, key: K) {
         let group = (self.group)(key);
-        let Sharing::Fair { weights, .. } = self.sharing else { return };
+        self.turn_group_in(group);
+    }
+
+    fn turn_group_in(&mut self, group: usize) {
+        let Some(limits) = self.limits(group) else { return };
         let able = self.able(group) > 0;
         let at = self.ring.iter().position(|(own, _)| *own == group);
         match at {
             Some(at) if !able => drop(self.ring.remove(at)),
-            None if able => self.ring.push((group, weights.get(group).copied().unwrap_or(1))),
+            Some(at) => self.ring[at].1 = self.ring[at].1.min(limits.weight),
+            None if able => self.ring.push((group, limits.weight)),
             _ => {}
         }
     }
 
+    fn limits(&self, group: usize) -> Option<GroupLimits> {
+        match self.sharing {
+            Sharing::Fair(limits) => Some(limits[group]),
+            _ => None,
+        }
+    }
+
+    /// Other limits for a group, if there are groups.
+    pub fn limit(&mut self, group: usize, to: GroupLimits) {
+        if let Sharing::Fair(limits) = &mut self.sharing {
+            limits[group] = to;
+            self.turn_group_in(group);
+        }
+    }
+
+    fn is_suspended(&self, group: usize) -> bool {
+        self.limits(group).is_some_and(|limits| limits.weight == 0 || limits.leases == 0)
+    }
+
+    /// How many are in line whom nobody gets.
+    pub fn suspended(&self) -> usize {
+        let in_line = self.places.iter().filter(|place| !place.lines.is_empty());
+        in_line.filter(|place| self.is_suspended((self.group)(place.key))).count()
+    }
+
+    /// How many more keys a group may have, if it is bounded.
+    pub fn room_of(&self, group: usize) -> Option<usize> {
+        let bound = self.limits(group)?.keys;
+        let keys = self.places.iter().filter(|place| (self.group)(place.key) == group).count();
+        (bound < usize::MAX).then(|| bound.saturating_sub(keys))
+    }
+
+    /// Whether the group of a key has no room for one more.
+    pub fn is_full_for(&self, key: K) -> bool {
+        self.room_of((self.group)(key)) == Some(0)
+    }
+
     /// How many keys of a group could be handed out.
     fn able(&self, group: usize) -> usize {
-        let Sharing::Fair { cap, .. } = self.sharing else { return 0 };
+        let Some(limits) = self.limits(group).filter(|_| !self.is_suspended(group)) else { return 0 };
         let mine = || self.places.iter().filter(|place| (self.group)(place.key) == group);
         let leased = mine().filter(|place| place.leased).count();
-        mine().filter(|place| !place.lines.is_empty()).count().min((cap as usize).saturating_sub(leased))
+        mine()
+            .filter(|place| !place.lines.is_empty())
+            .count()
+            .min((limits.leases as usize).saturating_sub(leased))
     }
 
     /// Who is handed out next.
@@ -295,7 +354,7 @@ impl<K: Copy + PartialEq> NaiveOrder<K> {
                 });
                 there.min_by_key(|(came, _)| *came).map(|(_, key)| key)
             }
-            Sharing::Fair { .. } => {
+            Sharing::Fair(_) => {
                 let (group, _) = *self.ring.first()?;
                 eldest(&|place| (self.group)(place.key) == group)
             }
@@ -307,7 +366,7 @@ impl<K: Copy + PartialEq> NaiveOrder<K> {
         let class = |place: &Place<K>| match self.sharing {
             Sharing::Fifo => 0,
             Sharing::Priority(_) => usize::from(place.lines[0].1 as u8),
-            Sharing::Fair { .. } => (self.group)(place.key),
+            Sharing::Fair(_) => (self.group)(place.key),
         };
         let mut line: Vec<_> = self.places.iter().filter(|place| !place.lines.is_empty()).collect();
         line.sort_by_key(|place| (class(place), place.lines[0].0));

@@ -5,15 +5,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use flyball_sync::waiting::Place;
-
 use crate::error::{AddError, AddErrorKind};
 use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::Queue;
+use crate::queue::adders::AdderPlace;
 use crate::state::order::sealed::Tag;
 use crate::state::order::{Fifo, Order};
-use crate::state::{Added, Core, Newcomer};
+use crate::state::{Added, Newcomer};
 use crate::time_mode::{NoDelays, TimeMode};
 
 /// The future of [`Queue::add_when_room`].
@@ -30,7 +29,7 @@ pub struct AddWhenRoom<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLi
     queue: &'a Queue<K, O, L, T>,
     /// Its key is gone once it is in the queue, or handed back.
     new: Newcomer<K, Tag<O::Links>>,
-    ticket: Option<Place>,
+    ticket: Option<AdderPlace>,
     /// As in `Get`.
     gave_way: bool,
 }
@@ -44,14 +43,10 @@ impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> AddWhenRoom<'a, K
     pub(crate) fn add_now(mut self) -> Result<Added, AddError<K>> {
         let Queue { shared } = self.queue;
         let now = shared.now_if_timed();
-        let mut state = shared.lock();
+        let mut state = shared.lock_to_add(None, &mut self.new);
         let added = state.core.add(&mut self.new, now);
         shared.finish(state, now);
         shared.answer(added, self.new.key.take())
-    }
-
-    fn is_full(&self, core: &Core<K, O::Links>) -> bool {
-        self.new.key.as_ref().is_some_and(|key| core.is_full_for(key, self.new.hash))
     }
 }
 
@@ -66,11 +61,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoo
         let shared = &this.queue.shared;
         assert!(this.new.key.is_some(), "polled after it was ready");
         let waited = this.ticket.is_some();
+        if waited {
+            shared.renew(None, &mut this.new);
+        }
         let mut waker = None;
         loop {
             let now = shared.now_if_timed();
-            let mut state = shared.lock();
-            if state.is_spent() && !this.gave_way && !waited && !this.is_full(&state.core) {
+            let mut state = shared.lock_to_add(None, &mut this.new);
+            if state.is_spent() && !this.gave_way && !waited && !state.core.is_full_for(&mut this.new) {
                 drop(state);
                 this.gave_way = true;
                 context.waker().wake_by_ref();
@@ -78,8 +76,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoo
             }
             let added = state.core.add(&mut this.new, now);
             if added == Err(AddErrorKind::Full) && waker.is_none() {
-                if this.ticket.as_ref().is_some_and(|own| state.others.adders.waits_for(own, context.waker()))
-                {
+                let is_parked = |own| state.adder_waits_for(own, &this.new.tag, context.waker());
+                if this.ticket.as_ref().is_some_and(is_parked) {
+                    // It may have brought what its class has room for by now.
+                    shared.finish(state, now);
                     return Poll::Pending;
                 }
                 // As in `Get`: the waker is cloned outside the lock, and room may come up meanwhile.
@@ -87,14 +87,16 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoo
                 waker = Some(context.waker().clone());
                 continue;
             }
-            let old = this.ticket.take().and_then(|own| state.others.adders.leave(own));
+            let own = this.ticket.take();
             if let (Err(AddErrorKind::Full), Some(waker)) = (added, waker.take()) {
-                this.ticket = Some(state.others.adders.park(waker));
-                state.others.any = true;
+                // Before it leaves its old place, which may be what its class is kept for.
+                this.ticket = Some(state.park_adder(&this.new.tag, waker));
+                let old = own.and_then(|own| state.unpark_adder(own));
                 shared.finish(state, now);
                 drop(old);
                 return Poll::Pending;
             }
+            let old = own.and_then(|own| state.unpark_adder(own));
             if !waited {
                 state.serve_at_once();
             }
@@ -110,7 +112,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for AddWhenRoom<
         let Some(ticket) = self.ticket.take() else { return };
         let shared = &self.queue.shared;
         let mut state = shared.lock();
-        let old = state.others.adders.leave(ticket);
+        let old = state.unpark_adder(ticket);
         // Passes the room on; without the clock, which may panic.
         shared.finish(state, None);
         drop(old);

@@ -142,7 +142,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         // Declared before the guard, so that what stays of it dies after that.
         let mut new = self.shared.newcomer(key, tag);
         let now = self.shared.now_if_timed();
-        let mut state = self.shared.lock();
+        let mut state = self.shared.lock_to_add(None, &mut new);
         let added = state.core.add(&mut new, now);
         self.shared.finish(state, now);
         self.shared.answer(added, new.key)
@@ -152,7 +152,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     pub(crate) fn add_ref_tagged(&self, key: &K, tag: Tag<O::Links>) -> Result<Added, AddErrorKind> {
         let mut new = Newcomer { key: None, hash: self.shared.hash(key), tag };
         let now = self.shared.now_if_timed();
-        let mut state = self.shared.lock();
+        let mut state = self.shared.lock_to_add(Some(key), &mut new);
         let added = state.core.add_ref(key, &mut new, now);
         self.shared.finish(state, now);
         added.inspect_err(|reason| self.shared.tell(|sink| sink.add_refused(*reason)))
@@ -170,6 +170,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let mut keys: Vec<_> = keys.into_iter().map(newcomer).collect();
         let now = self.shared.now_if_timed();
         let mut state = self.shared.lock();
+        while keys.iter().any(|(new, _)| state.core.is_stale(&new.tag)) {
+            drop(state);
+            keys.iter_mut().for_each(|(new, _)| self.shared.renew(None, new));
+            state = self.shared.lock();
+        }
         let adding = catch_unwind(AssertUnwindSafe(|| {
             for (new, added) in &mut keys {
                 *added = state.core.add(new, now);

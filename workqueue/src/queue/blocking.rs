@@ -78,7 +78,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Waits, at most until then on the machine's clock, until nothing is Ready or leased in a queue that is shut down.
     pub(crate) fn drain_until(&self, until: Option<Nanos>) -> Leftovers<K> {
         let mut left = Leftovers::new();
-        let drained = |core: &Core<K, O::Links>, _| core.is_drained();
+        let drained = |core: &mut Core<K, O::Links>, _| core.is_drained();
         let (mut state, now) = self.block_until(until, drained, |others| &mut others.blocked_drainers);
         state.core.leftovers(now, &mut left);
         drop(state);
@@ -86,12 +86,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     }
 
     pub(crate) fn block_until_idle(&self, until: Option<Nanos>) -> bool {
-        let (state, now) = self.block_until(until, Core::is_idle, |others| &mut others.blocked_idlers);
+        let (mut state, now) = self.block_until(until, Core::is_idle, |others| &mut others.blocked_idlers);
         state.core.is_idle(now)
     }
 
     pub(crate) fn block_until_empty(&self, until: Option<Nanos>) -> bool {
-        let empty = |core: &Core<K, O::Links>, _| core.is_empty();
+        let empty = |core: &mut Core<K, O::Links>, _| core.is_empty();
         // One that waits for an empty queue is woken whenever it is idle, and looks again.
         let (state, _) = self.block_until(until, empty, |others| &mut others.blocked_idlers);
         state.core.is_empty()
@@ -101,14 +101,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     fn block_until(
         &self,
         until: Option<Nanos>,
-        come: impl Fn(&Core<K, O::Links>, Option<Nanos>) -> bool,
+        come: impl Fn(&mut Core<K, O::Links>, Option<Nanos>) -> bool,
         count: impl Fn(&mut Others) -> &mut usize,
     ) -> (MutexGuard<'_, State<K, O::Links>>, Option<Nanos>) {
         loop {
             let now = self.shared.now_if_timed();
             let rest = until.map(|until| until.since(Monotonic.now()));
             let mut state = self.shared.lock();
-            if come(&state.core, now) || rest == Some(Duration::ZERO) {
+            if come(&mut state.core, now) || rest == Some(Duration::ZERO) {
                 return (state, now);
             }
             state.others.any = true;
@@ -135,20 +135,28 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         loop {
             let now = shared.now_if_timed();
             let left = until.map(|until| until.since(Monotonic.now()));
-            let mut state = shared.lock();
+            let mut state = shared.lock_to_add(None, &mut new);
             let added = state.core.add(&mut new, now);
             if added != Err(AddErrorKind::Full) || left == Some(Duration::ZERO) {
                 // A signal may have come together with the end of the time: settling passes it on.
                 shared.finish(state, now);
                 return shared.answer(added, new.key);
             }
-            state.others.any = true;
-            state.others.blocked_adders.asleep += 1;
+            let line = state.adder_sleeps(&new.tag);
+            if let Some(effects) = shared.settle(&mut state, now).filter(|effects| !effects.is_empty()) {
+                // It was woken for room that is not for its class: another is woken before it sleeps.
+                state.adder_wakes_up(line);
+                drop(state);
+                shared.perform(effects);
+                continue;
+            }
             state = match left {
                 Some(limit) => shared.room.wait_for(state, limit),
                 None => shared.room.wait(state),
             };
-            state.others.blocked_adders.wake_up(None);
+            state.adder_wakes_up(line);
+            drop(state);
+            shared.renew(None, &mut new);
         }
     }
 }

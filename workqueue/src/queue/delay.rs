@@ -145,7 +145,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         now: Nanos,
     ) -> Result<Added, AddError<K>> {
         let mut new = self.shared.newcomer(key, tag);
-        let mut state = self.shared.lock();
+        let mut state = self.shared.lock_to_add(None, &mut new);
         let added = state.core.add_after_with(&mut new, request, now);
         self.shared.finish(state, Some(now));
         self.shared.answer(added, new.key)

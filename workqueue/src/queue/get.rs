@@ -24,7 +24,8 @@ use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Waits for a key, as a task on any executor; `None` once the queue is closed.
     ///
-    /// Closed means: shut down, nothing Ready, and nothing that can become Ready. Dropping handles closes nothing.
+    /// Closed means: shut down, nothing Ready, and nothing that can become Ready; but for keys of groups that are
+    /// [suspended](crate::Fair::max_leased). Dropping handles closes nothing.
     ///
     /// It yields now and then, on every executor: of 128 keys in a row that are there at once, one is handed out at the second
     /// poll, so that a queue which is never empty leaves other tasks their turn. To look without waiting, use

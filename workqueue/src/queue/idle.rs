@@ -14,6 +14,9 @@ use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Waits until nothing is Ready or leased; keys may wait for deadlines. The queue goes on.
     ///
+    /// Ready keys of a group that is [suspended](crate::Fair::max_leased) do not count, as nobody gets them; those of a queue that is
+    /// paused do.
+    ///
     /// A key that is added in the same moment may or may not be waited for: this says that the queue *was* idle.
     ///
     /// # Cancel safety

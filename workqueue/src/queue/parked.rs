@@ -17,6 +17,12 @@ pub(crate) struct Parked {
     roused: usize,
 }
 
+impl Default for Parked {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Parked {
     pub(crate) const fn new() -> Self {
         Self { tasks: WaitList::new(), owed: 0, roused: 0 }

@@ -71,4 +71,30 @@ where
         let others = self.shared.lock().core.groups(now, most, &mut groups);
         TopGroups { groups, others }
     }
+
+    /// Asks again for the weight and the limits of all groups: for who has changed what the functions of [`Fair`] answer, such as to
+    /// [suspend](Fair::max_leased_by) a group, to resume it, or to give it room. Adds that wait for room ask again, too.
+    ///
+    /// Without it a change holds with the next add of a key of the group. An add that runs at the same time brings nothing older than
+    /// what was answered when this was called. Once the queue is closed nothing is resumed. O(groups).
+    ///
+    /// # Panics
+    /// When a function does, or `Clone` of a group, or the clock; all groups go on as before then.
+    ///
+    /// # Examples
+    /// See [`Fair::max_leased_by`].
+    pub fn refresh_groups(&self) {
+        let shared = &self.shared;
+        let asked = shared.order().ask_again();
+        // Declared before the guards: names die after them.
+        let mut names = Vec::new();
+        shared.lock().core.ask_again(asked, &mut names);
+        // New groups bring what is asked from now on.
+        let limits = shared.order().limits_of(names);
+        let now = shared.now_if_timed();
+        let mut state = shared.lock();
+        state.core.limit_groups(&limits, now);
+        let signals = state.wake_hopeless_adders();
+        shared.finish_with(state, now, signals);
+    }
 }

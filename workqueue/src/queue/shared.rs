@@ -14,7 +14,8 @@
 //! A wake-up is a hint that any getter may use. Whoever changes anything calls [`Shared::settle`] before unlocking. It
 //! restores, for every state in which somebody waits (`shared/state.rs`):
 //! 1. one task is woken for each Ready key. If there are fewer tasks than keys, one thread is signalled, too, which signals
-//!    the next one when it has taken a key or found none. One adder is woken for each free place;
+//!    the next one when it has taken a key or found none. One adder is woken for each free place, if it is one for its class of keys
+//!    (`queue/adders.rs`);
 //! 2. while a deadline is ahead, the timer is armed for it, and a thread attends to it (if threads sleep);
 //! 3. everybody is woken once what they wait for has come: closed, drained, idle, a lease to watch.
 //!
@@ -41,6 +42,7 @@ pub(crate) use state::{Others, State};
 use crate::key::Key;
 use crate::limiter::{Limiter, QueueLimiter};
 use crate::metrics::{QueueMetrics, ReadStats, StatsReader};
+use crate::queue::adders::Signals;
 use crate::queue::dead::DeadLetters;
 use crate::state::hash::fold;
 use crate::state::order::Order;
@@ -117,10 +119,38 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         fold(self.hasher.hash_one(key))
     }
 
+    pub(crate) fn order(&self) -> &O {
+        &self.order
+    }
+
     /// What an add of `key` brings.
     #[inline]
     pub(crate) fn tag(&self, key: &K) -> Tag<O::Links> {
         self.order.tag(key)
+    }
+
+    /// Locks, to add keys with tags that are up to date.
+    #[inline]
+    pub(crate) fn lock_to_add(
+        &self,
+        key: Option<&K>,
+        new: &mut Newcomer<K, Tag<O::Links>>,
+    ) -> MutexGuard<'_, State<K, O::Links>> {
+        loop {
+            let state = self.lock();
+            if !state.core.is_stale(&new.tag) {
+                return state;
+            }
+            drop(state);
+            self.renew(key, new);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn renew(&self, key: Option<&K>, new: &mut Newcomer<K, Tag<O::Links>>) {
+        if let Some(key) = key.or(new.key.as_ref()) {
+            self.order.renew(key, &mut new.tag);
+        }
     }
 
     #[inline]
@@ -191,6 +221,20 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
                 self.timed.store(timed, Ordering::Relaxed);
             }
         }
+    }
+
+    /// [`finish`](Self::finish), with adders to signal beside those that it finds.
+    pub(crate) fn finish_with(
+        &self,
+        mut state: MutexGuard<'_, State<K, O::Links>>,
+        now: Option<Nanos>,
+        signals: Signals,
+    ) {
+        self.note_timed(&state);
+        let mut effects = state.settle(now, T::TIMER);
+        effects.room.all |= signals.all;
+        drop(state);
+        self.perform(effects);
     }
 
     pub(crate) fn perform(&self, mut effects: Effects) {

@@ -53,7 +53,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     }
 
     /// Shuts down and resumes, then waits until nothing is Ready or leased, and returns what was left: the keys that
-    /// wait.
+    /// wait, and those of groups that are [suspended](crate::Fair::max_leased).
     ///
     /// [`stop_now`](Self::stop_now) from elsewhere ends the waiting; keys still leased are then among the leftovers.
     /// Any number of callers may drain; each gets all leftovers.

@@ -53,10 +53,9 @@ impl<K, O: Links> Core<K, O> {
         match self.find(key, new.hash) {
             Some(slot) => Ok(self.add_again(slot, &new.tag, now)),
             None => {
-                self.has_room()?;
-                // The caller's, as `Eq` of a group may panic: the clone then dies outside every lock.
+                self.has_room(&mut new.tag)?;
                 new.key = Some(key.clone());
-                let slot = self.admit(new)?;
+                let slot = self.take_in(new);
                 self.make_ready(slot, now);
                 Ok(Added::New)
             }
@@ -216,15 +215,57 @@ impl<K, O: Links> Core<K, O> {
     /// A slot for an absent key, which is taken then.
     #[inline]
     fn admit(&mut self, new: &mut Newcomer<K, O::Tag>) -> Result<u32, AddErrorKind> {
-        self.has_room()?;
-        let class = self.order.class(&mut new.tag);
-        let Some(key) = new.key.take() else { unreachable!("the caller brings a key") };
-        Ok(self.insert(key, new.hash, class))
+        self.has_room(&mut new.tag)?;
+        Ok(self.take_in(new))
     }
 
     #[inline]
-    fn has_room(&self) -> Result<(), AddErrorKind> {
-        if self.slab.live() < self.rules.capacity { Ok(()) } else { Err(AddErrorKind::Full) }
+    fn take_in(&mut self, new: &mut Newcomer<K, O::Tag>) -> u32 {
+        let class = self.order.class(&mut new.tag);
+        let Some(key) = new.key.take() else { unreachable!("the caller brings a key") };
+        self.insert(key, new.hash, class)
+    }
+
+    /// Whether there is room for an absent key, in the queue and in its class. The class is asked in any case: it learns what the add
+    /// brings, and who waits for room waits there.
+    #[inline]
+    fn has_room(&mut self, tag: &mut O::Tag) -> Result<(), AddErrorKind> {
+        let in_class = self.order.has_room(tag);
+        if in_class && self.slab.live() < self.rules.capacity { Ok(()) } else { Err(AddErrorKind::Full) }
+    }
+
+    /// Whether an add of the key would have to wait for room.
+    #[cold]
+    pub(crate) fn is_full_for(&mut self, new: &mut Newcomer<K, O::Tag>) -> bool
+    where
+        K: Eq,
+    {
+        let is_absent = new.key.as_ref().is_some_and(|key| self.find(key, new.hash).is_none());
+        self.is_open() && is_absent && self.has_room(&mut new.tag).is_err()
+    }
+
+    #[inline]
+    pub(crate) fn is_stale(&self, tag: &O::Tag) -> bool {
+        self.order.is_stale(tag)
+    }
+
+    /// The line in which an add that was just refused for want of room is to wait for it.
+    #[inline]
+    pub(crate) fn adder_line(&self, tag: &O::Tag) -> u32 {
+        self.order.adder_line(tag)
+    }
+
+    pub(crate) fn join_line(&mut self, line: u32) {
+        self.order.join_line(line);
+    }
+
+    pub(crate) fn leave_line(&mut self, line: u32) {
+        self.order.leave_line(line);
+    }
+
+    /// For how many keys of those who wait there is room, but for that in the queue.
+    pub(crate) fn room_of(&self, line: u32) -> usize {
+        self.order.room(line)
     }
 
     /// Whether no add may shorten this wait.

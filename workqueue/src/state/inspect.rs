@@ -105,15 +105,6 @@ impl<K, O: Links> Core<K, O> {
         !self.paused && (self.has_due(now) || self.next_slot(now.unwrap_or(self.seen)).is_some())
     }
 
-    /// Whether an add of the key would have to wait for room.
-    #[cold]
-    pub(crate) fn is_full_for(&self, key: &K, hash: u32) -> bool
-    where
-        K: Eq,
-    {
-        self.is_open() && self.room() == 0 && !self.contains(key, hash)
-    }
-
     /// Whether the key is in the queue.
     pub(crate) fn contains(&self, key: &K, hash: u32) -> bool
     where
@@ -126,7 +117,7 @@ impl<K, O: Links> Core<K, O> {
         self.phase == Phase::Open
     }
 
-    /// Nothing is Ready, and nothing can become so.
+    /// Nothing is Ready, and nothing can become so; but for what is of groups that are suspended. For good: such a group stays so.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         match self.phase {
@@ -138,9 +129,9 @@ impl<K, O: Links> Core<K, O> {
         }
     }
 
-    /// Nothing is Ready, nor will be by then.
+    /// Nothing is Ready that can be handed out, nor will be by then.
     fn is_empty_by(&self, horizon: Nanos) -> bool {
-        self.order.count() == 0 && self.first_wait().is_none_or(|(at, _)| at > horizon)
+        self.order.count() == self.order.suspended() && self.first_wait().is_none_or(|(at, _)| at > horizon)
     }
 
     /// Shut down, and nothing is Ready or leased; or stopped, when nobody waits for the leases any more.
@@ -153,9 +144,12 @@ impl<K, O: Links> Core<K, O> {
         self.slab.live() == 0
     }
 
-    /// Nothing is Ready or leased, by `now`, if that is known.
-    pub(crate) fn is_idle(&self, now: Option<Nanos>) -> bool {
-        self.queued() == 0 && self.leased() == 0 && !self.has_due(Some(now.unwrap_or(self.seen)))
+    /// Nothing is Ready that can be handed out, and nothing leased, by `now`, if that is known.
+    pub(crate) fn is_idle(&mut self, now: Option<Nanos>) -> bool {
+        // What is due may be of a group that is suspended: that is known once it is gathered.
+        self.gather_all(now);
+        let busy = self.queued().saturating_sub(self.order.suspended()) + self.leased();
+        busy == 0 && !self.has_due(Some(now.unwrap_or(self.seen)))
     }
 
     /// Keys that can be handed out at `now`. O(due waits).

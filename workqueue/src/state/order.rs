@@ -4,12 +4,14 @@
 //! brings with it (its *tag*: nothing, a priority, a group): that runs user code. The [`Links`](sealed::Links) it makes are
 //! under the lock, hold the Ready keys, and run none, but for `Eq` and `Clone` of groups.
 
+mod asked;
 mod depths;
 mod fair;
 pub(crate) mod fifo;
 pub(crate) mod groups;
 mod level;
 pub(crate) mod levels;
+pub(crate) mod limits;
 mod priority;
 mod shares;
 
@@ -20,6 +22,11 @@ pub use priority::Priority;
 
 pub(crate) use sealed::Links;
 
+/// Where those wait for room who wait for nothing but room in the queue.
+pub(crate) const ANY_ROOM: u32 = 0;
+/// Where those wait for whose class there is no room, whatever leaves the queue.
+pub(crate) const NO_ROOM: u32 = 1;
+
 /// An order of Ready keys: [`Fifo`], [`Priority`] or [`Fair`]. Sealed: it is part of the proof of the queue, and its
 /// shape may still grow.
 pub trait Order<K>: sealed::Order<K> {}
@@ -27,6 +34,7 @@ pub trait Order<K>: sealed::Order<K> {}
 pub(crate) mod sealed {
     use flyball_sync::Nanos;
 
+    use super::ANY_ROOM;
     use crate::state::Transition;
     use crate::state::deadlines::Deadlines;
     use crate::state::entry::State;
@@ -41,6 +49,10 @@ pub(crate) mod sealed {
 
         /// What an add of `key` brings. Runs user code.
         fn tag(&self, key: &K) -> Tag<Self::Links>;
+
+        /// Brings a tag up to date. Runs user code.
+        #[inline]
+        fn renew(&self, _key: &K, _tag: &mut Tag<Self::Links>) {}
     }
 
     pub(crate) type Tag<O> = <O as Links>::Tag;
@@ -59,7 +71,7 @@ pub(crate) mod sealed {
 
         /// What an add brings.
         type Tag: Send;
-        /// What the order has made of it. Naming a class may run `Eq`, and comes before any change.
+        /// What the order has made of it.
         type Class;
         /// Why a slot is next.
         type Pick: Copy;
@@ -71,6 +83,12 @@ pub(crate) mod sealed {
         #[inline]
         fn available(&self) -> usize {
             self.count()
+        }
+
+        /// How many of them nobody can be handed, whatever lease ends: they keep nothing open, and nobody from being idle.
+        #[inline]
+        fn suspended(&self) -> usize {
+            0
         }
 
         /// The slot that is handed out next, if any can be: in the order, or due.
@@ -103,7 +121,40 @@ pub(crate) mod sealed {
         /// It waits for another deadline.
         fn rewait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32);
 
-        /// Finds out where a new key belongs. What is not needed any more stays in the tag, and dies with it.
+        /// Whether a tag was made before what it says was asked again, and is to be renewed before it is used.
+        #[inline]
+        fn is_stale(&self, _tag: &Self::Tag) -> bool {
+            false
+        }
+
+        /// Finds the class of a key that is not there, and whether there is room for one more of it. May run `Eq`, before any change.
+        #[inline]
+        fn has_room(&mut self, _tag: &mut Self::Tag) -> bool {
+            true
+        }
+
+        /// The line in which who has just found that there is no room is to wait for it.
+        #[inline]
+        fn adder_line(&self, _tag: &Self::Tag) -> u32 {
+            ANY_ROOM
+        }
+
+        /// One more waits there.
+        #[inline]
+        fn join_line(&mut self, _line: u32) {}
+
+        /// One of those who wait there does so no longer.
+        #[inline]
+        fn leave_line(&mut self, _line: u32) {}
+
+        /// For how many keys of those who wait there the order has room.
+        #[inline]
+        fn room(&self, _line: u32) -> usize {
+            usize::MAX
+        }
+
+        /// Where a new key belongs, for which there [is room](Self::has_room). What is not needed any more stays in the tag, and
+        /// dies with it.
         fn class(&mut self, tag: &mut Self::Tag) -> Self::Class;
 
         /// A slot is taken, by a key of this class.

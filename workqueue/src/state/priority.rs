@@ -6,6 +6,7 @@ use super::Core;
 use crate::state::entry::State;
 use crate::state::order::groups::Groups;
 use crate::state::order::levels::Levels;
+use crate::state::order::limits::Limits;
 use crate::state::order::{GroupStats, PriorityStats};
 
 impl<K: Eq> Core<K, Levels> {
@@ -47,5 +48,17 @@ impl<K, G: Clone + Eq + Send + 'static> Core<K, Groups<G>> {
     ) -> GroupStats<usize> {
         self.gather_all(now);
         self.order.depths(most, groups)
+    }
+
+    pub(crate) fn ask_again(&mut self, asked: usize, names: &mut Vec<(u64, G)>) {
+        self.order.ask_again(asked, names);
+    }
+
+    /// A queue that is closed stays so, whatever its groups may do now.
+    pub(crate) fn limit_groups(&mut self, limits: &[(u64, G, Limits)], now: Option<Nanos>) {
+        self.observe(now);
+        if !self.is_closed() {
+            self.order.limit(limits);
+        }
     }
 }

@@ -17,6 +17,7 @@ mod empty;
 mod end_and_get;
 mod failures_kept;
 mod fair;
+mod fair_limits;
 mod give_up;
 mod hostile;
 mod idle;

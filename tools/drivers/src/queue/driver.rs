@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, MaxOf, Quota, TokenBucket};
 use flyball_sync::{ManualClock, ManualTimer};
-use flyball_workqueue::{Fair, Fifo, Priority, Queue, QueueBuilder, QueueLimiter, SupportsAsync, WithTimer};
+use flyball_workqueue::{Fifo, Priority, Queue, QueueBuilder, QueueLimiter, SupportsAsync, WithTimer};
 use testkit::cells::Cells;
 use testkit::deadline_op::DeadlineOp;
 use testkit::naive_backoff::NaiveExponential;
 use testkit::naive_limiter::NaiveQuota;
-use testkit::naive_order::Sharing;
+use testkit::naive_order::{GroupLimits, Sharing};
 use testkit::naive_queue::{NaiveQueue, NaiveSetup};
 use testkit::op::{SmallKey, operations};
 use testkit::queue_op::{HeldOp, OrderedOp, QueueOp};
 
+use crate::queue::groups::Groups;
 use crate::queue::metrics_sink::Notes;
 use crate::queue::options::{
     CAPACITY, Covered, DEAD_LETTERS, DELAYS, LIMITER, METRICS, ORDER, Row, STRICT, rows,
@@ -68,21 +69,25 @@ pub fn by_priority(bytes: &[u8]) -> Cells {
     limited_in(
         order,
         sharing,
+        None,
         *choice,
         operations(life, MOST).into_iter().map(|OrderedOp(op)| op).collect(),
         keys,
     )
 }
 
-/// Keys of groups. The first byte says what weights and caps these have.
+/// Keys of groups. The first byte says what weights, leases and keys these have.
 pub fn by_group(bytes: &[u8]) -> Cells {
     let Some(([how, choice], life)) = bytes.split_first_chunk() else { return Cells::default() };
     let weights = [[1, 1], [2, 1], [1, 3], [2, 2]][usize::from(how % 4)];
-    let cap = [u32::MAX, 1, 1, 2][usize::from(how / 4 % 4)];
-    let fair =
-        Fair::by_group(|key: &SmallKey| group(*key)).weight_by(move |group| weights[*group]).max_leased(cap);
+    let leases = [u32::MAX, 1, 1, 2][usize::from(how / 4 % 4)];
+    let keys = [usize::MAX, usize::MAX, 1, 2][usize::from(how / 16 % 4)];
+    let groups = Groups::new(weights.map(|weight| GroupLimits { weight, leases, keys }));
     let ops = operations(life, MOST).into_iter().map(|OrderedOp(op)| op).collect();
-    limited_in(fair, Sharing::Fair { weights, cap }, *choice, ops, SmallKey::all().collect())
+    // The other values leave the groups as they are.
+    let turned = (how / 64 == 3).then(|| groups.clone());
+    let keys = SmallKey::all().collect();
+    limited_in(groups.order(), groups.sharing(), turned, *choice, ops, keys)
 }
 
 /// The fuzz target `order_ops`: the length of the case says which order.
@@ -107,19 +112,25 @@ pub fn combined(bytes: &[u8], covered: &mut Covered) -> Cells {
         _ => operations(life, MOST).into_iter().map(|OrderedOp(op)| op).collect(),
     };
     let cells = match row[ORDER] {
-        0 => built(Fifo, Sharing::Fifo, row, *choice, life),
+        0 => built(Fifo, Sharing::Fifo, None, row, *choice, life),
         order @ (1 | 2) => {
             let share = if order == 1 { [1, 2, 4, 64][usize::from(choice / 64)] } else { 0 };
             let (order, sharing) = prioritised(share);
-            built(order, sharing, row, *choice, life)
+            built(order, sharing, None, row, *choice, life)
         }
         order => {
-            let weights = [[1, 1], [2, 1], [1, 3], [2, 2]][usize::from(choice / 64)];
-            let cap = if order == 3 { u32::MAX } else { [1, 2][usize::from(choice / 32 % 2)] };
-            let fair = Fair::by_group(|key: &SmallKey| group(*key))
-                .weight_by(move |group| weights[*group])
-                .max_leased(cap);
-            built(fair, Sharing::Fair { weights, cap }, row, *choice, life)
+            let weights = [[1, 1], [2, 1], [1, 3], if order == 5 { [2, 0] } else { [2, 2] }];
+            let weights = weights[usize::from(choice / 64)];
+            let leases = if order == 4 { [1, 2][usize::from(choice / 32 % 2)] } else { u32::MAX };
+            let mut limits =
+                weights.map(|weight| GroupLimits { weight, leases, ..GroupLimits::weight(weight) });
+            if order == 5 {
+                limits[0].keys = usize::from(choice / 4 % 4) + 1;
+                limits[1].leases = u32::from(choice / 32 % 2);
+            }
+            let groups = Groups::new(limits);
+            let turned = (order == 5).then(|| groups.clone());
+            built(groups.order(), groups.sharing(), turned, row, *choice, life)
         }
     };
     covered.ran(row);
@@ -135,7 +146,14 @@ fn prioritised(share: u32) -> (Priority, Sharing) {
 }
 
 /// A queue as the row says.
-fn built(order: impl Kind, sharing: Sharing, row: Row, choice: u8, life: Vec<QueueOp>) -> Cells {
+fn built(
+    order: impl Kind,
+    sharing: Sharing,
+    groups: Option<Groups>,
+    row: Row,
+    choice: u8,
+    life: Vec<QueueOp>,
+) -> Cells {
     let backoff = NaiveExponential { base: BASE, cap: CAP };
     let quota = NaiveQuota::new(1, 1, 2);
     let setup = NaiveSetup {
@@ -150,7 +168,8 @@ fn built(order: impl Kind, sharing: Sharing, row: Row, choice: u8, life: Vec<Que
     if let Some(keys) = setup.capacity {
         builder = builder.capacity(keys);
     }
-    let lived = Lived { setup, sharing, clock, aged: choice / 16 % 2 == 1, measured: row[METRICS] == 1 };
+    let (aged, measured) = (choice / 16 % 2 == 1, row[METRICS] == 1);
+    let lived = Lived { setup, sharing, groups, clock, aged, measured };
     if row[DELAYS] == 0 {
         let life = life.into_iter().filter_map(without_time);
         return lived.beside(builder.build(), Dead::default()).live(life);
@@ -170,6 +189,8 @@ fn built(order: impl Kind, sharing: Sharing, row: Row, choice: u8, life: Vec<Que
 struct Lived {
     setup: NaiveSetup,
     sharing: Sharing,
+    /// That change.
+    groups: Option<Groups>,
     clock: ManualClock,
     aged: bool,
     measured: bool,
@@ -184,7 +205,8 @@ impl Lived {
         dead: Dead,
     ) -> Life<O, L, T> {
         let model = NaiveQueue::ordered(self.setup, self.sharing, group);
-        Life::new(queue, model, self.clock.clone(), SmallKey::all().collect(), dead)
+        let life = Life::new(queue, model, self.clock.clone(), SmallKey::all().collect(), dead);
+        life.grouped(self.groups.clone())
     }
 
     fn limited<O: Kind, L: QueueLimiter<SmallKey>>(
@@ -249,12 +271,13 @@ fn held(bytes: &[u8]) -> Vec<QueueOp> {
 }
 
 fn limited_by(choice: u8, life: Vec<QueueOp>, keys: Vec<SmallKey>) -> Cells {
-    limited_in(Fifo, Sharing::Fifo, choice, life, keys)
+    limited_in(Fifo, Sharing::Fifo, None, choice, life, keys)
 }
 
 fn limited_in(
     order: impl Kind,
     sharing: Sharing,
+    groups: Option<Groups>,
     choice: u8,
     life: Vec<QueueOp>,
     keys: Vec<SmallKey>,
@@ -289,7 +312,7 @@ fn limited_in(
     }
     let model = NaiveQueue::ordered(setup, sharing, group);
     let own = Life::new(builder.build(), model, clock, keys, dead);
-    own.measured(notes).live_by_time(life, aged(choice / 8))
+    own.grouped(groups).measured(notes).live_by_time(life, aged(choice / 8))
 }
 
 fn unlimited_by(choice: u8, life: Vec<QueueOp>) -> Cells {

@@ -75,6 +75,14 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
         None
     }
 
+    /// Has limits asked again.
+    fn refresh<L, T>(_: &Queue<SmallKey, Self, L, T>)
+    where
+        L: QueueLimiter<SmallKey>,
+        T: TimeMode,
+    {
+    }
+
     /// Compares what only this order can say.
     fn compare<L, T>(
         _: &Queue<SmallKey, Self, L, T>,
@@ -170,6 +178,14 @@ impl Kind for Priority {
 }
 
 impl Kind for Fair<SmallKey, usize> {
+    fn refresh<L, T>(queue: &Queue<SmallKey, Self, L, T>)
+    where
+        L: QueueLimiter<SmallKey>,
+        T: TimeMode,
+    {
+        queue.refresh_groups();
+    }
+
     fn compare<L, T>(
         queue: &Queue<SmallKey, Self, L, T>,
         model: &mut NaiveQueue<SmallKey>,
@@ -189,6 +205,10 @@ impl Kind for Fair<SmallKey, usize> {
         };
         assert_eq!(sum(|group| group.ready), tally.ready, "{at}");
         assert_eq!(sum(|group| group.leased), tally.leased, "{at}");
+        assert_eq!(sum(|group| group.suspended), model.suspended(), "{at}");
+        for group in &all.groups {
+            assert_eq!(group.capacity_left, model.room_of(group.group), "{at}: {group:?}");
+        }
         assert_eq!(sum(|group| group.total), tally.ready + tally.leased + tally.waiting, "{at}");
         assert!(all.groups.iter().all(|group| group.total > 0), "{at}: {all:?}");
     }

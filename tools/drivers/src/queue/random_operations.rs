@@ -13,6 +13,7 @@ use testkit::op::{Mode, SmallKey};
 use testkit::queue_op::QueueOp;
 
 use crate::queue::end_then_get::EndThenGet;
+use crate::queue::groups::Groups;
 use crate::queue::metrics_sink::{Notes, as_told, read};
 use crate::queue::model_answers::{
     added, added_many, glance, in_line, in_order, nanos, nothing, oldest, poll, same, seen, taken, tally,
@@ -26,6 +27,8 @@ pub(crate) type Dead = Arc<Mutex<Vec<(SmallKey, u32)>>>;
 /// A queue that is driven beside its model.
 pub(crate) struct Life<O: Kind, L: QueueLimiter<SmallKey>, T: TimeMode> {
     queue: Queue<SmallKey, O, L, T>,
+    /// Whose limits change with what adds ask for.
+    groups: Option<Groups>,
     /// What adds ask for.
     priority: i8,
     pub(crate) model: NaiveQueue<SmallKey>,
@@ -45,7 +48,12 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
         keys: Vec<SmallKey>,
         dead: Dead,
     ) -> Self {
-        Self { queue, priority: 0, model, clock, leases: Vec::new(), keys, dead, notes: None }
+        Self { queue, groups: None, priority: 0, model, clock, leases: Vec::new(), keys, dead, notes: None }
+    }
+
+    pub(crate) fn grouped(mut self, groups: Option<Groups>) -> Self {
+        self.groups = groups;
+        self
     }
 
     /// A life without time.
@@ -78,6 +86,10 @@ impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
             QueueOp::Asking(priority) => {
                 self.priority = priority;
                 model.at(priority);
+                if let Some(groups) = &self.groups {
+                    model.limit(0, groups.ask(priority), now);
+                    O::refresh(queue);
+                }
             }
             QueueOp::SetPriority(key, priority) => {
                 if let Some(known) = O::set_priority(queue, key, priority) {

@@ -171,7 +171,7 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
             return Err(Refused::ShutDown);
         }
         let full = self.setup.capacity.is_some_and(|capacity| self.records.len() >= capacity);
-        if full && self.state(key).is_none() {
+        if (full || self.lines.is_full_for(key)) && self.state(key).is_none() {
             self.cells.hit(self.was(key), Doing::Full);
             return Err(Refused::Full);
         }

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use super::{Life, NaiveQueue, State};
 use crate::answers::{Nothing, Time};
 use crate::cells::{Doing, Was};
+use crate::naive_order::GroupLimits;
 
 impl<K: Copy + Ord + Debug> NaiveQueue<K> {
     /// `get` that never waits: the first in line.
@@ -55,7 +56,14 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
             Life::Open => false,
             Life::Serving { .. } => self.is_drained(now),
             // A dirty lease puts its key back in line, shut down or not.
-            Life::ShutDown | Life::Stopped => tally.ready == 0 && tally.dirty == 0,
+            Life::ShutDown | Life::Stopped => tally.ready == self.lines.suspended() && tally.dirty == 0,
+        }
+    }
+
+    /// Other limits for a group; what is over is over.
+    pub fn limit(&mut self, group: usize, limits: GroupLimits, now: Time) {
+        if !self.is_closed(now) {
+            self.lines.limit(group, limits);
         }
     }
 
@@ -75,9 +83,9 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
         self.paused
     }
 
-    /// Nothing is Ready, nothing is leased.
+    /// Nothing is Ready that anybody gets, nothing is leased.
     pub fn is_idle(&mut self, now: Time) -> bool {
         let tally = self.tally(now);
-        tally.ready == 0 && tally.leased == 0
+        tally.ready == self.lines.suspended() && tally.leased == 0
     }
 }

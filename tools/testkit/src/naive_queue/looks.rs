@@ -84,6 +84,18 @@ impl<K: Copy + Ord + Debug> NaiveQueue<K> {
         self.lines.in_line().1
     }
 
+    /// How many of those in line nobody gets.
+    #[must_use]
+    pub fn suspended(&self) -> usize {
+        self.lines.suspended()
+    }
+
+    /// How many more keys a group may have, if it is bounded.
+    #[must_use]
+    pub fn room_of(&self, group: usize) -> Option<usize> {
+        self.lines.room_of(group)
+    }
+
     /// The priority that is asked for next.
     #[must_use]
     pub fn priority(&self, key: K) -> Option<i8> {

@@ -9,6 +9,7 @@ use flyball_sync::waiting::{WakeBatch, arm};
 use super::Shared;
 use crate::key::Key;
 use crate::limiter::QueueLimiter;
+use crate::queue::adders::Signals;
 use crate::state::order::Order;
 use crate::time_mode::TimeMode;
 
@@ -19,7 +20,7 @@ pub(crate) struct Effects {
     pub(in crate::queue) signals: usize,
     pub(super) signal_all: bool,
     /// Adders to signal.
-    pub(in crate::queue) room: usize,
+    pub(in crate::queue) room: Signals,
     /// The queue is drained or idle.
     pub(in crate::queue) quiet: bool,
     pub(in crate::queue) arm: Option<Nanos>,
@@ -31,8 +32,9 @@ impl Effects {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.wakers.is_empty()
-            && self.signals + self.room == 0
+            && self.signals + self.room.some == 0
             && !self.signal_all
+            && !self.room.all
             && !self.quiet
             && self.arm.is_none()
     }
@@ -53,7 +55,11 @@ impl Effects {
         } else {
             (0..self.signals).for_each(|_| shared.available.notify_one());
         }
-        (0..self.room).for_each(|_| shared.room.notify_one());
+        if self.room.all {
+            shared.room.notify_all();
+        } else {
+            (0..self.room.some).for_each(|_| shared.room.notify_one());
+        }
         if self.quiet {
             shared.quiet.notify_all();
         }

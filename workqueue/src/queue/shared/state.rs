@@ -1,15 +1,17 @@
 //! SHELL. What the lock guards: the core, and who waits for it; and who is to be woken when it has changed.
 
-use flyball_sync::Nanos;
+use std::task::Waker;
 
+use flyball_sync::Nanos;
 use flyball_sync::waiting::{Alarm, WakeBatch};
 
 use super::effects::Effects;
+use crate::queue::adders::{AdderPlace, Adders, Signals};
 use crate::queue::parked::Parked;
 use crate::queue::sleepers::Sleepers;
 use crate::queue::timeouts::Timeouts;
 use crate::state::Core;
-use crate::state::order::Links;
+use crate::state::order::{Links, NO_ROOM};
 
 pub(crate) struct State<K, O> {
     pub(crate) core: Core<K, O>,
@@ -32,8 +34,7 @@ pub(crate) struct Others {
     /// Whether anybody does: set by who comes, taken back by `settle` once nobody is left.
     pub(crate) any: bool,
     /// For room.
-    pub(crate) adders: Parked,
-    pub(crate) blocked_adders: Sleepers,
+    pub(crate) adders: Adders,
     pub(crate) drainers: Parked,
     pub(crate) idlers: Parked,
     /// Threads that wait for the queue to be drained, or idle.
@@ -52,14 +53,13 @@ pub(crate) struct Others {
 
 impl Others {
     fn nobody_waits(&self) -> bool {
-        self.adders.waiting()
-            + self.blocked_adders.asleep
-            + self.drainers.waiting()
+        self.drainers.waiting()
             + self.idlers.waiting()
             + self.blocked_drainers
             + self.blocked_idlers
             + self.watchers.waiting()
             == 0
+            && self.adders.nobody_waits()
             && self.timeouts.is_empty()
     }
 }
@@ -68,8 +68,7 @@ impl<K, O: Links> State<K, O> {
     pub(super) fn new(core: Core<K, O>) -> Self {
         let others = Others {
             any: false,
-            adders: Parked::new(),
-            blocked_adders: Sleepers::default(),
+            adders: Adders::default(),
             drainers: Parked::new(),
             idlers: Parked::new(),
             blocked_drainers: 0,
@@ -100,6 +99,47 @@ impl<K, O: Links> State<K, O> {
     #[inline]
     pub(crate) fn serve_at_once(&mut self) {
         self.at_once = if self.is_spent() { 1 } else { self.at_once + 1 };
+    }
+
+    /// A task that has just found no room waits for it.
+    pub(crate) fn park_adder(&mut self, tag: &O::Tag, waker: Waker) -> AdderPlace {
+        let line = self.join_adders(tag);
+        self.others.adders.park(line, waker)
+    }
+
+    /// Whether a task that has just found no room waits for it already, with this waker.
+    pub(crate) fn adder_waits_for(&self, place: &AdderPlace, tag: &O::Tag, waker: &Waker) -> bool {
+        place.line == self.core.adder_line(tag) && self.others.adders.waits_for(place, waker)
+    }
+
+    /// The task waits no more. Its waker is for the caller to drop, outside the lock.
+    pub(crate) fn unpark_adder(&mut self, place: AdderPlace) -> Option<Waker> {
+        self.core.leave_line(place.line);
+        self.others.adders.leave(place)
+    }
+
+    /// A thread that has just found no room is to sleep; gives its line.
+    pub(crate) fn adder_sleeps(&mut self, tag: &O::Tag) -> u32 {
+        let line = self.join_adders(tag);
+        self.others.adders.sleep(line);
+        line
+    }
+
+    pub(crate) fn adder_wakes_up(&mut self, line: u32) {
+        self.core.leave_line(line);
+        self.others.adders.wake_up(line);
+    }
+
+    fn join_adders(&mut self, tag: &O::Tag) -> u32 {
+        let line = self.core.adder_line(tag);
+        self.core.join_line(line);
+        self.others.any = true;
+        line
+    }
+
+    /// Those look again for whom there is no room whatever leaves the queue.
+    pub(crate) fn wake_hopeless_adders(&mut self) -> Signals {
+        self.others.adders.wake_line(NO_ROOM)
     }
 
     /// Whether `settle` might have something to do.
@@ -168,14 +208,11 @@ impl<K, O: Links> State<K, O> {
         let Self { core, others, .. } = self;
         let (drained, idle) = (core.is_drained(), core.is_idle(now));
         // Nobody waits for room in a queue that takes no more keys.
-        let room = if core.is_open() { core.room() } else { usize::MAX };
-        let sent = others.adders.owed(room) + others.blocked_adders.signalled;
-        let adders = room.saturating_sub(sent);
-        let mut threads = adders - others.adders.rouse(adders);
-        while threads > 0 && others.blocked_adders.signal() {
-            threads -= 1;
-            effects.room += 1;
-        }
+        effects.room = if core.is_open() {
+            others.adders.notify(core.room(), |line| core.room_of(line))
+        } else {
+            others.adders.notify(usize::MAX, |_| usize::MAX)
+        };
         if drained {
             others.drainers.rouse_all();
         }
@@ -226,14 +263,8 @@ impl<K, O: Links> State<K, O> {
     /// Moves the wakers of tasks that are to be woken to the batch; says whether there are more than it has room for.
     pub(super) fn wake_roused(&mut self, batch: &mut WakeBatch) -> bool {
         let others = &mut self.others;
-        let more = others.timeouts.wake_passed(batch);
-        let all = [
-            &mut self.getters,
-            &mut others.adders,
-            &mut others.drainers,
-            &mut others.idlers,
-            &mut others.watchers,
-        ];
+        let more = others.timeouts.wake_passed(batch) | others.adders.wake_roused(batch);
+        let all = [&mut self.getters, &mut others.drainers, &mut others.idlers, &mut others.watchers];
         all.into_iter().fold(more, |more, parked| parked.wake_roused(batch) | more)
     }
 

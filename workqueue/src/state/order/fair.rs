@@ -5,26 +5,36 @@ use std::hash::{BuildHasher, Hash};
 
 use foldhash::fast::RandomState;
 
-use crate::state::order::groups::{GroupTag, Groups};
+use crate::state::order::asked::Asked;
+use crate::state::order::groups::Groups;
+use crate::state::order::limits::{GroupTag, Limits};
 use crate::state::order::{Order, sealed};
 
 /// Groups of keys take turns, such as one for each namespace or tenant.
 ///
 /// A function of the key names its group. Groups with Ready keys take turns; in its turn a group has as many hand-outs as
-/// its [weight](Self::weight_by), by default one. So a group with Ready keys, and below its cap, waits for at most as many
+/// its [weight](Self::weight_by), by default one. So a group with Ready keys, and below its limit, waits for at most as many
 /// hand-outs as the weights of the other groups in turn add up to, however many keys those have. A group that comes into
 /// turn, or back, goes to the end. Within a group keys are first in, first out.
 ///
-/// A [cap](Self::max_leased) bounds how many keys of a group are leased at the same time: 1 makes them run one after the other.
-/// A group that reaches its cap, or runs out of Ready keys, ends its turn; with a cap of 1 a turn is one
-/// hand-out, whatever the weight.
-/// Keys that only wait for a lease of their group to end are Ready, but handed out by none; a capped group costs
-/// nothing to pass over.
+/// [`max_leased`](Self::max_leased) bounds how many keys of a group are leased at the same time: 1 makes them run one after the other.
+/// A group that reaches it, or runs out of Ready keys, ends its turn; with 1 a turn is one hand-out, whatever the weight.
+/// Keys that only wait for a lease of their group to end are Ready, but handed out by none; passing over such a group costs
+/// nothing.
+///
+/// *A group of which nothing may be leased, or that has no weight, is suspended*: its keys stay Ready, and nobody gets them. They do
+/// not count for [`wait_idle`](crate::Queue::wait_idle), do not keep a queue open that is shut down, and are leftovers of a
+/// drain.
+///
+/// [`capacity`](Self::capacity) bounds how many keys of a group the queue holds, so that one tenant cannot fill it. An add of a key that is
+/// not there is refused as [`Full`](crate::AddErrorKind::Full) then, or waits with [`add_when_room`](crate::Queue::add_when_room) without holding up
+/// those of other groups; nothing else ever is. The capacity [of the queue](crate::QueueBuilder::capacity) holds as well.
 ///
 /// The functions are called by every add, outside every lock; if one panics, nothing was added. A key's group must not
-/// change while the key is queued; weight and cap of a group are those that its last new key brought, so they may
-/// change. `Eq` of a group runs under the lock of the queue. Adds, hand-outs and
-/// ends of leases are O(1) in groups and keys. Memory is kept for as many groups as there were at once.
+/// change while the key is queued. Weight and limits may change: those hold that the last add of a key of the group brought, be it new,
+/// merged or refused, or that [`Queue::refresh_groups`](crate::Queue::refresh_groups) asked for since. `Eq` of a group runs under the lock
+/// of the queue. Adds, hand-outs and ends of leases are O(1) in groups and keys; while adders wait for room, each change also looks at
+/// the groups for which they do. A group with neither keys nor adders that wait is forgotten; memory is kept for as many groups as there were at once.
 ///
 /// # Examples
 /// ```
@@ -52,40 +62,119 @@ use crate::state::order::{Order, sealed};
 /// assert_eq!(*queue.try_get()?, ("a", 2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// No more than two keys of each:
+/// ```
+/// use flyball_workqueue::{AddErrorKind, Fair, Queue};
+///
+/// let queue = Queue::builder().order(Fair::by_group(|key: &(&str, u32)| key.0).capacity(2)).build();
+/// queue.add_many([("big", 1), ("big", 2)]);
+/// assert_eq!(queue.add(("big", 3)).unwrap_err().kind(), AddErrorKind::Full);
+/// queue.add(("small", 1))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Fair<K, G> {
     group: Box<dyn Fn(&K) -> G + Send + Sync>,
-    weight: Option<ByGroup<G>>,
-    cap: Option<ByGroup<G>>,
+    weight: Option<ByGroup<G, u32>>,
+    max_leased: Option<ByGroup<G, u32>>,
+    capacity: Option<ByGroup<G, usize>>,
+    asked: Asked,
     hasher: RandomState,
 }
 
-type ByGroup<G> = Box<dyn Fn(&G) -> u32 + Send + Sync>;
+type ByGroup<G, N> = Box<dyn Fn(&G) -> N + Send + Sync>;
 
 impl<K, G> Fair<K, G> {
-    /// Groups named by this function, all of weight 1 and without a cap.
+    /// Groups named by this function, all of weight 1 and without limits.
     #[must_use]
     pub fn by_group(group: impl Fn(&K) -> G + Send + Sync + 'static) -> Self {
-        Self { group: Box::new(group), weight: None, cap: None, hasher: RandomState::default() }
+        Self {
+            group: Box::new(group),
+            weight: None,
+            max_leased: None,
+            capacity: None,
+            asked: Asked::default(),
+            hasher: RandomState::default(),
+        }
     }
 
-    /// How many hand-outs a group has in its turn: at least 1.
+    /// How many hand-outs a group has in its turn. 0 is no turn at all: the group is suspended, as by [`max_leased`](Self::max_leased).
     #[must_use]
     pub fn weight_by(mut self, weight: impl Fn(&G) -> u32 + Send + Sync + 'static) -> Self {
         self.weight = Some(Box::new(weight));
         self
     }
 
-    /// How many keys of any one group are leased at the same time, at most: at least 1.
+    /// How many keys of any one group are leased at the same time, at most. 0 suspends all groups: nothing is handed out.
     #[must_use]
     pub fn max_leased(self, leases: u32) -> Self {
         self.max_leased_by(move |_| leases)
     }
 
-    /// How many keys of each group are leased at the same time, at most: at least 1. `u32::MAX` is no cap.
+    /// How many keys of each group are leased at the same time, at most. 0 suspends the group; `u32::MAX` is no limit.
+    ///
+    /// Where the function answers otherwise than before, [`Queue::refresh_groups`](crate::Queue::refresh_groups) tells the queue.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_workqueue::{Fair, Queue, TryGetError};
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    ///
+    /// let suspended = Arc::new(AtomicBool::new(true));
+    /// let asked = suspended.clone();
+    /// let order = Fair::by_group(|key: &(&'static str, u32)| key.0)
+    ///     .max_leased_by(move |tenant| if *tenant == "a" && asked.load(Ordering::Relaxed) { 0 } else { u32::MAX });
+    /// let queue = Queue::builder().order(order).build();
+    /// queue.add_many([("a", 1), ("b", 1)]);
+    /// queue.try_get()?.done(); // that was ("b", 1)
+    /// assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
+    ///
+    /// suspended.store(false, Ordering::Relaxed);
+    /// queue.refresh_groups();
+    /// assert_eq!(*queue.try_get()?, ("a", 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn max_leased_by(mut self, leases: impl Fn(&G) -> u32 + Send + Sync + 'static) -> Self {
-        self.cap = Some(Box::new(leases));
+        self.max_leased = Some(Box::new(leases));
         self
+    }
+
+    /// How many keys of any one group the queue holds, Ready, waiting and leased. 0 is no room at all; unbounded by default.
+    #[must_use]
+    pub fn capacity(self, keys: usize) -> Self {
+        self.capacity_by(move |_| keys)
+    }
+
+    /// How many keys of each group the queue holds, Ready, waiting and leased. 0 is no room at all; `usize::MAX` is no limit.
+    ///
+    /// One that shrinks takes no key away.
+    #[must_use]
+    pub fn capacity_by(mut self, keys: impl Fn(&G) -> usize + Send + Sync + 'static) -> Self {
+        self.capacity = Some(Box::new(keys));
+        self
+    }
+
+    fn limits(&self, group: &G) -> Limits {
+        let weight = self.weight.as_ref().map_or(1, |weight| weight(group));
+        let max_leased = self.max_leased.as_ref().map_or(u32::MAX, |leases| leases(group));
+        let capacity = self.capacity.as_ref().map_or(usize::MAX, |keys| keys(group));
+        Limits::new(weight, max_leased, capacity)
+    }
+
+    /// What was asked before is stale from now on; gives the number of this call.
+    pub(crate) fn ask_again(&self) -> usize {
+        self.asked.ask_again()
+    }
+
+    /// The limits of these groups.
+    pub(crate) fn limits_of(&self, names: Vec<(u64, G)>) -> Vec<(u64, G, Limits)> {
+        let limited = |(hash, name)| {
+            let limits = self.limits(&name);
+            (hash, name, limits)
+        };
+        names.into_iter().map(limited).collect()
     }
 }
 
@@ -99,16 +188,25 @@ impl<K: 'static, G: Eq + Hash + Send + 'static> sealed::Order<K> for Fair<K, G> 
     }
 
     fn tag(&self, key: &K) -> GroupTag<G> {
+        let asked = self.asked.number();
         let group = (self.group)(key);
-        let weight = self.weight.as_ref().map_or(1, |weight| weight(&group).max(1));
-        let cap = self.cap.as_ref().map_or(u32::MAX, |cap| cap(&group).max(1));
-        GroupTag { hash: self.hasher.hash_one(&group), group: Some(group), weight, cap }
+        let limits = self.limits(&group);
+        let hash = self.hasher.hash_one(&group);
+        GroupTag::new(group, hash, limits, asked)
+    }
+
+    fn renew(&self, key: &K, tag: &mut GroupTag<G>) {
+        *tag = self.tag(key);
     }
 }
 
 impl<K, G> fmt::Debug for Fair<K, G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (weighted, capped) = (self.weight.is_some(), self.cap.is_some());
-        f.debug_struct("Fair").field("weighted", &weighted).field("capped", &capped).finish_non_exhaustive()
+        let Self { weight, max_leased, capacity, .. } = self;
+        f.debug_struct("Fair")
+            .field("weighted", &weight.is_some())
+            .field("max_leased", &max_leased.is_some())
+            .field("capacity", &capacity.is_some())
+            .finish_non_exhaustive()
     }
 }

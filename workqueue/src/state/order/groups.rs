@@ -4,16 +4,22 @@
 //!
 //! # Invariants
 //! 1. Every slot that is not vacant belongs to one group, which counts it in `keys`; a group is in the index exactly as
-//!    long as it has keys. Groups without keys are in the free list.
+//!    long as it has keys, or `adders` that wait for room in it. The others are in the free list.
 //! 2. A group's line holds its Ready slots, `leased` counts its leased ones, and both together are at most its `keys`.
-//! 3. A group is in the ring exactly when it has Ready slots and is below its cap; it has 1 to `weight` hand-outs left
-//!    then. (A cap that shrank may be exceeded by leases that were there before.)
-//! 4. `count` slots are in lines, and `available` of them could be handed out one after the other.
+//! 3. A group is in the ring exactly when it has Ready slots and is below its limit of leases; it has 1 to `weight` hand-outs left
+//!    then. (A limit that shrank may be exceeded by leases, or keys, that were there before.)
+//! 4. `count` slots are in lines, `available` of them could be handed out one after the other, and `suspended` of them are of
+//!    groups of which nothing is handed out.
 //! 5. *Turns.* From when a group comes into the ring, it waits for at most as many hand-outs as the weights of those
 //!    before it add up to: each has at most that many left, and who comes later comes in behind it.
 //!
+//! 6. *Room.* The limits of a group are those that the last add for it brought, refused or not, or those it was given since: so
+//!    who finds no room in a group, and who is to be woken for room there, is decided by the same number.
+//!
 //! A group's name stays in its record when the group is gone, until another takes its place: then the old name goes
 //! out with the tag of the add that brought the new one, to die outside every lock.
+
+mod check;
 
 use flyball_sync::Nanos;
 use hashbrown::HashTable;
@@ -23,18 +29,13 @@ use crate::state::deadlines::Deadlines;
 use crate::state::entry::{NIL, State};
 use crate::state::list::List;
 use crate::state::order::depths::GroupStats;
+use crate::state::order::limits::{GroupTag, Limits};
 use crate::state::order::sealed::Links;
+use crate::state::order::{ANY_ROOM, NO_ROOM};
 use crate::state::slab::Slab;
 
-/// What an add brings: the name of its group, and what is to hold for it.
-#[derive(Debug)]
-pub struct GroupTag<G> {
-    /// `None` once it has become the name of a group.
-    pub(super) group: Option<G>,
-    pub(super) hash: u64,
-    pub(super) weight: u32,
-    pub(super) cap: u32,
-}
+/// Lines of adders from this one on are of groups.
+const FIRST_GROUP: u32 = 2;
 
 /// Ready keys by group.
 #[derive(Debug)]
@@ -50,6 +51,9 @@ pub struct Groups<G> {
     of: Vec<u32>,
     count: usize,
     available: usize,
+    suspended: usize,
+    /// So often limits were asked again.
+    asked: usize,
     waits: Deadlines,
 }
 
@@ -60,8 +64,9 @@ struct Group<G> {
     line: List,
     leased: usize,
     keys: usize,
-    weight: u32,
-    cap: u32,
+    /// Who waits for room.
+    adders: usize,
+    limits: Limits,
     /// Hand-outs left in this turn; zero: not in the ring.
     left: u32,
     before: u32,
@@ -71,11 +76,30 @@ struct Group<G> {
 impl<G> Group<G> {
     /// How many of its keys could be handed out, if no lease ended.
     fn share(&self) -> usize {
-        self.line.len().min((self.cap as usize).saturating_sub(self.leased))
+        self.line.len().min((self.limits.max_leased as usize).saturating_sub(self.leased))
+    }
+
+    fn suspended(&self) -> usize {
+        if self.limits.is_suspended() { self.line.len() } else { 0 }
+    }
+
+    fn room(&self) -> usize {
+        self.limits.capacity.saturating_sub(self.keys)
+    }
+
+    fn is_used(&self) -> bool {
+        self.keys + self.adders > 0
     }
 
     fn counts<N>(&self, group: N) -> GroupStats<N> {
-        GroupStats { group, total: self.keys, ready: self.line.len(), leased: self.leased }
+        GroupStats {
+            group,
+            total: self.keys,
+            ready: self.line.len(),
+            leased: self.leased,
+            suspended: self.suspended(),
+            capacity_left: (self.limits.capacity < usize::MAX).then(|| self.room()),
+        }
     }
 }
 
@@ -90,6 +114,8 @@ impl<G> Groups<G> {
             of: Vec::new(),
             count: 0,
             available: 0,
+            suspended: 0,
+            asked: 0,
             waits: Deadlines::default(),
         }
     }
@@ -105,19 +131,64 @@ impl<G> Groups<G> {
         used.sort_unstable_by_key(|group| std::cmp::Reverse((group.line.len(), group.keys)));
         let others = used.split_off(most.min(used.len()));
         groups.extend(used.into_iter().map(|group| group.counts(group.name.clone())));
-        let mut sum = GroupStats { group: others.len(), total: 0, ready: 0, leased: 0 };
-        for group in others {
-            sum.total += group.keys;
-            sum.ready += group.line.len();
-            sum.leased += group.leased;
-        }
-        sum
+        others.into_iter().map(|group| group.counts(1)).reduce(GroupStats::and).unwrap_or_default()
+    }
+
+    /// Counts a call to ask for all limits again: what was asked before is stale. The names of all groups go to `names`, the
+    /// caller's, as in [`depths`](Self::depths).
+    pub(crate) fn ask_again(&mut self, asked: usize, names: &mut Vec<(u64, G)>)
+    where
+        G: Clone,
+    {
+        let used = self.groups.iter().filter(|group| group.is_used());
+        names.extend(used.map(|group| (group.hash, group.name.clone())));
+        self.asked = self.asked.max(asked);
+    }
+
+    /// Gives groups their limits, if they are still there. `Eq` may panic, and then nothing has changed.
+    pub(crate) fn limit(&mut self, limits: &[(u64, G, Limits)])
+    where
+        G: Eq,
+    {
+        let find = |(hash, name, limits): &(u64, G, Limits)| Some((self.find(*hash, name)?, *limits));
+        let found: Vec<_> = limits.iter().filter_map(find).collect();
+        found.into_iter().for_each(|(index, limits)| self.bring(index, limits));
+    }
+
+    fn find(&self, hash: u64, name: &G) -> Option<u32>
+    where
+        G: Eq,
+    {
+        let is_it = |index: &u32| {
+            let group = &self.groups[*index as usize];
+            group.hash == hash && group.name == *name
+        };
+        self.index.find(hash, is_it).copied()
     }
 
     #[inline]
-    fn group(&mut self, slot: u32) -> (u32, &mut Group<G>) {
-        let index = self.of[slot as usize];
-        (index, &mut self.groups[index as usize])
+    fn bring(&mut self, index: u32, limits: Limits) {
+        if self.groups[index as usize].limits != limits {
+            self.change(index, |group| {
+                group.limits = limits;
+                group.left = group.left.min(limits.weight);
+            });
+        }
+    }
+
+    /// Frees the record of a group that is not used any more.
+    fn release(&mut self, index: u32) {
+        let free = self.free;
+        let group = &mut self.groups[index as usize];
+        if group.is_used() {
+            return;
+        }
+        group.next = free;
+        let hash = group.hash;
+        self.free = index;
+        if let Ok(found) = self.index.find_entry(hash, |&other| other == index) {
+            found.remove();
+        }
     }
 
     /// Changes a group, and what follows from it: invariants 3 and 4.
@@ -125,9 +196,11 @@ impl<G> Groups<G> {
     fn change(&mut self, index: u32, change: impl FnOnce(&mut Group<G>)) {
         let group = &mut self.groups[index as usize];
         self.available -= group.share();
+        self.suspended -= group.suspended();
         change(group);
-        let (share, left, weight) = (group.share(), group.left, group.weight);
+        let (share, left, weight) = (group.share(), group.left, group.limits.weight);
         self.available += share;
+        self.suspended += group.suspended();
         match (share > 0, left > 0) {
             (true, false) => {
                 self.groups[index as usize].left = weight;
@@ -196,6 +269,11 @@ impl<G: Eq + Send + 'static> Links for Groups<G> {
     }
 
     #[inline]
+    fn suspended(&self) -> usize {
+        self.suspended
+    }
+
+    #[inline]
     fn next<K>(&self, _: &Slab<K>, _: Nanos, _: impl FnOnce() -> Nanos) -> Option<(u32, ())> {
         let slot = self.groups.get(self.first as usize)?.line.front()?;
         Some((slot, ()))
@@ -228,28 +306,69 @@ impl<G: Eq + Send + 'static> Links for Groups<G> {
         self.waits.set(slab, slot, at, turn);
     }
 
-    /// `Eq` may panic, and then nothing has changed.
-    fn class(&mut self, tag: &mut GroupTag<G>) -> u32 {
-        let GroupTag { group: name, hash, weight, cap } = tag;
-        let groups = &self.groups;
-        let is_it = |index: &u32| {
-            let group = &groups[*index as usize];
-            group.hash == *hash && Some(&group.name) == name.as_ref()
-        };
-        if let Some(&index) = self.index.find(*hash, is_it) {
-            self.change(index, |group| {
-                (group.weight, group.cap) = (*weight, *cap);
-                group.left = group.left.min(*weight);
-            });
-            return index;
+    #[inline]
+    fn is_stale(&self, tag: &GroupTag<G>) -> bool {
+        tag.asked < self.asked
+    }
+
+    fn has_room(&mut self, tag: &mut GroupTag<G>) -> bool {
+        let found = tag.group.as_ref().and_then(|name| self.find(tag.hash, name));
+        tag.found = found.unwrap_or(NIL);
+        match found {
+            Some(index) => {
+                self.bring(index, tag.limits);
+                self.groups[index as usize].room() > 0
+            }
+            None => tag.limits.capacity > 0,
         }
+    }
+
+    fn adder_line(&self, tag: &GroupTag<G>) -> u32 {
+        match tag.found {
+            NIL if tag.limits.capacity > 0 => ANY_ROOM,
+            NIL => NO_ROOM,
+            index => FIRST_GROUP + index,
+        }
+    }
+
+    fn join_line(&mut self, line: u32) {
+        if let Some(index) = line.checked_sub(FIRST_GROUP) {
+            self.groups[index as usize].adders += 1;
+        }
+    }
+
+    fn leave_line(&mut self, line: u32) {
+        if let Some(index) = line.checked_sub(FIRST_GROUP) {
+            self.groups[index as usize].adders -= 1;
+            self.release(index);
+        }
+    }
+
+    fn room(&self, line: u32) -> usize {
+        match line {
+            ANY_ROOM => usize::MAX,
+            NO_ROOM => 0,
+            line => self.groups[(line - FIRST_GROUP) as usize].room(),
+        }
+    }
+
+    #[inline]
+    fn merge(&mut self, slot: u32, _: State, tag: &GroupTag<G>) {
+        self.bring(self.of[slot as usize], tag.limits);
+    }
+
+    fn class(&mut self, tag: &mut GroupTag<G>) -> u32 {
+        if tag.found != NIL {
+            return tag.found;
+        }
+        let GroupTag { group: name, hash, limits, .. } = tag;
         let Some(new) = name.take() else { unreachable!("an add brings its group once") };
         let index = match self.groups.get_mut(self.free as usize) {
             Some(group) => {
                 *name = Some(std::mem::replace(&mut group.name, new));
                 let index = self.free;
                 self.free = group.next;
-                (group.hash, group.weight, group.cap) = (*hash, *weight, *cap);
+                (group.hash, group.limits) = (*hash, *limits);
                 index
             }
             None => {
@@ -259,8 +378,8 @@ impl<G: Eq + Send + 'static> Links for Groups<G> {
                     line: List::default(),
                     leased: 0,
                     keys: 0,
-                    weight: *weight,
-                    cap: *cap,
+                    adders: 0,
+                    limits: *limits,
                     left: 0,
                     before: NIL,
                     next: NIL,
@@ -303,7 +422,7 @@ impl<G: Eq + Send + 'static> Links for Groups<G> {
         if group.left > 1 {
             group.left -= 1;
         } else if group.left == 1 {
-            group.left = group.weight;
+            group.left = group.limits.weight;
             self.go_out(index);
             self.come_in(index);
         }
@@ -315,18 +434,9 @@ impl<G: Eq + Send + 'static> Links for Groups<G> {
     }
 
     fn vacate(&mut self, slot: u32) {
-        let free = self.free;
-        let (index, group) = self.group(slot);
-        group.keys -= 1;
-        if group.keys > 0 {
-            return;
-        }
-        group.next = free;
-        let hash = group.hash;
-        self.free = index;
-        if let Ok(found) = self.index.find_entry(hash, |&other| other == index) {
-            found.remove();
-        }
+        let index = self.of[slot as usize];
+        self.groups[index as usize].keys -= 1;
+        self.release(index);
     }
 
     fn linked<K>(&self, slab: &Slab<K>) -> Vec<u32> {
@@ -349,7 +459,7 @@ impl<G: Eq + Send + 'static> Links for Groups<G> {
             let turn = (left as usize).min(share);
             slots.extend(line.by_ref().take(turn));
             if turn < share {
-                ring.push_back((index, self.groups[index as usize].weight, share - turn));
+                ring.push_back((index, self.groups[index as usize].limits.weight, share - turn));
             }
         }
         lines.into_iter().for_each(|line| slots.extend(line));
@@ -358,42 +468,6 @@ impl<G: Eq + Send + 'static> Links for Groups<G> {
 
     fn check<K>(&self, slab: &Slab<K>) -> Result<(), String> {
         self.waits.check(slab)?;
-        let in_ring: Vec<u32> = self.in_turn().collect();
-        let (mut count, mut available, mut used) = (0, 0, 0);
-        for (index, group) in (0..).zip(&self.groups) {
-            group.line.check(slab)?;
-            let mine = |slot: &u32| self.of[*slot as usize] == index;
-            if !group.line.iter(slab).all(|slot| mine(&slot)) {
-                return Err(format!("groups 2: a stranger in line {index}"));
-            }
-            let keys = slab.iter().filter(|(slot, _)| mine(slot)).count();
-            let leased = slab.iter().filter(|(slot, entry)| mine(slot) && entry.state.is_leased()).count();
-            if (keys, leased) != (group.keys, group.leased) {
-                return Err(format!("groups 1, 2: {keys} keys, {leased} leased in group {index}"));
-            }
-            if self.index.find(group.hash, |&other| other == index).is_some() != (keys > 0) {
-                return Err(format!("groups 1: group {index} of {keys} keys"));
-            }
-            if (group.share() > 0) != in_ring.contains(&index) || (group.left > 0) != (group.share() > 0) {
-                return Err(format!("groups 3: group {index} has {} left", group.left));
-            }
-            count += group.line.len();
-            available += group.share();
-            used += usize::from(keys > 0);
-        }
-        let ready = slab.iter().filter(|(_, entry)| entry.state == State::Ready).count();
-        if (count, available) != (self.count, self.available) || ready != count {
-            return Err(format!("groups 4: {count} in lines, {available} available, {ready} ready"));
-        }
-        let mut free = 0;
-        let mut next = self.free;
-        while let Some(group) = self.groups.get(next as usize).filter(|_| free <= self.groups.len()) {
-            free += 1;
-            next = group.next;
-        }
-        if used != self.index.len() || used + free != self.groups.len() {
-            return Err(format!("groups 1: {used} used and {free} free of {}", self.groups.len()));
-        }
-        Ok(())
+        self.check_groups(slab)
     }
 }

@@ -1,0 +1,50 @@
+//! PURE. The invariants of groups, walked.
+
+use super::Groups;
+use crate::state::entry::State;
+use crate::state::slab::Slab;
+
+impl<G> Groups<G> {
+    pub(super) fn check_groups<K>(&self, slab: &Slab<K>) -> Result<(), String> {
+        let in_ring: Vec<u32> = self.in_turn().collect();
+        let (mut count, mut available, mut suspended, mut used) = (0, 0, 0, 0);
+        for (index, group) in (0..).zip(&self.groups) {
+            group.line.check(slab)?;
+            let mine = |slot: &u32| self.of[*slot as usize] == index;
+            if !group.line.iter(slab).all(|slot| mine(&slot)) {
+                return Err(format!("groups 2: a stranger in line {index}"));
+            }
+            let keys = slab.iter().filter(|(slot, _)| mine(slot)).count();
+            let leased = slab.iter().filter(|(slot, entry)| mine(slot) && entry.state.is_leased()).count();
+            if (keys, leased) != (group.keys, group.leased) {
+                return Err(format!("groups 1, 2: {keys} keys, {leased} leased in group {index}"));
+            }
+            if self.index.find(group.hash, |&other| other == index).is_some() != group.is_used() {
+                return Err(format!("groups 1: group {index} of {keys} keys"));
+            }
+            if (group.share() > 0) != in_ring.contains(&index) || (group.left > 0) != (group.share() > 0) {
+                return Err(format!("groups 3: group {index} has {} left", group.left));
+            }
+            count += group.line.len();
+            available += group.share();
+            suspended += group.suspended();
+            used += usize::from(group.is_used());
+        }
+        let ready = slab.iter().filter(|(_, entry)| entry.state == State::Ready).count();
+        if (count, available, suspended) != (self.count, self.available, self.suspended) || ready != count {
+            return Err(format!(
+                "groups 4: {count} in lines, {available} available, {suspended} suspended, {ready} ready"
+            ));
+        }
+        let mut free = 0;
+        let mut next = self.free;
+        while let Some(group) = self.groups.get(next as usize).filter(|_| free <= self.groups.len()) {
+            free += 1;
+            next = group.next;
+        }
+        if used != self.index.len() || used + free != self.groups.len() {
+            return Err(format!("groups 1: {used} used and {free} free of {}", self.groups.len()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,554 @@
+//! Groups with room for so many keys, and groups that are suspended.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use flyball_ratelimit::Exponential;
+use flyball_sync::{ManualClock, ManualTimer};
+use flyball_workqueue::{
+    AddErrorKind, Added, Fair, GetTimeoutError, NoLimiter, Queue, TryGetError, WithTimer,
+};
+use futures_util::FutureExt;
+use testkit::random::cases;
+
+use crate::support::ns;
+use crate::task::{Task, lists};
+
+/// A key of a group.
+type Key = (char, u32);
+type FairQueue = Queue<Key, Fair<Key, char>>;
+type TimedQueue = Queue<Key, Fair<Key, char>, NoLimiter, WithTimer<ManualTimer>>;
+
+type RetryQueue = Queue<Key, Fair<Key, char>, Exponential<Key>, WithTimer<ManualTimer>>;
+
+fn fair() -> Fair<Key, char> {
+    Fair::by_group(|key: &Key| key.0)
+}
+
+fn timed(order: Fair<Key, char>) -> (TimedQueue, ManualClock) {
+    let clock = ManualClock::new();
+    (Queue::builder().order(order).timer(clock.timer()).build(), clock)
+}
+
+/// What a function of the group answers, for all groups, to be changed.
+fn changing(value: usize) -> (Arc<AtomicUsize>, impl Fn(&char) -> usize + Send + Sync) {
+    let own = Arc::new(AtomicUsize::new(value));
+    let asked = own.clone();
+    (own, move |_: &char| asked.load(Ordering::Relaxed))
+}
+
+fn kind<T>(refused: Result<T, flyball_workqueue::AddError<Key>>) -> Option<AddErrorKind> {
+    refused.err().map(|error| error.kind())
+}
+
+// ---- capacity --------------------------------------------------------------------------------------------------
+
+/// Ready, waiting and leased keys of the group count, those of others do not; only an absent key is refused.
+#[test]
+fn a_group_holds_so_many_keys() {
+    let (queue, _clock) = timed(fair().capacity(3));
+    queue.add(('a', 1)).unwrap();
+    let lease = queue.try_get().unwrap();
+    queue.add(('a', 2)).unwrap();
+    queue.add_after(('a', 3), ns(9)).unwrap();
+    let refused = queue.add(('a', 4)).unwrap_err();
+    assert_eq!((refused.kind(), refused.into_key()), (AddErrorKind::Full, ('a', 4)));
+    assert_eq!(queue.add_ref(&('a', 4)), Err(AddErrorKind::Full));
+    assert_eq!(kind(queue.add_after(('a', 4), ns(1))), Some(AddErrorKind::Full));
+    assert_eq!(queue.add_many([('a', 4), ('b', 1), ('a', 2)]).refused.len(), 1);
+    for (key, added) in [(1, Added::Dirty), (2, Added::Merged), (3, Added::Promoted)] {
+        assert_eq!(queue.add(('a', key)).unwrap(), added);
+    }
+    lease.succeed_and_requeue_after(ns(5));
+    assert_eq!(kind(queue.add(('a', 4))), Some(AddErrorKind::Full), "it came back");
+    assert!(queue.cancel(&('a', 1)));
+    assert_eq!(queue.add(('a', 4)).unwrap(), Added::New);
+    queue.check().unwrap();
+}
+
+#[test]
+fn no_room_is_no_room_at_all() {
+    let queue = Queue::builder().order(fair().capacity_by(|group| usize::from(*group != 'a'))).build();
+    assert_eq!(kind(queue.add(('a', 1))), Some(AddErrorKind::Full));
+    assert_eq!(queue.blocking_add_when_room_timeout(('a', 1), ns(1)).unwrap_err().into_key(), ('a', 1));
+    queue.add(('b', 1)).unwrap();
+    assert_eq!(queue.stats_by_group(9).groups.len(), 1, "a group without keys is forgotten");
+    queue.check().unwrap();
+}
+
+/// The group's room and the queue's hold both.
+#[test]
+fn a_full_queue_refuses_a_group_with_room() {
+    let queue = Queue::builder().order(fair().capacity(2)).capacity(3).build();
+    let added = queue.add_many([('a', 1), ('a', 2), ('a', 3), ('b', 1), ('b', 2)]);
+    let refused: Vec<_> = added.refused.into_iter().map(|error| error.into_key()).collect();
+    assert_eq!(refused, [('a', 3), ('b', 2)]);
+    assert!(queue.cancel(&('a', 1)));
+    assert_eq!(queue.add(('b', 2)).unwrap(), Added::New);
+    assert_eq!(kind(queue.add(('a', 3))), Some(AddErrorKind::Full));
+    let stats = queue.stats_by_group(1);
+    assert_eq!((stats.groups[0].group, stats.groups[0].capacity_left), ('b', Some(0)));
+    assert_eq!((stats.others.group, stats.others.capacity_left), (1, Some(1)));
+}
+
+/// Who waits for room in a full group holds up nobody, and is not woken for room that others leave.
+#[test]
+fn an_adder_of_a_full_group_is_in_nobodys_way() {
+    let queue = Queue::builder().order(fair().capacity(1)).capacity(2).build();
+    queue.add_many([('a', 1), ('b', 1)]);
+    let mut first = Task::waiting(queue.add_when_room(('a', 2)));
+    let second = Task::waiting(queue.add_when_room(('a', 3)));
+    let mut other = Task::waiting(queue.add_when_room(('c', 1)));
+    queue.cancel(&('b', 1));
+    assert_eq!((first.wakes(), second.wakes(), other.wakes()), (0, 0, 1));
+    assert_eq!(other.finish().unwrap(), Added::New);
+    queue.cancel(&('c', 1));
+    assert_eq!((first.wakes(), second.wakes()), (0, 0), "their group is as full as before");
+    queue.cancel(&('a', 1));
+    assert_eq!((first.wakes(), second.wakes()), (1, 0), "one for each place");
+    assert_eq!(first.finish().unwrap(), Added::New);
+    drop(second);
+    queue.check().unwrap();
+}
+
+/// Whatever way a key leaves, who waits for its place is woken.
+#[test]
+fn every_way_out_makes_room_in_the_group() {
+    let clock = ManualClock::new();
+    let limiter = Exponential::new(ns(1)..=ns(1));
+    let builder = Queue::builder().order(fair().capacity(1)).timer(clock.timer()).limiter(limiter);
+    let queue = builder.give_up_after(1, |_, _| {}).build();
+    let leave: [fn(&RetryQueue); 4] = [
+        |queue| queue.try_get().unwrap().done(),
+        |queue| queue.try_get().unwrap().retry(),
+        |queue| assert!(queue.cancel(&('a', 1))),
+        |queue| drop(queue.try_end_and_get(queue.try_get().unwrap(), flyball_workqueue::LeaseOutcome::Done)),
+    ];
+    for leave in leave {
+        queue.add(('a', 1)).unwrap();
+        let mut adder = Task::waiting(queue.add_when_room(('a', 2)));
+        leave(&queue);
+        assert!(adder.knows());
+        assert_eq!(adder.finish().unwrap(), Added::New);
+        assert!(queue.cancel(&('a', 2)));
+    }
+    queue.add(('a', 1)).unwrap();
+    let mut adder = Task::waiting(queue.add_when_room(('a', 2)));
+    assert_eq!(queue.stop_now().ready, [('a', 1)]);
+    assert_eq!(adder.finish().unwrap_err().kind(), AddErrorKind::ShutDown);
+}
+
+/// Who was woken and leaves passes the place on; who was woken in vain waits on in the line of its group.
+#[test]
+fn a_wake_up_for_room_in_a_group_is_not_lost() {
+    let queue = Queue::builder().order(fair().capacity(1)).build();
+    queue.add(('a', 1)).unwrap();
+    let first = Task::waiting(queue.add_when_room(('a', 2)));
+    let mut second = Task::waiting(queue.add_when_room(('a', 3)));
+    queue.cancel(&('a', 1));
+    assert!(first.knows() && !second.knows());
+    drop(first);
+    assert!(second.knows());
+    queue.add(('a', 4)).unwrap();
+    assert!(second.poll().is_pending());
+    assert!(!second.knows());
+    queue.cancel(&('a', 4));
+    assert!(second.knows());
+    assert_eq!(second.finish().unwrap(), Added::New);
+    queue.check().unwrap();
+}
+
+/// They waited for room in the queue; their group is full since.
+#[test]
+fn who_waits_for_the_queue_is_let_past_by_a_group_that_is_full() {
+    let queue = Queue::builder().order(fair().capacity(1)).capacity(1).build();
+    queue.add(('x', 1)).unwrap();
+    let mut crowd: Vec<_> = (0..20).map(|n| Task::waiting(queue.add_when_room(('a', n)))).collect();
+    let mut other = Task::waiting(queue.add_when_room(('b', 1)));
+    for _ in 0..2 {
+        queue.try_get().unwrap().done();
+        // Whoever is woken looks, until nobody is.
+        loop {
+            let mut looked = false;
+            crowd.retain_mut(|task| {
+                looked |= task.knows();
+                !(task.knows() && task.is_ready())
+            });
+            if !looked {
+                break;
+            }
+        }
+    }
+    assert!(other.knows() || crowd.len() == 18, "{} are left", crowd.len());
+    let wakes: usize = crowd.iter().map(Task::wakes).sum();
+    assert!(wakes <= 2 * crowd.len(), "{wakes} wake-ups");
+    while !other.knows() {
+        queue.try_get().unwrap().done();
+        crowd.retain_mut(|task| !(task.knows() && task.is_ready()));
+    }
+    assert_eq!(other.finish().unwrap(), Added::New);
+}
+
+/// Random lives of adders: after every step there is one on his way for each place that somebody could take.
+#[test]
+fn no_place_stays_empty_while_somebody_waits_for_it() {
+    let (waited, let_in) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    cases("no_place_stays_empty_while_somebody_waits_for_it", 1_500, 120, |bytes| {
+        let room = |group: &char| if *group == 'a' { 1 } else { 2 };
+        let queue = Queue::builder().order(fair().capacity_by(room)).capacity(3).build();
+        let mut adders: Vec<(char, Task<'_, _>)> = Vec::new();
+        let mut leases = Vec::new();
+        for (n, byte) in (0..).zip(bytes) {
+            let group = char::from(b'a' + byte / 16 % 4);
+            let at = usize::from(byte / 16);
+            match byte % 16 {
+                0..6 => {
+                    let mut task = Task::new(queue.add_when_room((group, n)));
+                    // It may give way once.
+                    if task.poll().is_pending() && !(task.knows() && task.is_ready()) {
+                        adders.push((group, task));
+                    }
+                }
+                6..8 => drop(queue.add((group, n))),
+                8..10 => leases.extend(queue.try_get()),
+                10..12 if !leases.is_empty() => {
+                    let lease: flyball_workqueue::Lease<Key> = leases.remove(at % leases.len());
+                    lease.done();
+                }
+                12 if !adders.is_empty() => drop(adders.remove(at % adders.len())),
+                _ if !adders.is_empty() => {
+                    let index = at % adders.len();
+                    if adders[index].1.is_ready() {
+                        adders.remove(index);
+                        let_in.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                _ => {}
+            }
+            queue.check().unwrap();
+            let all = queue.stats_by_group(9).groups;
+            let total: usize = all.iter().map(|group| group.total).sum();
+            let mut could = BTreeMap::<char, usize>::new();
+            for (group, _) in &adders {
+                *could.entry(*group).or_default() += 1;
+            }
+            let could: usize = could
+                .into_iter()
+                .map(|(group, waiting)| {
+                    let keys = all.iter().find(|own| own.group == group).map_or(0, |own| own.total);
+                    waiting.min(room(&group).saturating_sub(keys))
+                })
+                .sum();
+            let on_their_way = adders.iter().filter(|(_, task)| task.knows()).count();
+            assert!(on_their_way >= could.min(3 - total), "{could} of {total}: {on_their_way}");
+            waited.fetch_add(adders.len(), Ordering::Relaxed);
+        }
+        // Whoever is woken looks; in the end nobody is, and nobody could be let in.
+        let mut rounds = 0;
+        while adders.iter().any(|(_, task)| task.knows()) {
+            adders.retain_mut(|(_, task)| !(task.knows() && task.is_ready()));
+            rounds += 1;
+            assert!(rounds < 1_000, "wake-ups without end");
+        }
+        drop(leases);
+    });
+    assert!(waited.into_inner() > 10_000 && let_in.into_inner() > 1_000);
+}
+
+#[test]
+fn threads_wait_for_room_in_their_group() {
+    let queue = Queue::builder().order(fair().capacity(1)).capacity(3).build();
+    queue.add_many([('a', 0), ('b', 0), ('c', 0)]);
+    thread::scope(|scope| {
+        for group in ['a', 'b', 'c', 'd'] {
+            for n in 1..4 {
+                let queue = &queue;
+                scope.spawn(move || queue.blocking_add_when_room((group, n)).unwrap());
+            }
+        }
+        for _ in 0..15 {
+            let Ok(lease) = queue.blocking_get_timeout(Duration::from_secs(20)) else {
+                drop(queue.stop_now());
+                panic!("a wake-up was lost");
+            };
+            lease.done();
+        }
+    });
+    assert_eq!(queue.stats().ready, 0);
+    queue.check().unwrap();
+}
+
+/// One that was refused for good is let in once its group has room.
+#[test]
+fn room_that_a_group_is_given_reaches_who_waits() {
+    for keys in [0, 1] {
+        let (room, capacity) = changing(keys);
+        let queue = Queue::builder().order(fair().capacity_by(capacity)).build();
+        let _ = queue.add(('a', 0));
+        let mut task = Task::waiting(queue.add_when_room(('a', 1)));
+        thread::scope(|scope| {
+            let blocked = scope.spawn(|| queue.blocking_add_when_room(('a', 2)).unwrap());
+            room.store(9, Ordering::Relaxed);
+            queue.refresh_groups();
+            assert!(task.knows());
+            assert_eq!(task.finish().unwrap(), Added::New);
+            assert_eq!(blocked.join().unwrap(), Added::New);
+        });
+        queue.check().unwrap();
+    }
+}
+
+// ---- suspended groups ------------------------------------------------------------------------------------------
+
+fn suspended(group: char) -> FairQueue {
+    Queue::builder().order(fair().max_leased_by(move |own| if *own == group { 0 } else { u32::MAX })).build()
+}
+
+#[test]
+fn nothing_of_a_suspended_group_is_handed_out() {
+    let queue = suspended('a');
+    queue.add_many([('a', 1), ('b', 1), ('a', 2)]);
+    let leases = queue.try_get_many(9).unwrap();
+    assert_eq!(leases.iter().map(|lease| **lease).collect::<Vec<_>>(), [('b', 1)]);
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
+    assert_eq!(queue.ready_len(), 2, "they stay Ready");
+    let stats = queue.stats_by_group(9);
+    assert_eq!((stats.groups[0].group, stats.groups[0].suspended), ('a', 2));
+    assert_eq!(stats.groups[1].suspended, 0);
+    let order: Vec<_> = queue.keys().into_iter().map(|info| info.key).collect();
+    assert_eq!(order, [('a', 1), ('a', 2), ('b', 1)]);
+    queue.check().unwrap();
+}
+
+#[test]
+fn no_weight_suspends_too() {
+    let queue = Queue::builder().order(fair().weight_by(|group| u32::from(*group != 'a'))).build();
+    queue.add_many([('a', 1), ('b', 1)]);
+    let lease = queue.try_get().unwrap();
+    assert_eq!(*lease, ('b', 1));
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
+}
+
+#[test]
+fn a_drain_leaves_the_keys_of_a_suspended_group_over() {
+    let queue = suspended('a');
+    queue.add_many([('a', 1), ('b', 1)]);
+    let lease = queue.try_get().unwrap();
+    let mut getter = Task::waiting(queue.get());
+    let mut drain = Task::waiting(queue.drain());
+    assert!(getter.finish().is_none(), "nothing can become Ready that is handed out");
+    lease.done();
+    assert!(drain.knows());
+    assert_eq!(lists(drain.finish()), (vec![('a', 1)], vec![], vec![]));
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
+    assert_eq!(queue.blocking_get_timeout(ns(1)).unwrap_err(), GetTimeoutError::Closed);
+    queue.refresh_groups();
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
+}
+
+/// Who was told that the queue is closed was told the truth.
+#[test]
+fn a_closed_queue_resumes_no_group() {
+    let (leases, max_leased) = changing(0);
+    let queue = Queue::builder().order(fair().max_leased_by(move |group| max_leased(group) as u32)).build();
+    queue.add(('a', 1)).unwrap();
+    assert_eq!(queue.blocking_drain().ready, [('a', 1)]);
+    leases.store(1, Ordering::Relaxed);
+    queue.refresh_groups();
+    assert_eq!(queue.try_get().unwrap_err(), TryGetError::Closed);
+    assert_eq!(queue.stop_now().ready, [('a', 1)]);
+    queue.check().unwrap();
+}
+
+/// While a drain goes on for other keys, a group that is resumed is drained, too; and suspending the last one ends it.
+#[test]
+fn a_drain_goes_by_what_is_suspended_now() {
+    let (leases, max_leased) = changing(0);
+    let order = fair().max_leased_by(move |group| if *group == 'a' { max_leased(group) as u32 } else { 1 });
+    let queue = Queue::builder().order(order).build();
+    queue.add_many([('a', 1), ('b', 1)]);
+    let lease = queue.try_get().unwrap();
+    queue.add(('b', 1)).unwrap();
+    let mut drain = Task::waiting(queue.drain());
+    leases.store(1, Ordering::Relaxed);
+    queue.refresh_groups();
+    lease.done();
+    for key in [('a', 1), ('b', 1)] {
+        assert!(!drain.knows());
+        let lease = queue.try_get().unwrap();
+        assert_eq!(*lease, key);
+        lease.done();
+    }
+    assert!(drain.finish().is_empty());
+    queue.check().unwrap();
+
+    let (leases, max_leased) = changing(1);
+    let queue = Queue::builder().order(fair().max_leased_by(move |group| max_leased(group) as u32)).build();
+    queue.add(('a', 1)).unwrap();
+    let mut drain = Task::waiting(queue.drain());
+    leases.store(0, Ordering::Relaxed);
+    queue.refresh_groups();
+    assert!(drain.knows());
+    assert_eq!(drain.finish().ready, [('a', 1)]);
+}
+
+/// Also one whose deadline has passed while nobody looked.
+#[test]
+fn a_queue_of_suspended_keys_is_idle() {
+    let (queue, clock) = timed(fair().max_leased(0));
+    queue.add(('a', 1)).unwrap();
+    queue.add_after(('a', 2), ns(5)).unwrap();
+    assert_eq!(queue.wait_idle().now_or_never(), Some(()));
+    clock.advance(ns(5));
+    assert_eq!(queue.wait_idle().now_or_never(), Some(()));
+    assert!(queue.blocking_wait_idle_timeout(ns(1)));
+    assert_eq!(queue.wait_empty().now_or_never(), None);
+    queue.check().unwrap();
+}
+
+#[test]
+fn suspending_the_last_group_makes_the_queue_idle() {
+    let (leases, max_leased) = changing(1);
+    let queue = Queue::builder().order(fair().max_leased_by(move |group| max_leased(group) as u32)).build();
+    queue.add(('a', 1)).unwrap();
+    let mut idle = Task::waiting(queue.wait_idle());
+    leases.store(0, Ordering::Relaxed);
+    queue.refresh_groups();
+    assert!(idle.knows() && idle.is_ready());
+}
+
+/// By a call that says so, by a new key, by one that merges, or by one that is refused.
+#[test]
+fn a_group_resumes_with_the_next_add() {
+    let resume: [fn(&FairQueue); 5] = [
+        |queue| queue.refresh_groups(),
+        |queue| drop(queue.add(('a', 2))),
+        |queue| drop(queue.add(('a', 1))),
+        |queue| assert_eq!(queue.add_ref(&('a', 1)), Ok(Added::Merged)),
+        |queue| assert_eq!(queue.add_many([('a', 2), ('a', 3)]).refused.len(), 1),
+    ];
+    for resume in resume {
+        let (leases, max_leased) = changing(0);
+        let order = fair().max_leased_by(move |group| max_leased(group) as u32).capacity(2);
+        let queue = Queue::builder().order(order).build();
+        queue.add(('a', 1)).unwrap();
+        let mut getter = Task::waiting(queue.get());
+        leases.store(1, Ordering::Relaxed);
+        resume(&queue);
+        assert!(getter.knows());
+        assert_eq!(*getter.finish().unwrap(), ('a', 1));
+        queue.check().unwrap();
+    }
+}
+
+/// An add that was asked before the change, and comes after the call that tells of it, does not undo it.
+#[test]
+fn an_add_brings_nothing_older_than_the_last_refresh() {
+    for known in [true, false] {
+        let leases = Arc::new(AtomicU32::new(0));
+        let called = Arc::new(OnceLock::<FairQueue>::new());
+        let armed = Arc::new(AtomicU32::new(0));
+        let order = {
+            let (leases, called, armed) = (leases.clone(), called.clone(), armed.clone());
+            fair().max_leased_by(move |_| {
+                let old = leases.load(Ordering::Relaxed);
+                if let Some(queue) = called.get().filter(|_| armed.swap(0, Ordering::Relaxed) == 1) {
+                    leases.store(1, Ordering::Relaxed);
+                    queue.refresh_groups();
+                }
+                old
+            })
+        };
+        let queue = Queue::builder().order(order).build();
+        called.set(queue.clone()).ok().unwrap();
+        if known {
+            queue.add(('a', 1)).unwrap();
+        }
+        armed.store(1, Ordering::Relaxed);
+        queue.add(('a', 1)).unwrap();
+        assert_eq!(*queue.try_get().unwrap(), ('a', 1), "known: {known}");
+        queue.check().unwrap();
+    }
+}
+
+// ---- hostile functions -----------------------------------------------------------------------------------------
+
+/// They run under no lock; if one panics, nothing was added, and nothing has changed.
+#[test]
+fn functions_of_a_group_may_panic_and_call_back() {
+    let (angry, called) = (Arc::new(AtomicUsize::new(0)), Arc::new(OnceLock::<FairQueue>::new()));
+    let asked = |which: usize| {
+        let (angry, called) = (angry.clone(), called.clone());
+        move |_: &char| {
+            let _ = called.get().map(Queue::ready_len);
+            assert!(angry.load(Ordering::Relaxed) != which, "a hostile function panics");
+            2
+        }
+    };
+    let (weight, leases, keys) = (asked(1), asked(2), asked(3));
+    let order = fair()
+        .weight_by(move |group| weight(group))
+        .max_leased_by(move |group| leases(group))
+        .capacity_by(move |group| keys(group) as usize);
+    let queue = Queue::builder().order(order).build();
+    called.set(queue.clone()).ok().unwrap();
+    queue.add_many([('a', 1), ('a', 2), ('b', 1)]);
+    let mut first = Task::waiting(queue.add_when_room(('a', 3)));
+    let mut second = Task::waiting(queue.add_when_room(('a', 4)));
+    for which in 1..=3 {
+        angry.store(which, Ordering::Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(|| queue.add(('b', 9)))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| queue.add_ref(&('b', 9)))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| queue.add_many([('b', 9)]))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| queue.refresh_groups())).is_err());
+        queue.check().unwrap();
+    }
+    assert_eq!(queue.stats().ready, 3);
+    queue.cancel(&('a', 1));
+    assert!(first.knows() && !second.knows());
+    assert!(catch_unwind(AssertUnwindSafe(|| first.poll())).is_err());
+    drop(first);
+    assert!(second.knows(), "the place is passed on");
+    angry.store(0, Ordering::Relaxed);
+    assert_eq!(second.finish().unwrap(), Added::New);
+    queue.check().unwrap();
+}
+
+/// A thread whose group panics when it is woken passes the place on, too. In most rounds both are asleep by then.
+#[test]
+fn a_thread_whose_group_panics_passes_the_place_on() {
+    for _ in 0..200 {
+        let angry = Arc::new(AtomicUsize::new(0));
+        let asked = angry.clone();
+        let keys = move |_: &char| {
+            let panics = asked.load(Ordering::Relaxed) >= 3 && thread::current().name() == Some("angry");
+            assert!(!panics, "a hostile function panics");
+            asked.fetch_add(1, Ordering::Relaxed);
+            1
+        };
+        let queue = Queue::builder().order(fair().capacity_by(keys)).build();
+        queue.add(('a', 1)).unwrap();
+        thread::scope(|scope| {
+            let blocked = thread::Builder::new().name("angry".into());
+            let blocked = blocked.spawn_scoped(scope, || queue.blocking_add_when_room(('a', 2))).unwrap();
+            let other = scope.spawn(|| queue.blocking_add_when_room(('a', 3)));
+            while angry.load(Ordering::Relaxed) < 3 {
+                thread::yield_now();
+            }
+            (0..50).for_each(|_| thread::yield_now());
+            queue.cancel(&('a', 1));
+            while !(blocked.is_finished() && other.is_finished()) {
+                // Whichever came first.
+                _ = queue.cancel(&('a', 2)) || queue.cancel(&('a', 3));
+                thread::yield_now();
+            }
+            let _ = blocked.join();
+            assert_eq!(other.join().unwrap().unwrap(), Added::New);
+        });
+        queue.check().unwrap();
+    }
+}
