@@ -85,7 +85,7 @@ fn adder_of_a_group_vs_lease_end() {
     let claim = Model {
         name: "workqueue::adder_of_a_group_vs_lease_end",
         threads: 2,
-        floor: 10,
+        floor: 41,
         catches: "an adder that looks for room in its group in one critical section and parks in another",
     };
     model(claim, || {
@@ -105,7 +105,7 @@ fn adders_of_two_groups_vs_lease_ends() {
     let claim = Model {
         name: "workqueue::adders_of_two_groups_vs_lease_ends",
         threads: 3,
-        floor: 100,
+        floor: 689,
         catches: "a thread that is woken for room, finds none in its group and sleeps without passing it on",
     };
     model(claim, || {

@@ -149,7 +149,7 @@ fn pairs_drain_waiting() {
         name: "workqueue::pairs_drain_waiting",
         threads: 3,
         floor: 39000,
-        catches: "a drain that serves what waits and decides before it locks that nobody waits",
+        catches: "a thread that drains, looks in one critical section and waits in another",
     };
     check(claim, &[DrainWaiting, BlockingDrainWaiting]);
 }

@@ -38,6 +38,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for GetMa
     type Output = Vec<Lease<K, T>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.most == 0 {
+            return Poll::Ready(Vec::new());
+        }
         let first = ready!(Pin::new(&mut self.first).poll(context));
         let queue = self.first.queue();
         Poll::Ready(first.map_or_else(Vec::new, |first| queue.more(first, self.most)))

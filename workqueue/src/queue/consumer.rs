@@ -71,6 +71,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Consumer<K, O, L, T> 
 
     /// [`Queue::blocking_get_many`]; nothing also once this getter is stopped.
     pub fn blocking_get_many(&self, most: usize) -> Vec<Lease<K, T>> {
+        if most == 0 {
+            return Vec::new();
+        }
         self.blocking_get().map_or_else(Vec::new, |first| self.queue.more(first, most))
     }
 

@@ -51,8 +51,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         Get::new(self, None)
     }
 
-    /// Waits for a key as [`get`](Self::get) does, then takes what else is Ready, at most `most` keys in all, and at
-    /// least one. Nothing once the queue is closed.
+    /// Waits for a key as [`get`](Self::get) does, then takes what else is Ready, at most `most` keys in all. Nothing once
+    /// the queue is closed, and nothing at once where `most` is 0, as tokio's `recv_many`.
     ///
     /// # Cancel safety
     /// As `get`.
@@ -91,7 +91,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         }
     }
 
-    /// What is Ready, under one lock: at most `most` keys, and at least one. Never waits.
+    /// What is Ready, under one lock: at most `most` keys. Never waits. 0 takes nothing, and is no error.
     ///
     /// # Errors
     /// As [`try_get`](Self::try_get).
@@ -100,8 +100,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// When `Clone` of the first key does, or the clock; nothing is handed out then. A later key whose `Clone` panics
     /// ends the batch, and is left for the next call.
     pub fn try_get_many(&self, most: usize) -> Result<Vec<Lease<K, T>>, TryGetError> {
+        if most == 0 {
+            return Ok(Vec::new());
+        }
         let now = self.shared.now_if_timed();
-        let mut taken = Vec::with_capacity(most.clamp(1, 64));
+        let mut taken = Vec::with_capacity(most.min(64));
         let mut told = Vec::new();
         let mut state = self.shared.lock();
         let mut panicked = None;
@@ -222,6 +225,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         most: usize,
         limit: Duration,
     ) -> Result<Vec<Lease<K, T>>, GetTimeoutError> {
+        if most == 0 {
+            return Ok(Vec::new());
+        }
         self.blocking_get_timeout(limit).map(|first| self.more(first, most))
     }
 
@@ -230,6 +236,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// # Panics
     /// As [`blocking_get`](Self::blocking_get).
     pub fn blocking_get_many(&self, most: usize) -> Vec<Lease<K, T>> {
+        if most == 0 {
+            return Vec::new();
+        }
         self.blocking_get().map_or_else(Vec::new, |first| self.more(first, most))
     }
 
@@ -300,6 +309,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
         most: usize,
         limit: Duration,
     ) -> Result<Vec<Lease<K, T>>, GetTimeoutError> {
+        if most == 0 {
+            return Ok(Vec::new());
+        }
         self.get_timeout(limit).await.map(|first| self.more(first, most))
     }
 }
