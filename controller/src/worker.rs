@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::future::{Future, poll_fn};
+use std::mem;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -76,7 +77,7 @@ where
 
     /// Starts workers as they are wanted, until all have ended.
     ///
-    /// One panics only where no guard can be, inside the queue: a reconcile that is aborted is dropped under a guard, too.
+    /// One panics only where no guard is, inside a `get` of the queue: a reconcile that is aborted is dropped under a guard, too.
     pub(crate) async fn keep_staffed<W>(
         self: &Arc<Self>,
         working: &mut X::Tasks,
@@ -126,26 +127,29 @@ where
         // Dropped, it ends its lease all the same.
         let mut ending = None;
         while let Some(lease) = self.next(may_leave, || self.end_and_get(ending.take())).await {
+            // Nothing is awaited from here until the next key is.
             ending = self.serve(lease).await;
             may_leave = self.staff.rests();
-            // A queue that always has a key is never pending: without this, other tasks would starve.
-            self.runtime.breathe().await;
         }
+        // The pace came first. The end of a lease calls user code.
+        self.call(|| drop(ending));
     }
 
     /// The next key; the lease before it, if that is still to end, ends in the same step.
     ///
-    /// What the end calls is user code, such as the limiter: a panic there is counted, and the worker goes on with a `get`.
+    /// What the end calls is user code, such as the limiter: a panic in the poll that ends the lease is counted, and the worker goes on
+    /// with a `get`.
     fn end_and_get<'a>(
         &'a self,
         mut ending: Option<EndAndGet<'a, K, O, L, T>>,
     ) -> impl Future<Output = Option<Lease<K, T>>> {
         let mut get = self.queue.get();
+        let mut ends = true;
         poll_fn(move |context| match &mut ending {
             None => Pin::new(&mut get).poll(context),
             Some(ending) => {
-                let polled = self.call(|| Pin::new(&mut *ending).poll(context));
-                polled.unwrap_or_else(|| Pin::new(ending).poll(context))
+                let first = mem::take(&mut ends).then(|| self.call(|| Pin::new(&mut *ending).poll(context)));
+                first.flatten().unwrap_or_else(|| Pin::new(ending).poll(context))
             }
         })
     }
@@ -172,6 +176,8 @@ where
                 self.finish(copied(&lease), result, &**finally, &span).await
             }
         };
+        // A reconcile that never waits would keep others from the thread. Before its end is counted: aborted in here it has not ended.
+        self.runtime.breathe().await;
         owed.paid();
         let (lease, outcome) = self.ended(lease, &result, &span)?;
         Some(self.queue.end_and_get(lease, outcome))

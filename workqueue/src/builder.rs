@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::marker::PhantomData;
+use std::num::NonZeroU32;
 
 use flyball_sync::{Clock, Timer};
 
@@ -173,7 +174,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// Gives a key up at its failure number `most`: it is not retried, its failures are forgotten, and `tell` is called
     /// with the key and their number.
     ///
-    /// `most` is at least 1, which allows no retry. Failures are counted by the limiter, so it is set first, and is one that
+    /// One allows no retry. Failures are counted by the limiter, so it is set first, and is one that
     /// [counts](flyball_ratelimit::Policy::COUNTS_FAILURES): without a limiter, or with a bucket alone, this does not compile. A key that was added
     /// while it ran runs again all the same, with a clean slate.
     ///
@@ -183,14 +184,16 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// ```
     /// use flyball_ratelimit::Exponential;
     /// use flyball_workqueue::{ManualClock, Queue};
+    /// use std::num::NonZeroU32;
     /// use std::time::Duration;
     ///
+    /// const TWICE: NonZeroU32 = NonZeroU32::new(2).unwrap();
     /// let clock = ManualClock::new();
     /// let backoff = Exponential::new(Duration::from_millis(1)..=Duration::from_secs(1));
     /// let queue = Queue::builder()
     ///     .clock(clock.clone())
     ///     .limiter(backoff)
-    ///     .give_up_after(2, |key, failures| println!("gave {key} up after {failures} failures"))
+    ///     .give_up_after(TWICE, |key, failures| println!("gave {key} up after {failures} failures"))
     ///     .build();
     /// queue.add("a")?;
     /// queue.try_get()?.retry();
@@ -203,14 +206,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// Nothing counts failures here, so nothing is ever given up:
     /// ```compile_fail,E0080
     /// # use flyball_workqueue::Queue;
-    /// Queue::<&str>::builder().with_delays().give_up_after(3, |_, _| {}).build();
+    /// Queue::<&str>::builder().with_delays().give_up_after(std::num::NonZeroU32::MIN, |_, _| {}).build();
     /// ```
     /// ```compile_fail,E0080
     /// # use flyball_ratelimit::{Quota, TokenBucket};
     /// # use flyball_workqueue::Queue;
     /// # use std::num::NonZeroU32;
     /// let bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
-    /// Queue::<&str>::builder().limiter(bucket).give_up_after(3, |_, _| {}).build();
+    /// Queue::<&str>::builder().limiter(bucket).give_up_after(NonZeroU32::MIN, |_, _| {}).build();
     /// ```
     ///
     /// Nor could another limiter take the place of the one that counts:
@@ -220,11 +223,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// # use std::num::NonZeroU32;
     /// let bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
     /// let counting = Queue::<&str>::builder().limiter(controller_default());
-    /// counting.give_up_after(3, |_, _| {}).limiter(bucket).build();
+    /// counting.give_up_after(NonZeroU32::MIN, |_, _| {}).limiter(bucket).build();
     /// ```
-    pub fn give_up_after(mut self, most: u32, tell: impl Fn(&K, u32) + Send + Sync + 'static) -> Self {
+    pub fn give_up_after(mut self, most: NonZeroU32, tell: impl Fn(&K, u32) + Send + Sync + 'static) -> Self {
         const { assert!(L::COUNTS_FAILURES, "`give_up_after` needs a limiter that counts failures, set before it") }
-        self.dead = Some(DeadLetters::new(most.max(1), tell));
+        self.dead = Some(DeadLetters::new(most.get(), tell));
         self
     }
 }

@@ -84,7 +84,7 @@ impl fmt::Display for TryGetError {
 
 impl Error for TryGetError {}
 
-/// Why `blocking_get_timeout` gave no lease.
+/// Why a `get` with a limit gave no lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GetTimeoutError {
@@ -92,8 +92,6 @@ pub enum GetTimeoutError {
     TimedOut,
     /// The queue is shut down and nothing can become Ready.
     Closed,
-    /// This getter was stopped, see [`Consumer::stop`](crate::Consumer::stop).
-    Stopped,
 }
 
 impl fmt::Display for GetTimeoutError {
@@ -101,7 +99,6 @@ impl fmt::Display for GetTimeoutError {
         f.write_str(match self {
             Self::TimedOut => "no key became ready in time",
             Self::Closed => "the queue is closed",
-            Self::Stopped => "the getter was stopped",
         })
     }
 }

@@ -38,7 +38,7 @@ use crate::time_mode::{NoDelays, TimeMode};
 /// Which key runs next, and never twice at once.
 ///
 /// A key is held once, however often it is added. It is handed out to one [`Lease`](crate::Lease) at a time; added
-/// meanwhile, it comes once more when the lease ends. Keys come first in, first out; a delayed key takes its place at
+/// meanwhile, it comes once more when the lease ends. Keys come first in, first out, unless it is built with another order; a delayed key takes its place at
 /// its deadline. Clones are handles to the same queue. Nothing runs in the background.
 ///
 /// The type says what the queue can do: its order `O`, its limiter `L` and what it knows of time `T` (see

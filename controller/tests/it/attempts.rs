@@ -129,10 +129,12 @@ async fn a_failure_that_does_not_count_gives_no_key_up() {
     let (letters, begin) = (Log::new(), Instant::now());
     let backoff = || Exponential::new(SECOND..=60 * SECOND);
     let told = letters.clone();
-    let dead =
-        Queue::builder().limiter(backoff()).timer(TokioTimer::current()).give_up_after(4, move |key, _| {
+    let dead = Queue::builder().limiter(backoff()).timer(TokioTimer::current()).give_up_after(
+        std::num::NonZeroU32::new(4).unwrap(),
+        move |key, _| {
             told.note((*key, begin.elapsed().as_secs()));
-        });
+        },
+    );
     let told = letters.clone();
     let (own, others) = (queue(), dead.build());
     let reconcile = |_, _| async { Err::<Action, _>("no luck") };

@@ -369,7 +369,8 @@ async fn a_job_in_batches_settles_also_after_a_key_that_is_in_none() {
         let things = crate::support::World::new().informer();
         let backoff = Exponential::new(SECOND..=60 * SECOND);
         let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current());
-        let queue: crate::support::Keys = queue.give_up_after(1, |_, _| {}).build();
+        let queue: crate::support::Keys =
+            queue.give_up_after(std::num::NonZeroU32::new(1).unwrap(), |_, _| {}).build();
         let controller = Controller::new(queue.clone()).on(&things, |change| *change.key());
         let controller = controller.only(move |_| mine).until_settled();
         let batches = Batches::of(4).by(|_| -> u32 { panic_quietly("no group") });

@@ -238,7 +238,7 @@ async fn what_the_queue_gives_up_has_no_conflicts_left() {
     use Class::{Conflict, Transient};
     let queue: Keys = Queue::builder()
         .limiter(Exponential::new(SECOND..=60 * SECOND))
-        .give_up_after(2, |_, _| {})
+        .give_up_after(std::num::NonZeroU32::new(2).unwrap(), |_, _| {})
         .timer(TokioTimer::current())
         .build();
     let adding = queue.clone();

@@ -28,7 +28,7 @@ use super::{Throttle, Waiting};
 /// ready. So whoever bounds the requests under way should do so before this layer. Clones share the inner service, which need not be `Clone`.
 ///
 /// # Cancel safety
-/// A request that is dropped while it waits takes no token. One that is kept and never polled costs the others its token, and nothing else.
+/// A request that is dropped while it waits for its token takes none. One that is kept and never polled costs the others its token, and nothing else.
 pub struct Throttled<S> {
     pub(super) throttle: Throttle,
     pub(super) inner: Arc<SharedService<S>>,
@@ -60,7 +60,7 @@ pin_project! {
     /// A request of a [`Throttled`] service. It is on the heap only while it has to wait for its token.
     ///
     /// # Cancel safety
-    /// Dropped while it waits, it takes no token.
+    /// Dropped while it waits for its token, it takes none.
     #[must_use = "futures do nothing unless awaited"]
     pub struct ThrottledFuture<S, R>
     where

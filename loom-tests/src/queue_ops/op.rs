@@ -154,7 +154,7 @@ impl Op {
                 }
                 Answer::handed(leases)
             }
-            Self::GetterBlockingGet if !stepwise => Answer::handed(getter.blocking_get_timeout(NEVER)),
+            Self::GetterBlockingGet if !stepwise => Answer::handed(getter.blocking_get()),
             Self::GetterGet | Self::GetterBlockingGet => Answer::handed(getter.get().await),
             Self::GetterStop => {
                 getter.stop();

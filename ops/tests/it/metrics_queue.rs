@@ -118,7 +118,7 @@ fn a_loaded_queue_line_by_line() {
         .timer(clock.timer())
         .limiter(Exponential::new(Duration::from_secs(1)..=Duration::from_secs(8)))
         .capacity(4)
-        .give_up_after(2, |_, _| {})
+        .give_up_after(std::num::NonZeroU32::new(2).unwrap(), |_, _| {})
         .metrics(facade.clone())
         .build();
     queue.add_many(["a", "b", "a", "c"]);

@@ -39,7 +39,7 @@ fn a_loaded_queue_line_by_line() {
         .timer(clock.timer())
         .limiter(Exponential::new(secs(1)..=secs(8)))
         .capacity(4)
-        .give_up_after(2, |_, _| {})
+        .give_up_after(std::num::NonZeroU32::new(2).unwrap(), |_, _| {})
         .metrics(prometheus.queue("q"))
         .build();
     // Three keys and a duplicate; one that waits; one too many.

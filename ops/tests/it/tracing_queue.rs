@@ -61,7 +61,7 @@ fn every_event_has_its_level_and_fields() {
             .timer(clock.timer())
             .limiter(Exponential::new(Duration::from_secs(2)..=Duration::from_secs(8)))
             .capacity(2)
-            .give_up_after(2, |_, _| {})
+            .give_up_after(std::num::NonZeroU32::new(2).unwrap(), |_, _| {})
             .metrics(TracingQueue::new("pods"))
             .build();
         queue.add_many(["a", "b", "c"]);

@@ -69,7 +69,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoo
             let now = shared.now_if_timed();
             let mut state = shared.lock_to_add(None, &mut this.new);
             if state.is_spent() && !this.gave_way && !waited && !state.core.is_full_for(&mut this.new) {
-                drop(state);
+                // To look for room may have brought a group's limits, with which others can go on.
+                shared.finish(state, now);
                 this.gave_way = true;
                 context.waker().wake_by_ref();
                 return Poll::Pending;
@@ -109,8 +110,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoo
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for AddWhenRoom<'_, K, O, L, T> {
     fn drop(&mut self) {
-        let Some(ticket) = self.ticket.take() else { return };
         let shared = &self.queue.shared;
+        let Some(ticket) = self.ticket.take() else {
+            if self.gave_way && self.new.key.is_some() {
+                shared.lock().gave_way_for_good();
+            }
+            return;
+        };
         let mut state = shared.lock();
         let old = state.unpark_adder(ticket);
         // Passes the room on; without the clock, which may panic.

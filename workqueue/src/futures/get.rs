@@ -98,8 +98,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for Get<'
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Drop for Get<'_, K, O, L, T> {
     fn drop(&mut self) {
-        let Some(ticket) = self.ticket.take() else { return };
         let shared = &self.queue.shared;
+        let Some(ticket) = self.ticket.take() else {
+            if self.gave_way {
+                shared.lock().gave_way_for_good();
+            }
+            return;
+        };
         let mut state = shared.lock();
         let old = state.getters.leave(ticket);
         // Passes the hint on: without this, a key whose getter was woken and then cancelled would sit until the

@@ -32,7 +32,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             let mut state = shared.lock();
             if stop.is_some_and(StopFlag::is_set) {
                 shared.finish(state, now);
-                return Err(GetTimeoutError::Stopped);
+                // To its getter the queue has ended.
+                return Err(GetTimeoutError::Closed);
             }
             let deadline = match shared.next(&mut state, now) {
                 Next::Key(handle, key) => return Ok(self.lease(state, now, handle, key)),

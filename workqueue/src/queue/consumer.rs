@@ -2,15 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use flyball_sync::{Clock, Monotonic};
-
-use crate::error::GetTimeoutError;
 use crate::futures::get::Get;
-use crate::futures::get_many::GetMany;
-#[cfg(feature = "stream")]
-use crate::futures::stream::LeaseStream;
 use crate::key::Key;
 use crate::lease::Lease;
 use crate::limiter::{NoLimiter, QueueLimiter};
@@ -58,46 +51,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Consumer<K, O, L, T> 
         Get::new(&self.queue, Some(self.stop.clone()))
     }
 
-    /// [`Queue::get_many`]; nothing also once this getter is stopped.
-    ///
-    /// # Cancel safety
-    /// As `Queue::get_many`.
-    pub fn get_many(&self, most: usize) -> GetMany<'_, K, O, L, T>
-    where
-        T: SupportsAsync,
-    {
-        GetMany::new(self.get(), most)
-    }
-
-    /// [`Queue::blocking_get_many`]; nothing also once this getter is stopped.
-    pub fn blocking_get_many(&self, most: usize) -> Vec<Lease<K, T>> {
-        if most == 0 {
-            return Vec::new();
-        }
-        self.blocking_get().map_or_else(Vec::new, |first| self.queue.more(first, most))
-    }
-
-    /// [`Queue::stream`]; it ends also once this getter is stopped.
-    #[cfg(feature = "stream")]
-    pub fn stream(&self) -> LeaseStream<'_, K, O, L, T>
-    where
-        T: SupportsAsync,
-    {
-        LeaseStream::new(self.get())
-    }
-
     /// [`Queue::blocking_get`]; `None` also once this getter is stopped.
     #[must_use = "a lease that is dropped without an outcome counts as a failure"]
     pub fn blocking_get(&self) -> Option<Lease<K, T>> {
         self.queue.block(None, Some(&self.stop)).ok()
-    }
-
-    /// [`Queue::blocking_get_timeout`].
-    ///
-    /// # Errors
-    /// [`GetTimeoutError::Stopped`] also once this getter is stopped.
-    pub fn blocking_get_timeout(&self, limit: Duration) -> Result<Lease<K, T>, GetTimeoutError> {
-        self.queue.block(Some(Monotonic.now() + limit), Some(&self.stop))
     }
 
     /// Stops it: those who wait in it return, and it takes no key any more. Leases it gave go on. Idempotent.
@@ -109,18 +66,6 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Consumer<K, O, L, T> 
         self.queue.shared.lock().wake_getters(&mut effects);
         self.queue.shared.perform(effects);
     }
-
-    /// Whether it was stopped.
-    #[must_use]
-    pub fn is_stopped(&self) -> bool {
-        self.stop.is_set()
-    }
-
-    /// The queue.
-    #[must_use]
-    pub fn queue(&self) -> &Queue<K, O, L, T> {
-        &self.queue
-    }
 }
 
 impl<K, O: Order<K>, L, T> Clone for Consumer<K, O, L, T> {
@@ -131,6 +76,6 @@ impl<K, O: Order<K>, L, T> Clone for Consumer<K, O, L, T> {
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> fmt::Debug for Consumer<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Consumer").field("queue", &self.queue).field("stopped", &self.is_stopped()).finish()
+        f.debug_struct("Consumer").field("queue", &self.queue).field("stopped", &self.stop.is_set()).finish()
     }
 }

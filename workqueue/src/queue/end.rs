@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use flyball_sync::Nanos;
-use flyball_sync::panics::Panic;
+use flyball_sync::panics::{Panic, forget};
 
 use super::Queue;
 use super::dead::DeadLetters;
@@ -149,8 +149,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         drop(state);
         match self.finish_end(key, ending, ended, effects) {
             // A second panic while one unwinds would abort the process.
-            Some(panic) if !std::thread::panicking() => resume_unwind(panic),
-            _ => {}
+            Some(panic) if std::thread::panicking() => forget(panic),
+            Some(panic) => resume_unwind(panic),
+            None => {}
         }
     }
 
@@ -195,17 +196,17 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         effects: Option<Effects>,
     ) -> Option<Panic> {
         let Ending { outcome, decision, panic } = ending;
-        let woken = effects.and_then(|effects| attempt(|| self.perform(effects)));
-        let dropped = attempt(|| drop(ended.gone));
+        let woken = effects.and_then(|effects| panic_of(|| self.perform(effects)));
+        let dropped = panic_of(|| drop(ended.gone));
         // Whoever's waker panicked: a key that is given up is told of.
         let told = match (decision.given_up_after, &self.dead) {
-            (Some(failures), Some(dead)) => attempt(|| dead.tell(key, failures)),
+            (Some(failures), Some(dead)) => panic_of(|| dead.tell(key, failures)),
             _ => None,
         };
         if let Some(worked) = ended.worked {
             self.tell_end(outcome, worked, &decision);
         }
-        panic.or(woken).or(dropped).or(told)
+        first([panic, woken, dropped, told])
     }
 
     /// Once it has ended, and everybody is woken.
@@ -248,9 +249,19 @@ pub(super) struct Ended<K> {
     worked: Option<Duration>,
 }
 
+/// What `user` panics with.
 #[inline]
-pub(super) fn attempt(user: impl FnOnce()) -> Option<Panic> {
+pub(super) fn panic_of(user: impl FnOnce()) -> Option<Panic> {
     catch_unwind(AssertUnwindSafe(user)).err()
+}
+
+/// The first of several panics. The others are dropped here, which may panic in turn.
+#[inline]
+pub(super) fn first<const N: usize>(panics: [Option<Panic>; N]) -> Option<Panic> {
+    let mut panics = panics.into_iter().flatten();
+    let first = panics.next();
+    panics.for_each(forget);
+    first
 }
 
 /// What a lease's end comes to, before the lock.

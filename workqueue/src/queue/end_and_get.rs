@@ -10,7 +10,7 @@ use flyball_sync::Nanos;
 use flyball_sync::panics::Panic;
 
 use super::Queue;
-use super::end::{Ending, attempt};
+use super::end::{Ending, first, panic_of};
 use super::shared::{Effects, State};
 use crate::error::TryGetError;
 use crate::futures::end_and_get::EndAndGet;
@@ -104,7 +104,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let shared = &self.shared;
         let Some(handle_of_queue) = lease.take_queue_if(shared) else {
             lease.end(outcome);
-            return self.try_get();
+            let now = shared.now_if_timed();
+            let mut state = shared.lock();
+            return match take(&mut state, now) {
+                Next::Key(handle, key) => Ok(self.lease(state, now, handle, key)),
+                Next::Closed => Err(TryGetError::Closed),
+                Next::Wait(_) | Next::Empty => Err(TryGetError::Empty),
+            };
         };
         let handle = lease.handle();
         match shared.begin_end(lease.key(), outcome) {
@@ -114,8 +120,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                 |state| state.core.end(handle, Transition::Leave, None),
                 take,
                 |gone, effects| {
-                    let woken = effects.and_then(|effects| attempt(|| shared.perform(effects)));
-                    woken.or(attempt(|| drop((gone, lease))))
+                    let woken = effects.and_then(|effects| panic_of(|| shared.perform(effects)));
+                    // One by one: each is a key whose drop may panic.
+                    first([woken, panic_of(|| drop(gone)), panic_of(|| drop(lease))])
                 },
             ),
             Some(ending) => self.decided_end_and_take(lease, handle_of_queue, ending, take),
@@ -144,7 +151,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             |(ending, ended), effects| {
                 let panic = shared.finish_end(lease.key(), ending, ended, effects);
                 // Apart, as its key may panic, too.
-                panic.or(attempt(|| drop(lease)))
+                first([panic, panic_of(|| drop(lease))])
             },
         )
     }
@@ -168,22 +175,31 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let told = if matches!(next, Ok(Next::Key(..))) { shared.handed_out(&state) } else { None };
         let effects = shared.settle(&mut state, now);
         drop(state);
-        let finished = finish(ended, effects);
+        // Made before anything that may panic, or its key was lost.
         let next = match next {
-            Ok(Next::Key(handle, key)) => Lease::new(key, handle, handle_of_queue),
-            Ok(Next::Closed) => return nothing(TryGetError::Closed, finished),
-            Ok(Next::Wait(_) | Next::Empty) => return nothing(TryGetError::Empty, finished),
-            Err(panic) => resume_unwind(panic),
+            Ok(Next::Key(handle, key)) => Ok(Lease::new(key, handle, handle_of_queue)),
+            Ok(Next::Closed) => Err(Ok(TryGetError::Closed)),
+            Ok(Next::Wait(_) | Next::Empty) => Err(Ok(TryGetError::Empty)),
+            Err(panic) => Err(Err(panic)),
         };
-        if let Some(panic) = finished {
-            // Nobody has seen it: its key goes back uncounted.
-            next.requeue();
-            resume_unwind(panic);
+        match (next, finish(ended, effects)) {
+            (Ok(next), None) => {
+                if let Some(told) = told {
+                    self.tell_hand_out(told);
+                }
+                Ok(next)
+            }
+            (Ok(next), Some(panic)) => {
+                // Nobody has seen it: its key goes back uncounted.
+                next.requeue();
+                resume_unwind(panic);
+            }
+            (Err(Ok(error)), panic) => nothing(error, panic),
+            (Err(Err(panic)), other) => match first([Some(panic), other]) {
+                Some(panic) => resume_unwind(panic),
+                None => unreachable!("there is one"),
+            },
         }
-        if let Some(told) = told {
-            self.tell_hand_out(told);
-        }
-        Ok(next)
     }
 }
 

@@ -93,7 +93,7 @@ where
         let limits = shared.order().limits_of(names);
         let now = shared.now_if_timed();
         let mut state = shared.lock();
-        state.core.limit_groups(&limits, now);
+        state.core.limit_groups(&limits, asked, now);
         let signals = state.wake_hopeless_adders();
         shared.finish_with(state, now, signals);
     }

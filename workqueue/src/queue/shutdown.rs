@@ -27,12 +27,6 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.set_paused(false);
     }
 
-    /// Whether the queue is paused.
-    #[must_use]
-    pub fn is_paused(&self) -> bool {
-        self.shared.lock().core.is_paused()
-    }
-
     fn set_paused(&self, paused: bool) {
         let now = self.shared.now_if_timed();
         let mut state = self.shared.lock();

@@ -53,8 +53,11 @@ impl<K, O: Links> Core<K, O> {
         match self.find(key, new.hash) {
             Some(slot) => Ok(self.add_again(slot, &new.tag, now)),
             None => {
+                if self.slab.live() < self.rules.capacity {
+                    // Before a group's limits are brought: a panic changes nothing. It dies with `new` where the group has no room.
+                    new.key = Some(key.clone());
+                }
                 self.has_room(&mut new.tag)?;
-                new.key = Some(key.clone());
                 let slot = self.take_in(new);
                 self.make_ready(slot, now);
                 Ok(Added::New)

@@ -146,10 +146,17 @@ impl<K, O: Links> Core<K, O> {
 
     /// Nothing is Ready that can be handed out, and nothing leased, by `now`, if that is known.
     pub(crate) fn is_idle(&mut self, now: Option<Nanos>) -> bool {
+        if self.is_busy() {
+            return false;
+        }
         // What is due may be of a group that is suspended: that is known once it is gathered.
         self.gather_all(now);
-        let busy = self.queued().saturating_sub(self.order.suspended()) + self.leased();
-        busy == 0 && !self.has_due(Some(now.unwrap_or(self.seen)))
+        !self.is_busy() && !self.has_due(Some(now.unwrap_or(self.seen)))
+    }
+
+    /// A key is leased, or can be handed out as far as it is gathered.
+    fn is_busy(&self) -> bool {
+        self.leased() > 0 || self.queued() > self.order.suspended()
     }
 
     /// Keys that can be handed out at `now`. O(due waits).

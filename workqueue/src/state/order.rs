@@ -2,7 +2,7 @@
 //!
 //! An order comes in two parts. What a user builds, an [`Order`], stays outside the queue's lock and says what an add
 //! brings with it (its *tag*: nothing, a priority, a group): that runs user code. The [`Links`](sealed::Links) it makes are
-//! under the lock, hold the Ready keys, and run none, but for `Eq` and `Clone` of groups.
+//! under the lock, hold the keys that are Ready and those that wait, and run none, but for `Eq` and `Clone` of groups.
 
 mod asked;
 mod depths;
@@ -64,7 +64,8 @@ pub(crate) mod sealed {
     /// the time up to which deadlines have passed.
     pub trait Links: Send + 'static {
         /// Whether keys whose deadline has passed are gathered into the order, to take their place in it. If not,
-        /// [`next`](Self::next) draws them from the heaps, and nothing is gathered.
+        /// [`next`](Self::next) draws them from the heaps, and nothing is gathered: for an order in which, of all keys that are due, the
+        /// earliest of a heap is next.
         const GATHERS: bool;
         /// Whether adds of a queued key may change its place.
         const RAISES: bool;

@@ -55,10 +55,10 @@ impl<K, G: Clone + Eq + Send + 'static> Core<K, Groups<G>> {
     }
 
     /// A queue that is closed stays so, whatever its groups may do now.
-    pub(crate) fn limit_groups(&mut self, limits: &[(u64, G, Limits)], now: Option<Nanos>) {
+    pub(crate) fn limit_groups(&mut self, limits: &[(u64, G, Limits)], asked: usize, now: Option<Nanos>) {
         self.observe(now);
         if !self.is_closed() {
-            self.order.limit(limits);
+            self.order.limit(limits, asked);
         }
     }
 }

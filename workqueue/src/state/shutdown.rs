@@ -14,10 +14,6 @@ impl<K, O: Links> Core<K, O> {
         self.paused = paused;
     }
 
-    pub(crate) fn is_paused(&self) -> bool {
-        self.paused
-    }
-
     /// Refuses adds and marks from now on. What is due now still comes out; what waits longer stays. So it also ends
     /// the serving of what waits.
     pub(crate) fn shut_down(&mut self, now: Option<Nanos>) {

@@ -10,7 +10,7 @@ use flyball_sync::{ManualClock, ManualTimer, Nanos};
 use flyball_workqueue::{Added, KeyState, Lease, Priority, Queue, WithTimer};
 use testkit::answers::{Ending, Told};
 
-use crate::support::{BackoffQueue, ns, timed};
+use crate::support::{BackoffQueue, ns, timed, times};
 use crate::task::{deadline, lists, serve};
 
 type Held = Lease<&'static str, WithTimer<ManualTimer>>;
@@ -135,7 +135,9 @@ fn beside_the_limit_of_the_queue_the_lower_one_holds() {
             .timer(clock.timer())
             .limiter(Exponential::new(ns(10)..=ns(1_000)))
             .metrics(notes.clone())
-            .give_up_after(2, move |key: &&'static str, failures| note.lock().unwrap().push((*key, failures)))
+            .give_up_after(times(2), move |key: &&'static str, failures| {
+                note.lock().unwrap().push((*key, failures))
+            })
             .build();
         queue.add("a").unwrap();
         let mut lease = None;

@@ -11,7 +11,7 @@ use flyball_workqueue::{AddErrorKind, Added, AddedMany, KeyState, Queue, QueueSt
 use futures_util::FutureExt;
 use testkit::wakers::poll_once;
 
-use crate::support::{TimedQueue, ns, timed};
+use crate::support::{TimedQueue, ns, timed, times};
 use crate::task::{Task, deadline, serve};
 
 fn bounded(keys: usize) -> (TimedQueue, ManualClock) {
@@ -324,7 +324,7 @@ fn a_dead_letter_makes_room() {
         .timer(ManualClock::new().timer())
         .limiter(Exponential::new(ns(10)..=ns(100)))
         .capacity(1)
-        .give_up_after(1, |_, _| {})
+        .give_up_after(times(1), |_, _| {})
         .build();
     queue.add("a").unwrap();
     let mut adder = Task::waiting(queue.add_when_room("b"));

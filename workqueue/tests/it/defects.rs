@@ -31,7 +31,7 @@ use flyball_workqueue::{AddErrorKind, Added, DelayMode, KeyState, Lease, NotDeta
 use futures_util::FutureExt;
 use testkit::hostile::{Mood, Point};
 
-use crate::support::{TimedQueue, backoff, ns, timed};
+use crate::support::{TimedQueue, backoff, ns, timed, times};
 use crate::task::{Task, deadline, keys, lists, serve, strict};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -499,7 +499,7 @@ fn volcano1031_linkerd12079_kubermatic1851_the_most_tries() {
     let queue = Queue::builder()
         .timer(clock.timer())
         .limiter(Exponential::new(ns(10)..=ns(10)))
-        .give_up_after(3, move |_, _| {
+        .give_up_after(times(3), move |_, _| {
             count.fetch_add(1, Ordering::SeqCst);
         })
         .build();

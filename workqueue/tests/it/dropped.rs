@@ -467,7 +467,7 @@ impl<'a> Crowd<'a> {
         if closed {
             assert_eq!(on_their_way, getters, "closed, and a getter sleeps");
             self.known[0] += getters;
-        } else if getters > on_their_way && !queue.is_paused() {
+        } else if getters > on_their_way && !queue.stats().paused {
             assert!(counts.ready == 0 || on_their_way > 0, "a key is Ready, and everybody sleeps");
             self.known[0] += counts.ready;
             let soonest = (0..KEYS).filter_map(|key| match queue.state(&key) {

@@ -1,6 +1,9 @@
 //! A worker ends a lease and takes its next key in one step.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
+use std::thread;
 use std::time::Duration;
 
 use flyball_workqueue::{KeyState, Lease, LeaseOutcome, Queue, TryGetError};
@@ -125,4 +128,68 @@ fn a_queue_without_delays_ignores_the_delay_of_an_outcome() {
         let (queue, lease) = leased(["a"]);
         assert_eq!(*queue.try_end_and_get(lease, outcome).unwrap(), "a", "{outcome:?}");
     }
+}
+
+/// In turn, as it may on two queues that are never empty.
+#[test]
+fn the_lease_of_another_queue_is_no_way_round_the_budget() {
+    let (left, right) = (Queue::new(), Queue::new());
+    left.add_many(0..1_000_u32);
+    right.add_many(0..1_000_u32);
+    let mut lease = left.try_get().unwrap();
+    let mut gave_way = 0;
+    for turn in 0..500 {
+        let queue = if turn % 2 == 0 { &right } else { &left };
+        let mut next = Task::new(queue.end_and_get(lease, LeaseOutcome::Done));
+        let polled = next.poll();
+        lease = match polled {
+            Poll::Ready(lease) => lease,
+            Poll::Pending => {
+                gave_way += 1;
+                next.finish()
+            }
+        }
+        .unwrap();
+    }
+    assert!(gave_way >= 2, "{gave_way}");
+}
+
+/// Dropped, it panics.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            panic!("a payload panics in its drop");
+        }
+    }
+}
+
+/// A key whose drop panics with a payload that panics in its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Mine(u32);
+
+static ARMED: AtomicBool = AtomicBool::new(false);
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        if self.0 == 0 && ARMED.load(Ordering::SeqCst) && !thread::panicking() {
+            std::panic::panic_any(Bomb);
+        }
+    }
+}
+
+/// Of several panics in one end the first goes on, and what the others carried does no harm: the key that was taken is not lost.
+#[test]
+fn a_key_survives_payloads_that_panic() {
+    let queue = Queue::new();
+    queue.add(Mine(0)).unwrap();
+    queue.add(Mine(1)).unwrap();
+    let lease = queue.try_get().unwrap();
+    ARMED.store(true, Ordering::SeqCst);
+    let ended = catch_unwind(AssertUnwindSafe(|| queue.try_end_and_get(lease, LeaseOutcome::Done)));
+    ARMED.store(false, Ordering::SeqCst);
+    std::mem::forget(ended.expect_err("both copies of the key panic"));
+    queue.check().unwrap();
+    assert_eq!(queue.try_get().unwrap().0, 1);
 }

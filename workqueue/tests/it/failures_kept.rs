@@ -1,5 +1,7 @@
 //! The failures of a key are kept as long as the key is in the queue, however long it waits there.
 
+use crate::support::times;
+
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -27,7 +29,7 @@ fn third_is_last<L: QueueLimiter<u32>>(
     let queue = Queue::builder()
         .timer(clock.timer())
         .limiter(policy)
-        .give_up_after(3, move |key, failures| note.lock().unwrap().push((*key, failures)))
+        .give_up_after(times(3), move |key, failures| note.lock().unwrap().push((*key, failures)))
         .seed(1)
         .build();
     (queue, clock, given)

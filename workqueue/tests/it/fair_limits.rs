@@ -15,7 +15,7 @@ use flyball_workqueue::{
 use futures_util::FutureExt;
 use testkit::random::cases;
 
-use crate::support::ns;
+use crate::support::{ns, times};
 use crate::task::{Task, lists};
 
 /// A key of a group.
@@ -121,7 +121,7 @@ fn every_way_out_makes_room_in_the_group() {
     let clock = ManualClock::new();
     let limiter = Exponential::new(ns(1)..=ns(1));
     let builder = Queue::builder().order(fair().capacity(1)).timer(clock.timer()).limiter(limiter);
-    let queue = builder.give_up_after(1, |_, _| {}).build();
+    let queue = builder.give_up_after(times(1), |_, _| {}).build();
     let leave: [fn(&RetryQueue); 4] = [
         |queue| queue.try_get().unwrap().done(),
         |queue| queue.try_get().unwrap().retry(),
@@ -551,4 +551,25 @@ fn a_thread_whose_group_panics_passes_the_place_on() {
         });
         queue.check().unwrap();
     }
+}
+
+/// To look for room brings the limits of the group, with which others can go on: they are woken, whatever becomes of the add.
+#[test]
+fn an_adder_that_gives_way_wakes_who_can_go_on() {
+    let limit = Arc::new(AtomicU32::new(0));
+    let asked = limit.clone();
+    let order = Fair::by_group(|key: &(char, u32)| key.0)
+        .max_leased_by(move |group| if *group == 'a' { asked.load(Ordering::Relaxed) } else { u32::MAX });
+    let queue = Queue::builder().order(order).capacity(1_000).build();
+    queue.add(('a', 1)).unwrap();
+    for key in 0..127 {
+        queue.add(('b', key)).unwrap();
+        Task::new(queue.get()).finish().unwrap().done();
+    }
+    let getter = Task::waiting(queue.get());
+    limit.store(1, Ordering::Relaxed);
+    let mut adding = Task::new(queue.add_when_room(('a', 2)));
+    assert!(adding.poll().is_pending(), "the budget is spent");
+    drop(adding);
+    assert!(getter.knows());
 }

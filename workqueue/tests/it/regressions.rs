@@ -16,7 +16,7 @@ use flyball_workqueue::{AddErrorKind, Added, Queue, TryGetError};
 use testkit::hostile::{Mood, Point};
 use testkit::wakers::{Counting, Panicking, poll_with};
 
-use crate::support::{backoff, ns, timed};
+use crate::support::{backoff, ns, timed, times};
 
 /// A timer that has not fired yet, however late it is: tokio's rounds up to the next millisecond.
 #[derive(Clone, Default)]
@@ -429,7 +429,7 @@ fn a_dead_letter_is_told_of_whoever_panics() {
     let queue = Queue::builder()
         .timer(clock.timer())
         .limiter(Exponential::new(Duration::from_secs(1)..=Duration::from_secs(9)))
-        .give_up_after(1, {
+        .give_up_after(times(1), {
             let told = told.clone();
             move |_: &u32, failures| {
                 told.fetch_add(failures, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! Small helpers: a queue on virtual time.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
@@ -24,6 +25,11 @@ pub(crate) fn backoff() -> (BackoffQueue, ManualClock) {
 
 pub(crate) fn ns(nanos: u64) -> Duration {
     Duration::from_nanos(nanos)
+}
+
+/// So many failures, at least one.
+pub(crate) fn times(failures: u32) -> NonZeroU32 {
+    NonZeroU32::new(failures).unwrap()
 }
 
 /// No key in whatever state.

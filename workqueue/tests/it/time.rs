@@ -1,18 +1,19 @@
 //! Never early; Ready from the deadline, noticed or not; no clock read where nothing waits; one hash where one must be.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use flyball_ratelimit::Exponential;
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
-use flyball_workqueue::{GetTimeoutError, KeyState, Queue, TryGetError};
+use flyball_workqueue::{Fair, GetTimeoutError, KeyState, Queue, TryGetError};
 use testkit::hostile::{Mood, Point};
 use testkit::random::Random;
 use testkit::wakers::{Counting, poll_once, poll_with};
 
 use crate::support::{backoff, ns, timed};
+use crate::task::Task;
 
 #[test]
 fn ready_from_the_deadline_whether_noticed_or_not() {
@@ -296,4 +297,41 @@ fn a_retry_is_due_at_its_backoff() {
 fn numbers() -> (crate::support::TimedQueue<u64>, ManualClock) {
     let clock = ManualClock::new();
     (Queue::builder().timer(clock.timer()).build(), clock)
+}
+
+/// A timer that rings when it is told to, whatever the time.
+#[derive(Clone, Default)]
+struct Bell {
+    clock: ManualClock,
+    waker: Arc<Mutex<Option<Waker>>>,
+}
+
+impl Clock for Bell {
+    fn now(&self) -> Nanos {
+        self.clock.now()
+    }
+}
+
+impl Timer for Bell {
+    fn wake_at(&self, _: Nanos, waker: &Waker) {
+        *self.waker.lock().unwrap() = Some(waker.clone());
+    }
+}
+
+/// A timer may ring early. The moment that it was set for is not the time, whoever waits, and whatever the order.
+#[test]
+fn a_timer_that_rings_early_makes_no_key_ready() {
+    let bell = Bell::default();
+    let queue = Queue::builder().order(Fair::by_group(|key: &&str| key.len())).timer(bell.clone()).build();
+    queue.add("leased").unwrap();
+    let lease = queue.try_get().unwrap();
+    queue.add_after("a", ns(100)).unwrap();
+    let _idler = Task::waiting(queue.wait_idle());
+    let _getter = Task::waiting(queue.get());
+    let waker = bell.waker.lock().unwrap().take().expect("the alarm is set");
+    waker.wake();
+    assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::new(100)));
+    assert!(queue.try_get().is_err());
+    lease.done();
+    queue.check().unwrap();
 }

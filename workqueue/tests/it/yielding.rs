@@ -100,3 +100,22 @@ fn workers_in_step_give_way_in_turn() {
         assert!(gave_way.iter().all(|times| *times > 0), "{gave_way:?}");
     }
 }
+
+/// As in a `select!` with another branch that is always ready, or under a limit of nothing.
+#[test]
+fn one_that_polls_each_future_once_is_served_again_after_one_that_gave_way() {
+    let queue = Queue::new();
+    queue.add_many(0..1_000_u32);
+    let mut in_vain = 0;
+    for _ in 0..500 {
+        match Task::new(queue.get()).poll() {
+            Poll::Ready(lease) => lease.unwrap().done(),
+            Poll::Pending => in_vain += 1,
+        }
+    }
+    assert_eq!(in_vain, 3, "one of 128");
+
+    let queue = Queue::builder().capacity(1_000).build();
+    let refused = (0..500_u32).filter(|key| Task::new(queue.add_when_room(*key)).poll().is_pending()).count();
+    assert_eq!(refused, 3);
+}

@@ -95,6 +95,12 @@ impl<K, O: Links> State<K, O> {
         self.at_once >= BUDGET
     }
 
+    /// A task that has given way does not come back. The budget begins anew: one that polls each of its futures once, and drops it, would
+    /// give way for ever.
+    pub(crate) fn gave_way_for_good(&mut self) {
+        self.at_once = 0;
+    }
+
     /// A task was served that has not waited before; if the budget was spent, it has given way.
     #[inline]
     pub(crate) fn serve_at_once(&mut self) {
@@ -206,7 +212,10 @@ impl<K, O: Links> State<K, O> {
 
     fn settle_others(&mut self, now: Option<Nanos>, alarm: &mut Option<Nanos>, effects: &mut Effects) {
         let Self { core, others, .. } = self;
-        let (drained, idle) = (core.is_drained(), core.is_idle(now));
+        // By the time that was seen last, not by the moment at which the alarm rang: it may ring early, and asking makes keys that are due
+        // Ready in an order that gathers them.
+        let idle = others.idlers.waiting() + others.blocked_idlers > 0 && core.is_idle(None);
+        let drained = core.is_drained();
         // Nobody waits for room in a queue that takes no more keys.
         effects.room = if core.is_open() {
             others.adders.notify(core.room(), |line| core.room_of(line))

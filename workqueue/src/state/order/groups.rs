@@ -146,10 +146,14 @@ impl<G> Groups<G> {
     }
 
     /// Gives groups their limits, if they are still there. `Eq` may panic, and then nothing has changed.
-    pub(crate) fn limit(&mut self, limits: &[(u64, G, Limits)])
+    pub(crate) fn limit(&mut self, limits: &[(u64, G, Limits)], asked: usize)
     where
         G: Eq,
     {
+        // Another call has asked after this one, and brings what is newer.
+        if asked < self.asked {
+            return;
+        }
         let find = |(hash, name, limits): &(u64, G, Limits)| Some((self.find(*hash, name)?, *limits));
         let found: Vec<_> = limits.iter().filter_map(find).collect();
         found.into_iter().for_each(|(index, limits)| self.bring(index, limits));

@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use testkit::wakers::poll_with;
 
 use super::Fuse;
-use crate::support::{TimedQueue, ns};
+use crate::support::{TimedQueue, ns, times};
 use crate::task::Task;
 
 /// Uses the queue, all over, and leaves it as it was.
@@ -353,7 +353,7 @@ fn keys_visit_their_queue_when_they_die() {
         .timer(clock.timer())
         .limiter(flyball_ratelimit::Exponential::new(ns(10)..=ns(100)))
         .capacity(4)
-        .give_up_after(2, |_: &Visitor, _| {})
+        .give_up_after(times(2), |_: &Visitor, _| {})
         .build();
     let visit = Arc::new(Mutex::new(None));
     let visits = Arc::new(AtomicUsize::new(0));

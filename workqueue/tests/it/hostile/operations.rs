@@ -14,7 +14,7 @@ use flyball_workqueue::{
 use testkit::hostile::{HostileKey, Mood, Point};
 
 use super::{BASE, CAP, Fuse, HostileLease, HostilePolicy, HostileQueue, HostileTimer};
-use crate::support::ns;
+use crate::support::{ns, times};
 use crate::task::Task;
 
 /// Who else is there.
@@ -126,7 +126,7 @@ impl World {
             .limiter(limiter)
             .seed(1)
             .capacity(if scene == Scene::Full { 8 } else { 10 })
-            .give_up_after(2, move |_, _| hook.burn("hook"))
+            .give_up_after(times(2), move |_, _| hook.burn("hook"))
             .build();
         if ages {
             queue.track_ages();
@@ -352,14 +352,14 @@ fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
                     assert!(!left || adder.knows(), "{at}: there is room");
                 }
                 if getter.as_ref().is_some_and(|getter| !getter.knows()) {
-                    assert!(counts.ready == 0 || queue.is_paused(), "{at}: a key is Ready");
+                    assert!(counts.ready == 0 || queue.stats().paused, "{at}: a key is Ready");
                     let soonest = (0..11).filter_map(|id| match queue.state(&mood.key(id)) {
                         KeyState::Waiting(until) => Some(until),
                         _ => None,
                     });
                     let alarm = world.manual.next_alarm();
                     let rings = |at: Nanos| alarm.is_some_and(|alarm| alarm <= at);
-                    assert!(queue.is_paused() || soonest.min().is_none_or(rings), "{at}: alarm {alarm:?}");
+                    assert!(queue.stats().paused || soonest.min().is_none_or(rings), "{at}: alarm {alarm:?}");
                 }
                 assert!(counts.leased > 0 && idler.poll().is_pending());
 

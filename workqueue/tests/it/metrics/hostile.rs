@@ -11,7 +11,7 @@ use flyball_sync::{ManualClock, ManualTimer};
 use flyball_workqueue::{AddErrorKind, Fifo, LeaseOutcome, Queue, QueueMetrics, WithTimer};
 use futures_util::FutureExt;
 
-use crate::support::ns;
+use crate::support::{ns, times};
 
 /// What it panics with panics when it is dropped.
 struct Bomb;
@@ -59,7 +59,7 @@ fn a_sink_that_panics_changes_nothing() {
         .timer(clock.timer())
         .limiter(Exponential::new(ns(10)..=ns(100)))
         .capacity(2)
-        .give_up_after(2, move |key, failures| told.lock().unwrap().push((*key, failures)))
+        .give_up_after(times(2), move |key, failures| told.lock().unwrap().push((*key, failures)))
         .metrics(Panics)
         .metrics(notes.clone())
         .build();
@@ -159,7 +159,7 @@ fn a_sink_may_call_the_queue() {
     let queue = Queue::builder()
         .timer(clock.timer())
         .limiter(Exponential::new(ns(10)..=ns(100)))
-        .give_up_after(2, |_, _| {})
+        .give_up_after(times(2), |_, _| {})
         .metrics(sink.clone())
         .build();
     assert!(sink.0.set(queue.clone()).is_ok());

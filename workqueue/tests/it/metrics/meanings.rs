@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use testkit::answers::{Ending, Refused, Told};
 use testkit::wakers::{Panicking, poll_with};
 
-use crate::support::ns;
+use crate::support::{ns, times};
 use crate::task::Task;
 
 type Measured = Queue<&'static str, Fifo, NoLimiter, WithTimer<ManualTimer>>;
@@ -157,7 +157,7 @@ fn failures_count_once_per_wait() {
         .timer(clock.timer())
         .limiter(limiter)
         .metrics(notes.clone())
-        .give_up_after(2, |_, _| {});
+        .give_up_after(times(2), |_, _| {});
     let queue = queue.build();
     queue.add("a").unwrap();
     drop(queue.try_get().unwrap());
