@@ -30,7 +30,7 @@ pub use waits::Waits;
 /// off, as an API server has priority and fairness. It still protects a server from a mistake in a controller, and one part of a
 /// program from another. So here it is a choice, and its numbers must be said.
 ///
-/// A request costs one token when it is sent, however long its answer takes: a watch costs one, as in client-go. What comes before this layer
+/// A request costs one token when it is called, however long its answer takes: a watch costs one, as in client-go. What comes before this layer
 /// in the stack, such as kube's retry of a request, is not seen: put the layer on last, so that it is the outermost.
 ///
 /// **First come, first served**, over all clients that share it: clones are handles to the same bucket. **Exact**: in no span of `d`

@@ -32,7 +32,7 @@ use crate::{Clock, Nanos, ThreadTimer, Timer};
 /// # A runtime that is gone
 /// A runtime that has been shut down, or was built without `enable_time`, serves no alarm. A task on another runtime, or a thread,
 /// is woken all the same: from then on a [`ThreadTimer`] serves the alarm, in real time. tokio refuses an alarm by a panic; it is
-/// caught here, but a panic hook sees it, once.
+/// caught here, but a panic hook sees it, at most twice.
 ///
 /// # Examples
 /// ```

@@ -23,7 +23,7 @@ use crate::queue::sleepers::Sleepers;
 #[derive(Default)]
 pub(crate) struct Adders {
     lines: Vec<Line>,
-    /// Those of which nobody was woken for the longest first.
+    /// Those that were looked at the longest ago first.
     active: VecDeque<u32>,
 }
 

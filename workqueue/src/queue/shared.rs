@@ -8,12 +8,12 @@
 //! | the timer | called outside `state`, by the one thread that found `alarm.arming` unset |
 //!
 //! User code runs outside `state`: clocks are read before locking; wakers, timers and the `Drop` of keys run from
-//! [`Effects`] after unlocking. `Eq` and `Clone` of a key are the exceptions, and run before anything is changed.
+//! [`Effects`] after unlocking. `Eq` and `Clone` of keys and groups are the exceptions; a panic there leaves the queue whole.
 //!
 //! # No lost wake-up
 //! A wake-up is a hint that any getter may use. Whoever changes anything calls [`Shared::settle`] before unlocking. It
 //! restores, for every state in which somebody waits (`shared/state.rs`):
-//! 1. one task is woken for each Ready key. If there are fewer tasks than keys, one thread is signalled, too, which signals
+//! 1. one task is woken for each key that can be handed out. If there are fewer tasks than keys, one thread is signalled, too, which signals
 //!    the next one when it has taken a key or found none. One adder is woken for each free place, if it is one for its class of keys
 //!    (`queue/adders.rs`);
 //! 2. while a deadline is ahead, the timer is armed for it, and a thread attends to it (if threads sleep);

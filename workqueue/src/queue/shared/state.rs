@@ -156,7 +156,8 @@ impl<K, O: Links> State<K, O> {
         (self.getters.waiting() > 0) | self.others.any | self.sleepers.all_asleep()
     }
 
-    /// Restores the three rules of `queue/shared.rs`; changes nothing but who is awake.
+    /// Restores the three rules of `queue/shared.rs`; changes nothing but who is awake; and gathers what is due where somebody
+    /// waits for the queue to be idle.
     pub(super) fn settle(&mut self, now: Option<Nanos>, timer: bool) -> Effects {
         let mut effects = Effects::default();
         let mut alarm = None;
