@@ -253,9 +253,9 @@ mod tests {
 
     #[test]
     fn a_target_is_met_or_missed() {
-        let met = cycle(&[50.0], &[150.0]).unwrap();
-        assert!(met.complaint().is_none() && met.ratio() == 50.0 / 150.0);
-        assert!(cycle(&[51.0], &[150.0]).unwrap().complaint().is_some());
+        let met = cycle(&[75.0], &[150.0]).unwrap();
+        assert!(met.complaint().is_none() && met.ratio() == 0.5);
+        assert!(cycle(&[76.0], &[150.0]).unwrap().complaint().is_some());
     }
 
     #[test]
