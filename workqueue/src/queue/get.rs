@@ -274,13 +274,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
     ///
     /// # Examples
     /// ```
-    /// # use flyball_workqueue::{GetTimeoutError, Queue, TokioTimer};
+    /// # use flyball_workqueue::{GetTimeoutError, Queue, ThreadTimer};
     /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// let queue = Queue::<&str>::builder().timer(TokioTimer::current()).build();
+    /// # flyball_sync::block_on(async {
+    /// let queue = Queue::<&str>::builder().timer(ThreadTimer::new()).build();
     /// let none = queue.get_timeout(Duration::from_millis(10)).await;
     /// assert_eq!(none.unwrap_err(), GetTimeoutError::TimedOut);
-    /// # }
+    /// # });
     /// ```
     pub async fn get_timeout(&self, limit: Duration) -> Result<Lease<K, T>, GetTimeoutError> {
         match self.within(limit, &mut self.get()).await {
