@@ -52,10 +52,10 @@ pub trait Policy<K: ?Sized> {
     /// How many keys it holds state for. Zero promises that [`forget`](Self::forget) would do nothing.
     fn tracked_keys(&self) -> usize;
 
-    /// Moves the keys it has let go of (forgotten, expired, evicted) to the end of `evicted`.
+    /// Moves the keys whose state it has dropped (forgotten, expired or evicted) to the end of `evicted`.
     ///
     /// A shell calls it under its lock after [`record_failure`](Self::record_failure) and [`forget`](Self::forget) and drops `evicted`
-    /// after unlocking, so that no key's `Drop` runs under a lock. What nobody takes, the policy drops by itself in
+    /// after unlocking, so that no key's `Drop` runs under a lock. A policy drops keys that are not taken in
     /// a later call: ignoring this method leaks nothing. A policy without keys has nothing to do here.
     fn take_evicted(&mut self, evicted: &mut Vec<K>)
     where

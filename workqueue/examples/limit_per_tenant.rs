@@ -2,9 +2,9 @@
 //!
 //! `cargo run -p flyball-workqueue --example limit_per_tenant`. The clock is moved by hand, so it takes no time.
 //!
-//! A worker that asks `try_acquire` and requeues a denied key after `NotYet::retry_after` tells all denied keys the same time. They
-//! all come back then, one of them gets the token, and the others are denied again: n²/2 leases for n keys. A reservation takes
-//! the token ahead of time, so a key is handed out twice at most: to reserve, and to run.
+//! With `try_acquire`, all keys that are denied by one bucket get the same `NotYet::retry_after`. They all come back then, one of them
+//! gets the token, and the others are denied again: n²/2 leases for n keys. A reservation takes the token ahead of time, so a key is
+//! handed out twice at most: to reserve, and to run.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;

@@ -1,15 +1,15 @@
-//! PURE. Who waits for room, in a line for each class of keys that has room of its own.
+//! PURE. Adders that wait for room: a wait queue (line) for each class of keys that has a capacity of its own.
 //!
-//! Without such classes there is one line, [`ANY_ROOM`](crate::state::order::ANY_ROOM). With groups who finds no room in the queue alone waits there, too, unless
-//! the group has a line: so in the line of a group wait those for whose group there was no room, and those who came after it had a line.
+//! Without such classes there is one line, [`ANY_ROOM`](crate::state::order::ANY_ROOM). With groups, an adder waits in the line of its group if the group is full,
+//! or has a record already; otherwise, if the queue alone is full, it waits in `ANY_ROOM`.
 //!
 //! # Invariants
-//! 1. `active` names each line in which somebody waits, or is on his way, once.
-//! 2. *No lost wake-up.* After [`notify`](Adders::notify), of each line so many are on their way as there is room for in its class, or
-//!    all of them; unless as many are on their way in all as there is room for in the queue.
-//! 3. *Nobody in the way.* Who is in a line without room in its class is not woken, and counts for nothing elsewhere.
-//! 4. *No endless wake-ups.* Who was woken and finds no room waits in the line of its class, and that has no room then; or
-//!    the queue has none. Either way he is woken again only once a key has left.
+//! 1. `active` names each line with waiting or notified adders once.
+//! 2. *No lost wake-up.* After [`notify`](Adders::notify), notified adders of a line = min(room in its class, adders in it), unless the notified adders of
+//!    all lines = room in the queue.
+//! 3. *Independence.* An adder in a line without room in its class is not notified, and does not count against other lines.
+//! 4. *No endless wake-ups.* An adder that was notified and finds no room waits in the line of its class, and either that class or
+//!    the queue is full then. It is notified again only after a key has left or a limit has grown.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -86,6 +86,11 @@ impl Adders {
     fn join(&mut self, line: u32) -> &mut Line {
         let index = line as usize;
         if index >= self.lines.len() {
+            // A signal that was decided on while there was one line is for one thread, and is sent outside the lock: it may reach a
+            // thread that goes to sleep in the new line. So it does not count, and the next `notify` signals all.
+            if let [only] = &mut *self.lines {
+                only.threads.signalled = 0;
+            }
             self.lines.resize_with(index + 1, Line::default);
         }
         let own = &mut self.lines[index];
@@ -104,7 +109,7 @@ impl Adders {
         let lines = &mut self.lines;
         self.active.retain(|line| {
             let own = &mut lines[*line as usize];
-            // Also who is on his way: what he was woken for is not for another line.
+            // Including notified adders: the room they were notified for is not for another line.
             let sent = own.tasks.owed(room.min(room_of(*line))) + own.threads.signalled;
             left = left.saturating_sub(sent);
             own.is_active = own.waiting() + sent > 0;
@@ -130,7 +135,7 @@ impl Adders {
         signals
     }
 
-    /// Everybody in a line looks again.
+    /// Wakes all adders of a line, to look again.
     pub(crate) fn wake_line(&mut self, line: u32) -> Signals {
         let Some(own) = self.lines.get_mut(line as usize) else { return Signals::default() };
         own.tasks.rouse_all();
@@ -143,5 +148,23 @@ impl Adders {
     pub(crate) fn wake_roused(&mut self, batch: &mut WakeBatch) -> bool {
         let lines = &mut self.lines;
         self.active.iter().fold(false, |more, line| lines[*line as usize].tasks.wake_roused(batch) | more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Adders, Signals};
+
+    /// A signal for one thread that is still on its way when a second line appears may reach a thread of that line.
+    #[test]
+    fn a_signal_for_one_thread_is_repeated_for_all_once_there_is_a_second_line() {
+        let mut adders = Adders::default();
+        let full_group = |line| if line == 3 { 0 } else { usize::MAX };
+        adders.sleep(0);
+        assert_eq!(adders.notify(1, full_group), Signals { some: 1, all: false });
+        assert_eq!(adders.notify(1, full_group), Signals::default(), "one is on its way");
+        adders.sleep(3);
+        assert_eq!(adders.notify(1, full_group), Signals { some: 1, all: true });
+        assert_eq!(adders.notify(1, full_group), Signals::default());
     }
 }

@@ -176,34 +176,20 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let effects = shared.settle(&mut state, now);
         drop(state);
         // Made before anything that may panic, or its key was lost.
-        let next = match next {
-            Ok(Next::Key(handle, key)) => Ok(Lease::new(key, handle, handle_of_queue)),
-            Ok(Next::Closed) => Err(Ok(TryGetError::Closed)),
-            Ok(Next::Wait(_) | Next::Empty) => Err(Ok(TryGetError::Empty)),
-            Err(panic) => Err(Err(panic)),
+        let (next, panic) = match next {
+            Ok(Next::Key(handle, key)) => (Ok(Lease::new(key, handle, handle_of_queue)), None),
+            Ok(Next::Closed) => (Err(TryGetError::Closed), None),
+            Ok(Next::Wait(_) | Next::Empty) => (Err(TryGetError::Empty), None),
+            Err(panic) => (Err(TryGetError::Empty), Some(panic)),
         };
-        match (next, finish(ended, effects)) {
-            (Ok(next), None) => {
-                if let Some(told) = told {
-                    self.tell_hand_out(told);
-                }
-                Ok(next)
-            }
-            (Ok(next), Some(panic)) => {
-                // Nobody has seen it: its key goes back uncounted.
-                next.requeue();
-                resume_unwind(panic);
-            }
-            (Err(Ok(error)), panic) => nothing(error, panic),
-            (Err(Err(panic)), other) => match first([Some(panic), other]) {
-                Some(panic) => resume_unwind(panic),
-                None => unreachable!("there is one"),
-            },
+        if let Some(panic) = first([panic, finish(ended, effects)]) {
+            // The caller never gets the lease: its key goes back uncounted.
+            next.into_iter().for_each(Lease::requeue);
+            resume_unwind(panic);
         }
+        if let Some(told) = told {
+            self.tell_hand_out(told);
+        }
+        next
     }
-}
-
-#[cold]
-fn nothing<T>(error: TryGetError, panic: Option<Panic>) -> Result<T, TryGetError> {
-    panic.map_or(Err(error), |panic| resume_unwind(panic))
 }

@@ -229,8 +229,8 @@ impl<K, O: Links> Core<K, O> {
         self.insert(key, new.hash, class)
     }
 
-    /// Whether there is room for an absent key, in the queue and in its class. The class is asked in any case: it learns what the add
-    /// brings, and who waits for room waits there.
+    /// Whether there is room for an absent key, in the queue and in its class. The class is asked even if the queue is full: it stores
+    /// the limits that the add brings, and the adder waits in its line.
     #[inline]
     fn has_room(&mut self, tag: &mut O::Tag) -> Result<(), AddErrorKind> {
         let in_class = self.order.has_room(tag);

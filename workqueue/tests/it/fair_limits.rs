@@ -95,7 +95,7 @@ fn a_full_queue_refuses_a_group_with_room() {
     assert_eq!((stats.others.group, stats.others.capacity_left), (1, Some(1)));
 }
 
-/// Who waits for room in a full group holds up nobody, and is not woken for room that others leave.
+/// An adder that waits for room in a full group holds up no other, and is not woken for room in another group.
 #[test]
 fn an_adder_of_a_full_group_is_in_nobodys_way() {
     let queue = Queue::builder().order(fair().capacity(1)).capacity(2).build();
@@ -115,7 +115,7 @@ fn an_adder_of_a_full_group_is_in_nobodys_way() {
     queue.check().unwrap();
 }
 
-/// Whatever way a key leaves, who waits for its place is woken.
+/// However a key leaves, an adder that waits for its place is woken.
 #[test]
 fn every_way_out_makes_room_in_the_group() {
     let clock = ManualClock::new();
@@ -142,7 +142,7 @@ fn every_way_out_makes_room_in_the_group() {
     assert_eq!(adder.finish().unwrap_err().kind(), AddErrorKind::ShutDown);
 }
 
-/// Who was woken and leaves passes the place on; who was woken in vain waits on in the line of its group.
+/// A woken adder that is dropped passes the place on; one that was woken in vain waits on in the line of its group.
 #[test]
 fn a_wake_up_for_room_in_a_group_is_not_lost() {
     let queue = Queue::builder().order(fair().capacity(1)).build();
@@ -572,4 +572,33 @@ fn an_adder_that_gives_way_wakes_who_can_go_on() {
     assert!(adding.poll().is_pending(), "the budget is spent");
     drop(adding);
     assert!(getter.knows());
+}
+
+/// Of two refreshes at once the one that was called later holds, whichever ends last.
+#[test]
+fn the_later_of_two_refreshes_holds() {
+    let leases = Arc::new(AtomicU32::new(u32::MAX));
+    let queue: Arc<OnceLock<FairQueue>> = Arc::default();
+    let inner = Arc::new(AtomicUsize::new(usize::MAX));
+    let asked = {
+        let (leases, queue, inner) = (leases.clone(), queue.clone(), inner.clone());
+        move |_: &char| {
+            let answer = leases.load(Ordering::Relaxed);
+            // In the middle of the first refresh the group is resumed, and another refresh runs from start to end.
+            if inner.fetch_sub(1, Ordering::Relaxed) == 1 {
+                leases.store(1, Ordering::Relaxed);
+                queue.get().expect("it is set").refresh_groups();
+            }
+            answer
+        }
+    };
+    let order = Fair::by_group(|key: &Key| key.0).max_leased_by(asked);
+    queue.set(Queue::builder().order(order).build()).ok().unwrap();
+    let queue = queue.get().unwrap();
+    queue.add(('a', 1)).unwrap();
+    leases.store(0, Ordering::Relaxed);
+    inner.store(1, Ordering::Relaxed);
+    queue.refresh_groups();
+    assert_eq!(leases.load(Ordering::Relaxed), 1, "the second refresh has run");
+    assert!(queue.try_get().is_ok(), "the group is resumed");
 }

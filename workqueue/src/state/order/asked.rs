@@ -25,8 +25,8 @@ impl Asked {
 
     /// What was asked before is stale from now on; gives the number of this call.
     pub(super) fn ask_again(&self) -> usize {
-        // Ordering: AcqRel. Who reads this number asks after it, and sees what the caller has changed before; so does a later caller, who
-        // raises what it reads here.
+        // Ordering: AcqRel. Release: an add that reads this number calls the functions after it, and sees what the caller changed
+        // before. Acquire: a later refresh, which reads this number to raise it, sees that, too.
         self.0.fetch_add(1, Ordering::AcqRel) + 1
     }
 }

@@ -113,7 +113,7 @@ impl<K, G> Fair<K, G> {
 
     /// How many keys of each group are leased at the same time, at most. 0 suspends the group; `u32::MAX` is no limit.
     ///
-    /// Where the function answers otherwise than before, [`Queue::refresh_groups`](crate::Queue::refresh_groups) tells the queue.
+    /// If the function returns something else than before, call [`Queue::refresh_groups`](crate::Queue::refresh_groups).
     ///
     /// # Examples
     /// ```
