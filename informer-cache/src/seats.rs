@@ -25,6 +25,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 
+use crossbeam_utils::CachePadded;
 use flyball_sync::locks::{AtomicU64, Mutex, Ordering, thread_number};
 
 /// A seat for each thread, or for a few; see the [module](self).
@@ -58,8 +59,7 @@ impl Default for Seating {
 }
 
 /// In cache lines of its own: pairs of lines are fetched together.
-#[repr(align(128))]
-struct Seat<T>(Mutex<Sitting<T>>);
+type Seat<T> = CachePadded<Mutex<Sitting<T>>>;
 
 struct Sitting<T> {
     held: Option<Arc<T>>,
@@ -70,7 +70,7 @@ struct Sitting<T> {
 
 impl<T> Seats<T> {
     pub(crate) fn new(seating: Seating) -> Self {
-        let seat = || Seat(Mutex::new(Sitting { held: None, looks: 0, since: 0 }));
+        let seat = || Seat::new(Mutex::new(Sitting { held: None, looks: 0, since: 0 }));
         let seats = std::iter::repeat_with(seat).take(seating.seats.min(64)).collect();
         Self { seats, taken: AtomicU64::new(0), writes: AtomicU64::new(0), quiet: seating.quiet }
     }
@@ -95,7 +95,7 @@ impl<T> Seats<T> {
             return Err(look);
         }
         // Not waited for: another thread has it, or this one does, further down its stack.
-        let Some(sitting) = seat.0.try_lock() else { return Err(look) };
+        let Some(sitting) = seat.try_lock() else { return Err(look) };
         match &sitting.held {
             Some(held) => Ok(look(held)),
             None => Err(look),
@@ -105,7 +105,7 @@ impl<T> Seats<T> {
     /// Somebody looked at what is published, and still holds its read lock.
     pub(crate) fn looked(&self, published: &Arc<T>) {
         let Some((seat, bit)) = self.mine() else { return };
-        let Some(mut sitting) = seat.0.try_lock() else { return };
+        let Some(mut sitting) = seat.try_lock() else { return };
         // Ordering: Relaxed, it is written under the write lock of what is published.
         let since = self.writes.load(Ordering::Relaxed);
         if sitting.since != since {
@@ -138,7 +138,7 @@ impl<T> Seats<T> {
         while taken != 0 {
             let at = taken.trailing_zeros() as usize;
             taken &= taken - 1;
-            self.seats[at].0.lock().held = None;
+            self.seats[at].lock().held = None;
         }
     }
 }
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn looks_at_a_seat_that_others_use_are_counted_without_end() {
         let (seats, published) = (seats(1), Arc::new(7));
-        seats.seats[0].0.lock().looks = u32::MAX - 1;
+        seats.seats[0].lock().looks = u32::MAX - 1;
         (0..3).for_each(|_| seats.looked(&published));
         assert_eq!(seen(&seats), Some(7));
     }

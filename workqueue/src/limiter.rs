@@ -19,6 +19,7 @@ use std::time::Duration;
 use flyball_ratelimit::{OncePerBackoff, Policy};
 use flyball_sync::Nanos;
 use flyball_sync::locks::{AtomicUsize, Mutex, Ordering};
+use flyball_sync::random::SplitMix64;
 
 use crate::key::Key;
 
@@ -71,12 +72,12 @@ pub(crate) struct Limiter<K, L> {
 
 struct Inner<K, L> {
     policy: OncePerBackoff<K, L>,
-    random: u64,
+    random: SplitMix64,
 }
 
 impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
     pub(crate) fn new(policy: L, seed: u64) -> Self {
-        let inner = Inner { policy: OncePerBackoff::new(policy), random: seed };
+        let inner = Inner { policy: OncePerBackoff::new(policy), random: SplitMix64::new(seed) };
         Self { inner: Mutex::new(inner), tracked: AtomicUsize::new(0) }
     }
 
@@ -96,7 +97,7 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
         mut in_queue: impl FnMut(&K) -> bool,
     ) -> Failure {
         self.change(|inner, tracked, dead| {
-            let random = inner.next_random();
+            let random = inner.random.next();
             // Ordering: Relaxed. `forget` of this key comes after the end of the lease that failed, and leases of one key
             // follow one another through the queue's lock. Before the policy runs: what it counts, it may count and panic.
             tracked.store(1, Ordering::Relaxed);
@@ -147,15 +148,5 @@ impl<K: Key, L: Policy<K> + 'static> Limiter<K, L> {
     pub(crate) fn is_empty(&self) -> bool {
         // Ordering: Relaxed, see `failed`.
         self.tracked.load(Ordering::Relaxed) == 0
-    }
-}
-
-impl<K, L> Inner<K, L> {
-    /// splitmix64 (Steele, Lea and Flood 2014): one addition and a mix, and every seed is a good one.
-    fn next_random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.random ^ (self.random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
     }
 }

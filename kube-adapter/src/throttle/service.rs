@@ -13,12 +13,14 @@
 //! async mutex, whose turn belongs to a request from when it is first in line, whether it is polled or not. What it costs: requests that wait for an inner
 //! service which is not ready are all polled when it is.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use tower_service::Service;
 
 use flyball_sync::locks::Mutex;
+use flyball_sync::panics::{keep_first, raise};
 
 pub(super) struct SharedService<S> {
     idle: Mutex<Idle<S>>,
@@ -112,9 +114,14 @@ impl Waiting {
         }
     }
 
+    /// Each of them, also after one that panics.
     fn wake_all(&self) {
         let wakers = std::mem::take(&mut *self.wakers.lock());
-        wakers.into_iter().for_each(Waker::wake);
+        let mut panicked = Ok(());
+        for waker in wakers {
+            keep_first(&mut panicked, catch_unwind(AssertUnwindSafe(|| waker.wake())));
+        }
+        raise(panicked);
     }
 }
 

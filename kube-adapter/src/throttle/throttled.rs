@@ -59,6 +59,9 @@ where
 pin_project! {
     /// A request of a [`Throttled`] service. It is on the heap only while it has to wait for its token.
     ///
+    /// # Panics
+    /// Where it is polled again after an error, or a panic, of the inner service.
+    ///
     /// # Cancel safety
     /// Dropped while it waits for its token, it takes none.
     #[must_use = "futures do nothing unless awaited"]
@@ -90,8 +93,10 @@ impl<R, S: Service<R>> Future for ThrottledFuture<S, R> {
             }
             match this.inner.poll_call(this.request, context.waker()) {
                 Poll::Ready(Some(called)) => this.response.set(Some(called?)),
-                // It is called once.
-                Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => {
+                    panic!("polled after the inner service has refused the request, or panicked")
+                }
+                Poll::Pending => return Poll::Pending,
             }
         }
     }

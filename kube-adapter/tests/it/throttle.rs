@@ -4,11 +4,12 @@ use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use flyball_kube::Throttle;
@@ -282,4 +283,72 @@ async fn two_requests_of_one_task_are_both_woken() {
     };
     assert_eq!(tokio::time::timeout(Duration::from_secs(600), both).await, Ok(2));
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+}
+
+/// Not ready before its `ready` is set; panics when it is called.
+struct Panics {
+    ready: Arc<AtomicBool>,
+    waker: Arc<Mutex<Option<Waker>>>,
+}
+
+impl Service<()> for Panics {
+    type Response = ();
+    type Error = Infallible;
+    type Future = std::future::Ready<Result<(), Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        *self.waker.lock().unwrap() = Some(context.waker().clone());
+        if self.ready.load(Ordering::SeqCst) { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    fn call(&mut self, (): ()) -> Self::Future {
+        panic!("called")
+    }
+}
+
+struct WakeCount {
+    panics: bool,
+    woken: AtomicUsize,
+}
+
+impl WakeCount {
+    fn new(panics: bool) -> Arc<Self> {
+        Arc::new(Self { panics, woken: AtomicUsize::new(0) })
+    }
+}
+
+impl Wake for WakeCount {
+    fn wake(self: Arc<Self>) {
+        self.woken.fetch_add(1, Ordering::SeqCst);
+        assert!(!self.panics, "a waker that panics");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waker_that_panics_leaves_no_other_request_asleep() {
+    let (ready, waker) = (Arc::<AtomicBool>::default(), Arc::default());
+    let mut service = Throttle::new(quota(50, 10)).layer(Panics { ready, waker: Arc::clone(&waker) });
+    let tasks = [true, false, true, false].map(WakeCount::new);
+    let mut requests = [(); 4].map(|()| Box::pin(service.call(())));
+    for (request, task) in requests.iter_mut().zip(&tasks) {
+        let waker = Waker::from(task.clone());
+        assert!(request.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    let waker = waker.lock().unwrap().take().unwrap();
+    let woken = || tasks.each_ref().map(|task| task.woken.load(Ordering::SeqCst));
+    let before = woken();
+    catch_unwind(AssertUnwindSafe(|| waker.wake())).expect_err("the panic is raised");
+    assert_eq!(woken(), before.map(|woken| woken + 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_inner_service_panicked_is_not_pending_for_ever() {
+    let ready = Arc::new(AtomicBool::new(true));
+    let mut service = Throttle::new(quota(50, 10)).layer(Panics { ready, waker: Arc::default() });
+    let mut request = Box::pin(service.call(()));
+    let mut context = Context::from_waker(Waker::noop());
+    for panicked in ["called", "polled after the inner service has refused the request, or panicked"] {
+        let panic = catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(&mut context))).unwrap_err();
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&panicked));
+    }
 }
