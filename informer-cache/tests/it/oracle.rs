@@ -5,13 +5,14 @@ use std::cell::RefCell;
 use drivers::cache::store::{NAMES, run, tally};
 use drivers::corpus::replay;
 use testkit::naive_feed::MergeCells;
-use testkit::random::cases;
+use testkit::random::{cases, thorough};
 use testkit::together::Together;
 
 #[test]
 fn random_lives_agree_with_the_naive_store() {
     let (all, pairs) = (RefCell::new(tally()), RefCell::new(Together::new(NAMES)));
-    cases("store", CASES, 1_000, |bytes| {
+    let (lives, floor, pair_floor) = floors();
+    cases("store", lives, 1_000, |bytes| {
         let mut life = tally();
         run(bytes, &mut MergeCells::default(), &mut life);
         all.borrow_mut().add(&life);
@@ -20,9 +21,9 @@ fn random_lives_agree_with_the_naive_store() {
     if std::env::var_os("FLYBALL_CASES").is_some() {
         return; // not the number of cases the floors are for
     }
-    let rare = all.into_inner().below(FLOOR);
+    let rare = all.into_inner().below(floor);
     assert!(rare.is_empty(), "hardly happened: {rare:?}");
-    let rare = pairs.into_inner().below(PAIR_FLOOR, never_together);
+    let rare = pairs.into_inner().below(pair_floor, never_together);
     assert!(rare.is_empty(), "hardly happened in one life: {rare:?}");
 }
 
@@ -39,8 +40,8 @@ fn the_corpus_agrees_with_the_naive_store() {
     replay("store_ops", |bytes| run(bytes, &mut MergeCells::default(), &mut tally()));
 }
 
-/// 10⁵ where that takes minutes; an unoptimised build does a part of it, and meets a part of what is rare.
-const CASES: u64 = if cfg!(debug_assertions) { 1_000 } else { 100_000 };
-/// In how many lives each two things have to happen.
-const PAIR_FLOOR: u64 = if cfg!(debug_assertions) { 1 } else { 20 };
-const FLOOR: u64 = if cfg!(debug_assertions) { 10 } else { 1_000 };
+/// How many lives; how often each thing has to happen, and in how many lives each two. Where there is no time for all lives, a part of what is
+/// rare is met.
+fn floors() -> (u64, u64, u64) {
+    if thorough() { (100_000, 1_000, 20) } else { (1_000, 10, 1) }
+}

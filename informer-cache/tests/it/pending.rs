@@ -5,18 +5,19 @@ use std::cell::RefCell;
 use drivers::cache::store::run_subscription;
 use drivers::corpus::replay;
 use testkit::naive_feed::MergeCells;
-use testkit::random::cases;
+use testkit::random::{cases, thorough};
 
 #[test]
 fn every_cell_of_the_merge_table_is_entered_and_agrees() {
     let cells = RefCell::new(MergeCells::default());
-    cases("subscription", CASES, 600, |bytes| run_subscription(bytes, &mut cells.borrow_mut()));
+    let (lives, rarely) = floors();
+    cases("subscription", lives, 600, |bytes| run_subscription(bytes, &mut cells.borrow_mut()));
     let cells = cells.into_inner();
     let rare = cells.below(1_000);
     assert!(rare.is_empty(), "hardly entered: {rare:?}");
-    let rare = cells.crossings_below(RARE);
+    let rare = cells.crossings_below(rarely);
     assert!(rare.is_empty(), "hardly told through a filter: {rare:?}");
-    let rare = cells.narrowings_below(RARE);
+    let rare = cells.narrowings_below(rarely);
     assert!(rare.is_empty(), "hardly of interest: {rare:?}");
 }
 
@@ -25,8 +26,7 @@ fn the_corpus_agrees_with_the_naive_feed() {
     replay("subscription", |bytes| run_subscription(bytes, &mut MergeCells::default()));
 }
 
-/// 10⁵ where that takes seconds; an unoptimised build does a part of it.
-const CASES: u64 = if cfg!(debug_assertions) { 15_000 } else { 100_000 };
-
-/// How often what only some subscriptions can meet has to happen.
-const RARE: u64 = if cfg!(debug_assertions) { 200 } else { 1_000 };
+/// How many lives, and how often what only some subscriptions can meet has to happen.
+fn floors() -> (u64, u64) {
+    if thorough() { (100_000, 1_000) } else { (15_000, 200) }
+}

@@ -2,32 +2,33 @@
 
 use drivers::bucket::{keyed, token_bucket, wait_queue};
 use drivers::limiter::{aimd, policies};
-use testkit::random::cases;
+use testkit::random::{cases, thorough};
 
-/// An unoptimised build runs a tenth; `.ci/run` runs all, optimised.
-const LIVES: u64 = if cfg!(debug_assertions) { 10_000 } else { 100_000 };
+fn lives() -> u64 {
+    if thorough() { 100_000 } else { 10_000 }
+}
 
 #[test]
 fn a_limiter_does_what_its_oracle_says() {
-    cases("limiter", LIVES, 700, policies::run);
+    cases("limiter", lives(), 700, policies::run);
 }
 
 #[test]
 fn an_adaptive_limit_does_what_its_oracle_says() {
-    cases("adaptive", LIVES, 700, aimd::run);
+    cases("adaptive", lives(), 700, aimd::run);
 }
 
 #[test]
 fn a_bucket_does_what_its_oracle_says() {
-    cases("bucket", LIVES, 700, token_bucket::run);
+    cases("bucket", lives(), 700, token_bucket::run);
 }
 
 #[test]
 fn every_key_has_a_bucket_as_its_oracle_says() {
-    cases("keyed", LIVES, 400, keyed::run);
+    cases("keyed", lives(), 400, keyed::run);
 }
 
 #[test]
 fn a_line_does_what_its_oracle_says() {
-    cases("line", LIVES, 400, wait_queue::run);
+    cases("line", lives(), 400, wait_queue::run);
 }

@@ -100,6 +100,12 @@ fn shrink(mut bytes: Vec<u8>, case: &impl Fn(&[u8])) -> Vec<u8> {
     bytes
 }
 
+/// Whether there is time for all the cases: in an optimised build, or where `FLYBALL_THOROUGH` is set. Otherwise a part of them is run.
+#[must_use]
+pub fn thorough() -> bool {
+    !cfg!(debug_assertions) || std::env::var_os("FLYBALL_THOROUGH").is_some()
+}
+
 fn env(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a whole number, not {text:?}")))

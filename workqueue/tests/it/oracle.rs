@@ -6,23 +6,28 @@ use std::thread;
 use drivers::queue::driver;
 use drivers::queue::options::{Covered, rows};
 use testkit::cells::{Cells, Doing};
-use testkit::random::cases;
+use testkit::random::{cases, thorough};
 
 /// Food for about two hundred operations.
 const MAX_LEN: usize = 520;
-/// An unoptimised build runs a tenth of the lives; `.ci/run` runs all, optimised. The floor of the cells follows, with room for
-/// the spread of small numbers.
-const PART: u64 = if cfg!(debug_assertions) { 10 } else { 1 };
-const FLOOR: u64 = if cfg!(debug_assertions) { 50 } else { 1_000 };
+
+/// A tenth of the lives where there is no time for all. The floor of the cells follows, with room for the spread of small numbers.
+fn part() -> u64 {
+    if thorough() { 1 } else { 10 }
+}
+
+fn floor() -> u64 {
+    if thorough() { 1_000 } else { 50 }
+}
 
 /// Runs `case` on random bytes; which cells of the state table that entered, and how often.
 fn lives(name: &str, count: u64, case: fn(&[u8]) -> Cells) -> Cells {
     let total = RefCell::new(Cells::default());
-    cases(name, count / PART, MAX_LEN, |bytes| total.borrow_mut().merge(&case(bytes)));
+    cases(name, count / part(), MAX_LEN, |bytes| total.borrow_mut().merge(&case(bytes)));
     total.into_inner()
 }
 
-/// A hundred thousand lives, and every cell of the state table a thousand times, where the build is optimised.
+/// A hundred thousand lives, and every cell of the state table a thousand times, where there is time for all.
 #[test]
 fn every_cell() {
     let total = thread::scope(|scope| {
@@ -40,7 +45,7 @@ fn every_cell() {
         }
         total
     });
-    let rare = total.below(FLOOR);
+    let rare = total.below(floor());
     // A shorter run on request, a replayed failure say, cannot reach the floor.
     assert!(rare.is_empty() || std::env::var_os("FLYBALL_CASES").is_some(), "too rarely seen: {rare:?}");
 }
@@ -57,7 +62,7 @@ fn every_cell_by_group() {
 }
 
 fn in_order(name: &str, case: fn(&[u8]) -> Cells) {
-    let rare = lives(name, 140_000, case).below(FLOOR);
+    let rare = lives(name, 140_000, case).below(floor());
     let rare: Vec<_> = rare.iter().filter(|(_, doing, _)| *doing != Doing::Tail).collect();
     assert!(rare.is_empty() || std::env::var_os("FLYBALL_CASES").is_some(), "too rarely seen: {rare:?}");
 }
