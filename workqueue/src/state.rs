@@ -12,7 +12,7 @@
 //! 4. A wait has a limit in `limits` exactly when its slot is flagged so; only slots with a wait are.
 //! 5. No slot becomes dirty by an add once the queue is shut down.
 //! 6. The order has admitted every live slot, and no other; it began those that are leased, and no other.
-//! 7. An operation [observes](Core::observe) the time once, before anything else. With metrics: `began` is the sum of the moments at which the leases began, and only slots that are Ready or dirty
+//! 7. An operation [observes](QueueState::observe) the time once, before anything else. With metrics: `began` is the sum of the moments at which the leases began, and only slots that are Ready or dirty
 //!    have been asked for since some other moment than they say.
 //!
 //! Hence a key is handed out to one lease at a time (only `Ready` and due `Waiting` slots are, and handing out makes
@@ -45,7 +45,7 @@ pub use inspect::KeyState;
 pub(crate) use metering::HandedOut;
 pub use stats::QueueStats;
 pub use types::{Added, Leftovers};
-pub(crate) use types::{Handle, Newcomer, Next, Transition};
+pub(crate) use types::{LeaseId, NewKey, NextKey, Transition};
 
 use std::time::Duration;
 
@@ -63,9 +63,9 @@ use metering::Meter;
 const LAST: Nanos = Nanos::new(u64::MAX - 1);
 const NEXT: Duration = Duration::from_nanos(1);
 
-/// What a queue is told when it is made.
+/// What a queue is built with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
+pub(crate) struct Options {
     /// No add shortens a backoff.
     pub(crate) strict: bool,
     /// Distinct keys it holds at most.
@@ -75,7 +75,7 @@ pub(crate) struct Rules {
 }
 
 /// The state machine behind a queue.
-pub(crate) struct Core<K, O> {
+pub(crate) struct QueueState<K, O> {
     slab: Slab<K>,
     keys: HashTable<u32>,
     /// Ready keys, and those that wait.
@@ -86,7 +86,7 @@ pub(crate) struct Core<K, O> {
     dirty: usize,
     postponed: Side<Postponed>,
     limits: Side<Nanos>,
-    rules: Rules,
+    options: Options,
     phase: Phase,
     paused: bool,
     /// The moment of shutdown: from then on the clock counts no more, and this is the time.
@@ -133,8 +133,8 @@ impl Phase {
     }
 }
 
-impl<K, O: Links> Core<K, O> {
-    pub(crate) fn new(rules: Rules, order: O) -> Self {
+impl<K, O: Links> QueueState<K, O> {
+    pub(crate) fn new(options: Options, order: O) -> Self {
         Self {
             slab: Slab::new(),
             keys: HashTable::new(),
@@ -144,14 +144,14 @@ impl<K, O: Links> Core<K, O> {
             dirty: 0,
             postponed: Side::default(),
             limits: Side::default(),
-            rules,
+            options,
             phase: Phase::Open,
             paused: false,
             horizon: Nanos::ZERO,
             seen: Nanos::ZERO,
             turn: 0,
-            ages: rules.metered,
-            meter: rules.metered.map(|_| Box::default()),
+            ages: options.metered,
+            meter: options.metered.map(|_| Box::default()),
         }
     }
 }
@@ -165,26 +165,26 @@ mod tests {
     /// Equal deadlines keep their order across the point where turns are dealt anew.
     #[test]
     fn turns_survive_their_overflow() {
-        let mut core = Core::<u32, Line>::new(
-            Rules { strict: false, capacity: usize::MAX, metered: None },
+        let mut state = QueueState::<u32, Line>::new(
+            Options { strict: false, capacity: usize::MAX, metered: None },
             Line::default(),
         );
-        core.turn = u32::MAX - 5;
+        state.turn = u32::MAX - 5;
         for key in 0..20 {
             let request = DelayRequest::Earliest(Nanos::new(9));
             assert_eq!(
-                core.add_after_with(
-                    &mut Newcomer { key: Some(key), hash: key, tag: () },
+                state.add_after_with(
+                    &mut NewKey { key: Some(key), hash: key, tag: () },
                     request,
                     Nanos::ZERO
                 ),
                 Ok(Added::New)
             );
-            core.check().unwrap();
+            state.check().unwrap();
         }
-        assert!(core.turn < 100, "the turns were dealt anew");
-        let order: Vec<u32> = std::iter::from_fn(|| match core.get(Some(Nanos::new(9))) {
-            Next::Key(_, key) => Some(key),
+        assert!(state.turn < 100, "the turns were dealt anew");
+        let order: Vec<u32> = std::iter::from_fn(|| match state.get(Some(Nanos::new(9))) {
+            NextKey::Key(_, key) => Some(key),
             _ => None,
         })
         .collect();

@@ -88,9 +88,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     pub fn postpone(&self, key: &K, delay: Duration) -> bool {
         let hash = self.shared.hash(key);
         let now = self.shared.now();
-        let mut state = self.shared.lock();
-        let postponed = state.core.postpone(key, hash, now + delay, now);
-        self.shared.finish(state, Some(now));
+        let mut locked = self.shared.lock();
+        let postponed = locked.state.postpone(key, hash, now + delay, now);
+        self.shared.finish(locked, Some(now));
         postponed
     }
 
@@ -144,10 +144,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         request: DelayRequest,
         now: Nanos,
     ) -> Result<Added, AddError<K>> {
-        let mut new = self.shared.newcomer(key, tag);
-        let mut state = self.shared.lock_to_add(None, &mut new);
-        let added = state.core.add_after_with(&mut new, request, now);
-        self.shared.finish(state, Some(now));
+        let mut new = self.shared.new_key(key, tag);
+        let mut locked = self.shared.lock_to_add(None, &mut new);
+        let added = locked.state.add_after_with(&mut new, request, now);
+        self.shared.finish(locked, Some(now));
         self.shared.answer(added, new.key)
     }
 }

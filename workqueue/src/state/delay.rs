@@ -2,11 +2,11 @@
 
 use flyball_sync::Nanos;
 
-use super::Core;
+use super::QueueState;
 use crate::state::deadlines::Deadlines;
 use crate::state::order::Links;
 
-impl<K, O: Links> Core<K, O> {
+impl<K, O: Links> QueueState<K, O> {
     /// The earliest deadline and its slot.
     #[inline]
     pub(super) fn first_wait(&self) -> Option<(Nanos, u32)> {

@@ -2,7 +2,7 @@
 
 use flyball_sync::Nanos;
 
-use super::{Core, Leftovers, Phase};
+use super::{Leftovers, Phase, QueueState};
 use crate::state::entry::{Flags, State};
 use crate::state::hash::spread;
 use crate::state::order::Links;
@@ -26,7 +26,7 @@ pub enum KeyState {
     LeasedWaiting(Nanos),
 }
 
-impl<K, O: Links> Core<K, O> {
+impl<K, O: Links> QueueState<K, O> {
     /// Whether anything needs the time: a deadline, an age, or the end of serving what waits.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
@@ -60,7 +60,7 @@ impl<K, O: Links> Core<K, O> {
     /// How many absent keys there is room for.
     #[inline]
     pub(crate) fn room(&self) -> usize {
-        self.rules.capacity.saturating_sub(self.slab.live())
+        self.options.capacity.saturating_sub(self.slab.live())
     }
 
     /// Keys in the order, without those whose deadline has passed.
@@ -251,7 +251,7 @@ impl<K, O: Links> Core<K, O> {
         let ready = self.order.linked(&self.slab);
         let in_order = |slot: &u32| self.slab.get(*slot).state == State::Ready;
         if ready.len() != self.order.count() || !ready.iter().all(in_order) {
-            return Err(format!("core 2: the order links {ready:?}, {} slots", self.order.count()));
+            return Err(format!("state 2: the order links {ready:?}, {} slots", self.order.count()));
         }
         for (list, reported) in [(&self.leases, false), (&self.reported, true)] {
             let belongs = |slot| {
@@ -259,13 +259,13 @@ impl<K, O: Links> Core<K, O> {
                 entry.state.is_leased() && entry.flags.has(Flags::REPORTED) == reported
             };
             if !list.iter(&self.slab).all(belongs) {
-                return Err(format!("core 2: a stranger among the leases (reported: {reported})"));
+                return Err(format!("state 2: a stranger among the leases (reported: {reported})"));
             }
         }
         let (mut leased, mut dirty, mut postponed, mut limited) = (0, 0, 0, 0);
         for (slot, entry) in self.slab.iter() {
             if self.keys.find(spread(entry.hash), |&other| other == slot).is_none() {
-                return Err(format!("core 1: slot {slot} is not in the key table"));
+                return Err(format!("state 1: slot {slot} is not in the key table"));
             }
             leased += usize::from(entry.state.is_leased());
             dirty += usize::from(entry.state == State::LeasedDirty);
@@ -274,22 +274,22 @@ impl<K, O: Links> Core<K, O> {
             }
             if entry.flags.has(Flags::LIMITED) || entry.flags.has(Flags::BACKOFF) {
                 if entry.state != State::Waiting {
-                    return Err(format!("core 4: slot {slot} is flagged, but {:?}", entry.state));
+                    return Err(format!("state 4: slot {slot} is flagged, but {:?}", entry.state));
                 }
                 limited += usize::from(entry.flags.has(Flags::LIMITED) && self.limits.get(slot).is_some());
             }
         }
         if self.keys.len() != self.slab.live() {
-            return Err(format!("core 1: {} keys in the table, {} live", self.keys.len(), self.slab.live()));
+            return Err(format!("state 1: {} keys in the table, {} live", self.keys.len(), self.slab.live()));
         }
         if ready.len() + self.waits() + leased != self.slab.live() || leased != self.leased() {
-            return Err(format!("core 2: {} ready, {leased} leased of {}", ready.len(), self.slab.live()));
+            return Err(format!("state 2: {} ready, {leased} leased of {}", ready.len(), self.slab.live()));
         }
         if (dirty, postponed) != (self.dirty, self.postponed.len()) {
-            return Err(format!("core 3: {dirty} dirty and {postponed} postponed, counted {}", self.dirty));
+            return Err(format!("state 3: {dirty} dirty and {postponed} postponed, counted {}", self.dirty));
         }
         if limited != self.limits.len() {
-            return Err(format!("core 4: {limited} limited waits, {} limits", self.limits.len()));
+            return Err(format!("state 4: {limited} limited waits, {} limits", self.limits.len()));
         }
         self.check_meter()
     }

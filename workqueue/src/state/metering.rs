@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use flyball_sync::Nanos;
 
-use super::{Core, Handle, Next, Phase, QueueStats};
+use super::{LeaseId, NextKey, Phase, QueueState, QueueStats};
 use crate::state::entry::State;
 use crate::state::order::Links;
 use crate::state::side::Side;
@@ -47,7 +47,7 @@ pub(crate) struct HandedOut {
     pub(crate) delayed: bool,
 }
 
-impl<K, O: Links> Core<K, O> {
+impl<K, O: Links> QueueState<K, O> {
     /// What metrics alone know.
     pub(super) fn meter_stats(&mut self, stats: &mut QueueStats, now: Nanos) {
         let Some(meter) = self.meter.as_mut() else { return };
@@ -58,7 +58,7 @@ impl<K, O: Links> Core<K, O> {
     }
 
     /// [`get`](Self::get), where there may be metrics. A queue without time does without the question.
-    pub(crate) fn get_told(&mut self, now: Option<Nanos>) -> Next<K>
+    pub(crate) fn get_told(&mut self, now: Option<Nanos>) -> NextKey<K>
     where
         K: Clone,
     {
@@ -87,7 +87,7 @@ impl<K, O: Links> Core<K, O> {
     /// A lease is about to end: for how long it has been held. Nothing without metrics, or where it has ended.
     ///
     /// One that nobody has `seen` was not handed out, and its key, unless it was added meanwhile, is not asked for anew.
-    pub(crate) fn meter_end(&mut self, lease: Handle, now: Option<Nanos>, seen: bool) -> Option<Duration> {
+    pub(crate) fn meter_end(&mut self, lease: LeaseId, now: Option<Nanos>, seen: bool) -> Option<Duration> {
         let comes_back = matches!(self.phase, Phase::Open | Phase::Serving);
         let meter = self.meter.as_mut()?;
         let entry = self.slab.get(lease.slot);
@@ -146,11 +146,11 @@ impl<K, O: Links> Core<K, O> {
             began += u128::from(entry.at.get());
         }
         if began != meter.began {
-            return Err(format!("core 7: leases began at {began}, summed {}", meter.began));
+            return Err(format!("state 7: leases began at {began}, summed {}", meter.began));
         }
         let wanted = |slot| matches!(self.slab.get(slot).state, State::Ready | State::LeasedDirty);
         match meter.asked.iter().find(|(slot, _)| !wanted(*slot)) {
-            Some((slot, _)) => Err(format!("core 7: slot {slot} is not asked for, but was")),
+            Some((slot, _)) => Err(format!("state 7: slot {slot} is not asked for, but was")),
             None => Ok(()),
         }
     }

@@ -162,7 +162,7 @@ pub(crate) mod sealed {
         #[inline]
         fn admit(&mut self, _slot: u32, _class: Self::Class) {}
 
-        /// An add of a key that is there and in this state, before the core acts on it.
+        /// An add of a key that is there and in this state, before that changes.
         #[inline]
         fn merge(&mut self, _slot: u32, _state: State, _tag: &Self::Tag) {}
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use flyball_sync::Nanos;
 
-use super::{Core, LAST, Leftovers, Phase};
+use super::{LAST, Leftovers, Phase, QueueState};
 use crate::state::entry::State;
 use crate::state::order::Links;
 
-impl<K, O: Links> Core<K, O> {
+impl<K, O: Links> QueueState<K, O> {
     /// Whether anything is handed out.
     pub(crate) fn pause(&mut self, paused: bool) {
         self.paused = paused;

@@ -3,7 +3,7 @@
 
 use flyball_sync::Nanos;
 
-use super::{Core, Postponed};
+use super::{Postponed, QueueState};
 use crate::state::entry::{Flags, State};
 use crate::state::hash::spread;
 use crate::state::order::Links;
@@ -14,7 +14,7 @@ const LARGE: usize = 1 << 14;
 /// So many keys whose deadline has passed are gathered by one operation.
 const AT_ONCE: usize = 64;
 
-impl<K, O: Links> Core<K, O> {
+impl<K, O: Links> QueueState<K, O> {
     /// The time. Each operation begins with this, and does it once: what it finds then holds until its end.
     #[inline]
     pub(super) fn observe(&mut self, now: Option<Nanos>) -> Nanos {

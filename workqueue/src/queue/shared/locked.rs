@@ -1,4 +1,4 @@
-//! SHELL. What the lock guards: the core, and who waits for it; and who is to be woken when it has changed.
+//! SHELL. What the lock guards: the state of the queue and its waiters; and which waiters to wake after a change.
 
 use std::task::Waker;
 
@@ -10,16 +10,16 @@ use crate::queue::adders::{AdderPlace, Adders, Signals};
 use crate::queue::parked::Parked;
 use crate::queue::sleepers::Sleepers;
 use crate::queue::timeouts::Timeouts;
-use crate::state::Core;
+use crate::state::QueueState;
 use crate::state::order::{Links, NO_ROOM};
 
-pub(crate) struct State<K, O> {
-    pub(crate) core: Core<K, O>,
-    /// Who waits for a key.
+pub(crate) struct Locked<K, O> {
+    pub(crate) state: QueueState<K, O>,
+    /// Tasks that wait for a key.
     pub(crate) getters: Parked,
     pub(crate) sleepers: Sleepers,
-    /// Who waits for anything else.
-    pub(crate) others: Others,
+    /// Waiters for anything else.
+    pub(crate) others: OtherWaiters,
     /// How many tasks were served at their first poll, since one of them gave way.
     at_once: u32,
     pub(super) alarm: Alarm,
@@ -29,9 +29,9 @@ pub(crate) struct State<K, O> {
 /// many they are.
 const BUDGET: u32 = 127;
 
-/// Who waits for something other than a key.
-pub(crate) struct Others {
-    /// Whether anybody does: set by who comes, taken back by `settle` once nobody is left.
+/// Waiters for something other than a key.
+pub(crate) struct OtherWaiters {
+    /// Whether there are any: set by a new waiter, reset by `settle` once none is left.
     pub(crate) any: bool,
     /// For room.
     pub(crate) adders: Adders,
@@ -51,7 +51,7 @@ pub(crate) struct Others {
     pub(crate) watch_at: Option<Nanos>,
 }
 
-impl Others {
+impl OtherWaiters {
     fn nobody_waits(&self) -> bool {
         self.drainers.waiting()
             + self.idlers.waiting()
@@ -64,9 +64,9 @@ impl Others {
     }
 }
 
-impl<K, O: Links> State<K, O> {
-    pub(super) fn new(core: Core<K, O>) -> Self {
-        let others = Others {
+impl<K, O: Links> Locked<K, O> {
+    pub(super) fn new(state: QueueState<K, O>) -> Self {
+        let others = OtherWaiters {
             any: false,
             adders: Adders::default(),
             drainers: Parked::new(),
@@ -79,7 +79,7 @@ impl<K, O: Links> State<K, O> {
             watch_at: None,
         };
         let getters = Parked::new();
-        Self { core, getters, sleepers: Sleepers::default(), others, at_once: 0, alarm: Alarm::default() }
+        Self { state, getters, sleepers: Sleepers::default(), others, at_once: 0, alarm: Alarm::default() }
     }
 
     /// Whether a task that would be served at its first poll is to let others run before: it wakes itself, and comes back.
@@ -115,12 +115,12 @@ impl<K, O: Links> State<K, O> {
 
     /// Whether a task that has just found no room waits for it already, with this waker.
     pub(crate) fn adder_waits_for(&self, place: &AdderPlace, tag: &O::Tag, waker: &Waker) -> bool {
-        place.line == self.core.adder_line(tag) && self.others.adders.waits_for(place, waker)
+        place.line == self.state.adder_line(tag) && self.others.adders.waits_for(place, waker)
     }
 
     /// The task waits no more. Its waker is for the caller to drop, outside the lock.
     pub(crate) fn unpark_adder(&mut self, place: AdderPlace) -> Option<Waker> {
-        self.core.leave_line(place.line);
+        self.state.leave_line(place.line);
         self.others.adders.leave(place)
     }
 
@@ -132,13 +132,13 @@ impl<K, O: Links> State<K, O> {
     }
 
     pub(crate) fn adder_wakes_up(&mut self, line: u32) {
-        self.core.leave_line(line);
+        self.state.leave_line(line);
         self.others.adders.wake_up(line);
     }
 
     fn join_adders(&mut self, tag: &O::Tag) -> u32 {
-        let line = self.core.adder_line(tag);
-        self.core.join_line(line);
+        let line = self.state.adder_line(tag);
+        self.state.join_line(line);
         self.others.any = true;
         line
     }
@@ -161,13 +161,13 @@ impl<K, O: Links> State<K, O> {
     pub(super) fn settle(&mut self, now: Option<Nanos>, timer: bool) -> Effects {
         let mut effects = Effects::default();
         let mut alarm = None;
-        if self.core.is_closed() {
+        if self.state.is_closed() {
             self.getters.rouse_all();
             effects.signal_all = self.sleepers.asleep > 0;
         } else {
             // Also after shutdown: what was due then is Ready, and nothing else will say so.
             let lookahead = self.lookahead();
-            let (wanted, next) = self.core.outlook(now, lookahead);
+            let (wanted, next) = self.state.outlook(now, lookahead);
             let sent = self.getters.owed(wanted) + self.sleepers.signalled;
             self.hint(wanted.saturating_sub(sent), &mut effects);
             // The next deadline after those that a waiter was woken for. Set here and not by the woken waiters: a task that is
@@ -212,14 +212,14 @@ impl<K, O: Links> State<K, O> {
     }
 
     fn settle_others(&mut self, now: Option<Nanos>, alarm: &mut Option<Nanos>, effects: &mut Effects) {
-        let Self { core, others, .. } = self;
+        let Self { state, others, .. } = self;
         // By the time that was seen last, not by the moment at which the alarm rang: it may ring early, and asking makes keys that are due
         // Ready in an order that gathers them.
-        let idle = others.idlers.waiting() + others.blocked_idlers > 0 && core.is_idle(None);
-        let drained = core.is_drained();
+        let idle = others.idlers.waiting() + others.blocked_idlers > 0 && state.is_idle(None);
+        let drained = state.is_drained();
         // Nobody waits for room in a queue that takes no more keys.
-        effects.room = if core.is_open() {
-            others.adders.notify(core.room(), |line| core.room_of(line))
+        effects.room = if state.is_open() {
+            others.adders.notify(state.room(), |line| state.room_of(line))
         } else {
             others.adders.notify(usize::MAX, |_| usize::MAX)
         };
@@ -233,7 +233,7 @@ impl<K, O: Links> State<K, O> {
         effects.quiet = come && !others.told;
         others.told |= come;
         let come = |at: Option<Nanos>| at.is_some_and(|at| now.is_some_and(|now| at <= now));
-        let unaimed = others.watch_at.is_none() && core.has_unreported();
+        let unaimed = others.watch_at.is_none() && state.has_unreported();
         if drained || unaimed || come(others.watch_at) {
             others.watchers.rouse_all();
             others.watch_at = None;
@@ -248,7 +248,7 @@ impl<K, O: Links> State<K, O> {
     /// One of each who waits for time looks again.
     pub(super) fn wake_for_time(&mut self) -> Effects {
         let mut effects = Effects::default();
-        if self.core.next_deadline().is_some() {
+        if self.state.next_deadline().is_some() {
             self.hint(1, &mut effects);
         }
         self.others.watchers.rouse_all();
