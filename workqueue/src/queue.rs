@@ -11,12 +11,12 @@ mod end_and_get;
 mod get;
 mod idle;
 mod inspect;
-pub(crate) mod parked;
 mod priority;
 pub(crate) mod shared;
 mod shutdown;
-pub(crate) mod sleepers;
 pub(crate) mod stop_flag;
+pub(crate) mod task_waiters;
+pub(crate) mod thread_waiters;
 pub(crate) mod timeouts;
 mod with_priority;
 

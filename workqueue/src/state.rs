@@ -31,9 +31,8 @@ mod metering;
 pub(crate) mod order;
 mod priority;
 mod shutdown;
-mod siblings;
-mod side;
 mod slab;
+mod sparse;
 mod stats;
 mod transitions;
 mod types;
@@ -53,9 +52,9 @@ use flyball_sync::Nanos;
 use hashbrown::HashTable;
 
 use crate::state::list::List;
-use crate::state::order::Links;
-use crate::state::side::Side;
+use crate::state::order::ReadyQueue;
 use crate::state::slab::Slab;
+use crate::state::sparse::SparseMap;
 use crate::state::wait::Wait;
 use metering::Meter;
 
@@ -84,8 +83,8 @@ pub(crate) struct QueueState<K, O> {
     leases: List,
     reported: List,
     dirty: usize,
-    postponed: Side<Postponed>,
-    limits: Side<Nanos>,
+    postponed: SparseMap<Postponed>,
+    limits: SparseMap<Nanos>,
     options: Options,
     phase: Phase,
     paused: bool,
@@ -113,8 +112,8 @@ struct Postponed {
 enum Phase {
     /// Everything goes.
     Open,
-    /// No adds, no dirty marks; what waits is served until the horizon, which is to come.
-    Serving,
+    /// No adds, no dirty marks; waiting keys become Ready until the horizon, which is to come.
+    DrainingDelays,
     /// No adds, no dirty marks; the backlog is handed out. What waits, stays.
     ShutDown,
     /// Nothing is handed out; leases end into nothing.
@@ -127,13 +126,13 @@ impl Phase {
     fn due_by(self, now: Nanos, horizon: Nanos) -> Nanos {
         match self {
             Self::Open => now,
-            Self::Serving => now.min(horizon),
+            Self::DrainingDelays => now.min(horizon),
             Self::ShutDown | Self::Stopped => horizon,
         }
     }
 }
 
-impl<K, O: Links> QueueState<K, O> {
+impl<K, O: ReadyQueue> QueueState<K, O> {
     pub(crate) fn new(options: Options, order: O) -> Self {
         Self {
             slab: Slab::new(),
@@ -142,8 +141,8 @@ impl<K, O: Links> QueueState<K, O> {
             leases: List::default(),
             reported: List::default(),
             dirty: 0,
-            postponed: Side::default(),
-            limits: Side::default(),
+            postponed: SparseMap::default(),
+            limits: SparseMap::default(),
             options,
             phase: Phase::Open,
             paused: false,
@@ -159,15 +158,15 @@ impl<K, O: Links> QueueState<K, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::order::fifo::Line;
+    use crate::state::order::fifo::FifoList;
     use crate::state::wait::DelayRequest;
 
     /// Equal deadlines keep their order across the point where turns are dealt anew.
     #[test]
     fn turns_survive_their_overflow() {
-        let mut state = QueueState::<u32, Line>::new(
+        let mut state = QueueState::<u32, FifoList>::new(
             Options { strict: false, capacity: usize::MAX, metered: None },
-            Line::default(),
+            FifoList::default(),
         );
         state.turn = u32::MAX - 5;
         for key in 0..20 {

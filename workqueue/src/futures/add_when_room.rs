@@ -28,14 +28,14 @@ pub struct AddWhenRoom<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLi
 {
     queue: &'a Queue<K, O, L, T>,
     /// Its key is gone once it is in the queue, or handed back.
-    new: NewKey<K, Tag<O::Links>>,
+    new: NewKey<K, Tag<O::ReadyQueue>>,
     ticket: Option<AdderPlace>,
     /// As in `Get`.
     gave_way: bool,
 }
 
 impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> AddWhenRoom<'a, K, O, L, T> {
-    pub(crate) fn new(queue: &'a Queue<K, O, L, T>, key: K, tag: Tag<O::Links>) -> Self {
+    pub(crate) fn new(queue: &'a Queue<K, O, L, T>, key: K, tag: Tag<O::ReadyQueue>) -> Self {
         Self { queue, new: queue.shared.new_key(key, tag), ticket: None, gave_way: false }
     }
 

@@ -64,7 +64,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for Get<'
             };
             if matches!(next, NextKey::Wait(_) | NextKey::Empty) {
                 if this.ticket.as_ref().is_some_and(|own| locked.getters.waits_for(own, context.waker())) {
-                    // Parked as before. Settled all the same: a deadline may have moved since.
+                    // It waits as before. Wake-ups are collected all the same: a deadline may have moved since.
                     shared.finish(locked, now);
                     return Poll::Pending;
                 }

@@ -62,7 +62,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
                     _ => None,
                 };
                 let others = &mut locked.others;
-                // Who waits for a lease, and who for a moment, do not wait at once: `settle` wakes the former.
+                // Watchers wait either for a lease or for a moment, never both: `collect_wakeups` wakes the former.
                 others.watch_at = match others.watch_at {
                     Some(other) if others.watchers.waiting() > 0 => at.map(|at| at.min(other)),
                     _ => at,

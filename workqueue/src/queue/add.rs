@@ -138,7 +138,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     // === once it is known what the order makes of the key ===
 
     #[inline]
-    pub(crate) fn add_tagged(&self, key: K, tag: Tag<O::Links>) -> Result<Added, AddError<K>> {
+    pub(crate) fn add_tagged(&self, key: K, tag: Tag<O::ReadyQueue>) -> Result<Added, AddError<K>> {
         // Declared before the guard, so that what stays of it dies after that.
         let mut new = self.shared.new_key(key, tag);
         let now = self.shared.now_if_timed();
@@ -149,7 +149,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     }
 
     #[inline]
-    pub(crate) fn add_ref_tagged(&self, key: &K, tag: Tag<O::Links>) -> Result<Added, AddErrorKind> {
+    pub(crate) fn add_ref_tagged(&self, key: &K, tag: Tag<O::ReadyQueue>) -> Result<Added, AddErrorKind> {
         let mut new = NewKey { key: None, hash: self.shared.hash(key), tag };
         let now = self.shared.now_if_timed();
         let mut locked = self.shared.lock_to_add(Some(key), &mut new);
@@ -161,7 +161,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     pub(crate) fn add_many_tagged(
         &self,
         keys: impl IntoIterator<Item = K>,
-        tag: impl Fn(&K) -> Tag<O::Links>,
+        tag: impl Fn(&K) -> Tag<O::ReadyQueue>,
     ) -> AddedMany<K> {
         let new_key = |key| {
             let tag = tag(&key);

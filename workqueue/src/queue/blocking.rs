@@ -25,7 +25,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         stop: Option<&StopFlag>,
     ) -> Result<Lease<K, T>, GetTimeoutError> {
         let shared = &self.shared;
-        let _passing = PassesOn(shared);
+        let _pass_signal = PassSignal(shared);
         loop {
             let now = shared.now_if_timed();
             let left = until.map(|until| until.since(Monotonic.now()));
@@ -42,7 +42,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                     return Err(GetTimeoutError::Closed);
                 }
                 _ if left == Some(Duration::ZERO) => {
-                    // A signal may have come together with the end of the time: settling passes it on.
+                    // A signal may have come together with the end of the time: collecting the wake-ups passes it on.
                     shared.finish(locked, now);
                     return Err(GetTimeoutError::TimedOut);
                 }
@@ -53,16 +53,18 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                 },
                 NextKey::Empty => None,
             };
-            locked.sleepers.asleep += 1;
-            let attended = &mut locked.sleepers.attended;
+            locked.blocked_getters.asleep += 1;
+            let covered = &mut locked.blocked_getters.covered_deadline;
             // One thread sleeps until the deadline, the others until they are signalled: no herd when it comes.
-            let deadline = deadline.filter(|(at, _)| attended.is_none_or(|attended| *at < attended));
+            let deadline = deadline.filter(|(at, _)| covered.is_none_or(|covered| *at < covered));
             if let Some((at, _)) = deadline {
-                *attended = Some(at);
+                *covered = Some(at);
             }
-            if let Some(effects) = shared.settle(&mut locked, now).filter(|effects| !effects.is_empty()) {
+            if let Some(effects) =
+                shared.collect_wakeups(&mut locked, now).filter(|effects| !effects.is_empty())
+            {
                 // Never sleeps with a duty: undo, do it, look again.
-                locked.sleepers.wake_up(deadline.map(|(at, _)| at));
+                locked.blocked_getters.wake_up(deadline.map(|(at, _)| at));
                 drop(locked);
                 shared.perform(effects);
                 continue;
@@ -72,14 +74,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                 Some(limit) => shared.available.wait_for(locked, limit),
                 None => shared.available.wait(locked),
             };
-            locked.sleepers.wake_up(deadline.map(|(at, _)| at));
+            locked.blocked_getters.wake_up(deadline.map(|(at, _)| at));
         }
     }
 
     /// Waits, at most until then on the machine's clock, until nothing is Ready or leased in a queue that is shut down.
     pub(crate) fn drain_until(&self, until: Option<Nanos>) -> Leftovers<K> {
         let mut left = Leftovers::new();
-        let drained = |state: &mut QueueState<K, O::Links>, _| state.is_drained();
+        let drained = |state: &mut QueueState<K, O::ReadyQueue>, _| state.is_drained();
         let (mut locked, now) = self.block_until(until, drained, |others| &mut others.blocked_drainers);
         locked.state.leftovers(now, &mut left);
         drop(locked);
@@ -93,7 +95,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     }
 
     pub(crate) fn block_until_empty(&self, until: Option<Nanos>) -> bool {
-        let empty = |state: &mut QueueState<K, O::Links>, _| state.is_empty();
+        let empty = |state: &mut QueueState<K, O::ReadyQueue>, _| state.is_empty();
         // One that waits for an empty queue is woken whenever it is idle, and looks again.
         let (locked, _) = self.block_until(until, empty, |others| &mut others.blocked_idlers);
         locked.state.is_empty()
@@ -103,9 +105,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     fn block_until(
         &self,
         until: Option<Nanos>,
-        come: impl Fn(&mut QueueState<K, O::Links>, Option<Nanos>) -> bool,
+        come: impl Fn(&mut QueueState<K, O::ReadyQueue>, Option<Nanos>) -> bool,
         count: impl Fn(&mut OtherWaiters) -> &mut usize,
-    ) -> (MutexGuard<'_, Locked<K, O::Links>>, Option<Nanos>) {
+    ) -> (MutexGuard<'_, Locked<K, O::ReadyQueue>>, Option<Nanos>) {
         loop {
             let now = self.shared.now_if_timed();
             let rest = until.map(|until| until.since(Monotonic.now()));
@@ -114,7 +116,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                 return (locked, now);
             }
             locked.others.any = true;
-            locked.others.told = false;
+            locked.others.quiet_notified = false;
             *count(&mut locked.others) += 1;
             locked = match rest {
                 Some(limit) => self.shared.quiet.wait_for(locked, limit),
@@ -128,24 +130,26 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     pub(crate) fn block_for_room(
         &self,
         key: K,
-        tag: Tag<O::Links>,
+        tag: Tag<O::ReadyQueue>,
         until: Option<Nanos>,
     ) -> Result<Added, AddError<K>> {
         let shared = &self.shared;
         let mut new = shared.new_key(key, tag);
-        let _passing = PassesOn(shared);
+        let _pass_signal = PassSignal(shared);
         loop {
             let now = shared.now_if_timed();
             let left = until.map(|until| until.since(Monotonic.now()));
             let mut locked = shared.lock_to_add(None, &mut new);
             let added = locked.state.add(&mut new, now);
             if added != Err(AddErrorKind::Full) || left == Some(Duration::ZERO) {
-                // A signal may have come together with the end of the time: settling passes it on.
+                // A signal may have come together with the end of the time: collecting the wake-ups passes it on.
                 shared.finish(locked, now);
                 return shared.answer(added, new.key);
             }
             let line = locked.adder_sleeps(&new.tag);
-            if let Some(effects) = shared.settle(&mut locked, now).filter(|effects| !effects.is_empty()) {
+            if let Some(effects) =
+                shared.collect_wakeups(&mut locked, now).filter(|effects| !effects.is_empty())
+            {
                 // It was woken for room that is not for its class: another is woken before it sleeps.
                 locked.adder_wakes_up(line);
                 drop(locked);
@@ -164,9 +168,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 }
 
 /// A thread that a signal woke and whose clock, or a key, then panics has used the signal up: passes it on.
-struct PassesOn<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode>(&'a Shared<K, O, L, T>);
+struct PassSignal<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode>(&'a Shared<K, O, L, T>);
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for PassesOn<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for PassSignal<'_, K, O, L, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // Without the clock, which may be what panics: a deadline that has passed rings at once.

@@ -99,7 +99,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     pub(crate) fn add_delayed_tagged(
         &self,
         key: K,
-        tag: Tag<O::Links>,
+        tag: Tag<O::ReadyQueue>,
         delay: Duration,
         mode: DelayMode,
     ) -> Result<Added, AddError<K>> {
@@ -113,7 +113,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         self.add_requested(key, tag, request, now)
     }
 
-    pub(crate) fn add_rate_limited_tagged(&self, key: K, tag: Tag<O::Links>) -> Result<Added, AddError<K>> {
+    pub(crate) fn add_rate_limited_tagged(
+        &self,
+        key: K,
+        tag: Tag<O::ReadyQueue>,
+    ) -> Result<Added, AddError<K>> {
         let shared = &self.shared;
         if self.is_shutting_down() {
             return shared.answer(Err(AddErrorKind::ShutDown), Some(key));
@@ -140,7 +144,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     fn add_requested(
         &self,
         key: K,
-        tag: Tag<O::Links>,
+        tag: Tag<O::ReadyQueue>,
         request: DelayRequest,
         now: Nanos,
     ) -> Result<Added, AddError<K>> {

@@ -145,7 +145,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         let now = ending.now();
         let mut locked = self.lock();
         let ended = self.end_locked(&mut locked, id, &ending);
-        let effects = self.settle(&mut locked, now);
+        let effects = self.collect_wakeups(&mut locked, now);
         drop(locked);
         match self.finish_end(key, ending, ended, effects) {
             // A second panic while one unwinds would abort the process.
@@ -176,7 +176,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     #[inline]
     pub(super) fn end_locked(
         &self,
-        locked: &mut Locked<K, O::Links>,
+        locked: &mut Locked<K, O::ReadyQueue>,
         id: LeaseId,
         ending: &Ending,
     ) -> Ended<K> {

@@ -99,7 +99,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         &self,
         mut lease: Lease<K, T>,
         outcome: LeaseOutcome,
-        take: impl FnOnce(&mut Locked<K, O::Links>, Option<Nanos>) -> NextKey<K>,
+        take: impl FnOnce(&mut Locked<K, O::ReadyQueue>, Option<Nanos>) -> NextKey<K>,
     ) -> Result<Lease<K, T>, TryGetError> {
         let shared = &self.shared;
         let Some(handle_of_queue) = lease.take_queue_if(shared) else {
@@ -136,7 +136,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         lease: Lease<K, T>,
         handle_of_queue: Arc<dyn Leasing<K>>,
         ending: Ending,
-        take: impl FnOnce(&mut Locked<K, O::Links>, Option<Nanos>) -> NextKey<K>,
+        take: impl FnOnce(&mut Locked<K, O::ReadyQueue>, Option<Nanos>) -> NextKey<K>,
     ) -> Result<Lease<K, T>, TryGetError> {
         let shared = &self.shared;
         let (id, now) = (lease.lease_id(), ending.now());
@@ -163,8 +163,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         &self,
         handle_of_queue: Arc<dyn Leasing<K>>,
         now: Option<Nanos>,
-        end: impl FnOnce(&mut Locked<K, O::Links>) -> E,
-        take: impl FnOnce(&mut Locked<K, O::Links>, Option<Nanos>) -> NextKey<K>,
+        end: impl FnOnce(&mut Locked<K, O::ReadyQueue>) -> E,
+        take: impl FnOnce(&mut Locked<K, O::ReadyQueue>, Option<Nanos>) -> NextKey<K>,
         finish: impl FnOnce(E, Option<Effects>) -> Option<Panic>,
     ) -> Result<Lease<K, T>, TryGetError> {
         let shared = &self.shared;
@@ -173,7 +173,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         // A panic of `Clone` of the next key changes nothing, and the lease before it has ended.
         let next = catch_unwind(AssertUnwindSafe(|| take(&mut locked, now)));
         let told = if matches!(next, Ok(NextKey::Key(..))) { shared.handed_out(&locked) } else { None };
-        let effects = shared.settle(&mut locked, now);
+        let effects = shared.collect_wakeups(&mut locked, now);
         drop(locked);
         // Made before anything that may panic, or its key was lost.
         let (next, panic) = match next {

@@ -126,7 +126,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                 break TryGetError::Empty;
             }
         };
-        let effects = self.shared.settle(&mut locked, now);
+        let effects = self.shared.collect_wakeups(&mut locked, now);
         drop(locked);
         let lease = |(id, key)| Lease::new(key, id, self.shared.clone());
         let leases: Vec<_> = taken.into_iter().map(lease).collect();
@@ -146,12 +146,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     #[inline]
     pub(crate) fn lease(
         &self,
-        mut locked: MutexGuard<'_, Locked<K, O::Links>>,
+        mut locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>,
         now: Option<Nanos>,
         id: LeaseId,
         key: K,
     ) -> Lease<K, T> {
-        let effects = self.shared.settle(&mut locked, now);
+        let effects = self.shared.collect_wakeups(&mut locked, now);
         let told = self.shared.handed_out(&locked);
         drop(locked);
         let lease = Lease::new(key, id, self.shared.clone());
@@ -319,7 +319,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     /// Hands out a key, if there is one.
     #[inline]
-    pub(crate) fn next(&self, locked: &mut Locked<K, O::Links>, now: Option<Nanos>) -> NextKey<K> {
+    pub(crate) fn next(&self, locked: &mut Locked<K, O::ReadyQueue>, now: Option<Nanos>) -> NextKey<K> {
         if T::DELAYS { locked.state.get_told(now) } else { locked.state.get(now) }
     }
 }

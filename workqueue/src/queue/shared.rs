@@ -11,15 +11,15 @@
 //! [`Effects`] after unlocking. `Eq` and `Clone` of keys and groups are the exceptions; a panic there leaves the queue whole.
 //!
 //! # No lost wake-up
-//! A wake-up is a hint that any getter may use. Whoever changes anything calls [`Shared::settle`] before unlocking. It
+//! A wake-up is a hint that any getter may use. Each change ends with [`Shared::collect_wakeups`] before unlocking. It
 //! restores, for every state in which there are waiters (`shared/locked.rs`):
 //! 1. one task is woken for each key that can be handed out. If there are fewer tasks than keys, one thread is signalled, too, which signals
 //!    the next one when it has taken a key or found none. One adder is woken for each free place, if it is one for its class of keys
 //!    (`queue/adders.rs`);
-//! 2. while a deadline is ahead, the timer is armed for it, and a thread attends to it (if threads sleep);
+//! 2. while a deadline is ahead, the timer is armed for it, and one of the sleeping threads, if there are any, sleeps no longer than until then;
 //! 3. everybody is woken once what they wait for has come: closed, drained, idle, a lease to watch.
 //!
-//! A waiter that leaves decrements the count of woken waiters, so `settle` can wake another one.
+//! A waiter that leaves decrements the count of woken waiters, so `collect_wakeups` can wake another one.
 
 mod effects;
 mod locked;
@@ -52,7 +52,7 @@ use crate::time_mode::TimeMode;
 
 pub(crate) struct Shared<K, O: Order<K>, L, T> {
     /// On cache lines of its own: what adds read before they lock, such as the hasher, lies beside it.
-    locked: CachePadded<Mutex<Locked<K, O::Links>>>,
+    locked: CachePadded<Mutex<Locked<K, O::ReadyQueue>>>,
     /// Getters that block.
     pub(crate) available: Condvar,
     /// Adders that block.
@@ -87,7 +87,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         let Parts { order, policy, time, seed, mut options, dead, sinks } = parts;
         options.metered = (!sinks.is_empty()).then(|| time.now());
         let shared = Arc::new_cyclic(|this| Self {
-            locked: CachePadded::new(Mutex::new(Locked::new(QueueState::new(options, order.links())))),
+            locked: CachePadded::new(Mutex::new(Locked::new(QueueState::new(options, order.ready_queue())))),
             available: Condvar::new(),
             room: Condvar::new(),
             quiet: Condvar::new(),
@@ -110,7 +110,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     }
 
     #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Locked<K, O::Links>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Locked<K, O::ReadyQueue>> {
         self.locked.lock()
     }
 
@@ -125,7 +125,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
 
     /// What an add of `key` brings.
     #[inline]
-    pub(crate) fn tag(&self, key: &K) -> Tag<O::Links> {
+    pub(crate) fn tag(&self, key: &K) -> Tag<O::ReadyQueue> {
         self.order.tag(key)
     }
 
@@ -134,8 +134,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     pub(crate) fn lock_to_add(
         &self,
         key: Option<&K>,
-        new: &mut NewKey<K, Tag<O::Links>>,
-    ) -> MutexGuard<'_, Locked<K, O::Links>> {
+        new: &mut NewKey<K, Tag<O::ReadyQueue>>,
+    ) -> MutexGuard<'_, Locked<K, O::ReadyQueue>> {
         loop {
             let locked = self.lock();
             if !locked.state.is_stale(&new.tag) {
@@ -147,14 +147,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     }
 
     #[cold]
-    pub(crate) fn renew(&self, key: Option<&K>, new: &mut NewKey<K, Tag<O::Links>>) {
+    pub(crate) fn renew(&self, key: Option<&K>, new: &mut NewKey<K, Tag<O::ReadyQueue>>) {
         if let Some(key) = key.or(new.key.as_ref()) {
             self.order.renew(key, &mut new.tag);
         }
     }
 
     #[inline]
-    pub(crate) fn new_key(&self, key: K, tag: Tag<O::Links>) -> NewKey<K, Tag<O::Links>> {
+    pub(crate) fn new_key(&self, key: K, tag: Tag<O::ReadyQueue>) -> NewKey<K, Tag<O::ReadyQueue>> {
         let hash = self.hash(&key);
         NewKey { key: Some(key), hash, tag }
     }
@@ -178,25 +178,29 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
 
     /// The end of every change: says who is to be woken, unlocks, and wakes them.
     #[inline]
-    pub(crate) fn finish(&self, locked: MutexGuard<'_, Locked<K, O::Links>>, now: Option<Nanos>) {
+    pub(crate) fn finish(&self, locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>, now: Option<Nanos>) {
         self.note_timed(&locked);
         // Nothing is built, moved, tested and dropped where nobody waits, as in a queue whose workers are all busy.
-        if locked.needs_settling() {
+        if locked.needs_wakeups() {
             self.finish_and_wake(locked, now);
         }
     }
 
     #[inline(never)]
-    fn finish_and_wake(&self, mut locked: MutexGuard<'_, Locked<K, O::Links>>, now: Option<Nanos>) {
-        let effects = locked.settle(now, T::TIMER);
+    fn finish_and_wake(&self, mut locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>, now: Option<Nanos>) {
+        let effects = locked.collect_wakeups(now, T::TIMER);
         drop(locked);
         self.perform(effects);
     }
 
     /// [`finish`](Self::finish), and every task that waits for a key looks again: one may wait for the shutdown beside it.
-    pub(crate) fn finish_for_all(&self, mut locked: MutexGuard<'_, Locked<K, O::Links>>, now: Option<Nanos>) {
+    pub(crate) fn finish_for_all(
+        &self,
+        mut locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>,
+        now: Option<Nanos>,
+    ) {
         self.note_timed(&locked);
-        let mut effects = locked.settle(now, T::TIMER);
+        let mut effects = locked.collect_wakeups(now, T::TIMER);
         locked.wake_tasks(&mut effects);
         drop(locked);
         self.perform(effects);
@@ -204,13 +208,17 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
 
     /// The first half of [`finish`](Self::finish), for who has something to do between unlocking and waking.
     #[inline]
-    pub(crate) fn settle(&self, locked: &mut Locked<K, O::Links>, now: Option<Nanos>) -> Option<Effects> {
+    pub(crate) fn collect_wakeups(
+        &self,
+        locked: &mut Locked<K, O::ReadyQueue>,
+        now: Option<Nanos>,
+    ) -> Option<Effects> {
         self.note_timed(locked);
-        if locked.needs_settling() { Some(locked.settle(now, T::TIMER)) } else { None }
+        if locked.needs_wakeups() { Some(locked.collect_wakeups(now, T::TIMER)) } else { None }
     }
 
     #[inline]
-    fn note_timed(&self, locked: &Locked<K, O::Links>) {
+    fn note_timed(&self, locked: &Locked<K, O::ReadyQueue>) {
         // Written under the lock, and only where it changes: a store in every operation would take the cache line from all who read it
         // without the lock.
         if T::DELAYS {
@@ -226,12 +234,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     /// [`finish`](Self::finish), with adders to signal beside those that it finds.
     pub(crate) fn finish_with(
         &self,
-        mut locked: MutexGuard<'_, Locked<K, O::Links>>,
+        mut locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>,
         now: Option<Nanos>,
         signals: Signals,
     ) {
         self.note_timed(&locked);
-        let mut effects = locked.settle(now, T::TIMER);
+        let mut effects = locked.collect_wakeups(now, T::TIMER);
         effects.room.all |= signals.all;
         drop(locked);
         self.perform(effects);
@@ -248,7 +256,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
                 break;
             }
             effects = Effects::default();
-            effects.more = self.lock().wake_roused(&mut effects.wakers);
+            effects.more = self.lock().fill_batch(&mut effects.wakers);
         }
         raise(panicked);
     }

@@ -106,7 +106,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     pub(crate) fn begin_drain_all(&self, limit: Duration) {
         let now = self.shared.now();
         let mut locked = self.shared.lock();
-        locked.state.serve(now, limit);
+        locked.state.drain_delays(now, limit);
         locked.state.pause(false);
         self.shared.finish_for_all(locked, Some(now));
     }

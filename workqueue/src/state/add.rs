@@ -5,10 +5,10 @@ use flyball_sync::Nanos;
 use super::{Added, NewKey, Phase, QueueState};
 use crate::error::AddErrorKind;
 use crate::state::entry::{Flags, State};
-use crate::state::order::Links;
+use crate::state::order::ReadyQueue;
 use crate::state::wait::{DelayRequest, Wait};
 
-impl<K, O: Links> QueueState<K, O> {
+impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Makes the key Ready, or marks its lease.
     ///
     /// The key is taken only where it is new.
@@ -74,14 +74,14 @@ impl<K, O: Links> QueueState<K, O> {
             State::Waiting | State::LeasedWaiting => {
                 let wait = self.wait_of(slot);
                 if wait.at <= now || self.holds(wait) {
-                    self.order.settle(&mut self.slab, slot, now, now);
+                    self.order.reposition(&mut self.slab, slot, now, now);
                     return Added::Merged;
                 }
                 self.end_wait(slot, now)
             }
             State::Leased => self.mark(slot, now),
             State::Ready => {
-                self.order.settle(&mut self.slab, slot, now, now);
+                self.order.reposition(&mut self.slab, slot, now, now);
                 Added::Merged
             }
             State::LeasedDirty => Added::Merged,
@@ -145,11 +145,11 @@ impl<K, O: Links> QueueState<K, O> {
                 if old.at > now && new != old {
                     self.set_wait(slot, new);
                 }
-                self.order.settle(&mut self.slab, slot, now, now);
+                self.order.reposition(&mut self.slab, slot, now, now);
                 Added::Merged
             }
             _ => {
-                self.order.settle(&mut self.slab, slot, now, now);
+                self.order.reposition(&mut self.slab, slot, now, now);
                 Added::Merged
             }
         })

@@ -6,7 +6,7 @@ use flyball_sync::Nanos;
 
 use super::{LeaseId, QueueState};
 use crate::state::entry::Flags;
-use crate::state::order::Links;
+use crate::state::order::ReadyQueue;
 
 /// A lease that has been held for longer than it should.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) enum NextOverdue<K> {
     Drained,
 }
 
-impl<K, O: Links> QueueState<K, O> {
+impl<K, O: ReadyQueue> QueueState<K, O> {
     /// The clock is read at each add and get from now on. What is there counts from now.
     pub(crate) fn track_ages(&mut self, now: Nanos) {
         self.ages.get_or_insert(now);

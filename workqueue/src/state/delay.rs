@@ -4,9 +4,9 @@ use flyball_sync::Nanos;
 
 use super::QueueState;
 use crate::state::deadlines::Deadlines;
-use crate::state::order::Links;
+use crate::state::order::ReadyQueue;
 
-impl<K, O: Links> QueueState<K, O> {
+impl<K, O: ReadyQueue> QueueState<K, O> {
     /// The earliest deadline and its slot.
     #[inline]
     pub(super) fn first_wait(&self) -> Option<(Nanos, u32)> {

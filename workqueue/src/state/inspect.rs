@@ -5,7 +5,7 @@ use flyball_sync::Nanos;
 use super::{Leftovers, Phase, QueueState};
 use crate::state::entry::{Flags, State};
 use crate::state::hash::spread;
-use crate::state::order::Links;
+use crate::state::order::ReadyQueue;
 
 /// The state of a key. A wait whose deadline has passed shows as what it has become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +26,12 @@ pub enum KeyState {
     LeasedWaiting(Nanos),
 }
 
-impl<K, O: Links> QueueState<K, O> {
+impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Whether anything needs the time: a deadline, an age, or the end of serving what waits.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
         let waits = self.waits() + self.postponed.len() > 0;
-        waits | self.ages.is_some() | (self.phase == Phase::Serving)
+        waits | self.ages.is_some() | (self.phase == Phase::DrainingDelays)
     }
 
     /// How many keys can be handed out, and when there will be one more; while the queue is open, by `now`, if that is
@@ -80,7 +80,7 @@ impl<K, O: Links> QueueState<K, O> {
         let (at, _) = self.first_wait()?;
         let served = match self.phase {
             Phase::Open => true,
-            Phase::Serving => at <= self.horizon,
+            Phase::DrainingDelays => at <= self.horizon,
             Phase::ShutDown | Phase::Stopped => false,
         };
         (served && !self.paused).then_some(at)
@@ -91,7 +91,7 @@ impl<K, O: Links> QueueState<K, O> {
     pub(crate) fn has_due(&self, now: Option<Nanos>) -> bool {
         let by = match self.phase {
             Phase::Open => now,
-            Phase::Serving => now.map(|now| now.min(self.horizon)),
+            Phase::DrainingDelays => now.map(|now| now.min(self.horizon)),
             Phase::ShutDown => Some(self.horizon),
             Phase::Stopped => None,
         };
@@ -123,7 +123,7 @@ impl<K, O: Links> QueueState<K, O> {
         match self.phase {
             Phase::Open => false,
             // A lease may end as a failure, and come back before the horizon.
-            Phase::Serving => self.leased() == 0 && self.is_empty_by(self.horizon),
+            Phase::DrainingDelays => self.leased() == 0 && self.is_empty_by(self.horizon),
             Phase::ShutDown => self.dirty == 0 && self.is_empty_by(self.horizon),
             Phase::Stopped => true,
         }

@@ -4,10 +4,10 @@ use flyball_sync::Nanos;
 
 use super::{LeaseId, NEXT, NextKey, Phase, QueueState, Transition};
 use crate::state::entry::{Flags, State};
-use crate::state::order::Links;
+use crate::state::order::ReadyQueue;
 use crate::state::wait::Wait;
 
-impl<K, O: Links> QueueState<K, O> {
+impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Hands out the key that is next in the order, whether it was added Ready or its deadline passed.
     ///
     /// The key is cloned first: a panic of `Clone` changes nothing.
@@ -33,7 +33,7 @@ impl<K, O: Links> QueueState<K, O> {
         let Some(key) = entry.key.clone() else { unreachable!("invariant 1: a linked slot holds a key") };
         let (state, generation) = (entry.state, entry.generation);
         let (phase, horizon) = (self.phase, self.horizon);
-        self.order.serve(pick, || phase.due_by(now, horizon));
+        self.order.on_hand_out(pick, || phase.due_by(now, horizon));
         match state {
             State::Ready => self.order.unlink(&mut self.slab, slot),
             _ => self.unlink(slot),
@@ -137,7 +137,7 @@ impl<K, O: Links> QueueState<K, O> {
         };
         let served = match self.phase {
             Phase::Open => true,
-            Phase::Serving => wait.at <= self.horizon,
+            Phase::DrainingDelays => wait.at <= self.horizon,
             Phase::ShutDown | Phase::Stopped => false,
         };
         if served && matches!(transition, Transition::Wait(_)) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use flyball_sync::Nanos;
 
 use super::QueueState;
-use crate::state::order::Links;
+use crate::state::order::ReadyQueue;
 
 /// How much is in a queue, how old it is, and what the queue has counted: all of it of one moment.
 ///
@@ -79,7 +79,7 @@ impl QueueStats {
     }
 }
 
-impl<K, O: Links> QueueState<K, O> {
+impl<K, O: ReadyQueue> QueueState<K, O> {
     /// O(1), plus the waits that are over and the leased keys that wait, and with groups their number.
     pub(crate) fn stats(&mut self, now: Option<Nanos>) -> QueueStats {
         let now = now.unwrap_or(self.seen);

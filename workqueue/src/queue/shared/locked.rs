@@ -7,17 +7,17 @@ use flyball_sync::waiting::{Alarm, WakeBatch};
 
 use super::effects::Effects;
 use crate::queue::adders::{AdderPlace, Adders, Signals};
-use crate::queue::parked::Parked;
-use crate::queue::sleepers::Sleepers;
+use crate::queue::task_waiters::TaskWaiters;
+use crate::queue::thread_waiters::ThreadWaiters;
 use crate::queue::timeouts::Timeouts;
 use crate::state::QueueState;
-use crate::state::order::{Links, NO_ROOM};
+use crate::state::order::{NO_ROOM, ReadyQueue};
 
 pub(crate) struct Locked<K, O> {
     pub(crate) state: QueueState<K, O>,
     /// Tasks that wait for a key.
-    pub(crate) getters: Parked,
-    pub(crate) sleepers: Sleepers,
+    pub(crate) getters: TaskWaiters,
+    pub(crate) blocked_getters: ThreadWaiters,
     /// Waiters for anything else.
     pub(crate) others: OtherWaiters,
     /// How many tasks were served at their first poll, since one of them gave way.
@@ -31,22 +31,22 @@ const BUDGET: u32 = 127;
 
 /// Waiters for something other than a key.
 pub(crate) struct OtherWaiters {
-    /// Whether there are any: set by a new waiter, reset by `settle` once none is left.
+    /// Whether there are any: set by a new waiter, reset by `collect_wakeups` once none is left.
     pub(crate) any: bool,
     /// For room.
     pub(crate) adders: Adders,
-    pub(crate) drainers: Parked,
-    pub(crate) idlers: Parked,
+    pub(crate) drainers: TaskWaiters,
+    pub(crate) idlers: TaskWaiters,
     /// Threads that wait for the queue to be drained, or idle.
     pub(crate) blocked_drainers: usize,
     pub(crate) blocked_idlers: usize,
     /// Those threads were signalled, and none of them has begun to wait since. Without this flag, a blocked getter, which
     /// performs its effects before it sleeps, would signal them again in every loop until they have run.
-    pub(crate) told: bool,
+    pub(crate) quiet_notified: bool,
     /// No longer than until some time.
     pub(crate) timeouts: Timeouts,
     /// For a lease to be overdue.
-    pub(crate) watchers: Parked,
+    pub(crate) watchers: TaskWaiters,
     /// The earliest moment at which a parked watcher has something to see; `None` while it waits for a lease.
     pub(crate) watch_at: Option<Nanos>,
 }
@@ -64,22 +64,29 @@ impl OtherWaiters {
     }
 }
 
-impl<K, O: Links> Locked<K, O> {
+impl<K, O: ReadyQueue> Locked<K, O> {
     pub(super) fn new(state: QueueState<K, O>) -> Self {
         let others = OtherWaiters {
             any: false,
             adders: Adders::default(),
-            drainers: Parked::new(),
-            idlers: Parked::new(),
+            drainers: TaskWaiters::new(),
+            idlers: TaskWaiters::new(),
             blocked_drainers: 0,
             blocked_idlers: 0,
-            told: false,
+            quiet_notified: false,
             timeouts: Timeouts::default(),
-            watchers: Parked::new(),
+            watchers: TaskWaiters::new(),
             watch_at: None,
         };
-        let getters = Parked::new();
-        Self { state, getters, sleepers: Sleepers::default(), others, at_once: 0, alarm: Alarm::default() }
+        let getters = TaskWaiters::new();
+        Self {
+            state,
+            getters,
+            blocked_getters: ThreadWaiters::default(),
+            others,
+            at_once: 0,
+            alarm: Alarm::default(),
+        }
     }
 
     /// Whether a task that would be served at its first poll is to let others run before: it wakes itself, and comes back.
@@ -148,42 +155,42 @@ impl<K, O: Links> Locked<K, O> {
         self.others.adders.wake_line(NO_ROOM)
     }
 
-    /// Whether `settle` might have something to do.
+    /// Whether `collect_wakeups` might have something to do.
     ///
-    /// Not while a thread is on its way and nobody else waits: it will look, and settle, itself.
+    /// Not while a thread was signalled and there is no other waiter: that thread looks, and collects the wake-ups itself.
     #[inline]
-    pub(super) fn needs_settling(&self) -> bool {
-        (self.getters.waiting() > 0) | self.others.any | self.sleepers.all_asleep()
+    pub(super) fn needs_wakeups(&self) -> bool {
+        (self.getters.waiting() > 0) | self.others.any | self.blocked_getters.all_asleep()
     }
 
-    /// Restores the three rules of `queue/shared.rs`; changes nothing but who is awake; and gathers what is due where somebody
-    /// waits for the queue to be idle.
-    pub(super) fn settle(&mut self, now: Option<Nanos>, timer: bool) -> Effects {
+    /// Restores the three rules of `queue/shared.rs`; changes nothing but which waiters are awake; and gathers due keys if there
+    /// are waiters for an idle queue.
+    pub(super) fn collect_wakeups(&mut self, now: Option<Nanos>, timer: bool) -> Effects {
         let mut effects = Effects::default();
         let mut alarm = None;
         if self.state.is_closed() {
-            self.getters.rouse_all();
-            effects.signal_all = self.sleepers.asleep > 0;
+            self.getters.notify_all();
+            effects.signal_all = self.blocked_getters.asleep > 0;
         } else {
             // Also after shutdown: what was due then is Ready, and nothing else will say so.
             let lookahead = self.lookahead();
             let (wanted, next) = self.state.outlook(now, lookahead);
-            let sent = self.getters.owed(wanted) + self.sleepers.signalled;
-            self.hint(wanted.saturating_sub(sent), &mut effects);
+            let notified = self.getters.notified(wanted) + self.blocked_getters.signalled;
+            self.notify_getters(wanted.saturating_sub(notified), &mut effects);
             // The next deadline after those that a waiter was woken for. Set here and not by the woken waiters: a task that is
             // woken and never polled delays at most one key.
             alarm = next.filter(|_| self.waits());
             if let Some(at) = alarm {
-                self.attend(at, &mut effects);
+                self.cover_deadline(at, &mut effects);
             }
         }
         if self.others.any {
-            self.settle_others(now, &mut alarm, &mut effects);
+            self.collect_other_wakeups(now, &mut alarm, &mut effects);
             self.others.any = !self.others.nobody_waits();
         }
-        effects.more = self.wake_roused(&mut effects.wakers);
+        effects.more = self.fill_batch(&mut effects.wakers);
         if timer {
-            self.aim(alarm, &mut effects);
+            self.arm_timer(alarm, &mut effects);
         }
         effects
     }
@@ -191,27 +198,32 @@ impl<K, O: Links> Locked<K, O> {
     /// The alarm rang. Its moment stands in for the time, which is not read here: the timer may ring early, and who is
     /// woken then looks at the clock, and waits again.
     ///
-    /// Settling may set the alarm anew, for a later moment: a timer that rings at once and always gets through all of
+    /// This may set the alarm anew, for a later moment: a timer that rings at once and always gets through all of
     /// those, and stops.
     pub(super) fn ring(&mut self) -> Effects {
         let rang = self.alarm.rang();
-        self.settle(rang, true)
+        self.collect_wakeups(rang, true)
     }
 
-    /// How many deadlines that have passed are looked at: as many as there are tasks to send, woken or not, and one for a
-    /// thread, which sends the next when it has looked. So either all of them are known, and the deadline that comes
+    /// How many deadlines that have passed are looked at: as many as there are tasks to notify, woken or not, and one for a
+    /// thread, which signals the next when it has looked. So either all of them are known, and the deadline that comes
     /// next, or no task is left to wake. A fixed number is not enough: tasks that were woken and are never polled
     /// may be more than that, and those behind them would get neither a wake-up nor an alarm.
     fn lookahead(&mut self) -> usize {
-        if self.waits() { self.getters.owed(usize::MAX) + self.getters.waiting() + 1 } else { 0 }
+        if self.waits() { self.getters.notified(usize::MAX) + self.getters.waiting() + 1 } else { 0 }
     }
 
-    /// Whether anybody waits for a key who is not on his way.
+    /// Whether a task that was not notified, or any thread, waits for a key.
     fn waits(&self) -> bool {
-        self.getters.waiting() > 0 || self.sleepers.asleep > 0
+        self.getters.waiting() > 0 || self.blocked_getters.asleep > 0
     }
 
-    fn settle_others(&mut self, now: Option<Nanos>, alarm: &mut Option<Nanos>, effects: &mut Effects) {
+    fn collect_other_wakeups(
+        &mut self,
+        now: Option<Nanos>,
+        alarm: &mut Option<Nanos>,
+        effects: &mut Effects,
+    ) {
         let Self { state, others, .. } = self;
         // By the time that was seen last, not by the moment at which the alarm rang: it may ring early, and asking makes keys that are due
         // Ready in an order that gathers them.
@@ -224,18 +236,18 @@ impl<K, O: Links> Locked<K, O> {
             others.adders.notify(usize::MAX, |_| usize::MAX)
         };
         if drained {
-            others.drainers.rouse_all();
+            others.drainers.notify_all();
         }
         if idle {
-            others.idlers.rouse_all();
+            others.idlers.notify_all();
         }
         let come = (drained && others.blocked_drainers > 0) || (idle && others.blocked_idlers > 0);
-        effects.quiet = come && !others.told;
-        others.told |= come;
+        effects.quiet = come && !others.quiet_notified;
+        others.quiet_notified |= come;
         let come = |at: Option<Nanos>| at.is_some_and(|at| now.is_some_and(|now| at <= now));
-        let unaimed = others.watch_at.is_none() && state.has_unreported();
-        if drained || unaimed || come(others.watch_at) {
-            others.watchers.rouse_all();
+        let has_unwatched = others.watch_at.is_none() && state.has_unreported();
+        if drained || has_unwatched || come(others.watch_at) {
+            others.watchers.notify_all();
             others.watch_at = None;
         }
         if let Some(now) = now {
@@ -249,56 +261,56 @@ impl<K, O: Links> Locked<K, O> {
     pub(super) fn wake_for_time(&mut self) -> Effects {
         let mut effects = Effects::default();
         if self.state.next_deadline().is_some() {
-            self.hint(1, &mut effects);
+            self.notify_getters(1, &mut effects);
         }
-        self.others.watchers.rouse_all();
+        self.others.watchers.notify_all();
         self.others.watch_at = None;
         self.others.timeouts.pass(Nanos::MAX);
-        effects.more = self.wake_roused(&mut effects.wakers);
+        effects.more = self.fill_batch(&mut effects.wakers);
         effects
     }
 
     /// Every task that waits for a key looks again, and waits again.
     pub(crate) fn wake_tasks(&mut self, effects: &mut Effects) {
-        self.getters.rouse_all();
-        effects.more = self.wake_roused(&mut effects.wakers);
+        self.getters.notify_all();
+        effects.more = self.fill_batch(&mut effects.wakers);
     }
 
     /// Everybody who waits for a key looks again.
     pub(crate) fn wake_getters(&mut self, effects: &mut Effects) {
         self.wake_tasks(effects);
-        effects.signal_all = self.sleepers.asleep > 0;
+        effects.signal_all = self.blocked_getters.asleep > 0;
     }
 
     /// Moves the wakers of tasks that are to be woken to the batch; says whether there are more than it has room for.
-    pub(super) fn wake_roused(&mut self, batch: &mut WakeBatch) -> bool {
+    pub(super) fn fill_batch(&mut self, batch: &mut WakeBatch) -> bool {
         let others = &mut self.others;
-        let more = others.timeouts.wake_passed(batch) | others.adders.wake_roused(batch);
+        let more = others.timeouts.wake_passed(batch) | others.adders.fill_batch(batch);
         let all = [&mut self.getters, &mut others.drainers, &mut others.idlers, &mut others.watchers];
-        all.into_iter().fold(more, |more, parked| parked.wake_roused(batch) | more)
+        all.into_iter().fold(more, |more, tasks| tasks.fill_batch(batch) | more)
     }
 
-    /// Wakes so many getters, tasks first: a thread costs a system call. Of threads one at a time, which sends the next when it has looked.
-    fn hint(&mut self, getters: usize, effects: &mut Effects) {
-        let tasks = self.getters.rouse(getters);
-        if tasks < getters && self.sleepers.signalled == 0 && self.sleepers.signal() {
+    /// Wakes so many getters, tasks first: a thread costs a system call. Of threads one at a time, which signals the next when it has looked.
+    fn notify_getters(&mut self, getters: usize, effects: &mut Effects) {
+        let tasks = self.getters.notify(getters);
+        if tasks < getters && self.blocked_getters.signalled == 0 && self.blocked_getters.signal() {
             effects.signals += 1;
         }
     }
 
-    /// One of the sleeping threads looks when `at` comes. It needs no timer; but its clock may be one that is moved by
+    /// Has one of the sleeping threads look when `at` comes. It needs no timer; but its clock may be one that is moved by
     /// hand, and then only the timer knows.
-    fn attend(&mut self, at: Nanos, effects: &mut Effects) {
-        let sleepers = &mut self.sleepers;
-        let unattended = sleepers.attended.is_none_or(|attended| at < attended);
+    fn cover_deadline(&mut self, at: Nanos, effects: &mut Effects) {
+        let threads = &mut self.blocked_getters;
+        let is_uncovered = threads.covered_deadline.is_none_or(|covered| at < covered);
         // A signalled thread looks at the deadline before it sleeps again.
-        if unattended && sleepers.signalled == 0 && sleepers.signal() {
+        if is_uncovered && threads.signalled == 0 && threads.signal() {
             effects.signals += 1;
         }
     }
 
     /// The timer rings at the latest at `alarm`.
-    fn aim(&mut self, alarm: Option<Nanos>, effects: &mut Effects) {
+    fn arm_timer(&mut self, alarm: Option<Nanos>, effects: &mut Effects) {
         effects.arm = alarm.and_then(|at| self.alarm.aim(at));
     }
 }

@@ -27,7 +27,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
 
     /// What is to be told of the hand-out that was just made.
     #[inline]
-    pub(crate) fn handed_out(&self, locked: &Locked<K, O::Links>) -> Option<HandedOut> {
+    pub(crate) fn handed_out(&self, locked: &Locked<K, O::ReadyQueue>) -> Option<HandedOut> {
         if T::DELAYS { locked.state.handed_out() } else { None }
     }
 }

@@ -8,11 +8,11 @@ use crate::state::deadlines::Deadlines;
 use crate::state::entry::{NIL, State};
 use crate::state::list::List;
 use crate::state::order::limits::GroupTag;
-use crate::state::order::sealed::Links;
+use crate::state::order::sealed::ReadyQueue;
 use crate::state::order::{ANY_ROOM, NO_ROOM};
 use crate::state::slab::Slab;
 
-impl<G: Eq + Send + 'static> Links for Groups<G> {
+impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
     const GATHERS: bool = true;
     const RAISES: bool = false;
 

@@ -27,66 +27,66 @@
 
 use std::num::NonZeroU32;
 
-/// The credits of all levels; a level is an index, 0 is the highest.
+/// The credits of all levels: a level is an index, 0 is the highest.
 #[derive(Clone, Debug)]
-pub(super) struct Shares {
+pub(super) struct Credits {
     share: Option<NonZeroU32>,
     hand_outs: u64,
-    accounts: Vec<Account>,
+    levels: Vec<LevelCredits>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Account {
+struct LevelCredits {
     credits: u32,
     /// The last hand-out after which it had no credits.
     since: u64,
 }
 
-impl Shares {
+impl Credits {
     /// Without a share lower levels are owed nothing.
     pub(super) fn new(share: Option<NonZeroU32>) -> Self {
-        Self { share, hand_outs: 0, accounts: Vec::new() }
+        Self { share, hand_outs: 0, levels: Vec::new() }
     }
 
     /// A new level, at this index.
     pub(super) fn insert(&mut self, level: usize) {
-        self.accounts.insert(level, Account { credits: 0, since: self.hand_outs });
+        self.levels.insert(level, LevelCredits { credits: 0, since: self.hand_outs });
     }
 
     /// The level that is served next, of those that have Ready keys.
     #[inline]
     pub(super) fn next(&self, is_ready: impl Fn(usize) -> bool) -> Option<usize> {
-        let levels = self.accounts.len();
+        let levels = self.levels.len();
         let highest = (0..levels).find(|level| is_ready(*level))?;
         let Some(share) = self.share else { return Some(highest) };
         let owed =
-            (highest..levels).filter(|&level| self.accounts[level].credits >= share.get() && is_ready(level));
-        Some(owed.min_by_key(|&level| self.accounts[level].since).unwrap_or(highest))
+            (highest..levels).filter(|&level| self.levels[level].credits >= share.get() && is_ready(level));
+        Some(owed.min_by_key(|&level| self.levels[level].since).unwrap_or(highest))
     }
 
     /// A level is served. `is_ready` tells how it was before.
     #[inline]
-    pub(super) fn serve(&mut self, served: usize, is_ready: impl Fn(usize) -> bool) {
+    pub(super) fn on_hand_out(&mut self, served: usize, is_ready: impl Fn(usize) -> bool) {
         if self.share.is_none() {
             return;
         }
         self.hand_outs += 1;
         let regular = !(0..served).any(&is_ready);
-        for (level, account) in self.accounts.iter_mut().enumerate() {
+        for (level, own) in self.levels.iter_mut().enumerate() {
             if level == served || !is_ready(level) {
-                *account = Account { credits: 0, since: self.hand_outs };
+                *own = LevelCredits { credits: 0, since: self.hand_outs };
             } else if regular {
-                account.credits = account.credits.saturating_add(1);
+                own.credits = own.credits.saturating_add(1);
             }
         }
     }
 
     pub(super) fn check(&self, levels: usize) -> Result<(), String> {
-        if self.accounts.len() != levels {
-            return Err(format!("shares: {} of {levels}", self.accounts.len()));
+        if self.levels.len() != levels {
+            return Err(format!("credits: {} of {levels}", self.levels.len()));
         }
-        match self.accounts.iter().find(|account| account.since > self.hand_outs) {
-            Some(account) => Err(format!("shares 1: {account:?} after {}", self.hand_outs)),
+        match self.levels.iter().find(|level| level.since > self.hand_outs) {
+            Some(level) => Err(format!("credits 1: {level:?} after {}", self.hand_outs)),
             None => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! PURE. Deadlines that are children of the same node.
+//! PURE. The nodes of the heap of deadlines, and how siblings are stored.
 
 use flyball_sync::Nanos;
 
@@ -6,14 +6,14 @@ use crate::state::entry::NIL;
 
 /// One deadline in the heap. The order of nodes is that of the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Node {
+pub(crate) struct HeapNode {
     pub(crate) at: Nanos,
     /// Equal deadlines keep the order in which they were set.
     pub(crate) turn: u32,
     pub(crate) slot: u32,
 }
 
-impl Node {
+impl HeapNode {
     /// After every other node: no slot is `NIL`.
     const VACANT: Self = Self { at: Nanos::MAX, turn: u32::MAX, slot: NIL };
 }
@@ -30,27 +30,27 @@ impl Siblings {
     pub(crate) const COUNT: usize = 8;
 
     pub(crate) const VACANT: Self = Self {
-        at: [Node::VACANT.at; Self::COUNT],
-        turn: [Node::VACANT.turn; Self::COUNT],
-        slot: [Node::VACANT.slot; Self::COUNT],
+        at: [HeapNode::VACANT.at; Self::COUNT],
+        turn: [HeapNode::VACANT.turn; Self::COUNT],
+        slot: [HeapNode::VACANT.slot; Self::COUNT],
     };
 
     #[inline]
-    pub(crate) fn get(&self, lane: usize) -> Node {
-        Node { at: self.at[lane], turn: self.turn[lane], slot: self.slot[lane] }
+    pub(crate) fn get(&self, lane: usize) -> HeapNode {
+        HeapNode { at: self.at[lane], turn: self.turn[lane], slot: self.slot[lane] }
     }
 
     #[inline]
-    pub(crate) fn set(&mut self, lane: usize, node: Node) {
+    pub(crate) fn set(&mut self, lane: usize, node: HeapNode) {
         self.at[lane] = node.at;
         self.turn[lane] = node.turn;
         self.slot[lane] = node.slot;
     }
 
     #[inline]
-    pub(crate) fn vacate(&mut self, lane: usize) -> Node {
+    pub(crate) fn vacate(&mut self, lane: usize) -> HeapNode {
         let node = self.get(lane);
-        self.set(lane, Node::VACANT);
+        self.set(lane, HeapNode::VACANT);
         node
     }
 
@@ -59,7 +59,7 @@ impl Siblings {
     /// A knockout of pairs that carry their deadline compiles to conditional moves: which sibling is least cannot be
     /// predicted, so a branch here is taken wrongly once a level.
     #[inline]
-    pub(crate) fn least(&self) -> (usize, Node) {
+    pub(crate) fn least(&self) -> (usize, HeapNode) {
         let lane = |lane: usize| (lane, self.at[lane]);
         let left = earlier(earlier(lane(0), lane(1)), earlier(lane(2), lane(3)));
         let right = earlier(earlier(lane(4), lane(5)), earlier(lane(6), lane(7)));
@@ -74,7 +74,7 @@ impl Siblings {
         (least, self.get(least))
     }
 
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = Node> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = HeapNode> {
         (0..Self::COUNT).map(|lane| self.get(lane)).filter(|node| node.slot != NIL)
     }
 

@@ -4,15 +4,15 @@ use flyball_sync::Nanos;
 
 /// Threads asleep in a blocking `get`, or a blocking `add`.
 #[derive(Default)]
-pub(crate) struct Sleepers {
+pub(crate) struct ThreadWaiters {
     pub(crate) asleep: usize,
     /// Signals given and not yet taken by a thread that woke up.
     pub(crate) signalled: usize,
-    /// The deadline that one of them attends to: it sleeps no longer than until then.
-    pub(crate) attended: Option<Nanos>,
+    /// The deadline until which one of them sleeps at most, so that the others need no time limit.
+    pub(crate) covered_deadline: Option<Nanos>,
 }
 
-impl Sleepers {
+impl ThreadWaiters {
     /// Counts a signal for one more thread; false if all of them have one.
     pub(crate) fn signal(&mut self) -> bool {
         let sleeps = self.signalled < self.asleep;
@@ -29,11 +29,11 @@ impl Sleepers {
     /// A thread that slept is awake, whatever woke it.
     ///
     /// Every wake-up consumes one signal, whatever its cause. Another thread may then wake up for nothing, but no signal is lost.
-    pub(crate) fn wake_up(&mut self, attended: Option<Nanos>) {
+    pub(crate) fn wake_up(&mut self, covered_deadline: Option<Nanos>) {
         self.asleep -= 1;
         self.signalled = self.signalled.saturating_sub(1);
-        if attended.is_some() && self.attended == attended {
-            self.attended = None;
+        if covered_deadline.is_some() && self.covered_deadline == covered_deadline {
+            self.covered_deadline = None;
         }
     }
 }

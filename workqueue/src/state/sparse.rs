@@ -1,4 +1,4 @@
-//! PURE. What only few slots have.
+//! PURE. Values that only few slots have.
 
 use hashbrown::HashTable;
 
@@ -6,17 +6,17 @@ use crate::state::hash::spread;
 
 /// A value for some of the slots. It keeps its memory, so that it does not allocate where it comes and goes.
 #[derive(Debug)]
-pub(crate) struct Side<V> {
+pub(crate) struct SparseMap<V> {
     values: HashTable<(u32, V)>,
 }
 
-impl<V> Default for Side<V> {
+impl<V> Default for SparseMap<V> {
     fn default() -> Self {
         Self { values: HashTable::new() }
     }
 }
 
-impl<V: Copy> Side<V> {
+impl<V: Copy> SparseMap<V> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.values.len()
