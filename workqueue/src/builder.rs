@@ -11,7 +11,7 @@ use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::metrics::QueueMetrics;
 use crate::queue::Queue;
-use crate::queue::dead::DeadLetters;
+use crate::queue::give_up::GiveUp;
 use crate::queue::shared::{Parts, Shared};
 use crate::state::Options;
 use crate::state::order::{Fifo, Order};
@@ -37,7 +37,7 @@ pub struct QueueBuilder<K, O = Fifo, L = NoLimiter, T = NoDelays> {
     time: T,
     seed: u64,
     options: Options,
-    dead: Option<DeadLetters<K>>,
+    give_up: Option<GiveUp<K>>,
     sinks: Vec<Box<dyn QueueMetrics>>,
     order: O,
     keys: PhantomData<fn() -> K>,
@@ -53,7 +53,7 @@ impl<K: Key> QueueBuilder<K> {
             time: NoDelays,
             seed,
             options,
-            dead: None,
+            give_up: None,
             sinks: Vec::new(),
             order: Fifo,
             keys: PhantomData,
@@ -86,8 +86,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     /// In which order Ready keys are handed out: [`Fifo`], unless it is [`Priority`](crate::Priority) or
     /// [`Fair`](crate::Fair).
     pub fn order<P: Order<K>>(self, order: P) -> QueueBuilder<K, P, L, T> {
-        let Self { limiter, time, seed, options, dead, sinks, keys, .. } = self;
-        QueueBuilder { limiter, time, seed, options, dead, sinks, order, keys }
+        let Self { limiter, time, seed, options, give_up, sinks, keys, .. } = self;
+        QueueBuilder { limiter, time, seed, options, give_up, sinks, order, keys }
     }
 
     /// Tells this sink what happens in the queue, and keeps all that [`QueueStats`](crate::QueueStats) has; each call adds a
@@ -115,9 +115,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn metrics(self, sink: impl QueueMetrics) -> QueueBuilder<K, O, L, T::WithDelays> {
-        let Self { limiter, time, seed, options, dead, mut sinks, order, keys } = self;
+        let Self { limiter, time, seed, options, give_up, mut sinks, order, keys } = self;
         sinks.push(Box::new(sink));
-        QueueBuilder { limiter, time: time.with_delays(), seed, options, dead, sinks, order, keys }
+        QueueBuilder { limiter, time: time.with_delays(), seed, options, give_up, sinks, order, keys }
     }
 
     /// How many distinct keys the queue holds, Ready, waiting and leased: an add of one more is refused, or waits with
@@ -138,13 +138,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     /// # Panics
     /// With [`metrics`](Self::metrics): when the clock or a sink's [`register`](crate::QueueMetrics::register) does.
     pub fn build(self) -> Queue<K, O, L, T> {
-        let Self { limiter: policy, time, seed, options, dead, sinks, order, .. } = self;
-        Queue { shared: Shared::new(Parts { order, policy, time, seed, options, dead, sinks }) }
+        let Self { limiter: policy, time, seed, options, give_up, sinks, order, .. } = self;
+        Queue { shared: Shared::new(Parts { order, policy, time, seed, options, give_up, sinks }) }
     }
 
     fn with_time<U: TimeMode>(self, time: U) -> QueueBuilder<K, O, L, U> {
-        let Self { limiter, seed, options, dead, sinks, order, keys, .. } = self;
-        QueueBuilder { limiter, time, seed, options, dead, sinks, order, keys }
+        let Self { limiter, seed, options, give_up, sinks, order, keys, .. } = self;
+        QueueBuilder { limiter, time, seed, options, give_up, sinks, order, keys }
     }
 }
 
@@ -155,8 +155,8 @@ impl<K: Key, O: Order<K>, T: TimeMode> QueueBuilder<K, O, NoLimiter, T> {
     /// What the limiter counts of a key is kept as long as the key is in the queue, however long it waits there, and
     /// ages from when it has left. A queue has one limiter; [`MaxOf`](flyball_ratelimit::MaxOf) makes one of two.
     pub fn limiter<P: QueueLimiter<K>>(self, policy: P) -> QueueBuilder<K, O, P, T::WithDelays> {
-        let Self { time, seed, options, dead, sinks, order, keys, .. } = self;
-        QueueBuilder { limiter: policy, time: time.with_delays(), seed, options, dead, sinks, order, keys }
+        let Self { time, seed, options, give_up, sinks, order, keys, .. } = self;
+        QueueBuilder { limiter: policy, time: time.with_delays(), seed, options, give_up, sinks, order, keys }
     }
 }
 
@@ -227,7 +227,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// ```
     pub fn give_up_after(mut self, most: NonZeroU32, tell: impl Fn(&K, u32) + Send + Sync + 'static) -> Self {
         const { assert!(L::COUNTS_FAILURES, "`give_up_after` needs a limiter that counts failures, set before it") }
-        self.dead = Some(DeadLetters::new(most.get(), tell));
+        self.give_up = Some(GiveUp::new(most.get(), tell));
         self
     }
 }

@@ -72,7 +72,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     ///
     /// # Panics
     /// When `Hash`, `Eq` or `Clone` of the key, the limiter's policy or the clock does; nothing is added then. When a
-    /// waker, the timer or the hook for dead letters does.
+    /// waker, the timer or the hook for keys that are given up does.
     pub fn add_rate_limited(&self, key: K) -> Result<Added, AddError<K>> {
         let tag = self.shared.tag(&key);
         self.add_rate_limited_tagged(key, tag)
@@ -133,8 +133,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
             Failure::Last { failures } => {
                 shared.tell(|sink| sink.failure_counted());
                 shared.tell(|sink| sink.gave_up(failures));
-                if let Some(dead) = &shared.dead {
-                    dead.tell(&key, failures);
+                if let Some(give_up) = &shared.give_up {
+                    give_up.notify(&key, failures);
                 }
                 shared.answer(Err(AddErrorKind::GivenUp), Some(key))
             }

@@ -7,7 +7,7 @@ use flyball_sync::Nanos;
 use flyball_sync::panics::{Panic, forget};
 
 use super::Queue;
-use super::dead::DeadLetters;
+use super::give_up::GiveUp;
 use super::shared::{Effects, Locked, Shared};
 use crate::error::NotDetached;
 use crate::key::Key;
@@ -71,7 +71,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     /// first where it is lower.
     pub(crate) fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision> {
         let now = self.now();
-        let own = self.dead.as_ref().map(DeadLetters::most).filter(|own| *own < most);
+        let own = self.give_up.as_ref().map(GiveUp::most).filter(|own| *own < most);
         let failure = self.count_failure(key, now, Some(own.unwrap_or(most)));
         if own.is_none() && matches!(failure, Failure::Last { .. }) {
             // Its end, whichever it is, will not tell of it.
@@ -83,7 +83,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
 
     /// Counts a failure of `key`, by the queue's own limit.
     pub(crate) fn fail(&self, key: &K, now: Nanos) -> Failure {
-        self.count_failure(key, now, self.dead.as_ref().map(DeadLetters::most))
+        self.count_failure(key, now, self.give_up.as_ref().map(GiveUp::most))
     }
 
     fn count_failure(&self, key: &K, now: Nanos, most: Option<u32>) -> Failure {
@@ -199,8 +199,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         let woken = effects.and_then(|effects| panic_of(|| self.perform(effects)));
         let dropped = panic_of(|| drop(ended.gone));
         // Whoever's waker panicked: a key that is given up is told of.
-        let told = match (decision.given_up_after, &self.dead) {
-            (Some(failures), Some(dead)) => panic_of(|| dead.tell(key, failures)),
+        let told = match (decision.given_up_after, &self.give_up) {
+            (Some(failures), Some(give_up)) => panic_of(|| give_up.notify(key, failures)),
             _ => None,
         };
         if let Some(worked) = ended.worked {

@@ -43,7 +43,7 @@ use crate::key::Key;
 use crate::limiter::{Limiter, QueueLimiter};
 use crate::metrics::{QueueMetrics, ReadStats, StatsReader};
 use crate::queue::adders::Signals;
-use crate::queue::dead::DeadLetters;
+use crate::queue::give_up::GiveUp;
 use crate::state::hash::fold;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
@@ -61,7 +61,7 @@ pub(crate) struct Shared<K, O: Order<K>, L, T> {
     pub(crate) quiet: Condvar,
     timed: AtomicUsize,
     pub(crate) limiter: Limiter<K, L>,
-    pub(crate) dead: Option<DeadLetters<K>>,
+    pub(crate) give_up: Option<GiveUp<K>>,
     sinks: Vec<Box<dyn QueueMetrics>>,
     time: T,
     hasher: RandomState,
@@ -78,13 +78,13 @@ pub(crate) struct Parts<K, O, L, T> {
     pub(crate) time: T,
     pub(crate) seed: u64,
     pub(crate) options: Options,
-    pub(crate) dead: Option<DeadLetters<K>>,
+    pub(crate) give_up: Option<GiveUp<K>>,
     pub(crate) sinks: Vec<Box<dyn QueueMetrics>>,
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     pub(crate) fn new(parts: Parts<K, O, L, T>) -> Arc<Self> {
-        let Parts { order, policy, time, seed, mut options, dead, sinks } = parts;
+        let Parts { order, policy, time, seed, mut options, give_up, sinks } = parts;
         options.metered = (!sinks.is_empty()).then(|| time.now());
         let shared = Arc::new_cyclic(|this| Self {
             locked: CachePadded::new(Mutex::new(Locked::new(QueueState::new(options, order.ready_queue())))),
@@ -93,7 +93,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
             quiet: Condvar::new(),
             timed: AtomicUsize::new(options.metered.is_some().into()),
             limiter: Limiter::new(policy, seed),
-            dead,
+            give_up,
             sinks,
             time,
             hasher: RandomState::default(),
