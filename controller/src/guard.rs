@@ -29,9 +29,9 @@ mod tests {
 
     use super::*;
 
-    struct Grenade;
+    struct PanicOnDrop;
 
-    impl Drop for Grenade {
+    impl Drop for PanicOnDrop {
         fn drop(&mut self) {
             resume_unwind(Box::new("a payload that panics when dropped"));
         }
@@ -44,7 +44,7 @@ mod tests {
         assert_eq!(quiet(Box::new("text")), Err("text".to_owned()));
         assert_eq!(quiet(Box::new(String::from("owned"))), Err("owned".to_owned()));
         assert_eq!(quiet(Box::new(7)), Err("a panic without a message".to_owned()));
-        assert_eq!(quiet(Box::new(Grenade)), Err("a panic without a message".to_owned()));
+        assert_eq!(quiet(Box::new(PanicOnDrop)), Err("a panic without a message".to_owned()));
         assert!(guarded(|| panic_any(7)).map(drop).is_err());
     }
 }

@@ -4,7 +4,7 @@ use drivers::bucket::{token_bucket, wait_queue};
 use drivers::cache::{reflector, relist, selector, store, ttl};
 use drivers::limiter::limiter_ops;
 use drivers::queue::driver;
-use testkit::naive_feed::MergeCells;
+use testkit::oracle::subscription::MergeCells;
 
 /// A token bucket against the list of all tokens it ever granted.
 pub fn bucket_math(bytes: &[u8]) {
@@ -21,12 +21,12 @@ pub fn limiter_ops(bytes: &[u8]) {
     limiter_ops::run(bytes);
 }
 
-/// Random lives of a queue, compared with the naive one after every step.
+/// Random lives of a queue, compared with the oracle after every step.
 pub fn queue_ops(bytes: &[u8]) {
     driver::queue_ops(bytes);
 }
 
-/// Many keys and their deadlines, compared with the naive queue after every step.
+/// Many keys and their deadlines, compared with the oracle queue after every step.
 pub fn deadlines(bytes: &[u8]) {
     driver::deadlines(bytes);
 }
@@ -36,12 +36,12 @@ pub fn order_ops(bytes: &[u8]) {
     driver::order_ops(bytes);
 }
 
-/// Any bytes as label selectors, by text and by methods, against the naive one.
+/// Any bytes as label selectors, by text and by methods, against the oracle.
 pub fn selector(bytes: &[u8]) {
     selector::run(bytes, &mut selector::Seen::default());
 }
 
-/// Any bytes as operations on a store, against the naive one.
+/// Any bytes as operations on a store, against the oracle.
 pub fn store_ops(bytes: &[u8]) {
     store::run(bytes, &mut MergeCells::default(), &mut store::tally());
 }

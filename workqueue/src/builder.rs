@@ -11,9 +11,9 @@ use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::metrics::QueueMetrics;
 use crate::queue::Queue;
-use crate::queue::dead::DeadLetters;
+use crate::queue::give_up::GiveUp;
 use crate::queue::shared::{Parts, Shared};
-use crate::state::Rules;
+use crate::state::Options;
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, SupportsDelays, TimeMode, WithClock, WithTimer};
 
@@ -36,8 +36,8 @@ pub struct QueueBuilder<K, O = Fifo, L = NoLimiter, T = NoDelays> {
     limiter: L,
     time: T,
     seed: u64,
-    rules: Rules,
-    dead: Option<DeadLetters<K>>,
+    options: Options,
+    give_up: Option<GiveUp<K>>,
     sinks: Vec<Box<dyn QueueMetrics>>,
     order: O,
     keys: PhantomData<fn() -> K>,
@@ -47,13 +47,13 @@ impl<K: Key> QueueBuilder<K> {
     pub(crate) fn new() -> Self {
         // The keys of std's hash maps are the one source of randomness that needs no dependency.
         let seed = std::collections::hash_map::RandomState::new().build_hasher().finish();
-        let rules = Rules { strict: false, capacity: usize::MAX, metered: None };
+        let options = Options { strict: false, capacity: usize::MAX, metered: None };
         Self {
             limiter: NoLimiter,
             time: NoDelays,
             seed,
-            rules,
-            dead: None,
+            options,
+            give_up: None,
             sinks: Vec::new(),
             order: Fifo,
             keys: PhantomData,
@@ -86,8 +86,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     /// In which order Ready keys are handed out: [`Fifo`], unless it is [`Priority`](crate::Priority) or
     /// [`Fair`](crate::Fair).
     pub fn order<P: Order<K>>(self, order: P) -> QueueBuilder<K, P, L, T> {
-        let Self { limiter, time, seed, rules, dead, sinks, keys, .. } = self;
-        QueueBuilder { limiter, time, seed, rules, dead, sinks, order, keys }
+        let Self { limiter, time, seed, options, give_up, sinks, keys, .. } = self;
+        QueueBuilder { limiter, time, seed, options, give_up, sinks, order, keys }
     }
 
     /// Tells this sink what happens in the queue, and keeps all that [`QueueStats`](crate::QueueStats) has; each call adds a
@@ -115,15 +115,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn metrics(self, sink: impl QueueMetrics) -> QueueBuilder<K, O, L, T::WithDelays> {
-        let Self { limiter, time, seed, rules, dead, mut sinks, order, keys } = self;
+        let Self { limiter, time, seed, options, give_up, mut sinks, order, keys } = self;
         sinks.push(Box::new(sink));
-        QueueBuilder { limiter, time: time.with_delays(), seed, rules, dead, sinks, order, keys }
+        QueueBuilder { limiter, time: time.with_delays(), seed, options, give_up, sinks, order, keys }
     }
 
     /// How many distinct keys the queue holds, Ready, waiting and leased: an add of one more is refused, or waits with
     /// [`add_when_room`](Queue::add_when_room). Nothing else is ever refused for room. 0 is no room at all; unbounded by default.
     pub fn capacity(mut self, keys: usize) -> Self {
-        self.rules.capacity = keys;
+        self.options.capacity = keys;
         self
     }
 
@@ -138,13 +138,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> QueueBuilder<K, O, L,
     /// # Panics
     /// With [`metrics`](Self::metrics): when the clock or a sink's [`register`](crate::QueueMetrics::register) does.
     pub fn build(self) -> Queue<K, O, L, T> {
-        let Self { limiter: policy, time, seed, rules, dead, sinks, order, .. } = self;
-        Queue { shared: Shared::new(Parts { order, policy, time, seed, rules, dead, sinks }) }
+        let Self { limiter: policy, time, seed, options, give_up, sinks, order, .. } = self;
+        Queue { shared: Shared::new(Parts { order, policy, time, seed, options, give_up, sinks }) }
     }
 
     fn with_time<U: TimeMode>(self, time: U) -> QueueBuilder<K, O, L, U> {
-        let Self { limiter, seed, rules, dead, sinks, order, keys, .. } = self;
-        QueueBuilder { limiter, time, seed, rules, dead, sinks, order, keys }
+        let Self { limiter, seed, options, give_up, sinks, order, keys, .. } = self;
+        QueueBuilder { limiter, time, seed, options, give_up, sinks, order, keys }
     }
 }
 
@@ -155,8 +155,8 @@ impl<K: Key, O: Order<K>, T: TimeMode> QueueBuilder<K, O, NoLimiter, T> {
     /// What the limiter counts of a key is kept as long as the key is in the queue, however long it waits there, and
     /// ages from when it has left. A queue has one limiter; [`MaxOf`](flyball_ratelimit::MaxOf) makes one of two.
     pub fn limiter<P: QueueLimiter<K>>(self, policy: P) -> QueueBuilder<K, O, P, T::WithDelays> {
-        let Self { time, seed, rules, dead, sinks, order, keys, .. } = self;
-        QueueBuilder { limiter: policy, time: time.with_delays(), seed, rules, dead, sinks, order, keys }
+        let Self { time, seed, options, give_up, sinks, order, keys, .. } = self;
+        QueueBuilder { limiter: policy, time: time.with_delays(), seed, options, give_up, sinks, order, keys }
     }
 }
 
@@ -167,7 +167,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     ///
     /// Without it an add runs the key at once, and only failures count once per wait.
     pub fn strict_backoff(mut self) -> Self {
-        self.rules.strict = true;
+        self.options.strict = true;
         self
     }
 
@@ -227,7 +227,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> QueueBuilder<K,
     /// ```
     pub fn give_up_after(mut self, most: NonZeroU32, tell: impl Fn(&K, u32) + Send + Sync + 'static) -> Self {
         const { assert!(L::COUNTS_FAILURES, "`give_up_after` needs a limiter that counts failures, set before it") }
-        self.dead = Some(DeadLetters::new(most.get(), tell));
+        self.give_up = Some(GiveUp::new(most.get(), tell));
         self
     }
 }

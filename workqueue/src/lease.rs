@@ -13,7 +13,7 @@ use crate::key::Key;
 use crate::limiter::QueueLimiter;
 use crate::queue::end::{Decision, Ending};
 use crate::queue::shared::Shared;
-use crate::state::Handle;
+use crate::state::LeaseId;
 use crate::state::order::Order;
 use crate::time_mode::{NoDelays, SupportsDelays, TimeMode};
 
@@ -49,7 +49,7 @@ pub use outcome::LeaseOutcome;
 #[must_use = "a lease that is dropped without an outcome counts as a failure"]
 pub struct Lease<K, T = NoDelays> {
     key: K,
-    handle: Handle,
+    id: LeaseId,
     /// `None` once an outcome was given.
     queue: Option<Arc<dyn Leasing<K>>>,
     time: PhantomData<fn() -> T>,
@@ -57,12 +57,12 @@ pub struct Lease<K, T = NoDelays> {
 
 /// What a lease needs of its queue, with order and limiter out of sight.
 pub(crate) trait Leasing<K>: Send + Sync {
-    fn end(&self, handle: Handle, key: &K, outcome: LeaseOutcome);
+    fn end(&self, id: LeaseId, key: &K, outcome: LeaseOutcome);
     fn requeues(&self, key: &K) -> u32;
     fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision>;
-    fn end_decided(&self, handle: Handle, key: &K, outcome: LeaseOutcome, decision: Decision);
-    fn age(&self, handle: Handle) -> Option<Duration>;
-    fn detach(&self, handle: Handle);
+    fn end_decided(&self, id: LeaseId, key: &K, outcome: LeaseOutcome, decision: Decision);
+    fn age(&self, id: LeaseId) -> Option<Duration>;
+    fn detach(&self, id: LeaseId);
 }
 
 impl<K, O, L, T> Leasing<K> for Shared<K, O, L, T>
@@ -72,8 +72,8 @@ where
     L: QueueLimiter<K>,
     T: TimeMode,
 {
-    fn end(&self, handle: Handle, key: &K, outcome: LeaseOutcome) {
-        Shared::end(self, handle, key, outcome);
+    fn end(&self, id: LeaseId, key: &K, outcome: LeaseOutcome) {
+        Shared::end(self, id, key, outcome);
     }
 
     fn requeues(&self, key: &K) -> u32 {
@@ -84,28 +84,28 @@ where
         Shared::fail_up_to(self, key, most, at_least)
     }
 
-    fn end_decided(&self, handle: Handle, key: &K, outcome: LeaseOutcome, decision: Decision) {
-        self.end_by(handle, key, Ending::new(outcome, decision));
+    fn end_decided(&self, id: LeaseId, key: &K, outcome: LeaseOutcome, decision: Decision) {
+        self.end_by(id, key, Ending::new(outcome, decision));
     }
 
-    fn age(&self, handle: Handle) -> Option<Duration> {
+    fn age(&self, id: LeaseId) -> Option<Duration> {
         let now = self.now_if_timed()?;
-        self.lock().core.lease_age(handle, now)
+        self.lock().state.lease_age(id, now)
     }
 
-    fn detach(&self, handle: Handle) {
-        self.lock().core.detach(handle);
+    fn detach(&self, id: LeaseId) {
+        self.lock().state.detach(id);
     }
 }
 
 impl<K, T> Lease<K, T> {
-    pub(crate) fn new(key: K, handle: Handle, queue: Arc<dyn Leasing<K>>) -> Self {
-        Self { key, handle, queue: Some(queue), time: PhantomData }
+    pub(crate) fn new(key: K, id: LeaseId, queue: Arc<dyn Leasing<K>>) -> Self {
+        Self { key, id, queue: Some(queue), time: PhantomData }
     }
 
     #[inline]
-    pub(crate) fn handle(&self) -> Handle {
-        self.handle
+    pub(crate) fn lease_id(&self) -> LeaseId {
+        self.id
     }
 
     /// Takes the handle of its queue out, if that is `queue`: the lease is for the caller to end then.
@@ -133,7 +133,7 @@ impl<K, T> Lease<K, T> {
 
     /// How long it has been held; `None` unless the queue [keeps ages](crate::Queue::track_ages).
     pub fn age(&self) -> Option<Duration> {
-        self.queue.as_ref().and_then(|queue| queue.age(self.handle))
+        self.queue.as_ref().and_then(|queue| queue.age(self.id))
     }
 
     /// Takes the guard off: the key stays leased until [`Queue::done`](crate::Queue::done) is called with it, or
@@ -162,7 +162,7 @@ impl<K, T> Lease<K, T> {
     {
         let key = self.key.clone();
         if let Some(queue) = self.queue.take() {
-            queue.detach(self.handle);
+            queue.detach(self.id);
         }
         key
     }
@@ -294,7 +294,7 @@ impl<K, T> Lease<K, T> {
             Some(decision) => {
                 let outcome = LeaseOutcome::Failed { at_least: least };
                 if let Some(queue) = self.queue.take() {
-                    queue.end_decided(self.handle, &self.key, outcome, decision);
+                    queue.end_decided(self.id, &self.key, outcome, decision);
                 }
                 Ok(())
             }
@@ -341,7 +341,7 @@ impl<K, T> Lease<K, T> {
     /// ```
     pub fn end(mut self, outcome: LeaseOutcome) {
         if let Some(queue) = self.queue.take() {
-            queue.end(self.handle, &self.key, outcome);
+            queue.end(self.id, &self.key, outcome);
         }
     }
 }
@@ -350,7 +350,7 @@ impl<K, T> Lease<K, T> {
 impl<K, T> Drop for Lease<K, T> {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
-            queue.end(self.handle, &self.key, LeaseOutcome::Dropped);
+            queue.end(self.id, &self.key, LeaseOutcome::Dropped);
         }
     }
 }

@@ -12,7 +12,7 @@
 //! 4. A wait has a limit in `limits` exactly when its slot is flagged so; only slots with a wait are.
 //! 5. No slot becomes dirty by an add once the queue is shut down.
 //! 6. The order has admitted every live slot, and no other; it began those that are leased, and no other.
-//! 7. An operation [observes](Core::observe) the time once, before anything else. With metrics: `began` is the sum of the moments at which the leases began, and only slots that are Ready or dirty
+//! 7. An operation [observes](QueueState::observe) the time once, before anything else. With metrics: `began` is the sum of the moments at which the leases began, and only slots that are Ready or dirty
 //!    have been asked for since some other moment than they say.
 //!
 //! Hence a key is handed out to one lease at a time (only `Ready` and due `Waiting` slots are, and handing out makes
@@ -31,9 +31,8 @@ mod metering;
 pub(crate) mod order;
 mod priority;
 mod shutdown;
-mod siblings;
-mod side;
 mod slab;
+mod sparse;
 mod stats;
 mod transitions;
 mod types;
@@ -45,7 +44,7 @@ pub use inspect::KeyState;
 pub(crate) use metering::HandedOut;
 pub use stats::QueueStats;
 pub use types::{Added, Leftovers};
-pub(crate) use types::{Handle, Newcomer, Next, Transition};
+pub(crate) use types::{LeaseId, NewKey, NextKey, Transition};
 
 use std::time::Duration;
 
@@ -53,9 +52,9 @@ use flyball_sync::Nanos;
 use hashbrown::HashTable;
 
 use crate::state::list::List;
-use crate::state::order::Links;
-use crate::state::side::Side;
+use crate::state::order::ReadyQueue;
 use crate::state::slab::Slab;
+use crate::state::sparse::SparseMap;
 use crate::state::wait::Wait;
 use metering::Meter;
 
@@ -63,9 +62,9 @@ use metering::Meter;
 const LAST: Nanos = Nanos::new(u64::MAX - 1);
 const NEXT: Duration = Duration::from_nanos(1);
 
-/// What a queue is told when it is made.
+/// What a queue is built with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
+pub(crate) struct Options {
     /// No add shortens a backoff.
     pub(crate) strict: bool,
     /// Distinct keys it holds at most.
@@ -75,7 +74,7 @@ pub(crate) struct Rules {
 }
 
 /// The state machine behind a queue.
-pub(crate) struct Core<K, O> {
+pub(crate) struct QueueState<K, O> {
     slab: Slab<K>,
     keys: HashTable<u32>,
     /// Ready keys, and those that wait.
@@ -84,9 +83,9 @@ pub(crate) struct Core<K, O> {
     leases: List,
     reported: List,
     dirty: usize,
-    postponed: Side<Postponed>,
-    limits: Side<Nanos>,
-    rules: Rules,
+    postponed: SparseMap<Postponed>,
+    limits: SparseMap<Nanos>,
+    options: Options,
     phase: Phase,
     paused: bool,
     /// The moment of shutdown: from then on the clock counts no more, and this is the time.
@@ -113,8 +112,8 @@ struct Postponed {
 enum Phase {
     /// Everything goes.
     Open,
-    /// No adds, no dirty marks; what waits is served until the horizon, which is to come.
-    Serving,
+    /// No adds, no dirty marks; waiting keys become Ready until the horizon, which is to come.
+    DrainingDelays,
     /// No adds, no dirty marks; the backlog is handed out. What waits, stays.
     ShutDown,
     /// Nothing is handed out; leases end into nothing.
@@ -127,14 +126,14 @@ impl Phase {
     fn due_by(self, now: Nanos, horizon: Nanos) -> Nanos {
         match self {
             Self::Open => now,
-            Self::Serving => now.min(horizon),
+            Self::DrainingDelays => now.min(horizon),
             Self::ShutDown | Self::Stopped => horizon,
         }
     }
 }
 
-impl<K, O: Links> Core<K, O> {
-    pub(crate) fn new(rules: Rules, order: O) -> Self {
+impl<K, O: ReadyQueue> QueueState<K, O> {
+    pub(crate) fn new(options: Options, order: O) -> Self {
         Self {
             slab: Slab::new(),
             keys: HashTable::new(),
@@ -142,16 +141,16 @@ impl<K, O: Links> Core<K, O> {
             leases: List::default(),
             reported: List::default(),
             dirty: 0,
-            postponed: Side::default(),
-            limits: Side::default(),
-            rules,
+            postponed: SparseMap::default(),
+            limits: SparseMap::default(),
+            options,
             phase: Phase::Open,
             paused: false,
             horizon: Nanos::ZERO,
             seen: Nanos::ZERO,
             turn: 0,
-            ages: rules.metered,
-            meter: rules.metered.map(|_| Box::default()),
+            ages: options.metered,
+            meter: options.metered.map(|_| Box::default()),
         }
     }
 }
@@ -159,32 +158,32 @@ impl<K, O: Links> Core<K, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::order::fifo::Line;
+    use crate::state::order::fifo::FifoList;
     use crate::state::wait::DelayRequest;
 
     /// Equal deadlines keep their order across the point where turns are dealt anew.
     #[test]
     fn turns_survive_their_overflow() {
-        let mut core = Core::<u32, Line>::new(
-            Rules { strict: false, capacity: usize::MAX, metered: None },
-            Line::default(),
+        let mut state = QueueState::<u32, FifoList>::new(
+            Options { strict: false, capacity: usize::MAX, metered: None },
+            FifoList::default(),
         );
-        core.turn = u32::MAX - 5;
+        state.turn = u32::MAX - 5;
         for key in 0..20 {
             let request = DelayRequest::Earliest(Nanos::new(9));
             assert_eq!(
-                core.add_after_with(
-                    &mut Newcomer { key: Some(key), hash: key, tag: () },
+                state.add_after_with(
+                    &mut NewKey { key: Some(key), hash: key, tag: () },
                     request,
                     Nanos::ZERO
                 ),
                 Ok(Added::New)
             );
-            core.check().unwrap();
+            state.check().unwrap();
         }
-        assert!(core.turn < 100, "the turns were dealt anew");
-        let order: Vec<u32> = std::iter::from_fn(|| match core.get(Some(Nanos::new(9))) {
-            Next::Key(_, key) => Some(key),
+        assert!(state.turn < 100, "the turns were dealt anew");
+        let order: Vec<u32> = std::iter::from_fn(|| match state.get(Some(Nanos::new(9))) {
+            NextKey::Key(_, key) => Some(key),
             _ => None,
         })
         .collect();

@@ -20,9 +20,9 @@ enum Badly {
     NeverReturns,
 }
 
-struct Grenade(bool);
+struct PanicOnDrop(bool);
 
-impl Drop for Grenade {
+impl Drop for PanicOnDrop {
     fn drop(&mut self) {
         if self.0 {
             panic_quietly("a future panics when it is dropped");
@@ -49,7 +49,7 @@ async fn run(badly: Badly) -> (Vec<(u32, u64)>, Report<u32>) {
             panic_quietly("it panics before there is a future");
         }
         async move {
-            let _grenade = Grenade(fails && badly == Badly::PanicsWhenDropped);
+            let _panic_on_drop = PanicOnDrop(fails && badly == Badly::PanicsWhenDropped);
             tokio::task::yield_now().await;
             match badly {
                 Badly::ReturnsAnError if fails => return Err("it fails"),

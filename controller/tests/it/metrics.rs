@@ -130,8 +130,8 @@ async fn a_reconcile_that_is_dropped_with_its_worker_is_told_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sink_that_panics_decides_nothing() {
-    struct Grenade;
-    impl Metrics for Grenade {
+    struct PanickingMetrics;
+    impl Metrics for PanickingMetrics {
         fn started(&self) {
             panic_quietly("started");
         }
@@ -148,7 +148,7 @@ async fn a_sink_that_panics_decides_nothing() {
     queue.add(1).unwrap();
     let first = AtomicU32::new(0);
     let report = Controller::new(queue.clone())
-        .metrics(Grenade)
+        .metrics(PanickingMetrics)
         .shutdown_on(sleep(10 * SECOND))
         .run(move |_, _| {
             let first = first.fetch_add(1, Ordering::Relaxed) == 0;

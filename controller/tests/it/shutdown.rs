@@ -189,8 +189,8 @@ async fn after_the_grace_what_runs_is_dropped_and_told() {
 
 #[tokio::test(start_paused = true)]
 async fn after_the_grace_a_reconcile_that_panics_when_dropped_takes_no_report_away() {
-    struct Grenade;
-    impl Drop for Grenade {
+    struct PanicOnDrop;
+    impl Drop for PanicOnDrop {
         fn drop(&mut self) {
             panic_quietly("dropped");
         }
@@ -204,7 +204,7 @@ async fn after_the_grace_a_reconcile_that_panics_when_dropped_takes_no_report_aw
         .shutdown_on(sleep(SECOND))
         .shutdown_grace(SECOND)
         .run(|_, _| async {
-            let _grenade = Grenade;
+            let _panic_on_drop = PanicOnDrop;
             pending::<Result<Action, String>>().await
         })
         .await

@@ -174,8 +174,8 @@ async fn who_is_not_traced_has_no_span() {
 /// A subscriber that panics is one more reconcile that does.
 #[tokio::test(start_paused = true)]
 async fn a_subscriber_that_panics_ends_no_worker() {
-    struct Grenade;
-    impl Subscriber for Grenade {
+    struct PanickingSubscriber;
+    impl Subscriber for PanickingSubscriber {
         fn enabled(&self, metadata: &Metadata<'_>) -> bool {
             metadata.target() == "flyball_controller"
         }
@@ -205,7 +205,7 @@ async fn a_subscriber_that_panics_ends_no_worker() {
     let queue = queue();
     (1..=2).for_each(|key| _ = queue.add(key));
     queue.shut_down();
-    let _default = set_default(Grenade);
+    let _default = set_default(PanickingSubscriber);
     let controller = Controller::new(queue).traced("pods");
     let report = controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap();
     assert_eq!((report.reconciles, report.panics, report.hook_panics), (2, 2, 2));

@@ -12,7 +12,7 @@ use std::thread;
 use flyball_informer_cache::{
     BoundedSubscription, ChangeKind, Index, Lagged, Overflow, Schema, Store, Told, Version,
 };
-use testkit::hostile::{HostileKey, Mood, Point};
+use testkit::panicking::{Mood, PanickingKey, Point};
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
 type Pod = (u32, u64);
@@ -227,13 +227,13 @@ fn of_some_objects_only_those_count() {
 fn a_panic_while_it_begins_anew_loses_nothing() {
     struct Object {
         mood: Arc<Mood>,
-        _own: HostileKey,
+        _own: PanickingKey,
         id: u32,
         version: u64,
     }
-    static BY_HALF: Index<Object, HostileKey> = Index::new("half", |object| object.mood.key(object.id % 2));
+    static BY_HALF: Index<Object, PanickingKey> = Index::new("half", |object| object.mood.key(object.id % 2));
     type Heard = Option<Vec<(u32, u64)>>;
-    fn hear(changes: &mut BoundedSubscription<HostileKey, Object>, known: &mut Heard) {
+    fn hear(changes: &mut BoundedSubscription<PanickingKey, Object>, known: &mut Heard) {
         while let Some(told) = changes.try_next().unwrap() {
             match told {
                 Told::Restart => *known = Some(Vec::new()),

@@ -16,8 +16,8 @@ use flyball_informer_cache::{
 };
 use flyball_sync::ManualClock;
 use parking_lot::Mutex;
+use testkit::coverage::pairs::Together;
 use testkit::random;
-use testkit::together::Together;
 use testkit::wakers::{Counting, poll_once, poll_with};
 
 fn first_page(items: Vec<Object>, version: u64) -> Result<Page<Object>, SourceError> {

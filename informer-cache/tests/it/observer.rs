@@ -10,13 +10,13 @@ use std::thread;
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{Change, ChangeKind, Event, Observer, Schema, Store, Version};
 use parking_lot::Mutex;
-use testkit::hostile::{HostileKey, Mood, Point};
-use testkit::naive_store::{NaiveChange, NaiveStage, NaiveStep, NaiveStore, Rules};
+use testkit::oracle::store::{OracleChange, OracleStage, OracleStep, OracleStore, Rules};
+use testkit::panicking::{Mood, PanickingKey, Point};
 use testkit::random::cases;
 use testkit::store_op::{Draft, StoreOp, Thing};
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
-type Told = NaiveChange<u8, Thing>;
+type Told = OracleChange<u8, Thing>;
 
 const SCHEMA: Schema<u8, Thing> = Schema::new(|thing: &Thing| thing.key, |thing| Version::new(thing.version))
     .identity(|a, b| a.uid == b.uid);
@@ -75,14 +75,16 @@ fn brief(told: Vec<Told>) -> Vec<String> {
 }
 
 /// The naive store's steps as changes: deletions first.
-fn changes(steps: impl IntoIterator<Item = NaiveStep<u8, Thing>>) -> Vec<Told> {
+fn changes(steps: impl IntoIterator<Item = OracleStep<u8, Thing>>) -> Vec<Told> {
     let (mut deleted, mut rest) = (Vec::new(), Vec::new());
     for step in steps {
         match step {
-            NaiveStep::Added { key, new, initial } => rest.push(Told::Added { key, object: new, initial }),
-            NaiveStep::Updated { key, old, new } => rest.push(Told::Updated { key, old, new }),
-            NaiveStep::Deleted { key, last, missed, .. } => deleted.push(Told::Deleted { key, last, missed }),
-            NaiveStep::Replaced { key, old, new } => {
+            OracleStep::Added { key, new, initial } => rest.push(Told::Added { key, object: new, initial }),
+            OracleStep::Updated { key, old, new } => rest.push(Told::Updated { key, old, new }),
+            OracleStep::Deleted { key, last, missed, .. } => {
+                deleted.push(Told::Deleted { key, last, missed })
+            }
+            OracleStep::Replaced { key, old, new } => {
                 deleted.push(Told::Deleted { key, last: old, missed: true });
                 rest.push(Told::Added { key, object: new, initial: false });
             }
@@ -95,7 +97,7 @@ fn changes(steps: impl IntoIterator<Item = NaiveStep<u8, Thing>>) -> Vec<Told> {
 /// Plays a random life of a store with one writer; what is told after each write is what the naive store did, once and in order.
 fn life(bytes: &[u8], told: &AtomicU64) {
     let mut bytes = Unstructured::new(bytes);
-    let (store, mut naive) = (store(), NaiveStore::new(RULES));
+    let (store, mut naive) = (store(), OracleStore::new(RULES));
     let (mut latest, mut serial) = (1, 0);
     let mut observers = vec![Heard::of(&store)];
     let mut closed = false;
@@ -128,13 +130,13 @@ fn life(bytes: &[u8], told: &AtomicU64) {
             StoreOp::Replace(drafts, stamp) => {
                 let listed: Vec<_> = drafts.into_iter().map(&mut draw).collect();
                 let version = stamp.version(&mut latest);
-                let mut whole = NaiveStage::new(&naive);
+                let mut whole = OracleStage::new(&naive);
                 listed.iter().cloned().for_each(|thing| whole.put(thing));
                 relist = Some((store.replace(listed, Version::new(version)), whole, version));
             }
             StoreOp::StagePut(draft) => {
                 let thing = draw(draft);
-                let (half, listed) = stage.get_or_insert_with(|| (store.stage(), NaiveStage::new(&naive)));
+                let (half, listed) = stage.get_or_insert_with(|| (store.stage(), OracleStage::new(&naive)));
                 half.put(thing.clone());
                 listed.put(thing);
             }
@@ -285,7 +287,7 @@ fn a_panic_is_counted_and_is_nobody_elses() {
     let hostile = store.observe(move |change| {
         called.fetch_add(1, Ordering::Relaxed);
         if change.key() % 2 == 0 {
-            resume_unwind(Box::new(Grenade));
+            resume_unwind(Box::new(PanicOnDrop));
         }
     });
     let (heard, friendly) = Heard::of(&store);
@@ -302,9 +304,9 @@ fn a_panic_is_counted_and_is_nobody_elses() {
 }
 
 /// A payload that panics when it is dropped.
-struct Grenade;
+struct PanicOnDrop;
 
-impl Drop for Grenade {
+impl Drop for PanicOnDrop {
     fn drop(&mut self) {
         resume_unwind(Box::new("again"));
     }
@@ -313,7 +315,7 @@ impl Drop for Grenade {
 #[test]
 fn a_function_whose_drop_panics_harms_nobody() {
     let store = store();
-    let held = Grenade;
+    let held = PanicOnDrop;
     let observer = store.observe(move |_| {
         let _ = &held;
     });
@@ -326,7 +328,7 @@ fn a_function_whose_drop_panics_harms_nobody() {
 /// Whatever panics in a key, the writer has written and the next change is told.
 #[test]
 fn keys_that_panic_cost_a_change_and_nothing_else() {
-    const HOSTILE: Schema<HostileKey, (Arc<Mood>, u32, u64)> =
+    const HOSTILE: Schema<PanickingKey, (Arc<Mood>, u32, u64)> =
         Schema::new(|object| object.0.key(object.1), |object| Version::new(object.2));
     for point in Point::ALL {
         for nth in 1.. {

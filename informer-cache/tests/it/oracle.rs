@@ -4,9 +4,9 @@ use std::cell::RefCell;
 
 use drivers::cache::store::{NAMES, run, tally};
 use drivers::corpus::replay;
-use testkit::naive_feed::MergeCells;
+use testkit::coverage::pairs::Together;
+use testkit::oracle::subscription::MergeCells;
 use testkit::random::{cases, thorough};
-use testkit::together::Together;
 
 #[test]
 fn random_lives_agree_with_the_naive_store() {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use drivers::cache::store::run_subscription;
 use drivers::corpus::replay;
-use testkit::naive_feed::MergeCells;
+use testkit::oracle::subscription::MergeCells;
 use testkit::random::{cases, thorough};
 
 #[test]

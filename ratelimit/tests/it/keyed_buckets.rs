@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::{KeyedRateLimiter, Quota, TryAcquireError};
 use flyball_sync::{Clock, ManualClock};
-use testkit::hostile::{Mood, Point};
+use testkit::panicking::{Mood, Point};
 use testkit::random::thorough;
 
 const SECOND: Duration = Duration::from_secs(1);

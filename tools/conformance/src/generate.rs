@@ -5,8 +5,8 @@
 
 mod store;
 
+use testkit::client_go::Rules;
 use testkit::random::Random;
-use testkit::reference::Rules;
 
 use self::store::StoreScript;
 use crate::kind::{Answering, Kind};

@@ -1,8 +1,8 @@
 //! PURE. Three kinds of scripts, and who answers them.
 
 #[cfg(test)]
-use testkit::reference::Rule;
-use testkit::reference::{
+use testkit::client_go::Rule;
+use testkit::client_go::{
     Answer, LimiterLine, QueueLine, ReferenceLimiter, ReferenceQueue, ReferenceStore, Rules, StoreLine,
 };
 

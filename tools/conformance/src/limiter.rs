@@ -2,7 +2,7 @@
 
 use flyball_ratelimit::Limiter;
 use flyball_sync::ManualClock;
-use testkit::reference::{Answer, LimiterConfig, LimiterLine};
+use testkit::client_go::{Answer, LimiterConfig, LimiterLine};
 
 use crate::policy::AnyPolicy;
 

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::{Result, bail};
 use flyball_sync::{Clock, Monotonic};
-use testkit::reference::Rules;
+use testkit::client_go::Rules;
 
 use crate::args::Parity;
 use crate::client_go::ClientGo;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, FastSlow, MaxOf, Policy};
 use flyball_sync::Nanos;
-use testkit::reference::LimiterConfig;
+use testkit::client_go::LimiterConfig;
 
 /// One of the shipped policies.
 pub(crate) enum AnyPolicy {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use flyball_ratelimit::Exponential;
 use flyball_sync::ManualClock;
 use flyball_workqueue::{Fifo, Lease, Queue, TryGetError, WithClock};
-use testkit::reference::{Answer, QueueLine};
+use testkit::client_go::{Answer, QueueLine};
 
 /// A queue on a clock of its own.
 ///

@@ -1,7 +1,7 @@
 //! EDGE. The shipped store, as a script drives it.
 
 use flyball_informer_cache::{DuplicateIndex, MissingIndex, Schema, Snapshot, Store, Version};
-use testkit::reference::{Answer, StoreLine, StoreObject};
+use testkit::client_go::{Answer, StoreLine, StoreObject};
 
 use crate::indexes::{self, ByName};
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use testkit::reference::{Rule, Rules};
+use testkit::client_go::{Rule, Rules};
 
 use crate::committed::Committed;
 use crate::kind::{Kind, play};

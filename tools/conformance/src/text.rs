@@ -4,7 +4,7 @@
 //! milliseconds fit the 63 bits of nanoseconds that Go's durations have.
 
 use serde_json::{Value, json};
-use testkit::reference::{Answer, LimiterConfig, LimiterLine, QueueLine, StoreLine, StoreObject};
+use testkit::client_go::{Answer, LimiterConfig, LimiterLine, QueueLine, StoreLine, StoreObject};
 
 const MOST_MS: u64 = i64::MAX as u64 / 1_000_000;
 

@@ -2,7 +2,7 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 
-use crate::op::{Delay, Mode, Step};
+use crate::queue_setup::{Delay, Mode, Step};
 
 /// One step of a life that is all about time: many keys, delays, and leases that come back.
 #[derive(Clone, Debug)]

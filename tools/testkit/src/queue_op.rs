@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 
-use crate::op::{Delay, Mode, SmallKey, Step};
+use crate::queue_setup::{Delay, Mode, SmallKey, Step};
 
 /// One step of a random life of a queue. A lease is named by its index, modulo the leases held.
 #[derive(Clone, Debug)]

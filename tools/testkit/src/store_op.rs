@@ -4,8 +4,8 @@ use std::ops::Bound;
 
 use arbitrary::{Arbitrary, Unstructured};
 
-use crate::naive_selector::{KEYS, Labels, NaiveSelector, VALUES};
-use crate::op::SmallKey;
+use crate::oracle::selector::{KEYS, Labels, OracleSelector, VALUES};
+use crate::queue_setup::SmallKey;
 
 /// An object with everything a store looks at. No two that a test makes are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -131,7 +131,7 @@ impl Draft {
 #[derive(Clone, Debug)]
 pub struct Question {
     /// Of labels.
-    pub selector: NaiveSelector,
+    pub selector: OracleSelector,
     /// Which conditions a query has, by bits.
     pub conditions: u8,
     /// A value of most indexes.

@@ -12,7 +12,7 @@ use crate::queue::Queue;
 use crate::queue::adders::AdderPlace;
 use crate::state::order::sealed::Tag;
 use crate::state::order::{Fifo, Order};
-use crate::state::{Added, Newcomer};
+use crate::state::{Added, NewKey};
 use crate::time_mode::{NoDelays, TimeMode};
 
 /// The future of [`Queue::add_when_room`].
@@ -28,24 +28,24 @@ pub struct AddWhenRoom<'a, K: Key, O: Order<K> = Fifo, L: QueueLimiter<K> = NoLi
 {
     queue: &'a Queue<K, O, L, T>,
     /// Its key is gone once it is in the queue, or handed back.
-    new: Newcomer<K, Tag<O::Links>>,
+    new: NewKey<K, Tag<O::ReadyQueue>>,
     ticket: Option<AdderPlace>,
     /// As in `Get`.
     gave_way: bool,
 }
 
 impl<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> AddWhenRoom<'a, K, O, L, T> {
-    pub(crate) fn new(queue: &'a Queue<K, O, L, T>, key: K, tag: Tag<O::Links>) -> Self {
-        Self { queue, new: queue.shared.newcomer(key, tag), ticket: None, gave_way: false }
+    pub(crate) fn new(queue: &'a Queue<K, O, L, T>, key: K, tag: Tag<O::ReadyQueue>) -> Self {
+        Self { queue, new: queue.shared.new_key(key, tag), ticket: None, gave_way: false }
     }
 
     /// Waits no longer. There may be room, where it has given way to others.
     pub(crate) fn add_now(mut self) -> Result<Added, AddError<K>> {
         let Queue { shared } = self.queue;
         let now = shared.now_if_timed();
-        let mut state = shared.lock_to_add(None, &mut self.new);
-        let added = state.core.add(&mut self.new, now);
-        shared.finish(state, now);
+        let mut locked = shared.lock_to_add(None, &mut self.new);
+        let added = locked.state.add(&mut self.new, now);
+        shared.finish(locked, now);
         shared.answer(added, self.new.key.take())
     }
 }
@@ -67,41 +67,41 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for AddWhenRoo
         let mut waker = None;
         loop {
             let now = shared.now_if_timed();
-            let mut state = shared.lock_to_add(None, &mut this.new);
-            if state.is_spent() && !this.gave_way && !waited && !state.core.is_full_for(&mut this.new) {
+            let mut locked = shared.lock_to_add(None, &mut this.new);
+            if locked.is_spent() && !this.gave_way && !waited && !locked.state.is_full_for(&mut this.new) {
                 // To look for room may have brought a group's limits, with which others can go on.
-                shared.finish(state, now);
+                shared.finish(locked, now);
                 this.gave_way = true;
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            let added = state.core.add(&mut this.new, now);
+            let added = locked.state.add(&mut this.new, now);
             if added == Err(AddErrorKind::Full) && waker.is_none() {
-                let is_parked = |own| state.adder_waits_for(own, &this.new.tag, context.waker());
+                let is_parked = |own| locked.adder_waits_for(own, &this.new.tag, context.waker());
                 if this.ticket.as_ref().is_some_and(is_parked) {
                     // It may have brought what its class has room for by now.
-                    shared.finish(state, now);
+                    shared.finish(locked, now);
                     return Poll::Pending;
                 }
                 // As in `Get`: the waker is cloned outside the lock, and room may come up meanwhile.
-                drop(state);
+                drop(locked);
                 waker = Some(context.waker().clone());
                 continue;
             }
             let own = this.ticket.take();
             if let (Err(AddErrorKind::Full), Some(waker)) = (added, waker.take()) {
                 // Before it leaves its old place, which may be what its class is kept for.
-                this.ticket = Some(state.park_adder(&this.new.tag, waker));
-                let old = own.and_then(|own| state.unpark_adder(own));
-                shared.finish(state, now);
+                this.ticket = Some(locked.park_adder(&this.new.tag, waker));
+                let old = own.and_then(|own| locked.unpark_adder(own));
+                shared.finish(locked, now);
                 drop(old);
                 return Poll::Pending;
             }
-            let old = own.and_then(|own| state.unpark_adder(own));
+            let old = own.and_then(|own| locked.unpark_adder(own));
             if !waited {
-                state.serve_at_once();
+                locked.serve_at_once();
             }
-            shared.finish(state, now);
+            shared.finish(locked, now);
             drop(old);
             return Poll::Ready(shared.answer(added, this.new.key.take()));
         }
@@ -117,10 +117,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for AddWhenRoom<
             }
             return;
         };
-        let mut state = shared.lock();
-        let old = state.unpark_adder(ticket);
+        let mut locked = shared.lock();
+        let old = locked.unpark_adder(ticket);
         // Passes the room on; without the clock, which may panic.
-        shared.finish(state, None);
+        shared.finish(locked, None);
         drop(old);
     }
 }

@@ -48,17 +48,17 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for Drain<K, O
         // Declared before the guard, to die after it, also when a key's `Clone` panics.
         let mut left = Leftovers::new();
         let old;
-        let mut state = shared.lock();
-        old = this.ticket.take().and_then(|own| state.others.drainers.leave(own));
-        if state.core.is_drained() {
-            state.core.leftovers(now, &mut left);
-            drop(state);
+        let mut locked = shared.lock();
+        old = this.ticket.take().and_then(|own| locked.others.drainers.leave(own));
+        if locked.state.is_drained() {
+            locked.state.leftovers(now, &mut left);
+            drop(locked);
             drop((old, waker));
             return Poll::Ready(left);
         }
-        this.ticket = Some(state.others.drainers.park(waker));
-        state.others.any = true;
-        drop(state);
+        this.ticket = Some(locked.others.drainers.park(waker));
+        locked.others.any = true;
+        drop(locked);
         drop(old);
         Poll::Pending
     }

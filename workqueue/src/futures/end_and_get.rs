@@ -10,7 +10,7 @@ use crate::futures::get::Get;
 use crate::key::Key;
 use crate::lease::{Lease, LeaseOutcome};
 use crate::limiter::{NoLimiter, QueueLimiter};
-use crate::state::Next;
+use crate::state::NextKey;
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, SupportsAsync};
 
@@ -47,14 +47,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for EndAn
         let this = &mut *self;
         if let Some((lease, outcome)) = this.ending.take() {
             let queue = this.get.queue();
-            let next = queue.end_and_take(lease, outcome, |state, now| {
-                if state.is_spent() {
+            let next = queue.end_and_take(lease, outcome, |locked, now| {
+                if locked.is_spent() {
                     // Where there is a key, `get` gives way.
-                    return Next::Empty;
+                    return NextKey::Empty;
                 }
-                let next = queue.shared.next(state, now);
-                if matches!(next, Next::Key(..)) {
-                    state.serve_at_once();
+                let next = queue.shared.next(locked, now);
+                if matches!(next, NextKey::Key(..)) {
+                    locked.serve_at_once();
                 }
                 next
             });

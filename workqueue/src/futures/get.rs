@@ -13,7 +13,7 @@ use crate::lease::Lease;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::Queue;
 use crate::queue::stop_flag::StopFlag;
-use crate::state::Next;
+use crate::state::NextKey;
 use crate::state::order::{Fifo, Order};
 use crate::time_mode::{NoDelays, SupportsAsync};
 
@@ -50,48 +50,49 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Future for Get<'
         let mut waker = None;
         loop {
             let now = shared.now_if_timed();
-            let mut state = shared.lock();
-            if state.is_spent() && !this.gave_way && this.ticket.is_none() && state.core.may_hand_out(now) {
-                drop(state);
+            let mut locked = shared.lock();
+            if locked.is_spent() && !this.gave_way && this.ticket.is_none() && locked.state.may_hand_out(now)
+            {
+                drop(locked);
                 this.gave_way = true;
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
             let next = match &this.stop {
-                Some(stop) if stop.is_set() => Next::Closed,
-                _ => shared.next(&mut state, now),
+                Some(stop) if stop.is_set() => NextKey::Closed,
+                _ => shared.next(&mut locked, now),
             };
-            if matches!(next, Next::Wait(_) | Next::Empty) {
-                if this.ticket.as_ref().is_some_and(|own| state.getters.waits_for(own, context.waker())) {
-                    // Parked as before. Settled all the same: a deadline may have moved since.
-                    shared.finish(state, now);
+            if matches!(next, NextKey::Wait(_) | NextKey::Empty) {
+                if this.ticket.as_ref().is_some_and(|own| locked.getters.waits_for(own, context.waker())) {
+                    // It waits as before. Wake-ups are collected all the same: a deadline may have moved since.
+                    shared.finish(locked, now);
                     return Poll::Pending;
                 }
                 let Some(waker) = waker.take() else {
                     // Lost wake-up if we parked without looking again: the waker is cloned outside the lock, as its
                     // vtable is user code, and a key may be added meanwhile.
-                    drop(state);
+                    drop(locked);
                     waker = Some(context.waker().clone());
                     continue;
                 };
-                let old = this.ticket.take().and_then(|own| state.getters.leave(own));
-                this.ticket = Some(state.getters.park(waker));
-                shared.finish(state, now);
+                let old = this.ticket.take().and_then(|own| locked.getters.leave(own));
+                this.ticket = Some(locked.getters.park(waker));
+                shared.finish(locked, now);
                 drop(old);
                 return Poll::Pending;
             }
             let waited = this.ticket.is_some();
-            let _old = this.ticket.take().and_then(|own| state.getters.leave(own));
-            let Next::Key(handle, key) = next else {
-                shared.finish(state, now);
+            let _old = this.ticket.take().and_then(|own| locked.getters.leave(own));
+            let NextKey::Key(id, key) = next else {
+                shared.finish(locked, now);
                 return Poll::Ready(None);
             };
             if !waited {
-                state.serve_at_once();
+                locked.serve_at_once();
             }
             // A stream goes on.
             this.gave_way = false;
-            return Poll::Ready(Some(this.queue.lease(state, now, handle, key)));
+            return Poll::Ready(Some(this.queue.lease(locked, now, id, key)));
         }
     }
 }
@@ -105,12 +106,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsAsync> Drop for Get<'_,
             }
             return;
         };
-        let mut state = shared.lock();
-        let old = state.getters.leave(ticket);
+        let mut locked = shared.lock();
+        let old = locked.getters.leave(ticket);
         // Passes the hint on: without this, a key whose getter was woken and then cancelled would sit until the
         // next add. Model: queue::cancelled_getter_passes_hint.
         // The clock stays out of it, as it may panic: a deadline that has passed rings at once.
-        shared.finish(state, None);
+        shared.finish(locked, None);
         drop(old);
     }
 }

@@ -50,9 +50,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
         // Cloned before locking: a waker's vtable is user code.
         let waker = context.waker().clone();
         let now = shared.now();
-        let mut state = shared.lock();
-        let next = state.core.next_overdue(this.bound, now);
-        let old = this.ticket.take().and_then(|own| state.others.watchers.leave(own));
+        let mut locked = shared.lock();
+        let next = locked.state.next_overdue(this.bound, now);
+        let old = this.ticket.take().and_then(|own| locked.others.watchers.leave(own));
         let found = match next {
             Next::Lease(overdue) => Some(overdue),
             Next::Drained => None,
@@ -61,21 +61,21 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
                     Next::Wait(at) => Some(at),
                     _ => None,
                 };
-                let others = &mut state.others;
-                // Who waits for a lease, and who for a moment, do not wait at once: `settle` wakes the former.
+                let others = &mut locked.others;
+                // Watchers wait either for a lease or for a moment, never both: `collect_wakeups` wakes the former.
                 others.watch_at = match others.watch_at {
                     Some(other) if others.watchers.waiting() > 0 => at.map(|at| at.min(other)),
                     _ => at,
                 };
                 this.ticket = Some(others.watchers.park(waker));
                 others.any = true;
-                shared.finish(state, Some(now));
+                shared.finish(locked, Some(now));
                 drop(old);
                 return Poll::Pending;
             }
         };
         // A report is made once: it has to reach the caller, whoever's waker panics.
-        let _panic = catch_unwind(AssertUnwindSafe(|| shared.finish(state, Some(now))));
+        let _panic = catch_unwind(AssertUnwindSafe(|| shared.finish(locked, Some(now))));
         drop((old, waker));
         if let Some(overdue) = &found {
             shared.tell(|sink| sink.lease_overdue(overdue.age));

@@ -40,17 +40,17 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Future for WaitIdle<'
         // Cloned before locking: a waker's vtable is user code.
         let waker = context.waker().clone();
         let now = shared.now_if_timed();
-        let mut state = shared.lock();
-        let old = this.ticket.take().and_then(|own| state.others.idlers.leave(own));
+        let mut locked = shared.lock();
+        let old = this.ticket.take().and_then(|own| locked.others.idlers.leave(own));
         // A queue that is empty is idle, too: who waits for that is woken whenever it is idle, and looks again.
-        if if this.empty { state.core.is_empty() } else { state.core.is_idle(now) } {
-            drop(state);
+        if if this.empty { locked.state.is_empty() } else { locked.state.is_idle(now) } {
+            drop(locked);
             drop((old, waker));
             return Poll::Ready(());
         }
-        this.ticket = Some(state.others.idlers.park(waker));
-        state.others.any = true;
-        drop(state);
+        this.ticket = Some(locked.others.idlers.park(waker));
+        locked.others.any = true;
+        drop(locked);
         drop(old);
         Poll::Pending
     }

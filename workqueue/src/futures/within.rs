@@ -52,18 +52,18 @@ where
         // Cloned before locking: a waker's vtable is user code.
         let waker = context.waker().clone();
         let now = shared.now();
-        let mut state = shared.lock();
-        let timeouts = &mut state.others.timeouts;
+        let mut locked = shared.lock();
+        let timeouts = &mut locked.others.timeouts;
         let old = this.ticket.take().and_then(|own| timeouts.remove(own));
         if this.until <= now {
-            drop(state);
+            drop(locked);
             drop((old, waker));
             return Poll::Ready(None);
         }
         this.ticket = Some(timeouts.insert(this.until, now, waker));
-        state.others.any = true;
+        locked.others.any = true;
         // Sets the alarm.
-        shared.finish(state, Some(now));
+        shared.finish(locked, Some(now));
         drop(old);
         Poll::Pending
     }

@@ -13,7 +13,7 @@ use crate::key::Key;
 use crate::limiter::QueueLimiter;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
-use crate::state::{Added, Newcomer};
+use crate::state::{Added, NewKey};
 use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
@@ -128,9 +128,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     pub fn cancel(&self, key: &K) -> bool {
         let hash = self.shared.hash(key);
         let now = self.shared.now_if_timed();
-        let mut state = self.shared.lock();
-        let (cancelled, gone) = state.core.cancel(key, hash, now);
-        self.shared.finish(state, now);
+        let mut locked = self.shared.lock();
+        let (cancelled, gone) = locked.state.cancel(key, hash, now);
+        self.shared.finish(locked, now);
         drop(gone);
         cancelled
     }
@@ -138,50 +138,50 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     // === once it is known what the order makes of the key ===
 
     #[inline]
-    pub(crate) fn add_tagged(&self, key: K, tag: Tag<O::Links>) -> Result<Added, AddError<K>> {
+    pub(crate) fn add_tagged(&self, key: K, tag: Tag<O::ReadyQueue>) -> Result<Added, AddError<K>> {
         // Declared before the guard, so that what stays of it dies after that.
-        let mut new = self.shared.newcomer(key, tag);
+        let mut new = self.shared.new_key(key, tag);
         let now = self.shared.now_if_timed();
-        let mut state = self.shared.lock_to_add(None, &mut new);
-        let added = state.core.add(&mut new, now);
-        self.shared.finish(state, now);
+        let mut locked = self.shared.lock_to_add(None, &mut new);
+        let added = locked.state.add(&mut new, now);
+        self.shared.finish(locked, now);
         self.shared.answer(added, new.key)
     }
 
     #[inline]
-    pub(crate) fn add_ref_tagged(&self, key: &K, tag: Tag<O::Links>) -> Result<Added, AddErrorKind> {
-        let mut new = Newcomer { key: None, hash: self.shared.hash(key), tag };
+    pub(crate) fn add_ref_tagged(&self, key: &K, tag: Tag<O::ReadyQueue>) -> Result<Added, AddErrorKind> {
+        let mut new = NewKey { key: None, hash: self.shared.hash(key), tag };
         let now = self.shared.now_if_timed();
-        let mut state = self.shared.lock_to_add(Some(key), &mut new);
-        let added = state.core.add_ref(key, &mut new, now);
-        self.shared.finish(state, now);
+        let mut locked = self.shared.lock_to_add(Some(key), &mut new);
+        let added = locked.state.add_ref(key, &mut new, now);
+        self.shared.finish(locked, now);
         added.inspect_err(|reason| self.shared.tell(|sink| sink.add_refused(*reason)))
     }
 
     pub(crate) fn add_many_tagged(
         &self,
         keys: impl IntoIterator<Item = K>,
-        tag: impl Fn(&K) -> Tag<O::Links>,
+        tag: impl Fn(&K) -> Tag<O::ReadyQueue>,
     ) -> AddedMany<K> {
-        let newcomer = |key| {
+        let new_key = |key| {
             let tag = tag(&key);
-            (self.shared.newcomer(key, tag), Ok(Added::New))
+            (self.shared.new_key(key, tag), Ok(Added::New))
         };
-        let mut keys: Vec<_> = keys.into_iter().map(newcomer).collect();
+        let mut keys: Vec<_> = keys.into_iter().map(new_key).collect();
         let now = self.shared.now_if_timed();
-        let mut state = self.shared.lock();
-        while keys.iter().any(|(new, _)| state.core.is_stale(&new.tag)) {
-            drop(state);
+        let mut locked = self.shared.lock();
+        while keys.iter().any(|(new, _)| locked.state.is_stale(&new.tag)) {
+            drop(locked);
             keys.iter_mut().for_each(|(new, _)| self.shared.renew(None, new));
-            state = self.shared.lock();
+            locked = self.shared.lock();
         }
         let adding = catch_unwind(AssertUnwindSafe(|| {
             for (new, added) in &mut keys {
-                *added = state.core.add(new, now);
+                *added = locked.state.add(new, now);
             }
         }));
         // Also where `Eq` panicked: keys before that are Ready, and somebody has to be woken for them.
-        self.shared.finish(state, now);
+        self.shared.finish(locked, now);
         if let Err(panic) = adding {
             resume_unwind(panic);
         }

@@ -16,8 +16,8 @@ use std::task::Waker;
 
 use flyball_sync::waiting::{Place, WakeBatch};
 
-use crate::queue::parked::Parked;
-use crate::queue::sleepers::Sleepers;
+use crate::queue::task_waiters::TaskWaiters;
+use crate::queue::thread_waiters::ThreadWaiters;
 
 /// Tasks and threads that wait to add a key.
 #[derive(Default)]
@@ -29,8 +29,8 @@ pub(crate) struct Adders {
 
 #[derive(Default)]
 struct Line {
-    tasks: Parked,
-    threads: Sleepers,
+    tasks: TaskWaiters,
+    threads: ThreadWaiters,
     is_active: bool,
 }
 
@@ -101,8 +101,8 @@ impl Adders {
         own
     }
 
-    /// Restores invariant 2, where there is room for so many keys, and in the class of each line for so many. Tasks that are to be woken are so
-    /// by [`wake_roused`](Self::wake_roused).
+    /// Restores invariant 2, where there is room for so many keys, and in the class of each line for so many. The tasks are woken
+    /// by [`fill_batch`](Self::fill_batch).
     pub(crate) fn notify(&mut self, room: usize, room_of: impl Fn(u32) -> usize) -> Signals {
         let mut signals = Signals::default();
         let mut left = room;
@@ -110,9 +110,9 @@ impl Adders {
         self.active.retain(|line| {
             let own = &mut lines[*line as usize];
             // Including notified adders: the room they were notified for is not for another line.
-            let sent = own.tasks.owed(room.min(room_of(*line))) + own.threads.signalled;
-            left = left.saturating_sub(sent);
-            own.is_active = own.waiting() + sent > 0;
+            let notified = own.tasks.notified(room.min(room_of(*line))) + own.threads.signalled;
+            left = left.saturating_sub(notified);
+            own.is_active = own.waiting() + notified > 0;
             own.is_active
         });
         for _ in 0..self.active.len() {
@@ -122,9 +122,9 @@ impl Adders {
             let Some(line) = self.active.pop_front() else { break };
             self.active.push_back(line);
             let own = &mut lines[line as usize];
-            let sent = own.tasks.owed(usize::MAX) + own.threads.signalled;
-            let most = room_of(line).saturating_sub(sent).min(left);
-            let mut woken = own.tasks.rouse(most);
+            let notified = own.tasks.notified(usize::MAX) + own.threads.signalled;
+            let most = room_of(line).saturating_sub(notified).min(left);
+            let mut woken = own.tasks.notify(most);
             while woken < most && own.threads.signal() {
                 woken += 1;
                 signals.some += 1;
@@ -138,16 +138,16 @@ impl Adders {
     /// Wakes all adders of a line, to look again.
     pub(crate) fn wake_line(&mut self, line: u32) -> Signals {
         let Some(own) = self.lines.get_mut(line as usize) else { return Signals::default() };
-        own.tasks.rouse_all();
+        own.tasks.notify_all();
         let all = own.threads.signalled < own.threads.asleep;
         own.threads.signalled = own.threads.asleep;
         Signals { some: 0, all }
     }
 
     /// Moves wakers of tasks that are to be woken to the batch; says whether there are more than it has room for.
-    pub(crate) fn wake_roused(&mut self, batch: &mut WakeBatch) -> bool {
+    pub(crate) fn fill_batch(&mut self, batch: &mut WakeBatch) -> bool {
         let lines = &mut self.lines;
-        self.active.iter().fold(false, |more, line| lines[*line as usize].tasks.wake_roused(batch) | more)
+        self.active.iter().fold(false, |more, line| lines[*line as usize].tasks.fill_batch(batch) | more)
     }
 }
 

@@ -10,11 +10,11 @@ use crate::key::Key;
 use crate::lease::Lease;
 use crate::limiter::QueueLimiter;
 use crate::queue::Queue;
-use crate::queue::shared::{Others, Shared, State};
+use crate::queue::shared::{Locked, OtherWaiters, Shared};
 use crate::queue::stop_flag::StopFlag;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
-use crate::state::{Added, Core, Leftovers, Next};
+use crate::state::{Added, Leftovers, NextKey, QueueState};
 use crate::time_mode::TimeMode;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
@@ -25,101 +25,104 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         stop: Option<&StopFlag>,
     ) -> Result<Lease<K, T>, GetTimeoutError> {
         let shared = &self.shared;
-        let _passing = PassesOn(shared);
+        let _pass_signal = PassSignal(shared);
         loop {
             let now = shared.now_if_timed();
             let left = until.map(|until| until.since(Monotonic.now()));
-            let mut state = shared.lock();
+            let mut locked = shared.lock();
             if stop.is_some_and(StopFlag::is_set) {
-                shared.finish(state, now);
+                shared.finish(locked, now);
                 // To its getter the queue has ended.
                 return Err(GetTimeoutError::Closed);
             }
-            let deadline = match shared.next(&mut state, now) {
-                Next::Key(handle, key) => return Ok(self.lease(state, now, handle, key)),
-                Next::Closed => {
-                    shared.finish(state, now);
+            let deadline = match shared.next(&mut locked, now) {
+                NextKey::Key(id, key) => return Ok(self.lease(locked, now, id, key)),
+                NextKey::Closed => {
+                    shared.finish(locked, now);
                     return Err(GetTimeoutError::Closed);
                 }
                 _ if left == Some(Duration::ZERO) => {
-                    // A signal may have come together with the end of the time: settling passes it on.
-                    shared.finish(state, now);
+                    // A signal may have come together with the end of the time: collecting the wake-ups passes it on.
+                    shared.finish(locked, now);
                     return Err(GetTimeoutError::TimedOut);
                 }
-                Next::Wait(at) => match now {
+                NextKey::Wait(at) => match now {
                     // The deadline was set after we looked whether there is one: how far it is, only the clock says.
                     None => continue,
                     Some(now) => Some((at, at.since(now))),
                 },
-                Next::Empty => None,
+                NextKey::Empty => None,
             };
-            state.sleepers.asleep += 1;
-            let attended = &mut state.sleepers.attended;
+            locked.blocked_getters.asleep += 1;
+            let covered = &mut locked.blocked_getters.covered_deadline;
             // One thread sleeps until the deadline, the others until they are signalled: no herd when it comes.
-            let deadline = deadline.filter(|(at, _)| attended.is_none_or(|attended| *at < attended));
+            let deadline = deadline.filter(|(at, _)| covered.is_none_or(|covered| *at < covered));
             if let Some((at, _)) = deadline {
-                *attended = Some(at);
+                *covered = Some(at);
             }
-            if let Some(effects) = shared.settle(&mut state, now).filter(|effects| !effects.is_empty()) {
+            if let Some(effects) =
+                shared.collect_wakeups(&mut locked, now).filter(|effects| !effects.is_empty())
+            {
                 // Never sleeps with a duty: undo, do it, look again.
-                state.sleepers.wake_up(deadline.map(|(at, _)| at));
-                drop(state);
+                locked.blocked_getters.wake_up(deadline.map(|(at, _)| at));
+                drop(locked);
                 shared.perform(effects);
                 continue;
             }
             let sleep = deadline.map(|(_, distance)| distance).into_iter().chain(left).min();
-            state = match sleep {
-                Some(limit) => shared.available.wait_for(state, limit),
-                None => shared.available.wait(state),
+            locked = match sleep {
+                Some(limit) => shared.available.wait_for(locked, limit),
+                None => shared.available.wait(locked),
             };
-            state.sleepers.wake_up(deadline.map(|(at, _)| at));
+            locked.blocked_getters.wake_up(deadline.map(|(at, _)| at));
         }
     }
 
     /// Waits, at most until then on the machine's clock, until nothing is Ready or leased in a queue that is shut down.
     pub(crate) fn drain_until(&self, until: Option<Nanos>) -> Leftovers<K> {
         let mut left = Leftovers::new();
-        let drained = |core: &mut Core<K, O::Links>, _| core.is_drained();
-        let (mut state, now) = self.block_until(until, drained, |others| &mut others.blocked_drainers);
-        state.core.leftovers(now, &mut left);
-        drop(state);
+        let drained = |state: &mut QueueState<K, O::ReadyQueue>, _| state.is_drained();
+        let (mut locked, now) = self.block_until(until, drained, |others| &mut others.blocked_drainers);
+        locked.state.leftovers(now, &mut left);
+        drop(locked);
         left
     }
 
     pub(crate) fn block_until_idle(&self, until: Option<Nanos>) -> bool {
-        let (mut state, now) = self.block_until(until, Core::is_idle, |others| &mut others.blocked_idlers);
-        state.core.is_idle(now)
+        let (mut locked, now) =
+            self.block_until(until, QueueState::is_idle, |others| &mut others.blocked_idlers);
+        locked.state.is_idle(now)
     }
 
     pub(crate) fn block_until_empty(&self, until: Option<Nanos>) -> bool {
-        let empty = |core: &mut Core<K, O::Links>, _| core.is_empty();
+        let empty = |state: &mut QueueState<K, O::ReadyQueue>, _| state.is_empty();
         // One that waits for an empty queue is woken whenever it is idle, and looks again.
-        let (state, _) = self.block_until(until, empty, |others| &mut others.blocked_idlers);
-        state.core.is_empty()
+        let (locked, _) = self.block_until(until, empty, |others| &mut others.blocked_idlers);
+        locked.state.is_empty()
     }
 
     /// Waits until it has come, counted among those who wait for it.
     fn block_until(
         &self,
         until: Option<Nanos>,
-        come: impl Fn(&mut Core<K, O::Links>, Option<Nanos>) -> bool,
-        count: impl Fn(&mut Others) -> &mut usize,
-    ) -> (MutexGuard<'_, State<K, O::Links>>, Option<Nanos>) {
+        come: impl Fn(&mut QueueState<K, O::ReadyQueue>, Option<Nanos>) -> bool,
+        count: impl Fn(&mut OtherWaiters) -> &mut usize,
+    ) -> (MutexGuard<'_, Locked<K, O::ReadyQueue>>, Option<Nanos>) {
         loop {
             let now = self.shared.now_if_timed();
             let rest = until.map(|until| until.since(Monotonic.now()));
-            let mut state = self.shared.lock();
-            if come(&mut state.core, now) || rest == Some(Duration::ZERO) {
-                return (state, now);
+            let mut locked = self.shared.lock();
+            if come(&mut locked.state, now) || rest == Some(Duration::ZERO) {
+                return (locked, now);
             }
-            state.others.any = true;
-            state.others.told = false;
-            *count(&mut state.others) += 1;
-            state = match rest {
-                Some(limit) => self.shared.quiet.wait_for(state, limit),
-                None => self.shared.quiet.wait(state),
+            locked.others.any = true;
+            locked.others.quiet_notified = false;
+            *count(&mut locked.others) += 1;
+            locked = match rest {
+                Some(limit) => self.shared.quiet.wait_for(locked, limit),
+                None => self.shared.quiet.wait(locked),
             };
-            *count(&mut state.others) -= 1;
+            *count(&mut locked.others) -= 1;
         }
     }
 
@@ -127,45 +130,47 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     pub(crate) fn block_for_room(
         &self,
         key: K,
-        tag: Tag<O::Links>,
+        tag: Tag<O::ReadyQueue>,
         until: Option<Nanos>,
     ) -> Result<Added, AddError<K>> {
         let shared = &self.shared;
-        let mut new = shared.newcomer(key, tag);
-        let _passing = PassesOn(shared);
+        let mut new = shared.new_key(key, tag);
+        let _pass_signal = PassSignal(shared);
         loop {
             let now = shared.now_if_timed();
             let left = until.map(|until| until.since(Monotonic.now()));
-            let mut state = shared.lock_to_add(None, &mut new);
-            let added = state.core.add(&mut new, now);
+            let mut locked = shared.lock_to_add(None, &mut new);
+            let added = locked.state.add(&mut new, now);
             if added != Err(AddErrorKind::Full) || left == Some(Duration::ZERO) {
-                // A signal may have come together with the end of the time: settling passes it on.
-                shared.finish(state, now);
+                // A signal may have come together with the end of the time: collecting the wake-ups passes it on.
+                shared.finish(locked, now);
                 return shared.answer(added, new.key);
             }
-            let line = state.adder_sleeps(&new.tag);
-            if let Some(effects) = shared.settle(&mut state, now).filter(|effects| !effects.is_empty()) {
+            let line = locked.adder_sleeps(&new.tag);
+            if let Some(effects) =
+                shared.collect_wakeups(&mut locked, now).filter(|effects| !effects.is_empty())
+            {
                 // It was woken for room that is not for its class: another is woken before it sleeps.
-                state.adder_wakes_up(line);
-                drop(state);
+                locked.adder_wakes_up(line);
+                drop(locked);
                 shared.perform(effects);
                 continue;
             }
-            state = match left {
-                Some(limit) => shared.room.wait_for(state, limit),
-                None => shared.room.wait(state),
+            locked = match left {
+                Some(limit) => shared.room.wait_for(locked, limit),
+                None => shared.room.wait(locked),
             };
-            state.adder_wakes_up(line);
-            drop(state);
+            locked.adder_wakes_up(line);
+            drop(locked);
             shared.renew(None, &mut new);
         }
     }
 }
 
 /// A thread that a signal woke and whose clock, or a key, then panics has used the signal up: passes it on.
-struct PassesOn<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode>(&'a Shared<K, O, L, T>);
+struct PassSignal<'a, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode>(&'a Shared<K, O, L, T>);
 
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for PassesOn<'_, K, O, L, T> {
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Drop for PassSignal<'_, K, O, L, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // Without the clock, which may be what panics: a deadline that has passed rings at once.

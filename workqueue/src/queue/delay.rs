@@ -72,7 +72,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     ///
     /// # Panics
     /// When `Hash`, `Eq` or `Clone` of the key, the limiter's policy or the clock does; nothing is added then. When a
-    /// waker, the timer or the hook for dead letters does.
+    /// waker, the timer or the hook for keys that are given up does.
     pub fn add_rate_limited(&self, key: K) -> Result<Added, AddError<K>> {
         let tag = self.shared.tag(&key);
         self.add_rate_limited_tagged(key, tag)
@@ -88,9 +88,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     pub fn postpone(&self, key: &K, delay: Duration) -> bool {
         let hash = self.shared.hash(key);
         let now = self.shared.now();
-        let mut state = self.shared.lock();
-        let postponed = state.core.postpone(key, hash, now + delay, now);
-        self.shared.finish(state, Some(now));
+        let mut locked = self.shared.lock();
+        let postponed = locked.state.postpone(key, hash, now + delay, now);
+        self.shared.finish(locked, Some(now));
         postponed
     }
 
@@ -99,7 +99,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     pub(crate) fn add_delayed_tagged(
         &self,
         key: K,
-        tag: Tag<O::Links>,
+        tag: Tag<O::ReadyQueue>,
         delay: Duration,
         mode: DelayMode,
     ) -> Result<Added, AddError<K>> {
@@ -113,7 +113,11 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
         self.add_requested(key, tag, request, now)
     }
 
-    pub(crate) fn add_rate_limited_tagged(&self, key: K, tag: Tag<O::Links>) -> Result<Added, AddError<K>> {
+    pub(crate) fn add_rate_limited_tagged(
+        &self,
+        key: K,
+        tag: Tag<O::ReadyQueue>,
+    ) -> Result<Added, AddError<K>> {
         let shared = &self.shared;
         if self.is_shutting_down() {
             return shared.answer(Err(AddErrorKind::ShutDown), Some(key));
@@ -129,8 +133,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
             Failure::Last { failures } => {
                 shared.tell(|sink| sink.failure_counted());
                 shared.tell(|sink| sink.gave_up(failures));
-                if let Some(dead) = &shared.dead {
-                    dead.tell(&key, failures);
+                if let Some(give_up) = &shared.give_up {
+                    give_up.notify(&key, failures);
                 }
                 shared.answer(Err(AddErrorKind::GivenUp), Some(key))
             }
@@ -140,14 +144,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     fn add_requested(
         &self,
         key: K,
-        tag: Tag<O::Links>,
+        tag: Tag<O::ReadyQueue>,
         request: DelayRequest,
         now: Nanos,
     ) -> Result<Added, AddError<K>> {
-        let mut new = self.shared.newcomer(key, tag);
-        let mut state = self.shared.lock_to_add(None, &mut new);
-        let added = state.core.add_after_with(&mut new, request, now);
-        self.shared.finish(state, Some(now));
+        let mut new = self.shared.new_key(key, tag);
+        let mut locked = self.shared.lock_to_add(None, &mut new);
+        let added = locked.state.add_after_with(&mut new, request, now);
+        self.shared.finish(locked, Some(now));
         self.shared.answer(added, new.key)
     }
 }

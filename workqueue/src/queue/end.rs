@@ -7,15 +7,15 @@ use flyball_sync::Nanos;
 use flyball_sync::panics::{Panic, forget};
 
 use super::Queue;
-use super::dead::DeadLetters;
-use super::shared::{Effects, Shared, State};
+use super::give_up::GiveUp;
+use super::shared::{Effects, Locked, Shared};
 use crate::error::NotDetached;
 use crate::key::Key;
 use crate::lease::{Lease, LeaseOutcome};
 use crate::limiter::{Failure, Limiter, QueueLimiter};
 use crate::state::order::Order;
 use crate::state::wait::Wait;
-use crate::state::{Handle, Transition};
+use crate::state::{LeaseId, Transition};
 use crate::time_mode::TimeMode;
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
@@ -36,8 +36,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// When `Hash`, `Eq` or `Clone` of the key does; the lease stays detached then.
     pub fn attach(&self, key: &K) -> Result<Lease<K, T>, NotDetached> {
         let hash = self.shared.hash(key);
-        let (handle, key) = self.shared.lock().core.attach(key, hash).ok_or(NotDetached)?;
-        Ok(Lease::new(key, handle, self.shared.clone()))
+        let (id, key) = self.shared.lock().state.attach(key, hash).ok_or(NotDetached)?;
+        Ok(Lease::new(key, id, self.shared.clone()))
     }
 
     /// Forgets the failures of a key. What waits, waits on.
@@ -55,14 +55,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     /// Ends a lease. Whatever user code does, the lease ends: if it panics, the key is Ready again.
     #[inline]
-    pub(crate) fn end(&self, handle: Handle, key: &K, outcome: LeaseOutcome) {
+    pub(crate) fn end(&self, id: LeaseId, key: &K, outcome: LeaseOutcome) {
         if let Some(ending) = self.begin_end(key, outcome) {
-            self.end_by(handle, key, ending);
+            self.end_by(id, key, ending);
         } else {
             // No user code at all, and nothing to decide.
-            let mut state = self.lock();
-            let gone = state.core.end(handle, Transition::Leave, None);
-            self.finish(state, None);
+            let mut locked = self.lock();
+            let gone = locked.state.end(id, Transition::Leave, None);
+            self.finish(locked, None);
             drop(gone);
         }
     }
@@ -71,7 +71,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     /// first where it is lower.
     pub(crate) fn fail_up_to(&self, key: &K, most: u32, at_least: Duration) -> Option<Decision> {
         let now = self.now();
-        let own = self.dead.as_ref().map(DeadLetters::most).filter(|own| *own < most);
+        let own = self.give_up.as_ref().map(GiveUp::most).filter(|own| *own < most);
         let failure = self.count_failure(key, now, Some(own.unwrap_or(most)));
         if own.is_none() && matches!(failure, Failure::Last { .. }) {
             // Its end, whichever it is, will not tell of it.
@@ -83,13 +83,13 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
 
     /// Counts a failure of `key`, by the queue's own limit.
     pub(crate) fn fail(&self, key: &K, now: Nanos) -> Failure {
-        self.count_failure(key, now, self.dead.as_ref().map(DeadLetters::most))
+        self.count_failure(key, now, self.give_up.as_ref().map(GiveUp::most))
     }
 
     fn count_failure(&self, key: &K, now: Nanos, most: Option<u32>) -> Failure {
         self.limiter.failed(key, now, most, |other| {
             let hash = self.hash(other);
-            self.lock().core.contains(other, hash)
+            self.lock().state.contains(other, hash)
         })
     }
 
@@ -141,12 +141,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     }
 
     /// One step under the lock, then everybody who is to be woken or told.
-    pub(crate) fn end_by(&self, handle: Handle, key: &K, ending: Ending) {
+    pub(crate) fn end_by(&self, id: LeaseId, key: &K, ending: Ending) {
         let now = ending.now();
-        let mut state = self.lock();
-        let ended = self.end_locked(&mut state, handle, &ending);
-        let effects = self.settle(&mut state, now);
-        drop(state);
+        let mut locked = self.lock();
+        let ended = self.end_locked(&mut locked, id, &ending);
+        let effects = self.collect_wakeups(&mut locked, now);
+        drop(locked);
         match self.finish_end(key, ending, ended, effects) {
             // A second panic while one unwinds would abort the process.
             Some(panic) if std::thread::panicking() => forget(panic),
@@ -176,14 +176,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     #[inline]
     pub(super) fn end_locked(
         &self,
-        state: &mut State<K, O::Links>,
-        handle: Handle,
+        locked: &mut Locked<K, O::ReadyQueue>,
+        id: LeaseId,
         ending: &Ending,
     ) -> Ended<K> {
         let Decision { transition, now, .. } = ending.decision;
         let begun = ending.outcome != LeaseOutcome::Requeued;
-        let worked = if T::DELAYS { state.core.meter_end(handle, now, begun) } else { None };
-        let gone = state.core.end(handle, transition, now);
+        let worked = if T::DELAYS { locked.state.meter_end(id, now, begun) } else { None };
+        let gone = locked.state.end(id, transition, now);
         Ended { gone, worked }
     }
 
@@ -199,8 +199,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
         let woken = effects.and_then(|effects| panic_of(|| self.perform(effects)));
         let dropped = panic_of(|| drop(ended.gone));
         // Whoever's waker panicked: a key that is given up is told of.
-        let told = match (decision.given_up_after, &self.dead) {
-            (Some(failures), Some(dead)) => panic_of(|| dead.tell(key, failures)),
+        let told = match (decision.given_up_after, &self.give_up) {
+            (Some(failures), Some(give_up)) => panic_of(|| give_up.notify(key, failures)),
             _ => None,
         };
         if let Some(worked) = ended.worked {

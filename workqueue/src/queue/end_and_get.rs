@@ -11,14 +11,14 @@ use flyball_sync::panics::Panic;
 
 use super::Queue;
 use super::end::{Ending, first, panic_of};
-use super::shared::{Effects, State};
+use super::shared::{Effects, Locked};
 use crate::error::TryGetError;
 use crate::futures::end_and_get::EndAndGet;
 use crate::key::Key;
 use crate::lease::{Lease, LeaseOutcome, Leasing};
 use crate::limiter::QueueLimiter;
 use crate::state::order::Order;
-use crate::state::{Next, Transition};
+use crate::state::{NextKey, Transition};
 use crate::time_mode::{SupportsAsync, TimeMode};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
@@ -77,7 +77,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         lease: Lease<K, T>,
         outcome: LeaseOutcome,
     ) -> Result<Lease<K, T>, TryGetError> {
-        self.end_and_take(lease, outcome, |state, now| self.shared.next(state, now))
+        self.end_and_take(lease, outcome, |locked, now| self.shared.next(locked, now))
     }
 
     /// [`end_and_get`](Self::end_and_get), blocking the thread.
@@ -99,25 +99,25 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         &self,
         mut lease: Lease<K, T>,
         outcome: LeaseOutcome,
-        take: impl FnOnce(&mut State<K, O::Links>, Option<Nanos>) -> Next<K>,
+        take: impl FnOnce(&mut Locked<K, O::ReadyQueue>, Option<Nanos>) -> NextKey<K>,
     ) -> Result<Lease<K, T>, TryGetError> {
         let shared = &self.shared;
         let Some(handle_of_queue) = lease.take_queue_if(shared) else {
             lease.end(outcome);
             let now = shared.now_if_timed();
-            let mut state = shared.lock();
-            return match take(&mut state, now) {
-                Next::Key(handle, key) => Ok(self.lease(state, now, handle, key)),
-                Next::Closed => Err(TryGetError::Closed),
-                Next::Wait(_) | Next::Empty => Err(TryGetError::Empty),
+            let mut locked = shared.lock();
+            return match take(&mut locked, now) {
+                NextKey::Key(id, key) => Ok(self.lease(locked, now, id, key)),
+                NextKey::Closed => Err(TryGetError::Closed),
+                NextKey::Wait(_) | NextKey::Empty => Err(TryGetError::Empty),
             };
         };
-        let handle = lease.handle();
+        let id = lease.lease_id();
         match shared.begin_end(lease.key(), outcome) {
             None => self.take_next(
                 handle_of_queue,
                 None,
-                |state| state.core.end(handle, Transition::Leave, None),
+                |locked| locked.state.end(id, Transition::Leave, None),
                 take,
                 |gone, effects| {
                     let woken = effects.and_then(|effects| panic_of(|| shared.perform(effects)));
@@ -136,15 +136,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         lease: Lease<K, T>,
         handle_of_queue: Arc<dyn Leasing<K>>,
         ending: Ending,
-        take: impl FnOnce(&mut State<K, O::Links>, Option<Nanos>) -> Next<K>,
+        take: impl FnOnce(&mut Locked<K, O::ReadyQueue>, Option<Nanos>) -> NextKey<K>,
     ) -> Result<Lease<K, T>, TryGetError> {
         let shared = &self.shared;
-        let (handle, now) = (lease.handle(), ending.now());
+        let (id, now) = (lease.lease_id(), ending.now());
         self.take_next(
             handle_of_queue,
             now,
-            |state| {
-                let ended = shared.end_locked(state, handle, &ending);
+            |locked| {
+                let ended = shared.end_locked(locked, id, &ending);
                 (ending, ended)
             },
             take,
@@ -163,23 +163,23 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         &self,
         handle_of_queue: Arc<dyn Leasing<K>>,
         now: Option<Nanos>,
-        end: impl FnOnce(&mut State<K, O::Links>) -> E,
-        take: impl FnOnce(&mut State<K, O::Links>, Option<Nanos>) -> Next<K>,
+        end: impl FnOnce(&mut Locked<K, O::ReadyQueue>) -> E,
+        take: impl FnOnce(&mut Locked<K, O::ReadyQueue>, Option<Nanos>) -> NextKey<K>,
         finish: impl FnOnce(E, Option<Effects>) -> Option<Panic>,
     ) -> Result<Lease<K, T>, TryGetError> {
         let shared = &self.shared;
-        let mut state = shared.lock();
-        let ended = end(&mut state);
+        let mut locked = shared.lock();
+        let ended = end(&mut locked);
         // A panic of `Clone` of the next key changes nothing, and the lease before it has ended.
-        let next = catch_unwind(AssertUnwindSafe(|| take(&mut state, now)));
-        let told = if matches!(next, Ok(Next::Key(..))) { shared.handed_out(&state) } else { None };
-        let effects = shared.settle(&mut state, now);
-        drop(state);
+        let next = catch_unwind(AssertUnwindSafe(|| take(&mut locked, now)));
+        let told = if matches!(next, Ok(NextKey::Key(..))) { shared.handed_out(&locked) } else { None };
+        let effects = shared.collect_wakeups(&mut locked, now);
+        drop(locked);
         // Made before anything that may panic, or its key was lost.
         let (next, panic) = match next {
-            Ok(Next::Key(handle, key)) => (Ok(Lease::new(key, handle, handle_of_queue)), None),
-            Ok(Next::Closed) => (Err(TryGetError::Closed), None),
-            Ok(Next::Wait(_) | Next::Empty) => (Err(TryGetError::Empty), None),
+            Ok(NextKey::Key(id, key)) => (Ok(Lease::new(key, id, handle_of_queue)), None),
+            Ok(NextKey::Closed) => (Err(TryGetError::Closed), None),
+            Ok(NextKey::Wait(_) | NextKey::Empty) => (Err(TryGetError::Empty), None),
             Err(panic) => (Err(TryGetError::Empty), Some(panic)),
         };
         if let Some(panic) = first([panic, finish(ended, effects)]) {

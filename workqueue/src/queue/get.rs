@@ -16,9 +16,9 @@ use crate::key::Key;
 use crate::lease::Lease;
 use crate::limiter::QueueLimiter;
 use crate::queue::consumer::Consumer;
-use crate::queue::shared::{Effects, Shared, State};
+use crate::queue::shared::{Effects, Locked, Shared};
 use crate::state::order::Order;
-use crate::state::{HandedOut, Handle, Next};
+use crate::state::{HandedOut, LeaseId, NextKey};
 use crate::time_mode::{SupportsAsync, SupportsDelays, TimeMode};
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
@@ -82,12 +82,12 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     #[inline]
     pub fn try_get(&self) -> Result<Lease<K, T>, TryGetError> {
         let now = self.shared.now_if_timed();
-        let mut state = self.shared.lock();
-        let next = self.shared.next(&mut state, now);
+        let mut locked = self.shared.lock();
+        let next = self.shared.next(&mut locked, now);
         match next {
-            Next::Key(handle, key) => Ok(self.lease(state, now, handle, key)),
-            Next::Closed => Err(TryGetError::Closed),
-            Next::Wait(_) | Next::Empty => Err(TryGetError::Empty),
+            NextKey::Key(id, key) => Ok(self.lease(locked, now, id, key)),
+            NextKey::Closed => Err(TryGetError::Closed),
+            NextKey::Wait(_) | NextKey::Empty => Err(TryGetError::Empty),
         }
     }
 
@@ -106,17 +106,17 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         let now = self.shared.now_if_timed();
         let mut taken = Vec::with_capacity(most.min(64));
         let mut told = Vec::new();
-        let mut state = self.shared.lock();
+        let mut locked = self.shared.lock();
         let mut panicked = None;
         let end = loop {
             // What was taken before a panic must reach its leases, or those keys were lost.
-            match catch_unwind(AssertUnwindSafe(|| self.shared.next(&mut state, now))) {
-                Ok(Next::Key(handle, key)) => {
-                    taken.push((handle, key));
-                    told.extend(self.shared.handed_out(&state));
+            match catch_unwind(AssertUnwindSafe(|| self.shared.next(&mut locked, now))) {
+                Ok(NextKey::Key(id, key)) => {
+                    taken.push((id, key));
+                    told.extend(self.shared.handed_out(&locked));
                 }
-                Ok(Next::Closed) => break TryGetError::Closed,
-                Ok(Next::Wait(_) | Next::Empty) => break TryGetError::Empty,
+                Ok(NextKey::Closed) => break TryGetError::Closed,
+                Ok(NextKey::Wait(_) | NextKey::Empty) => break TryGetError::Empty,
                 Err(panic) => {
                     panicked = Some(panic);
                     break TryGetError::Empty;
@@ -126,9 +126,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                 break TryGetError::Empty;
             }
         };
-        let effects = self.shared.settle(&mut state, now);
-        drop(state);
-        let lease = |(handle, key)| Lease::new(key, handle, self.shared.clone());
+        let effects = self.shared.collect_wakeups(&mut locked, now);
+        drop(locked);
+        let lease = |(id, key)| Lease::new(key, id, self.shared.clone());
         let leases: Vec<_> = taken.into_iter().map(lease).collect();
         let leases = self.wake_for(leases, effects);
         told.into_iter().for_each(|one| self.tell_hand_out(one));
@@ -146,15 +146,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     #[inline]
     pub(crate) fn lease(
         &self,
-        mut state: MutexGuard<'_, State<K, O::Links>>,
+        mut locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>,
         now: Option<Nanos>,
-        handle: Handle,
+        id: LeaseId,
         key: K,
     ) -> Lease<K, T> {
-        let effects = self.shared.settle(&mut state, now);
-        let told = self.shared.handed_out(&state);
-        drop(state);
-        let lease = Lease::new(key, handle, self.shared.clone());
+        let effects = self.shared.collect_wakeups(&mut locked, now);
+        let told = self.shared.handed_out(&locked);
+        drop(locked);
+        let lease = Lease::new(key, id, self.shared.clone());
         let lease = match effects {
             None => lease,
             Some(_) => {
@@ -319,7 +319,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays + SupportsAsync>
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     /// Hands out a key, if there is one.
     #[inline]
-    pub(crate) fn next(&self, state: &mut State<K, O::Links>, now: Option<Nanos>) -> Next<K> {
-        if T::DELAYS { state.core.get_told(now) } else { state.core.get(now) }
+    pub(crate) fn next(&self, locked: &mut Locked<K, O::ReadyQueue>, now: Option<Nanos>) -> NextKey<K> {
+        if T::DELAYS { locked.state.get_told(now) } else { locked.state.get(now) }
     }
 }

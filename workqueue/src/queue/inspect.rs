@@ -18,15 +18,15 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     #[must_use]
     pub fn ready_len(&self) -> usize {
         let now = self.shared.now_if_timed();
-        self.shared.lock().core.len(now)
+        self.shared.lock().state.len(now)
     }
 
     /// Whether no key is Ready. O(1).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let now = self.shared.now_if_timed();
-        let state = self.shared.lock();
-        state.core.queued() == 0 && !state.core.has_due(now)
+        let locked = self.shared.lock();
+        locked.state.queued() == 0 && !locked.state.has_due(now)
     }
 
     /// How much is in the queue, how old it is, and what the queue has counted. O(1), plus the waits that are over and the leased
@@ -37,7 +37,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     #[must_use]
     pub fn stats(&self) -> QueueStats {
         let now = self.shared.now_if_timed();
-        self.shared.lock().core.stats(now)
+        self.shared.lock().state.stats(now)
     }
 
     /// The state of a key.
@@ -45,7 +45,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     pub fn state(&self, key: &K) -> KeyState {
         let hash = self.shared.hash(key);
         let now = self.shared.now_if_timed();
-        self.shared.lock().core.state(key, hash, now)
+        self.shared.lock().state.state(key, hash, now)
     }
 
     /// Reads the queue from afar, without keeping it: for who shows figures as long as the queue is there.
@@ -63,7 +63,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     pub fn keys(&self) -> Vec<KeyInfo<K>> {
         let now = self.shared.now_if_timed();
         let mut keys = Vec::new();
-        self.shared.lock().core.keys_and_states(now, &mut keys);
+        self.shared.lock().state.keys_and_states(now, &mut keys);
         let info = |(key, state)| {
             let num_requeues = self.shared.limiter.requeues(&key);
             KeyInfo { key, state, num_requeues }
@@ -74,7 +74,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// Walks the whole queue and names the first broken invariant. For tests. O(n).
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
-        self.shared.lock().core.check()
+        self.shared.lock().state.check()
     }
 }
 
@@ -105,9 +105,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// ```
     pub fn track_ages(&self) {
         let now = self.shared.now();
-        let mut state = self.shared.lock();
-        state.core.track_ages(now);
-        self.shared.finish(state, Some(now));
+        let mut locked = self.shared.lock();
+        locked.state.track_ages(now);
+        self.shared.finish(locked, Some(now));
     }
 
     /// Waits for a lease that has been held for `bound` or longer, such as that of a worker that is stuck; `None` once

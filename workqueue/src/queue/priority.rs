@@ -14,7 +14,7 @@ impl<K: Key, L: QueueLimiter<K>, T: TimeMode> Queue<K, Priority, L, T> {
     #[must_use]
     pub fn priority(&self, key: &K) -> Option<i8> {
         let hash = self.shared.hash(key);
-        self.shared.lock().core.priority(key, hash)
+        self.shared.lock().state.priority(key, hash)
     }
 
     /// Gives a key another priority, higher or lower; says whether the queue knows it.
@@ -25,9 +25,9 @@ impl<K: Key, L: QueueLimiter<K>, T: TimeMode> Queue<K, Priority, L, T> {
     pub fn set_priority(&self, key: &K, priority: i8) -> bool {
         let hash = self.shared.hash(key);
         let now = self.shared.now_if_timed();
-        let mut state = self.shared.lock();
-        let known = state.core.set_priority(key, hash, priority, now);
-        self.shared.finish(state, now);
+        let mut locked = self.shared.lock();
+        let known = locked.state.set_priority(key, hash, priority, now);
+        self.shared.finish(locked, now);
         known
     }
 
@@ -36,7 +36,7 @@ impl<K: Key, L: QueueLimiter<K>, T: TimeMode> Queue<K, Priority, L, T> {
     #[must_use]
     pub fn stats_by_priority(&self) -> Vec<PriorityStats> {
         let now = self.shared.now_if_timed();
-        self.shared.lock().core.levels(now)
+        self.shared.lock().state.levels(now)
     }
 }
 
@@ -68,7 +68,7 @@ where
         let now = self.shared.now_if_timed();
         // Declared before the guard: clones die after it.
         let mut groups = Vec::new();
-        let others = self.shared.lock().core.groups(now, most, &mut groups);
+        let others = self.shared.lock().state.groups(now, most, &mut groups);
         TopGroups { groups, others }
     }
 
@@ -88,13 +88,13 @@ where
         let asked = shared.order().ask_again();
         // Declared before the guards: names die after them.
         let mut names = Vec::new();
-        shared.lock().core.ask_again(asked, &mut names);
+        shared.lock().state.ask_again(asked, &mut names);
         // New groups bring what is asked from now on.
         let limits = shared.order().limits_of(names);
         let now = shared.now_if_timed();
-        let mut state = shared.lock();
-        state.core.limit_groups(&limits, asked, now);
-        let signals = state.wake_hopeless_adders();
-        shared.finish_with(state, now, signals);
+        let mut locked = shared.lock();
+        locked.state.limit_groups(&limits, asked, now);
+        let signals = locked.wake_hopeless_adders();
+        shared.finish_with(locked, now, signals);
     }
 }

@@ -1,29 +1,29 @@
-//! SHELL. One lock around the core, and everybody who waits for it.
+//! SHELL. One lock around the state of the queue and its waiters.
 //!
 //! | what | guarded by |
 //! |---|---|
-//! | the core, everybody who waits, the alarm | `state` |
-//! | `timed` | written under `state`; read without it, as a hint whether a clock is needed |
-//! | failures and backoff | a lock of its own in `limiter`; `state` may be taken under it, it never under `state` |
-//! | the timer | called outside `state`, by the one thread that found `alarm.arming` unset |
+//! | the state of the queue, its waiters, the alarm | `locked` |
+//! | `timed` | written under `locked`; read without it, as a hint whether a clock is needed |
+//! | failures and backoff | a lock of its own in `limiter`; `locked` may be taken under it, it never under `locked` |
+//! | the timer | called outside `locked`, by the one thread that found `alarm.arming` unset |
 //!
-//! User code runs outside `state`: clocks are read before locking; wakers, timers and the `Drop` of keys run from
+//! User code runs outside `locked`: clocks are read before locking; wakers, timers and the `Drop` of keys run from
 //! [`Effects`] after unlocking. `Eq` and `Clone` of keys and groups are the exceptions; a panic there leaves the queue whole.
 //!
 //! # No lost wake-up
-//! A wake-up is a hint that any getter may use. Whoever changes anything calls [`Shared::settle`] before unlocking. It
-//! restores, for every state in which somebody waits (`shared/state.rs`):
+//! A wake-up is a hint that any getter may use. Each change ends with [`Shared::collect_wakeups`] before unlocking. It
+//! restores, for every state in which there are waiters (`shared/locked.rs`):
 //! 1. one task is woken for each key that can be handed out. If there are fewer tasks than keys, one thread is signalled, too, which signals
 //!    the next one when it has taken a key or found none. One adder is woken for each free place, if it is one for its class of keys
 //!    (`queue/adders.rs`);
-//! 2. while a deadline is ahead, the timer is armed for it, and a thread attends to it (if threads sleep);
+//! 2. while a deadline is ahead, the timer is armed for it, and one of the sleeping threads, if there are any, sleeps no longer than until then;
 //! 3. everybody is woken once what they wait for has come: closed, drained, idle, a lease to watch.
 //!
-//! A waiter that leaves decrements the count of woken waiters, so `settle` can wake another one.
+//! A waiter that leaves decrements the count of woken waiters, so `collect_wakeups` can wake another one.
 
 mod effects;
+mod locked;
 mod observe;
-mod state;
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -37,22 +37,22 @@ use flyball_sync::waiting::{self, Alarm, Alarmed};
 use foldhash::fast::RandomState;
 
 pub(crate) use effects::Effects;
-pub(crate) use state::{Others, State};
+pub(crate) use locked::{Locked, OtherWaiters};
 
 use crate::key::Key;
 use crate::limiter::{Limiter, QueueLimiter};
 use crate::metrics::{QueueMetrics, ReadStats, StatsReader};
 use crate::queue::adders::Signals;
-use crate::queue::dead::DeadLetters;
+use crate::queue::give_up::GiveUp;
 use crate::state::hash::fold;
 use crate::state::order::Order;
 use crate::state::order::sealed::Tag;
-use crate::state::{Core, Newcomer, Rules};
+use crate::state::{NewKey, Options, QueueState};
 use crate::time_mode::TimeMode;
 
 pub(crate) struct Shared<K, O: Order<K>, L, T> {
     /// On cache lines of its own: what adds read before they lock, such as the hasher, lies beside it.
-    state: CachePadded<Mutex<State<K, O::Links>>>,
+    locked: CachePadded<Mutex<Locked<K, O::ReadyQueue>>>,
     /// Getters that block.
     pub(crate) available: Condvar,
     /// Adders that block.
@@ -61,7 +61,7 @@ pub(crate) struct Shared<K, O: Order<K>, L, T> {
     pub(crate) quiet: Condvar,
     timed: AtomicUsize,
     pub(crate) limiter: Limiter<K, L>,
-    pub(crate) dead: Option<DeadLetters<K>>,
+    pub(crate) give_up: Option<GiveUp<K>>,
     sinks: Vec<Box<dyn QueueMetrics>>,
     time: T,
     hasher: RandomState,
@@ -77,23 +77,23 @@ pub(crate) struct Parts<K, O, L, T> {
     pub(crate) policy: L,
     pub(crate) time: T,
     pub(crate) seed: u64,
-    pub(crate) rules: Rules,
-    pub(crate) dead: Option<DeadLetters<K>>,
+    pub(crate) options: Options,
+    pub(crate) give_up: Option<GiveUp<K>>,
     pub(crate) sinks: Vec<Box<dyn QueueMetrics>>,
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     pub(crate) fn new(parts: Parts<K, O, L, T>) -> Arc<Self> {
-        let Parts { order, policy, time, seed, mut rules, dead, sinks } = parts;
-        rules.metered = (!sinks.is_empty()).then(|| time.now());
+        let Parts { order, policy, time, seed, mut options, give_up, sinks } = parts;
+        options.metered = (!sinks.is_empty()).then(|| time.now());
         let shared = Arc::new_cyclic(|this| Self {
-            state: CachePadded::new(Mutex::new(State::new(Core::new(rules, order.links())))),
+            locked: CachePadded::new(Mutex::new(Locked::new(QueueState::new(options, order.ready_queue())))),
             available: Condvar::new(),
             room: Condvar::new(),
             quiet: Condvar::new(),
-            timed: AtomicUsize::new(rules.metered.is_some().into()),
+            timed: AtomicUsize::new(options.metered.is_some().into()),
             limiter: Limiter::new(policy, seed),
-            dead,
+            give_up,
             sinks,
             time,
             hasher: RandomState::default(),
@@ -110,8 +110,8 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     }
 
     #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State<K, O::Links>> {
-        self.state.lock()
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Locked<K, O::ReadyQueue>> {
+        self.locked.lock()
     }
 
     #[inline]
@@ -125,7 +125,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
 
     /// What an add of `key` brings.
     #[inline]
-    pub(crate) fn tag(&self, key: &K) -> Tag<O::Links> {
+    pub(crate) fn tag(&self, key: &K) -> Tag<O::ReadyQueue> {
         self.order.tag(key)
     }
 
@@ -134,29 +134,29 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     pub(crate) fn lock_to_add(
         &self,
         key: Option<&K>,
-        new: &mut Newcomer<K, Tag<O::Links>>,
-    ) -> MutexGuard<'_, State<K, O::Links>> {
+        new: &mut NewKey<K, Tag<O::ReadyQueue>>,
+    ) -> MutexGuard<'_, Locked<K, O::ReadyQueue>> {
         loop {
-            let state = self.lock();
-            if !state.core.is_stale(&new.tag) {
-                return state;
+            let locked = self.lock();
+            if !locked.state.is_stale(&new.tag) {
+                return locked;
             }
-            drop(state);
+            drop(locked);
             self.renew(key, new);
         }
     }
 
     #[cold]
-    pub(crate) fn renew(&self, key: Option<&K>, new: &mut Newcomer<K, Tag<O::Links>>) {
+    pub(crate) fn renew(&self, key: Option<&K>, new: &mut NewKey<K, Tag<O::ReadyQueue>>) {
         if let Some(key) = key.or(new.key.as_ref()) {
             self.order.renew(key, &mut new.tag);
         }
     }
 
     #[inline]
-    pub(crate) fn newcomer(&self, key: K, tag: Tag<O::Links>) -> Newcomer<K, Tag<O::Links>> {
+    pub(crate) fn new_key(&self, key: K, tag: Tag<O::ReadyQueue>) -> NewKey<K, Tag<O::ReadyQueue>> {
         let hash = self.hash(&key);
-        Newcomer { key: Some(key), hash, tag }
+        NewKey { key: Some(key), hash, tag }
     }
 
     pub(crate) fn now(&self) -> Nanos {
@@ -172,49 +172,57 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     #[inline]
     pub(super) fn is_timed(&self) -> bool {
         // Ordering: Relaxed. A deadline missed here was set by a concurrent call and lies ahead of the time that the
-        // core has seen, so to take it for not yet due is right; who sleeps on it looks again (`Wait`).
+        // queue's state has seen, so to take it for not yet due is right; who sleeps on it looks again (`Wait`).
         T::DELAYS && self.timed.load(Ordering::Relaxed) > 0
     }
 
     /// The end of every change: says who is to be woken, unlocks, and wakes them.
     #[inline]
-    pub(crate) fn finish(&self, state: MutexGuard<'_, State<K, O::Links>>, now: Option<Nanos>) {
-        self.note_timed(&state);
+    pub(crate) fn finish(&self, locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>, now: Option<Nanos>) {
+        self.note_timed(&locked);
         // Nothing is built, moved, tested and dropped where nobody waits, as in a queue whose workers are all busy.
-        if state.needs_settling() {
-            self.finish_and_wake(state, now);
+        if locked.needs_wakeups() {
+            self.finish_and_wake(locked, now);
         }
     }
 
     #[inline(never)]
-    fn finish_and_wake(&self, mut state: MutexGuard<'_, State<K, O::Links>>, now: Option<Nanos>) {
-        let effects = state.settle(now, T::TIMER);
-        drop(state);
+    fn finish_and_wake(&self, mut locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>, now: Option<Nanos>) {
+        let effects = locked.collect_wakeups(now, T::TIMER);
+        drop(locked);
         self.perform(effects);
     }
 
     /// [`finish`](Self::finish), and every task that waits for a key looks again: one may wait for the shutdown beside it.
-    pub(crate) fn finish_for_all(&self, mut state: MutexGuard<'_, State<K, O::Links>>, now: Option<Nanos>) {
-        self.note_timed(&state);
-        let mut effects = state.settle(now, T::TIMER);
-        state.wake_tasks(&mut effects);
-        drop(state);
+    pub(crate) fn finish_for_all(
+        &self,
+        mut locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>,
+        now: Option<Nanos>,
+    ) {
+        self.note_timed(&locked);
+        let mut effects = locked.collect_wakeups(now, T::TIMER);
+        locked.wake_tasks(&mut effects);
+        drop(locked);
         self.perform(effects);
     }
 
     /// The first half of [`finish`](Self::finish), for who has something to do between unlocking and waking.
     #[inline]
-    pub(crate) fn settle(&self, state: &mut State<K, O::Links>, now: Option<Nanos>) -> Option<Effects> {
-        self.note_timed(state);
-        if state.needs_settling() { Some(state.settle(now, T::TIMER)) } else { None }
+    pub(crate) fn collect_wakeups(
+        &self,
+        locked: &mut Locked<K, O::ReadyQueue>,
+        now: Option<Nanos>,
+    ) -> Option<Effects> {
+        self.note_timed(locked);
+        if locked.needs_wakeups() { Some(locked.collect_wakeups(now, T::TIMER)) } else { None }
     }
 
     #[inline]
-    fn note_timed(&self, state: &State<K, O::Links>) {
+    fn note_timed(&self, locked: &Locked<K, O::ReadyQueue>) {
         // Written under the lock, and only where it changes: a store in every operation would take the cache line from all who read it
         // without the lock.
         if T::DELAYS {
-            let timed = state.core.is_timed().into();
+            let timed = locked.state.is_timed().into();
             // Ordering: Relaxed, see `now_if_timed`.
             if self.timed.load(Ordering::Relaxed) != timed {
                 // Ordering: Relaxed, the same.
@@ -226,14 +234,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     /// [`finish`](Self::finish), with adders to signal beside those that it finds.
     pub(crate) fn finish_with(
         &self,
-        mut state: MutexGuard<'_, State<K, O::Links>>,
+        mut locked: MutexGuard<'_, Locked<K, O::ReadyQueue>>,
         now: Option<Nanos>,
         signals: Signals,
     ) {
-        self.note_timed(&state);
-        let mut effects = state.settle(now, T::TIMER);
+        self.note_timed(&locked);
+        let mut effects = locked.collect_wakeups(now, T::TIMER);
         effects.room.all |= signals.all;
-        drop(state);
+        drop(locked);
         self.perform(effects);
     }
 
@@ -248,7 +256,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
                 break;
             }
             effects = Effects::default();
-            effects.more = self.lock().wake_roused(&mut effects.wakers);
+            effects.more = self.lock().fill_batch(&mut effects.wakers);
         }
         raise(panicked);
     }
@@ -266,10 +274,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Alarmed for Shared<K,
 
     /// Who waits for time sees to the alarm, in its own turn.
     fn alarm_failed(&self) {
-        let mut state = self.lock();
-        state.alarm.reset();
-        let effects = state.wake_for_time();
-        drop(state);
+        let mut locked = self.lock();
+        locked.alarm.reset();
+        let effects = locked.wake_for_time();
+        drop(locked);
         self.perform(effects);
     }
 }

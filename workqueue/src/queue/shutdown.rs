@@ -29,9 +29,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 
     fn set_paused(&self, paused: bool) {
         let now = self.shared.now_if_timed();
-        let mut state = self.shared.lock();
-        state.core.pause(paused);
-        self.shared.finish(state, now);
+        let mut locked = self.shared.lock();
+        locked.state.pause(paused);
+        self.shared.finish(locked, now);
     }
 
     /// Refuses adds and marks from now on, and hands out the backlog; then `get` says closed.
@@ -41,9 +41,9 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     /// keys that wait).
     pub fn shut_down(&self) {
         let now = self.shared.now_if_timed();
-        let mut state = self.shared.lock();
-        state.core.shut_down(now);
-        self.shared.finish_for_all(state, now);
+        let mut locked = self.shared.lock();
+        locked.state.shut_down(now);
+        self.shared.finish_for_all(locked, now);
     }
 
     /// Shuts down and resumes, then waits until nothing is Ready or leased, and returns what was left: the keys that
@@ -86,16 +86,16 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
     pub fn stop_now(&self) -> Leftovers<K> {
         let now = self.shared.now_if_timed();
         let mut left = Leftovers::new();
-        let mut state = self.shared.lock();
-        state.core.stop(now, &mut left);
-        let _panic = catch_unwind(AssertUnwindSafe(|| self.shared.finish(state, now)));
+        let mut locked = self.shared.lock();
+        locked.state.stop(now, &mut left);
+        let _panic = catch_unwind(AssertUnwindSafe(|| self.shared.finish(locked, now)));
         left
     }
 
     /// Whether the queue was shut down, drained or stopped.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
-        !self.shared.lock().core.is_open()
+        !self.shared.lock().state.is_open()
     }
 
     pub(crate) fn begin_drain(&self) {
@@ -105,10 +105,10 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
 
     pub(crate) fn begin_drain_all(&self, limit: Duration) {
         let now = self.shared.now();
-        let mut state = self.shared.lock();
-        state.core.serve(now, limit);
-        state.core.pause(false);
-        self.shared.finish_for_all(state, Some(now));
+        let mut locked = self.shared.lock();
+        locked.state.drain_delays(now, limit);
+        locked.state.pause(false);
+        self.shared.finish_for_all(locked, Some(now));
     }
 }
 
@@ -170,7 +170,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
                 let now = Some(self.shared.now());
                 // Declared before the guard, to die after it, also when a key's `Clone` panics.
                 let mut left = Leftovers::new();
-                self.shared.lock().core.leftovers(now, &mut left);
+                self.shared.lock().state.leftovers(now, &mut left);
                 left
             }
         }

@@ -2,20 +2,20 @@
 
 use flyball_sync::Nanos;
 
-use super::{Added, Core, Newcomer, Phase};
+use super::{Added, NewKey, Phase, QueueState};
 use crate::error::AddErrorKind;
 use crate::state::entry::{Flags, State};
-use crate::state::order::Links;
+use crate::state::order::ReadyQueue;
 use crate::state::wait::{DelayRequest, Wait};
 
-impl<K, O: Links> Core<K, O> {
+impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Makes the key Ready, or marks its lease.
     ///
     /// The key is taken only where it is new.
     #[inline]
     pub(crate) fn add(
         &mut self,
-        new: &mut Newcomer<K, O::Tag>,
+        new: &mut NewKey<K, O::Tag>,
         now: Option<Nanos>,
     ) -> Result<Added, AddErrorKind>
     where
@@ -40,7 +40,7 @@ impl<K, O: Links> Core<K, O> {
     pub(crate) fn add_ref(
         &mut self,
         key: &K,
-        new: &mut Newcomer<K, O::Tag>,
+        new: &mut NewKey<K, O::Tag>,
         now: Option<Nanos>,
     ) -> Result<Added, AddErrorKind>
     where
@@ -53,7 +53,7 @@ impl<K, O: Links> Core<K, O> {
         match self.find(key, new.hash) {
             Some(slot) => Ok(self.add_again(slot, &new.tag, now)),
             None => {
-                if self.slab.live() < self.rules.capacity {
+                if self.slab.live() < self.options.capacity {
                     // Before a group's limits are brought: a panic changes nothing. It dies with `new` where the group has no room.
                     new.key = Some(key.clone());
                 }
@@ -74,14 +74,14 @@ impl<K, O: Links> Core<K, O> {
             State::Waiting | State::LeasedWaiting => {
                 let wait = self.wait_of(slot);
                 if wait.at <= now || self.holds(wait) {
-                    self.order.settle(&mut self.slab, slot, now, now);
+                    self.order.reposition(&mut self.slab, slot, now, now);
                     return Added::Merged;
                 }
                 self.end_wait(slot, now)
             }
             State::Leased => self.mark(slot, now),
             State::Ready => {
-                self.order.settle(&mut self.slab, slot, now, now);
+                self.order.reposition(&mut self.slab, slot, now, now);
                 Added::Merged
             }
             State::LeasedDirty => Added::Merged,
@@ -92,7 +92,7 @@ impl<K, O: Links> Core<K, O> {
     /// Has the key wait; an existing wait and the request become one. As [`add`](Self::add) otherwise.
     pub(crate) fn add_after_with(
         &mut self,
-        new: &mut Newcomer<K, O::Tag>,
+        new: &mut NewKey<K, O::Tag>,
         request: DelayRequest,
         now: Nanos,
     ) -> Result<Added, AddErrorKind>
@@ -110,7 +110,7 @@ impl<K, O: Links> Core<K, O> {
 
     fn add_requested(
         &mut self,
-        new: &mut Newcomer<K, O::Tag>,
+        new: &mut NewKey<K, O::Tag>,
         request: DelayRequest,
         now: Nanos,
     ) -> Result<Added, AddErrorKind>
@@ -138,18 +138,18 @@ impl<K, O: Links> Core<K, O> {
             }
             State::Waiting | State::LeasedWaiting => {
                 let old = self.wait_of(slot);
-                let new = old.after(request, self.rules.strict);
+                let new = old.after(request, self.options.strict);
                 if old.at > now && new.at <= now {
                     return Ok(self.end_wait(slot, now));
                 }
                 if old.at > now && new != old {
                     self.set_wait(slot, new);
                 }
-                self.order.settle(&mut self.slab, slot, now, now);
+                self.order.reposition(&mut self.slab, slot, now, now);
                 Added::Merged
             }
             _ => {
-                self.order.settle(&mut self.slab, slot, now, now);
+                self.order.reposition(&mut self.slab, slot, now, now);
                 Added::Merged
             }
         })
@@ -217,13 +217,13 @@ impl<K, O: Links> Core<K, O> {
 
     /// A slot for an absent key, which is taken then.
     #[inline]
-    fn admit(&mut self, new: &mut Newcomer<K, O::Tag>) -> Result<u32, AddErrorKind> {
+    fn admit(&mut self, new: &mut NewKey<K, O::Tag>) -> Result<u32, AddErrorKind> {
         self.has_room(&mut new.tag)?;
         Ok(self.take_in(new))
     }
 
     #[inline]
-    fn take_in(&mut self, new: &mut Newcomer<K, O::Tag>) -> u32 {
+    fn take_in(&mut self, new: &mut NewKey<K, O::Tag>) -> u32 {
         let class = self.order.class(&mut new.tag);
         let Some(key) = new.key.take() else { unreachable!("the caller brings a key") };
         self.insert(key, new.hash, class)
@@ -234,12 +234,12 @@ impl<K, O: Links> Core<K, O> {
     #[inline]
     fn has_room(&mut self, tag: &mut O::Tag) -> Result<(), AddErrorKind> {
         let in_class = self.order.has_room(tag);
-        if in_class && self.slab.live() < self.rules.capacity { Ok(()) } else { Err(AddErrorKind::Full) }
+        if in_class && self.slab.live() < self.options.capacity { Ok(()) } else { Err(AddErrorKind::Full) }
     }
 
     /// Whether an add of the key would have to wait for room.
     #[cold]
-    pub(crate) fn is_full_for(&mut self, new: &mut Newcomer<K, O::Tag>) -> bool
+    pub(crate) fn is_full_for(&mut self, new: &mut NewKey<K, O::Tag>) -> bool
     where
         K: Eq,
     {
@@ -273,7 +273,7 @@ impl<K, O: Links> Core<K, O> {
 
     /// Whether no add may shorten this wait.
     pub(super) fn holds(&self, wait: Wait) -> bool {
-        self.rules.strict && wait.backoff
+        self.options.strict && wait.backoff
     }
 
     #[inline]

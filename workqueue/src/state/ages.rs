@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use flyball_sync::Nanos;
 
-use super::{Core, Handle};
+use super::{LeaseId, QueueState};
 use crate::state::entry::Flags;
-use crate::state::order::Links;
+use crate::state::order::ReadyQueue;
 
 /// A lease that has been held for longer than it should.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) enum NextOverdue<K> {
     Drained,
 }
 
-impl<K, O: Links> Core<K, O> {
+impl<K, O: ReadyQueue> QueueState<K, O> {
     /// The clock is read at each add and get from now on. What is there counts from now.
     pub(crate) fn track_ages(&mut self, now: Nanos) {
         self.ages.get_or_insert(now);
@@ -61,7 +61,7 @@ impl<K, O: Links> Core<K, O> {
     }
 
     /// How long a lease has been held.
-    pub(crate) fn lease_age(&self, lease: Handle, now: Nanos) -> Option<Duration> {
+    pub(crate) fn lease_age(&self, lease: LeaseId, now: Nanos) -> Option<Duration> {
         Some(now.since(self.slab.get(lease.slot).at.max(self.ages?)))
     }
 

@@ -1,9 +1,11 @@
 //! PURE. Keys that wait, earliest deadline first.
 
+mod node;
+
 use flyball_sync::Nanos;
 
+use crate::state::deadlines::node::{HeapNode, Siblings};
 use crate::state::entry::State;
-use crate::state::siblings::{Node, Siblings};
 use crate::state::slab::Slab;
 
 /// Children of a node.
@@ -51,7 +53,7 @@ impl Deadlines {
             self.families.push(Siblings::VACANT);
         }
         self.len += 1;
-        self.sift_up(slab, position, Node { at, turn, slot });
+        self.sift_up(slab, position, HeapNode { at, turn, slot });
     }
 
     /// Takes the node of `slot` out; the state of the slot is then for the caller to set.
@@ -66,7 +68,7 @@ impl Deadlines {
     /// Moves the node of `slot` to another deadline.
     pub(crate) fn set<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
         slab.get_mut(slot).at = at;
-        self.sift(slab, Self::position(slab, slot), Node { at, turn, slot });
+        self.sift(slab, Self::position(slab, slot), HeapNode { at, turn, slot });
     }
 
     pub(crate) fn turn<K>(&self, slab: &Slab<K>, slot: u32) -> u32 {
@@ -105,7 +107,7 @@ impl Deadlines {
 
     /// Every slot, earliest first. O(n log n).
     pub(crate) fn slots(&self) -> Vec<u32> {
-        let mut nodes: Vec<Node> = self.families.iter().flat_map(Siblings::nodes).collect();
+        let mut nodes: Vec<HeapNode> = self.families.iter().flat_map(Siblings::nodes).collect();
         nodes.sort_unstable();
         nodes.into_iter().map(|node| node.slot).collect()
     }
@@ -127,7 +129,7 @@ impl Deadlines {
 
     /// Puts `node` at `position`, or where it belongs above or below.
     #[inline]
-    fn sift<K>(&mut self, slab: &mut Slab<K>, position: usize, node: Node) {
+    fn sift<K>(&mut self, slab: &mut Slab<K>, position: usize, node: HeapNode) {
         if position > 0 && node < self.get((position - 1) / ARITY) {
             self.sift_up(slab, position, node);
         } else {
@@ -135,7 +137,7 @@ impl Deadlines {
         }
     }
 
-    fn sift_up<K>(&mut self, slab: &mut Slab<K>, mut position: usize, node: Node) {
+    fn sift_up<K>(&mut self, slab: &mut Slab<K>, mut position: usize, node: HeapNode) {
         while position > 0 {
             let parent = (position - 1) / ARITY;
             let above = self.get(parent);
@@ -148,7 +150,7 @@ impl Deadlines {
         self.put(slab, position, node);
     }
 
-    fn sift_down<K>(&mut self, slab: &mut Slab<K>, mut position: usize, node: Node) {
+    fn sift_down<K>(&mut self, slab: &mut Slab<K>, mut position: usize, node: HeapNode) {
         while let Some(children) = self.families.get(position + 1) {
             let (lane, least) = children.least();
             if node <= least {
@@ -160,7 +162,7 @@ impl Deadlines {
         self.put(slab, position, node);
     }
 
-    fn pop(&mut self) -> Node {
+    fn pop(&mut self) -> HeapNode {
         self.len -= 1;
         let (family, lane) = place(self.len);
         let node = self.families[family].vacate(lane);
@@ -171,13 +173,13 @@ impl Deadlines {
     }
 
     #[inline]
-    fn get(&self, position: usize) -> Node {
+    fn get(&self, position: usize) -> HeapNode {
         let (family, lane) = place(position);
         self.families[family].get(lane)
     }
 
     #[inline]
-    fn put<K>(&mut self, slab: &mut Slab<K>, position: usize, node: Node) {
+    fn put<K>(&mut self, slab: &mut Slab<K>, position: usize, node: HeapNode) {
         let (family, lane) = place(position);
         self.families[family].set(lane, node);
         slab.get_mut(node.slot).links[0] = position as u32;

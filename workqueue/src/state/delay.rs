@@ -2,11 +2,11 @@
 
 use flyball_sync::Nanos;
 
-use super::Core;
+use super::QueueState;
 use crate::state::deadlines::Deadlines;
-use crate::state::order::Links;
+use crate::state::order::ReadyQueue;
 
-impl<K, O: Links> Core<K, O> {
+impl<K, O: ReadyQueue> QueueState<K, O> {
     /// The earliest deadline and its slot.
     #[inline]
     pub(super) fn first_wait(&self) -> Option<(Nanos, u32)> {

@@ -25,7 +25,7 @@ pub(crate) const NIL: u32 = u32::MAX;
 /// The one place where a key lives, from its first add to the end of its last lease.
 ///
 /// 24 bytes beside the key (up to 8 more for one without a spare value, such as an integer). What only few keys have (a wait while leased, a limit of a debounced wait) lives in side
-/// tables of the core: in here it would cost every key 16 bytes.
+/// tables of `QueueState`: in here it would cost every key 16 bytes.
 #[derive(Debug)]
 pub(crate) struct Entry<K> {
     /// `None` exactly when vacant.
@@ -56,7 +56,7 @@ pub enum State {
     Leased,
     /// As `Leased`; Ready again when the lease ends.
     LeasedDirty,
-    /// As `Leased`; Waiting again when the lease ends. The wait is in the core's table of postponed slots.
+    /// As `Leased`; Waiting again when the lease ends. The wait is in the table of postponed slots.
     LeasedWaiting,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Flags(u8);
 impl Flags {
     /// The wait is a backoff.
     pub(crate) const BACKOFF: Self = Self(1);
-    /// The wait has a limit beyond which no add moves it, in the core's table of limits.
+    /// The wait has a limit beyond which no add moves it, in the table of limits.
     pub(crate) const LIMITED: Self = Self(2);
     /// Nobody guards the lease: it ends by key.
     pub(crate) const DETACHED: Self = Self(4);

@@ -2,10 +2,10 @@
 
 use flyball_sync::Nanos;
 
-use super::{Core, Leftovers, Phase};
+use super::{Leftovers, Phase, QueueState};
 use crate::state::entry::{Flags, State};
 use crate::state::hash::spread;
-use crate::state::order::Links;
+use crate::state::order::ReadyQueue;
 
 /// The state of a key. A wait whose deadline has passed shows as what it has become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +26,12 @@ pub enum KeyState {
     LeasedWaiting(Nanos),
 }
 
-impl<K, O: Links> Core<K, O> {
+impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Whether anything needs the time: a deadline, an age, or the end of serving what waits.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
         let waits = self.waits() + self.postponed.len() > 0;
-        waits | self.ages.is_some() | (self.phase == Phase::Serving)
+        waits | self.ages.is_some() | (self.phase == Phase::DrainingDelays)
     }
 
     /// How many keys can be handed out, and when there will be one more; while the queue is open, by `now`, if that is
@@ -60,7 +60,7 @@ impl<K, O: Links> Core<K, O> {
     /// How many absent keys there is room for.
     #[inline]
     pub(crate) fn room(&self) -> usize {
-        self.rules.capacity.saturating_sub(self.slab.live())
+        self.options.capacity.saturating_sub(self.slab.live())
     }
 
     /// Keys in the order, without those whose deadline has passed.
@@ -80,7 +80,7 @@ impl<K, O: Links> Core<K, O> {
         let (at, _) = self.first_wait()?;
         let served = match self.phase {
             Phase::Open => true,
-            Phase::Serving => at <= self.horizon,
+            Phase::DrainingDelays => at <= self.horizon,
             Phase::ShutDown | Phase::Stopped => false,
         };
         (served && !self.paused).then_some(at)
@@ -91,7 +91,7 @@ impl<K, O: Links> Core<K, O> {
     pub(crate) fn has_due(&self, now: Option<Nanos>) -> bool {
         let by = match self.phase {
             Phase::Open => now,
-            Phase::Serving => now.map(|now| now.min(self.horizon)),
+            Phase::DrainingDelays => now.map(|now| now.min(self.horizon)),
             Phase::ShutDown => Some(self.horizon),
             Phase::Stopped => None,
         };
@@ -123,7 +123,7 @@ impl<K, O: Links> Core<K, O> {
         match self.phase {
             Phase::Open => false,
             // A lease may end as a failure, and come back before the horizon.
-            Phase::Serving => self.leased() == 0 && self.is_empty_by(self.horizon),
+            Phase::DrainingDelays => self.leased() == 0 && self.is_empty_by(self.horizon),
             Phase::ShutDown => self.dirty == 0 && self.is_empty_by(self.horizon),
             Phase::Stopped => true,
         }
@@ -251,7 +251,7 @@ impl<K, O: Links> Core<K, O> {
         let ready = self.order.linked(&self.slab);
         let in_order = |slot: &u32| self.slab.get(*slot).state == State::Ready;
         if ready.len() != self.order.count() || !ready.iter().all(in_order) {
-            return Err(format!("core 2: the order links {ready:?}, {} slots", self.order.count()));
+            return Err(format!("state 2: the order links {ready:?}, {} slots", self.order.count()));
         }
         for (list, reported) in [(&self.leases, false), (&self.reported, true)] {
             let belongs = |slot| {
@@ -259,13 +259,13 @@ impl<K, O: Links> Core<K, O> {
                 entry.state.is_leased() && entry.flags.has(Flags::REPORTED) == reported
             };
             if !list.iter(&self.slab).all(belongs) {
-                return Err(format!("core 2: a stranger among the leases (reported: {reported})"));
+                return Err(format!("state 2: a stranger among the leases (reported: {reported})"));
             }
         }
         let (mut leased, mut dirty, mut postponed, mut limited) = (0, 0, 0, 0);
         for (slot, entry) in self.slab.iter() {
             if self.keys.find(spread(entry.hash), |&other| other == slot).is_none() {
-                return Err(format!("core 1: slot {slot} is not in the key table"));
+                return Err(format!("state 1: slot {slot} is not in the key table"));
             }
             leased += usize::from(entry.state.is_leased());
             dirty += usize::from(entry.state == State::LeasedDirty);
@@ -274,22 +274,22 @@ impl<K, O: Links> Core<K, O> {
             }
             if entry.flags.has(Flags::LIMITED) || entry.flags.has(Flags::BACKOFF) {
                 if entry.state != State::Waiting {
-                    return Err(format!("core 4: slot {slot} is flagged, but {:?}", entry.state));
+                    return Err(format!("state 4: slot {slot} is flagged, but {:?}", entry.state));
                 }
                 limited += usize::from(entry.flags.has(Flags::LIMITED) && self.limits.get(slot).is_some());
             }
         }
         if self.keys.len() != self.slab.live() {
-            return Err(format!("core 1: {} keys in the table, {} live", self.keys.len(), self.slab.live()));
+            return Err(format!("state 1: {} keys in the table, {} live", self.keys.len(), self.slab.live()));
         }
         if ready.len() + self.waits() + leased != self.slab.live() || leased != self.leased() {
-            return Err(format!("core 2: {} ready, {leased} leased of {}", ready.len(), self.slab.live()));
+            return Err(format!("state 2: {} ready, {leased} leased of {}", ready.len(), self.slab.live()));
         }
         if (dirty, postponed) != (self.dirty, self.postponed.len()) {
-            return Err(format!("core 3: {dirty} dirty and {postponed} postponed, counted {}", self.dirty));
+            return Err(format!("state 3: {dirty} dirty and {postponed} postponed, counted {}", self.dirty));
         }
         if limited != self.limits.len() {
-            return Err(format!("core 4: {limited} limited waits, {} limits", self.limits.len()));
+            return Err(format!("state 4: {limited} limited waits, {} limits", self.limits.len()));
         }
         self.check_meter()
     }

@@ -2,17 +2,17 @@
 
 use flyball_sync::Nanos;
 
-use super::{Core, Handle, NEXT, Next, Phase, Transition};
+use super::{LeaseId, NEXT, NextKey, Phase, QueueState, Transition};
 use crate::state::entry::{Flags, State};
-use crate::state::order::Links;
+use crate::state::order::ReadyQueue;
 use crate::state::wait::Wait;
 
-impl<K, O: Links> Core<K, O> {
+impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Hands out the key that is next in the order, whether it was added Ready or its deadline passed.
     ///
     /// The key is cloned first: a panic of `Clone` changes nothing.
     #[inline]
-    pub(crate) fn get(&mut self, now: Option<Nanos>) -> Next<K>
+    pub(crate) fn get(&mut self, now: Option<Nanos>) -> NextKey<K>
     where
         K: Clone,
     {
@@ -25,7 +25,7 @@ impl<K, O: Links> Core<K, O> {
 
     /// Hands out what is next. The caller has observed the time, once: what it found there is what is next.
     #[inline]
-    pub(super) fn hand_out(&mut self, (slot, pick): (u32, O::Pick), now: Nanos) -> Next<K>
+    pub(super) fn hand_out(&mut self, (slot, pick): (u32, O::Pick), now: Nanos) -> NextKey<K>
     where
         K: Clone,
     {
@@ -33,13 +33,13 @@ impl<K, O: Links> Core<K, O> {
         let Some(key) = entry.key.clone() else { unreachable!("invariant 1: a linked slot holds a key") };
         let (state, generation) = (entry.state, entry.generation);
         let (phase, horizon) = (self.phase, self.horizon);
-        self.order.serve(pick, || phase.due_by(now, horizon));
+        self.order.on_hand_out(pick, || phase.due_by(now, horizon));
         match state {
             State::Ready => self.order.unlink(&mut self.slab, slot),
             _ => self.unlink(slot),
         }
         self.lease(slot, now);
-        Next::Key(Handle { slot, generation }, key)
+        NextKey::Key(LeaseId { slot, generation }, key)
     }
 
     /// What is handed out next, and why: nothing while the queue is paused.
@@ -52,21 +52,21 @@ impl<K, O: Links> Core<K, O> {
     }
 
     #[cold]
-    pub(super) fn nothing(&self) -> Next<K> {
+    pub(super) fn nothing(&self) -> NextKey<K> {
         match (self.is_closed(), self.next_deadline()) {
-            (true, _) => Next::Closed,
-            (false, Some(at)) => Next::Wait(at),
-            (false, None) => Next::Empty,
+            (true, _) => NextKey::Closed,
+            (false, Some(at)) => NextKey::Wait(at),
+            (false, None) => NextKey::Empty,
         }
     }
 
     /// Ends a lease. A key that leaves the queue is returned, for the caller to drop outside every lock.
     ///
-    /// A stale handle ends nothing.
+    /// A stale id ends nothing.
     #[inline]
-    pub(crate) fn end(&mut self, handle: Handle, transition: Transition, now: Option<Nanos>) -> Option<K> {
+    pub(crate) fn end(&mut self, id: LeaseId, transition: Transition, now: Option<Nanos>) -> Option<K> {
         let now = self.observe(now);
-        let Handle { slot, generation } = handle;
+        let LeaseId { slot, generation } = id;
         let entry = self.slab.get(slot);
         let state = entry.state;
         if entry.generation != generation || !state.is_leased() {
@@ -102,7 +102,7 @@ impl<K, O: Links> Core<K, O> {
                     Transition::Ready | Transition::NotBegun | Transition::Leave => {
                         self.wait_in_turn(slot, postponed.wait, postponed.turn)
                     }
-                    Transition::Wait(wait) => match postponed.wait.after_lease(wait, self.rules.strict) {
+                    Transition::Wait(wait) => match postponed.wait.after_lease(wait, self.options.strict) {
                         wait if wait.at == postponed.wait.at => self.wait_in_turn(slot, wait, postponed.turn),
                         wait => self.wait(slot, wait),
                     },
@@ -119,7 +119,7 @@ impl<K, O: Links> Core<K, O> {
     /// A key that was added meanwhile is Ready again, whatever the outcome; but a strict backoff holds.
     fn end_dirty(&mut self, slot: u32, transition: Transition, now: Nanos) {
         match transition {
-            Transition::Wait(wait) if self.rules.strict && wait.backoff => {
+            Transition::Wait(wait) if self.options.strict && wait.backoff => {
                 self.meter_withdrawn(slot);
                 self.wait(slot, wait);
             }
@@ -137,7 +137,7 @@ impl<K, O: Links> Core<K, O> {
         };
         let served = match self.phase {
             Phase::Open => true,
-            Phase::Serving => wait.at <= self.horizon,
+            Phase::DrainingDelays => wait.at <= self.horizon,
             Phase::ShutDown | Phase::Stopped => false,
         };
         if served && matches!(transition, Transition::Wait(_)) {
@@ -151,15 +151,15 @@ impl<K, O: Links> Core<K, O> {
     }
 
     /// Leaves a lease without its guard: from now on it ends by its key.
-    pub(crate) fn detach(&mut self, handle: Handle) {
-        let entry = self.slab.get_mut(handle.slot);
-        if entry.generation == handle.generation && entry.state.is_leased() {
+    pub(crate) fn detach(&mut self, id: LeaseId) {
+        let entry = self.slab.get_mut(id.slot);
+        if entry.generation == id.generation && entry.state.is_leased() {
             entry.flags.set(Flags::DETACHED, true);
         }
     }
 
     /// Gives a lease without a guard one again.
-    pub(crate) fn attach(&mut self, key: &K, hash: u32) -> Option<(Handle, K)>
+    pub(crate) fn attach(&mut self, key: &K, hash: u32) -> Option<(LeaseId, K)>
     where
         K: Clone + Eq,
     {
@@ -171,6 +171,6 @@ impl<K, O: Links> Core<K, O> {
         }
         let key = entry.key.clone()?;
         self.slab.get_mut(slot).flags.set(Flags::DETACHED, false);
-        Some((Handle { slot, generation }, key))
+        Some((LeaseId { slot, generation }, key))
     }
 }

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use flyball_sync::Nanos;
 
-use super::{Core, Handle, Next, Phase, QueueStats};
+use super::{LeaseId, NextKey, Phase, QueueState, QueueStats};
 use crate::state::entry::State;
-use crate::state::order::Links;
-use crate::state::side::Side;
+use crate::state::order::ReadyQueue;
+use crate::state::sparse::SparseMap;
 
 /// What a queue without metrics does not have.
 #[derive(Debug, Default)]
@@ -30,12 +30,12 @@ pub(super) struct Meter {
     began: u128,
     /// Since when a key has been asked for that does not say so itself: because it was leased then, or has been gathered
     /// into the order. Of Ready and dirty slots only.
-    asked: Side<Asked>,
+    asked: SparseMap<Requested>,
     last: HandedOut,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct Requested {
     since: Nanos,
     delayed: bool,
 }
@@ -47,7 +47,7 @@ pub(crate) struct HandedOut {
     pub(crate) delayed: bool,
 }
 
-impl<K, O: Links> Core<K, O> {
+impl<K, O: ReadyQueue> QueueState<K, O> {
     /// What metrics alone know.
     pub(super) fn meter_stats(&mut self, stats: &mut QueueStats, now: Nanos) {
         let Some(meter) = self.meter.as_mut() else { return };
@@ -58,7 +58,7 @@ impl<K, O: Links> Core<K, O> {
     }
 
     /// [`get`](Self::get), where there may be metrics. A queue without time does without the question.
-    pub(crate) fn get_told(&mut self, now: Option<Nanos>) -> Next<K>
+    pub(crate) fn get_told(&mut self, now: Option<Nanos>) -> NextKey<K>
     where
         K: Clone,
     {
@@ -68,7 +68,7 @@ impl<K, O: Links> Core<K, O> {
         let now = self.observe(now);
         let Some((slot, pick)) = self.next_slot(now) else { return self.nothing() };
         let entry = self.slab.get(slot);
-        let own = Asked { since: entry.at, delayed: entry.state == State::Waiting };
+        let own = Requested { since: entry.at, delayed: entry.state == State::Waiting };
         let next = self.hand_out((slot, pick), now);
         if let Some(meter) = &mut self.meter {
             let asked = meter.asked.take(slot).unwrap_or(own);
@@ -87,8 +87,8 @@ impl<K, O: Links> Core<K, O> {
     /// A lease is about to end: for how long it has been held. Nothing without metrics, or where it has ended.
     ///
     /// One that nobody has `seen` was not handed out, and its key, unless it was added meanwhile, is not asked for anew.
-    pub(crate) fn meter_end(&mut self, lease: Handle, now: Option<Nanos>, seen: bool) -> Option<Duration> {
-        let comes_back = matches!(self.phase, Phase::Open | Phase::Serving);
+    pub(crate) fn meter_end(&mut self, lease: LeaseId, now: Option<Nanos>, seen: bool) -> Option<Duration> {
+        let comes_back = matches!(self.phase, Phase::Open | Phase::DrainingDelays);
         let meter = self.meter.as_mut()?;
         let entry = self.slab.get(lease.slot);
         let held = entry.generation == lease.generation && entry.state.is_leased();
@@ -102,7 +102,7 @@ impl<K, O: Links> Core<K, O> {
     /// A slot has been asked for since then, by an add while it is leased, or by a deadline.
     pub(super) fn meter_asked(&mut self, slot: u32, since: Nanos, delayed: bool) {
         if let Some(meter) = &mut self.meter {
-            meter.asked.set(slot, Asked { since, delayed });
+            meter.asked.set(slot, Requested { since, delayed });
         }
     }
 
@@ -135,7 +135,7 @@ impl<K, O: Links> Core<K, O> {
         let (ready, due_leased) = self.asked_for(now.unwrap_or(self.seen));
         if let Some(meter) = &mut self.meter {
             meter.withdrawn += (ready + self.dirty + due_leased) as u64;
-            meter.asked = Side::default();
+            meter.asked = SparseMap::default();
         }
     }
 
@@ -146,11 +146,11 @@ impl<K, O: Links> Core<K, O> {
             began += u128::from(entry.at.get());
         }
         if began != meter.began {
-            return Err(format!("core 7: leases began at {began}, summed {}", meter.began));
+            return Err(format!("state 7: leases began at {began}, summed {}", meter.began));
         }
         let wanted = |slot| matches!(self.slab.get(slot).state, State::Ready | State::LeasedDirty);
         match meter.asked.iter().find(|(slot, _)| !wanted(*slot)) {
-            Some((slot, _)) => Err(format!("core 7: slot {slot} is not asked for, but was")),
+            Some((slot, _)) => Err(format!("state 7: slot {slot} is not asked for, but was")),
             None => Ok(()),
         }
     }

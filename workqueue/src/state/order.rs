@@ -1,11 +1,11 @@
 //! PURE. In which order Ready keys are handed out.
 //!
 //! An order comes in two parts. What a user builds, an [`Order`], stays outside the queue's lock and says what an add
-//! brings with it (its *tag*: nothing, a priority, a group): that runs user code. The [`Links`](sealed::Links) it makes are
-//! under the lock, hold the keys that are Ready and those that wait, and run none, but for `Eq` and `Clone` of groups.
+//! brings with it (its *tag*: nothing, a priority, a group): that runs user code. The [`ReadyQueue`](sealed::ReadyQueue) it makes is
+//! under the lock, holds the keys that are Ready and those that wait, and runs none, but for `Eq` and `Clone` of groups.
 
 mod asked;
-mod depths;
+mod credits;
 mod fair;
 pub(crate) mod fifo;
 pub(crate) mod groups;
@@ -13,14 +13,14 @@ mod level;
 pub(crate) mod levels;
 pub(crate) mod limits;
 mod priority;
-mod shares;
+mod stats;
 
-pub use depths::{GroupStats, PriorityStats, TopGroups};
 pub use fair::Fair;
 pub use fifo::Fifo;
 pub use priority::Priority;
+pub use stats::{GroupStats, PriorityStats, TopGroups};
 
-pub(crate) use sealed::Links;
+pub(crate) use sealed::ReadyQueue;
 
 /// Where those wait for room who wait for nothing but room in the queue.
 pub(crate) const ANY_ROOM: u32 = 0;
@@ -42,27 +42,27 @@ pub(crate) mod sealed {
 
     /// What is outside the lock.
     pub trait Order<K>: Send + Sync + 'static {
-        type Links: Links;
+        type ReadyQueue: ReadyQueue;
 
         /// An empty order.
-        fn links(&self) -> Self::Links;
+        fn ready_queue(&self) -> Self::ReadyQueue;
 
         /// What an add of `key` brings. Runs user code.
-        fn tag(&self, key: &K) -> Tag<Self::Links>;
+        fn tag(&self, key: &K) -> Tag<Self::ReadyQueue>;
 
         /// Brings a tag up to date. Runs user code.
         #[inline]
-        fn renew(&self, _key: &K, _tag: &mut Tag<Self::Links>) {}
+        fn renew(&self, _key: &K, _tag: &mut Tag<Self::ReadyQueue>) {}
     }
 
-    pub(crate) type Tag<O> = <O as Links>::Tag;
+    pub(crate) type Tag<O> = <O as ReadyQueue>::Tag;
 
     /// Ready keys, linked through the entries themselves; keys that wait, in one heap or in several; and what is known of
     /// every other key, by slot.
     ///
     /// A slot is [admitted](Self::admit) before anything else is said of it, and [vacated](Self::vacate) at the end. `by` is
     /// the time up to which deadlines have passed.
-    pub trait Links: Send + 'static {
+    pub trait ReadyQueue: Send + 'static {
         /// Whether keys whose deadline has passed are gathered into the order, to take their place in it. If not,
         /// [`next`](Self::next) draws them from the heaps, and nothing is gathered: for an order in which, of all keys that are due, the
         /// earliest of a heap is next.
@@ -100,9 +100,9 @@ pub(crate) mod sealed {
             by: impl FnOnce() -> Nanos,
         ) -> Option<(u32, Self::Pick)>;
 
-        /// What is next is about to be handed out; it is still where it was.
+        /// Called before the hand-out of what is next, which is still in the order.
         #[inline]
-        fn serve(&mut self, _pick: Self::Pick, _by: impl FnOnce() -> Nanos) {}
+        fn on_hand_out(&mut self, _pick: Self::Pick, _by: impl FnOnce() -> Nanos) {}
 
         /// The slots of which one has been in the order the longest; due ones may be among them.
         fn heads(&self, now: Nanos, by: Nanos) -> impl Iterator<Item = u32>;
@@ -162,17 +162,17 @@ pub(crate) mod sealed {
         #[inline]
         fn admit(&mut self, _slot: u32, _class: Self::Class) {}
 
-        /// An add of a key that is there and in this state, before the core acts on it.
+        /// An add of a key that is there and in this state, before that changes.
         #[inline]
         fn merge(&mut self, _slot: u32, _state: State, _tag: &Self::Tag) {}
 
         /// Called after [`merge`](Self::merge) if the state of the key has not changed: moves it to the place that its priority asks for.
         #[inline]
-        fn settle<K>(&mut self, _slab: &mut Slab<K>, _slot: u32, _now: Nanos, _by: Nanos) {}
+        fn reposition<K>(&mut self, _slab: &mut Slab<K>, _slot: u32, _now: Nanos, _by: Nanos) {}
 
         /// The clock has jumped back: deadlines after `by` have not passed, whatever was seen before.
         #[cold]
-        fn turn_back<K>(&mut self, _slab: &mut Slab<K>, _by: Nanos) {}
+        fn clock_jumped_back<K>(&mut self, _slab: &mut Slab<K>, _by: Nanos) {}
 
         /// Links a slot in as the youngest.
         fn push<K>(&mut self, slab: &mut Slab<K>, slot: u32);

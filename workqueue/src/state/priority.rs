@@ -2,14 +2,14 @@
 
 use flyball_sync::Nanos;
 
-use super::Core;
+use super::QueueState;
 use crate::state::entry::State;
 use crate::state::order::groups::Groups;
 use crate::state::order::levels::Levels;
 use crate::state::order::limits::Limits;
 use crate::state::order::{GroupStats, PriorityStats};
 
-impl<K: Eq> Core<K, Levels> {
+impl<K: Eq> QueueState<K, Levels> {
     pub(crate) fn priority(&self, key: &K, hash: u32) -> Option<i8> {
         self.find(key, hash).map(|slot| self.order.priority(slot))
     }
@@ -39,7 +39,7 @@ impl<K: Eq> Core<K, Levels> {
     }
 }
 
-impl<K, G: Clone + Eq + Send + 'static> Core<K, Groups<G>> {
+impl<K, G: Clone + Eq + Send + 'static> QueueState<K, Groups<G>> {
     pub(crate) fn groups(
         &mut self,
         now: Option<Nanos>,

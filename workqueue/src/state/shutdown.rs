@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use flyball_sync::Nanos;
 
-use super::{Core, LAST, Leftovers, Phase};
+use super::{LAST, Leftovers, Phase, QueueState};
 use crate::state::entry::State;
-use crate::state::order::Links;
+use crate::state::order::ReadyQueue;
 
-impl<K, O: Links> Core<K, O> {
+impl<K, O: ReadyQueue> QueueState<K, O> {
     /// Whether anything is handed out.
     pub(crate) fn pause(&mut self, paused: bool) {
         self.paused = paused;
@@ -20,7 +20,7 @@ impl<K, O: Links> Core<K, O> {
         let now = self.observe(now).min(LAST);
         self.horizon = match self.phase {
             Phase::Open => now,
-            Phase::Serving => self.horizon.min(now),
+            Phase::DrainingDelays => self.horizon.min(now),
             Phase::ShutDown | Phase::Stopped => return,
         };
         self.phase = Phase::ShutDown;
@@ -37,11 +37,11 @@ impl<K, O: Links> Core<K, O> {
     }
 
     /// Refuses adds and marks from now on, and serves what waits for as long as this. A queue that is shut down stays so.
-    pub(crate) fn serve(&mut self, now: Nanos, time: Duration) {
+    pub(crate) fn drain_delays(&mut self, now: Nanos, time: Duration) {
         if self.phase == Phase::Open {
             self.observe(Some(now));
             self.horizon = (now + time).min(LAST);
-            self.phase = Phase::Serving;
+            self.phase = Phase::DrainingDelays;
         }
     }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use flyball_sync::Nanos;
 
-use super::Core;
-use crate::state::order::Links;
+use super::QueueState;
+use crate::state::order::ReadyQueue;
 
 /// How much is in a queue, how old it is, and what the queue has counted: all of it of one moment.
 ///
@@ -79,7 +79,7 @@ impl QueueStats {
     }
 }
 
-impl<K, O: Links> Core<K, O> {
+impl<K, O: ReadyQueue> QueueState<K, O> {
     /// O(1), plus the waits that are over and the leased keys that wait, and with groups their number.
     pub(crate) fn stats(&mut self, now: Option<Nanos>) -> QueueStats {
         let now = now.unwrap_or(self.seen);
@@ -92,7 +92,7 @@ impl<K, O: Links> Core<K, O> {
             leased,
             dirty: self.dirty + due_leased,
             leased_waiting: self.postponed.len() - due_leased,
-            capacity_left: (self.rules.capacity < usize::MAX).then(|| self.room()),
+            capacity_left: (self.options.capacity < usize::MAX).then(|| self.room()),
             paused: self.paused,
             shutting_down: !self.is_open(),
             ages_tracked: self.ages.is_some(),

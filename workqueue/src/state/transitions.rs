@@ -3,10 +3,10 @@
 
 use flyball_sync::Nanos;
 
-use super::{Core, Postponed};
+use super::{Postponed, QueueState};
 use crate::state::entry::{Flags, State};
 use crate::state::hash::spread;
-use crate::state::order::Links;
+use crate::state::order::ReadyQueue;
 use crate::state::wait::Wait;
 
 /// A table of more buckets is not in the cache nearest to the core.
@@ -14,7 +14,7 @@ const LARGE: usize = 1 << 14;
 /// So many keys whose deadline has passed are gathered by one operation.
 const AT_ONCE: usize = 64;
 
-impl<K, O: Links> Core<K, O> {
+impl<K, O: ReadyQueue> QueueState<K, O> {
     /// The time. Each operation begins with this, and does it once: what it finds then holds until its end.
     #[inline]
     pub(super) fn observe(&mut self, now: Option<Nanos>) -> Nanos {
@@ -23,7 +23,7 @@ impl<K, O: Links> Core<K, O> {
             self.seen = now;
             if O::RAISES && jumped_back {
                 let by = self.due_by(now);
-                self.order.turn_back(&mut self.slab, by);
+                self.order.clock_jumped_back(&mut self.slab, by);
             }
             if O::GATHERS {
                 self.gather(now);

@@ -17,9 +17,9 @@ pub enum Added {
     Dirty,
 }
 
-/// A key that is to come in, with all that is found out about it before the lock, as that runs user code.
+/// A key to add, with its hash and tag, which are computed before locking, as that runs user code.
 #[derive(Debug)]
-pub(crate) struct Newcomer<K, T> {
+pub(crate) struct NewKey<K, T> {
     /// `None` once it is in. A duplicate stays here, to die outside every lock, also when its `Eq` panics.
     pub(crate) key: Option<K>,
     pub(crate) hash: u32,
@@ -27,17 +27,17 @@ pub(crate) struct Newcomer<K, T> {
     pub(crate) tag: T,
 }
 
-/// Which lease of which key: the slot, and its generation.
+/// Identifies a lease: its slot, and the slot's generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Handle {
+pub(crate) struct LeaseId {
     pub(super) slot: u32,
     pub(super) generation: u16,
 }
 
-/// What a getter finds.
-pub(crate) enum Next<K> {
+/// What a `get` finds.
+pub(crate) enum NextKey<K> {
     /// This key, now leased.
-    Key(Handle, K),
+    Key(LeaseId, K),
     /// Nothing before this deadline, unless something is added.
     Wait(Nanos),
     /// Nothing unless something is added or a lease ends.

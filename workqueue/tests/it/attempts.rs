@@ -8,7 +8,7 @@ use drivers::queue::metrics_sink::Notes;
 use flyball_ratelimit::{Exponential, Quota, TokenBucket};
 use flyball_sync::{ManualClock, ManualTimer, Nanos};
 use flyball_workqueue::{Added, KeyState, Lease, Priority, Queue, WithTimer};
-use testkit::answers::{Ending, Told};
+use testkit::queue_answers::{Ending, Told};
 
 use crate::support::{BackoffQueue, ns, timed, times};
 use crate::task::{deadline, lists, serve};

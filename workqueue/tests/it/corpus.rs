@@ -2,7 +2,7 @@
 
 use drivers::corpus::replay;
 use drivers::queue::driver;
-use testkit::cells::Cells;
+use testkit::coverage::states::Cells;
 
 /// The corpus reaches every cell of the state table.
 #[test]

@@ -29,7 +29,7 @@ use flyball_ratelimit::Exponential;
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer, block_on};
 use flyball_workqueue::{AddErrorKind, Added, DelayMode, KeyState, Lease, NotDetached, Queue, TryGetError};
 use futures_util::FutureExt;
-use testkit::hostile::{Mood, Point};
+use testkit::panicking::{Mood, Point};
 
 use crate::support::{TimedQueue, backoff, ns, timed, times};
 use crate::task::{Task, deadline, keys, lists, serve, strict};

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use flyball_sync::Nanos;
 use flyball_workqueue::{Added, KeyState, NotDetached, Queue, TryGetError};
-use testkit::hostile::{Mood, Point};
+use testkit::panicking::{Mood, Point};
 
 use crate::support::{backoff, ns, timed};
 use crate::task::{Task, lists, serve};

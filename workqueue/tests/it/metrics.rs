@@ -1,4 +1,4 @@
 //! What a queue tells of itself, and what can be read of it.
 
-mod hostile;
 mod meanings;
+mod panics_in_user_code;

@@ -5,7 +5,7 @@ use std::thread;
 
 use drivers::queue::driver;
 use drivers::queue::options::{Covered, rows};
-use testkit::cells::{Cells, Doing};
+use testkit::coverage::states::{Cells, Doing};
 use testkit::random::{cases, thorough};
 
 /// Food for about two hundred operations.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use flyball_ratelimit::{Exponential, FastSlow};
 use flyball_sync::{Clock, ManualClock, Nanos, Timer, block_on};
 use flyball_workqueue::{AddErrorKind, Added, Queue, TryGetError};
-use testkit::hostile::{Mood, Point};
+use testkit::panicking::{Mood, Point};
 use testkit::wakers::{Counting, Panicking, poll_with};
 
 use crate::support::{backoff, ns, timed, times};

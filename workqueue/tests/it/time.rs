@@ -8,7 +8,7 @@ use std::time::Duration;
 use flyball_ratelimit::Exponential;
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
 use flyball_workqueue::{Fair, GetTimeoutError, KeyState, Queue, TryGetError};
-use testkit::hostile::{Mood, Point};
+use testkit::panicking::{Mood, Point};
 use testkit::random::Random;
 use testkit::wakers::{Counting, poll_once, poll_with};
 

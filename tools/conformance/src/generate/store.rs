@@ -3,8 +3,8 @@
 //! What client-go leaves behind when an index function fails depends on the order of a map, but for one index and, where all
 //! objects are indexed at once, one object. So such objects are in scripts with one index, and come one at a time.
 
+use testkit::client_go::Rules;
 use testkit::random::Random;
-use testkit::reference::Rules;
 
 use super::{one_in, op, pick, weighted};
 use crate::kind::{Answering, Kind};

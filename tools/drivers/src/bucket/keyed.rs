@@ -5,19 +5,20 @@ use std::num::NonZeroU32;
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_ratelimit::{KeyedRateLimiter, Reservation, TryAcquireError};
 use flyball_sync::{ManualClock, Nanos};
-use testkit::naive_keyed::{KeyedOp, NaiveKeyed, NaiveReservation};
-use testkit::naive_limiter::{Key, NaiveQuota};
+use testkit::oracle::keyed_rate_limiter::{KeyedOp, OracleKeyedRateLimiter, OracleReservation};
+use testkit::oracle::limiter::{Key, OracleQuota};
 
 use crate::bucket::quota::quota;
 
 /// Reads a quota, whether there is room for one key only, and operations from `bytes`, and compares after every step.
 pub fn run(bytes: &[u8]) {
     let mut food = Unstructured::new(bytes);
-    let Ok((first, only_one)) = <(NaiveQuota, bool)>::arbitrary(&mut food) else { return };
+    let Ok((first, only_one)) = <(OracleQuota, bool)>::arbitrary(&mut food) else { return };
     let clock = ManualClock::new();
     let real = KeyedRateLimiter::with_clock(quota(first), clock.clone());
     let real = if only_one { real.max_keys(NonZeroU32::MIN) } else { real };
-    let mut pair = Pair { real, clock, naive: NaiveKeyed::new(first, only_one), held: Vec::new(), now: 0 };
+    let mut pair =
+        Pair { real, clock, oracle: OracleKeyedRateLimiter::new(first, only_one), held: Vec::new(), now: 0 };
     for _ in 0..200 {
         let Ok(op) = KeyedOp::arbitrary(&mut food) else { break };
         pair.step(op);
@@ -27,17 +28,17 @@ pub fn run(bytes: &[u8]) {
         }
     }
     for key in [Key::A, Key::B, Key::C, Key::D] {
-        let available = pair.naive.available(key, pair.now);
+        let available = pair.oracle.available(key, pair.now);
         assert_eq!(pair.real.available_tokens(&key), available, "{key:?} at the end");
     }
-    assert_eq!(pair.naive.within_rate(), Ok(()), "more than burst + rate x time");
+    assert_eq!(pair.oracle.within_rate(), Ok(()), "more than burst + rate x time");
 }
 
 struct Pair {
     real: KeyedRateLimiter<Key, ManualClock>,
     clock: ManualClock,
-    naive: NaiveKeyed,
-    held: Vec<(Key, Reservation, NaiveReservation)>,
+    oracle: OracleKeyedRateLimiter,
+    held: Vec<(Key, Reservation, OracleReservation)>,
     now: u64,
 }
 
@@ -54,48 +55,48 @@ impl Pair {
                     assert_eq!(u128::from(not_yet.due().get() - now), not_yet.retry_after().as_nanos());
                     Some(not_yet.due().get())
                 });
-                assert_eq!(real, self.naive.try_acquire(key, 1, now), "{op:?} at {now}");
+                assert_eq!(real, self.oracle.try_acquire(key, 1, now), "{op:?} at {now}");
             }
             KeyedOp::TryAcquireMany(key, count) => {
                 let real = self.real.try_acquire_many(&key, nz(count)).map_err(|denied| match denied {
                     TryAcquireError::NotYet(not_yet) => Some(not_yet.due().get()),
                     TryAcquireError::InsufficientCapacity(_) => None,
                 });
-                assert_eq!(real, self.naive.try_acquire(key, nz(count).get(), now), "{op:?} at {now}");
+                assert_eq!(real, self.oracle.try_acquire(key, nz(count).get(), now), "{op:?} at {now}");
             }
             KeyedOp::Reserve(key) => {
                 let real = self.real.reserve(&key);
-                let (naive, due) = self.naive.reserve(key, 1, now).expect("a burst is one or more");
+                let (oracle, due) = self.oracle.reserve(key, 1, now).expect("a burst is one or more");
                 assert_eq!((real.due().get(), real.count().get()), (due, 1), "{op:?} at {now}");
-                self.held.push((key, real, naive));
+                self.held.push((key, real, oracle));
             }
             KeyedOp::ReserveMany(key, count) => {
-                let naive = self.naive.reserve(key, nz(count).get(), now);
+                let oracle = self.oracle.reserve(key, nz(count).get(), now);
                 match self.real.reserve_many(&key, nz(count)) {
                     Ok(real) => {
-                        let (naive, due) = naive.expect("no more than the burst");
+                        let (oracle, due) = oracle.expect("no more than the burst");
                         assert_eq!((real.due().get(), real.count()), (due, nz(count)), "{op:?} at {now}");
-                        self.held.push((key, real, naive));
+                        self.held.push((key, real, oracle));
                     }
-                    Err(refused) => assert_eq!(naive.unwrap_err(), refused.burst().get(), "{op:?}"),
+                    Err(refused) => assert_eq!(oracle.unwrap_err(), refused.burst().get(), "{op:?}"),
                 }
             }
             KeyedOp::Cancel(_) if self.held.is_empty() => {}
             KeyedOp::Cancel(which) => {
-                let (key, real, naive) = self.held.swap_remove(usize::from(which) % self.held.len());
+                let (key, real, oracle) = self.held.swap_remove(usize::from(which) % self.held.len());
                 let made_a_difference = self.real.cancel(&key, real);
-                assert_eq!(made_a_difference, self.naive.cancel(naive, now), "{naive:?} back at {now}");
+                assert_eq!(made_a_difference, self.oracle.cancel(oracle, now), "{oracle:?} back at {now}");
             }
             KeyedOp::Available(key) => {
                 assert_eq!(
                     self.real.available_tokens(&key),
-                    self.naive.available(key, now),
+                    self.oracle.available(key, now),
                     "{op:?} at {now}"
                 );
             }
             KeyedOp::SetQuota(new) => {
                 self.real.set_quota(quota(new));
-                self.naive.set_quota(new, now);
+                self.oracle.set_quota(new, now);
             }
             KeyedOp::Advance(span) => {
                 self.now = now.saturating_add(span.finite());

@@ -5,18 +5,18 @@ use std::num::NonZeroU32;
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_ratelimit::{AtomicTokenBucket, Reservation, TokenBucket, TryAcquireError};
 use flyball_sync::Nanos;
-use testkit::naive_limiter::{BucketOp, NaiveBucket, NaiveQuota};
+use testkit::oracle::limiter::{BucketOp, OracleBucket, OracleQuota};
 
 use crate::bucket::quota::quota;
 
 /// Reads a quota and operations from `bytes`, and compares after every step.
 pub fn run(bytes: &[u8]) {
     let mut food = Unstructured::new(bytes);
-    let Ok(first) = NaiveQuota::arbitrary(&mut food) else { return };
+    let Ok(first) = OracleQuota::arbitrary(&mut food) else { return };
     let mut pair = Pair {
         real: TokenBucket::new(quota(first)),
         atomic: AtomicTokenBucket::new(quota(first)),
-        naive: NaiveBucket::new(first),
+        oracle: OracleBucket::new(first),
         held: Vec::new(),
         now: 0,
     };
@@ -36,16 +36,16 @@ pub fn run(bytes: &[u8]) {
     }
     assert_eq!(
         pair.real.available_tokens(Nanos::new(pair.now)),
-        pair.naive.available(pair.now),
+        pair.oracle.available(pair.now),
         "available at the end"
     );
-    assert_eq!(pair.naive.within_rate(), Ok(()), "more than burst + rate x time");
+    assert_eq!(pair.oracle.within_rate(), Ok(()), "more than burst + rate x time");
 }
 
 struct Pair {
     real: TokenBucket,
     atomic: AtomicTokenBucket,
-    naive: NaiveBucket,
+    oracle: OracleBucket,
     held: Vec<(Reservation, Reservation, usize)>,
     now: u64,
 }
@@ -58,9 +58,9 @@ impl Pair {
     /// Tokens reserved just now.
     fn held(&mut self, real: Reservation, atomic: Reservation, count: u32) {
         assert_eq!((atomic.due(), atomic.count()), (real.due(), real.count()), "reserved at {}", self.now);
-        let naive = self.naive.reserve(count, self.now).expect("no more than the burst");
-        assert_eq!(real.due().get(), self.naive.due(naive), "due of {count} reserved at {}", self.now);
-        self.held.push((real, atomic, naive));
+        let oracle = self.oracle.reserve(count, self.now).expect("no more than the burst");
+        assert_eq!(real.due().get(), self.oracle.due(oracle), "due of {count} reserved at {}", self.now);
+        self.held.push((real, atomic, oracle));
     }
 
     fn step(&mut self, op: BucketOp) {
@@ -78,14 +78,14 @@ impl Pair {
                 Err(real) => {
                     assert_eq!(self.atomic.reserve_many(nz(count), now).err(), Some(real));
                     assert_eq!(real.requested(), nz(count));
-                    assert_eq!(self.naive.reserve(nz(count).get(), self.now), Err(real.burst().get()));
+                    assert_eq!(self.oracle.reserve(nz(count).get(), self.now), Err(real.burst().get()));
                 }
             },
             BucketOp::TryAcquire => {
                 let real = self.real.try_acquire(now);
                 assert_eq!(self.atomic.try_acquire(now), real, "acquired at {now:?}");
                 let real = real.map_err(|not_yet| Some(not_yet.due().get()));
-                assert_eq!(real, self.naive.try_acquire(1, self.now), "acquired at {now:?}");
+                assert_eq!(real, self.oracle.try_acquire(1, self.now), "acquired at {now:?}");
             }
             BucketOp::TryAcquireMany(count) => {
                 let real = self.real.try_acquire_many(nz(count), now);
@@ -94,19 +94,19 @@ impl Pair {
                     TryAcquireError::NotYet(not_yet) => Some(not_yet.due().get()),
                     TryAcquireError::InsufficientCapacity(_) => None,
                 });
-                assert_eq!(real, self.naive.try_acquire(nz(count).get(), self.now), "{count} at {now:?}");
+                assert_eq!(real, self.oracle.try_acquire(nz(count).get(), self.now), "{count} at {now:?}");
             }
             BucketOp::GiveBack(which) => {
                 if self.held.is_empty() {
                     return;
                 }
-                let (real, atomic, naive) = self.held.swap_remove(usize::from(which) % self.held.len());
+                let (real, atomic, oracle) = self.held.swap_remove(usize::from(which) % self.held.len());
                 let due = real.due();
                 let made_a_difference = self.real.cancel(real, now);
                 assert_eq!(self.atomic.cancel(atomic, now), made_a_difference, "{due:?} back at {now:?}");
                 assert_eq!(
                     made_a_difference,
-                    self.naive.give_back(naive, self.now),
+                    self.oracle.give_back(oracle, self.now),
                     "{due:?} given back at {now:?}"
                 );
             }
@@ -114,7 +114,7 @@ impl Pair {
                 self.real.set_quota(quota(new), now);
                 self.atomic.set_quota(quota(new), now);
                 assert_eq!(self.atomic.quota(), self.real.quota());
-                self.naive.set_quota(new, self.now);
+                self.oracle.set_quota(new, self.now);
             }
             BucketOp::Advance(span) => self.now += span.finite(),
             BucketOp::JumpBack(span) => {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_ratelimit::{AcquireTimeoutError, RateLimiter, Reservation, TryAcquireError};
 use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos};
-use testkit::naive_limiter::NaiveQuota;
-use testkit::naive_line::{Fate, LineOp, NaiveLine, Promise};
+use testkit::oracle::limiter::OracleQuota;
+use testkit::oracle::wait_queue::{Fate, LineOp, OracleWaitQueue, Promise};
 use testkit::wakers::{Counting, poll_with};
 
 use crate::bucket::quota::quota;
@@ -20,13 +20,13 @@ use crate::bucket::quota::quota;
 /// Reads a quota and operations from `bytes`, and compares after every step.
 pub fn run(bytes: &[u8]) {
     let mut food = Unstructured::new(bytes);
-    let Ok(first) = NaiveQuota::arbitrary(&mut food) else { return };
+    let Ok(first) = OracleQuota::arbitrary(&mut food) else { return };
     let clock = ManualClock::new();
     let bucket = RateLimiter::with_timer(quota(first), clock.timer());
     let mut pair = Pair {
         bucket: &bucket,
         clock: &clock,
-        naive: NaiveLine::new(first),
+        oracle: OracleWaitQueue::new(first),
         comers: Vec::new(),
         held: Vec::new(),
     };
@@ -38,13 +38,13 @@ pub fn run(bytes: &[u8]) {
             break;
         }
     }
-    assert_eq!(pair.naive.within_rate(), Ok(()), "more than burst + rate x time");
+    assert_eq!(pair.oracle.within_rate(), Ok(()), "more than burst + rate x time");
 }
 
 struct Pair<'a> {
     bucket: &'a RateLimiter<ManualTimer>,
     clock: &'a ManualClock,
-    naive: NaiveLine,
+    oracle: OracleWaitQueue,
     comers: Vec<Comer<'a>>,
     held: Vec<(Reservation, Promise)>,
 }
@@ -55,7 +55,7 @@ struct Comer<'a> {
     waker: Waker,
     /// How often it woke itself.
     gave_way: usize,
-    naive: usize,
+    oracle: usize,
 }
 
 fn nz(count: u8) -> NonZeroU32 {
@@ -71,17 +71,17 @@ impl<'a> Pair<'a> {
         let (bucket, now) = (self.bucket, self.now());
         match op {
             LineOp::Come(count) => {
-                let naive = self.naive.come(nz(count).get(), None, now);
+                let oracle = self.oracle.come(nz(count).get(), None, now);
                 let fate = async move {
                     match bucket.acquire_many(nz(count)).await {
                         Ok(()) => Fate::Granted,
                         Err(_) => Fate::Refused,
                     }
                 };
-                self.come(Box::pin(fate), naive, now);
+                self.come(Box::pin(fate), oracle, now);
             }
             LineOp::ComeWithin(count, limit) => {
-                let naive = self.naive.come(nz(count).get(), Some(limit.nanos()), now);
+                let oracle = self.oracle.come(nz(count).get(), Some(limit.nanos()), now);
                 let limit = Duration::from_nanos(limit.nanos());
                 let fate = async move {
                     match bucket.acquire_many_timeout(nz(count), limit).await {
@@ -90,38 +90,38 @@ impl<'a> Pair<'a> {
                         Err(AcquireTimeoutError::TimedOut) => Fate::TimedOut,
                     }
                 };
-                self.come(Box::pin(fate), naive, now);
+                self.come(Box::pin(fate), oracle, now);
             }
             LineOp::Poll(which) if !self.comers.is_empty() => {
                 self.poll(usize::from(which) % self.comers.len(), now);
             }
             LineOp::Drop(which) if !self.comers.is_empty() => {
                 let dropped = self.comers.swap_remove(usize::from(which) % self.comers.len());
-                self.naive.leave(dropped.naive, now);
+                self.oracle.leave(dropped.oracle, now);
             }
             LineOp::TryAcquire(count) => {
                 let real = bucket.try_acquire_many(nz(count)).map_err(|denied| match denied {
                     TryAcquireError::NotYet(not_yet) => Some(not_yet.due().get()),
                     TryAcquireError::InsufficientCapacity(_) => None,
                 });
-                assert_eq!(real, self.naive.try_acquire(nz(count).get(), now), "{op:?} at {now}");
+                assert_eq!(real, self.oracle.try_acquire(nz(count).get(), now), "{op:?} at {now}");
             }
             LineOp::Reserve(count) => {
                 let real = bucket.reserve_many(nz(count)).ok();
-                let naive = self.naive.reserve(nz(count).get(), now);
+                let oracle = self.oracle.reserve(nz(count).get(), now);
                 let due = real.as_ref().map(|reserved| reserved.due().get());
-                assert_eq!(due, naive.map(|promise| promise.due), "{op:?} at {now}");
-                self.held.extend(real.zip(naive));
+                assert_eq!(due, oracle.map(|promise| promise.due), "{op:?} at {now}");
+                self.held.extend(real.zip(oracle));
             }
             LineOp::Cancel(which) if !self.held.is_empty() => {
-                let (real, naive) = self.held.swap_remove(usize::from(which) % self.held.len());
+                let (real, oracle) = self.held.swap_remove(usize::from(which) % self.held.len());
                 let count = real.count().get();
-                assert_eq!(bucket.cancel(real), self.naive.cancel(naive, count, now), "{op:?} at {now}");
+                assert_eq!(bucket.cancel(real), self.oracle.cancel(oracle, count, now), "{op:?} at {now}");
             }
             LineOp::Poll(_) | LineOp::Drop(_) | LineOp::Cancel(_) => {}
             LineOp::SetQuota(new) => {
                 bucket.set_quota(quota(new));
-                self.naive.set_quota(new, now);
+                self.oracle.set_quota(new, now);
             }
             LineOp::Advance(span) => self.pass_to(now.saturating_add(span.finite())),
             LineOp::AdvanceToAlarm => {
@@ -133,25 +133,25 @@ impl<'a> Pair<'a> {
                 self.clock.set(Nanos::new(now.saturating_sub(span.finite())));
                 // A token reserved at a time that is to come again counts as used: that is all a holder can know.
                 self.held.clear();
-                self.naive.jumped(self.now());
+                self.oracle.jumped(self.now());
             }
         }
     }
 
-    fn come(&mut self, future: Pin<Box<dyn Future<Output = Fate> + 'a>>, naive: usize, now: u64) {
+    fn come(&mut self, future: Pin<Box<dyn Future<Output = Fate> + 'a>>, oracle: usize, now: u64) {
         let (wakes, waker) = Counting::waker();
-        self.comers.push(Comer { future, wakes, waker, gave_way: 0, naive });
+        self.comers.push(Comer { future, wakes, waker, gave_way: 0, oracle });
         self.poll(self.comers.len() - 1, now);
     }
 
     fn pass_to(&mut self, now: u64) {
         self.clock.set(Nanos::new(now));
-        self.naive.passed(now);
+        self.oracle.passed(now);
     }
 
     fn poll(&mut self, which: usize, now: u64) {
         let comer = &mut self.comers[which];
-        let fate = self.naive.poll(comer.naive, now);
+        let fate = self.oracle.poll(comer.oracle, now);
         let expected = match fate {
             Fate::Waits => Poll::Pending,
             Fate::Granted | Fate::Refused | Fate::TimedOut => Poll::Ready(fate),
@@ -175,20 +175,20 @@ impl<'a> Pair<'a> {
         self.bucket.check().unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
         assert_eq!(
             self.bucket.available_tokens(),
-            self.naive.available(now),
+            self.oracle.available(now),
             "available after {op:?} at {now}"
         );
-        assert_eq!(self.bucket.waiters(), self.naive.waiting(), "waiting after {op:?} at {now}");
+        assert_eq!(self.bucket.waiters(), self.oracle.waiting(), "waiting after {op:?} at {now}");
         for comer in &self.comers {
-            let served = self.naive.fate(comer.naive) != Fate::Waits;
+            let served = self.oracle.fate(comer.oracle) != Fate::Waits;
             let woken = comer.wakes.wakes() - comer.gave_way;
             assert_eq!(woken, usize::from(served), "woken once, when served: {op:?} at {now}");
         }
-        if let Some(until) = self.naive.next_deadline() {
+        if let Some(until) = self.oracle.next_deadline() {
             let alarm = self.clock.next_alarm().map(Nanos::get);
             assert!(alarm.is_some_and(|at| at <= until), "alarm {alarm:?}, limit {until} after {op:?}");
         }
-        if self.naive.waiting() > 0 {
+        if self.oracle.waiting() > 0 {
             assert!(self.clock.next_alarm().is_some_and(|at| at > self.clock.now()), "no alarm after {op:?}");
         }
     }

@@ -21,7 +21,7 @@ use flyball_informer_cache::{
     WatchRequest,
 };
 use parking_lot::Mutex;
-use testkit::happened::Happened;
+use testkit::coverage::events::Happened;
 
 use crate::cache::fixture::{BUSY, EXPIRED, INTERNAL, OTHER, Object, REFUSED, TOO_LARGE, World, object};
 use crate::cache::server::{Server, server};

@@ -1,8 +1,8 @@
-//! Plays any bytes as selectors, by text and by methods, against the naive one. Shared with the fuzz target.
+//! Plays any bytes as selectors, by text and by methods, against the oracle. Shared with the fuzz target.
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::Selector;
-use testkit::naive_selector::{Labels, NaiveSelector, Rule, Term};
+use testkit::oracle::selector::{Labels, OracleSelector, Rule, Term};
 
 /// What the bytes were good for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,26 +74,26 @@ fn words(bytes: &[u8]) -> String {
 
 /// Read by both or by none; printed, it is read again as the same.
 fn text(text: &str, seen: &mut Seen) {
-    let (read, naive) = (text.parse::<Selector>(), NaiveSelector::read(text));
-    let (selector, naive) = match (read, naive) {
-        (Ok(selector), Some(naive)) => (selector, naive),
+    let (read, oracle) = (text.parse::<Selector>(), OracleSelector::read(text));
+    let (selector, oracle) = match (read, oracle) {
+        (Ok(selector), Some(oracle)) => (selector, oracle),
         (Err(error), None) => {
             assert!(error.position() <= text.len() && text.is_char_boundary(error.position()), "{error}");
             seen.refused += 1;
             return;
         }
-        (read, naive) => panic!("{text:?} is {read:?}, or {naive:?}"),
+        (read, oracle) => panic!("{text:?} is {read:?}, or {oracle:?}"),
     };
     seen.read += 1;
-    judge(&selector, &naive, seen);
+    judge(&selector, &oracle, seen);
 }
 
 /// By methods, and by a text in any spelling: the same selector.
 fn spelled(u: &mut Unstructured<'_>, seen: &mut Seen) -> arbitrary::Result<()> {
-    let naive = NaiveSelector::arbitrary(u)?;
-    let selector = build(&naive);
-    judge(&selector, &naive, seen);
-    let spelled = naive.spell(u)?;
+    let oracle = OracleSelector::arbitrary(u)?;
+    let selector = build(&oracle);
+    judge(&selector, &oracle, seen);
+    let spelled = oracle.spell(u)?;
     assert_eq!(spelled.parse().as_ref(), Ok(&selector), "{spelled:?}");
     seen.spelled += 1;
     Ok(())
@@ -113,17 +113,17 @@ fn foreign(text: &str, seen: &mut Seen) {
         Rule::Less(-1),
     ];
     for rule in rules {
-        let naive = NaiveSelector { terms: vec![Term { key: key.clone(), rule }] };
-        let selector = build(&naive);
+        let oracle = OracleSelector { terms: vec![Term { key: key.clone(), rule }] };
+        let selector = build(&oracle);
         let read = selector.to_string().parse::<Selector>();
         assert!(read.is_err() || read.as_ref() == Ok(&selector), "{selector} is {read:?}");
-        agree(&selector, &naive, seen);
+        agree(&selector, &oracle, seen);
         seen.foreign += 1;
     }
 }
 
-pub(crate) fn build(naive: &NaiveSelector) -> Selector {
-    naive.terms.iter().fold(Selector::everything(), |selector, Term { key, rule }| {
+pub(crate) fn build(oracle: &OracleSelector) -> Selector {
+    oracle.terms.iter().fold(Selector::everything(), |selector, Term { key, rule }| {
         let key = key.as_str();
         match rule {
             Rule::Equals(value) => selector.equals(key, value.as_str()),
@@ -139,24 +139,24 @@ pub(crate) fn build(naive: &NaiveSelector) -> Selector {
 }
 
 /// A selector that has a text: it prints as one that is read as the same and prints the same.
-fn judge(selector: &Selector, naive: &NaiveSelector, seen: &mut Seen) {
+fn judge(selector: &Selector, oracle: &OracleSelector, seen: &mut Seen) {
     let printed = selector.to_string();
     assert_eq!(printed.parse().as_ref(), Ok(selector), "{printed:?}");
-    let again = NaiveSelector::read(&printed).expect("what is printed is read");
-    for labels in naive.probes() {
+    let again = OracleSelector::read(&printed).expect("what is printed is read");
+    for labels in oracle.probes() {
         assert_eq!(
             again.matches(&labels),
-            naive.matches(&labels),
-            "{printed:?} is not {naive:?} for {labels:?}"
+            oracle.matches(&labels),
+            "{printed:?} is not {oracle:?} for {labels:?}"
         );
     }
-    agree(selector, naive, seen);
+    agree(selector, oracle, seen);
 }
 
-fn agree(selector: &Selector, naive: &NaiveSelector, seen: &mut Seen) {
-    for labels in naive.probes() {
+fn agree(selector: &Selector, oracle: &OracleSelector, seen: &mut Seen) {
+    for labels in oracle.probes() {
         let matches = selector.matches(|key| label(&labels, key));
-        assert_eq!(matches, naive.matches(&labels), "{selector} and {labels:?}");
+        assert_eq!(matches, oracle.matches(&labels), "{selector} and {labels:?}");
         if matches { seen.matched += 1 } else { seen.missed += 1 }
     }
 }

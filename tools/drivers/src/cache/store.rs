@@ -1,4 +1,4 @@
-//! Plays operations on a store and on the naive one, and compares everything after each. Shared with the fuzz targets.
+//! Plays operations on a store and on the oracle, and compares everything after each. Shared with the fuzz targets.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,11 +18,11 @@ use flyball_informer_cache::{
     StoreBuilder, Subscription, Told, Transaction, Version, WaitFor, WaitForError,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
-use testkit::happened::Happened;
-use testkit::naive_feed::{MergeCells, NaiveFeed};
-use testkit::naive_store::{
-    Consumer, NaiveChange, NaiveOutcome, NaiveStage, NaiveStep, NaiveStore, NaiveTransaction, Rules,
+use testkit::coverage::events::Happened;
+use testkit::oracle::store::{
+    Consumer, OracleChange, OracleOutcome, OracleStage, OracleStep, OracleStore, OracleTransaction, Rules,
 };
+use testkit::oracle::subscription::{MergeCells, OracleSubscription};
 use testkit::store_op::{Bounds, Draft, Of, Question, Stamp, StoreOp, SubscriptionOp, Thing, View as Wanted};
 use testkit::wakers::{Counting, poll_with};
 
@@ -44,7 +44,7 @@ fn same_content(a: &Thing, b: &Thing) -> bool {
 }
 
 type View = Snapshot<u8, Thing>;
-type Naive = NaiveStore<u8, Thing>;
+type Oracle = OracleStore<u8, Thing>;
 
 // One of each kind, of which any may come and go.
 static BY_TAG: Index<Thing, u8> = Index::many("tag", |thing| {
@@ -249,7 +249,7 @@ macro_rules! either {
 
 struct Reader {
     changes: Changes,
-    feed: NaiveFeed<u8, Thing>,
+    feed: OracleSubscription<u8, Thing>,
     consumer: Consumer<u8, Thing>,
     view: Wanted,
     /// Its index is gone, or it was too much: nothing more happens to it.
@@ -267,13 +267,13 @@ struct Waiter {
     ended: Option<Result<u64, WaitForError>>,
 }
 
-/// A write in the making, the naive one, and how many writes there were before.
+/// A write in the making, the oracle, and how many writes there were before.
 type Begun<T, N> = (T, N, u64);
 
 /// A view, kept beside a full copy.
 struct Copy {
     view: View,
-    naive: Naive,
+    oracle: Oracle,
     present: Present,
     /// The keys in the view's order, which says nothing and stays.
     order: Vec<u8>,
@@ -281,17 +281,17 @@ struct Copy {
     writes: u64,
 }
 
-/// A store, the naive one, and everybody who looks at them.
+/// A store, the oracle, and everybody who looks at them.
 struct World<'a> {
     store: Store<u8, Thing>,
-    naive: Naive,
+    oracle: Oracle,
     present: Present,
     cells: &'a mut MergeCells,
     tally: &'a mut Happened,
     readers: Vec<Reader>,
     copies: VecDeque<Copy>,
-    stage: Option<Begun<Stage<u8, Thing>, NaiveStage<u8, Thing>>>,
-    transaction: Option<Begun<Transaction<u8, Thing>, NaiveTransaction<u8, Thing>>>,
+    stage: Option<Begun<Stage<u8, Thing>, OracleStage<u8, Thing>>>,
+    transaction: Option<Begun<Transaction<u8, Thing>, OracleTransaction<u8, Thing>>>,
     waiters: VecDeque<Waiter>,
     clock: ManualClock,
     synced: bool,
@@ -368,14 +368,14 @@ impl<'a> World<'a> {
         };
         ASKED.with_borrow_mut(Vec::clear);
         TRANSFORMED.set(0);
-        let naive = match transforms {
-            true => NaiveStore::with_transform(RULES, Thing::slim),
-            false => NaiveStore::new(RULES),
+        let oracle = match transforms {
+            true => OracleStore::with_transform(RULES, Thing::slim),
+            false => OracleStore::new(RULES),
         };
-        let naive = if compares { naive.comparing(same_content) } else { naive };
+        let oracle = if compares { oracle.comparing(same_content) } else { oracle };
         Self {
             store: builder.build().unwrap(),
-            naive,
+            oracle,
             present,
             cells,
             tally,
@@ -412,57 +412,57 @@ impl<'a> World<'a> {
                 let thing = self.thing(draft);
                 let event = if thing.serial % 2 == 0 { Event::Added } else { Event::Modified };
                 let outcome = self.store.apply(event(thing.clone()));
-                let (expected, step) = self.naive.upsert(thing);
+                let (expected, step) = self.oracle.upsert(thing);
                 self.told(outcome, expected);
                 self.wrote(step);
             }
             StoreOp::Delete(draft) => {
                 let last = self.thing(draft);
                 let outcome = self.store.apply(Event::Deleted(last.clone()));
-                let (expected, step) = self.naive.delete(&last.key.clone(), Some(last));
+                let (expected, step) = self.oracle.delete(&last.key.clone(), Some(last));
                 self.told(outcome, expected);
                 self.wrote(step);
             }
             StoreOp::Forget(key) => {
                 let outcome = self.store.delete(&key.0, None);
-                let (expected, step) = self.naive.delete(&key.0, None);
+                let (expected, step) = self.oracle.delete(&key.0, None);
                 self.told(outcome, expected);
                 self.wrote(step);
             }
             StoreOp::Bookmark(stamp) => {
                 let version = stamp.version(&mut self.latest);
                 assert_eq!(self.store.apply(Event::Bookmark(Version::new(version))), Outcome::Noted);
-                self.naive.bookmark(version);
+                self.oracle.bookmark(version);
                 self.wrote(None);
             }
             StoreOp::Replace(drafts, stamp) => {
                 let listed: Vec<_> = drafts.into_iter().map(|draft| self.thing(draft)).collect();
                 let version = stamp.version(&mut self.latest);
                 let changes = self.store.replace(listed.clone(), Version::new(version));
-                let mut stage = NaiveStage::new(&self.naive);
+                let mut stage = OracleStage::new(&self.oracle);
                 listed.into_iter().for_each(|thing| stage.put(thing));
                 self.replaced(changes, stage, version);
             }
             StoreOp::StagePut(draft) => {
                 let thing = self.thing(draft);
-                let (stage, naive, _) = self
+                let (stage, oracle, _) = self
                     .stage
-                    .get_or_insert_with(|| (self.store.stage(), NaiveStage::new(&self.naive), self.writes));
+                    .get_or_insert_with(|| (self.store.stage(), OracleStage::new(&self.oracle), self.writes));
                 stage.put(thing.clone());
-                naive.put(thing);
-                assert_eq!((stage.len(), stage.is_empty()), (naive.len(), false));
+                oracle.put(thing);
+                assert_eq!((stage.len(), stage.is_empty()), (oracle.len(), false));
             }
             StoreOp::StageRemove(key) => {
-                if let Some((stage, naive, _)) = &mut self.stage {
-                    let listed = naive.len();
+                if let Some((stage, oracle, _)) = &mut self.stage {
+                    let listed = oracle.len();
                     stage.remove(&key.0);
-                    naive.remove(&key.0);
-                    assert_eq!((stage.len(), stage.is_empty()), (naive.len(), naive.len() == 0));
-                    self.tally.hit_if(naive.len() < listed, "taken off the list");
+                    oracle.remove(&key.0);
+                    assert_eq!((stage.len(), stage.is_empty()), (oracle.len(), oracle.len() == 0));
+                    self.tally.hit_if(oracle.len() < listed, "taken off the list");
                 }
             }
             StoreOp::StageKeep(bits) => {
-                if let Some((stage, naive, _)) = &mut self.stage {
+                if let Some((stage, oracle, _)) = &mut self.stage {
                     let kept = |thing: &Thing| bits >> (thing.key % 8) & 1 == 1;
                     let mut asked = Vec::new();
                     stage.keep(|thing| {
@@ -471,46 +471,46 @@ impl<'a> World<'a> {
                     });
                     let mut missing = asked.clone();
                     missing.sort_by_key(|(key, _)| *key);
-                    assert_eq!(missing, naive.missing());
-                    asked.iter().filter(|(_, thing)| kept(thing)).for_each(|(key, _)| naive.keep(key));
-                    assert_eq!(stage.len(), naive.len());
+                    assert_eq!(missing, oracle.missing());
+                    asked.iter().filter(|(_, thing)| kept(thing)).for_each(|(key, _)| oracle.keep(key));
+                    assert_eq!(stage.len(), oracle.len());
                     self.tally.hit_if(asked.iter().any(|(_, thing)| kept(thing)), "kept as stored");
                 }
             }
             StoreOp::StagePublish(stamp) => {
                 let version = stamp.version(&mut self.latest);
-                if let Some((stage, naive, writes)) = self.stage.take() {
+                if let Some((stage, oracle, writes)) = self.stage.take() {
                     let changes = stage.publish(Version::new(version));
                     self.tally.hit_if(writes != self.writes, "stored objects changed under a stage");
                     // An object that was deleted meanwhile comes back as it was, and the new index is asked for it once more: its answer went with it.
                     let again = std::mem::take(&mut self.tags_under_stage) && writes != self.writes;
                     self.tag_indexes += u64::from(again);
-                    self.replaced(changes, naive, version);
+                    self.replaced(changes, oracle, version);
                 }
             }
             StoreOp::StageDrop => (self.stage, self.tags_under_stage) = (None, false),
             StoreOp::TransactionUpsert(draft) => {
                 let thing = self.thing(draft);
                 self.open_transaction();
-                let (transaction, naive, _) = self.transaction.as_mut().expect("it was opened");
+                let (transaction, oracle, _) = self.transaction.as_mut().expect("it was opened");
                 transaction.upsert(thing.clone());
-                naive.upsert(&self.naive, thing);
-                assert_eq!(transaction.len(), naive.len());
+                oracle.upsert(&self.oracle, thing);
+                assert_eq!(transaction.len(), oracle.len());
             }
             StoreOp::TransactionDelete(draft, known) => {
                 let last = self.thing(draft);
                 self.came -= u64::from(!known);
                 self.open_transaction();
-                let (transaction, naive, _) = self.transaction.as_mut().expect("it was opened");
+                let (transaction, oracle, _) = self.transaction.as_mut().expect("it was opened");
                 let (key, last) = (last.key, known.then_some(last));
                 transaction.delete(key, last.clone());
-                naive.delete(&self.naive, key, last);
-                assert_eq!((transaction.len(), transaction.is_empty()), (naive.len(), false));
+                oracle.delete(&self.oracle, key, last);
+                assert_eq!((transaction.len(), transaction.is_empty()), (oracle.len(), false));
             }
             StoreOp::Commit => {
-                if let Some((transaction, naive, writes)) = self.transaction.take() {
-                    let (changes, keys) = (transaction.commit(), naive.len());
-                    let steps = naive.commit(&mut self.naive);
+                if let Some((transaction, oracle, writes)) = self.transaction.take() {
+                    let (changes, keys) = (transaction.commit(), oracle.len());
+                    let steps = oracle.commit(&mut self.oracle);
                     assert_eq!(changes.into_iter().map(plain).collect::<Vec<_>>(), diff(&steps));
                     self.tally.hit_if(writes != self.writes, "transaction changed before commit");
                     self.tally.hit_if(steps.len() > 1, "transaction of several keys");
@@ -531,17 +531,17 @@ impl<'a> World<'a> {
             }
             StoreOp::Ask(question) => {
                 let asked = Asked::new(*question);
-                asked.of(&self.store.snapshot(), &self.naive, &self.present, self.tally);
-                for Copy { view, naive, present, .. } in &self.copies {
-                    asked.of(view, naive, present, self.tally);
+                asked.of(&self.store.snapshot(), &self.oracle, &self.present, self.tally);
+                for Copy { view, oracle, present, .. } in &self.copies {
+                    asked.of(view, oracle, present, self.tally);
                 }
             }
             StoreOp::Snapshot => {
                 if self.copies.len() < 4 {
                     let view = self.store.snapshot();
                     let order = view.keys().copied().collect();
-                    let (naive, present, writes) = (self.naive.clone(), self.present, self.writes);
-                    self.copies.push_back(Copy { view, naive, present, order, writes });
+                    let (oracle, present, writes) = (self.oracle.clone(), self.present, self.writes);
+                    self.copies.push_back(Copy { view, oracle, present, order, writes });
                 }
             }
             StoreOp::DropSnapshot => {
@@ -552,7 +552,7 @@ impl<'a> World<'a> {
             }
             StoreOp::Subscribe if self.readers.len() < 4 => {
                 let objects = contents(&self.store);
-                let feed = NaiveFeed::new(RULES.same, objects, self.naive.listed);
+                let feed = OracleSubscription::new(RULES.same, objects, self.oracle.listed);
                 self.readers.push(Reader::new(Changes::All(self.store.subscribe()), feed, Wanted::default()));
             }
             StoreOp::SubscribeTo(view) if self.readers.len() < 4 => self.subscribe_to(view),
@@ -561,7 +561,7 @@ impl<'a> World<'a> {
             StoreOp::Take(reader, count) => {
                 let (objects, now) = (self.objects(), self.now());
                 let cells = &mut *self.cells;
-                let (listed, shown) = (self.naive.listed, contents(&self.store));
+                let (listed, shown) = (self.oracle.listed, contents(&self.store));
                 if let Some(reader) = pick(&mut self.readers, reader) {
                     for _ in 0..count {
                         let restarted =
@@ -603,7 +603,7 @@ impl<'a> World<'a> {
     fn subscribe_to(&mut self, view: Wanted) {
         let mut objects = contents(&self.store);
         objects.retain(|(_, thing)| view.of.is_of(thing));
-        let mut feed = NaiveFeed::new(RULES.same, objects, self.naive.listed);
+        let mut feed = OracleSubscription::new(RULES.same, objects, self.oracle.listed);
         let mut builder = self.store.subscription();
         if let Of::Key(key) = view.of {
             builder = builder.key(key.0);
@@ -650,14 +650,14 @@ impl<'a> World<'a> {
         self.clock.now().since(Nanos::ZERO).as_secs()
     }
 
-    fn told(&mut self, outcome: Outcome, expected: NaiveOutcome) {
+    fn told(&mut self, outcome: Outcome, expected: OracleOutcome) {
         let (expected, name) = match expected {
-            NaiveOutcome::Added => (Outcome::Added, "added"),
-            NaiveOutcome::Updated => (Outcome::Updated, "updated"),
-            NaiveOutcome::Replaced => (Outcome::Replaced, "replaced"),
-            NaiveOutcome::Deleted => (Outcome::Deleted, "deleted"),
-            NaiveOutcome::Stale(stored) => (Outcome::Stale { stored: Version::new(stored) }, "stale"),
-            NaiveOutcome::Absent => (Outcome::Absent, "absent"),
+            OracleOutcome::Added => (Outcome::Added, "added"),
+            OracleOutcome::Updated => (Outcome::Updated, "updated"),
+            OracleOutcome::Replaced => (Outcome::Replaced, "replaced"),
+            OracleOutcome::Deleted => (Outcome::Deleted, "deleted"),
+            OracleOutcome::Stale(stored) => (Outcome::Stale { stored: Version::new(stored) }, "stale"),
+            OracleOutcome::Absent => (Outcome::Absent, "absent"),
         };
         assert_eq!(outcome, expected);
         self.tally.hit(name);
@@ -665,7 +665,7 @@ impl<'a> World<'a> {
 
     fn open_transaction(&mut self) {
         if self.transaction.is_none() {
-            self.transaction = Some((self.store.transaction(), NaiveTransaction::default(), self.writes));
+            self.transaction = Some((self.store.transaction(), OracleTransaction::default(), self.writes));
         }
     }
 
@@ -676,7 +676,7 @@ impl<'a> World<'a> {
         if !there {
             self.tag_indexes += u64::from(index == TAG);
             self.tags_under_stage |= index == TAG && self.stage.is_some();
-            self.tally.hit_if(!self.naive.objects.is_empty(), "index added to objects");
+            self.tally.hit_if(!self.oracle.objects.is_empty(), "index added to objects");
             self.tally.hit_if(self.stage.is_some(), "index added under a stage");
             self.tally.hit_if(self.transaction.is_some(), "index added under a transaction");
         }
@@ -688,7 +688,7 @@ impl<'a> World<'a> {
         let mut future = Box::pin(self.store.wait_for(Version::new(wanted)));
         let (counting, waker) = Counting::waker();
         let polled = poll_with(future.as_mut(), &waker);
-        let version = Version::new(self.naive.version);
+        let version = Version::new(self.oracle.version);
         match polled {
             Poll::Ready(Ok(seen)) => assert!(version >= Version::new(wanted) && seen == version),
             Poll::Ready(Err(error)) => {
@@ -706,15 +706,15 @@ impl<'a> World<'a> {
         (!self.closed).then(|| contents(&self.store))
     }
 
-    fn replaced(&mut self, changes: Vec<Change<u8, Thing>>, stage: NaiveStage<u8, Thing>, version: u64) {
-        let (before, first) = (self.naive.version, !self.naive.listed);
+    fn replaced(&mut self, changes: Vec<Change<u8, Thing>>, stage: OracleStage<u8, Thing>, version: u64) {
+        let (before, first) = (self.oracle.version, !self.oracle.listed);
         let listed = stage.len();
-        let mut steps = stage.publish(&mut self.naive, version);
+        let mut steps = stage.publish(&mut self.oracle, version);
         let changes: Vec<_> = changes.into_iter().map(plain).collect();
         // Deletions are promised in no order.
         let place =
-            |step: &NaiveStep<u8, Thing>| changes.iter().position(|change| change.key() == step.key());
-        let deleted = steps.iter().take_while(|step| matches!(step, NaiveStep::Deleted { .. })).count();
+            |step: &OracleStep<u8, Thing>| changes.iter().position(|change| change.key() == step.key());
+        let deleted = steps.iter().take_while(|step| matches!(step, OracleStep::Deleted { .. })).count();
         steps[..deleted].sort_by_key(place);
         assert_eq!(changes, diff(&steps));
         self.tally.hit_if(steps.len() - deleted < listed, "listed as stored");
@@ -737,7 +737,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn wrote(&mut self, steps: impl IntoIterator<Item = NaiveStep<u8, Thing>>) {
+    fn wrote(&mut self, steps: impl IntoIterator<Item = OracleStep<u8, Thing>>) {
         self.writes += 1;
         if !self.closed {
             for step in steps {
@@ -753,7 +753,7 @@ impl<'a> World<'a> {
             let readers = self.readers.iter_mut().filter(|reader| !reader.ended);
             readers.for_each(|reader| reader.feed.wrote());
         }
-        let version = self.naive.version;
+        let version = self.oracle.version;
         for waiter in self.waiters.iter_mut().filter(|waiter| waiter.ended.is_none()) {
             waiter.ended = (version >= waiter.wanted).then_some(Ok(version));
         }
@@ -762,7 +762,7 @@ impl<'a> World<'a> {
     /// Everything that must hold between two operations.
     fn check(&mut self) {
         self.store.check().unwrap();
-        compare(&self.store.snapshot(), &self.naive, &self.present, self.tally);
+        compare(&self.store.snapshot(), &self.oracle, &self.present, self.tally);
         let most = ASKED.with_borrow(|asked| asked.iter().copied().max().unwrap_or(0));
         assert!(most <= self.tag_indexes, "an index function runs once per object version");
         assert_eq!(TRANSFORMED.get(), if self.transforms { self.came } else { 0 });
@@ -774,14 +774,14 @@ impl<'a> World<'a> {
             assert_eq!(waiter.waker.wakes(), usize::from(waiter.ended.is_some()));
         }
         for copy in &self.copies {
-            copy.catch_up(&self.store, &self.naive, self.tally);
+            copy.catch_up(&self.store, &self.oracle, self.tally);
         }
         self.check_readers();
     }
 
     fn check_readers(&mut self) {
         let now = self.now();
-        let first_list = self.naive.listed && !std::mem::replace(&mut self.listed, self.naive.listed);
+        let first_list = self.oracle.listed && !std::mem::replace(&mut self.listed, self.oracle.listed);
         for reader in &mut self.readers {
             either!(&reader.changes, changes => changes.check()).unwrap();
             if reader.disconnected {
@@ -817,10 +817,10 @@ impl<'a> World<'a> {
         for waiter in std::mem::take(&mut self.waiters) {
             waiter.finish();
         }
-        let there = self.naive.objects.clone();
+        let there = self.oracle.objects.clone();
         let (objects, now) = (self.objects(), self.now());
         for mut reader in std::mem::take(&mut self.readers) {
-            let again = || (contents(&self.store), self.naive.listed);
+            let again = || (contents(&self.store), self.oracle.listed);
             while reader.feed.pending() > 0 || !self.closed && !reader.ended && reader.feed.is_due(now) {
                 reader.take(self.cells, objects.as_deref(), now, again);
             }
@@ -845,7 +845,7 @@ impl<'a> World<'a> {
 }
 
 impl Reader {
-    fn new(changes: Changes, feed: NaiveFeed<u8, Thing>, view: Wanted) -> Self {
+    fn new(changes: Changes, feed: OracleSubscription<u8, Thing>, view: Wanted) -> Self {
         let consumer = Consumer::new(RULES.same);
         Self { changes, feed, consumer, view, ended: false, disconnected: false, waiting: None }
     }
@@ -957,36 +957,36 @@ fn pick(readers: &mut [Reader], at: u8) -> Option<&mut Reader> {
 }
 
 /// A change with copies of its objects.
-fn plain(change: Change<u8, Thing>) -> NaiveChange<u8, Thing> {
+fn plain(change: Change<u8, Thing>) -> OracleChange<u8, Thing> {
     let key = *change.key();
     match change.kind {
         ChangeKind::Added { object, initial } => {
-            NaiveChange::Added { key, object: Thing::clone(&object), initial }
+            OracleChange::Added { key, object: Thing::clone(&object), initial }
         }
         ChangeKind::Updated { old, new } => {
-            NaiveChange::Updated { key, old: Thing::clone(&old), new: Thing::clone(&new) }
+            OracleChange::Updated { key, old: Thing::clone(&old), new: Thing::clone(&new) }
         }
         ChangeKind::Deleted { last, missed } => {
-            NaiveChange::Deleted { key, last: Thing::clone(&last), missed }
+            OracleChange::Deleted { key, last: Thing::clone(&last), missed }
         }
     }
 }
 
 /// What a relist says: deletions first.
-fn diff(steps: &[NaiveStep<u8, Thing>]) -> Vec<NaiveChange<u8, Thing>> {
+fn diff(steps: &[OracleStep<u8, Thing>]) -> Vec<OracleChange<u8, Thing>> {
     let (mut deleted, mut changed) = (Vec::new(), Vec::new());
     for step in steps.iter().cloned() {
         match step {
-            NaiveStep::Added { key, new, initial } => {
-                changed.push(NaiveChange::Added { key, object: new, initial })
+            OracleStep::Added { key, new, initial } => {
+                changed.push(OracleChange::Added { key, object: new, initial })
             }
-            NaiveStep::Updated { key, old, new } => changed.push(NaiveChange::Updated { key, old, new }),
-            NaiveStep::Replaced { key, old, new } => {
-                deleted.push(NaiveChange::Deleted { key, last: old, missed: true });
-                changed.push(NaiveChange::Added { key, object: new, initial: false });
+            OracleStep::Updated { key, old, new } => changed.push(OracleChange::Updated { key, old, new }),
+            OracleStep::Replaced { key, old, new } => {
+                deleted.push(OracleChange::Deleted { key, last: old, missed: true });
+                changed.push(OracleChange::Added { key, object: new, initial: false });
             }
-            NaiveStep::Deleted { key, last, missed, .. } => {
-                deleted.push(NaiveChange::Deleted { key, last, missed });
+            OracleStep::Deleted { key, last, missed, .. } => {
+                deleted.push(OracleChange::Deleted { key, last, missed });
             }
         }
     }
@@ -1006,14 +1006,14 @@ impl Asked {
         Self { question, selector }
     }
 
-    fn of(&self, view: &View, naive: &Naive, present: &Present, tally: &mut Happened) {
-        self.labels(view, naive, present, tally);
-        self.several(view, naive, present, tally);
+    fn of(&self, view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened) {
+        self.labels(view, oracle, present, tally);
+        self.several(view, oracle, present, tally);
         let Question { ranks, paths, prefix, tag, .. } = &self.question;
         let found = in_order(
             present[RANK],
             || view.range(&BY_RANK, *ranks),
-            naive,
+            oracle,
             |thing| vec![thing.rank],
             |rank| ranks.contains(rank),
         );
@@ -1022,16 +1022,16 @@ impl Asked {
         in_order(
             present[BRITTLE],
             || view.range(&BY_BRITTLE, *ranks),
-            naive,
+            oracle,
             solid,
             |tag| ranks.contains(tag),
         );
         let halves = || view.range_by(&BY_RANK, |rank| (rank / 2).cmp(&(tag / 2)));
-        in_order(present[RANK], halves, naive, |thing| vec![thing.rank], |rank| rank / 2 == tag / 2);
+        in_order(present[RANK], halves, oracle, |thing| vec![thing.rank], |rank| rank / 2 == tag / 2);
         in_order(
             present[PATH],
             || view.range::<_, str, _>(&BY_PATH, *paths),
-            naive,
+            oracle,
             Thing::paths,
             |path| {
                 let paths: (Bound<&str>, Bound<&str>) = *paths;
@@ -1041,33 +1041,33 @@ impl Asked {
         let found = in_order(
             present[PATH],
             || view.prefix(&BY_PATH, prefix),
-            naive,
+            oracle,
             Thing::paths,
             |path| path.starts_with(prefix),
         );
         tally.hit_if(present[PATH] && found > 0, "found by prefix");
         let memory = view.memory(|_, thing| thing.serial as usize);
-        let weight: u64 = naive.objects.values().map(|thing| thing.serial).sum();
-        assert_eq!((memory.objects, memory.object_bytes as u64), (naive.objects.len(), weight));
+        let weight: u64 = oracle.objects.values().map(|thing| thing.serial).sum();
+        assert_eq!((memory.objects, memory.object_bytes as u64), (oracle.objects.len(), weight));
         assert_eq!(memory.indexes.len(), present.iter().filter(|there| **there).count());
     }
 
-    fn labels(&self, view: &View, naive: &Naive, present: &Present, tally: &mut Happened) {
+    fn labels(&self, view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened) {
         let found = view.select(&LABELS, &self.selector);
         assert_eq!(found.is_ok(), present[LABEL]);
         let Ok(found) = found else { return tally.hit("without a label index") };
-        let expected = naive.which(|thing| self.question.selector.matches(&thing.labels));
+        let expected = oracle.which(|thing| self.question.selector.matches(&thing.labels));
         assert_eq!(sorted(found.keys()), expected, "{}", self.selector);
         tally.hit(if expected.is_empty() { "not found by label" } else { "found by label" });
         let matching = |thing: &Thing| {
             self.selector
                 .matches(|key| thing.labels.iter().find(|label| label.0 == key).map(|label| label.1.as_str()))
         };
-        assert_eq!(naive.which(matching), expected, "without an index, {}", self.selector);
+        assert_eq!(oracle.which(matching), expected, "without an index, {}", self.selector);
     }
 
     /// Up to six conditions, of which each may be missing.
-    fn several(&self, view: &View, naive: &Naive, present: &Present, tally: &mut Happened) {
+    fn several(&self, view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened) {
         let Question { selector, conditions, tag, other, prefix, .. } = &self.question;
         let has = |bit: u8| conditions & (1 << bit) != 0;
         let uid = (tag % 2).to_string();
@@ -1098,7 +1098,7 @@ impl Asked {
         let found = query();
         assert_eq!(found.is_ok(), complete);
         let Ok(found) = found else { return tally.hit("query without an index") };
-        let expected = naive.which(|thing| {
+        let expected = oracle.which(|thing| {
             (!has(0) || thing.tags.contains(tag))
                 && (!has(1) || !solid(thing).contains(other))
                 && (!has(2) || thing.rank == *tag || thing.rank == *other)
@@ -1118,14 +1118,14 @@ impl Asked {
 fn in_order<'v, IK: Ord + Clone + Debug + 'static>(
     there: bool,
     range: impl Fn() -> Result<Range<'v, u8, Thing, IK>, MissingIndex>,
-    naive: &Naive,
+    oracle: &Oracle,
     values: impl Fn(&Thing) -> Vec<IK>,
     within: impl Fn(&IK) -> bool,
 ) -> usize {
     let (forwards, backwards) = (range(), range());
     assert_eq!(forwards.is_ok(), there);
     let (Ok(forwards), Ok(backwards)) = (forwards, backwards) else { return 0 };
-    let mut expected = naive.by_values(values, within);
+    let mut expected = oracle.by_values(values, within);
     let found = expected.len();
     assert_eq!(forwards.values(), found);
     assert_eq!(grouped(forwards), expected);
@@ -1151,71 +1151,71 @@ impl Copy {
     /// Long after.
     fn compare(&self, tally: &mut Happened) {
         assert!(self.view.keys().eq(&self.order), "the order of a view stays");
-        compare(&self.view, &self.naive, &self.present, tally);
+        compare(&self.view, &self.oracle, &self.present, tally);
         self.view.check().unwrap();
         let again = self.view.clone();
-        compare(&again, &self.naive, &self.present, tally);
+        compare(&again, &self.oracle, &self.present, tally);
     }
 
     /// Who looked then and comes back now gets what was missed, or hears that too much was.
-    fn catch_up(&self, store: &Store<u8, Thing>, naive: &Naive, tally: &mut Happened) {
+    fn catch_up(&self, store: &Store<u8, Thing>, oracle: &Oracle, tally: &mut Happened) {
         match store.changes_after(&self.view) {
             Ok(since) => {
                 tally.hit_if(!since.changes.is_empty(), "history");
                 let mut consumer = Consumer::new(RULES.same);
-                consumer.held = self.naive.objects.clone();
+                consumer.held = self.oracle.objects.clone();
                 since.changes.into_iter().for_each(|change| consumer.apply(plain(change)));
-                assert_eq!(consumer.held, naive.objects, "from there to here");
+                assert_eq!(consumer.held, oracle.objects, "from there to here");
             }
             Err(error) => tally.hit_if(error != HistoryError::NotKept, "history too short"),
         }
         if let Ok(since) = store.changes_since(self.view.version()) {
             tally.hit_if(!since.changes.is_empty(), "history by version");
-            let mut held = self.naive.objects.clone();
+            let mut held = self.oracle.objects.clone();
             for change in since.changes {
                 match change.new() {
                     Some(new) => held.insert(*change.key(), (**new).clone()),
                     None => held.remove(change.key()),
                 };
             }
-            assert_eq!(held, naive.objects, "whether or not it had what happened within its version");
+            assert_eq!(held, oracle.objects, "whether or not it had what happened within its version");
         }
     }
 }
 
-/// Compares a view with the naive store in every respect that asks for no argument.
-fn compare(view: &View, naive: &Naive, present: &Present, tally: &mut Happened) {
-    assert_eq!(view.len(), naive.objects.len());
-    assert_eq!(view.is_empty(), naive.objects.is_empty());
-    assert_eq!(view.version(), Version::new(naive.version));
-    assert_eq!(view.iter().len(), naive.objects.len());
-    for (key, thing) in &naive.objects {
+/// Compares a view with the oracle store in every respect that asks for no argument.
+fn compare(view: &View, oracle: &Oracle, present: &Present, tally: &mut Happened) {
+    assert_eq!(view.len(), oracle.objects.len());
+    assert_eq!(view.is_empty(), oracle.objects.is_empty());
+    assert_eq!(view.version(), Version::new(oracle.version));
+    assert_eq!(view.iter().len(), oracle.objects.len());
+    for (key, thing) in &oracle.objects {
         assert_eq!(view.get(key).map(|thing| &**thing), Some(thing));
     }
-    assert!((0..5).all(|key| view.contains_key(&key) == naive.objects.contains_key(&key)));
-    assert_eq!(sorted(view.keys()), naive.which(|_| true));
+    assert!((0..5).all(|key| view.contains_key(&key) == oracle.objects.contains_key(&key)));
+    assert_eq!(sorted(view.keys()), oracle.which(|_| true));
 
-    same(present[TAG], view, naive, &BY_TAG, tags);
-    same(present[UID], view, naive, &BY_UID, uids);
-    same(present[FRAIL], view, naive, &BY_FRAIL, solid);
-    same_unique(present[SLOT], view, naive, &BY_SLOT, |thing| vec![slot(thing)], tally);
-    same(present[RANK], view, naive, &BY_RANK, |thing| vec![thing.rank]);
-    same_unique(present[PATH], view, naive, &BY_PATH, Thing::paths, tally);
-    same(present[BRITTLE], view, naive, &BY_BRITTLE, solid);
+    same(present[TAG], view, oracle, &BY_TAG, tags);
+    same(present[UID], view, oracle, &BY_UID, uids);
+    same(present[FRAIL], view, oracle, &BY_FRAIL, solid);
+    same_unique(present[SLOT], view, oracle, &BY_SLOT, |thing| vec![slot(thing)], tally);
+    same(present[RANK], view, oracle, &BY_RANK, |thing| vec![thing.rank]);
+    same_unique(present[PATH], view, oracle, &BY_PATH, Thing::paths, tally);
+    same(present[BRITTLE], view, oracle, &BY_BRITTLE, solid);
     in_order(
         present[RANK],
         || view.range::<_, u8, _>(&BY_RANK, ..),
-        naive,
+        oracle,
         |thing| vec![thing.rank],
         |_| true,
     );
-    in_order(present[PATH], || view.range::<_, str, _>(&BY_PATH, ..), naive, Thing::paths, |_| true);
+    in_order(present[PATH], || view.range::<_, str, _>(&BY_PATH, ..), oracle, Thing::paths, |_| true);
     assert_eq!(view.select(&LABELS, &Selector::everything()).is_ok(), present[LABEL]);
     assert!(view.by_index(&BY_OTHER, &0).is_err(), "the name of one index with the type of another");
 
     let mut failed: Vec<_> = view.index_errors().map(|(key, index, _)| (index, *key)).collect();
     failed.sort_unstable();
-    let broken = naive.which(|thing| thing.broken);
+    let broken = oracle.which(|thing| thing.broken);
     let frail = [("brittle", BRITTLE), ("frail", FRAIL)].into_iter().filter(|(_, index)| present[*index]);
     let expected: Vec<_> = frail.flat_map(|(name, _)| broken.iter().map(move |key| (name, *key))).collect();
     assert_eq!(failed, expected);
@@ -1227,24 +1227,24 @@ fn compare(view: &View, naive: &Naive, present: &Present, tally: &mut Happened) 
 fn same<IK: Ord + Hash + Clone + Debug + 'static>(
     there: bool,
     view: &View,
-    naive: &Naive,
+    oracle: &Oracle,
     index: &Index<Thing, IK>,
     values: impl Fn(&Thing) -> Vec<IK>,
 ) {
-    assert_eq!(same_values(there, view, naive, index, values), 0);
+    assert_eq!(same_values(there, view, oracle, index, values), 0);
 }
 
 /// An index that expects that no value is there twice.
 fn same_unique<IK: Ord + Hash + Clone + Debug + 'static>(
     there: bool,
     view: &View,
-    naive: &Naive,
+    oracle: &Oracle,
     index: &Index<Thing, IK>,
     values: impl Fn(&Thing) -> Vec<IK>,
     tally: &mut Happened,
 ) {
-    let violated = naive.by_values(&values, |_| true).iter().filter(|(_, keys)| keys.len() > 1).count();
-    let told = same_values(there, view, naive, index, values);
+    let violated = oracle.by_values(&values, |_| true).iter().filter(|(_, keys)| keys.len() > 1).count();
+    let told = same_values(there, view, oracle, index, values);
     assert_eq!(told, if there { violated } else { 0 });
     tally.hit_if(told > 0, "violation");
 }
@@ -1253,7 +1253,7 @@ fn same_unique<IK: Ord + Hash + Clone + Debug + 'static>(
 fn same_values<IK: Ord + Hash + Clone + Debug + 'static>(
     there: bool,
     view: &View,
-    naive: &Naive,
+    oracle: &Oracle,
     index: &Index<Thing, IK>,
     values: impl Fn(&Thing) -> Vec<IK>,
 ) -> usize {
@@ -1263,7 +1263,7 @@ fn same_values<IK: Ord + Hash + Clone + Debug + 'static>(
     let Ok(told) = told else { return 0 };
     let mut told: Vec<_> = told.map(|(value, count)| (value.clone(), count)).collect();
     told.sort();
-    let expected = naive.by_values(values, |_| true);
+    let expected = oracle.by_values(values, |_| true);
     assert_eq!(told, expected.iter().map(|(value, keys)| (value.clone(), keys.len())).collect::<Vec<_>>());
     for (value, keys) in &expected {
         assert_eq!(sorted(view.keys_by_index(index, value).unwrap()), *keys);

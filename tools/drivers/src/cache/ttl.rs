@@ -10,7 +10,7 @@ use flyball_informer_cache::{
     Change, ChangeKind, Index, IndexError, OrderedIndex, Outcome, Subscription, Timed, TtlSnapshot, TtlStore,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
-use testkit::happened::Happened;
+use testkit::coverage::events::Happened;
 
 /// An object of the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ pub const fn tally() -> Happened {
 
 /// The rules, spelt out: a list of what is in memory, each with when it was written and how long it lives.
 #[derive(Clone, Debug, Default)]
-struct Naive {
+struct Oracle {
     lives: Vec<Life>,
     now: u64,
 }
@@ -145,7 +145,7 @@ impl Life {
     }
 }
 
-impl Naive {
+impl Oracle {
     /// Its age does not exceed its time.
     fn is_alive(&self, life: &Life) -> bool {
         life.end().is_none_or(|end| self.now <= end)
@@ -238,7 +238,7 @@ const IDS: u8 = 6;
 struct World<'a> {
     store: Objects,
     clock: ManualClock,
-    naive: Naive,
+    oracle: Oracle,
     heard: mpsc::Receiver<Told>,
     views: Vec<(View, Vec<Object>)>,
     /// A consumer, and what it holds.
@@ -252,8 +252,8 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
     let (store, clock) = store();
     let (tell, heard) = mpsc::channel();
     let _observer = store.observe(move |change| tell.send(told(change)).unwrap());
-    let (naive, views) = (Naive::default(), Vec::new());
-    let mut world = World { store, clock, naive, heard, views, reader: None, serial: 0, tally };
+    let (oracle, views) = (Oracle::default(), Vec::new());
+    let mut world = World { store, clock, oracle, heard, views, reader: None, serial: 0, tally };
     let mut bytes = Unstructured::new(bytes);
     for _ in 0..200 {
         if bytes.is_empty() {
@@ -261,7 +261,7 @@ pub fn run(bytes: &[u8], tally: &mut Happened) {
         }
         let Ok(op) = Op::arbitrary(&mut bytes) else { break };
         world.step(op);
-        world.naive.now = world.clock.now().get();
+        world.oracle.now = world.clock.now().get();
         world.check();
     }
 }
@@ -280,13 +280,13 @@ impl World<'_> {
                 Told::Added(new) | Told::Updated(_, new) => new.tag,
                 Told::Deleted(_) => 0,
             };
-            self.naive.hear(told, meant, ttl(tag));
+            self.oracle.hear(told, meant, ttl(tag));
         }
         heard
     }
 
     fn there(&self, id: u8) -> Option<Object> {
-        self.naive.alive().into_iter().find(|object| object.id == id)
+        self.oracle.alive().into_iter().find(|object| object.id == id)
     }
 
     fn step(&mut self, op: Op) {
@@ -306,18 +306,21 @@ impl World<'_> {
                 let swept: Vec<_> = self.store.sweep().iter().map(told).collect();
                 assert_eq!(self.hear(&[], policy), swept);
                 self.tally.hit(if swept.is_empty() { "nothing to sweep" } else { "swept" });
-                assert!(self.naive.lives.iter().all(|life| self.naive.is_alive(life)), "all of it is swept");
+                assert!(
+                    self.oracle.lives.iter().all(|life| self.oracle.is_alive(life)),
+                    "all of it is swept"
+                );
             }
             Op::Snapshot => {
                 self.views.truncate(3);
-                self.views.insert(0, (self.store.snapshot(), self.naive.alive()));
+                self.views.insert(0, (self.store.snapshot(), self.oracle.alive()));
             }
             Op::DropSnapshots => self.views.clear(),
             Op::Subscribe => {
                 let subscription = self.store.subscribe();
                 self.hear(&[], policy);
                 assert!(
-                    self.naive.lives.iter().all(|life| self.naive.is_alive(life)),
+                    self.oracle.lives.iter().all(|life| self.oracle.is_alive(life)),
                     "it begins with a sweep"
                 );
                 self.reader = Some((subscription, BTreeMap::new()));
@@ -333,14 +336,14 @@ impl World<'_> {
                 if let Some(next) = self.store.next_sweep() {
                     self.clock.set(Nanos::new(next.get() - u64::from(before)));
                     let now = self.clock.now().get();
-                    let last = self.naive.lives.iter().any(|life| life.end() == Some(now));
+                    let last = self.oracle.lives.iter().any(|life| life.end() == Some(now));
                     self.tally.hit_if(last, "alive at its deadline");
                 }
             }
             Op::SetClock { to } => {
                 let instants = [0, 3, 10, 40, 1_000, u64::MAX - 1, u64::MAX];
                 let to = instants[usize::from(to) % instants.len()];
-                self.tally.hit_if(to < self.naive.now, "clock set back");
+                self.tally.hit_if(to < self.oracle.now, "clock set back");
                 self.tally.hit_if(to == u64::MAX, "end of time");
                 self.clock.set(Nanos::new(to));
             }
@@ -354,7 +357,7 @@ impl World<'_> {
         write: impl FnOnce(&Objects) -> Outcome,
         ttl: impl Fn(u8) -> Option<u64>,
     ) {
-        let (there, in_memory) = (self.there(object.id), self.naive.position(object.id));
+        let (there, in_memory) = (self.there(object.id), self.oracle.position(object.id));
         let outcome = write(&self.store);
         assert_eq!(outcome, if there.is_some() { Outcome::Updated } else { Outcome::Added });
         let lives = ttl(object.tag);
@@ -371,11 +374,11 @@ impl World<'_> {
     }
 
     fn delete(&mut self, id: u8) {
-        let (there, in_memory) = (self.there(id), self.naive.position(id));
+        let (there, in_memory) = (self.there(id), self.oracle.position(id));
         assert_eq!(self.store.delete(&id).as_deref().copied(), there);
         let heard = self.hear(&[id], policy);
         assert!(there.is_none_or(|there| heard.contains(&Told::Deleted(there))));
-        assert_eq!(self.naive.position(id), None, "it does not stay in memory");
+        assert_eq!(self.oracle.position(id), None, "it does not stay in memory");
         self.tally.hit(match (there, in_memory) {
             (Some(_), _) => "deleted",
             (None, Some(_)) => "expired before it was deleted",
@@ -396,7 +399,7 @@ impl World<'_> {
         let heard = self.hear(&all, policy);
         // What had expired was swept before.
         assert!(heard.ends_with(&changes));
-        let mut lives: Vec<_> = self.naive.lives.iter().map(|life| life.object).collect();
+        let mut lives: Vec<_> = self.oracle.lives.iter().map(|life| life.object).collect();
         lives.sort_unstable_by_key(|object| object.id);
         assert!(lives.iter().eq(last.values()), "the list, and of a key the last object");
     }
@@ -413,16 +416,16 @@ impl World<'_> {
                 Told::Deleted(last) => assert!(held.remove(&last.id).is_some()),
             }
         }
-        let mut lives: Vec<_> = self.naive.lives.iter().map(|life| life.object).collect();
+        let mut lives: Vec<_> = self.oracle.lives.iter().map(|life| life.object).collect();
         lives.sort_unstable_by_key(|object| object.id);
         assert!(lives.iter().eq(held.values()));
     }
 
     fn check(&mut self) {
-        let Self { store, naive, views, .. } = self;
+        let Self { store, oracle, views, .. } = self;
         assert_eq!(self.heard.try_iter().count(), 0, "only writes and sweeps tell anything");
-        assert_eq!(store.stored(), naive.lives.len());
-        let alive = naive.alive();
+        assert_eq!(store.stored(), oracle.lives.len());
+        let alive = oracle.alive();
         assert_eq!(store.len(), alive.len());
         for id in 0..IDS {
             assert_eq!(store.get(&id).as_deref(), alive.iter().find(|object| object.id == id));
@@ -435,7 +438,7 @@ impl World<'_> {
         }
         // Nothing expired is overlooked; early it may be, for what a snapshot or a consumer holds.
         let waited = store.next_sweep().map(Nanos::get);
-        let first = naive.lives.iter().filter_map(Life::end).min().map(|end| end + 1);
+        let first = oracle.lives.iter().filter_map(Life::end).min().map(|end| end + 1);
         match views.is_empty() && self.reader.is_none() {
             true => assert_eq!(waited, first),
             false => assert!(first.is_none_or(|first| waited.is_some_and(|at| at <= first))),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_ratelimit::{AimdLimit, Outcome, Started};
 use flyball_sync::Nanos;
-use testkit::naive_adaptive::{AdaptiveOp, AdaptiveSetup, Ending, NaiveAdaptive};
+use testkit::oracle::aimd::{AdaptiveOp, AdaptiveSetup, Ending, OracleAimd};
 
 /// Reads bounds and operations from `bytes`, and compares after every step.
 pub fn run(bytes: &[u8]) {
@@ -14,7 +14,7 @@ pub fn run(bytes: &[u8]) {
     let bound = Duration::from_nanos(setup.bound.nanos());
     let mut pair = Pair {
         real: AimdLimit::new(setup.least()..=setup.most(), bound).initial_limit(setup.start_at.into()),
-        naive: NaiveAdaptive::new(setup),
+        oracle: OracleAimd::new(setup),
         held: Vec::new(),
         now: 0,
     };
@@ -22,8 +22,8 @@ pub fn run(bytes: &[u8]) {
         let Ok(op) = AdaptiveOp::arbitrary(&mut food) else { break };
         pair.step(op);
         pair.real.check().unwrap_or_else(|broken| panic!("after {op:?}: {broken}"));
-        assert_eq!(pair.real.limit(), pair.naive.limit(), "limit after {op:?}");
-        assert_eq!(pair.real.in_flight() as usize, pair.naive.in_flight(), "in flight after {op:?}");
+        assert_eq!(pair.real.limit(), pair.oracle.limit(), "limit after {op:?}");
+        assert_eq!(pair.real.in_flight() as usize, pair.oracle.in_flight(), "in flight after {op:?}");
         if food.is_empty() {
             break;
         }
@@ -32,7 +32,7 @@ pub fn run(bytes: &[u8]) {
 
 struct Pair {
     real: AimdLimit,
-    naive: NaiveAdaptive,
+    oracle: OracleAimd,
     held: Vec<Started>,
     now: u64,
 }
@@ -59,7 +59,7 @@ impl Pair {
 
     fn start(&mut self) -> bool {
         let started = self.real.start(Nanos::new(self.now));
-        assert_eq!(started.is_some(), self.naive.start(self.now), "started");
+        assert_eq!(started.is_some(), self.oracle.start(self.now), "started");
         let may = started.is_some();
         self.held.extend(started);
         may
@@ -72,6 +72,6 @@ impl Pair {
             Ending::Ignored => Outcome::Ignored,
         };
         self.real.end(self.held.swap_remove(which), outcome, Nanos::new(self.now));
-        self.naive.end(which, ending, self.now);
+        self.oracle.end(which, ending, self.now);
     }
 }

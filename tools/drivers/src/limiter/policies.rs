@@ -8,7 +8,7 @@ use flyball_ratelimit::{
     Capped, Exponential, FastSlow, Jitter, Limiter, MaxOf, Policy, Quota, RetryBudget, TokenBucket,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
-use testkit::naive_limiter::{Key, LimiterOp, LimiterSetup, NaiveJitter, NaiveLimiter, Shape};
+use testkit::oracle::limiter::{Key, LimiterOp, LimiterSetup, OracleJitter, OracleLimiter, Shape};
 use testkit::random::Random;
 
 use crate::bucket::quota::quota;
@@ -66,7 +66,7 @@ fn drive<P: Policy<Key>>(
     let mut run = Run {
         limiter: &limiter,
         clock,
-        naive: setup.naive(),
+        oracle: setup.oracle(),
         random: Random::new(setup.seed),
         reserving: Random::new(!setup.seed),
         held: Vec::new(),
@@ -81,25 +81,25 @@ fn drive<P: Policy<Key>>(
         for key in [Key::A, Key::B, Key::C, Key::D] {
             assert_eq!(
                 limiter.num_requeues(&key),
-                run.naive.requeues(key),
+                run.oracle.requeues(key),
                 "failures of {key:?} after {op:?}"
             );
         }
-        assert_eq!(limiter.tracked_keys(), run.naive.tracked(), "keys with state after {op:?}");
+        assert_eq!(limiter.tracked_keys(), run.oracle.tracked(), "keys with state after {op:?}");
         if food.is_empty() {
             break;
         }
     }
     // A time that comes again may hold as much again.
     if !run.jumped {
-        assert_eq!(run.naive.within_rate(), Ok(()), "more than burst + rate x time");
+        assert_eq!(run.oracle.within_rate(), Ok(()), "more than burst + rate x time");
     }
 }
 
 struct Run<'a, P: Policy<Key>> {
     limiter: &'a Limiter<Key, P, ManualClock>,
     clock: ManualClock,
-    naive: NaiveLimiter<Key>,
+    oracle: OracleLimiter<Key>,
     /// The same stream as the limiter draws from.
     random: Random,
     reserving: Random,
@@ -112,10 +112,10 @@ impl<P: Policy<Key>> Run<'_, P> {
         let now = self.clock.now().get();
         match op {
             LimiterOp::When(key) => {
-                let naive = self.naive.failed(key, now, self.random.next(), &mut Vec::new());
+                let oracle = self.oracle.failed(key, now, self.random.next(), &mut Vec::new());
                 assert_eq!(
                     self.limiter.record_failure(&key),
-                    Duration::from_nanos(naive),
+                    Duration::from_nanos(oracle),
                     "wait of {key:?} at {now}"
                 );
             }
@@ -123,10 +123,10 @@ impl<P: Policy<Key>> Run<'_, P> {
                 let mut taken = Vec::new();
                 // Not from the stream that the limiter draws from.
                 let random = self.reserving.next();
-                let naive = self.naive.failed(key, now, random, &mut taken);
+                let oracle = self.oracle.failed(key, now, random, &mut taken);
                 let reserve = |policy: &mut P, now| policy.record_failure(&key, now, random);
                 let (wait, real) = self.limiter.update_policy(reserve);
-                assert_eq!(wait, Duration::from_nanos(naive), "wait of {key:?} at {now}");
+                assert_eq!(wait, Duration::from_nanos(oracle), "wait of {key:?} at {now}");
                 self.held.push((real, taken));
             }
             LimiterOp::Cancel(which) => {
@@ -135,15 +135,15 @@ impl<P: Policy<Key>> Run<'_, P> {
                 }
                 let (real, taken) = self.held.swap_remove(usize::from(which) % self.held.len());
                 let real = self.limiter.update_policy(|policy, now| policy.cancel(real, now));
-                assert_eq!(real, self.naive.give_back(&taken, now), "cancelled at {now}");
+                assert_eq!(real, self.oracle.give_back(&taken, now), "cancelled at {now}");
             }
             LimiterOp::Forget(key) => {
                 self.limiter.forget(&key);
-                self.naive.forget(key);
+                self.oracle.forget(key);
             }
             LimiterOp::SetQuota(new) => {
                 self.limiter.update_policy(|policy, now| set_quota(policy, quota(new), now));
-                self.naive.set_quota(new, now);
+                self.oracle.set_quota(new, now);
             }
             LimiterOp::Advance(span) => self.clock.advance(Duration::from_nanos(span.nanos())),
             LimiterOp::JumpBack(span) => {
@@ -160,10 +160,10 @@ fn exponential(setup: &LimiterSetup) -> Exponential<Key> {
     let base = Duration::from_nanos(setup.base());
     let exponential = Exponential::new(base..=Duration::from_nanos(setup.exponential_cap()))
         .jitter(match setup.jitter {
-            NaiveJitter::None => Jitter::None,
-            NaiveJitter::Full => Jitter::Full,
-            NaiveJitter::Equal => Jitter::Equal,
-            NaiveJitter::Decorrelated => Jitter::Decorrelated,
+            OracleJitter::None => Jitter::None,
+            OracleJitter::Full => Jitter::Full,
+            OracleJitter::Equal => Jitter::Equal,
+            OracleJitter::Decorrelated => Jitter::Decorrelated,
         })
         .max_keys(max_keys(setup))
         .forget_after(Duration::from_nanos(setup.rest.nanos()));

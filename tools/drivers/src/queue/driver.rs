@@ -1,4 +1,4 @@
-//! Drives a queue and the naive one through the same operations and compares every answer after every step.
+//! Drives a queue and the oracle through the same operations and compares every answer after every step.
 //!
 //! Shared with the fuzz targets: a case is bytes, and a panic is a difference. The first byte says how the queue is
 //! built.
@@ -10,14 +10,14 @@ use std::time::Duration;
 use flyball_ratelimit::{Exponential, MaxOf, Quota, TokenBucket};
 use flyball_sync::{ManualClock, ManualTimer};
 use flyball_workqueue::{Fifo, Priority, Queue, QueueBuilder, QueueLimiter, SupportsAsync, WithTimer};
-use testkit::cells::Cells;
+use testkit::coverage::states::Cells;
 use testkit::deadline_op::DeadlineOp;
-use testkit::naive_backoff::NaiveExponential;
-use testkit::naive_limiter::NaiveQuota;
-use testkit::naive_order::{GroupLimits, Sharing};
-use testkit::naive_queue::{NaiveQueue, NaiveSetup};
-use testkit::op::{SmallKey, operations};
+use testkit::oracle::backoff::OracleExponential;
+use testkit::oracle::limiter::OracleQuota;
+use testkit::oracle::order::{GroupLimits, Sharing};
+use testkit::oracle::queue::{OracleQueue, OracleSetup};
 use testkit::queue_op::{HeldOp, OrderedOp, QueueOp};
+use testkit::queue_setup::{SmallKey, operations};
 
 use crate::queue::groups::Groups;
 use crate::queue::metrics_sink::Notes;
@@ -156,9 +156,9 @@ fn built(
     choice: u8,
     life: Vec<QueueOp>,
 ) -> Cells {
-    let backoff = NaiveExponential { base: BASE, cap: CAP };
-    let quota = NaiveQuota::new(1, 1, 2);
-    let setup = NaiveSetup {
+    let backoff = OracleExponential { base: BASE, cap: CAP };
+    let quota = OracleQuota::new(1, 1, 2);
+    let setup = OracleSetup {
         limiter: (row[LIMITER] > 0).then_some(backoff),
         bucket: (row[LIMITER] == 2).then_some(quota),
         strict: row[STRICT] == 1,
@@ -189,7 +189,7 @@ fn built(
 
 /// What a life needs to know of its queue.
 struct Lived {
-    setup: NaiveSetup,
+    setup: OracleSetup,
     sharing: Sharing,
     /// That change.
     groups: Option<Groups>,
@@ -206,7 +206,7 @@ impl Lived {
         queue: Queue<SmallKey, O, L, T>,
         dead: Dead,
     ) -> Life<O, L, T> {
-        let model = NaiveQueue::ordered(self.setup, self.sharing, group);
+        let model = OracleQueue::ordered(self.setup, self.sharing, group);
         let life = Life::new(queue, model, self.clock.clone(), SmallKey::all().collect(), dead);
         life.grouped(self.groups.clone())
     }
@@ -244,10 +244,10 @@ impl Lived {
 }
 
 /// The same quota for the bucket under test.
-fn quota_of(naive: NaiveQuota) -> Quota {
+fn quota_of(oracle: OracleQuota) -> Quota {
     let nz = |value| NonZeroU32::new(value).expect("zeros count as ones");
-    let quota = Quota::new(nz(naive.tokens().into()), Duration::from_nanos(naive.period()));
-    quota.expect("zeros count as ones").allow_burst(nz(naive.burst().into()))
+    let quota = Quota::new(nz(oracle.tokens().into()), Duration::from_nanos(oracle.period()));
+    quota.expect("zeros count as ones").allow_burst(nz(oracle.burst().into()))
 }
 
 /// The fuzz target `deadlines`: many keys, all about time. The length of the case says whether backoff is strict.
@@ -284,8 +284,8 @@ fn limited_in(
     life: Vec<QueueOp>,
     keys: Vec<SmallKey>,
 ) -> Cells {
-    let limiter = NaiveExponential { base: BASE, cap: CAP };
-    let setup = NaiveSetup {
+    let limiter = OracleExponential { base: BASE, cap: CAP };
+    let setup = OracleSetup {
         limiter: Some(limiter),
         bucket: None,
         strict: choice % 2 == 1,
@@ -312,14 +312,14 @@ fn limited_in(
     if let Some(notes) = &notes {
         builder = builder.metrics(notes.clone());
     }
-    let model = NaiveQueue::ordered(setup, sharing, group);
+    let model = OracleQueue::ordered(setup, sharing, group);
     let own = Life::new(builder.build(), model, clock, keys, dead);
     own.grouped(groups).measured(notes).live_by_time(life, aged(choice / 8))
 }
 
 fn unlimited_by(choice: u8, life: Vec<QueueOp>) -> Cells {
     let strict = choice / 16 % 2 == 1;
-    let setup = NaiveSetup { strict, capacity: room(choice), ..NaiveSetup::default() };
+    let setup = OracleSetup { strict, capacity: room(choice), ..OracleSetup::default() };
     let clock = ManualClock::new();
     let mut builder = Queue::builder().timer(clock.timer()).seed(1);
     if setup.strict {
@@ -334,18 +334,18 @@ fn unlimited_by(choice: u8, life: Vec<QueueOp>) -> Cells {
     if let Some(notes) = &notes {
         builder = builder.metrics(notes.clone());
     }
-    let own = Life::new(builder.build(), NaiveQueue::new(setup), clock, keys, dead);
+    let own = Life::new(builder.build(), OracleQueue::new(setup), clock, keys, dead);
     own.measured(notes).live_by_time(life, aged(choice))
 }
 
 fn timeless_by(choice: u8, life: Vec<QueueOp>) -> Cells {
-    let setup = NaiveSetup { capacity: room(choice), ..NaiveSetup::default() };
+    let setup = OracleSetup { capacity: room(choice), ..OracleSetup::default() };
     let mut builder = Queue::builder();
     if let Some(keys) = setup.capacity {
         builder = builder.capacity(keys);
     }
     let (clock, keys) = (ManualClock::new(), SmallKey::all().collect());
-    Life::new(builder.build(), NaiveQueue::new(setup), clock, keys, Dead::default())
+    Life::new(builder.build(), OracleQueue::new(setup), clock, keys, Dead::default())
         .live(life.into_iter().filter_map(without_time))
 }
 

@@ -1,9 +1,9 @@
 //! An end of a lease that a get follows: one step of the queue, two of its model.
 
 use flyball_workqueue::{LeaseOutcome, QueueLimiter, SupportsAsync};
-use testkit::answers::Ending;
-use testkit::op::SmallKey;
+use testkit::queue_answers::Ending;
 use testkit::queue_op::QueueOp;
+use testkit::queue_setup::SmallKey;
 
 use super::model_answers::{poll, taken};
 use super::orders::Kind;

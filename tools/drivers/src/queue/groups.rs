@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI8, Ordering};
 
 use flyball_workqueue::Fair;
-use testkit::naive_order::{GroupLimits, Sharing};
-use testkit::op::SmallKey;
+use testkit::oracle::order::{GroupLimits, Sharing};
+use testkit::queue_setup::SmallKey;
 
 use crate::queue::orders::group;
 

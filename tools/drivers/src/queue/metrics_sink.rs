@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use flyball_workqueue::{AddErrorKind, LeaseOutcome, QueueMetrics, QueueStats};
-use testkit::answers::{Ending, Read, Told};
+use testkit::queue_answers::{Ending, Read, Told};
 
 use crate::queue::model_answers::{nanos, reason};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use flyball_workqueue::{
     AddError, AddErrorKind, Added, AddedMany, KeyInfo, KeyState, Leftovers, QueueStats, TryGetError,
 };
-use testkit::answers::{self, Glance, Left, Many, Nothing, OldestAges, Outcome, Seen, Tally, Time};
+use testkit::queue_answers::{self, Glance, Left, Many, Nothing, OldestAges, Outcome, Seen, Tally, Time};
 use testkit::wakers::poll_at_once;
 
 /// What a future says at once; then it is dropped.
@@ -35,7 +35,7 @@ pub(crate) fn nothing(why: TryGetError) -> Nothing {
     }
 }
 
-pub(crate) fn added<K>(answer: Result<Added, AddError<K>>) -> Result<Outcome, answers::Refused> {
+pub(crate) fn added<K>(answer: Result<Added, AddError<K>>) -> Result<Outcome, queue_answers::Refused> {
     match answer {
         Ok(Added::New) => Ok(Outcome::New),
         Ok(Added::Merged) => Ok(Outcome::Merged),
@@ -59,11 +59,11 @@ pub(crate) fn added_many<K>(many: AddedMany<K>) -> Many<K> {
     }
 }
 
-pub(crate) fn reason(reason: AddErrorKind) -> answers::Refused {
+pub(crate) fn reason(reason: AddErrorKind) -> queue_answers::Refused {
     match reason {
-        AddErrorKind::ShutDown => answers::Refused::ShutDown,
-        AddErrorKind::Full => answers::Refused::Full,
-        AddErrorKind::GivenUp => answers::Refused::Exhausted,
+        AddErrorKind::ShutDown => queue_answers::Refused::ShutDown,
+        AddErrorKind::Full => queue_answers::Refused::Full,
+        AddErrorKind::GivenUp => queue_answers::Refused::Exhausted,
         other => panic!("a reason the table does not know: {other:?}"),
     }
 }
@@ -87,7 +87,7 @@ pub fn tally(counts: QueueStats) -> Tally {
 }
 
 pub(crate) fn nanos(duration: Duration) -> Time {
-    answers::later(0, duration)
+    queue_answers::later(0, duration)
 }
 
 /// `None` unless they are tracked.

@@ -7,8 +7,8 @@ use flyball_workqueue::{
     AddError, Added, AddedMany, DelayMode, Fair, Fifo, Order, Priority, Queue, QueueLimiter, SupportsDelays,
     TimeMode,
 };
-use testkit::naive_queue::NaiveQueue;
-use testkit::op::SmallKey;
+use testkit::oracle::queue::OracleQueue;
+use testkit::queue_setup::SmallKey;
 
 use crate::queue::model_answers::poll;
 
@@ -86,7 +86,7 @@ pub(crate) trait Kind: Order<SmallKey> + Sized {
     /// Compares what only this order can say.
     fn compare<L, T>(
         _: &Queue<SmallKey, Self, L, T>,
-        _: &mut NaiveQueue<SmallKey>,
+        _: &mut OracleQueue<SmallKey>,
         _: &[SmallKey],
         _: u64,
         _: &impl Display,
@@ -160,7 +160,7 @@ impl Kind for Priority {
 
     fn compare<L, T>(
         queue: &Queue<SmallKey, Self, L, T>,
-        model: &mut NaiveQueue<SmallKey>,
+        model: &mut OracleQueue<SmallKey>,
         keys: &[SmallKey],
         now: u64,
         at: &impl Display,
@@ -188,7 +188,7 @@ impl Kind for Fair<SmallKey, usize> {
 
     fn compare<L, T>(
         queue: &Queue<SmallKey, Self, L, T>,
-        model: &mut NaiveQueue<SmallKey>,
+        model: &mut OracleQueue<SmallKey>,
         _: &[SmallKey],
         now: u64,
         at: &impl Display,

@@ -6,11 +6,11 @@ use flyball_sync::{Clock, ManualClock};
 use flyball_workqueue::{
     DelayMode, Lease, Queue, QueueLimiter, SupportsAsync, SupportsDelays, TimeMode, TryGetError,
 };
-use testkit::answers::{Ending, Overdue};
-use testkit::cells::Cells;
-use testkit::naive_queue::NaiveQueue;
-use testkit::op::{Mode, SmallKey};
+use testkit::coverage::states::Cells;
+use testkit::oracle::queue::OracleQueue;
+use testkit::queue_answers::{Ending, Overdue};
 use testkit::queue_op::QueueOp;
+use testkit::queue_setup::{Mode, SmallKey};
 
 use crate::queue::end_then_get::EndThenGet;
 use crate::queue::groups::Groups;
@@ -31,7 +31,7 @@ pub(crate) struct Life<O: Kind, L: QueueLimiter<SmallKey>, T: TimeMode> {
     groups: Option<Groups>,
     /// What adds ask for.
     priority: i8,
-    pub(crate) model: NaiveQueue<SmallKey>,
+    pub(crate) model: OracleQueue<SmallKey>,
     clock: ManualClock,
     leases: Vec<Lease<SmallKey, T>>,
     keys: Vec<SmallKey>,
@@ -43,7 +43,7 @@ pub(crate) struct Life<O: Kind, L: QueueLimiter<SmallKey>, T: TimeMode> {
 impl<O: Kind, L: QueueLimiter<SmallKey>, T: SupportsAsync> Life<O, L, T> {
     pub(crate) fn new(
         queue: Queue<SmallKey, O, L, T>,
-        model: NaiveQueue<SmallKey>,
+        model: OracleQueue<SmallKey>,
         clock: ManualClock,
         keys: Vec<SmallKey>,
         dead: Dead,

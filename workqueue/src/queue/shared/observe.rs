@@ -4,7 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{Shared, State};
+use super::{Locked, Shared};
 use crate::key::Key;
 use crate::limiter::QueueLimiter;
 use crate::metrics::{QueueMetrics, ReadStats};
@@ -27,14 +27,14 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
 
     /// What is to be told of the hand-out that was just made.
     #[inline]
-    pub(crate) fn handed_out(&self, state: &State<K, O::Links>) -> Option<HandedOut> {
-        if T::DELAYS { state.core.handed_out() } else { None }
+    pub(crate) fn handed_out(&self, locked: &Locked<K, O::ReadyQueue>) -> Option<HandedOut> {
+        if T::DELAYS { locked.state.handed_out() } else { None }
     }
 }
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> ReadStats for Shared<K, O, L, T> {
     fn read(&self) -> QueueStats {
         let now = self.now_if_timed();
-        self.lock().core.stats(now)
+        self.lock().state.stats(now)
     }
 }

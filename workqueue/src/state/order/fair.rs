@@ -181,9 +181,9 @@ impl<K, G> Fair<K, G> {
 impl<K: 'static, G: Eq + Hash + Send + 'static> Order<K> for Fair<K, G> {}
 
 impl<K: 'static, G: Eq + Hash + Send + 'static> sealed::Order<K> for Fair<K, G> {
-    type Links = Groups<G>;
+    type ReadyQueue = Groups<G>;
 
-    fn links(&self) -> Groups<G> {
+    fn ready_queue(&self) -> Groups<G> {
         Groups::new()
     }
 

@@ -12,9 +12,9 @@ use crate::state::slab::Slab;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fifo;
 
-/// One line of Ready keys, and those that wait.
+/// Ready keys in one list, and those that wait.
 #[derive(Debug, Default)]
-pub struct Line {
+pub struct FifoList {
     ready: List,
     waits: Deadlines,
 }
@@ -22,17 +22,17 @@ pub struct Line {
 impl<K> Order<K> for Fifo {}
 
 impl<K> sealed::Order<K> for Fifo {
-    type Links = Line;
+    type ReadyQueue = FifoList;
 
-    fn links(&self) -> Line {
-        Line::default()
+    fn ready_queue(&self) -> FifoList {
+        FifoList::default()
     }
 
     #[inline]
     fn tag(&self, _: &K) {}
 }
 
-impl sealed::Links for Line {
+impl sealed::ReadyQueue for FifoList {
     const GATHERS: bool = false;
     const RAISES: bool = false;
 

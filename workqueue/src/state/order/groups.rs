@@ -20,15 +20,15 @@
 //! out with the tag of the add that brought the new one, to die outside every lock.
 
 mod check;
-mod links;
+mod ready_queue;
 
 use hashbrown::HashTable;
 
 use crate::state::deadlines::Deadlines;
 use crate::state::entry::NIL;
 use crate::state::list::List;
-use crate::state::order::depths::GroupStats;
 use crate::state::order::limits::Limits;
+use crate::state::order::stats::GroupStats;
 
 /// Lines of adders from this one on are of groups.
 const FIRST_GROUP: u32 = 2;

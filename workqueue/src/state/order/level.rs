@@ -14,34 +14,34 @@ use crate::state::slab::Slab;
 pub(super) struct Level {
     pub(super) priority: i8,
     pub(super) line: List,
-    /// Second places of keys that were raised while they were Ready, in the order in which they were. The first is valid.
-    pub(super) raised: VecDeque<Raised>,
+    /// Second positions of keys that were raised while they were Ready, in the order in which they were. The first is valid.
+    pub(super) raised: VecDeque<RaisedPosition>,
     /// Keys that wait, with this priority.
     pub(super) waits: Deadlines,
     /// Slots in lines, of whichever level, whose priority is this.
     pub(super) ready: usize,
 }
 
-/// A second place of a key.
+/// The second position of a key that was raised while it was Ready.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Raised {
+pub(super) struct RaisedPosition {
     pub(super) slot: u32,
     pub(super) turn: u64,
     pub(super) since: Nanos,
 }
 
-/// What is known of a key.
+/// The priorities of a key, and its position.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
-    /// When it took its place in its line, among all places that were taken.
+pub(super) struct Position {
+    /// When it took its position in its line, among all positions that were taken.
     pub(super) turn: u64,
     /// The same by the clock.
     pub(super) since: Nanos,
-    /// Of its second places, those with earlier turns are not valid.
+    /// Of its second positions, those with earlier turns are not valid.
     pub(super) valid_from: u64,
     /// Whose line or heap it is in.
     pub(super) level: i8,
-    /// The highest level at which it has a place.
+    /// The highest level at which it has a position.
     pub(super) top: i8,
     /// What it is queued with, or was handed out with.
     pub(super) priority: i8,
@@ -51,8 +51,8 @@ pub(super) struct Place {
     pub(super) wished: Option<i8>,
 }
 
-/// A key at its level: its turn, and since when it is there.
-type Standing = (u64, Nanos, u32);
+/// The order of a key at its level: its turn, since when it is there, its slot.
+type Rank = (u64, Nanos, u32);
 
 impl Level {
     pub(super) fn new(priority: i8) -> Self {
@@ -73,18 +73,18 @@ impl Level {
 
     /// The key that has been Ready at this level for the longest.
     #[inline]
-    pub(super) fn head(&self, places: &[Place], now: Nanos, by: Nanos) -> Option<u32> {
-        let line = self.line.front().map(|slot| standing(places, slot));
-        self.or_due(first(line, self.raised.front().map(Raised::standing)), now, by)
+    pub(super) fn head(&self, positions: &[Position], now: Nanos, by: Nanos) -> Option<u32> {
+        let line = self.line.front().map(|slot| rank(positions, slot));
+        self.or_due(first(line, self.raised.front().map(RaisedPosition::rank)), now, by)
     }
 
     /// The same of the keys that were not raised to it.
-    pub(super) fn first_at_home(&self, places: &[Place], now: Nanos, by: Nanos) -> Option<u32> {
-        self.or_due(self.line.front().map(|slot| standing(places, slot)), now, by)
+    pub(super) fn first_at_home(&self, positions: &[Position], now: Nanos, by: Nanos) -> Option<u32> {
+        self.or_due(self.line.front().map(|slot| rank(positions, slot)), now, by)
     }
 
     #[inline]
-    fn or_due(&self, first: Option<Standing>, now: Nanos, by: Nanos) -> Option<u32> {
+    fn or_due(&self, first: Option<Rank>, now: Nanos, by: Nanos) -> Option<u32> {
         match (first, self.waits.first().filter(|(at, _)| *at <= by)) {
             (Some((_, since, slot)), Some((at, _))) if goes_before(since, at, now) => Some(slot),
             (_, Some((_, due))) => Some(due),
@@ -93,10 +93,20 @@ impl Level {
     }
 
     /// All its Ready keys, those that were raised to it included, in the order in which it hands them out.
-    pub(super) fn slots<K>(&self, slab: &Slab<K>, places: &[Place], by: Nanos, now: Nanos) -> VecDeque<u32> {
-        let mut line = self.line.iter(slab).map(|slot| standing(places, slot)).peekable();
-        let mut raised =
-            self.raised.iter().filter(|raised| raised.is_valid(places)).map(Raised::standing).peekable();
+    pub(super) fn slots<K>(
+        &self,
+        slab: &Slab<K>,
+        positions: &[Position],
+        by: Nanos,
+        now: Nanos,
+    ) -> VecDeque<u32> {
+        let mut line = self.line.iter(slab).map(|slot| rank(positions, slot)).peekable();
+        let mut raised = self
+            .raised
+            .iter()
+            .filter(|raised| raised.is_valid(positions))
+            .map(RaisedPosition::rank)
+            .peekable();
         let at = |slot: &u32| slab.get(*slot).at;
         let mut due = self.waits.slots().into_iter().take_while(|slot| at(slot) <= by).peekable();
         let mut slots = VecDeque::new();
@@ -111,65 +121,65 @@ impl Level {
         slots
     }
 
-    /// Takes a second place, the last. Those that are not valid any more go where they would be the most.
-    pub(super) fn raise(&mut self, raised: Raised, places: &[Place]) {
-        if self.raised.len() > 2 * places.len() {
-            self.raised.retain(|raised| raised.is_valid(places));
+    /// Takes a second position, the last. Those that are not valid any more go where they would be the most.
+    pub(super) fn raise(&mut self, raised: RaisedPosition, positions: &[Position]) {
+        if self.raised.len() > 2 * positions.len() {
+            self.raised.retain(|raised| raised.is_valid(positions));
         }
         self.raised.push_back(raised);
     }
 
-    pub(super) fn check<K>(&self, slab: &Slab<K>, places: &[Place], turn: u64) -> Result<(), String> {
+    pub(super) fn check<K>(&self, slab: &Slab<K>, positions: &[Position], turn: u64) -> Result<(), String> {
         let Self { priority, line, raised, waits, .. } = self;
         line.check(slab)?;
         waits.check(slab)?;
-        let at_home = |slot: &u32| places[*slot as usize].level == *priority;
+        let at_home = |slot: &u32| positions[*slot as usize].level == *priority;
         if !line.iter(slab).chain(waits.slots()).all(|slot| at_home(&slot)) {
             return Err(format!("levels 1: a stranger at {priority}"));
         }
-        let turns: Vec<_> = line.iter(slab).map(|slot| places[slot as usize].turn).collect();
+        let turns: Vec<_> = line.iter(slab).map(|slot| positions[slot as usize].turn).collect();
         let second: Vec<_> = raised.iter().map(|raised| raised.turn).collect();
         if [turns, second].iter().any(|turns| !turns.is_sorted() || turns.last() > Some(&turn)) {
             return Err(format!("levels 2: turns at {priority}"));
         }
-        if raised.front().is_some_and(|raised| !raised.is_valid(places)) {
-            return Err(format!("levels 2: a place nobody has is the first at {priority}"));
+        if raised.front().is_some_and(|raised| !raised.is_valid(positions)) {
+            return Err(format!("levels 2: a position of no key is the first at {priority}"));
         }
         let queued = |slot| matches!(slab.get(slot).state, State::Ready | State::Waiting);
-        match raised.iter().find(|raised| raised.is_valid(places) && !queued(raised.slot)) {
+        match raised.iter().find(|raised| raised.is_valid(positions) && !queued(raised.slot)) {
             Some(raised) => Err(format!("levels 4: slot {} is not queued", raised.slot)),
             None => Ok(()),
         }
     }
 
-    /// The first of the second places is valid again.
-    pub(super) fn clean(&mut self, places: &[Place]) {
-        while self.raised.front().is_some_and(|raised| !raised.is_valid(places)) {
+    /// The first of the second positions is valid again.
+    pub(super) fn clean(&mut self, positions: &[Position]) {
+        while self.raised.front().is_some_and(|raised| !raised.is_valid(positions)) {
             self.raised.pop_front();
         }
     }
 }
 
-impl Raised {
+impl RaisedPosition {
     #[inline]
-    pub(super) fn is_valid(&self, places: &[Place]) -> bool {
-        self.turn >= places[self.slot as usize].valid_from
+    pub(super) fn is_valid(&self, positions: &[Position]) -> bool {
+        self.turn >= positions[self.slot as usize].valid_from
     }
 
     #[inline]
-    fn standing(&self) -> Standing {
+    fn rank(&self) -> Rank {
         (self.turn, self.since, self.slot)
     }
 }
 
 #[inline]
-fn standing(places: &[Place], slot: u32) -> Standing {
-    let Place { turn, since, .. } = places[slot as usize];
+fn rank(positions: &[Position], slot: u32) -> Rank {
+    let Position { turn, since, .. } = positions[slot as usize];
     (turn, since, slot)
 }
 
 #[inline]
-fn first(one: Option<Standing>, other: Option<Standing>) -> Option<Standing> {
+fn first(one: Option<Rank>, other: Option<Rank>) -> Option<Rank> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),

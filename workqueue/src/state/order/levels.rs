@@ -17,24 +17,24 @@
 //! So what a key was raised by ends with the hand-out it was raised for, and a failure, a requeue or a mark begins anew
 //! from its own priority.
 //!
-//! # Places of a key
+//! # Positions of a key
 //! A key that becomes Ready stands at the end of the line of its priority. One that is raised while it is Ready keeps that
-//! place, and takes a second one at the end of the higher level: it is handed out when the first of its places is next.
-//! So **no add and no raise ever postpones a key**. One that is lowered keeps the place in which it became Ready if that is not above
+//! position, and takes a second one at the end of the higher level: it is handed out when the first of its positions is next.
+//! So **no add and no raise ever postpones a key**. One that is lowered keeps the position in which it became Ready if that is not above
 //! its new priority, and goes to the end of the line of that otherwise.
 //!
 //! Rejected: to move a raised key. Behind a long line it may come later than where it was, as its level may be owed
-//! a hand-out ([`Shares`]); which of the two is sooner depends on what is still to come.
+//! a hand-out ([`Credits`]); which of the two is sooner depends on what is still to come.
 //!
 //! # Invariants
-//! 1. A Ready slot is in the line of its place's level, a waiting one in its heap; `count` slots are in lines. No two levels
+//! 1. A Ready slot is in the line of its position's level, a waiting one in its heap; `count` slots are in lines. No two levels
 //!    share a priority, and they stand from the highest to the lowest.
-//! 2. Within a line, and among second places, turns rise. The first of the second places of a level is valid.
+//! 2. Within a line, and among second positions, turns rise. The first of the second positions of a level is valid.
 //! 3. A leased slot is dirty exactly when it was added meanwhile.
-//! 4. `top` of a Ready slot is its priority; there it has its line, or a valid second place. Only slots that are Ready, or
-//!    whose deadline has passed, have valid second places.
+//! 4. `top` of a Ready slot is its priority; there it has its line, or a valid second position. Only slots that are Ready, or
+//!    whose deadline has passed, have valid second positions.
 //! 5. `ready` of a level counts the slots in lines that are queued with its priority.
-//! 6. `due` holds the waiting slots that have a valid second place, by deadline, and no others.
+//! 6. `due` holds the waiting slots that have a valid second position, by deadline, and no others.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -44,10 +44,10 @@ use flyball_sync::Nanos;
 use crate::state::Transition;
 use crate::state::deadlines::Deadlines;
 use crate::state::entry::State;
-use crate::state::order::depths::PriorityStats;
-use crate::state::order::level::{Level, Place, Raised};
-use crate::state::order::sealed::Links;
-use crate::state::order::shares::Shares;
+use crate::state::order::credits::Credits;
+use crate::state::order::level::{Level, Position, RaisedPosition};
+use crate::state::order::sealed::ReadyQueue;
+use crate::state::order::stats::PriorityStats;
 use crate::state::slab::Slab;
 
 /// Ready keys by priority, and those that wait.
@@ -55,9 +55,9 @@ use crate::state::slab::Slab;
 pub struct Levels {
     /// Those that were ever in use: at most 256.
     levels: Vec<Level>,
-    shares: Shares,
+    credits: Credits,
     /// By slot.
-    places: Vec<Place>,
+    positions: Vec<Position>,
     /// Those that were raised when their deadline had passed, and still wait to be handed out. If the clock goes back the
     /// latest are early, and none where a thread is late with its time.
     due: BTreeSet<(Nanos, u32)>,
@@ -67,19 +67,19 @@ pub struct Levels {
 
 impl Levels {
     pub(crate) fn new(share: Option<NonZeroU32>) -> Self {
-        let (levels, places, due) = (Vec::new(), Vec::new(), BTreeSet::new());
-        Self { levels, shares: Shares::new(share), places, due, count: 0, turn: 0 }
+        let (levels, positions, due) = (Vec::new(), Vec::new(), BTreeSet::new());
+        Self { levels, credits: Credits::new(share), positions, due, count: 0, turn: 0 }
     }
 
     /// The priority of what is to come of a key, or else of its lease.
     pub(crate) fn priority(&self, slot: u32) -> i8 {
-        let place = self.places[slot as usize];
-        place.wished.unwrap_or(place.priority)
+        let position = self.positions[slot as usize];
+        position.wished.unwrap_or(position.priority)
     }
 
-    /// Whether a Ready key, lowered to this, leaves the place in which it became Ready.
+    /// Whether a Ready key, lowered to this, leaves the position in which it became Ready.
     pub(crate) fn stands_above(&self, slot: u32, priority: i8) -> bool {
-        self.places[slot as usize].level > priority
+        self.positions[slot as usize].level > priority
     }
 
     /// Whatever it was. A key whose deadline has passed does not [stand above](Self::stands_above) it.
@@ -91,7 +91,7 @@ impl Levels {
         now: Nanos,
         by: Nanos,
     ) {
-        let old = self.places[slot as usize].priority;
+        let old = self.positions[slot as usize].priority;
         let in_line = slab.get(slot).state == State::Ready;
         if priority < old && in_line && self.stands_above(slot, priority) {
             self.unlink(slab, slot);
@@ -105,19 +105,19 @@ impl Levels {
             self.forget_due(slab, slot);
             self.invalidate(slot);
         }
-        self.settle(slab, slot, now, by);
+        self.reposition(slab, slot, now, by);
     }
 
     /// A key that is in no line has this priority.
     pub(crate) fn assign(&mut self, slot: u32, priority: i8) {
-        let place = &mut self.places[slot as usize];
-        (place.own, place.priority) = (priority, priority);
-        place.wished = place.wished.map(|_| priority);
+        let position = &mut self.positions[slot as usize];
+        (position.own, position.priority) = (priority, priority);
+        position.wished = position.wished.map(|_| priority);
     }
 
     /// A key that has just become Ready is there since this moment only.
     pub(crate) fn stands_since(&mut self, slot: u32, now: Nanos) {
-        self.places[slot as usize].since = now;
+        self.positions[slot as usize].since = now;
     }
 
     /// The Ready keys of each level. O(levels + waits that are over).
@@ -129,7 +129,7 @@ impl Levels {
             .collect();
         for due in self.levels.iter().flat_map(|level| level.waits.due(by)) {
             debug_assert_eq!(slab.get(due).state, State::Waiting, "deadlines 2");
-            depths[self.index(self.places[due as usize].priority)].ready += 1;
+            depths[self.index(self.positions[due as usize].priority)].ready += 1;
         }
         depths.retain(|depth| depth.ready > 0);
         depths
@@ -147,7 +147,7 @@ impl Levels {
         let at = self.index(priority);
         if self.levels.get(at).is_none_or(|level| level.priority != priority) {
             self.levels.insert(at, Level::new(priority));
-            self.shares.insert(at);
+            self.credits.insert(at);
         }
         &mut self.levels[at]
     }
@@ -162,9 +162,9 @@ impl Levels {
     #[inline]
     fn join<K>(&mut self, slab: &mut Slab<K>, slot: u32, since: Nanos) {
         let turn = self.next_turn();
-        let place = &mut self.places[slot as usize];
-        let priority = place.priority;
-        (place.turn, place.since, place.level, place.top) = (turn, since, priority, priority);
+        let position = &mut self.positions[slot as usize];
+        let priority = position.priority;
+        (position.turn, position.since, position.level, position.top) = (turn, since, priority, priority);
         self.count += 1;
         let level = self.level(priority);
         level.ready += 1;
@@ -173,38 +173,38 @@ impl Levels {
 
     /// Is queued with another priority from now on.
     fn change(&mut self, slot: u32, in_line: bool, priority: i8) {
-        let old = std::mem::replace(&mut self.places[slot as usize].priority, priority);
+        let old = std::mem::replace(&mut self.positions[slot as usize].priority, priority);
         if in_line {
             self.level(old).ready -= 1;
             self.level(priority).ready += 1;
         }
     }
 
-    /// One that waits is about to leave its second places, if it has any.
+    /// One that waits is about to leave its second positions, if it has any.
     #[inline]
     fn forget_due<K>(&mut self, slab: &Slab<K>, slot: u32) {
-        let Place { level, top, .. } = self.places[slot as usize];
+        let Position { level, top, .. } = self.positions[slot as usize];
         if top > level {
             self.due.remove(&(slab.get(slot).at, slot));
         }
     }
 
-    /// Second places are left.
+    /// Second positions are left.
     #[inline]
     fn invalidate(&mut self, slot: u32) {
         let turn = self.next_turn();
-        let place = &mut self.places[slot as usize];
-        let (level, top) = (place.level, std::mem::replace(&mut place.top, place.level));
-        place.valid_from = turn;
+        let position = &mut self.positions[slot as usize];
+        let (level, top) = (position.level, std::mem::replace(&mut position.top, position.level));
+        position.valid_from = turn;
         if top > level {
             for between in self.levels.iter_mut().filter(|own| own.priority > level && own.priority <= top) {
-                between.clean(&self.places);
+                between.clean(&self.positions);
             }
         }
     }
 }
 
-impl Links for Levels {
+impl ReadyQueue for Levels {
     const GATHERS: bool = false;
     const RAISES: bool = true;
 
@@ -221,19 +221,19 @@ impl Links for Levels {
     #[inline]
     fn next<K>(&self, _: &Slab<K>, now: Nanos, by: impl FnOnce() -> Nanos) -> Option<(u32, usize)> {
         let by = by();
-        let level = self.shares.next(|level| self.levels[level].is_ready(by))?;
-        let slot = self.levels[level].head(&self.places, now, by)?;
+        let level = self.credits.next(|level| self.levels[level].is_ready(by))?;
+        let slot = self.levels[level].head(&self.positions, now, by)?;
         Some((slot, level))
     }
 
     #[inline]
-    fn serve(&mut self, level: usize, by: impl FnOnce() -> Nanos) {
+    fn on_hand_out(&mut self, level: usize, by: impl FnOnce() -> Nanos) {
         let by = by();
-        self.shares.serve(level, |level| self.levels[level].is_ready(by));
+        self.credits.on_hand_out(level, |level| self.levels[level].is_ready(by));
     }
 
     fn heads(&self, now: Nanos, by: Nanos) -> impl Iterator<Item = u32> {
-        self.levels.iter().filter_map(move |level| level.first_at_home(&self.places, now, by))
+        self.levels.iter().filter_map(move |level| level.first_at_home(&self.positions, now, by))
     }
 
     #[inline]
@@ -246,20 +246,20 @@ impl Links for Levels {
     }
 
     fn wait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
-        let place = &mut self.places[slot as usize];
-        let priority = place.priority;
-        (place.level, place.top) = (priority, priority);
+        let position = &mut self.positions[slot as usize];
+        let priority = position.priority;
+        (position.level, position.top) = (priority, priority);
         self.level(priority).waits.push(slab, slot, at, turn);
     }
 
     fn unwait<K>(&mut self, slab: &mut Slab<K>, slot: u32) {
         self.forget_due(slab, slot);
-        self.level(self.places[slot as usize].level).waits.remove(slab, slot);
+        self.level(self.positions[slot as usize].level).waits.remove(slab, slot);
         self.invalidate(slot);
     }
 
     fn rewait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
-        let Place { level, priority, .. } = self.places[slot as usize];
+        let Position { level, priority, .. } = self.positions[slot as usize];
         if level == priority {
             self.level(level).waits.set(slab, slot, at, turn);
         } else {
@@ -274,25 +274,25 @@ impl Links for Levels {
 
     fn admit(&mut self, slot: u32, priority: i8) {
         let index = slot as usize;
-        if index >= self.places.len() {
-            self.places.resize(index + 1, Place::default());
+        if index >= self.positions.len() {
+            self.positions.resize(index + 1, Position::default());
         }
-        // Not the second places of the key that had this slot before.
+        // Not the second positions of the key that had this slot before.
         let valid_from = self.next_turn();
-        self.places[index] = Place { priority, own: priority, valid_from, ..Place::default() };
+        self.positions[index] = Position { priority, own: priority, valid_from, ..Position::default() };
     }
 
     fn merge(&mut self, slot: u32, state: State, priority: &i8) {
-        let place = &mut self.places[slot as usize];
+        let position = &mut self.positions[slot as usize];
         if state.is_leased() {
-            place.wished = Some(place.wished.map_or(*priority, |wished| wished.max(*priority)));
-        } else if *priority > place.priority {
+            position.wished = Some(position.wished.map_or(*priority, |wished| wished.max(*priority)));
+        } else if *priority > position.priority {
             self.change(slot, state == State::Ready, *priority);
         }
     }
 
-    fn settle<K>(&mut self, slab: &mut Slab<K>, slot: u32, now: Nanos, by: Nanos) {
-        let Place { level, top, priority, .. } = self.places[slot as usize];
+    fn reposition<K>(&mut self, slab: &mut Slab<K>, slot: u32, now: Nanos, by: Nanos) {
+        let Position { level, top, priority, .. } = self.positions[slot as usize];
         if priority == top {
             return;
         }
@@ -308,18 +308,18 @@ impl Links for Levels {
                     self.due.insert((at, slot));
                 }
                 let turn = self.next_turn();
-                self.places[slot as usize].top = priority;
+                self.positions[slot as usize].top = priority;
                 self.level(priority);
                 let index = self.index(priority);
-                self.levels[index].raise(Raised { slot, turn, since: now }, &self.places);
+                self.levels[index].raise(RaisedPosition { slot, turn, since: now }, &self.positions);
             }
             _ => {}
         }
     }
 
-    fn turn_back<K>(&mut self, slab: &mut Slab<K>, by: Nanos) {
+    fn clock_jumped_back<K>(&mut self, slab: &mut Slab<K>, by: Nanos) {
         while let Some(&(at, slot)) = self.due.last().filter(|(at, _)| *at > by) {
-            let turn = self.level(self.places[slot as usize].level).waits.turn(slab, slot);
+            let turn = self.level(self.positions[slot as usize].level).waits.turn(slab, slot);
             self.unwait(slab, slot);
             self.wait(slab, slot, at, turn);
         }
@@ -332,7 +332,7 @@ impl Links for Levels {
 
     #[inline]
     fn unlink<K>(&mut self, slab: &mut Slab<K>, slot: u32) {
-        let Place { level, priority, .. } = self.places[slot as usize];
+        let Position { level, priority, .. } = self.positions[slot as usize];
         self.count -= 1;
         self.level(priority).ready -= 1;
         self.level(level).line.unlink(slab, slot);
@@ -340,20 +340,20 @@ impl Links for Levels {
     }
 
     fn end(&mut self, slot: u32, transition: Transition) {
-        let place = &mut self.places[slot as usize];
-        let wished = place.wished.take();
-        place.priority = match transition {
-            Transition::Leave => wished.unwrap_or(place.own),
-            Transition::Wait(_) | Transition::Ready => wished.unwrap_or(place.own).max(place.own),
-            Transition::NotBegun => wished.unwrap_or(place.priority).max(place.priority),
+        let position = &mut self.positions[slot as usize];
+        let wished = position.wished.take();
+        position.priority = match transition {
+            Transition::Leave => wished.unwrap_or(position.own),
+            Transition::Wait(_) | Transition::Ready => wished.unwrap_or(position.own).max(position.own),
+            Transition::NotBegun => wished.unwrap_or(position.priority).max(position.priority),
         };
         if transition == Transition::Leave {
-            place.own = place.priority;
+            position.own = position.priority;
         }
     }
 
     fn unmark(&mut self, slot: u32) {
-        self.places[slot as usize].wished = None;
+        self.positions[slot as usize].wished = None;
     }
 
     fn linked<K>(&self, slab: &Slab<K>) -> Vec<u32> {
@@ -362,9 +362,9 @@ impl Links for Levels {
 
     fn slots<K>(&self, slab: &Slab<K>, now: Nanos, by: Nanos) -> Vec<u32> {
         let mut lines: Vec<_> =
-            self.levels.iter().map(|level| level.slots(slab, &self.places, by, now)).collect();
-        let mut shares = self.shares.clone();
-        let mut taken = vec![false; self.places.len()];
+            self.levels.iter().map(|level| level.slots(slab, &self.positions, by, now)).collect();
+        let mut credits = self.credits.clone();
+        let mut taken = vec![false; self.positions.len()];
         let mut slots = Vec::with_capacity(self.count);
         loop {
             for line in &mut lines {
@@ -372,8 +372,8 @@ impl Links for Levels {
                     line.pop_front();
                 }
             }
-            let Some(level) = shares.next(|level| !lines[level].is_empty()) else { return slots };
-            shares.serve(level, |level| !lines[level].is_empty());
+            let Some(level) = credits.next(|level| !lines[level].is_empty()) else { return slots };
+            credits.on_hand_out(level, |level| !lines[level].is_empty());
             if let Some(slot) = lines[level].pop_front() {
                 taken[slot as usize] = true;
                 slots.push(slot);
@@ -385,10 +385,10 @@ impl Links for Levels {
         if self.levels.windows(2).any(|pair| pair[0].priority <= pair[1].priority) {
             return Err("levels 1: they are not sorted".into());
         }
-        self.shares.check(self.levels.len())?;
+        self.credits.check(self.levels.len())?;
         for level in &self.levels {
-            level.check(slab, &self.places, self.turn)?;
-            let queued = |slot: &u32| self.places[*slot as usize].priority == level.priority;
+            level.check(slab, &self.positions, self.turn)?;
+            let queued = |slot: &u32| self.positions[*slot as usize].priority == level.priority;
             if self.linked(slab).iter().filter(|slot| queued(slot)).count() != level.ready {
                 return Err(format!("levels 5: not {} at {}", level.ready, level.priority));
             }
@@ -398,21 +398,21 @@ impl Links for Levels {
         }
         let mut raised_due = 0;
         for (slot, entry) in slab.iter() {
-            let place = self.places[slot as usize];
+            let position = self.positions[slot as usize];
             let dirty = matches!(entry.state, State::LeasedDirty | State::LeasedWaiting);
-            if place.wished.is_some() != dirty {
+            if position.wished.is_some() != dirty {
                 return Err(format!("levels 3: slot {slot} is {:?}", entry.state));
             }
             let second = |at: i8| {
-                let own = |raised: &&Raised| raised.slot == slot && raised.is_valid(&self.places);
+                let own = |raised: &&RaisedPosition| raised.slot == slot && raised.is_valid(&self.positions);
                 self.levels.get(self.index(at)).map_or(0, |level| level.raised.iter().filter(own).count())
             };
-            let at_top = if place.top == place.level { 0 } else { 1 };
+            let at_top = if position.top == position.level { 0 } else { 1 };
             let queued = matches!(entry.state, State::Ready | State::Waiting);
-            if queued && (place.top != place.priority || second(place.top) != at_top) {
-                return Err(format!("levels 4: slot {slot} is at {} and {}", place.level, place.top));
+            if queued && (position.top != position.priority || second(position.top) != at_top) {
+                return Err(format!("levels 4: slot {slot} is at {} and {}", position.level, position.top));
             }
-            let due = entry.state == State::Waiting && place.top > place.level;
+            let due = entry.state == State::Waiting && position.top > position.level;
             if self.due.contains(&(entry.at, slot)) != due {
                 return Err(format!("levels 6: slot {slot} is {:?} at {:?}", entry.state, entry.at));
             }

@@ -16,7 +16,7 @@ use crate::state::order::{Order, sealed};
 /// by a failure or a requeue, has its own priority again, the one it was first added with or that was set last. What a
 /// leased key is added with counts for its next run.
 ///
-/// A raise never postpones a key: it keeps its place, takes another at the end of its new priority, and is handed out
+/// A raise never postpones a key: it keeps its position, takes another at the end of its new priority, and is handed out
 /// when the first of the two is next.
 ///
 /// # Share
@@ -84,9 +84,9 @@ impl Default for Priority {
 impl<K> Order<K> for Priority {}
 
 impl<K> sealed::Order<K> for Priority {
-    type Links = Levels;
+    type ReadyQueue = Levels;
 
-    fn links(&self) -> Levels {
+    fn ready_queue(&self) -> Levels {
         Levels::new(self.share)
     }
 

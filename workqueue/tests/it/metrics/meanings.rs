@@ -10,7 +10,7 @@ use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualClock, ManualTimer};
 use flyball_workqueue::{Fair, Fifo, NoLimiter, Queue, QueueMetrics, QueueStats, StatsReader, WithTimer};
 use futures_util::FutureExt;
-use testkit::answers::{Ending, Refused, Told};
+use testkit::queue_answers::{Ending, Refused, Told};
 use testkit::wakers::{Panicking, poll_with};
 
 use crate::support::{ns, times};

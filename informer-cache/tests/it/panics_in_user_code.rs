@@ -1,0 +1,406 @@
+//! Owners whose code panics, fails, and calls back.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+
+use flyball_informer_cache::{Event, Index, IndexError, Outcome, Schema, Store, Subscription, Version};
+use testkit::panicking::{Mood, PanickingKey, Point};
+use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
+
+struct Object {
+    mood: Arc<Mood>,
+    /// Dropped with the object, so that objects panic in their drop, too.
+    _own: PanickingKey,
+    id: u32,
+    version: u64,
+    tag: u32,
+}
+
+const SCHEMA: Schema<PanickingKey, Object> =
+    Schema::new(|object: &Object| object.mood.key(object.id), |object| Version::new(object.version));
+static BY_TAG: Index<Object, PanickingKey> =
+    Index::many("tag", |object| vec![object.mood.key(object.tag), object.mood.key(object.tag % 2)]);
+
+fn object(mood: &Arc<Mood>, id: u32, version: u64, tag: u32) -> Object {
+    Object { mood: mood.clone(), _own: mood.key(id), id, version, tag }
+}
+
+type Hostile = Store<PanickingKey, Object>;
+
+/// Ids and versions, sorted.
+fn contents(store: &Hostile) -> Vec<(u32, u64)> {
+    let mut contents: Vec<_> = store.snapshot().objects().map(|object| (object.id, object.version)).collect();
+    contents.sort_unstable();
+    contents
+}
+
+/// What a consumer ends up with.
+fn drain(changes: &mut Subscription<PanickingKey, Object>, held: &mut Vec<(u32, u64)>) {
+    while let Some(change) = changes.try_next() {
+        let id = change.key().id();
+        match change.old().filter(|_| !change.is_initial()) {
+            Some(old) => {
+                let known = held.iter().position(|(known, _)| *known == id).expect("a change of a known key");
+                assert!(change.new().is_none() || held[known].1 == old.version);
+                held.remove(known);
+            }
+            None => assert!(held.iter().all(|(known, _)| *known != id), "an addition of an unknown key"),
+        }
+        held.extend(change.new().map(|new| (id, new.version)));
+    }
+    held.sort_unstable();
+}
+
+/// What may be done to the store; each gets a fresh one with two objects.
+type Deed = fn(&Hostile, &Arc<Mood>);
+
+const DEEDS: [(&str, Deed); 9] =
+    [
+        ("update", |store, mood| {
+            let _ = store.upsert(object(mood, 1, 9, 2));
+        }),
+        ("update in place", |store, mood| {
+            let _ = store.upsert(object(mood, 1, 9, 1));
+        }),
+        ("add", |store, mood| {
+            let _ = store.upsert(object(mood, 3, 9, 1));
+        }),
+        ("delete", |store, mood| {
+            let _ = store.apply(Event::Deleted(object(mood, 2, 9, 2)));
+        }),
+        ("delete without a word", |store, mood| {
+            let _ = store.delete(&mood.key(1), None);
+        }),
+        ("replace", |store, mood| {
+            drop(store.replace(
+                [object(mood, 2, 8, 1), object(mood, 4, 9, 2), object(mood, 4, 9, 3)],
+                Version::new(9),
+            ));
+        }),
+        ("read", |store, mood| {
+            let _ = store.get(&mood.key(1));
+            let _ = store.by_index(&BY_TAG, &mood.key(1));
+            let _ = store.index_errors();
+        }),
+        ("subscribe to some", |store, mood| {
+            let tagged = store.subscription().by_index(&BY_TAG, mood.key(1)).unwrap();
+            let mut changes = tagged.start();
+            while changes.try_next().is_some() {}
+            let mut changes = store.subscription().key(mood.key(1)).start();
+            while changes.try_next().is_some() {}
+        }),
+        ("subscribe", |store, _| {
+            let mut changes = store.subscribe();
+            while changes.try_next().is_some() {}
+        }),
+    ];
+
+#[test]
+fn a_panic_anywhere_leaves_everything_intact() {
+    let mut panics = 0;
+    for point in Point::ALL {
+        for (name, deed) in DEEDS {
+            for nth in 1.. {
+                let mood = Mood::new();
+                let store = Store::builder(SCHEMA).index(&BY_TAG).build().unwrap();
+                store.upsert(object(&mood, 1, 1, 1));
+                let (mut early, mut told) = (store.subscribe(), Vec::new());
+                let tagged = store.subscription().by_index(&BY_TAG, mood.key(1)).unwrap();
+                let (mut tagged, mut told_tagged) = (tagged.start(), Vec::new());
+                let (mut second, mut told_second) =
+                    (store.subscription().key(mood.key(2)).start(), Vec::new());
+                store.upsert(object(&mood, 2, 2, 2));
+                // One consumer is behind by an update, another one by everything.
+                drain(&mut early, &mut told);
+                store.upsert(object(&mood, 2, 3, 2));
+                let mut late = store.subscribe();
+                let before = contents(&store);
+
+                mood.arm(point, nth);
+                let panicked = catch_unwind(AssertUnwindSafe(|| deed(&store, &mood))).is_err();
+                let unreached = mood.disarm(point);
+                panics += u32::from(panicked);
+
+                store.check().unwrap_or_else(|problem| panic!("{name}, {point:?} {nth}: {problem}"));
+                let after = contents(&store);
+                if panicked && point != Point::Drop && point != Point::Clone {
+                    // What panics in its own result (the keys of a diff) has happened; what panics before has not.
+                    assert_eq!(after, before, "{name}, {point:?} {nth}");
+                }
+                // Whatever happened to the store, the consumers hear exactly that, even if hearing panics at first.
+                mood.arm(point, nth);
+                let _ = catch_unwind(AssertUnwindSafe(|| drain(&mut late, &mut Vec::new())));
+                mood.disarm(point);
+                drain(&mut early, &mut told);
+                assert_eq!(told, after, "{name}, {point:?} {nth}");
+                drain(&mut tagged, &mut told_tagged);
+                let mut with_tag: Vec<_> = store
+                    .by_index(&BY_TAG, &mood.key(1))
+                    .unwrap()
+                    .iter()
+                    .map(|object| (object.id, object.version))
+                    .collect();
+                with_tag.sort_unstable();
+                assert_eq!(told_tagged, with_tag, "{name}, {point:?} {nth}");
+                drain(&mut second, &mut told_second);
+                let two: Vec<_> = after.iter().copied().filter(|(id, _)| *id == 2).collect();
+                assert_eq!(told_second, two, "{name}, {point:?} {nth}");
+                // And the store goes on.
+                store.upsert(object(&mood, 1, 100, 7));
+                assert_eq!(store.get(&mood.key(1)).unwrap().version, 100);
+                store.check().unwrap();
+
+                drop((store, early, late, tagged, second));
+                assert_eq!(mood.live(), 0, "{name}, {point:?} {nth}: nothing leaks");
+                if unreached {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(panics > 60, "{panics} panics");
+}
+
+#[test]
+fn a_change_survives_a_panic_of_its_delivery() {
+    let mood = Mood::new();
+    let store = Store::builder(SCHEMA).build().unwrap();
+    for id in 0..3 {
+        store.upsert(object(&mood, id, 1, 0));
+    }
+    let mut changes = store.subscribe();
+    let mut told = Vec::new();
+    for round in 0..100 {
+        store.upsert(object(&mood, round % 3, u64::from(round) + 2, 0));
+        for point in [Point::Clone, Point::Eq, Point::Drop] {
+            mood.arm(point, 1);
+            // At most one change is handed over, and it is the panic that decides whether.
+            if let Ok(Some(change)) = catch_unwind(AssertUnwindSafe(|| changes.try_next())) {
+                mood.disarm(point);
+                told.retain(|(id, _)| *id != change.key().id());
+                told.push((change.key().id(), change.object().version));
+            }
+            mood.disarm(point);
+        }
+    }
+    while let Some(change) = changes.try_next() {
+        told.retain(|(id, _)| *id != change.key().id());
+        told.push((change.key().id(), change.object().version));
+    }
+    told.sort_unstable();
+    assert_eq!(told, contents(&store));
+}
+
+#[test]
+fn a_panic_of_an_index_function_is_a_value() {
+    let moody = Index::new("moody", |number: &u32| match number {
+        13 => panic!("not this one"),
+        number => number % 2,
+    });
+    let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
+    let store = Store::builder(schema).index(&moody).build().unwrap();
+    store.upsert(1);
+    assert_eq!(store.upsert(13), Outcome::Added);
+    let told = |store: &Store<u32, u32>| {
+        store.check().unwrap();
+        let errors = store.index_errors();
+        assert!(errors.iter().all(|(key, index, _)| (*key, *index) == (13, "moody")));
+        errors.len()
+    };
+    assert_eq!((store.len(), told(&store), store.by_index(&moody, &1).unwrap().len()), (2, 1, 1));
+    store.replace([3, 13, 5], Version::new(1));
+    assert_eq!((store.len(), told(&store), store.by_index(&moody, &1).unwrap().len()), (3, 1, 2));
+    let mut writes = store.transaction();
+    writes.delete(13, None);
+    writes.commit();
+    assert_eq!((store.len(), told(&store)), (2, 0));
+    let mut writes = store.transaction();
+    writes.upsert(13);
+    writes.commit();
+    assert_eq!((store.len(), told(&store)), (3, 1));
+    store.remove_index(&moody).unwrap();
+    store.add_index(&moody).unwrap();
+    assert_eq!((store.len(), told(&store), store.by_index(&moody, &1).unwrap().len()), (3, 1, 2));
+}
+
+#[test]
+fn an_index_function_that_fails_is_a_value() {
+    static BY_HALF: Index<u32, u32> = Index::fallible("half", |number| match number % 2 {
+        0 => Ok(vec![number / 2]),
+        _ => Err(IndexError::new("odd")),
+    });
+    let schema = Schema::new(|number: &u32| number / 10, |_| Version::ZERO);
+    let store = Store::builder(schema).index(&BY_HALF).build().unwrap();
+    store.upsert(10);
+    store.upsert(21);
+    assert_eq!(store.len(), 2);
+    let errors = store.index_errors();
+    assert_eq!(errors.len(), 1);
+    let (key, index, error) = &errors[0];
+    assert_eq!((*key, *index), (2, "half"));
+    assert_eq!(std::error::Error::source(error).unwrap().to_string(), "odd");
+    store.check().unwrap();
+    // The next version may be better, or worse.
+    store.upsert(22);
+    assert!(store.index_errors().is_empty());
+    assert_eq!(store.by_index(&BY_HALF, &11).unwrap().len(), 1);
+    store.upsert(11);
+    assert_eq!(store.index_errors().len(), 1);
+    assert!(store.by_index(&BY_HALF, &5).unwrap().is_empty());
+    store.delete(&1, None);
+    assert!(store.index_errors().is_empty());
+    store.check().unwrap();
+}
+
+thread_local! {
+    static CALLED_BACK: RefCell<Option<Store<u32, Echo>>> = const { RefCell::new(None) };
+}
+
+/// An object whose every function, and whose end, use the store it is in.
+struct Echo(u32, u64);
+
+fn call_back() {
+    // Taken for the time of the call, since it calls back in turn.
+    let store = CALLED_BACK.with(|store| store.borrow_mut().take());
+    if let Some(store) = store {
+        store.upsert(Echo(99, 0));
+        let _ = (store.get(&99), store.snapshot().len(), store.subscribe().try_next());
+        store.delete(&99, None);
+        store.bookmark(Version::ZERO);
+        CALLED_BACK.with(|slot| *slot.borrow_mut() = Some(store));
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        call_back();
+    }
+}
+
+/// A waker that uses the store whenever it is cloned, woken or dropped.
+struct EchoWaker;
+
+impl Wake for EchoWaker {
+    fn wake(self: Arc<Self>) {
+        call_back();
+    }
+}
+
+impl Drop for EchoWaker {
+    fn drop(&mut self) {
+        call_back();
+    }
+}
+
+/// A lock held around foreign code would never be got here: the test would hang.
+#[test]
+fn foreign_code_may_call_back() {
+    let schema = Schema::new(
+        |echo: &Echo| {
+            call_back();
+            echo.0
+        },
+        |echo| {
+            call_back();
+            Version::new(echo.1)
+        },
+    )
+    .identity(|_, _| {
+        call_back();
+        true
+    });
+    let index = Index::new("echo", |echo: &Echo| {
+        call_back();
+        echo.0 % 3
+    });
+    let store = Store::builder(schema).index(&index).build().unwrap();
+    CALLED_BACK.with(|slot| *slot.borrow_mut() = Some(store.clone()));
+    let mut changes = store.subscribe();
+    let mut others = vec![store.subscribe(), store.subscribe()];
+    let waker = || Waker::from(Arc::new(EchoWaker));
+    for round in 1..50 {
+        let mut wait = Box::pin(store.wait_for(Version::new(round)));
+        assert!(poll_with(wait.as_mut(), &waker()).is_pending());
+        assert!(poll_with(wait.as_mut(), &waker()).is_pending());
+        for reader in &mut others {
+            while poll_with(std::pin::pin!(reader.next()), &waker()).is_ready() {}
+        }
+        store.upsert(Echo(1, round));
+        store.delete(&1, Some(Echo(1, round)));
+        store.replace((0..5).map(|id| Echo(id, round)), Version::new(round));
+        assert!(poll_once(wait.as_mut()).is_ready());
+        while changes.try_next().is_some() {}
+        others.remove(0);
+        others.push(store.subscribe());
+    }
+    let mut synced = Box::pin(store.synced());
+    assert!(poll_with(synced.as_mut(), &waker()).is_ready());
+    let view = store.snapshot();
+    store.replace([], Version::new(100));
+    drop(view);
+    store.check().unwrap();
+    store.close();
+    drop(changes);
+    CALLED_BACK.with(|slot| slot.borrow_mut().take());
+}
+
+#[test]
+fn a_waker_that_panics_keeps_nobody_from_being_woken() {
+    let store = Store::builder(Schema::new(|number: &u64| *number, |_| Version::ZERO)).build().unwrap();
+    let (counting, waker) = Counting::waker();
+    let hostile = Waker::from(Arc::new(Panicking));
+    let mut readers = [store.subscribe(), store.subscribe(), store.subscribe()];
+    let wakers = [&waker, &hostile, &waker];
+    for (reader, waker) in readers.iter_mut().zip(wakers) {
+        assert!(poll_with(std::pin::pin!(reader.next()), waker).is_pending());
+    }
+    let mut waits = [0, 1, 2].map(|_| Box::pin(store.wait_for(Version::new(1))));
+    let mut synced = [0, 1, 2].map(|_| Box::pin(store.synced()));
+    for at in 0..3 {
+        assert!(poll_with(waits[at].as_mut(), wakers[at]).is_pending());
+        assert!(poll_with(synced[at].as_mut(), wakers[at]).is_pending());
+    }
+    assert_eq!(store.replace([7], Version::new(1)).len(), 1, "nor the writer from what it wants to know");
+    assert_eq!(counting.wakes(), 6);
+    for at in 0..3 {
+        assert!(poll_once(waits[at].as_mut()).is_ready());
+        assert!(poll_once(synced[at].as_mut()).is_ready());
+        assert!(readers[at].try_next().is_some());
+    }
+    store.check().unwrap();
+}
+
+#[test]
+fn futures_dropped_at_every_poll_lose_nothing() {
+    let schema = Schema::new(|pair: &(u8, u64)| pair.0, |pair| Version::new(pair.1));
+    let store = Store::builder(schema).build().unwrap();
+    let mut changes = store.subscribe();
+    let (mut told, mut version) = (0, 0);
+    for round in 0..200_u64 {
+        let (counting, waker) = Counting::waker();
+        let mut wait = Box::pin(store.wait_for(Version::new(version + 1)));
+        let mut synced = Box::pin(store.synced());
+        if round % 3 > 0 {
+            assert!(poll_with(wait.as_mut(), &waker).is_pending());
+            assert!(poll_with(synced.as_mut(), &waker).is_pending());
+        }
+        if round % 2 == 0 {
+            // Whether it was polled or not, it is gone, and so is its waker.
+            drop((wait, synced));
+            assert_eq!(Arc::strong_count(&counting), 2, "the counter and its waker");
+            assert!(poll_with(std::pin::pin!(changes.next()), &waker).is_pending());
+        }
+        version += 1;
+        assert_eq!(store.upsert((0, version)), if round == 0 { Outcome::Added } else { Outcome::Updated });
+        // Dropped before it was polled, then once after.
+        drop(changes.next());
+        while let std::task::Poll::Ready(change) = poll_once(std::pin::pin!(changes.next())) {
+            assert_eq!(change.unwrap().object().1, version);
+            told += 1;
+        }
+        store.check().unwrap();
+    }
+    assert_eq!(told, 200);
+}

@@ -1,0 +1,225 @@
+//! The store with expiry among keys, objects, clocks and policies that panic, and code that calls back.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use flyball_informer_cache::{Change, Index, Outcome, Timed, TtlStore};
+use flyball_sync::ManualClock;
+use parking_lot::Mutex;
+use testkit::panicking::{Mood, PanickingKey, Point};
+
+struct Object {
+    mood: Arc<Mood>,
+    /// Dropped with the object, so that objects panic in their drop, too.
+    _own: PanickingKey,
+    id: u32,
+    serial: u32,
+}
+
+type Hostile = TtlStore<PanickingKey, Object, ManualClock>;
+
+static BY_PARITY: Index<Timed<Object>, PanickingKey> =
+    Index::new("parity", |object| object.mood.key(object.id % 2));
+
+const TTL: Duration = Duration::from_secs(1);
+
+fn object(mood: &Arc<Mood>, id: u32, serial: u32) -> Object {
+    Object { mood: mood.clone(), _own: mood.key(id), id, serial }
+}
+
+fn contents(store: &Hostile) -> Vec<(u32, u32)> {
+    let view = store.snapshot();
+    let mut contents: Vec<_> = view.objects().map(|object| (object.id, object.serial)).collect();
+    contents.sort_unstable();
+    contents
+}
+
+/// What may be done; each gets a store in which 1 and 2 have expired and are not swept, and 3 and 4 have not.
+type Deed = fn(&Hostile, &Arc<Mood>);
+
+const DEEDS: [(&str, Deed); 9] = [
+    ("add", |store, mood| {
+        let _ = store.upsert(object(mood, 5, 9));
+    }),
+    ("update", |store, mood| {
+        let _ = store.upsert(object(mood, 3, 9));
+    }),
+    ("revive", |store, mood| {
+        let _ = store.upsert(object(mood, 1, 9));
+    }),
+    ("delete", |store, mood| drop(store.delete(&mood.key(3)))),
+    ("delete what has expired", |store, mood| drop(store.delete(&mood.key(2)))),
+    ("replace", |store, mood| {
+        drop(store.replace([object(mood, 2, 9), object(mood, 3, 9), object(mood, 6, 8), object(mood, 6, 9)]));
+    }),
+    ("sweep", |store, _| drop(store.sweep())),
+    ("read", |store, mood| {
+        drop((store.get(&mood.key(1)), store.get(&mood.key(3))));
+        drop(store.by_index(&BY_PARITY, &mood.key(1)));
+        let _ = store.len();
+    }),
+    ("subscribe", |store, _| {
+        let mut changes = store.subscribe();
+        while changes.try_next().is_some() {}
+    }),
+];
+
+#[test]
+fn a_panic_anywhere_leaves_everything_intact() {
+    let mut panics = 0;
+    for point in Point::ALL {
+        for (name, deed) in DEEDS {
+            for nth in 1.. {
+                let (mood, clock) = (Mood::new(), ManualClock::new());
+                let builder = TtlStore::builder(|object: &Timed<Object>| object.mood.key(object.id));
+                let store = builder.ttl(TTL).index(&BY_PARITY).clock(clock.clone()).build().unwrap();
+                for id in 1..3 {
+                    store.upsert(object(&mood, id, 0));
+                }
+                clock.advance(TTL);
+                for id in 3..5 {
+                    store.upsert(object(&mood, id, 0));
+                }
+                clock.advance(TTL / 2);
+                let before = contents(&store);
+                assert_eq!((before.len(), store.stored()), (2, 4));
+
+                mood.arm(point, nth);
+                let panicked = catch_unwind(AssertUnwindSafe(|| deed(&store, &mood))).is_err();
+                let unreached = mood.disarm(point);
+                panics += u32::from(panicked);
+
+                store.check().unwrap_or_else(|problem| panic!("{name}, {point:?} {nth}: {problem}"));
+                let after = contents(&store);
+                if panicked && matches!(point, Point::Hash | Point::Eq) {
+                    assert_eq!(after, before, "{name}, {point:?} {nth}");
+                }
+                // It goes on, and forgets nothing that is to be swept.
+                store.upsert(object(&mood, 3, 100));
+                assert_eq!(store.get(&mood.key(3)).unwrap().serial, 100);
+                clock.advance(3 * TTL);
+                assert!(contents(&store).is_empty());
+                drop(store.sweep());
+                assert_eq!((store.stored(), store.next_sweep()), (0, None), "{name}, {point:?} {nth}");
+
+                drop(store);
+                assert_eq!(mood.live(), 0, "{name}, {point:?} {nth}: nothing leaks");
+                if unreached {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(panics > 60, "{panics} panics");
+}
+
+#[test]
+fn a_policy_that_panics_leaves_everything_as_it_was() {
+    let clock = ManualClock::new();
+    let builder = TtlStore::builder(|number: &Timed<u32>| **number).clock(clock.clone());
+    let store =
+        builder.ttl_by(|number| if *number == 13 { panic!("not this one") } else { Some(TTL) }).build();
+    let store = store.unwrap();
+    store.upsert(1);
+    clock.advance(2 * TTL);
+    for list in [vec![13], vec![2, 13]] {
+        let deed = AssertUnwindSafe(|| drop(store.replace(list)));
+        assert!(catch_unwind(deed).is_err());
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| store.upsert(13))).is_err());
+    assert_eq!((store.stored(), store.len()), (1, 0));
+    assert_eq!(store.sweep().len(), 1);
+    assert_eq!(store.next_sweep(), None);
+}
+
+/// Who writes a key that has expired has nothing to do with the object that was there.
+#[test]
+fn what_has_expired_may_panic_as_it_goes() {
+    struct Object(u32, bool);
+    impl Drop for Object {
+        fn drop(&mut self) {
+            assert!(!self.1 || std::thread::panicking(), "it does not want to go");
+        }
+    }
+    let clock = ManualClock::new();
+    let builder = TtlStore::builder(|object: &Timed<Object>| object.0).ttl(TTL);
+    let store = builder.clock(clock.clone()).build().unwrap();
+    type Objects = TtlStore<u32, Object, ManualClock>;
+    let writes: [fn(&Objects); 6] = [
+        |store| assert_eq!(store.upsert(Object(1, false)), Outcome::Added),
+        |store| assert_eq!(store.upsert(Object(2, false)), Outcome::Added),
+        |store| assert!(store.delete(&1).is_none()),
+        |store| assert!(store.delete(&2).is_none()),
+        |store| assert_eq!(store.replace([Object(1, false)]).len(), 1),
+        |store| drop((store.subscribe(), store.observe(|_| {}))),
+    ];
+    for write in writes {
+        store.upsert(Object(1, true));
+        clock.advance(2 * TTL);
+        write(&store);
+        assert!(store.snapshot().objects().all(|object| !object.1));
+        clock.advance(2 * TTL);
+        drop(store.sweep());
+        assert_eq!((store.stored(), store.next_sweep()), (0, None));
+    }
+}
+
+/// Policies, clocks, drops and observers may use the store, as nothing of theirs runs under a lock.
+#[test]
+fn code_that_calls_back_is_answered() {
+    struct CallsBack(u32);
+    type Numbers = TtlStore<u32, CallsBack, ManualClock>;
+    static STORE: Mutex<Option<Numbers>> = Mutex::new(None);
+    fn call() {
+        let store = STORE.lock().clone();
+        if let Some(store) = store {
+            let _ = (store.get(&1), store.len(), store.next_sweep());
+            drop(store.sweep());
+            drop(store.delete(&99));
+        }
+    }
+    impl Drop for CallsBack {
+        fn drop(&mut self) {
+            call();
+        }
+    }
+    let clock = ManualClock::new();
+    let builder = TtlStore::builder(|object: &Timed<CallsBack>| {
+        call();
+        object.0
+    });
+    let builder = builder.ttl_by(|object| {
+        call();
+        Some(TTL * object.0)
+    });
+    let store = builder.clock(clock.clone()).build().unwrap();
+    *STORE.lock() = Some(store.clone());
+    let told = Arc::new(Mutex::new(0));
+    let observer = store.observe({
+        let told = told.clone();
+        move |change: &Change<_, _>| {
+            *told.lock() += 1;
+            call();
+            // Deeper than one write: what is swept by a write writes.
+            if change.new().is_none() && *change.key() == 1 {
+                let store = STORE.lock().clone().unwrap();
+                store.upsert(CallsBack(7));
+            }
+        }
+    });
+    for id in 1..4 {
+        store.upsert(CallsBack(id));
+    }
+    clock.advance(3 * TTL / 2);
+    store.upsert(CallsBack(3));
+    assert!(store.get(&1).is_none() && store.get(&7).is_some());
+    clock.advance(TTL);
+    drop(store.replace([CallsBack(4)]));
+    clock.advance(10 * TTL);
+    drop(store.sweep());
+    assert_eq!((store.stored(), observer.panics()), (0, 0));
+    assert!(*told.lock() > 8);
+    store.check().unwrap();
+    *STORE.lock() = None;
+}

@@ -1,0 +1,389 @@
+//! Keys, clocks and policies that panic, keys that call back, and numbers at the end of their range.
+
+use std::hash::{Hash, Hasher};
+use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use flyball_ratelimit::{
+    AimdLimit, Capped, ConcurrencyLimiter, Exponential, FastSlow, Limiter, MaxOf, Policy, Quota, TokenBucket,
+    controller_default,
+};
+use flyball_sync::{Clock, ManualClock, Nanos};
+use testkit::panicking::{Mood, PanickingKey, Point};
+
+#[test]
+fn a_panic_of_a_key_at_any_point_leaves_the_limiter_usable() {
+    for point in Point::ALL {
+        let mut fired = 0;
+        for nth in 1..=40 {
+            fired += usize::from(run_with_a_fuse(point, nth));
+        }
+        // As many as the script has calls at this point; `Eq` is called for matching keys only.
+        assert!(fired >= 3, "{point:?} panicked in {fired} runs only");
+    }
+}
+
+/// Fails, sweeps, evicts and forgets keys with a fuse burning; says whether it went off.
+fn run_with_a_fuse(point: Point, nth: i64) -> bool {
+    let mood = Mood::new();
+    let clock = ManualClock::new();
+    let backoff =
+        Exponential::new(secs(1)..=secs(2)).max_keys(NonZeroU32::new(3).unwrap()).forget_after(secs(5));
+    let limiter = Limiter::with_clock(backoff, clock.clone());
+    let quietly = |step: &dyn Fn()| catch_unwind(AssertUnwindSafe(step)).is_err();
+
+    mood.arm(point, nth);
+    let mut fired = false;
+    for id in [1, 2, 1, 3, 4, 5, 1] {
+        fired |= quietly(&|| _ = limiter.record_failure(&mood.key(id)));
+        assert_eq!(
+            limiter.update_policy(|policy, _| policy.check()),
+            Ok(()),
+            "{point:?} {nth}, after {id} failed"
+        );
+        clock.advance(secs(2));
+    }
+    fired |= quietly(&|| limiter.forget(&mood.key(1)));
+    fired |= quietly(&|| _ = limiter.num_requeues(&mood.key(4)));
+    assert_eq!(limiter.update_policy(|policy, _| policy.check()), Ok(()), "{point:?} {nth}, after forget");
+    let burning = mood.disarm(point);
+    assert_ne!(fired, burning, "a fuse burns, or it has fired");
+
+    // It still counts as if nothing had been.
+    limiter.forget(&mood.key(9));
+    assert_eq!(limiter.record_failure(&mood.key(9)), secs(1));
+    assert_eq!(limiter.record_failure(&mood.key(9)), secs(2));
+    assert_eq!(limiter.num_requeues(&mood.key(9)), 2);
+    drop(limiter);
+    assert_eq!(mood.live(), 0, "{point:?} {nth}: keys leak or die twice");
+    fired
+}
+
+/// Calls back into its limiter when it is dropped. If keys died under the lock, these tests would hang.
+struct CallsBack {
+    id: u32,
+    limiter: Weak<Limiter<CallsBack, Exponential<CallsBack>, ManualClock>>,
+    drops: Arc<AtomicUsize>,
+}
+
+impl Clone for CallsBack {
+    fn clone(&self) -> Self {
+        Self { id: self.id, limiter: self.limiter.clone(), drops: self.drops.clone() }
+    }
+}
+
+impl PartialEq for CallsBack {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for CallsBack {}
+
+impl Hash for CallsBack {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+impl Drop for CallsBack {
+    fn drop(&mut self) {
+        if let Some(limiter) = self.limiter.upgrade() {
+            let _ = limiter.tracked_keys();
+            self.drops.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[test]
+fn no_key_dies_under_the_lock() {
+    let clock = ManualClock::new();
+    let backoff =
+        Exponential::new(secs(1)..=secs(1)).max_keys(NonZeroU32::new(2).unwrap()).forget_after(secs(5));
+    let limiter = Arc::new(Limiter::with_clock(backoff, clock.clone()));
+    let drops = Arc::new(AtomicUsize::new(0));
+    let key = |id| CallsBack { id, limiter: Arc::downgrade(&limiter), drops: drops.clone() };
+    let died_within = |step: &dyn Fn(&CallsBack), id| {
+        let key = key(id);
+        let before = drops.load(Ordering::SeqCst);
+        step(&key);
+        drops.load(Ordering::SeqCst) - before
+    };
+    assert_eq!(died_within(&|key| _ = limiter.record_failure(key), 1), 0);
+    assert_eq!(died_within(&|key| _ = limiter.record_failure(key), 2), 0);
+    assert_eq!(died_within(&|key| _ = limiter.record_failure(key), 3), 1, "1 made room");
+    assert_eq!(died_within(&|key| limiter.forget(key), 2), 1);
+    clock.advance(secs(60));
+    assert_eq!(
+        died_within(&|key| _ = limiter.update_policy(|policy, now| policy.record_failure(key, now, 0)), 4),
+        1,
+        "3 had expired"
+    );
+    assert_eq!(limiter.tracked_keys(), 1);
+}
+
+/// As [`CallsBack`], and panics in `Clone` when it is told to.
+struct PanicsAndCallsBack {
+    id: u32,
+    limiter: Weak<Limiter<Self, Both, ManualClock>>,
+    clones: Arc<AtomicUsize>,
+}
+
+type Both = MaxOf<Exponential<PanicsAndCallsBack>, FastSlow<PanicsAndCallsBack>>;
+
+impl Clone for PanicsAndCallsBack {
+    fn clone(&self) -> Self {
+        // Counts down to the panic; beyond, nothing happens.
+        let left = self.clones.fetch_sub(1, Ordering::SeqCst);
+        assert!(left != 1, "a key panics in `Clone`");
+        Self { id: self.id, limiter: self.limiter.clone(), clones: self.clones.clone() }
+    }
+}
+
+impl PartialEq for PanicsAndCallsBack {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for PanicsAndCallsBack {}
+
+impl Hash for PanicsAndCallsBack {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+impl Drop for PanicsAndCallsBack {
+    fn drop(&mut self) {
+        if let Some(limiter) = self.limiter.upgrade() {
+            let _ = limiter.tracked_keys();
+        }
+    }
+}
+
+/// What an operation let go of before it panicked dies outside the lock, too: then, not in the next operation. If a key
+/// died under the lock, this test would hang.
+#[test]
+fn drops_evicted_keys_outside_the_lock_after_a_panic() {
+    for nth in 1..=2 {
+        let clock = ManualClock::new();
+        let both = MaxOf::new(Exponential::new(secs(1)..=secs(1)), FastSlow::new(secs(1), secs(1), 1));
+        let limiter = Arc::new(Limiter::with_clock(both, clock.clone()));
+        let clones = Arc::new(AtomicUsize::new(usize::MAX));
+        let key = |id| PanicsAndCallsBack { id, limiter: Arc::downgrade(&limiter), clones: clones.clone() };
+        limiter.record_failure(&key(1));
+        limiter.record_failure(&key(2));
+        clock.advance(secs(10_000));
+        // The first policy, or the second when the first has let go of both.
+        clones.store(nth, Ordering::SeqCst);
+        let panicked = catch_unwind(AssertUnwindSafe(|| limiter.record_failure(&key(3)))).is_err();
+        assert!(panicked);
+        let mut dead = Vec::new();
+        limiter.update_policy(|both, _| both.take_evicted(&mut dead));
+        assert_eq!(dead.len(), 0, "nothing is left over");
+        // What the first had counted of key 3 stays.
+        assert_eq!((limiter.record_failure(&key(4)), limiter.tracked_keys()), (secs(1), nth));
+    }
+}
+
+#[test]
+fn keys_that_all_hash_alike_are_told_apart() {
+    #[derive(Clone, PartialEq, Eq)]
+    struct Alike(u32);
+    impl Hash for Alike {
+        fn hash<H: Hasher>(&self, _: &mut H) {}
+    }
+    let mut backoff = Exponential::new(secs(1)..=secs(60)).max_keys(NonZeroU32::new(50).unwrap());
+    for round in 1..=3 {
+        for id in 0..50 {
+            assert_eq!(backoff.record_failure(&Alike(id), Nanos::ZERO, 0).0, secs(1 << (round - 1)));
+        }
+    }
+    backoff.forget(&Alike(7));
+    assert_eq!(
+        (backoff.num_requeues(&Alike(7)), backoff.num_requeues(&Alike(8)), backoff.tracked_keys()),
+        (0, 3, 49)
+    );
+    assert_eq!(backoff.check(), Ok(()));
+}
+
+#[test]
+fn what_no_shell_takes_is_dropped_all_the_same() {
+    let mood = Mood::new();
+    let mut backoff = Exponential::new(secs(1)..=secs(1)).max_keys(NonZeroU32::MIN);
+    for id in 0..100 {
+        backoff.record_failure(&mood.key(id), Nanos::ZERO, 0);
+        assert!(mood.live() <= 2, "{} keys live", mood.live());
+    }
+    let mut dead = Vec::new();
+    backoff.take_evicted(&mut dead);
+    assert_eq!(dead.iter().map(PanickingKey::id).collect::<Vec<_>>(), [98]);
+    drop((dead, backoff));
+    assert_eq!(mood.live(), 0);
+}
+
+/// A clock that panics when it is told to.
+#[derive(Clone, Default)]
+struct MoodyClock(Arc<AtomicBool>);
+
+impl Clock for MoodyClock {
+    fn now(&self) -> Nanos {
+        assert!(!self.0.load(Ordering::SeqCst), "a hostile clock panics");
+        Nanos::ZERO
+    }
+}
+
+#[test]
+fn a_panic_of_the_clock_counts_nothing() {
+    let clock = MoodyClock::default();
+    let limiter = Limiter::with_clock(Exponential::new(secs(1)..=secs(8)), clock.clone());
+    clock.0.store(true, Ordering::SeqCst);
+    assert!(catch_unwind(AssertUnwindSafe(|| limiter.record_failure(&1))).is_err());
+    clock.0.store(false, Ordering::SeqCst);
+    assert_eq!((limiter.num_requeues(&1), limiter.record_failure(&1)), (0, secs(1)));
+}
+
+#[test]
+fn a_panic_of_the_clock_loses_no_permit() {
+    let clock = MoodyClock::default();
+    let adaptive = AimdLimit::new(10..=10, secs(1));
+    let limiter = ConcurrencyLimiter::with_clock(adaptive, clock.clone());
+    let permits: Vec<_> = (0..10).filter_map(|_| limiter.try_acquire()).collect();
+    clock.0.store(true, Ordering::SeqCst);
+    for permit in permits {
+        assert!(catch_unwind(AssertUnwindSafe(|| permit.succeed())).is_err());
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| limiter.try_acquire())).is_err());
+    assert_eq!((limiter.in_flight(), limiter.check()), (0, Ok(())));
+    clock.0.store(false, Ordering::SeqCst);
+    assert!(limiter.try_acquire().is_some());
+}
+
+#[test]
+fn a_panic_in_a_change_leaves_the_limiter_usable() {
+    let limiter = Limiter::with_clock(bucket(1, 1), ManualClock::new());
+    let ten = Quota::per_second(NonZeroU32::new(10).unwrap()).allow_burst(NonZeroU32::MIN);
+    let change = |bucket: &mut TokenBucket, now| {
+        bucket.set_quota(ten, now);
+        panic!("a hostile change panics");
+    };
+    assert!(catch_unwind(AssertUnwindSafe(|| limiter.update_policy(change))).is_err());
+    assert_eq!(
+        [limiter.record_failure(&1), limiter.record_failure(&1)],
+        [Duration::ZERO, secs(1) / 10],
+        "as it was left"
+    );
+}
+
+#[test]
+fn a_clock_may_call_back() {
+    struct CallsBack(Arc<Limiter<u32, TokenBucket, ManualClock>>);
+    impl Clock for CallsBack {
+        fn now(&self) -> Nanos {
+            Nanos::ZERO + self.0.record_failure(&0)
+        }
+    }
+    let inner = Arc::new(Limiter::with_clock(bucket(1, 1), ManualClock::new()));
+    let outer = Limiter::with_clock(bucket(1, 1), CallsBack(inner));
+    assert_eq!(outer.record_failure(&1), Duration::ZERO);
+    assert_eq!(outer.record_failure(&1), Duration::ZERO, "its clock has moved on by a second meanwhile");
+}
+
+#[test]
+fn a_panic_of_a_policy_leaves_the_limiter_usable() {
+    #[derive(Default)]
+    struct Moody(u32);
+    impl Policy<u32> for Moody {
+        type Reservation = ();
+        fn record_failure(&mut self, key: &u32, _: Nanos, _: u64) -> (Duration, ()) {
+            assert_ne!(*key, 13, "a hostile policy panics");
+            self.0 += 1;
+            (Duration::ZERO, ())
+        }
+        fn forget(&mut self, _: &u32) {}
+        fn num_requeues(&self, _: &u32) -> u32 {
+            self.0
+        }
+        fn cancel(&mut self, (): (), _: Nanos) -> bool {
+            false
+        }
+        fn tracked_keys(&self) -> usize {
+            0
+        }
+    }
+    let limiter = Limiter::with_clock(Moody::default(), ManualClock::new());
+    limiter.record_failure(&1);
+    assert!(catch_unwind(AssertUnwindSafe(|| limiter.record_failure(&13))).is_err());
+    limiter.record_failure(&2);
+    assert_eq!(limiter.num_requeues(&0), 2);
+}
+
+#[test]
+fn the_longest_durations_saturate() {
+    let never = Duration::from_nanos(u64::MAX);
+    let mut longest = Exponential::new(Duration::MAX..=Duration::MAX).forget_after(Duration::MAX);
+    assert_eq!(longest.record_failure(&1, Nanos::MAX, u64::MAX).0, never);
+    assert_eq!(longest.record_failure(&1, Nanos::ZERO, u64::MAX).0, never);
+    assert_eq!(longest.num_requeues(&1), 2);
+
+    let mut steps = FastSlow::new(Duration::MAX, Duration::ZERO, 1);
+    assert_eq!(steps.record_failure(&1, Nanos::ZERO, 0).0, Duration::MAX);
+    assert_eq!(steps.record_failure(&1, Nanos::MAX, 0).0, Duration::ZERO);
+
+    let mut capped = Capped::new(controller_default(), Duration::MAX);
+    assert_eq!(capped.record_failure(&1, Nanos::MAX, 0).0, Duration::from_millis(5));
+
+    let refused = Quota::new(NonZeroU32::MIN, Duration::MAX).unwrap_err();
+    assert!(refused.to_string().ends_with(&format!("not {:?}", Duration::MAX)), "{refused}");
+    assert!(Quota::new(NonZeroU32::MIN, never).is_ok());
+    assert!(Quota::new(NonZeroU32::MIN, never + Duration::from_nanos(1)).is_err());
+}
+
+#[test]
+fn the_slowest_and_the_fastest_bucket_do_not_overflow() {
+    let slowest =
+        Quota::new(NonZeroU32::MIN, Duration::from_nanos(u64::MAX)).unwrap().allow_burst(NonZeroU32::MAX);
+    let fastest = Quota::new(NonZeroU32::MAX, Duration::from_nanos(1)).unwrap().allow_burst(NonZeroU32::MAX);
+    let smallest = Quota::new(NonZeroU32::MIN, Duration::from_nanos(u64::MAX)).unwrap();
+    for now in [Nanos::ZERO, Nanos::new(1), Nanos::new(u64::MAX - 1), Nanos::MAX] {
+        for first in [slowest, fastest, smallest] {
+            for second in [slowest, fastest, smallest] {
+                let mut bucket = TokenBucket::new(first);
+                for _ in 0..3 {
+                    assert!(bucket.reserve(now).due() >= now);
+                }
+                bucket.set_quota(second, now);
+                assert_eq!(bucket.check(), Ok(()), "{first:?} then {second:?} at {now:?}");
+                let token = bucket.reserve(now);
+                bucket.cancel(token, now);
+                assert!(bucket.available_tokens(now) <= second.burst_size().get());
+                assert_eq!(bucket.check(), Ok(()), "{first:?} then {second:?} at {now:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_token_that_never_comes_takes_nothing_more() {
+    let once = Quota::new(NonZeroU32::MIN, Duration::from_nanos(u64::MAX)).unwrap();
+    let mut bucket = TokenBucket::new(once);
+    assert_eq!(bucket.reserve(Nanos::new(5)).due(), Nanos::new(5));
+    let never = bucket.reserve(Nanos::new(5));
+    assert_eq!(never.due(), Nanos::MAX);
+    assert_eq!(bucket.reserve(Nanos::new(5)).due(), Nanos::MAX);
+    assert!(!bucket.cancel(never, Nanos::new(5)));
+    assert_eq!(bucket.check(), Ok(()));
+}
+
+fn bucket(per_second: u32, burst: u32) -> TokenBucket {
+    let nz = |value| NonZeroU32::new(value).expect("a quota has no zero");
+    TokenBucket::new(Quota::per_second(nz(per_second)).allow_burst(nz(burst)))
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}

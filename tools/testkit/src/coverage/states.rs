@@ -1,0 +1,236 @@
+//! Which cells of the queue's state table a test has entered, and how often.
+
+use crate::queue_answers::Ending;
+
+/// The rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Was {
+    Absent,
+    Waiting,
+    /// A wait that may be put off, up to its cap.
+    Debounced,
+    /// A wait that no add shortens.
+    Backoff,
+    Ready,
+    Leased,
+    LeasedDirty,
+    LeasedWaiting,
+    LeasedDebounced,
+    LeasedBackoff,
+}
+
+impl Was {
+    const ALL: [Self; 10] = [
+        Self::Absent,
+        Self::Waiting,
+        Self::Debounced,
+        Self::Backoff,
+        Self::Ready,
+        Self::Leased,
+        Self::LeasedDirty,
+        Self::LeasedWaiting,
+        Self::LeasedDebounced,
+        Self::LeasedBackoff,
+    ];
+
+    /// Without what an operation does not look at.
+    fn coarse(self) -> Self {
+        match self {
+            Self::Debounced | Self::Backoff => Self::Waiting,
+            Self::LeasedDebounced | Self::LeasedBackoff => Self::LeasedWaiting,
+            other => other,
+        }
+    }
+
+    fn waits(self) -> bool {
+        matches!(self, Self::Waiting | Self::Debounced | Self::Backoff) || self.waits_leased()
+    }
+
+    fn waits_leased(self) -> bool {
+        matches!(self, Self::LeasedWaiting | Self::LeasedDebounced | Self::LeasedBackoff)
+    }
+
+    fn is_leased(self) -> bool {
+        matches!(self, Self::Leased | Self::LeasedDirty) || self.waits_leased()
+    }
+}
+
+/// The columns; the end of a lease is one column per outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Doing {
+    Add,
+    Earliest,
+    Latest,
+    Replace,
+    /// An add after a failure.
+    Limited,
+    /// An add after a failure too many.
+    LimitedExhausted,
+    Full,
+    Postpone,
+    Get,
+    Done,
+    Succeed,
+    RequeueAfter,
+    DoneAfter,
+    Retry,
+    RetryNoSooner,
+    Dropped,
+    /// A lease that ends by a failure too many.
+    Exhausted,
+    /// A lease that fails where there is no limiter.
+    Tail,
+    /// As `Retry` and `Dropped`, while a queue that was shut down still serves.
+    FailedServing,
+    Cancel,
+    Deadline,
+    /// As `Deadline`, while a queue that was shut down still serves.
+    DeadlineServing,
+    Detach,
+    DoneKey,
+    Attach,
+    /// `done` or `attach` of a key that nobody detached.
+    NotDetached,
+}
+
+impl Doing {
+    const COUNT: usize = 26;
+
+    const ALL: [Self; Self::COUNT] = [
+        Self::Add,
+        Self::Earliest,
+        Self::Latest,
+        Self::Replace,
+        Self::Limited,
+        Self::LimitedExhausted,
+        Self::Full,
+        Self::Postpone,
+        Self::Get,
+        Self::Done,
+        Self::Succeed,
+        Self::RequeueAfter,
+        Self::DoneAfter,
+        Self::Retry,
+        Self::RetryNoSooner,
+        Self::Dropped,
+        Self::Exhausted,
+        Self::Tail,
+        Self::FailedServing,
+        Self::Cancel,
+        Self::Deadline,
+        Self::DeadlineServing,
+        Self::Detach,
+        Self::DoneKey,
+        Self::Attach,
+        Self::NotDetached,
+    ];
+
+    /// To these all waits are the same, or, as to `DoneAfter` and `RetryNoSooner`, what they are to another one
+    /// that is counted finely.
+    fn is_coarse(self) -> bool {
+        matches!(
+            self,
+            Self::LimitedExhausted
+                | Self::Exhausted
+                | Self::DoneAfter
+                | Self::RetryNoSooner
+                | Self::Tail
+                | Self::FailedServing
+                | Self::DeadlineServing
+                | Self::Detach
+                | Self::DoneKey
+                | Self::Attach
+                | Self::NotDetached
+        )
+    }
+
+    /// Blank cells of the table cannot happen.
+    fn is_blank(self, was: Was) -> bool {
+        match self {
+            _ if self.is_coarse() && was != was.coarse() => true,
+            Self::Add
+            | Self::Earliest
+            | Self::Latest
+            | Self::Replace
+            | Self::Limited
+            | Self::LimitedExhausted
+            | Self::Postpone
+            | Self::Cancel
+            | Self::NotDetached => false,
+            Self::Full => was != Was::Absent,
+            Self::Get => was == Was::Absent,
+            Self::Done
+            | Self::Succeed
+            | Self::RequeueAfter
+            | Self::DoneAfter
+            | Self::Retry
+            | Self::RetryNoSooner
+            | Self::Dropped
+            | Self::Exhausted
+            | Self::Tail
+            | Self::FailedServing
+            | Self::Detach
+            | Self::DoneKey
+            | Self::Attach => !was.is_leased(),
+            Self::Deadline | Self::DeadlineServing => !was.waits(),
+        }
+    }
+}
+
+impl From<Ending> for Doing {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::Done => Self::Done,
+            Ending::Succeed => Self::Succeed,
+            Ending::RequeueAfter(_) => Self::RequeueAfter,
+            Ending::DoneAfter(_) => Self::DoneAfter,
+            Ending::Retry => Self::Retry,
+            Ending::RetryNoSooner(_) => Self::RetryNoSooner,
+            Ending::Dropped => Self::Dropped,
+        }
+    }
+}
+
+/// A counter for every cell.
+#[derive(Clone, Debug, Default)]
+pub struct Cells([[u64; Doing::COUNT]; Was::ALL.len()]);
+
+impl Cells {
+    /// Counts one.
+    ///
+    /// # Panics
+    /// In a blank cell.
+    pub fn hit(&mut self, was: Was, doing: Doing) {
+        let was = if doing.is_coarse() { was.coarse() } else { was };
+        assert!(!doing.is_blank(was), "{doing:?} on a key that is {was:?} cannot happen");
+        self.0[was as usize][doing as usize] += 1;
+    }
+
+    /// How often a cell was entered.
+    #[must_use]
+    pub fn hits(&self, was: Was, doing: Doing) -> u64 {
+        self.0[was as usize][doing as usize]
+    }
+
+    /// Adds the counts of another run.
+    pub fn merge(&mut self, other: &Self) {
+        for (row, more) in self.0.iter_mut().zip(&other.0) {
+            for (count, more) in row.iter_mut().zip(more) {
+                *count += more;
+            }
+        }
+    }
+
+    /// The cells, blank ones left out, that were entered fewer than `floor` times.
+    #[must_use]
+    pub fn below(&self, floor: u64) -> Vec<(Was, Doing, u64)> {
+        let every = Was::ALL.into_iter().flat_map(|was| Doing::ALL.map(|doing| (was, doing)));
+        every
+            .filter(|(was, doing)| !doing.is_blank(*was))
+            .map(|(was, doing)| (was, doing, self.hits(was, doing)))
+            .filter(|(.., hits)| *hits < floor)
+            .collect()
+    }
+}

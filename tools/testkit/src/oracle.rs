@@ -1,0 +1,13 @@
+//! Slow, obvious implementations to compare with: the oracles of the tests and fuzz targets.
+
+pub mod aimd;
+pub mod backoff;
+pub mod keyed_rate_limiter;
+pub mod limiter;
+pub mod order;
+pub mod queue;
+pub mod retry_budget;
+pub mod selector;
+pub mod store;
+pub mod subscription;
+pub mod wait_queue;

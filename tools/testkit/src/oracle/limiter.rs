@@ -1,0 +1,608 @@
+//! Slow, obvious limiters: lists that are walked from end to end, and 128-bit arithmetic.
+//!
+//! Times and waits are nanoseconds in a `u64`; the largest stands for never.
+
+use arbitrary::Arbitrary;
+
+use crate::oracle::retry_budget::OracleRetryBudget;
+use crate::random::Random;
+
+/// One step of a random run of a limiter.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+pub enum LimiterOp {
+    /// A key fails.
+    When(Key),
+    /// A key fails, and what it took may be given back.
+    Reserve(Key),
+    /// One of the reservations still held is given back.
+    Cancel(u8),
+    /// A key has worked.
+    Forget(Key),
+    /// The quota of the shared budget is changed.
+    SetQuota(OracleQuota),
+    /// Time passes.
+    Advance(Span),
+    /// The clock jumps back.
+    JumpBack(Span),
+}
+
+/// One step of a random run of a bucket.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+pub enum BucketOp {
+    /// Takes a token, at once or ahead of time.
+    Reserve,
+    /// Takes a token if one is there.
+    TryAcquire,
+    /// Takes some at once, at once or ahead of time.
+    ReserveMany(u8),
+    /// Takes some at once if they are there.
+    TryAcquireMany(u8),
+    /// Gives back one of the tokens still held.
+    GiveBack(u8),
+    /// Changes rate and burst.
+    SetQuota(OracleQuota),
+    /// Time passes.
+    Advance(Span),
+    /// The clock jumps back.
+    JumpBack(Span),
+}
+
+/// One of four keys.
+#[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Key {
+    A,
+    B,
+    C,
+    D,
+}
+
+/// A length of time, in the units that matter here.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+pub enum Span {
+    /// Nanoseconds: where rounding shows.
+    Nanos(u8),
+    /// Microseconds.
+    Micros(u16),
+    /// Milliseconds, up to 50 days.
+    Millis(u32),
+    /// Without end.
+    Endless,
+}
+
+impl Span {
+    /// In nanoseconds.
+    #[must_use]
+    pub fn nanos(self) -> u64 {
+        match self {
+            Self::Nanos(n) => n.into(),
+            Self::Micros(n) => u64::from(n) * 1_000,
+            Self::Millis(n) => u64::from(n) * 1_000_000,
+            Self::Endless => u64::MAX,
+        }
+    }
+
+    /// In nanoseconds, 50 days for one without end.
+    #[must_use]
+    pub fn finite(self) -> u64 {
+        self.nanos().min(u64::from(u32::MAX) * 1_000_000)
+    }
+}
+
+/// How waits are spread.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub enum OracleJitter {
+    None,
+    Full,
+    Equal,
+    Decorrelated,
+}
+
+/// A rate and a burst; zeros count as ones.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+pub struct OracleQuota {
+    tokens: u16,
+    period: Span,
+    burst: u8,
+}
+
+impl OracleQuota {
+    /// So many tokens each period of so many nanoseconds, and so many at once.
+    #[must_use]
+    pub fn new(tokens: u16, period_millis: u32, burst: u8) -> Self {
+        Self { tokens, period: Span::Millis(period_millis), burst }
+    }
+
+    /// Tokens each period.
+    #[must_use]
+    pub fn tokens(self) -> u16 {
+        self.tokens.max(1)
+    }
+
+    /// Nanoseconds of the period: no more than one token a nanosecond, where giving back is exact.
+    #[must_use]
+    pub fn period(self) -> u64 {
+        self.period.finite().max(u64::from(self.tokens()))
+    }
+
+    /// Tokens and period without what they have in common.
+    #[must_use]
+    pub fn in_lowest_terms(self) -> (u64, u64) {
+        let (tokens, period) = (u64::from(self.tokens()), self.period());
+        let common = greatest_divisor(period, tokens);
+        (tokens / common, period / common)
+    }
+
+    /// Most at once.
+    #[must_use]
+    pub fn burst(self) -> u8 {
+        self.burst.max(1)
+    }
+}
+
+/// What the limiter of a random run is made of.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct LimiterSetup {
+    pub shape: Shape,
+    pub seed: u64,
+    pub base: Span,
+    pub above_base: Span,
+    pub immediate_first: bool,
+    pub jitter: OracleJitter,
+    pub fast: Span,
+    pub slow: Span,
+    pub fast_attempts: u8,
+    pub quota: OracleQuota,
+    pub cap: Span,
+    pub rest: Span,
+    pub few_keys: bool,
+}
+
+/// Which policies are combined, and how.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub enum Shape {
+    Exponential,
+    FastSlow,
+    Bucket,
+    /// The longer of exponential and bucket: the controller default.
+    Default,
+    /// The longest of fast/slow, exponential and bucket, capped.
+    Everything,
+    /// The exponential, its ends within the quota.
+    Paced,
+}
+
+impl LimiterSetup {
+    /// The shortest wait of the exponential.
+    #[must_use]
+    pub fn base(&self) -> u64 {
+        self.base.nanos().max(1)
+    }
+
+    /// The longest wait of the exponential.
+    #[must_use]
+    pub fn exponential_cap(&self) -> u64 {
+        self.base().saturating_add(self.above_base.nanos())
+    }
+
+    /// The most keys of any part.
+    #[must_use]
+    pub fn max_keys(&self) -> u32 {
+        if self.few_keys { 2 } else { 1_000 }
+    }
+
+    /// The limiter it describes.
+    #[must_use]
+    pub fn oracle(&self) -> OracleLimiter<Key> {
+        let exponential = || {
+            let failures = OracleFailures::new(self.exponential_cap(), self.rest.nanos(), self.max_keys());
+            OracleLimiter::Exponential {
+                base: self.base(),
+                cap: self.exponential_cap(),
+                immediate_first: self.immediate_first,
+                jitter: self.jitter,
+                failures,
+            }
+        };
+        let fast_slow = || {
+            let (fast, slow) = (self.fast.nanos(), self.slow.nanos());
+            let failures = OracleFailures::new(fast.max(slow), self.rest.nanos(), self.max_keys());
+            OracleLimiter::FastSlow { fast, slow, fast_attempts: self.fast_attempts.into(), failures }
+        };
+        let bucket = || OracleLimiter::Bucket(OracleBucket::new(self.quota));
+        let default = || OracleLimiter::MaxOf(Box::new(exponential()), Box::new(bucket()));
+        match self.shape {
+            Shape::Exponential => exponential(),
+            Shape::FastSlow => fast_slow(),
+            Shape::Bucket => bucket(),
+            Shape::Default => default(),
+            Shape::Everything => {
+                let most = OracleLimiter::MaxOf(Box::new(fast_slow()), Box::new(default()));
+                OracleLimiter::Capped(Box::new(most), self.cap.nanos())
+            }
+            Shape::Paced => OracleLimiter::Paced(Box::new(exponential()), OracleRetryBudget::new(self.quota)),
+        }
+    }
+}
+
+/// A limiter, as a tree of policies.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub enum OracleLimiter<K> {
+    Exponential {
+        base: u64,
+        cap: u64,
+        immediate_first: bool,
+        jitter: OracleJitter,
+        failures: OracleFailures<K>,
+    },
+    FastSlow {
+        fast: u64,
+        slow: u64,
+        fast_attempts: u32,
+        failures: OracleFailures<K>,
+    },
+    Bucket(OracleBucket),
+    MaxOf(Box<Self>, Box<Self>),
+    Capped(Box<Self>, u64),
+    Paced(Box<Self>, OracleRetryBudget),
+}
+
+impl<K: Copy + PartialEq> OracleLimiter<K> {
+    /// A failure: how long to wait. The tokens it takes are added to `taken`, outermost first.
+    ///
+    /// # Panics
+    /// Never: a burst is one or more.
+    pub fn failed(&mut self, key: K, now: u64, random: u64, taken: &mut Vec<usize>) -> u64 {
+        match self {
+            Self::Exponential { base, cap, immediate_first, jitter, failures } => {
+                let (before, last) = failures.count(key, now);
+                let wait = match (before, *immediate_first) {
+                    (0, true) => 0,
+                    (before, first) => {
+                        let doublings = before - u32::from(first);
+                        let wait = (u128::from(*base) << doublings.min(64)).min((*cap).into());
+                        spread(wait, (*base).into(), last.into(), (*cap).into(), *jitter, random)
+                    }
+                };
+                failures.waits(wait);
+                wait
+            }
+            Self::FastSlow { fast, slow, fast_attempts, failures } => {
+                if failures.count(key, now).0 < *fast_attempts { *fast } else { *slow }
+            }
+            Self::Bucket(bucket) => {
+                let token = bucket.reserve(1, now).expect("a burst is one or more");
+                taken.push(token);
+                bucket.due(token).saturating_sub(now)
+            }
+            Self::MaxOf(first, second) => {
+                let mut random = Random::new(random);
+                let first = first.failed(key, now, random.next(), taken);
+                let second = second.failed(key, now, random.next(), taken);
+                first.max(second)
+            }
+            Self::Capped(inner, cap) => inner.failed(key, now, random, taken).min(*cap),
+            Self::Paced(inner, pace) => {
+                let wait = inner.failed(key, now, random, taken);
+                let (booking, due) = pace.book(now.saturating_add(wait), now);
+                taken.push(booking);
+                wait.max(due.saturating_sub(now))
+            }
+        }
+    }
+
+    /// Forgets a key.
+    pub fn forget(&mut self, key: K) {
+        match self {
+            Self::Exponential { failures, .. } | Self::FastSlow { failures, .. } => failures.forget(key),
+            Self::Bucket(_) => {}
+            Self::MaxOf(first, second) => {
+                first.forget(key);
+                second.forget(key);
+            }
+            Self::Capped(inner, _) | Self::Paced(inner, _) => inner.forget(key),
+        }
+    }
+
+    /// Failures counted and not forgotten.
+    #[must_use]
+    pub fn requeues(&self, key: K) -> u32 {
+        match self {
+            Self::Exponential { failures, .. } | Self::FastSlow { failures, .. } => failures.of(key),
+            Self::Bucket(_) => 0,
+            Self::MaxOf(first, second) => first.requeues(key).max(second.requeues(key)),
+            Self::Capped(inner, _) | Self::Paced(inner, _) => inner.requeues(key),
+        }
+    }
+
+    /// Keys with state.
+    #[must_use]
+    pub fn tracked(&self) -> usize {
+        match self {
+            Self::Exponential { failures, .. } | Self::FastSlow { failures, .. } => failures.keys.len(),
+            Self::Bucket(_) => 0,
+            Self::MaxOf(first, second) => first.tracked().max(second.tracked()),
+            Self::Capped(inner, _) | Self::Paced(inner, _) => inner.tracked(),
+        }
+    }
+
+    /// Gives back what a failure took, as it was added to `taken`; says whether any of it made a difference.
+    pub fn give_back(&mut self, taken: &[usize], now: u64) -> bool {
+        match self {
+            Self::Exponential { .. } | Self::FastSlow { .. } => false,
+            Self::Bucket(bucket) => taken.iter().filter(|token| bucket.give_back(**token, now)).count() > 0,
+            // No tree of a setup has two buckets, so it does not matter which of them a token is of.
+            Self::MaxOf(first, second) => {
+                let first = first.give_back(taken, now);
+                second.give_back(taken, now) || first
+            }
+            Self::Capped(inner, _) => inner.give_back(taken, now),
+            // Nothing inside takes anything.
+            Self::Paced(_, pace) => taken.iter().filter(|booking| pace.give_back(**booking, now)).count() > 0,
+        }
+    }
+
+    /// Changes the quota of every budget inside.
+    pub fn set_quota(&mut self, quota: OracleQuota, now: u64) {
+        match self {
+            Self::Exponential { .. } | Self::FastSlow { .. } => {}
+            Self::Bucket(bucket) => bucket.set_quota(quota, now),
+            Self::MaxOf(first, second) => {
+                first.set_quota(quota, now);
+                second.set_quota(quota, now);
+            }
+            Self::Capped(inner, _) => inner.set_quota(quota, now),
+            Self::Paced(_, pace) => pace.set_quota(quota, now),
+        }
+    }
+
+    /// Is everything that was told within the budgets inside?
+    ///
+    /// # Errors
+    /// The first and the last of a span that holds too much.
+    pub fn within_rate(&self) -> Result<(), (u64, u64)> {
+        match self {
+            Self::Exponential { .. } | Self::FastSlow { .. } => Ok(()),
+            Self::Bucket(bucket) => bucket.within_rate(),
+            Self::MaxOf(first, second) => first.within_rate().and_then(|()| second.within_rate()),
+            Self::Capped(inner, _) => inner.within_rate(),
+            Self::Paced(_, pace) => pace.within_rate(),
+        }
+    }
+}
+
+fn spread(wait: u128, base: u128, last: u128, cap: u128, jitter: OracleJitter, random: u64) -> u64 {
+    // One of the `most + 1` whole numbers up to `most`, each with the same share of all 2^64 random numbers.
+    let up_to = |most: u128| u128::from(random) * (most + 1) / (1 << 64);
+    let wait = match jitter {
+        OracleJitter::None => wait,
+        OracleJitter::Full => up_to(wait),
+        OracleJitter::Equal => wait / 2 + up_to(wait - wait / 2),
+        OracleJitter::Decorrelated => base + up_to((3 * last.max(base)).min(cap) - base),
+    };
+    u64::try_from(wait).expect("a wait is at most its cap")
+}
+
+/// Failures by key, the one that failed last at the end.
+#[derive(Clone, Debug)]
+pub struct OracleFailures<K> {
+    keys: Vec<(K, u32, u64, u64)>,
+    idle: u64,
+    most: usize,
+}
+
+impl<K: Copy + PartialEq> OracleFailures<K> {
+    /// For waits of up to `longest`, kept for `rest` after that, of at most so many keys.
+    #[must_use]
+    pub fn new(longest: u64, rest: u64, most: u32) -> Self {
+        Self { keys: Vec::new(), idle: longest.saturating_add(rest), most: most as usize }
+    }
+
+    /// Counts one more, and says how many there were before, and the last wait.
+    fn count(&mut self, key: K, now: u64) -> (u32, u64) {
+        let expired = |&(_, _, at, _): &(K, u32, u64, u64)| now.saturating_sub(at) > self.idle;
+        let before = match self.keys.iter().find(|entry| entry.0 == key) {
+            Some(entry) if !expired(entry) => (entry.1, entry.3),
+            _ => (0, 0),
+        };
+        self.keys.retain(|entry| entry.0 != key);
+        // The longest idle two of the others leave if they have expired: that is all the sweeping there is.
+        for _ in 0..2 {
+            if self.keys.first().is_some_and(expired) {
+                self.keys.remove(0);
+            }
+        }
+        if self.keys.len() == self.most {
+            self.keys.remove(0);
+        }
+        self.keys.push((key, before.0.saturating_add(1), now, 0));
+        before
+    }
+
+    /// What the key that was counted last waits.
+    fn waits(&mut self, wait: u64) {
+        if let Some(entry) = self.keys.last_mut() {
+            entry.3 = wait;
+        }
+    }
+
+    fn of(&self, key: K) -> u32 {
+        self.keys.iter().find(|entry| entry.0 == key).map_or(0, |entry| entry.1)
+    }
+
+    fn forget(&mut self, key: K) {
+        self.keys.retain(|entry| entry.0 != key);
+    }
+}
+
+/// A bucket as the list of all that was ever taken.
+///
+/// Of all tokens taken since some moment, all but a burst have to wait for the time they take to arrive. So a token is
+/// due when this holds for every moment at which one was taken.
+#[derive(Clone, Debug)]
+pub struct OracleBucket {
+    quota: OracleQuota,
+    /// When, and how much, in parts: as many parts to a nanosecond as tokens to a period, in lowest terms.
+    taken: Vec<(u64, u128)>,
+    grants: Vec<Grant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Grant {
+    due: u64,
+    count: u32,
+    entry: usize,
+    returned: bool,
+    /// The quota has been changed since.
+    closed: bool,
+}
+
+impl OracleBucket {
+    /// Full.
+    #[must_use]
+    pub fn new(quota: OracleQuota) -> Self {
+        Self { quota, taken: Vec::new(), grants: Vec::new() }
+    }
+
+    /// Takes so many tokens; says which.
+    ///
+    /// # Errors
+    /// The burst, if that is fewer.
+    pub fn reserve(&mut self, count: u32, now: u64) -> Result<usize, u32> {
+        let burst = u32::from(self.quota.burst());
+        if count > burst {
+            return Err(burst);
+        }
+        self.taken.push((now, u128::from(count) * self.token()));
+        let due = self.allowed().max(now);
+        let entry = self.taken.len() - 1;
+        self.grants.push(Grant { due, count, entry, returned: false, closed: false });
+        Ok(self.grants.len() - 1)
+    }
+
+    /// Takes so many tokens if they are there; else says when.
+    ///
+    /// # Errors
+    /// When they will be; `None` if never, for more than the burst.
+    pub fn try_acquire(&mut self, count: u32, now: u64) -> Result<(), Option<u64>> {
+        let token = self.reserve(count, now).map_err(|_| None)?;
+        let due = self.due(token);
+        if due > now {
+            self.taken.pop();
+            self.grants.pop();
+            return Err(Some(due));
+        }
+        Ok(())
+    }
+
+    /// When a token is due.
+    #[must_use]
+    pub fn due(&self, token: usize) -> u64 {
+        self.grants[token].due
+    }
+
+    /// Gives a token back, if somebody else can still use it: its time has not passed, and nobody waits for a later
+    /// one.
+    pub fn give_back(&mut self, token: usize, now: u64) -> bool {
+        let Grant { due, entry, returned, closed, .. } = self.grants[token];
+        if returned || closed || due < now || due < self.allowed() || due == u64::MAX {
+            return false;
+        }
+        self.grants[token].returned = true;
+        self.taken[entry].1 = 0;
+        true
+    }
+
+    /// Changes the quota: as many tokens as there are now are kept, up to the new burst.
+    pub fn set_quota(&mut self, quota: OracleQuota, now: u64) {
+        let (old, old_token) = (self.quota, self.token());
+        if (old.tokens(), old.period(), old.burst()) == (quota.tokens(), quota.period(), quota.burst()) {
+            return;
+        }
+        let missing = self.full().saturating_sub(u128::from(now) * self.rate());
+        let (whole, rest) = (missing / old_token, missing % old_token);
+        self.quota = quota;
+        // Whole tokens missing to the old burst and the rest of one, rounded up; then those missing to the new burst.
+        let missing =
+            whole.saturating_mul(self.token()).saturating_add((rest * self.token()).div_ceil(old_token));
+        let missing = missing.saturating_add(u128::from(quota.burst()) * self.token());
+        let missing = missing.saturating_sub(u128::from(old.burst()) * self.token()).min(self.never());
+        self.taken = vec![(now, missing)];
+        for grant in &mut self.grants {
+            grant.closed = true;
+        }
+    }
+
+    /// How many could be taken at once.
+    #[must_use]
+    pub fn available(&self, now: u64) -> u32 {
+        let mut bucket = self.clone();
+        (0..).take_while(|_| bucket.try_acquire(1, now).is_ok()).count() as u32
+    }
+
+    /// Does any span hold more than burst + rate × time, counting the tokens of the present quota that were not given
+    /// back?
+    ///
+    /// # Errors
+    /// The first and the last token of such a span.
+    pub fn within_rate(&self) -> Result<(), (u64, u64)> {
+        let mut due: Vec<(u64, u32)> =
+            self.grants.iter().filter(|g| !g.returned && !g.closed).map(|g| (g.due, g.count)).collect();
+        due.sort_unstable();
+        for (i, &(first, _)) in due.iter().enumerate() {
+            let mut tokens = 0;
+            for &(last, count) in &due[i..] {
+                tokens += u64::from(count);
+                let above_burst = tokens.saturating_sub(self.quota.burst().into());
+                // Both ends belong to the span.
+                let span = u128::from(last - first) + 1;
+                if last < u64::MAX && u128::from(above_burst) * self.token() > span * self.rate() {
+                    return Err((first, last));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// When the rate allows the last token taken.
+    fn allowed(&self) -> u64 {
+        let burst = u128::from(self.quota.burst()) * self.token();
+        let parts = self.full().saturating_sub(burst);
+        u64::try_from(parts.div_ceil(self.rate())).unwrap_or(u64::MAX)
+    }
+
+    /// When all that was taken would have arrived again, in parts.
+    fn full(&self) -> u128 {
+        let mut since = 0;
+        let mut full = 0;
+        for (at, parts) in self.taken.iter().rev() {
+            since += parts;
+            full = full.max(u128::from(*at) * self.rate() + since);
+        }
+        full.min(self.never())
+    }
+
+    /// A debt ends with the token that is due never.
+    fn never(&self) -> u128 {
+        u128::from(u64::MAX) * self.rate() + u128::from(self.quota.burst()) * self.token()
+    }
+
+    /// Parts of a token.
+    fn token(&self) -> u128 {
+        self.quota.in_lowest_terms().1.into()
+    }
+
+    /// Parts of a nanosecond.
+    fn rate(&self) -> u128 {
+        self.quota.in_lowest_terms().0.into()
+    }
+}
+
+/// The greatest number that divides both: Euclid's.
+fn greatest_divisor(of: u64, and: u64) -> u64 {
+    if and == 0 { of } else { greatest_divisor(and, of % and) }
+}

@@ -1,0 +1,218 @@
+//! A slow, obvious queue to compare with: one list of records, every rule of the state table spelled out.
+//!
+//! No hash, no heap, no laziness: whatever is due is moved by hand before every operation, in the order in which it
+//! became due. `now` is an argument and must not go back.
+
+mod adds;
+mod ages;
+mod ends;
+mod gets;
+mod leases;
+mod looks;
+mod meter;
+mod setup;
+#[cfg(test)]
+mod tests;
+mod wait;
+
+use std::fmt::Debug;
+
+pub use self::setup::OracleSetup;
+use self::wait::Wait;
+use crate::coverage::states::{Cells, Doing, Was};
+use crate::oracle::backoff::OracleBackoffs;
+use crate::oracle::order::{OracleOrder, Sharing};
+use crate::queue_answers::Time;
+
+/// Where a key is. `order` tells which came first; it only ever grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Waiting(Wait),
+    Ready { order: u64, since: Time },
+    Leased,
+    LeasedDirty,
+    LeasedWaiting(Wait),
+}
+
+/// `Serving` is shut down, too, but waits up to the horizon are still handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Open,
+    Serving { horizon: Time },
+    ShutDown,
+    Stopped,
+}
+
+/// The queue, as the state table says it.
+#[derive(Clone, Debug)]
+pub struct OracleQueue<K> {
+    records: Vec<(K, State)>,
+    setup: OracleSetup,
+    /// Who comes next.
+    lines: OracleOrder<K>,
+    /// The priority of the next add.
+    asking: i8,
+    backoffs: OracleBackoffs<K>,
+    life: Life,
+    paused: bool,
+    /// Leased keys that no lease speaks for.
+    detached: Vec<K>,
+    /// Since when each leased key is, in that order.
+    leased_since: Vec<(K, Time)>,
+    /// Since when ages are kept.
+    aged_since: Option<Time>,
+    /// Leased keys that were called overdue.
+    overdue: Vec<K>,
+    /// What came back after shut down: left over, and in no promised order.
+    late: Vec<K>,
+    next_order: u64,
+    meter: meter::Meter<K>,
+    /// Keys that failed too often, with their failures, in the order in which they did.
+    pub dead: Vec<(K, u32)>,
+    /// How often each cell of the state table was entered.
+    pub cells: Cells,
+}
+
+impl<K: Copy + Ord + Debug> OracleQueue<K> {
+    /// An empty queue; without a limiter a failure comes back at once.
+    #[must_use]
+    pub fn new(setup: OracleSetup) -> Self {
+        Self::ordered(setup, Sharing::Fifo, |_| 0)
+    }
+
+    /// An empty queue of another order, with the group of each key.
+    #[must_use]
+    pub fn ordered(setup: OracleSetup, sharing: Sharing, group: fn(K) -> usize) -> Self {
+        Self {
+            lines: OracleOrder::new(sharing, group),
+            asking: 0,
+            records: Vec::new(),
+            setup,
+            backoffs: OracleBackoffs::new(setup.limiter, setup.bucket),
+            life: Life::Open,
+            paused: false,
+            detached: Vec::new(),
+            leased_since: Vec::new(),
+            aged_since: None,
+            overdue: Vec::new(),
+            late: Vec::new(),
+            next_order: 0,
+            meter: meter::Meter::new(),
+            dead: Vec::new(),
+            cells: Cells::default(),
+        }
+    }
+
+    /// Deadlines up to `now`, in their order; equal ones in the order of their adds. After shut down none passes, but
+    /// those up to the horizon while the queue serves.
+    ///
+    /// # Panics
+    /// When the model contradicts itself.
+    pub fn pass_deadlines(&mut self, now: Time) {
+        self.pass(now, true);
+    }
+
+    /// `deadlines` says whether that is what they are: a wait that a lease's end asks for and that is over at once is none.
+    fn pass(&mut self, now: Time, deadlines: bool) {
+        while let Some((key, state)) = self.next_due(now) {
+            self.cells.hit(self.was(key), Doing::Deadline);
+            if let Life::Serving { .. } = self.life {
+                self.cells.hit(self.was(key), Doing::DeadlineServing);
+            }
+            match state {
+                State::Waiting(wait) => {
+                    self.meter.at(wait.until, deadlines);
+                    let order = self.order();
+                    self.set(key, State::Ready { order, since: wait.until }, ());
+                }
+                State::LeasedWaiting(wait) => {
+                    self.meter.at(wait.until, deadlines);
+                    self.set(key, State::LeasedDirty, ());
+                }
+                State::Ready { .. } | State::Leased | State::LeasedDirty => panic!("no deadline: {state:?}"),
+            }
+        }
+        self.meter.at(now, false);
+    }
+
+    fn next_due(&self, now: Time) -> Option<(K, State)> {
+        let now = self.last_deadline()?.min(now);
+        let due = self.records.iter().filter_map(|(key, state)| match state {
+            State::Waiting(wait) | State::LeasedWaiting(wait) if wait.until <= now => {
+                Some((wait.until, wait.order, *key, *state))
+            }
+            _ => None,
+        });
+        due.min_by_key(|(until, order, ..)| (*until, *order)).map(|(.., key, state)| (key, state))
+    }
+
+    /// Deadlines up to this one pass when their time comes.
+    #[must_use]
+    pub fn last_deadline(&self) -> Option<Time> {
+        match self.life {
+            Life::Open => Some(Time::MAX),
+            Life::Serving { horizon } => Some(horizon),
+            Life::ShutDown | Life::Stopped => None,
+        }
+    }
+
+    /// Adds with this priority from now on.
+    pub fn at(&mut self, priority: i8) -> &mut Self {
+        self.asking = priority;
+        self
+    }
+
+    fn state(&self, key: K) -> Option<State> {
+        self.records.iter().find(|(of, _)| *of == key).map(|(_, state)| *state)
+    }
+
+    fn was(&self, key: K) -> Was {
+        match self.state(key) {
+            None => Was::Absent,
+            Some(State::Waiting(wait)) if wait.backoff => Was::Backoff,
+            Some(State::Waiting(wait)) if wait.cap.is_some() => Was::Debounced,
+            Some(State::Waiting(_)) => Was::Waiting,
+            Some(State::Ready { .. }) => Was::Ready,
+            Some(State::Leased) => Was::Leased,
+            Some(State::LeasedDirty) => Was::LeasedDirty,
+            Some(State::LeasedWaiting(wait)) if wait.backoff => Was::LeasedBackoff,
+            Some(State::LeasedWaiting(wait)) if wait.cap.is_some() => Was::LeasedDebounced,
+            Some(State::LeasedWaiting(_)) => Was::LeasedWaiting,
+        }
+    }
+
+    fn set<T>(&mut self, key: K, state: State, answer: T) -> T {
+        let was = self.state(key);
+        let was_ready = matches!(was, Some(State::Ready { .. }));
+        match state {
+            State::Ready { .. } if !was_ready => self.lines.line_up(key),
+            State::Leased if was_ready => self.lines.take(key),
+            State::Ready { .. } => {}
+            _ if was_ready => self.lines.leave(key),
+            _ => {}
+        }
+        self.records.retain(|(of, _)| *of != key);
+        self.records.push((key, state));
+        self.meter.moved(key, was, Some(state));
+        answer
+    }
+
+    fn remove(&mut self, key: K) {
+        self.meter.moved(key, self.state(key), None);
+        if let Some(State::Ready { .. }) = self.state(key) {
+            self.lines.leave(key);
+        }
+        self.lines.forget(key);
+        self.records.retain(|(of, _)| *of != key);
+    }
+
+    /// Last in line.
+    fn tail(&mut self, now: Time) -> State {
+        State::Ready { order: self.order(), since: now }
+    }
+
+    fn order(&mut self) -> u64 {
+        self.next_order += 1;
+        self.next_order
+    }
+}

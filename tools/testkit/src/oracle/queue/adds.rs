@@ -1,0 +1,211 @@
+//! Everything that puts a key into the queue, puts it off, or takes it out.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use super::wait::Wait;
+use super::{Life, OracleQueue, State};
+use crate::coverage::states::Doing;
+use crate::oracle::backoff::Failed;
+use crate::queue_answers::{Many, Outcome, Refused, Time, later};
+use crate::queue_setup::Mode;
+
+impl<K: Copy + Ord + Debug> OracleQueue<K> {
+    /// `add`.
+    ///
+    /// # Errors
+    /// After shut down, and where there is no room.
+    pub fn add(&mut self, key: K, now: Time) -> Result<Outcome, Refused> {
+        let answer = self.try_add(key, now);
+        self.tell_refused(answer)
+    }
+
+    fn try_add(&mut self, key: K, now: Time) -> Result<Outcome, Refused> {
+        self.pass_deadlines(now);
+        self.admit(key)?;
+        self.cells.hit(self.was(key), Doing::Add);
+        Ok(self.add_now(key, now))
+    }
+
+    /// Several adds.
+    pub fn add_many(&mut self, keys: &[K], now: Time) -> Many<K> {
+        let mut many = Many { new: 0, merged: 0, promoted: 0, marked: 0, refused: Vec::new() };
+        for &key in keys {
+            match self.add(key, now) {
+                Ok(Outcome::New) => many.new += 1,
+                Ok(Outcome::Merged) => many.merged += 1,
+                Ok(Outcome::Promoted) => many.promoted += 1,
+                Ok(Outcome::Marked) => many.marked += 1,
+                Err(why) => many.refused.push((key, why)),
+            }
+        }
+        many
+    }
+
+    /// An add that waits for room: nothing yet where there is none.
+    pub fn add_when_room(&mut self, key: K, now: Time) -> Option<Result<Outcome, Refused>> {
+        match self.try_add(key, now) {
+            Err(Refused::Full) => None,
+            answer => Some(self.tell_refused(answer)),
+        }
+    }
+
+    /// Delayed add, the earliest deadline wins.
+    ///
+    /// # Errors
+    /// After shut down, and where there is no room.
+    pub fn add_after(&mut self, key: K, after: Duration, now: Time) -> Result<Outcome, Refused> {
+        self.add_after_with(key, after, Mode::Earliest, now)
+    }
+
+    /// Delayed add. What is due at once is Ready at once.
+    ///
+    /// # Errors
+    /// After shut down, and where there is no room.
+    pub fn add_after_with(
+        &mut self,
+        key: K,
+        after: Duration,
+        mode: Mode,
+        now: Time,
+    ) -> Result<Outcome, Refused> {
+        self.pass_deadlines(now);
+        let admitted = self.admit(key);
+        self.tell_refused(admitted)?;
+        self.meter.delay();
+        let doing = match mode {
+            Mode::Earliest => Doing::Earliest,
+            Mode::Latest(_) => Doing::Latest,
+            Mode::Replace => Doing::Replace,
+        };
+        self.cells.hit(self.was(key), doing);
+        let (until, order) = (later(now, after), self.order());
+        let wait = match self.state(key) {
+            Some(State::Waiting(wait) | State::LeasedWaiting(wait)) => wait.combined(mode, until, now, order),
+            _ => Wait::new(mode, until, now, order),
+        };
+        Ok(self.add_wait(key, wait, now))
+    }
+
+    /// Counts a failure, then a delayed add by what the backoff says. After shut down nothing is counted.
+    ///
+    /// # Errors
+    /// After shut down, where there is no room, and when this was a failure too many.
+    pub fn add_rate_limited(&mut self, key: K, now: Time) -> Result<Outcome, Refused> {
+        let answer = self.try_add_rate_limited(key, now);
+        self.tell_refused(answer)
+    }
+
+    fn try_add_rate_limited(&mut self, key: K, now: Time) -> Result<Outcome, Refused> {
+        self.pass_deadlines(now);
+        if self.life != Life::Open {
+            return Err(Refused::ShutDown);
+        }
+        let failed = self.fail(key, now);
+        if self.give_up(key, failed) {
+            self.cells.hit(self.was(key), Doing::LimitedExhausted);
+            return Err(Refused::Exhausted);
+        }
+        self.admit(key)?;
+        self.cells.hit(self.was(key), Doing::Limited);
+        self.meter.delay();
+        let Some(Failed { until, .. }) = failed else { return Ok(self.add_now(key, now)) };
+        let strict = self.setup.strict;
+        let order = self.order();
+        let wait = match self.state(key) {
+            Some(State::Waiting(wait) | State::LeasedWaiting(wait)) => {
+                if strict && !wait.backoff && wait.until <= until {
+                    // The backoff holds.
+                    Wait { backoff: true, ..wait.moved(until, None, order) }
+                } else {
+                    let new = wait.combined(Mode::Earliest, until, now, order);
+                    Wait { backoff: wait.backoff || (strict && new.until != wait.until), ..new }
+                }
+            }
+            _ => Wait { backoff: strict, ..Wait::fixed(until, order) },
+        };
+        Ok(self.add_wait(key, wait, now))
+    }
+
+    /// Not before the delay is over. Says whether there was anything to put off.
+    pub fn postpone(&mut self, key: K, delay: Duration, now: Time) -> bool {
+        self.pass_deadlines(now);
+        if self.life != Life::Open {
+            return false;
+        }
+        self.cells.hit(self.was(key), Doing::Postpone);
+        let (until, order) = (later(now, delay), self.order());
+        match self.state(key) {
+            None | Some(State::Leased) => false,
+            Some(_) if until <= now => true,
+            Some(State::Ready { .. }) => self.set(key, State::Waiting(Wait::fixed(until, order)), true),
+            Some(State::LeasedDirty) => self.set(key, State::LeasedWaiting(Wait::fixed(until, order)), true),
+            Some(State::Waiting(wait)) => {
+                self.set(key, State::Waiting(wait.moved(wait.until.max(until), None, order)), true)
+            }
+            Some(State::LeasedWaiting(wait)) => {
+                self.set(key, State::LeasedWaiting(wait.moved(wait.until.max(until), None, order)), true)
+            }
+        }
+    }
+
+    /// `cancel`: what was to come does not; a lease is not touched.
+    pub fn cancel(&mut self, key: K, now: Time) -> bool {
+        self.pass_deadlines(now);
+        self.cells.hit(self.was(key), Doing::Cancel);
+        match self.state(key) {
+            None | Some(State::Leased) => false,
+            Some(State::Waiting(_) | State::Ready { .. }) => {
+                self.remove(key);
+                true
+            }
+            Some(State::LeasedDirty | State::LeasedWaiting(_)) => {
+                self.lines.unmark(key);
+                self.set(key, State::Leased, true)
+            }
+        }
+    }
+
+    fn admit(&mut self, key: K) -> Result<(), Refused> {
+        if self.life != Life::Open {
+            return Err(Refused::ShutDown);
+        }
+        let full = self.setup.capacity.is_some_and(|capacity| self.records.len() >= capacity);
+        if (full || self.lines.is_full_for(key)) && self.state(key).is_none() {
+            self.cells.hit(self.was(key), Doing::Full);
+            return Err(Refused::Full);
+        }
+        self.lines.add(key, self.asking);
+        Ok(())
+    }
+
+    /// The column of plain adds.
+    fn add_now(&mut self, key: K, now: Time) -> Outcome {
+        let tail = self.tail(now);
+        match self.state(key) {
+            None => self.set(key, tail, Outcome::New),
+            // No add shortens a backoff.
+            Some(State::Waiting(wait) | State::LeasedWaiting(wait)) if wait.backoff => Outcome::Merged,
+            Some(State::Waiting(_)) => self.set(key, tail, Outcome::Promoted),
+            Some(State::Ready { .. }) => Outcome::Merged,
+            Some(State::Leased) => self.set(key, State::LeasedDirty, Outcome::Marked),
+            Some(State::LeasedDirty) => Outcome::Merged,
+            Some(State::LeasedWaiting(_)) => self.set(key, State::LeasedDirty, Outcome::Marked),
+        }
+    }
+
+    /// The columns of delayed adds, once it is known what the wait would be.
+    fn add_wait(&mut self, key: K, wait: Wait, now: Time) -> Outcome {
+        if wait.until <= now {
+            return self.add_now(key, now);
+        }
+        match self.state(key) {
+            None => self.set(key, State::Waiting(wait), Outcome::New),
+            Some(State::Waiting(_)) => self.set(key, State::Waiting(wait), Outcome::Merged),
+            Some(State::Ready { .. }) => Outcome::Merged,
+            Some(State::Leased) => self.set(key, State::LeasedWaiting(wait), Outcome::Marked),
+            Some(State::LeasedDirty) => Outcome::Merged,
+            Some(State::LeasedWaiting(_)) => self.set(key, State::LeasedWaiting(wait), Outcome::Merged),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! How long keys have been where they are.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use super::{OracleQueue, State};
+use crate::queue_answers::{OldestAges, Overdue, Time, Told, later};
+
+impl<K: Copy + Ord + Debug> OracleQueue<K> {
+    /// Ages count from now on.
+    pub fn track_ages(&mut self, now: Time) {
+        self.aged_since.get_or_insert(now);
+    }
+
+    /// How long the key that has been Ready longest of those first in line, and the one that has been leased longest, have
+    /// been so. Nothing unless ages are kept.
+    pub fn ages(&mut self, now: Time) -> Option<OldestAges> {
+        self.pass_deadlines(now);
+        let kept = self.aged_since?;
+        let ready = self.lines.heads().into_iter().filter_map(|key| match self.state(key) {
+            Some(State::Ready { since, .. }) => Some(now - kept.max(since)),
+            _ => None,
+        });
+        let leased = self.leased_since.iter().map(|(_, since)| now - kept.max(*since));
+        Some(OldestAges { ready: ready.max(), leased: leased.max() })
+    }
+
+    /// How long this key has been leased.
+    #[must_use]
+    pub fn lease_age(&self, key: K, now: Time) -> Option<Time> {
+        let kept = self.aged_since?;
+        let (_, since) = self.leased_since.iter().find(|(of, _)| *of == key)?;
+        Some(now - kept.max(*since))
+    }
+
+    /// The oldest lease that is as old as `bound` and was not called overdue before; none will be once the queue is
+    /// drained, or stopped.
+    pub fn next_overdue(&mut self, bound: Duration, now: Time) -> Overdue<K> {
+        self.pass_deadlines(now);
+        self.track_ages(now);
+        if self.is_drained(now) {
+            return Overdue::Never;
+        }
+        let oldest = self.leased_since.iter().find(|(key, _)| !self.overdue.contains(key)).copied();
+        let Some((key, since)) = oldest else { return Overdue::NotYet };
+        let since = self.aged_since.unwrap_or(now).max(since);
+        if later(since, bound) > now {
+            return Overdue::NotYet;
+        }
+        self.overdue.push(key);
+        self.meter.tell(Told::Overdue(now - since));
+        Overdue::Lease(key, now - since)
+    }
+}

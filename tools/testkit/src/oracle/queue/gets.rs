@@ -1,0 +1,91 @@
+//! Everything that takes keys out, and what stops it.
+
+use std::fmt::Debug;
+
+use super::{Life, OracleQueue, State};
+use crate::coverage::states::{Doing, Was};
+use crate::oracle::order::GroupLimits;
+use crate::queue_answers::{Nothing, Time};
+
+impl<K: Copy + Ord + Debug> OracleQueue<K> {
+    /// `get` that never waits: the first in line.
+    ///
+    /// # Errors
+    /// When nothing is Ready, or is handed out.
+    pub fn try_get(&mut self, now: Time) -> Result<K, Nothing> {
+        self.pass_deadlines(now);
+        let first = self.lines.next();
+        if first.is_some() && self.paused {
+            return Err(Nothing::Empty);
+        }
+        for (key, _) in self.records.clone() {
+            if self.was(key) != Was::Ready || Some(key) == first {
+                self.cells.hit(self.was(key), Doing::Get);
+            }
+        }
+        match first {
+            Some(key) => {
+                self.meter.hand_out(key, now);
+                self.leased_since.push((key, now));
+                Ok(self.set(key, State::Leased, key))
+            }
+            None if self.is_closed(now) => Err(Nothing::Closed),
+            None => Err(Nothing::Empty),
+        }
+    }
+
+    /// As many gets, as long as they get something.
+    ///
+    /// # Errors
+    /// When the first finds nothing.
+    pub fn try_get_many(&mut self, most: usize, now: Time) -> Result<Vec<K>, Nothing> {
+        let mut keys = vec![self.try_get(now)?];
+        while keys.len() < most {
+            match self.try_get(now) {
+                Ok(key) => keys.push(key),
+                Err(_) => break,
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Nothing is Ready, and nothing will be.
+    fn is_closed(&mut self, now: Time) -> bool {
+        let tally = self.tally(now);
+        match self.life {
+            Life::Open => false,
+            Life::Serving { .. } => self.is_drained(now),
+            // A dirty lease puts its key back in line, shut down or not.
+            Life::ShutDown | Life::Stopped => tally.ready == self.lines.suspended() && tally.dirty == 0,
+        }
+    }
+
+    /// Other limits for a group; what is over is over.
+    pub fn limit(&mut self, group: usize, limits: GroupLimits, now: Time) {
+        if !self.is_closed(now) {
+            self.lines.limit(group, limits);
+        }
+    }
+
+    /// Hands out nothing until `resume`.
+    pub fn pause(&mut self) {
+        self.paused = true;
+    }
+
+    /// Hands out again.
+    pub fn resume(&mut self) {
+        self.paused = false;
+    }
+
+    /// Whether nothing is handed out.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Nothing is Ready that anybody gets, nothing is leased.
+    pub fn is_idle(&mut self, now: Time) -> bool {
+        let tally = self.tally(now);
+        tally.ready == self.lines.suspended() && tally.leased == 0
+    }
+}

@@ -1,0 +1,184 @@
+//! How leases end, and leases that are bare keys for a while.
+
+use std::fmt::Debug;
+
+use super::wait::Wait;
+use super::{Life, OracleQueue, State};
+use crate::coverage::states::Doing;
+use crate::oracle::backoff::Failed;
+use crate::queue_answers::{Ending, NotDetached, Time, Told, later};
+use crate::queue_setup::Mode;
+
+/// What an outcome asks for.
+#[derive(Clone, Copy, Debug)]
+enum Back {
+    /// Nothing.
+    No,
+    /// Comes back then.
+    At(Time),
+    /// Comes back when its backoff is over.
+    Backoff(Time),
+}
+
+impl<K: Copy + Ord + Debug> OracleQueue<K> {
+    /// A lease ends.
+    ///
+    /// # Panics
+    /// When the key is not leased.
+    pub fn end(&mut self, key: K, ending: Ending, now: Time) {
+        self.pass_deadlines(now);
+        let was = self.was(key);
+        self.tell_ended(key, ending, now);
+        let mut doing = Doing::from(ending);
+        let back = match ending {
+            Ending::Done => Back::No,
+            Ending::Succeed => {
+                self.forget(key);
+                Back::No
+            }
+            Ending::RequeueAfter(delay) | Ending::DoneAfter(delay) => {
+                if matches!(ending, Ending::RequeueAfter(_)) {
+                    self.forget(key);
+                }
+                self.accept_delay(later(now, delay));
+                Back::At(later(now, delay))
+            }
+            Ending::Retry | Ending::RetryNoSooner(_) | Ending::Dropped => {
+                let least = match ending {
+                    Ending::RetryNoSooner(least) => later(now, least),
+                    _ => now,
+                };
+                let failed = self.fail(key, now);
+                if let Life::Serving { .. } = self.life {
+                    self.cells.hit(was, Doing::FailedServing);
+                }
+                match failed {
+                    _ if self.give_up(key, failed) => {
+                        doing = Doing::Exhausted;
+                        Back::No
+                    }
+                    None if least == now => {
+                        doing = Doing::Tail;
+                        Back::At(now)
+                    }
+                    _ => {
+                        let until = failed.map_or(least, |failed| failed.until.max(least));
+                        self.accept_delay(until);
+                        if self.setup.strict { Back::Backoff(until) } else { Back::At(until) }
+                    }
+                }
+            }
+        };
+        self.cells.hit(was, doing);
+        self.end_by(key, back, now);
+    }
+
+    fn end_by(&mut self, key: K, back: Back, now: Time) {
+        self.detached.retain(|of| *of != key);
+        self.leased_since.retain(|(of, _)| *of != key);
+        self.overdue.retain(|of| *of != key);
+        if matches!(self.life, Life::ShutDown | Life::Serving { .. }) {
+            self.late.push(key);
+        }
+        let order = self.order();
+        self.lines.end(key, !matches!(back, Back::No));
+        match (self.state(key), back) {
+            // Nobody will ever take it.
+            (Some(State::Leased | State::LeasedDirty | State::LeasedWaiting(_)), _)
+                if self.life == Life::Stopped =>
+            {
+                self.remove(key);
+            }
+            (Some(State::Leased), Back::No) => self.remove(key),
+            (Some(State::Leased), Back::At(until)) => {
+                self.set(key, State::Waiting(Wait::fixed(until, order)), ());
+            }
+            // The mark is served then.
+            (Some(State::Leased | State::LeasedDirty), Back::Backoff(until)) => {
+                self.set(key, State::Waiting(Wait::backoff(until, order)), ());
+            }
+            (Some(State::LeasedDirty), Back::No | Back::At(_)) => {
+                let tail = self.tail(now);
+                self.set(key, tail, ());
+            }
+            (Some(State::LeasedWaiting(wait)), Back::No) => self.set(key, State::Waiting(wait), ()),
+            (Some(State::LeasedWaiting(wait)), Back::At(until)) => {
+                let wait = wait.combined(Mode::Earliest, until, now, order);
+                self.set(key, State::Waiting(wait), ());
+            }
+            (Some(State::LeasedWaiting(wait)), Back::Backoff(until)) => {
+                let until = if wait.backoff { wait.until.max(until) } else { until };
+                let wait = Wait { backoff: true, ..wait.moved(until, None, order) };
+                self.set(key, State::Waiting(wait), ());
+            }
+            (state, _) => panic!("{key:?} is not leased: {state:?}"),
+        }
+        self.pass(now, false);
+    }
+
+    /// A lease becomes a bare key.
+    pub fn detach(&mut self, key: K, now: Time) {
+        self.pass_deadlines(now);
+        self.cells.hit(self.was(key), Doing::Detach);
+        self.detached.push(key);
+    }
+
+    /// Ends a detached lease.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn done(&mut self, key: K, now: Time) -> Result<(), NotDetached> {
+        self.pass_deadlines(now);
+        self.require_detached(key)?;
+        self.cells.hit(self.was(key), Doing::DoneKey);
+        self.tell_ended(key, Ending::Done, now);
+        self.end_by(key, Back::No, now);
+        Ok(())
+    }
+
+    /// A bare key becomes a lease.
+    ///
+    /// # Errors
+    /// When it was not detached.
+    pub fn attach(&mut self, key: K, now: Time) -> Result<(), NotDetached> {
+        self.pass_deadlines(now);
+        self.require_detached(key)?;
+        self.cells.hit(self.was(key), Doing::Attach);
+        self.detached.retain(|of| *of != key);
+        Ok(())
+    }
+
+    fn require_detached(&mut self, key: K) -> Result<(), NotDetached> {
+        if self.detached.contains(&key) {
+            return Ok(());
+        }
+        self.cells.hit(self.was(key), Doing::NotDetached);
+        Err(NotDetached)
+    }
+
+    fn tell_ended(&mut self, key: K, ending: Ending, now: Time) {
+        let since = self.leased_since.iter().find(|(of, _)| *of == key).map_or(now, |(_, since)| *since);
+        self.meter.tell(Told::Ended(ending, now - since));
+    }
+
+    pub(super) fn fail(&mut self, key: K, now: Time) -> Option<Failed> {
+        let failed = self.backoffs.fail(key, now);
+        if failed.is_some_and(|failed| failed.counted) {
+            self.meter.tell(Told::Failed);
+        }
+        failed
+    }
+
+    /// Whether this was one failure too many; then they are forgotten. One that was not counted never is.
+    pub(super) fn give_up(&mut self, key: K, failed: Option<Failed>) -> bool {
+        let failures = self.backoffs.failures(key);
+        let counted = failed.is_some_and(|failed| failed.counted);
+        let over = counted && self.setup.give_up_after.is_some_and(|most| failures >= most);
+        if over {
+            self.backoffs.forget(key);
+            self.dead.push((key, failures));
+            self.meter.tell(Told::GaveUp(failures));
+        }
+        over
+    }
+}

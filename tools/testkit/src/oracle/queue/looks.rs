@@ -1,0 +1,135 @@
+//! What can be seen from outside.
+
+use std::fmt::Debug;
+
+use super::{Life, OracleQueue, State};
+use crate::queue_answers::{Glance, Left, Seen, Tally, Time};
+
+impl<K: Copy + Ord + Debug> OracleQueue<K> {
+    /// Keys in line.
+    pub fn len(&mut self, now: Time) -> usize {
+        self.tally(now).ready
+    }
+
+    /// Keys in each state.
+    pub fn tally(&mut self, now: Time) -> Tally {
+        self.pass_deadlines(now);
+        let mut tally = Tally::default();
+        for (_, state) in &self.records {
+            match state {
+                State::Waiting(_) => tally.waiting += 1,
+                State::Ready { .. } => tally.ready += 1,
+                State::Leased | State::LeasedWaiting(_) => tally.leased += 1,
+                State::LeasedDirty => {
+                    tally.leased += 1;
+                    tally.dirty += 1;
+                }
+            }
+        }
+        tally
+    }
+
+    /// Where a key is.
+    pub fn seen(&mut self, key: K, now: Time) -> Seen {
+        self.pass_deadlines(now);
+        match self.state(key) {
+            None => Seen::Absent,
+            Some(State::Waiting(wait)) => Seen::Waiting(wait.until),
+            Some(State::Ready { .. }) => Seen::Ready,
+            Some(State::Leased) => Seen::Leased,
+            Some(State::LeasedDirty) => Seen::LeasedDirty,
+            Some(State::LeasedWaiting(wait)) => Seen::LeasedWaiting(wait.until),
+        }
+    }
+
+    /// Every key, and what holds for all of them.
+    pub fn glance(&mut self, now: Time) -> Glance<K> {
+        let mut keys: Vec<_> = self.records.iter().map(|(key, _)| *key).collect();
+        keys.sort_unstable();
+        Glance {
+            keys: keys.into_iter().map(|key| (key, self.seen(key, now), self.requeues(key))).collect(),
+            paused: self.paused,
+            shut_down: self.is_shutting_down(),
+        }
+    }
+
+    /// Failures counted and not forgotten.
+    #[must_use]
+    pub fn requeues(&self, key: K) -> u32 {
+        self.backoffs.failures(key)
+    }
+
+    /// No longer open.
+    #[must_use]
+    pub fn is_shutting_down(&self) -> bool {
+        self.life != Life::Open
+    }
+
+    /// Forgets the failures of a key, and its open backoff with them.
+    pub fn forget(&mut self, key: K) {
+        self.backoffs.forget(key);
+    }
+
+    /// Keys in line, first first, as far as they can be handed out; the others, sorted.
+    #[must_use]
+    pub fn in_line(&self) -> Vec<K> {
+        let (mut line, able) = self.lines.in_line();
+        line[able..].sort_unstable();
+        line
+    }
+
+    /// How many of those in line can be handed out.
+    #[must_use]
+    pub fn able(&self) -> usize {
+        self.lines.in_line().1
+    }
+
+    /// How many of those in line nobody gets.
+    #[must_use]
+    pub fn suspended(&self) -> usize {
+        self.lines.suspended()
+    }
+
+    /// How many more keys a group may have, if it is bounded.
+    #[must_use]
+    pub fn room_of(&self, group: usize) -> Option<usize> {
+        self.lines.room_of(group)
+    }
+
+    /// The priority that is asked for next.
+    #[must_use]
+    pub fn priority(&self, key: K) -> Option<i8> {
+        self.lines.priority(key)
+    }
+
+    /// Whether there is such a key; it has this priority then.
+    pub fn set_priority(&mut self, key: K, priority: i8, now: Time) -> bool {
+        self.pass_deadlines(now);
+        self.lines.set_priority(key, priority)
+    }
+
+    /// What is left, by key.
+    #[must_use]
+    pub fn left(&self) -> Left<K> {
+        let waiting = self.sorted(|state| match state {
+            State::Waiting(wait) => Some((wait.until, wait.order)),
+            _ => None,
+        });
+        let (mut late, waiting): (Vec<_>, _) = waiting.into_iter().partition(|key| self.late.contains(key));
+        late.sort_unstable();
+        let mut leased = self.sorted(|state| match state {
+            State::Leased | State::LeasedDirty | State::LeasedWaiting(_) => Some((0, 0)),
+            _ => None,
+        });
+        leased.sort_unstable();
+        let (ready, able) = (self.in_line(), self.able());
+        Left { ready, able, waiting, late, leased }
+    }
+
+    fn sorted(&self, place: impl Fn(State) -> Option<(Time, u64)>) -> Vec<K> {
+        let mut keys: Vec<_> =
+            self.records.iter().filter_map(|(key, state)| Some((place(*state)?, *key))).collect();
+        keys.sort_unstable();
+        keys.into_iter().map(|(_, key)| key).collect()
+    }
+}

@@ -1,0 +1,66 @@
+//! Not before.
+
+use super::*;
+use crate::queue_setup::{Delay, Mode};
+
+#[test]
+fn what_is_not_to_run_is_not_put_off() {
+    assert!(!plain().postpone('a', ns(5), 0));
+    assert!(!leased(OracleSetup::default()).postpone('a', ns(5), 0));
+    let mut queue = plain();
+    queue.add('a', 0).unwrap();
+    queue.shut_down(0);
+    assert!(!queue.postpone('a', ns(5), 0));
+    assert_eq!(queue.seen('a', 0), Seen::Ready);
+}
+
+#[test]
+fn what_is_to_run_waits() {
+    let mut queue = plain();
+    queue.add('a', 0).unwrap();
+    assert!(queue.postpone('a', ns(5), 0));
+    assert_eq!(queue.seen('a', 0), Seen::Waiting(5));
+    assert!(queue.postpone('a', ns(3), 0));
+    assert_eq!(queue.seen('a', 0), Seen::Waiting(5));
+    assert!(queue.postpone('a', ns(7), 0));
+    assert_eq!(queue.seen('a', 0), Seen::Waiting(7));
+    assert!(queue.postpone('a', ns(2), 7), "due, and put off");
+    assert_eq!(queue.seen('a', 8), Seen::Waiting(9));
+    assert!(queue.postpone('a', ns(0), 9), "pending, but not put off");
+    assert_eq!(queue.try_get(9), Ok('a'));
+    queue.add('a', 9).unwrap();
+    assert!(queue.postpone('a', ns(5), 9));
+    assert_eq!(queue.seen('a', 9), Seen::LeasedWaiting(14));
+    assert!(queue.postpone('a', ns(1), 9));
+    assert_eq!(queue.seen('a', 9), Seen::LeasedWaiting(14));
+    assert!(queue.postpone('a', ns(9), 9));
+    assert_eq!(queue.seen('a', 9), Seen::LeasedWaiting(18));
+}
+
+#[test]
+fn a_wait_that_was_put_off_is_fixed() {
+    let latest = Mode::Latest(Delay(ns(50)));
+    let mut queue = plain();
+    queue.add_after_with('a', ns(5), latest, 0).unwrap();
+    queue.postpone('a', ns(2), 0);
+    queue.add_after_with('a', ns(9), latest, 0).unwrap();
+    assert_eq!(queue.seen('a', 0), Seen::Waiting(5));
+    // A delay that is over puts nothing off.
+    let mut queue = plain();
+    queue.add_after_with('a', ns(5), latest, 0).unwrap();
+    queue.postpone('a', ns(0), 0);
+    queue.add_after_with('a', ns(9), latest, 0).unwrap();
+    assert_eq!(queue.seen('a', 0), Seen::Waiting(9));
+}
+
+#[test]
+fn a_turn_is_renewed_when_the_deadline_changes() {
+    for (delay, line) in [(9, ['a', 'b']), (10, ['b', 'a'])] {
+        let mut queue = plain();
+        queue.add_after('a', ns(9), 0).unwrap();
+        queue.add_after('b', ns(delay), 0).unwrap();
+        queue.postpone('a', ns(delay), 0);
+        assert_eq!(queue.len(10), 2);
+        assert_eq!(queue.in_line(), line);
+    }
+}

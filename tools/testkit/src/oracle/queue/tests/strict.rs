@@ -1,0 +1,136 @@
+//! Strict mode: no add shortens a backoff.
+
+use super::*;
+use crate::queue_setup::{Delay, Mode};
+
+fn strict() -> OracleSetup {
+    OracleSetup { strict: true, ..with_limiter() }
+}
+
+/// `a` waits until 10, as it failed at 0.
+fn failed() -> OracleQueue<char> {
+    let mut queue = leased(strict());
+    queue.end('a', Ending::Retry, 0);
+    assert_eq!(queue.seen('a', 0), Seen::Waiting(10));
+    queue
+}
+
+/// `a` is leased, and comes back at 10 as it was said to have failed.
+fn failed_beside_its_lease() -> OracleQueue<char> {
+    let mut queue = leased(strict());
+    assert_eq!(queue.add_rate_limited('a', 0), Ok(Outcome::Marked));
+    assert_eq!(queue.seen('a', 0), Seen::LeasedWaiting(10));
+    queue
+}
+
+#[test]
+fn no_add_shortens_a_backoff() {
+    for (mut queue, seen) in [
+        (failed(), Seen::Waiting as fn(Time) -> Seen),
+        (failed_beside_its_lease(), Seen::LeasedWaiting as fn(Time) -> Seen),
+    ] {
+        assert_eq!(queue.add('a', 1), Ok(Outcome::Merged));
+        for mode in [Mode::Earliest, Mode::Replace, Mode::Latest(Delay(ns(50))), Mode::Latest(Delay(ns(1)))] {
+            for after in [0, 8] {
+                assert_eq!(queue.add_after_with('a', ns(after), mode, 1), Ok(Outcome::Merged));
+                assert_eq!(queue.seen('a', 1), seen(10), "{mode:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_later_deadline_holds_and_is_a_backoff_still() {
+    let mut queue = failed();
+    assert_eq!(queue.add_after_with('a', ns(29), Mode::Replace, 1), Ok(Outcome::Merged));
+    assert_eq!(queue.seen('a', 1), Seen::Waiting(30));
+    assert_eq!(queue.add('a', 1), Ok(Outcome::Merged));
+    assert!(queue.postpone('a', ns(39), 1));
+    assert_eq!(queue.seen('a', 1), Seen::Waiting(40));
+    assert_eq!(queue.add('a', 1), Ok(Outcome::Merged));
+    assert_eq!(queue.seen('a', 1), Seen::Waiting(40));
+    assert!(queue.cancel('a', 1));
+    assert_eq!(queue.add('a', 1), Ok(Outcome::New));
+    assert_eq!(queue.seen('a', 1), Seen::Ready);
+}
+
+#[test]
+fn a_shorter_one_leaves_the_cap_as_well() {
+    let mut queue = failed();
+    // Debounced: until 10, at most until 10.
+    queue.add_after_with('a', ns(50), Mode::Latest(Delay(ns(50))), 0).unwrap();
+    queue.add_after_with('a', ns(50), Mode::Replace, 0).unwrap();
+    queue.add_after_with('a', ns(50), Mode::Latest(Delay(ns(60))), 0).unwrap();
+    assert_eq!(queue.seen('a', 0), Seen::Waiting(50));
+    queue.add_after_with('a', ns(20), Mode::Earliest, 0).unwrap();
+    queue.add_after_with('a', ns(70), Mode::Latest(Delay(ns(70))), 0).unwrap();
+    assert_eq!(queue.seen('a', 0), Seen::Waiting(50));
+}
+
+#[test]
+fn a_failure_makes_any_wait_a_backoff() {
+    // An earlier wait: the backoff holds.
+    let mut queue = OracleQueue::new(strict());
+    queue.add_after('a', ns(4), 0).unwrap();
+    assert_eq!(queue.add_rate_limited('a', 0), Ok(Outcome::Merged));
+    assert_eq!(queue.seen('a', 0), Seen::Waiting(10));
+    assert_eq!(queue.add('a', 0), Ok(Outcome::Merged));
+    // The same.
+    let mut queue = OracleQueue::new(strict());
+    queue.add_after('a', ns(10), 0).unwrap();
+    queue.add_rate_limited('a', 0).unwrap();
+    assert_eq!(queue.add('a', 0), Ok(Outcome::Merged));
+    // A later one: the earlier of both, and that is the backoff's.
+    let mut queue = OracleQueue::new(strict());
+    queue.add_after('a', ns(40), 0).unwrap();
+    queue.add_rate_limited('a', 0).unwrap();
+    assert_eq!(queue.seen('a', 0), Seen::Waiting(10));
+    assert_eq!(queue.add('a', 0), Ok(Outcome::Merged));
+    // A plain queue: the earlier of both.
+    let mut queue = limited();
+    queue.add_after('a', ns(4), 0).unwrap();
+    queue.add_rate_limited('a', 0).unwrap();
+    assert_eq!(queue.seen('a', 0), Seen::Waiting(4));
+    assert_eq!(queue.add('a', 0), Ok(Outcome::Promoted));
+}
+
+#[test]
+fn a_failed_lease_waits_whatever_came_meanwhile() {
+    let dirty = || {
+        let mut queue = leased(strict());
+        queue.add('a', 0).unwrap();
+        queue
+    };
+    let waiting = |until: u64| {
+        let mut queue = leased(strict());
+        queue.add_after('a', ns(until), 0).unwrap();
+        queue
+    };
+    let backoff_twice = || {
+        let mut queue = failed_beside_its_lease();
+        queue.add_after_with('a', ns(40), Mode::Replace, 0).unwrap();
+        queue
+    };
+    for (mut queue, ending, seen) in [
+        (dirty(), Ending::Retry, Seen::Waiting(10)),
+        (dirty(), Ending::RetryNoSooner(ns(12)), Seen::Waiting(12)),
+        (dirty(), Ending::Done, Seen::Ready),
+        (dirty(), Ending::Succeed, Seen::Ready),
+        (dirty(), Ending::RequeueAfter(ns(50)), Seen::Ready),
+        (waiting(5), Ending::Dropped, Seen::Waiting(10)),
+        (waiting(50), Ending::Dropped, Seen::Waiting(10)),
+        (waiting(50), Ending::RetryNoSooner(ns(9)), Seen::Waiting(10)),
+        (waiting(50), Ending::RetryNoSooner(ns(11)), Seen::Waiting(11)),
+        (waiting(5), Ending::RequeueAfter(ns(3)), Seen::Waiting(3)),
+        (waiting(5), Ending::DoneAfter(ns(3)), Seen::Waiting(3)),
+        (waiting(5), Ending::Done, Seen::Waiting(5)),
+        (failed_beside_its_lease(), Ending::Retry, Seen::Waiting(10)),
+        (failed_beside_its_lease(), Ending::RequeueAfter(ns(3)), Seen::Waiting(10)),
+        (failed_beside_its_lease(), Ending::RequeueAfter(ns(30)), Seen::Waiting(10)),
+        (failed_beside_its_lease(), Ending::Done, Seen::Waiting(10)),
+        (backoff_twice(), Ending::Retry, Seen::Waiting(40)),
+    ] {
+        queue.end('a', ending, 0);
+        assert_eq!(queue.seen('a', 0), seen, "{ending:?}");
+    }
+}

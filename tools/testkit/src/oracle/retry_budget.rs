@@ -1,0 +1,144 @@
+//! A paced budget as a list of the numbers taken, walked from end to end.
+
+use crate::oracle::limiter::OracleQuota;
+
+/// Tokens by number, each taken or not.
+#[derive(Clone, Debug)]
+pub struct OracleRetryBudget {
+    quota: OracleQuota,
+    origin: u64,
+    /// Nothing below is handed out.
+    gone: u128,
+    taken: Vec<u128>,
+    bookings: Vec<Booking>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Booking {
+    due: u64,
+    number: u128,
+    returned: bool,
+    /// The quota has been changed since.
+    closed: bool,
+}
+
+impl OracleRetryBudget {
+    /// With a full burst.
+    #[must_use]
+    pub fn new(quota: OracleQuota) -> Self {
+        Self { quota, origin: 0, gone: 0, taken: Vec::new(), bookings: Vec::new() }
+    }
+
+    /// Takes the first free token for `at` or later; says which, and when it is due.
+    pub fn book(&mut self, at: u64, now: u64) -> (usize, u64) {
+        self.gone = self.gone.max(self.oldest(now));
+        let mut number = self.gone.max(self.oldest(at));
+        while self.taken.contains(&number) {
+            number += 1;
+        }
+        let due = self.comes(number).max(at);
+        if due < u64::MAX {
+            self.taken.push(number);
+        }
+        self.bookings.push(Booking { due, number, returned: false, closed: false });
+        (self.bookings.len() - 1, due)
+    }
+
+    /// Gives one back, unless it is past; says whether it did.
+    pub fn give_back(&mut self, booking: usize, now: u64) -> bool {
+        let Booking { due, number, returned, closed } = self.bookings[booking];
+        if returned || closed || due < now || due == u64::MAX || number < self.gone {
+            return false;
+        }
+        self.taken.retain(|taken| *taken != number);
+        self.bookings[booking].returned = true;
+        true
+    }
+
+    /// Changes the quota: what is there stays there, the newest first; what is booked ahead stays so many tokens.
+    pub fn set_quota(&mut self, quota: OracleQuota, now: u64) {
+        let old = self.clone();
+        if (old.quota.tokens(), old.quota.period(), old.quota.burst())
+            == (quota.tokens(), quota.period(), quota.burst())
+        {
+            return;
+        }
+        *self = Self { quota, origin: now, gone: 0, taken: Vec::new(), ..old.clone() };
+        for booking in &mut self.bookings {
+            booking.closed = true;
+        }
+        let oldest = old.oldest(now);
+        let used = |number: u128| number < old.gone || old.taken.contains(&number);
+        let (had, has) = (u128::from(old.quota.burst()), u128::from(quota.burst()));
+        for age in 0..has {
+            // The newest is the newest; older than the old burst there was none.
+            if age >= had || used(oldest + had - 1 - age) {
+                self.taken.push(has - 1 - age);
+            }
+        }
+        if old.gone > oldest + had {
+            // The clock has gone back: nothing before it is there again.
+            self.gone = self.not_before(0, old.comes(old.gone));
+        }
+        let from = old.gone.max(oldest + had);
+        let mut ahead: Vec<u128> = old.taken.iter().copied().filter(|number| *number >= from).collect();
+        ahead.sort_unstable();
+        let mut before = None;
+        for number in ahead {
+            let behind = self.taken.iter().max().map_or(has, |last| has.max(last + 1));
+            // A row stays a row.
+            let in_row = number > 0 && before == Some(number - 1);
+            let place = if in_row { behind } else { self.not_before(behind, old.comes(number)) };
+            self.taken.push(place);
+            before = Some(number);
+        }
+    }
+
+    /// Does any span hold more than burst + rate × time, rounded up to a whole token?
+    ///
+    /// # Errors
+    /// The first and the last of such a span.
+    pub fn within_rate(&self) -> Result<(), (u64, u64)> {
+        let live = self.bookings.iter().filter(|b| !b.returned && !b.closed && b.due < u64::MAX);
+        let mut due: Vec<u64> = live.map(|booking| booking.due).collect();
+        due.sort_unstable();
+        for (i, &first) in due.iter().enumerate() {
+            for (j, &last) in due.iter().enumerate().skip(i) {
+                let arrived = (u128::from(last - first) * u128::from(self.quota.tokens()))
+                    .div_ceil(self.quota.period().into());
+                if (j - i + 1) as u128 > u128::from(self.quota.burst()) + arrived {
+                    return Err((first, last));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The first number from `place` on that comes at a time or later.
+    fn not_before(&self, mut place: u128, at: u64) -> u128 {
+        let from = place;
+        while self.comes(place) < at {
+            // Both grow evenly, so most of the way is one leap.
+            place += 1 + self.tokens_within(at - self.comes(place));
+        }
+        while place > from && self.comes(place - 1) >= at {
+            place -= 1;
+        }
+        place
+    }
+
+    fn tokens_within(&self, nanos: u64) -> u128 {
+        u128::from(nanos) * u128::from(self.quota.tokens()) / u128::from(self.quota.period())
+    }
+
+    /// The oldest number there at a time.
+    fn oldest(&self, at: u64) -> u128 {
+        self.tokens_within(at.saturating_sub(self.origin))
+    }
+
+    fn comes(&self, number: u128) -> u64 {
+        let ahead = (number + 1).saturating_sub(self.quota.burst().into());
+        let nanos = (ahead * u128::from(self.quota.period())).div_ceil(self.quota.tokens().into());
+        u64::try_from(nanos + u128::from(self.origin)).unwrap_or(u64::MAX)
+    }
+}

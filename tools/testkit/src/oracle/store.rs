@@ -1,0 +1,451 @@
+//! A slow obvious store: one sorted map, scanned for everything.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+/// How the oracle store reads objects.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<K, V> {
+    /// The key.
+    pub key: fn(&V) -> K,
+    /// The version; 0 is none.
+    pub version: fn(&V) -> u64,
+    /// Whether two objects of one key are one object at two points in time.
+    pub same: fn(&V, &V) -> bool,
+}
+
+/// What happened to one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum OracleChange<K, V> {
+    Added { key: K, object: V, initial: bool },
+    Updated { key: K, old: V, new: V },
+    Deleted { key: K, last: V, missed: bool },
+}
+
+impl<K, V> OracleChange<K, V> {
+    /// The key.
+    pub fn key(&self) -> &K {
+        match self {
+            Self::Added { key, .. } | Self::Updated { key, .. } | Self::Deleted { key, .. } => key,
+        }
+    }
+}
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum OracleOutcome {
+    Added,
+    Updated,
+    Replaced,
+    Deleted,
+    Stale(u64),
+    Absent,
+}
+
+/// What one write did to one key, as every consumer has to merge it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum OracleStep<K, V> {
+    Added { key: K, new: V, initial: bool },
+    Updated { key: K, old: V, new: V },
+    Replaced { key: K, old: V, new: V },
+    Deleted { key: K, old: V, last: V, missed: bool },
+}
+
+impl<K, V> OracleStep<K, V> {
+    /// The key.
+    pub fn key(&self) -> &K {
+        match self {
+            Self::Added { key, .. }
+            | Self::Updated { key, .. }
+            | Self::Replaced { key, .. }
+            | Self::Deleted { key, .. } => key,
+        }
+    }
+}
+
+impl<K: Clone, V: Clone> OracleStep<K, V> {
+    /// What was there before, and what is there after.
+    pub fn ends(&self) -> (Option<&V>, Option<&V>) {
+        match self {
+            Self::Added { new, .. } => (None, Some(new)),
+            Self::Updated { old, new, .. } | Self::Replaced { old, new, .. } => (Some(old), Some(new)),
+            Self::Deleted { old, .. } => (Some(old), None),
+        }
+    }
+
+    /// The step in a store that only ever has the objects of interest.
+    #[must_use]
+    pub fn narrowed(&self, of_interest: impl Fn(&V) -> bool) -> Option<Self> {
+        let (before, after) = self.ends();
+        let (before, after) = (before.filter(|old| of_interest(old)), after.filter(|new| of_interest(new)));
+        let key = self.key().clone();
+        match (before, after) {
+            (None, None) => None,
+            (None, Some(new)) => {
+                let initial = matches!(self, Self::Added { initial: true, .. });
+                Some(Self::Added { key, new: new.clone(), initial })
+            }
+            (Some(_), Some(_)) => Some(self.clone()),
+            (Some(old), None) => Some(match self {
+                Self::Deleted { .. } => self.clone(),
+                // Nobody saw the end of an object that is replaced; one that is of no interest any more has none.
+                _ => {
+                    let missed = matches!(self, Self::Replaced { .. });
+                    Self::Deleted { key, last: old.clone(), old: old.clone(), missed }
+                }
+            }),
+        }
+    }
+}
+
+/// The store: its objects by key, and its version.
+#[derive(Clone, Debug)]
+pub struct OracleStore<K, V> {
+    rules: Rules<K, V>,
+    transform: fn(V) -> V,
+    /// Whether two objects of one version have the same content.
+    equal: fn(&V, &V) -> bool,
+    /// The objects.
+    pub objects: BTreeMap<K, V>,
+    /// Their versions: what is stored may not know its own any more.
+    versions: BTreeMap<K, u64>,
+    /// The write that each comes from, of so many.
+    written: BTreeMap<K, u64>,
+    writes: u64,
+    /// The version.
+    pub version: u64,
+    /// Whether there was a list.
+    pub listed: bool,
+}
+
+/// An object that came: its key, its version, and what is stored of it.
+type Arrived<K, V> = (K, u64, V);
+
+impl<K: Ord + Clone, V: Clone> OracleStore<K, V> {
+    /// An empty one.
+    #[must_use]
+    pub fn new(rules: Rules<K, V>) -> Self {
+        Self::with_transform(rules, |object| object)
+    }
+
+    /// An empty one that changes objects before it stores them. Key and version are those before.
+    #[must_use]
+    pub fn with_transform(rules: Rules<K, V>, transform: fn(V) -> V) -> Self {
+        Self {
+            rules,
+            transform,
+            equal: |_, _| true,
+            objects: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            written: BTreeMap::new(),
+            writes: 0,
+            version: 0,
+            listed: false,
+        }
+    }
+
+    /// The same, which compares what is listed at the version it is stored with.
+    #[must_use]
+    pub fn comparing(mut self, equal: fn(&V, &V) -> bool) -> Self {
+        self.equal = equal;
+        self
+    }
+
+    fn arrived(&self, object: V) -> Arrived<K, V> {
+        ((self.rules.key)(&object), (self.rules.version)(&object), (self.transform)(object))
+    }
+
+    /// Stores an event's object, if it is newer.
+    pub fn upsert(&mut self, new: V) -> (OracleOutcome, Option<OracleStep<K, V>>) {
+        let arrived = self.arrived(new);
+        self.write(arrived)
+    }
+
+    fn write(&mut self, (key, version, new): Arrived<K, V>) -> (OracleOutcome, Option<OracleStep<K, V>>) {
+        self.bookmark(version);
+        let Some(old) = self.objects.get(&key).cloned() else {
+            self.put(key.clone(), version, new.clone());
+            return (OracleOutcome::Added, Some(OracleStep::Added { key, new, initial: false }));
+        };
+        let stored = self.versions[&key];
+        let another = !(self.rules.same)(&old, &new);
+        if version != 0 && (version < stored || (version == stored && !another)) {
+            return (OracleOutcome::Stale(stored), None);
+        }
+        self.put(key.clone(), version, new.clone());
+        if another {
+            return (OracleOutcome::Replaced, Some(OracleStep::Replaced { key, old, new }));
+        }
+        (OracleOutcome::Updated, Some(OracleStep::Updated { key, old, new }))
+    }
+
+    fn put(&mut self, key: K, version: u64, new: V) {
+        self.writes += 1;
+        self.objects.insert(key.clone(), new);
+        self.versions.insert(key.clone(), version);
+        self.written.insert(key, self.writes);
+    }
+
+    fn take(&mut self, key: &K) {
+        self.objects.remove(key);
+        self.versions.remove(key);
+        self.written.remove(key);
+    }
+
+    /// Deletes what is not newer than `last`.
+    pub fn delete(&mut self, key: &K, last: Option<V>) -> (OracleOutcome, Option<OracleStep<K, V>>) {
+        let last = last.map(|last| self.arrived(last));
+        self.erase(key, last.map(|(_, version, last)| (version, last)))
+    }
+
+    fn erase(&mut self, key: &K, last: Option<(u64, V)>) -> (OracleOutcome, Option<OracleStep<K, V>>) {
+        let version = last.as_ref().map_or(0, |last| last.0);
+        self.bookmark(version);
+        let Some(old) = self.objects.get(key).cloned() else {
+            return (OracleOutcome::Absent, None);
+        };
+        let stored = self.versions[key];
+        if version != 0 && version < stored {
+            return (OracleOutcome::Stale(stored), None);
+        }
+        self.take(key);
+        let (last, missed) = match last {
+            Some((_, last)) if (self.rules.same)(&old, &last) => (last, false),
+            _ => (old.clone(), true),
+        };
+        (OracleOutcome::Deleted, Some(OracleStep::Deleted { key: key.clone(), old, last, missed }))
+    }
+
+    /// Notes a version.
+    pub fn bookmark(&mut self, version: u64) {
+        self.version = self.version.max(version);
+    }
+
+    /// What a listed object does; nothing if it is what is stored.
+    fn list(&mut self, (key, version, new): Arrived<K, V>) -> Option<OracleStep<K, V>> {
+        let step = match self.objects.get(&key).cloned() {
+            None => OracleStep::Added { key: key.clone(), new: new.clone(), initial: !self.listed },
+            Some(old) if !(self.rules.same)(&old, &new) => {
+                OracleStep::Replaced { key: key.clone(), old, new: new.clone() }
+            }
+            Some(old) if self.versions[&key] == version && version != 0 && (self.equal)(&old, &new) => {
+                return None;
+            }
+            Some(old) => OracleStep::Updated { key: key.clone(), old, new: new.clone() },
+        };
+        self.put(key, version, new);
+        Some(step)
+    }
+
+    /// The keys of the objects that pass a test.
+    pub fn which(&self, test: impl Fn(&V) -> bool) -> Vec<K> {
+        self.objects.iter().filter(|(_, object)| test(object)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// The keys of the objects for which `values` names `value`.
+    pub fn by_value<IK: PartialEq>(&self, values: impl Fn(&V) -> Vec<IK>, value: &IK) -> Vec<K> {
+        self.which(|object| values(object).contains(value))
+    }
+
+    /// The values that `values` names and `within` accepts, ascending, each with the keys of its objects.
+    pub fn by_values<IK: Ord>(
+        &self,
+        values: impl Fn(&V) -> Vec<IK>,
+        within: impl Fn(&IK) -> bool,
+    ) -> Vec<(IK, Vec<K>)> {
+        let mut all: Vec<IK> = self.objects.values().flat_map(&values).filter(within).collect();
+        all.sort();
+        all.dedup();
+        all.into_iter()
+            .map(|value| {
+                let keys = self.by_value(&values, &value);
+                (value, keys)
+            })
+            .collect()
+    }
+}
+
+/// A list in the making, beside the objects that were stored when it began.
+#[derive(Clone, Debug)]
+pub struct OracleStage<K, V> {
+    base: OracleStore<K, V>,
+    listed: Vec<Arrived<K, V>>,
+    /// The writes that what is kept comes from.
+    kept: BTreeMap<K, u64>,
+}
+
+impl<K: Ord + Clone, V: Clone> OracleStage<K, V> {
+    /// A list that begins now.
+    #[must_use]
+    pub fn new(store: &OracleStore<K, V>) -> Self {
+        Self { base: store.clone(), listed: Vec::new(), kept: BTreeMap::new() }
+    }
+
+    /// How many keys are listed.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.listed.len()
+    }
+
+    /// Lists an object. The last one of a key counts, at the place of the first. One that was stored as it is listed is the stored one.
+    pub fn put(&mut self, object: V) {
+        let (key, version, mut new) = self.base.arrived(object);
+        if self.base.clone().list((key.clone(), version, new.clone())).is_none() {
+            new = self.base.objects[&key].clone();
+        }
+        match self.listed.iter_mut().find(|(other, ..)| *other == key) {
+            Some(earlier) => {
+                self.kept.remove(&key);
+                *earlier = (key, version, new);
+            }
+            None => self.listed.push((key, version, new)),
+        }
+    }
+
+    /// What was stored and is not listed.
+    pub fn missing(&self) -> Vec<(K, V)> {
+        let stored =
+            self.base.objects.iter().filter(|(key, _)| self.listed.iter().all(|(other, ..)| other != *key));
+        stored.map(|(key, object)| (key.clone(), object.clone())).collect()
+    }
+
+    /// Lists what was stored under a key, as it was.
+    pub fn keep(&mut self, key: &K) {
+        self.listed.push((key.clone(), self.base.versions[key], self.base.objects[key].clone()));
+        self.kept.insert(key.clone(), self.base.written[key]);
+    }
+
+    /// Takes a key off the list.
+    pub fn remove(&mut self, key: &K) {
+        self.kept.remove(key);
+        self.listed.retain(|(other, ..)| other != key);
+    }
+
+    /// Makes it the content. Of its steps the deletions, which come first, are in no order.
+    pub fn publish(self, store: &mut OracleStore<K, V>, version: u64) -> Vec<OracleStep<K, V>> {
+        let mut steps = Vec::new();
+        for (key, old) in store.objects.clone() {
+            if self.listed.iter().all(|(other, ..)| *other != key) {
+                store.take(&key);
+                steps.push(OracleStep::Deleted { key, last: old.clone(), old, missed: true });
+            }
+        }
+        for arrived in self.listed {
+            // It is what was kept, to the letter.
+            if self.kept.get(&arrived.0).is_none_or(|write| store.written.get(&arrived.0) != Some(write)) {
+                steps.extend(store.list(arrived));
+            }
+        }
+        (store.version, store.listed) = (version, true);
+        steps
+    }
+}
+
+/// Several writes that become one. The last one of a key counts, at the place of the first.
+#[derive(Clone, Debug)]
+pub struct OracleTransaction<K, V> {
+    writes: Vec<(K, Write<V>)>,
+    version: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Write<V> {
+    Upsert(u64, V),
+    Delete(Option<(u64, V)>),
+}
+
+impl<K, V> Default for OracleTransaction<K, V> {
+    fn default() -> Self {
+        Self { writes: Vec::new(), version: 0 }
+    }
+}
+
+impl<K: Ord + Clone, V: Clone> OracleTransaction<K, V> {
+    /// How many keys are written.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Stores an object, in the end.
+    pub fn upsert(&mut self, store: &OracleStore<K, V>, object: V) {
+        let (key, version, new) = store.arrived(object);
+        self.put(key, Write::Upsert(version, new), version);
+    }
+
+    /// Deletes, in the end.
+    pub fn delete(&mut self, store: &OracleStore<K, V>, key: K, last: Option<V>) {
+        let last = last.map(|last| store.arrived(last)).map(|(_, version, last)| (version, last));
+        let version = last.as_ref().map_or(0, |last| last.0);
+        self.put(key, Write::Delete(last), version);
+    }
+
+    fn put(&mut self, key: K, write: Write<V>, version: u64) {
+        self.version = self.version.max(version);
+        match self.writes.iter_mut().find(|(other, _)| *other == key) {
+            Some(earlier) => earlier.1 = write,
+            None => self.writes.push((key, write)),
+        }
+    }
+
+    /// Does all of it; deletions are told first.
+    pub fn commit(self, store: &mut OracleStore<K, V>) -> Vec<OracleStep<K, V>> {
+        store.bookmark(self.version);
+        let (mut deleted, mut changed) = (Vec::new(), Vec::new());
+        for (key, write) in self.writes {
+            match write {
+                Write::Upsert(version, new) => changed.extend(store.write((key, version, new)).1),
+                Write::Delete(last) => deleted.extend(store.erase(&key, last).1),
+            }
+        }
+        deleted.extend(changed);
+        deleted
+    }
+}
+
+/// What a consumer ends up with that applies the changes it is told, and whether each of them is legal.
+#[derive(Clone, Debug)]
+pub struct Consumer<K, V> {
+    same: fn(&V, &V) -> bool,
+    /// What it holds.
+    pub held: BTreeMap<K, V>,
+    /// Whether nothing initial may be told any more.
+    pub caught_up: bool,
+}
+
+impl<K: Ord + Clone + Debug, V: Clone + Debug + PartialEq> Consumer<K, V> {
+    /// One that knows nothing yet.
+    #[must_use]
+    pub fn new(same: fn(&V, &V) -> bool) -> Self {
+        Self { same, held: BTreeMap::new(), caught_up: false }
+    }
+
+    /// Applies a change.
+    ///
+    /// # Panics
+    /// When it is not legal: an addition of a known key, an initial object for one that was caught up, an update from something else
+    /// than what was told, of something unknown or of another object, a deletion of something unknown or of another object.
+    pub fn apply(&mut self, change: OracleChange<K, V>) {
+        match change {
+            OracleChange::Added { key, object, initial } => {
+                assert!(!(initial && self.caught_up), "{key:?} is initial after the beginning");
+                assert!(self.held.insert(key.clone(), object).is_none(), "{key:?} was added twice");
+            }
+            OracleChange::Updated { key, old, new } => {
+                assert!((self.same)(&old, &new), "{key:?} was updated to another object");
+                let held = self.held.insert(key.clone(), new);
+                assert_eq!(held.as_ref(), Some(&old), "{key:?} was updated from something else");
+            }
+            OracleChange::Deleted { key, last, .. } => {
+                let held = self.held.remove(&key);
+                let held = held.unwrap_or_else(|| panic!("{key:?} was deleted and is not known"));
+                assert!((self.same)(&held, &last), "{key:?} was deleted as another object");
+            }
+        }
+    }
+}

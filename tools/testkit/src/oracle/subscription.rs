@@ -1,0 +1,437 @@
+//! A slow obvious subscription: it keeps everything that happened since a key was told, and thinks when asked.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::oracle::store::{OracleChange, OracleStep};
+
+/// The rows of the merge table: what is pending for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Row {
+    Nothing,
+    Added,
+    Updated,
+    Deleted,
+    Replaced,
+}
+
+/// The columns: what comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Incoming {
+    Added,
+    Updated,
+    Deleted,
+    Replaced,
+    Resync,
+}
+
+/// What is told to a consumer that knows of some objects only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Told {
+    Initial,
+    Added,
+    Updated,
+    Replaced,
+    Deleted,
+    Again,
+}
+
+/// Whether the consumer's filter passed what it was told last, and whether it passes what there is now.
+pub type Crossing = (Told, bool, bool);
+
+/// A counter for every cell of the merge table, for everything that a filter may do to what is told, and that an interest may do to what
+/// happens.
+#[derive(Clone, Debug, Default)]
+pub struct MergeCells([[u64; 5]; 5], BTreeMap<Crossing, u64>, BTreeMap<Crossing, u64>);
+
+impl MergeCells {
+    const ROWS: [Row; 5] = [Row::Nothing, Row::Added, Row::Updated, Row::Deleted, Row::Replaced];
+    const COLUMNS: [Incoming; 5] =
+        [Incoming::Added, Incoming::Updated, Incoming::Deleted, Incoming::Replaced, Incoming::Resync];
+
+    /// Cells that cannot happen: a key that is there is not added, one that is not does nothing else, and a resync tells of
+    /// keys the consumer knows.
+    fn is_blank(row: Row, incoming: Incoming) -> bool {
+        match (row, incoming) {
+            (Row::Nothing, _) => false,
+            (row, Incoming::Resync) => row == Row::Added,
+            (Row::Deleted, incoming) => incoming != Incoming::Added,
+            (_, incoming) => incoming == Incoming::Added,
+        }
+    }
+
+    /// What can be told through a filter: of an object that comes there is no earlier state, of one that goes no later one, and told again
+    /// it is one state.
+    fn crossings() -> impl Iterator<Item = Crossing> {
+        let of = |told, sides: &[(bool, bool)]| {
+            sides.iter().map(|(was, is)| (told, *was, *is)).collect::<Vec<_>>()
+        };
+        let (comes, goes) = ([(false, false), (false, true)], [(false, false), (true, false)]);
+        let all = [(false, false), (false, true), (true, false), (true, true)];
+        let again = [(false, false), (true, true)];
+        [
+            of(Told::Initial, &comes),
+            of(Told::Added, &comes),
+            of(Told::Updated, &all),
+            of(Told::Replaced, &all),
+            of(Told::Deleted, &goes),
+            of(Told::Again, &again),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    fn crossed(&mut self, told: Told, was: bool, is: bool) {
+        assert!(Self::crossings().any(|crossing| crossing == (told, was, is)));
+        *self.1.entry((told, was, is)).or_default() += 1;
+    }
+
+    /// Counts what a step is to who is interested in some objects only.
+    ///
+    /// # Panics
+    /// When that cannot be.
+    pub fn narrowed<K: Clone, V: Clone>(
+        &mut self,
+        step: &OracleStep<K, V>,
+        of_interest: impl Fn(&V) -> bool,
+    ) {
+        let told = match step {
+            OracleStep::Added { .. } => Told::Added,
+            OracleStep::Updated { .. } => Told::Updated,
+            OracleStep::Replaced { .. } => Told::Replaced,
+            OracleStep::Deleted { .. } => Told::Deleted,
+        };
+        let (before, after) = step.ends();
+        let crossing = (told, before.is_some_and(&of_interest), after.is_some_and(&of_interest));
+        assert!(Self::crossings().any(|other| other == crossing));
+        *self.2.entry(crossing).or_default() += 1;
+    }
+
+    /// What an interest did to steps fewer than `floor` times.
+    #[must_use]
+    pub fn narrowings_below(&self, floor: u64) -> Vec<(Crossing, u64)> {
+        let steps = Self::crossings().filter(|(told, ..)| !matches!(told, Told::Initial | Told::Again));
+        let counts = steps.map(|crossing| (crossing, self.2.get(&crossing).copied().unwrap_or(0)));
+        counts.filter(|(_, count)| *count < floor).collect()
+    }
+
+    /// The crossings that happened fewer than `floor` times.
+    #[must_use]
+    pub fn crossings_below(&self, floor: u64) -> Vec<(Crossing, u64)> {
+        let counts =
+            Self::crossings().map(|crossing| (crossing, self.1.get(&crossing).copied().unwrap_or(0)));
+        counts.filter(|(_, count)| *count < floor).collect()
+    }
+
+    fn hit(&mut self, row: Row, incoming: Incoming) {
+        assert!(!Self::is_blank(row, incoming), "{incoming:?} on {row:?} cannot happen");
+        self.0[row as usize][incoming as usize] += 1;
+    }
+
+    /// The cells, blank ones left out, that were entered fewer than `floor` times.
+    #[must_use]
+    pub fn below(&self, floor: u64) -> Vec<(Row, Incoming, u64)> {
+        let every = Self::ROWS.into_iter().flat_map(|row| Self::COLUMNS.map(|column| (row, column)));
+        every
+            .filter(|(row, column)| !Self::is_blank(*row, *column))
+            .map(|(row, column)| (row, column, self.0[row as usize][column as usize]))
+            .filter(|(.., hits)| *hits < floor)
+            .collect()
+    }
+}
+
+/// Everything that happened to one key since the consumer was told of it.
+#[derive(Clone, Debug)]
+struct Log<V> {
+    /// What the consumer holds.
+    held: Option<V>,
+    /// The newest state.
+    now: Option<V>,
+    /// The ends of objects under this key, with whether they were missed.
+    ends: Vec<(V, bool)>,
+    /// Whether it came with the first list.
+    initial: bool,
+}
+
+/// The subscription.
+#[derive(Clone, Debug)]
+pub struct OracleSubscription<K, V> {
+    same: fn(&V, &V) -> bool,
+    /// What is still to be told of a snapshot, in its order.
+    walk: VecDeque<(K, V)>,
+    initial: bool,
+    resync: bool,
+    /// Keys in the order in which they became pending.
+    order: Vec<K>,
+    logs: BTreeMap<K, Log<V>>,
+    ready: VecDeque<OracleChange<K, V>>,
+    /// The keys that have to be told until it is caught up; none as long as there was no list.
+    awaited: Option<BTreeSet<K>>,
+    /// Whether what is ready was awaited.
+    telling: bool,
+    /// Which objects it is told of, if not of all.
+    filter: Option<fn(&V) -> bool>,
+    /// How often everything is told again, and when next.
+    period: Option<(u64, u64)>,
+    /// How many keys may be pending.
+    most: usize,
+    /// How many were when it was too much.
+    lost: Option<usize>,
+}
+
+impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
+    /// A subscription that begins with these objects, told in this order; whether they are the state after a list.
+    pub fn new(same: fn(&V, &V) -> bool, snapshot: impl IntoIterator<Item = (K, V)>, listed: bool) -> Self {
+        let walk: VecDeque<_> = snapshot.into_iter().collect();
+        Self {
+            same,
+            initial: !walk.is_empty(),
+            walk,
+            resync: false,
+            order: Vec::new(),
+            logs: BTreeMap::new(),
+            ready: VecDeque::new(),
+            awaited: listed.then(BTreeSet::new),
+            telling: false,
+            filter: None,
+            period: None,
+            most: usize::MAX,
+            lost: None,
+        }
+    }
+
+    /// Lets no more than so many keys be pending.
+    #[must_use]
+    pub fn bounded(self, most: usize) -> Self {
+        Self { most, ..self }
+    }
+
+    /// A write is over.
+    pub fn wrote(&mut self) {
+        if self.lost.is_none() && self.order.len() > self.most {
+            self.lost = Some(self.order.len());
+            self.order.clear();
+            self.logs.clear();
+        }
+    }
+
+    /// Whether it was too much.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+
+    /// It was too much, and that is the end.
+    pub fn disconnect(&mut self) {
+        self.walk.clear();
+        self.ready.clear();
+        self.lost = Some(0);
+    }
+
+    /// Begins anew, as [`new`](Self::new).
+    pub fn restart(&mut self, snapshot: impl IntoIterator<Item = (K, V)>, listed: bool) {
+        let Self { same, filter, period, most, .. } = *self;
+        *self = Self { filter, period, most, ..Self::new(same, snapshot, listed) };
+    }
+
+    /// Tells only of objects that pass.
+    #[must_use]
+    pub fn filtered(self, filter: fn(&V) -> bool) -> Self {
+        Self { filter: Some(filter), ..self }
+    }
+
+    /// Tells everything again whenever so much time has passed since it began, at this time, or since it did so last.
+    #[must_use]
+    pub fn resync_every(self, period: u64, now: u64) -> Self {
+        Self { period: Some((period, now + period)), ..self }
+    }
+
+    /// Whether everything is to be told again at this time.
+    #[must_use]
+    pub fn is_due(&self, now: u64) -> bool {
+        self.period.is_some_and(|(_, next)| now >= next)
+    }
+
+    fn passes(&self, object: &V) -> bool {
+        self.filter.is_none_or(|filter| filter(object))
+    }
+
+    fn crossed(&self, cells: &mut MergeCells, told: Told, was: bool, is: bool) {
+        if self.filter.is_some() {
+            cells.crossed(told, was, is);
+        }
+    }
+
+    /// How much is to be told.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.walk.len() + self.order.len() + self.ready.len() + self.lost.unwrap_or(0)
+    }
+
+    /// The store has had a list, of which everything was heard.
+    pub fn listed(&mut self) {
+        if self.awaited.is_none() {
+            self.awaited = Some(self.order.iter().cloned().collect());
+            // The rest of a change that was taken before the list is of the beginning, too.
+            self.telling = !self.ready.is_empty();
+        }
+    }
+
+    /// Whether the consumer has been told everything there was in the beginning.
+    #[must_use]
+    pub fn is_caught_up(&self) -> bool {
+        let told = self.awaited.as_ref().is_some_and(BTreeSet::is_empty);
+        let telling = self.telling && !self.ready.is_empty();
+        told && !self.initial && !telling && self.lost.is_none()
+    }
+
+    /// Something happened.
+    ///
+    /// # Panics
+    /// When it cannot happen: a cell of the table that is blank.
+    pub fn heard(&mut self, step: &OracleStep<K, V>, cells: &mut MergeCells) {
+        if self.lost.is_some() {
+            return;
+        }
+        let key = step.key().clone();
+        let (old, new, end, incoming) = match step.clone() {
+            OracleStep::Added { new, .. } => (None, Some(new), None, Incoming::Added),
+            OracleStep::Updated { old, new, .. } => (Some(old), Some(new), None, Incoming::Updated),
+            OracleStep::Replaced { old, new, .. } => {
+                (Some(old.clone()), Some(new), Some((old, true)), Incoming::Replaced)
+            }
+            OracleStep::Deleted { old, last, missed, .. } => {
+                (Some(old), None, Some((last, missed)), Incoming::Deleted)
+            }
+        };
+        let initial = matches!(step, OracleStep::Added { initial: true, .. });
+        cells.hit(self.row(&key), incoming);
+        if !self.logs.contains_key(&key) {
+            // Nothing is pending, so the consumer holds (or is about to be told) what was in the store.
+            self.order.push(key.clone());
+            self.logs.insert(key.clone(), Log { held: old, now: None, ends: Vec::new(), initial });
+        }
+        let log = self.logs.get_mut(&key).expect("it was put there");
+        log.now = new;
+        log.ends.extend(end);
+        if log.held.is_none() && log.now.is_none() {
+            self.forget(&key);
+        }
+    }
+
+    fn row(&self, key: &K) -> Row {
+        match self.logs.get(key) {
+            None => Row::Nothing,
+            Some(Log { held: None, .. }) => Row::Added,
+            Some(Log { now: None, .. }) => Row::Deleted,
+            Some(Log { ends, .. }) if ends.is_empty() => Row::Updated,
+            Some(_) => Row::Replaced,
+        }
+    }
+
+    fn forget(&mut self, key: &K) -> Option<Log<V>> {
+        self.order.retain(|pending| pending != key);
+        if let Some(awaited) = &mut self.awaited {
+            awaited.remove(key);
+        }
+        self.logs.remove(key)
+    }
+
+    /// The consumer wants everything told again, once it knows everything.
+    pub fn resync(&mut self) {
+        self.resync |= !self.initial && self.walk.is_empty();
+    }
+
+    /// What is told next, at this time, when the store holds these objects, in its order. `None` once the store is closed.
+    ///
+    /// # Panics
+    /// When a resync tells of a key the consumer does not know.
+    pub fn next<'a>(
+        &mut self,
+        cells: &mut MergeCells,
+        objects: Option<&'a [(K, V)]>,
+        now: u64,
+    ) -> Option<OracleChange<K, V>>
+    where
+        K: 'a,
+        V: 'a,
+    {
+        let mut resynced = false;
+        loop {
+            if let Some(change) = self.ready.pop_front() {
+                return Some(change);
+            }
+            if let Some((key, object)) = self.walk.pop_front() {
+                if self.initial {
+                    let object = self.forget(&key).map_or(Some(object), |log| log.now);
+                    if let Some(object) = object {
+                        let is = self.passes(&object);
+                        self.crossed(cells, Told::Initial, false, is);
+                        self.ready.extend(is.then_some(OracleChange::Added { key, object, initial: true }));
+                    }
+                } else {
+                    cells.hit(self.row(&key), Incoming::Resync);
+                    if !self.logs.contains_key(&key) {
+                        let (old, new) = (object.clone(), object);
+                        let is = self.passes(&new);
+                        self.crossed(cells, Told::Again, is, is);
+                        self.ready.extend(is.then_some(OracleChange::Updated { key, old, new }));
+                    }
+                }
+                self.initial &= !self.walk.is_empty();
+                continue;
+            }
+            let Some(key) = self.order.first().cloned() else {
+                let due = !std::mem::take(&mut self.resync);
+                if due && (resynced || objects.is_none() || !self.is_due(now)) {
+                    return None;
+                }
+                if due {
+                    resynced = true;
+                    self.period = self.period.map(|(period, _)| (period, now + period));
+                }
+                self.walk.extend(objects.into_iter().flatten().cloned());
+                continue;
+            };
+            self.telling = self.awaited.as_ref().is_some_and(|awaited| awaited.contains(&key));
+            let log = self.forget(&key).expect("it is pending");
+            self.tell(key, log, cells);
+        }
+    }
+
+    /// What a filter keeps back is not there for the consumer.
+    fn tell(&mut self, key: K, log: Log<V>, cells: &mut MergeCells) {
+        let Log { held, now, ends, initial } = log;
+        let was = held.as_ref().is_some_and(|held| self.passes(held));
+        let is = now.as_ref().is_some_and(|now| self.passes(now));
+        match (held, now) {
+            (None, None) => {}
+            (None, Some(object)) => {
+                self.crossed(cells, Told::Added, false, is);
+                self.ready.extend(is.then_some(OracleChange::Added { key, object, initial }));
+            }
+            (Some(old), Some(new)) if (self.same)(&old, &new) => {
+                self.crossed(cells, Told::Updated, was, is);
+                self.ready.extend(match (was, is) {
+                    (true, true) => Some(OracleChange::Updated { key, old, new }),
+                    (false, true) => Some(OracleChange::Added { key, object: new, initial: false }),
+                    (true, false) => Some(OracleChange::Deleted { key, last: old, missed: false }),
+                    (false, false) => None,
+                });
+            }
+            (Some(old), now) => {
+                let told = if now.is_some() { Told::Replaced } else { Told::Deleted };
+                self.crossed(cells, told, was, is);
+                let own = ends.last().filter(|(last, _)| (self.same)(&old, last));
+                let (last, missed) =
+                    own.or(ends.first()).expect("what is not there any more has ended").clone();
+                let deleted = OracleChange::Deleted { key: key.clone(), last, missed };
+                self.ready.extend(was.then_some(deleted));
+                let added = now.map(|object| OracleChange::Added { key, object, initial: false });
+                self.ready.extend(added.filter(|_| is));
+            }
+        }
+    }
+}

@@ -1,0 +1,451 @@
+//! A slow, obvious bucket with a line: a list of all who ever asked, walked from end to end.
+//!
+//! Times are nanoseconds in a `u64`. Parts: as many to a nanosecond as tokens to a period, in lowest terms.
+
+use arbitrary::Arbitrary;
+
+use crate::oracle::limiter::{OracleQuota, Span};
+
+/// One step of a random run of a bucket that is waited for.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+pub enum LineOp {
+    /// Somebody comes, and is polled once.
+    Come(u8),
+    /// One of those who came is polled.
+    Poll(u8),
+    /// One of those who came is dropped.
+    Drop(u8),
+    /// Takes so many if they are there.
+    TryAcquire(u8),
+    /// Takes so many ahead of time.
+    Reserve(u8),
+    /// One of those taken ahead is given back.
+    Cancel(u8),
+    /// Changes rate and burst.
+    SetQuota(OracleQuota),
+    /// Time passes.
+    Advance(Span),
+    /// Time passes up to the next alarm.
+    AdvanceToAlarm,
+    /// The clock jumps back.
+    JumpBack(Span),
+    /// Somebody comes who gives up after a while, and is polled once.
+    ComeWithin(u8, Span),
+}
+
+/// What became of somebody who came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// In the line.
+    Waits,
+    /// Has its tokens.
+    Granted,
+    /// Wants more than the burst.
+    Refused,
+    /// Its time was over first.
+    TimedOut,
+    /// Has looked, or was dropped.
+    Gone,
+}
+
+/// Tokens taken ahead: a name to give them back by.
+#[derive(Clone, Copy, Debug)]
+pub struct Promise {
+    /// When they may be used.
+    pub due: u64,
+    /// How many changes of the quota ago, and how many returns of what was granted.
+    changes: u64,
+    returns: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Comer {
+    count: u32,
+    fate: Fate,
+    promised: Option<Promise>,
+    grant: Option<usize>,
+    /// When it gives up.
+    until: Option<u64>,
+}
+
+/// Tokens that were granted.
+#[derive(Clone, Copy, Debug)]
+struct Grant {
+    at: u64,
+    /// What was not given back.
+    parts: u128,
+    /// Nobody has looked at them, and the bucket has not been full since.
+    open: bool,
+}
+
+/// A bucket and its line.
+#[derive(Clone, Debug)]
+pub struct OracleWaitQueue {
+    quota: OracleQuota,
+    changes: u64,
+    /// How often granted tokens came back. Bookings keep their times then, so from the time at which the bucket is full nobody can tell
+    /// any more which is the last.
+    returns: u64,
+    /// When it would be full, in parts.
+    full: u128,
+    comers: Vec<Comer>,
+    grants: Vec<Grant>,
+    /// The least that was missing since the oldest open grant.
+    slack: u128,
+}
+
+impl OracleWaitQueue {
+    /// Full.
+    #[must_use]
+    pub fn new(quota: OracleQuota) -> Self {
+        Self { quota, changes: 0, returns: 0, full: 0, comers: Vec::new(), grants: Vec::new(), slack: 0 }
+    }
+
+    /// Somebody comes, who may give up after a while; says who.
+    pub fn come(&mut self, count: u32, within: Option<u64>, now: u64) -> usize {
+        self.settle(now);
+        let fate = match self.take(count, now) {
+            _ if count > self.burst() => Fate::Refused,
+            Ok(()) => {
+                self.log(now, count, false);
+                Fate::Granted
+            }
+            Err(_) if within == Some(0) => Fate::TimedOut,
+            Err(_) => Fate::Waits,
+        };
+        let until = within.map(|within| now.saturating_add(within));
+        self.comers.push(Comer { count, fate, promised: None, grant: None, until });
+        self.settle(now);
+        self.comers.len() - 1
+    }
+
+    /// What became of one.
+    #[must_use]
+    pub fn fate(&self, who: usize) -> Fate {
+        self.comers[who].fate
+    }
+
+    /// One looks: what has become of it; then it goes, unless it waits.
+    pub fn poll(&mut self, who: usize, now: u64) -> Fate {
+        self.settle(now);
+        let fate = self.comers[who].fate;
+        if fate != Fate::Waits {
+            self.comers[who].fate = Fate::Gone;
+            if let Some(grant) = self.comers[who].grant {
+                self.grants[grant].open = false;
+            }
+        }
+        self.settle(now);
+        fate
+    }
+
+    /// One is dropped.
+    pub fn leave(&mut self, who: usize, now: u64) {
+        self.settle(now);
+        let comer = self.comers[who].clone();
+        self.comers[who].fate = Fate::Gone;
+        match comer.fate {
+            Fate::Waits => {
+                if let Some(promised) = comer.promised {
+                    self.give_back(promised, comer.count, now);
+                }
+            }
+            Fate::Granted => {
+                if let Some(grant) = comer.grant.filter(|&grant| self.grants[grant].open) {
+                    let back = self.grants[grant].parts.min(self.slack);
+                    self.grants[grant].open = false;
+                    self.grants[grant].parts -= back;
+                    self.slack -= back;
+                    self.full -= back;
+                    self.returns += u64::from(back > 0);
+                }
+            }
+            Fate::Refused | Fate::TimedOut | Fate::Gone => {}
+        }
+        self.settle(now);
+    }
+
+    /// Takes tokens if they are there and nobody waits; else says when.
+    ///
+    /// # Errors
+    /// When they will be; `None` if never.
+    pub fn try_acquire(&mut self, count: u32, now: u64) -> Result<(), Option<u64>> {
+        self.settle(now);
+        if count > self.burst() {
+            return Err(None);
+        }
+        self.take(count, now).map_err(Some)?;
+        self.log(now, count, false);
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Takes tokens ahead, but no more than the burst; says when they are due, and a name to give them back by.
+    pub fn reserve(&mut self, count: u32, now: u64) -> Option<Promise> {
+        self.settle(now);
+        if count > self.burst() {
+            return None;
+        }
+        for who in 0..self.comers.len() {
+            let Comer { count, fate, promised, .. } = self.comers[who];
+            if fate == Fate::Waits && promised.is_none() {
+                let due = self.take_ahead(count, now);
+                self.comers[who].promised = Some(self.promise(due));
+            }
+        }
+        let due = self.take_ahead(count, now);
+        self.log(due, count, false);
+        self.settle(now);
+        Some(self.promise(due))
+    }
+
+    fn promise(&self, due: u64) -> Promise {
+        Promise { due, changes: self.changes, returns: self.returns }
+    }
+
+    /// Gives back tokens that were taken ahead: whether that made a difference.
+    ///
+    /// # Panics
+    /// Never: what comes back was logged.
+    pub fn cancel(&mut self, reserved: Promise, count: u32, now: u64) -> bool {
+        self.settle(now);
+        let returned = self.give_back(reserved, count, now);
+        if returned {
+            // Not that of a waiter who may still give it back, though it be as large and of the same time.
+            let cost = u128::from(count) * self.token();
+            let is_it = |grant: &Grant| !grant.open && grant.at == reserved.due && grant.parts == cost;
+            let taken = self.grants.iter().rposition(is_it);
+            self.grants[taken.expect("it was logged")].parts = 0;
+        }
+        self.settle(now);
+        returned
+    }
+
+    /// Changes the quota.
+    pub fn set_quota(&mut self, quota: OracleQuota, now: u64) {
+        self.settle(now);
+        let (old, old_token) = (self.quota, self.token());
+        if (old.tokens(), old.period(), old.burst()) != (quota.tokens(), quota.period(), quota.burst()) {
+            let missing = self.missing(now);
+            let (whole, rest) = (missing / old_token, missing % old_token);
+            self.quota = quota;
+            self.changes += 1;
+            let token = self.token();
+            let missing = whole.saturating_mul(token).saturating_add((rest * token).div_ceil(old_token));
+            let missing = missing.saturating_add(u128::from(quota.burst()) * token);
+            let missing = missing.saturating_sub(u128::from(old.burst()) * token);
+            self.full = self.parts(now).saturating_add(missing).min(self.never());
+            self.grants.clear();
+            for comer in &mut self.comers {
+                comer.grant = None;
+                if comer.fate == Fate::Waits && comer.promised.is_none() && comer.count > quota.burst().into()
+                {
+                    comer.fate = Fate::Refused;
+                }
+            }
+        }
+        self.settle(now);
+    }
+
+    /// The clock has jumped: what was granted before says nothing about a rate any more.
+    pub fn jumped(&mut self, now: u64) {
+        for grant in &mut self.grants {
+            grant.at = u64::MAX;
+        }
+        self.settle(now);
+    }
+
+    /// Time has passed.
+    pub fn passed(&mut self, now: u64) {
+        self.settle(now);
+        self.settle(now);
+    }
+
+    /// How many could be taken at once.
+    ///
+    /// # Panics
+    /// Never: no more than the burst are there.
+    pub fn available(&mut self, now: u64) -> u32 {
+        self.settle(now);
+        if self.waiting() > 0 {
+            return 0;
+        }
+        let there = (u128::from(self.burst()) * self.token()).saturating_sub(self.missing(now));
+        u32::try_from(there / self.token()).expect("no more than the burst")
+    }
+
+    /// How many are in the line.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.comers.iter().filter(|comer| comer.fate == Fate::Waits).count()
+    }
+
+    /// Does any span hold more than burst + rate × time?
+    ///
+    /// # Errors
+    /// The first and the last grant of such a span.
+    pub fn within_rate(&self) -> Result<(), (u64, u64)> {
+        let mut grants: Vec<_> = self.grants.iter().filter(|grant| grant.at < u64::MAX).collect();
+        grants.sort_by_key(|grant| grant.at);
+        for (i, first) in grants.iter().enumerate() {
+            let mut parts = 0;
+            for last in &grants[i..] {
+                parts += last.parts;
+                // Both ends belong to the span.
+                let span = u128::from(last.at - first.at) + 1;
+                if parts > u128::from(self.burst()) * self.token() + span * self.rate() {
+                    return Err((first.at, last.at));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The first in the line has its tokens as soon as they are there; then, one after the other, those give up whose time is over.
+    fn settle(&mut self, now: u64) {
+        self.observe(now);
+        self.grant(now);
+        while let Some(who) = self.next_to_give_up(now) {
+            let Comer { count, promised, .. } = self.comers[who];
+            self.comers[who].fate = Fate::TimedOut;
+            if let Some(promised) = promised {
+                self.give_back(promised, count, now);
+            }
+            self.grant(now);
+        }
+    }
+
+    /// When the next one gives up.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<u64> {
+        let waiting = self.comers.iter().filter(|comer| comer.fate == Fate::Waits);
+        waiting.filter_map(|comer| comer.until).min()
+    }
+
+    fn next_to_give_up(&self, now: u64) -> Option<usize> {
+        let waiting = (0..self.comers.len()).filter(|&who| self.comers[who].fate == Fate::Waits);
+        let over = waiting.filter_map(|who| Some((self.comers[who].until?, who)));
+        over.filter(|(until, _)| *until <= now).min().map(|(_, who)| who)
+    }
+
+    fn grant(&mut self, now: u64) {
+        while let Some(who) = self.comers.iter().position(|comer| comer.fate == Fate::Waits) {
+            let Comer { count, promised, .. } = self.comers[who];
+            match promised {
+                Some(promise) if promise.due > now => return,
+                Some(_) => {}
+                None => {
+                    let full = self.after(count.into(), now);
+                    if self.due(full, now) > now {
+                        return;
+                    }
+                    self.full = full;
+                }
+            }
+            self.comers[who].fate = Fate::Granted;
+            match promised {
+                // A promise keeps its time, and is used; of an earlier quota, it says nothing about the rate of this one.
+                Some(promise) if promise.changes == self.changes => _ = self.log(promise.due, count, false),
+                Some(_) => {}
+                None => self.comers[who].grant = Some(self.log(now, count, true)),
+            }
+        }
+    }
+
+    /// Tokens that are used when they are due: the bucket cannot have been fuller then.
+    fn take_ahead(&mut self, count: u32, now: u64) -> u64 {
+        self.full = self.after(count.into(), now);
+        let due = self.due(self.full, now);
+        if self.grants.iter().any(|grant| grant.open) {
+            let used = self.parts(due) + u128::from(count) * self.token();
+            self.spend(self.full.saturating_sub(used));
+        }
+        due
+    }
+
+    /// The bucket is about to change: grants that nobody has looked at are spent once it is full.
+    fn observe(&mut self, now: u64) {
+        if self.grants.iter().any(|grant| grant.open) {
+            self.spend(self.missing(now));
+        }
+    }
+
+    fn spend(&mut self, all_but: u128) {
+        self.slack = self.slack.min(all_but);
+        if self.slack == 0 {
+            self.grants.iter_mut().for_each(|grant| grant.open = false);
+        }
+    }
+
+    fn log(&mut self, at: u64, count: u32, open: bool) -> usize {
+        if open && !self.grants.iter().any(|grant| grant.open) {
+            self.slack = u128::MAX;
+        }
+        self.grants.push(Grant { at, parts: u128::from(count) * self.token(), open });
+        self.grants.len() - 1
+    }
+
+    /// Takes tokens if nobody waits and they are there; else says when they would be.
+    fn take(&mut self, count: u32, now: u64) -> Result<(), u64> {
+        let waiting = self.comers.iter().filter(|comer| comer.fate == Fate::Waits);
+        let before: u64 = waiting.clone().filter(|c| c.promised.is_none()).map(|c| u64::from(c.count)).sum();
+        let promised = waiting.filter_map(|comer| comer.promised).map(|promise| promise.due).max();
+        let full = self.after(before + u64::from(count), now);
+        let due = self.due(full, now).max(promised.unwrap_or(0));
+        if due > now || self.waiting() > 0 {
+            return Err(due);
+        }
+        if count <= self.burst() {
+            self.full = full;
+        }
+        Ok(())
+    }
+
+    fn give_back(&mut self, Promise { due, changes, returns }: Promise, count: u32, now: u64) -> bool {
+        let last = self.due(self.full, now);
+        if due < now || due < last || due == u64::MAX {
+            return false;
+        }
+        if (changes, returns) != (self.changes, self.returns) {
+            return false;
+        }
+        let cost = u128::from(count) * self.token();
+        self.full = self.full.saturating_sub(cost);
+        self.slack = self.slack.saturating_sub(cost);
+        true
+    }
+
+    fn after(&self, count: u64, now: u64) -> u128 {
+        (self.full.max(self.parts(now)) + u128::from(count) * self.token()).min(self.never())
+    }
+
+    fn due(&self, full: u128, now: u64) -> u64 {
+        let burst = u128::from(self.burst()) * self.token();
+        let at = full.saturating_sub(burst).div_ceil(self.rate());
+        u64::try_from(at).unwrap_or(u64::MAX).max(now)
+    }
+
+    fn missing(&self, now: u64) -> u128 {
+        self.full.saturating_sub(self.parts(now))
+    }
+
+    fn parts(&self, now: u64) -> u128 {
+        u128::from(now) * self.rate()
+    }
+
+    fn never(&self) -> u128 {
+        self.parts(u64::MAX) + u128::from(self.burst()) * self.token()
+    }
+
+    fn burst(&self) -> u32 {
+        self.quota.burst().into()
+    }
+
+    fn token(&self) -> u128 {
+        self.quota.in_lowest_terms().1.into()
+    }
+
+    fn rate(&self) -> u128 {
+        self.quota.in_lowest_terms().0.into()
+    }
+}

@@ -1,0 +1,154 @@
+//! Keys that panic on demand and count what is done with them.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// What a queue may do to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// `Hash::hash`.
+    Hash,
+    /// `PartialEq::eq`.
+    Eq,
+    /// `Clone::clone`.
+    Clone,
+    /// `Drop::drop`.
+    Drop,
+}
+
+impl Point {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Hash, Self::Eq, Self::Clone, Self::Drop];
+}
+
+/// The mood shared by a family of [`PanickingKey`]s: counts every call, and panics in the one it was told to.
+#[derive(Debug, Default)]
+pub struct Mood {
+    calls: [AtomicU64; 4],
+    fuses: [AtomicI64; 4],
+    live: AtomicI64,
+}
+
+impl Mood {
+    /// A friendly mood.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// A key of this family.
+    #[must_use]
+    pub fn key(self: &Arc<Self>, id: u32) -> PanickingKey {
+        self.live.fetch_add(1, Ordering::SeqCst);
+        PanickingKey { id, mood: self.clone() }
+    }
+
+    /// Panics in the `nth` call at `point` from now on (1 is the next), once.
+    pub fn arm(&self, point: Point, nth: i64) {
+        self.fuses[point as usize].store(nth, Ordering::SeqCst);
+    }
+
+    /// Becomes friendly; says whether the fuse at `point` was still burning.
+    pub fn disarm(&self, point: Point) -> bool {
+        self.fuses[point as usize].swap(0, Ordering::SeqCst) > 0
+    }
+
+    /// Calls at `point` so far.
+    #[must_use]
+    pub fn calls(&self, point: Point) -> u64 {
+        self.calls[point as usize].load(Ordering::SeqCst)
+    }
+
+    /// Keys of this family that exist. Anything but 0 at the end is a leak or a double drop.
+    #[must_use]
+    pub fn live(&self) -> i64 {
+        self.live.load(Ordering::SeqCst)
+    }
+
+    fn called(&self, point: Point) {
+        self.calls[point as usize].fetch_add(1, Ordering::SeqCst);
+        let fuse = &self.fuses[point as usize];
+        // A second panic while the first unwinds would abort the test.
+        if fuse.load(Ordering::SeqCst) > 0
+            && fuse.fetch_sub(1, Ordering::SeqCst) == 1
+            && !std::thread::panicking()
+        {
+            panic!("a hostile key panics in {point:?}");
+        }
+    }
+}
+
+/// A key that panics on demand in `Hash`, `Eq`, `Clone` or `Drop`.
+pub struct PanickingKey {
+    id: u32,
+    mood: Arc<Mood>,
+}
+
+impl PanickingKey {
+    /// What tells it from the others.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+}
+
+impl Hash for PanickingKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.mood.called(Point::Hash);
+        self.id.hash(state);
+    }
+}
+
+impl PartialEq for PanickingKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.mood.called(Point::Eq);
+        self.id == other.id
+    }
+}
+
+impl Eq for PanickingKey {}
+
+impl Clone for PanickingKey {
+    fn clone(&self) -> Self {
+        self.mood.called(Point::Clone);
+        self.mood.key(self.id)
+    }
+}
+
+impl Drop for PanickingKey {
+    fn drop(&mut self) {
+        self.mood.live.fetch_sub(1, Ordering::SeqCst);
+        self.mood.called(Point::Drop);
+    }
+}
+
+impl fmt::Debug for PanickingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PanickingKey({})", self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn a_fuse_burns_once_at_its_call() {
+        let mood = Mood::new();
+        let key = mood.key(1);
+        mood.arm(Point::Clone, 2);
+        let copy = key.clone();
+        assert!(catch_unwind(AssertUnwindSafe(|| key.clone())).is_err());
+        assert!(!mood.disarm(Point::Clone));
+        drop(key.clone());
+        assert_eq!((mood.calls(Point::Clone), mood.live()), (3, 2));
+        mood.arm(Point::Drop, 1);
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(copy))).is_err());
+        drop(key);
+        assert_eq!(mood.live(), 0);
+    }
+}

@@ -1,0 +1,26 @@
+//! EDGE. Keys that failed too often are given up.
+//!
+//! Cancel safety: nothing here waits.
+
+/// After how many failures a key is given up, and the hook to call then.
+pub(crate) struct GiveUp<K> {
+    most: u32,
+    hook: Box<OnGiveUp<K>>,
+}
+
+type OnGiveUp<K> = dyn Fn(&K, u32) + Send + Sync;
+
+impl<K> GiveUp<K> {
+    pub(crate) fn new(most: u32, hook: impl Fn(&K, u32) + Send + Sync + 'static) -> Self {
+        Self { most, hook: Box::new(hook) }
+    }
+
+    pub(crate) fn most(&self) -> u32 {
+        self.most
+    }
+
+    /// User code: outside every lock.
+    pub(crate) fn notify(&self, key: &K, failures: u32) {
+        (self.hook)(key, failures);
+    }
+}

@@ -1,0 +1,235 @@
+//! PURE. Groups as the queue's order: what each step of a key does to its group.
+
+use flyball_sync::Nanos;
+
+use super::{FIRST_GROUP, Group, Groups};
+use crate::state::Transition;
+use crate::state::deadlines::Deadlines;
+use crate::state::entry::{NIL, State};
+use crate::state::list::List;
+use crate::state::order::limits::GroupTag;
+use crate::state::order::sealed::ReadyQueue;
+use crate::state::order::{ANY_ROOM, NO_ROOM};
+use crate::state::slab::Slab;
+
+impl<G: Eq + Send + 'static> ReadyQueue for Groups<G> {
+    const GATHERS: bool = true;
+    const RAISES: bool = false;
+
+    type Tag = GroupTag<G>;
+    type Class = u32;
+    type Pick = ();
+
+    #[inline]
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    fn available(&self) -> usize {
+        self.available
+    }
+
+    #[inline]
+    fn suspended(&self) -> usize {
+        self.suspended
+    }
+
+    #[inline]
+    fn next<K>(&self, _: &Slab<K>, _: Nanos, _: impl FnOnce() -> Nanos) -> Option<(u32, ())> {
+        let slot = self.groups.get(self.first as usize)?.line.front()?;
+        Some((slot, ()))
+    }
+
+    fn heads(&self, _: Nanos, _: Nanos) -> impl Iterator<Item = u32> {
+        self.groups.iter().filter_map(|group| group.line.front())
+    }
+
+    fn heaps(&self) -> impl Iterator<Item = &Deadlines> {
+        std::iter::once(&self.waits)
+    }
+
+    fn heaps_mut(&mut self) -> impl Iterator<Item = &mut Deadlines> {
+        std::iter::once(&mut self.waits)
+    }
+
+    #[inline]
+    fn wait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
+        self.waits.push(slab, slot, at, turn);
+    }
+
+    #[inline]
+    fn unwait<K>(&mut self, slab: &mut Slab<K>, slot: u32) {
+        self.waits.remove(slab, slot);
+    }
+
+    #[inline]
+    fn rewait<K>(&mut self, slab: &mut Slab<K>, slot: u32, at: Nanos, turn: u32) {
+        self.waits.set(slab, slot, at, turn);
+    }
+
+    #[inline]
+    fn is_stale(&self, tag: &GroupTag<G>) -> bool {
+        tag.asked < self.asked
+    }
+
+    fn has_room(&mut self, tag: &mut GroupTag<G>) -> bool {
+        let found = tag.group.as_ref().and_then(|name| self.find(tag.hash, name));
+        tag.found = found.unwrap_or(NIL);
+        match found {
+            Some(index) => {
+                self.bring(index, tag.limits);
+                self.groups[index as usize].room() > 0
+            }
+            None => tag.limits.capacity > 0,
+        }
+    }
+
+    fn adder_line(&self, tag: &GroupTag<G>) -> u32 {
+        match tag.found {
+            NIL if tag.limits.capacity > 0 => ANY_ROOM,
+            NIL => NO_ROOM,
+            index => FIRST_GROUP + index,
+        }
+    }
+
+    fn join_line(&mut self, line: u32) {
+        if let Some(index) = line.checked_sub(FIRST_GROUP) {
+            self.groups[index as usize].adders += 1;
+        }
+    }
+
+    fn leave_line(&mut self, line: u32) {
+        if let Some(index) = line.checked_sub(FIRST_GROUP) {
+            self.groups[index as usize].adders -= 1;
+            self.release(index);
+        }
+    }
+
+    fn room(&self, line: u32) -> usize {
+        match line {
+            ANY_ROOM => usize::MAX,
+            NO_ROOM => 0,
+            line => self.groups[(line - FIRST_GROUP) as usize].room(),
+        }
+    }
+
+    #[inline]
+    fn merge(&mut self, slot: u32, _: State, tag: &GroupTag<G>) {
+        self.bring(self.of[slot as usize], tag.limits);
+    }
+
+    fn class(&mut self, tag: &mut GroupTag<G>) -> u32 {
+        if tag.found != NIL {
+            return tag.found;
+        }
+        let GroupTag { group: name, hash, limits, .. } = tag;
+        let Some(new) = name.take() else { unreachable!("an add brings its group once") };
+        let index = match self.groups.get_mut(self.free as usize) {
+            Some(group) => {
+                *name = Some(std::mem::replace(&mut group.name, new));
+                let index = self.free;
+                self.free = group.next;
+                (group.hash, group.limits) = (*hash, *limits);
+                index
+            }
+            None => {
+                self.groups.push(Group {
+                    name: new,
+                    hash: *hash,
+                    line: List::default(),
+                    leased: 0,
+                    keys: 0,
+                    adders: 0,
+                    limits: *limits,
+                    left: 0,
+                    before: NIL,
+                    next: NIL,
+                });
+                self.groups.len() as u32 - 1
+            }
+        };
+        let groups = &self.groups;
+        self.index.insert_unique(*hash, index, |other| groups[*other as usize].hash);
+        index
+    }
+
+    fn admit(&mut self, slot: u32, group: u32) {
+        let index = slot as usize;
+        if index >= self.of.len() {
+            self.of.resize(index + 1, NIL);
+        }
+        self.of[index] = group;
+        self.groups[group as usize].keys += 1;
+    }
+
+    #[inline]
+    fn push<K>(&mut self, slab: &mut Slab<K>, slot: u32) {
+        self.count += 1;
+        self.change(self.of[slot as usize], |group| group.line.push(slab, slot));
+    }
+
+    #[inline]
+    fn unlink<K>(&mut self, slab: &mut Slab<K>, slot: u32) {
+        self.count -= 1;
+        self.change(self.of[slot as usize], |group| group.line.unlink(slab, slot));
+    }
+
+    /// Its last hand-out in this turn sends a group to the end of the ring.
+    #[inline]
+    fn begin(&mut self, slot: u32) {
+        let index = self.of[slot as usize];
+        self.change(index, |group| group.leased += 1);
+        let group = &mut self.groups[index as usize];
+        if group.left > 1 {
+            group.left -= 1;
+        } else if group.left == 1 {
+            group.left = group.limits.weight;
+            self.go_out(index);
+            self.come_in(index);
+        }
+    }
+
+    #[inline]
+    fn end(&mut self, slot: u32, _: Transition) {
+        self.change(self.of[slot as usize], |group| group.leased -= 1);
+    }
+
+    fn vacate(&mut self, slot: u32) {
+        let index = self.of[slot as usize];
+        self.groups[index as usize].keys -= 1;
+        self.release(index);
+    }
+
+    fn linked<K>(&self, slab: &Slab<K>) -> Vec<u32> {
+        self.groups.iter().flat_map(|group| group.line.iter(slab)).collect()
+    }
+
+    /// As if no lease ended meanwhile; what no turn reaches then comes last. What is due was gathered before.
+    fn slots<K>(&self, slab: &Slab<K>, _: Nanos, _: Nanos) -> Vec<u32> {
+        let mut slots = Vec::with_capacity(self.count);
+        let mut lines: Vec<_> = self.groups.iter().map(|group| group.line.iter(slab)).collect();
+        let mut ring: std::collections::VecDeque<_> = self
+            .in_turn()
+            .map(|index| {
+                let group = &self.groups[index as usize];
+                (index, group.left, group.share())
+            })
+            .collect();
+        while let Some((index, left, share)) = ring.pop_front() {
+            let line = &mut lines[index as usize];
+            let turn = (left as usize).min(share);
+            slots.extend(line.by_ref().take(turn));
+            if turn < share {
+                ring.push_back((index, self.groups[index as usize].limits.weight, share - turn));
+            }
+        }
+        lines.into_iter().for_each(|line| slots.extend(line));
+        slots
+    }
+
+    fn check<K>(&self, slab: &Slab<K>) -> Result<(), String> {
+        self.waits.check(slab)?;
+        self.check_groups(slab)
+    }
+}

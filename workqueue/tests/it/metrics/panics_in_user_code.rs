@@ -1,0 +1,207 @@
+//! Sinks that panic, call back, and are told by threads at once.
+
+use std::panic::panic_any;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use drivers::queue::metrics_sink::Notes;
+use flyball_ratelimit::Exponential;
+use flyball_sync::{ManualClock, ManualTimer};
+use flyball_workqueue::{AddErrorKind, Fifo, LeaseOutcome, Queue, QueueMetrics, WithTimer};
+use futures_util::FutureExt;
+
+use crate::support::{ns, times};
+
+/// What it panics with panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+struct Panics;
+
+impl QueueMetrics for Panics {
+    fn dequeued(&self, _: Duration, _: bool) {
+        panic_any(Bomb);
+    }
+
+    fn lease_ended(&self, _: LeaseOutcome, _: Duration) {
+        panic_any(Bomb);
+    }
+
+    fn failure_counted(&self) {
+        panic_any(Bomb);
+    }
+
+    fn gave_up(&self, _: u32) {
+        panic_any(Bomb);
+    }
+
+    fn add_refused(&self, _: AddErrorKind) {
+        panic_any(Bomb);
+    }
+
+    fn lease_overdue(&self, _: Duration) {
+        panic_any(Bomb);
+    }
+}
+
+/// Every method panics at every call, and nothing of it is to be seen; the sink behind it is told all the same.
+#[test]
+fn a_sink_that_panics_changes_nothing() {
+    let (clock, notes, dead) = (ManualClock::new(), Notes::default(), Arc::new(Mutex::new(Vec::new())));
+    let told = dead.clone();
+    let queue = Queue::builder()
+        .timer(clock.timer())
+        .limiter(Exponential::new(ns(10)..=ns(100)))
+        .capacity(2)
+        .give_up_after(times(2), move |key, failures| told.lock().unwrap().push((*key, failures)))
+        .metrics(Panics)
+        .metrics(notes.clone())
+        .build();
+    queue.add("a").unwrap();
+    queue.add("b").unwrap();
+    assert_eq!(queue.add("c").unwrap_err().into_key(), "c", "handed back");
+    let leases = queue.try_get_many(2).unwrap();
+    clock.advance(ns(5));
+    assert!(queue.next_overdue(ns(1)).now_or_never().is_some());
+    for lease in leases {
+        lease.retry();
+    }
+    queue.check().unwrap();
+    assert_eq!(queue.stats().waiting, 2, "a failure waits for its backoff, not for less");
+    clock.advance(ns(10));
+    let mut keys = Vec::new();
+    while let Ok(lease) = queue.try_get() {
+        keys.push(*lease);
+        lease.retry();
+    }
+    assert_eq!(keys, ["a", "b"]);
+    assert_eq!(*dead.lock().unwrap(), [("a", 2), ("b", 2)]);
+    let read = queue.stats();
+    assert_eq!((read.adds, read.leased, read.depth()), (4, 0, 0));
+    // Two hand-outs, twice; as many ends; four failures, two keys given up; one refusal, one report.
+    assert_eq!(notes.take().len(), 4 + 4 + 4 + 2 + 1 + 1);
+    drop(queue.stop_now());
+    queue.check().unwrap();
+}
+
+/// A lease that is dropped while its thread unwinds tells a sink that panics, too: that must not abort.
+#[test]
+fn a_sink_that_panics_while_its_thread_does() {
+    let clock = ManualClock::new();
+    let queue = Queue::builder().timer(clock.timer()).metrics(Panics).build();
+    queue.add("a").unwrap();
+    let worker = thread::spawn({
+        let queue = queue.clone();
+        move || {
+            let _lease = queue.try_get().unwrap();
+            panic!("work");
+        }
+    });
+    assert!(worker.join().is_err());
+    assert_eq!(*queue.try_get().unwrap(), "a");
+}
+
+type Own = Queue<&'static str, Fifo, Exponential<&'static str>, WithTimer<ManualTimer>>;
+
+/// Calls the queue that tells it, from within every call.
+#[derive(Clone, Default)]
+struct CallsBack(Arc<OnceLock<Own>>);
+
+impl CallsBack {
+    fn call(&self) {
+        if let Some(queue) = self.0.get() {
+            queue.check().unwrap();
+            assert!(queue.stats().ages_tracked);
+            let _ = queue.add("from within");
+            queue.cancel(&"from within");
+        }
+    }
+}
+
+impl QueueMetrics for CallsBack {
+    fn dequeued(&self, _: Duration, _: bool) {
+        self.call();
+    }
+
+    fn lease_ended(&self, _: LeaseOutcome, _: Duration) {
+        self.call();
+    }
+
+    fn failure_counted(&self) {
+        self.call();
+    }
+
+    fn gave_up(&self, _: u32) {
+        self.call();
+    }
+
+    fn add_refused(&self, reason: AddErrorKind) {
+        if reason == AddErrorKind::GivenUp {
+            self.call();
+        }
+    }
+
+    fn lease_overdue(&self, _: Duration) {
+        self.call();
+    }
+}
+
+/// No lock is held while a sink is told: not the queue's, and not the limiter's.
+#[test]
+fn a_sink_may_call_the_queue() {
+    let (clock, sink) = (ManualClock::new(), CallsBack::default());
+    let queue = Queue::builder()
+        .timer(clock.timer())
+        .limiter(Exponential::new(ns(10)..=ns(100)))
+        .give_up_after(times(2), |_, _| {})
+        .metrics(sink.clone())
+        .build();
+    assert!(sink.0.set(queue.clone()).is_ok());
+    queue.add_many(["a", "b"]);
+    let leases = queue.try_get_many(2).unwrap();
+    assert!(queue.next_overdue(Duration::ZERO).now_or_never().is_some());
+    leases.into_iter().for_each(|lease| lease.retry());
+    clock.advance(ns(10));
+    queue.try_get().unwrap().retry();
+    assert!(queue.add_rate_limited("b").is_err(), "exhausted");
+    let _ = queue.stop_now();
+    assert!(queue.add("c").is_err());
+    queue.check().unwrap();
+    assert_eq!(queue.stats().adds, 2 + 2 + 14, "one from within each of 14 calls");
+}
+
+/// Threads that add, take and end: in the end the counters agree with what was told.
+#[test]
+fn counters_agree_when_threads_work() {
+    let notes = Notes::default();
+    let queue = Queue::builder().metrics(notes.clone()).build();
+    thread::scope(|scope| {
+        for worker in 0..4 {
+            let queue = &queue;
+            scope.spawn(move || {
+                for round in 0..500 {
+                    let _ = queue.add((worker + round) % 7);
+                    if let Ok(lease) = queue.try_get() {
+                        if round % 3 == 0 { lease.done() } else { drop(lease) }
+                    }
+                }
+            });
+        }
+    });
+    while let Ok(lease) = queue.try_get() {
+        lease.done();
+    }
+    queue.check().unwrap();
+    let (read, told) = (queue.stats(), notes.take());
+    assert_eq!((read.depth(), read.leased, read.waiting), (0, 0, 0));
+    assert_eq!((read.unfinished_work, read.oldest_lease), (Duration::ZERO, None));
+    let outs =
+        told.iter().filter(|told| matches!(told, testkit::queue_answers::Told::HandedOut { .. })).count();
+    assert_eq!((outs as u64, told.len()), (read.adds, 2 * outs), "each hand-out once, and its end");
+}

@@ -1,0 +1,837 @@
+//! User code that panics, re-enters, or lies about the time: the queue stays whole, and no key is lost.
+
+mod callbacks;
+mod operations;
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::task::{Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use drivers::queue::model_answers::{seen, tally};
+use flyball_ratelimit::{Exponential, Policy};
+use flyball_sync::{Clock, ManualClock, ManualTimer, Nanos, Timer};
+use flyball_workqueue::{Fifo, KeyState, Lease, NoLimiter, Queue, WithTimer};
+use testkit::oracle::backoff::OracleExponential;
+use testkit::oracle::queue::{OracleQueue, OracleSetup};
+use testkit::panicking::{Mood, PanickingKey, Point};
+use testkit::queue_answers::{Ending, Seen, Tally};
+use testkit::random::Random;
+use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
+
+use crate::support::{backoff, ns, timed};
+
+/// Panics in the nth call from now, once.
+#[derive(Clone, Debug, Default)]
+struct Fuse(Arc<AtomicI64>);
+
+impl Fuse {
+    fn arm(&self, nth: i64) {
+        self.0.store(nth, Ordering::SeqCst);
+    }
+
+    /// Says whether it was still burning.
+    fn disarm(&self) -> bool {
+        self.0.swap(0, Ordering::SeqCst) > 0
+    }
+
+    fn burn(&self, what: &str) {
+        if self.0.load(Ordering::SeqCst) > 0 && self.0.fetch_sub(1, Ordering::SeqCst) == 1 {
+            panic!("a hostile {what} panics");
+        }
+    }
+}
+
+/// A manual timer whose clock and whose alarm may panic.
+#[derive(Debug)]
+struct HostileTimer {
+    timer: ManualTimer,
+    clock: Fuse,
+    alarm: Fuse,
+}
+
+impl Clock for HostileTimer {
+    fn now(&self) -> Nanos {
+        self.clock.burn("clock");
+        self.timer.now()
+    }
+}
+
+impl Timer for HostileTimer {
+    fn wake_at(&self, at: Nanos, waker: &Waker) {
+        self.alarm.burn("timer");
+        self.timer.wake_at(at, waker);
+    }
+}
+
+/// An exponential backoff that may panic.
+struct HostilePolicy {
+    backoff: Exponential<PanickingKey>,
+    fuse: Fuse,
+}
+
+impl Policy<PanickingKey> for HostilePolicy {
+    type Reservation = ();
+
+    fn record_failure(&mut self, key: &PanickingKey, now: Nanos, random: u64) -> (Duration, ()) {
+        self.fuse.burn("policy");
+        (self.backoff.record_failure(key, now, random).0, ())
+    }
+
+    fn forget(&mut self, key: &PanickingKey) {
+        self.fuse.burn("policy");
+        self.backoff.forget(key);
+    }
+
+    fn num_requeues(&self, key: &PanickingKey) -> u32 {
+        self.fuse.burn("policy");
+        self.backoff.num_requeues(key)
+    }
+
+    fn cancel(&mut self, (): (), _: Nanos) -> bool {
+        false
+    }
+
+    fn tracked_keys(&self) -> usize {
+        1
+    }
+}
+
+const BASE: Duration = Duration::from_nanos(10);
+const CAP: Duration = Duration::from_secs(1);
+
+type HostileQueue = Queue<PanickingKey, Fifo, HostilePolicy, WithTimer<HostileTimer>>;
+type HostileLease = Lease<PanickingKey, WithTimer<HostileTimer>>;
+
+/// A queue with a key in every state, and its model. Key 7 is absent.
+struct World {
+    mood: Arc<Mood>,
+    manual: ManualClock,
+    clock: Fuse,
+    alarm: Fuse,
+    policy: Fuse,
+    queue: HostileQueue,
+    leases: Vec<HostileLease>,
+    model: OracleQueue<u32>,
+}
+
+/// What to do to the world.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Add(u32),
+    AddAfter(u32, u64),
+    AddLimited(u32),
+    TryGet,
+    PollGet,
+    Cancel(u32),
+    End(u32, Ending),
+    ShutDown,
+    Drain,
+    Stop,
+    Look(u32),
+    Forget(u32),
+}
+
+const KEYS: u32 = 8;
+
+impl World {
+    /// 0 waits till 10, 1 and 2 are ready, 3 is leased, 4 leased and dirty, 5 leased and waits till 10, 6 is due.
+    fn new() -> Self {
+        let (mood, manual) = (Mood::new(), ManualClock::new());
+        let (clock, alarm, policy) = (Fuse::default(), Fuse::default(), Fuse::default());
+        let timer = HostileTimer { timer: manual.timer(), clock: clock.clone(), alarm: alarm.clone() };
+        let limiter = HostilePolicy { backoff: Exponential::new(BASE..=CAP), fuse: policy.clone() };
+        let queue = Queue::builder().timer(timer).limiter(limiter).seed(1).build();
+        let mut model = OracleQueue::new(OracleSetup {
+            limiter: Some(OracleExponential { base: BASE, cap: CAP }),
+            ..OracleSetup::default()
+        });
+        let mut leases: Vec<HostileLease> = Vec::new();
+        for leased in [3, 4, 5] {
+            queue.add(mood.key(leased)).unwrap();
+            leases.push(queue.try_get().unwrap());
+            model.add(leased, 0).unwrap();
+            model.try_get(0).unwrap();
+        }
+        for key in [1, 2, 4] {
+            queue.add(mood.key(key)).unwrap();
+            model.add(key, 0).unwrap();
+        }
+        for (key, after) in [(6, 1), (0, 10), (5, 10)] {
+            queue.add_after(mood.key(key), ns(after)).unwrap();
+            model.add_after(key, ns(after), 0).unwrap();
+        }
+        // One failure, so that forgetting has something to do.
+        queue.add_rate_limited(mood.key(1)).unwrap();
+        model.add_rate_limited(1, 0).unwrap();
+        manual.advance(ns(2));
+        Self { mood, manual, clock, alarm, policy, queue, leases, model }
+    }
+
+    /// Does it. The key is made and the result is dropped by the caller's side, where nothing is armed.
+    fn act(&mut self, act: Act, armed: impl FnOnce(&Self)) -> bool {
+        let key = self.mood.key(match act {
+            Act::Add(key) | Act::AddAfter(key, _) | Act::AddLimited(key) | Act::Cancel(key) => key,
+            Act::Look(key) | Act::Forget(key) => key,
+            _ => KEYS,
+        });
+        let lease = match act {
+            Act::End(key, _) => {
+                let index = self.leases.iter().position(|lease| lease.id() == key).expect("leased");
+                Some(self.leases.remove(index))
+            }
+            _ => None,
+        };
+        armed(self);
+        let queue = &self.queue;
+        // Every value is moved out, so that only the queue's own drops can meet a burning fuse.
+        let done = catch_unwind(AssertUnwindSafe(move || {
+            let (mut taken, mut refused, mut left, mut spare) = (None, None, None, Some(key));
+            match act {
+                Act::Add(_) => refused = queue.add(spare.take().unwrap()).err(),
+                Act::AddAfter(_, after) => refused = queue.add_after(spare.take().unwrap(), ns(after)).err(),
+                Act::AddLimited(_) => refused = queue.add_rate_limited(spare.take().unwrap()).err(),
+                Act::TryGet => taken = queue.try_get().ok(),
+                Act::PollGet => {
+                    if let Poll::Ready(lease) = poll_once(Box::pin(queue.get()).as_mut()) {
+                        taken = lease;
+                    }
+                }
+                Act::Cancel(_) => {
+                    queue.cancel(spare.as_ref().unwrap());
+                }
+                Act::End(_, ending) => {
+                    let lease = lease.expect("leased");
+                    match ending {
+                        Ending::Done => lease.done(),
+                        Ending::Succeed => lease.succeed(),
+                        Ending::RequeueAfter(after) => lease.succeed_and_requeue_after(after),
+                        Ending::DoneAfter(after) => lease.done_and_requeue_after(after),
+                        Ending::Retry => lease.retry(),
+                        Ending::RetryNoSooner(least) => lease.retry_after_at_least(least),
+                        Ending::Dropped => drop(lease),
+                    }
+                }
+                Act::ShutDown => queue.shut_down(),
+                Act::Drain => {
+                    if let Poll::Ready(all) = poll_once(Box::pin(queue.drain()).as_mut()) {
+                        left = Some(all);
+                    }
+                }
+                Act::Stop => left = Some(queue.stop_now()),
+                Act::Look(_) => {
+                    let key = spare.as_ref().unwrap();
+                    std::hint::black_box((
+                        queue.state(key),
+                        queue.num_requeues(key),
+                        queue.ready_len(),
+                        queue.stats(),
+                    ));
+                }
+                Act::Forget(_) => queue.forget(spare.as_ref().unwrap()),
+            }
+            (taken, refused, left, spare)
+        }));
+        for fuse in [&self.clock, &self.alarm, &self.policy] {
+            fuse.disarm();
+        }
+        for point in Point::ALL {
+            self.mood.disarm(point);
+        }
+        match done {
+            Ok((taken, ..)) => {
+                self.leases.extend(taken);
+                false
+            }
+            Err(_) => true,
+        }
+    }
+
+    fn view(&self) -> (Vec<Seen>, Tally, usize) {
+        let states = (0..KEYS).map(|key| seen(self.queue.state(&self.mood.key(key))).timely(None));
+        (states.collect(), tally(self.queue.stats()), self.queue.ready_len())
+    }
+}
+
+fn model_view(model: &mut OracleQueue<u32>, now: u64) -> (Vec<Seen>, Tally, usize) {
+    let states = (0..KEYS).map(|key| model.seen(key, now).timely(None)).collect();
+    (states, model.tally(now), model.len(now))
+}
+
+/// What the model may look like after `act` panicked: as before or as after, and where a lease was consumed, never
+/// as if it were still held.
+fn allowed(model: &OracleQueue<u32>, act: Act, now: u64) -> Vec<OracleQueue<u32>> {
+    fn after<T>(model: &OracleQueue<u32>, act: impl FnOnce(&mut OracleQueue<u32>) -> T) -> OracleQueue<u32> {
+        let mut model = model.clone();
+        act(&mut model);
+        model
+    }
+    let before = after(model, |model| model.pass_deadlines(now));
+    match act {
+        Act::Add(key) => vec![before, after(model, |model| model.add(key, now))],
+        Act::AddAfter(key, delay) => vec![before, after(model, |model| model.add_after(key, ns(delay), now))],
+        Act::AddLimited(key) => vec![before, after(model, |model| model.add_rate_limited(key, now))],
+        // Handed out to nobody is not allowed; handed out and given back by the unwinding is.
+        Act::TryGet | Act::PollGet => vec![
+            before,
+            after(model, |model| {
+                let key = model.try_get(now).expect("something is ready");
+                model.end(key, Ending::Dropped, now);
+            }),
+        ],
+        Act::Cancel(key) => vec![before, after(model, |model| model.cancel(key, now))],
+        Act::End(key, ending) => vec![
+            after(model, |model| model.end(key, ending, now)),
+            after(model, |model| model.end(key, Ending::Dropped, now)),
+            // How long to wait could not be found out: it does not wait.
+            after(model, |model| model.end(key, Ending::RequeueAfter(Duration::ZERO), now)),
+        ],
+        Act::ShutDown | Act::Drain => vec![before, after(model, |model| model.shut_down(now))],
+        Act::Stop => {
+            vec![
+                before,
+                after(model, |model| model.shut_down(now)),
+                after(model, |model| model.stop_now(now)),
+            ]
+        }
+        Act::Look(_) | Act::Forget(_) => vec![before],
+    }
+}
+
+fn acts() -> Vec<Act> {
+    let mut acts = vec![Act::TryGet, Act::PollGet, Act::ShutDown, Act::Drain, Act::Stop];
+    for key in 0..KEYS {
+        acts.extend([
+            Act::Add(key),
+            Act::AddLimited(key),
+            Act::Cancel(key),
+            Act::Look(key),
+            Act::Forget(key),
+        ]);
+        acts.extend([0, 5, 20].map(|after| Act::AddAfter(key, after)));
+    }
+    for key in [3, 4, 5] {
+        let endings = [
+            Ending::Done,
+            Ending::DoneAfter(ns(5)),
+            Ending::Succeed,
+            Ending::RequeueAfter(ns(5)),
+            Ending::Retry,
+            Ending::RetryNoSooner(ns(5)),
+            Ending::Dropped,
+        ];
+        acts.extend(endings.map(|ending| Act::End(key, ending)));
+    }
+    acts
+}
+
+/// Does every act with a fuse at every call it makes; says how many panicked.
+fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
+    let mut panics = 0;
+    for act in acts() {
+        for nth in 1.. {
+            let mut world = World::new();
+            let mood = world.mood.clone();
+            let panicked = world.act(act, |world| arm(world, nth));
+            if !panicked {
+                break;
+            }
+            panics += 1;
+            let at = format!("{what} panics in call {nth} of {act:?}");
+            world.queue.check().unwrap_or_else(|broken| panic!("{at}: {broken}"));
+            let now = world.manual.now().get();
+            let view = world.view();
+            let mut models = allowed(&world.model, act, now);
+            let views: Vec<_> = models.iter_mut().map(|model| model_view(model, now)).collect();
+            let fits = views.iter().position(|possible| *possible == view);
+            let fits = fits.unwrap_or_else(|| panic!("{at}: {view:?} is none of {views:?}"));
+            // It goes on as if nothing had happened: the same keys come out, in the same order.
+            let mut line = models[fits].in_line();
+            if matches!(act, Act::TryGet | Act::PollGet | Act::End(..)) {
+                // Where a failure was counted twice over, or not, only the order of the rest is fixed.
+                line.sort_unstable();
+            }
+            let leases: Vec<_> = std::iter::from_fn(|| world.queue.try_get().ok()).collect();
+            let mut out: Vec<_> = leases.iter().map(|lease| lease.id()).collect();
+            if matches!(act, Act::TryGet | Act::PollGet | Act::End(..)) {
+                out.sort_unstable();
+            }
+            assert_eq!(out, line, "{at}");
+            for lease in leases {
+                lease.done();
+            }
+            world.queue.check().unwrap_or_else(|broken| panic!("{at}, later: {broken}"));
+            drop(world);
+            assert_eq!(mood.live(), 0, "{at}: keys leaked");
+        }
+    }
+    panics
+}
+
+#[test]
+fn hash_panics() {
+    assert!(every_act("Hash", |world, nth| world.mood.arm(Point::Hash, nth)) >= 64);
+}
+
+#[test]
+fn eq_panics() {
+    assert!(every_act("Eq", |world, nth| world.mood.arm(Point::Eq, nth)) >= 40);
+}
+
+#[test]
+fn clone_panics() {
+    assert!(every_act("Clone", |world, nth| world.mood.arm(Point::Clone, nth)) >= 5);
+}
+
+#[test]
+fn drop_panics() {
+    assert!(every_act("Drop", |world, nth| world.mood.arm(Point::Drop, nth)) >= 20);
+}
+
+#[test]
+fn policy_panics() {
+    assert!(every_act("the policy", |world, nth| world.policy.arm(nth)) >= 30);
+}
+
+#[test]
+fn clock_panics() {
+    assert!(every_act("the clock", |world, nth| world.clock.arm(nth)) >= 60);
+}
+
+/// The timer is called when somebody waits for a deadline.
+#[test]
+fn timer_panics() {
+    let alarm = Fuse::default();
+    let manual = ManualClock::new();
+    let timer = HostileTimer { timer: manual.timer(), clock: Fuse::default(), alarm: alarm.clone() };
+    let queue = Queue::builder().timer(timer).build();
+    queue.add_after("a", ns(10)).unwrap();
+    let (counting, waker) = Counting::waker();
+    let mut get = Box::pin(queue.get());
+    alarm.arm(1);
+    assert!(catch_unwind(AssertUnwindSafe(|| poll_with(get.as_mut(), &waker))).is_err());
+    assert!(!alarm.disarm());
+    queue.check().unwrap();
+    drop(get);
+    let mut get = Box::pin(queue.get());
+    assert!(poll_with(get.as_mut(), &waker).is_pending());
+    assert_eq!(manual.next_alarm(), Some(Nanos::new(10)));
+    alarm.arm(1);
+    let added = catch_unwind(AssertUnwindSafe(|| queue.add_after("b", ns(5))));
+    assert!(added.is_err() && !alarm.disarm());
+    queue.check().unwrap();
+    assert_eq!(queue.stats().waiting, 2, "added before the alarm was set");
+    manual.advance(ns(10));
+    // More than once is right: where no alarm could be set, a getter is asked to try again.
+    assert!(counting.wakes() >= 1);
+    let Poll::Ready(Some(lease)) = poll_with(get.as_mut(), &waker) else { panic!("it is due") };
+    assert_eq!(*lease, "b");
+}
+
+// ---- wakers ----------------------------------------------------------------------------------------------------
+
+fn panics<T>(act: impl FnOnce() -> T) -> bool {
+    catch_unwind(AssertUnwindSafe(act)).is_err()
+}
+
+/// The key is in, and whoever was behind the panicking task is told when that task goes.
+#[test]
+fn a_waker_panics_in_an_add() {
+    let queue = Queue::new();
+    let hostile = Waker::from(Arc::new(Panicking));
+    let (counting, waker) = Counting::waker();
+    let (mut first, mut second) = (Box::pin(queue.get()), Box::pin(queue.get()));
+    assert!(poll_with(first.as_mut(), &hostile).is_pending());
+    assert!(poll_with(second.as_mut(), &waker).is_pending());
+    // One of the two is hostile, and hints may go to either.
+    let panicked = panics(|| queue.add("a"));
+    queue.check().unwrap();
+    assert_eq!(queue.state(&"a"), KeyState::Ready);
+    assert_eq!(usize::from(panicked) + counting.wakes(), 1);
+    drop(first);
+    assert_eq!(counting.wakes(), 1);
+    let Poll::Ready(Some(lease)) = poll_with(second.as_mut(), &waker) else { panic!("it is ready") };
+    lease.done();
+}
+
+/// One hostile task does not keep the end from the others.
+#[test]
+fn a_waker_panics_in_a_shut_down() {
+    for stop in [false, true] {
+        for hostile_at in 0..4 {
+            let queue: Queue<u32> = Queue::new();
+            let mut getters = Vec::new();
+            for index in 0..4 {
+                let mut get = Box::pin(queue.get());
+                let (counting, mut waker) = Counting::waker();
+                if index == hostile_at {
+                    waker = Waker::from(Arc::new(Panicking));
+                }
+                assert!(poll_with(get.as_mut(), &waker).is_pending());
+                getters.push((get, counting));
+            }
+            // What `stop_now` takes out has to reach the caller, so that does not panic.
+            let panicked = panics(|| if stop { drop(queue.stop_now()) } else { queue.shut_down() });
+            assert_eq!(panicked, !stop);
+            queue.check().unwrap();
+            assert!(queue.is_shutting_down());
+            for (index, (get, counting)) in getters.iter_mut().enumerate() {
+                assert_eq!(
+                    counting.wakes(),
+                    usize::from(index != hostile_at),
+                    "getter {index} of {hostile_at}"
+                );
+                assert!(matches!(poll_once(get.as_mut()), Poll::Ready(None)));
+            }
+        }
+    }
+}
+
+/// The lease has ended all the same, and the other drain is told.
+#[test]
+fn a_waker_panics_when_a_drain_ends() {
+    for hostile_first in [true, false] {
+        let queue = Queue::new();
+        queue.add("a").unwrap();
+        let lease = queue.try_get().unwrap();
+        let hostile = Waker::from(Arc::new(Panicking));
+        let (counting, waker) = Counting::waker();
+        let (mut first, mut second) = (Box::pin(queue.drain()), Box::pin(queue.drain()));
+        let wakers = if hostile_first { [&hostile, &waker] } else { [&waker, &hostile] };
+        assert!(poll_with(first.as_mut(), wakers[0]).is_pending());
+        assert!(poll_with(second.as_mut(), wakers[1]).is_pending());
+        assert!(panics(|| lease.done()));
+        queue.check().unwrap();
+        assert_eq!(queue.state(&"a"), KeyState::Absent);
+        assert_eq!(counting.wakes(), 1);
+        assert!(poll_once(first.as_mut()).is_ready() && poll_once(second.as_mut()).is_ready());
+    }
+}
+
+#[test]
+fn a_waker_panics_when_the_timer_fires() {
+    let (queue, clock) = timed();
+    queue.add_after("a", ns(5)).unwrap();
+    let hostile = Waker::from(Arc::new(Panicking));
+    let mut get = Box::pin(queue.get());
+    assert!(poll_with(get.as_mut(), &hostile).is_pending());
+    assert!(panics(|| clock.advance(ns(5))));
+    queue.check().unwrap();
+    drop(get);
+    assert_eq!(*queue.try_get().unwrap(), "a");
+}
+
+/// A lease ends under the eyes of a hostile getter.
+#[test]
+fn a_waker_panics_when_a_lease_ends() {
+    let queue = Queue::new();
+    queue.add("a").unwrap();
+    let lease = queue.try_get().unwrap();
+    queue.add("a").unwrap();
+    let mut get = Box::pin(queue.get());
+    assert!(poll_with(get.as_mut(), &Waker::from(Arc::new(Panicking))).is_pending());
+    assert!(panics(|| lease.done()));
+    queue.check().unwrap();
+    assert_eq!(queue.state(&"a"), KeyState::Ready);
+}
+
+/// A waker whose last handle panics as it goes.
+#[test]
+fn a_waker_panics_in_its_drop() {
+    struct Bomb;
+    impl Wake for Bomb {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            assert!(thread::panicking(), "a hostile waker panics in its drop");
+        }
+    }
+    let queue = Queue::new();
+    let mut get = Box::pin(queue.get());
+    assert!(poll_with(get.as_mut(), &Waker::from(Arc::new(Bomb))).is_pending());
+    assert!(panics(|| drop(get)), "the queue held the last handle");
+    queue.check().unwrap();
+    let mut get = Box::pin(queue.get());
+    assert!(poll_with(get.as_mut(), &Waker::from(Arc::new(Bomb))).is_pending());
+    let (counting, waker) = Counting::waker();
+    assert!(panics(|| poll_with(get.as_mut(), &waker)), "replaced by another");
+    queue.check().unwrap();
+    let _ = panics(|| queue.add("a"));
+    queue.check().unwrap();
+    assert_eq!(queue.state(&"a"), KeyState::Ready);
+    let _ = counting;
+}
+
+// ---- calling back ----------------------------------------------------------------------------------------------
+
+/// A waker that uses the queue it is woken by.
+#[test]
+fn a_waker_calls_back() {
+    struct Eager(Queue<u32>, AtomicUsize);
+    impl Wake for Eager {
+        fn wake(self: Arc<Self>) {
+            self.1.fetch_add(1, Ordering::SeqCst);
+            let _ = self.0.add(7);
+            assert!(!self.0.is_empty());
+            if let Ok(lease) = self.0.try_get() {
+                lease.done();
+            }
+            self.0.check().unwrap();
+        }
+    }
+    let queue = Queue::new();
+    let eager = Arc::new(Eager(queue.clone(), AtomicUsize::new(0)));
+    let waker = Waker::from(eager.clone());
+    let mut get = Box::pin(queue.get());
+    assert!(poll_with(get.as_mut(), &waker).is_pending());
+    queue.add(1).unwrap();
+    assert!(eager.1.load(Ordering::SeqCst) >= 1);
+    queue.check().unwrap();
+    drop(queue.stop_now());
+}
+
+/// A key that uses the queue as it is dropped: no drop runs under the lock.
+#[test]
+fn a_key_calls_back_in_its_drop() {
+    #[derive(Clone)]
+    struct Curious(u32, Arc<OnceLock<Queue<Curious>>>);
+    impl std::hash::Hash for Curious {
+        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+    impl PartialEq for Curious {
+        fn eq(&self, other: &Self) -> bool {
+            self.0 == other.0
+        }
+    }
+    impl Eq for Curious {}
+    impl Drop for Curious {
+        fn drop(&mut self) {
+            if let Some(queue) = self.1.get() {
+                assert!(queue.ready_len() < 100);
+            }
+        }
+    }
+    let home = Arc::new(OnceLock::new());
+    let queue = Queue::new();
+    home.set(queue.clone()).ok().unwrap();
+    let key = |id| Curious(id, home.clone());
+    queue.add(key(1)).unwrap();
+    queue.add(key(1)).unwrap();
+    assert!(queue.cancel(&key(1)));
+    for id in 0..4 {
+        queue.add(key(id)).unwrap();
+    }
+    queue.try_get().unwrap().done();
+    queue.try_get().unwrap().retry();
+    let lease = queue.try_get().unwrap();
+    drop(lease);
+    let left = queue.stop_now();
+    assert_eq!(left.ready.len(), 3);
+    assert!(queue.add(key(9)).is_err());
+    drop(left);
+    queue.check().unwrap();
+}
+
+// ---- leases ----------------------------------------------------------------------------------------------------
+
+/// A worker that panics loses its key to nobody: it is a failure.
+#[test]
+fn a_panicking_worker_is_a_retry() {
+    let (queue, clock) = backoff();
+    queue.add("a").unwrap();
+    let worker = queue.clone();
+    assert!(
+        thread::spawn(move || {
+            let _lease = worker.blocking_get().unwrap();
+            panic!("the worker panics");
+        })
+        .join()
+        .is_err()
+    );
+    assert_eq!((queue.state(&"a"), queue.num_requeues(&"a")), (KeyState::Waiting(Nanos::new(10)), 1));
+    clock.advance(ns(10));
+    assert_eq!(*queue.try_get().unwrap(), "a");
+    let plain = Queue::new();
+    plain.add("b").unwrap();
+    plain.add("c").unwrap();
+    let lease = plain.try_get().unwrap();
+    assert!(panics(move || {
+        let _lease = lease;
+        panic!("the worker panics");
+    }));
+    assert_eq!(*plain.try_get().unwrap(), "c", "at the tail");
+}
+
+/// A lease outlives every handle to its queue.
+#[test]
+fn a_lease_outlives_its_queue() {
+    let mood = Mood::new();
+    let queue = Queue::new();
+    for id in 0..3 {
+        queue.add(mood.key(id)).unwrap();
+    }
+    let leases: Vec<_> = (0..3).map(|_| queue.try_get().unwrap()).collect();
+    drop(queue);
+    for (lease, how) in leases.into_iter().zip(0..) {
+        match how {
+            0 => lease.done(),
+            1 => lease.retry(),
+            _ => drop(lease),
+        }
+    }
+    assert_eq!(mood.live(), 0);
+}
+
+/// A thread that panics on its way out of a blocking get had been signalled: the signal is not its own to lose.
+#[test]
+fn a_blocked_thread_that_panics_hands_on() {
+    /// Only a failure waits so long.
+    const PATIENCE: Duration = Duration::from_secs(20);
+    const GETTERS: usize = 3;
+    for round in 0..40 {
+        let mood = Mood::new();
+        let clock = Fuse::default();
+        let manual = ManualClock::new();
+        let timer = HostileTimer { timer: manual.timer(), clock: clock.clone(), alarm: Fuse::default() };
+        let queue = Queue::builder().timer(timer).build();
+        // Something waits, so that getters look at the clock.
+        queue.add_after(mood.key(9), Duration::MAX).unwrap();
+        let (report, reports) = mpsc::channel();
+        thread::scope(|scope| {
+            for _ in 0..GETTERS {
+                let (queue, report) = (&queue, report.clone());
+                scope.spawn(move || {
+                    // A lease dropped is a key back in line: one key serves them all.
+                    let got = catch_unwind(AssertUnwindSafe(|| queue.blocking_get().is_some()));
+                    report.send(got.is_ok()).unwrap();
+                });
+            }
+            // Most of them sleep by now; the test is about those rounds, and right in all of them.
+            (0..200).for_each(|_| thread::yield_now());
+            let key = mood.key(1);
+            if round % 2 == 0 {
+                mood.arm(Point::Clone, 1);
+                queue.add(key).unwrap();
+            } else {
+                // The add looks at the clock first, then the one who was woken by it.
+                clock.arm(2);
+                let added = catch_unwind(AssertUnwindSafe(|| queue.add(key)));
+                if added.is_err() {
+                    queue.add(mood.key(1)).unwrap();
+                }
+            }
+            let told = (0..GETTERS).map_while(|_| reports.recv_timeout(PATIENCE).ok());
+            let told: Vec<_> = told.collect();
+            queue.shut_down();
+            assert_eq!(told.len(), GETTERS, "round {round}: a key is ready, threads sleep, nobody told them");
+            assert!(told.iter().filter(|got| !**got).count() <= 1);
+        });
+        queue.check().unwrap();
+    }
+}
+
+// ---- time ------------------------------------------------------------------------------------------------------
+
+/// A clock that jumps, in both directions: nothing before its deadline by the latest the clock has ever shown, and
+/// nothing lost.
+#[test]
+fn the_clock_jumps() {
+    let mut random = Random::new(11);
+    for _ in 0..2_000 {
+        let clock = ManualClock::new();
+        let queue: Queue<u64, Fifo, NoLimiter, _> = Queue::builder().timer(clock.timer()).build();
+        clock.set(Nanos::new(random.below(50)));
+        let (mut latest, mut added, mut out) = (clock.now(), Vec::new(), BTreeSet::new());
+        for key in 0..random.below(40) {
+            match random.below(5) {
+                0 | 1 => {
+                    let after = random.below(60);
+                    queue.add_after(key, ns(after)).unwrap();
+                    added.push((key, clock.now() + ns(after)));
+                }
+                2 => clock.set(Nanos::new(random.below(100))),
+                3 => clock.advance(ns(random.below(20))),
+                _ => {
+                    if let Ok(lease) = queue.try_get() {
+                        let (_, deadline) = added.iter().find(|(added, _)| added == &*lease).unwrap();
+                        assert!(*deadline <= latest, "{} comes at {latest:?}, due at {deadline:?}", *lease);
+                        assert!(out.insert(*lease), "twice");
+                        lease.done();
+                    }
+                }
+            }
+            latest = latest.max(clock.now());
+            queue.check().unwrap();
+            let counts = queue.stats();
+            assert_eq!(counts.ready + counts.waiting, added.len() - out.len());
+        }
+        clock.set(Nanos::new(1_000));
+        while let Ok(lease) = queue.try_get() {
+            assert!(out.insert(*lease), "twice");
+            lease.done();
+        }
+        assert_eq!(out.len(), added.len(), "lost");
+    }
+}
+
+/// A clock at its end, and delays beyond it.
+#[test]
+fn the_end_of_time() {
+    let (queue, clock) = timed();
+    queue.add_after("never", Duration::MAX).unwrap();
+    clock.set(Nanos::new(u64::MAX - 1));
+    queue.add_after("late", Duration::MAX).unwrap();
+    queue.add_after("last", ns(1)).unwrap();
+    queue.add("now").unwrap();
+    assert_eq!(*queue.try_get().unwrap(), "now");
+    queue.check().unwrap();
+    let lease = queue.try_get().unwrap();
+    assert_eq!(*lease, "now");
+    lease.succeed_and_requeue_after(Duration::MAX);
+    assert!(queue.try_get().is_err());
+    assert_eq!(queue.stats().waiting, 4);
+    queue.shut_down();
+    assert_eq!(queue.stop_now().waiting.len(), 4);
+    queue.check().unwrap();
+}
+
+// ---- size ------------------------------------------------------------------------------------------------------
+
+/// A million keys, in order, and none stays behind.
+#[test]
+fn a_million_keys() {
+    const COUNT: u32 = 1_000_000;
+    let queue = Queue::new();
+    for key in 0..COUNT {
+        queue.add(key).unwrap();
+    }
+    assert_eq!(queue.ready_len(), COUNT as usize);
+    queue.check().unwrap();
+    for key in (0..COUNT).step_by(3) {
+        assert!(queue.cancel(&key));
+    }
+    let mut expected = (0..COUNT).filter(|key| key % 3 != 0);
+    while let Ok(lease) = queue.try_get() {
+        assert_eq!(Some(*lease), expected.next());
+        lease.succeed();
+    }
+    assert_eq!(expected.next(), None);
+    assert!(crate::support::holds_nothing(&queue.stats()));
+    queue.check().unwrap();
+}
+
+/// Keys are dropped with the queue, in whatever state they are.
+#[test]
+fn no_key_leaks() {
+    let world = World::new();
+    let mood = world.mood.clone();
+    assert!(mood.live() >= 7);
+    drop(world);
+    assert_eq!(mood.live(), 0);
+}

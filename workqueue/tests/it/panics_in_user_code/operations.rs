@@ -1,0 +1,505 @@
+//! User code that panics in the middle of every other operation: nothing is lost, nobody is stranded, all goes on.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use flyball_ratelimit::Exponential;
+use flyball_sync::{ManualClock, Nanos};
+use flyball_workqueue::{
+    AddError, DelayMode, KeyInfo, KeyState, Lease, LeaseOutcome, Leftovers, OverdueLease, Queue,
+};
+use testkit::panicking::{Mood, PanickingKey, Point};
+
+use super::{BASE, CAP, Fuse, HostileLease, HostilePolicy, HostileQueue, HostileTimer};
+use crate::support::{ns, times};
+use crate::task::Task;
+
+/// Who else is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scene {
+    /// Keys in every state, and room for two more.
+    Busy,
+    /// As `Busy`, and no room: somebody waits for it.
+    Full,
+    /// Nothing is Ready: somebody waits for a key.
+    Quiet,
+}
+
+const SCENES: [Scene; 3] = [Scene::Busy, Scene::Full, Scene::Quiet];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    AddDelayed(u32, DelayMode),
+    AddLimited(u32),
+    AddMany,
+    Postpone(u32),
+    TryGetMany,
+    GetMany,
+    BlockingGetMany,
+    GetterGet,
+    GetterStop,
+    AddWhenRoom(u32),
+    BlockingAdd(u32),
+    Pause,
+    Resume,
+    Detach,
+    Done,
+    Attach,
+    /// The last failure that is allowed.
+    Die,
+    /// Of a failure, it is the last one that is allowed, too.
+    TryEndAndGet(LeaseOutcome),
+    EndAndGet(LeaseOutcome),
+    BlockingEndAndGet(LeaseOutcome),
+    /// Dropped before its first poll.
+    UnpolledEndAndGet(LeaseOutcome),
+    KeepAges,
+    Age,
+    NextOverdue,
+    WaitIdle,
+    DrainWaiting,
+    Keys,
+}
+
+const OUTCOMES: [LeaseOutcome; 6] = [
+    LeaseOutcome::Done,
+    LeaseOutcome::DoneAndRequeueAfter(Duration::from_nanos(5)),
+    LeaseOutcome::Succeeded,
+    LeaseOutcome::SucceededAndRequeueAfter(Duration::from_nanos(5)),
+    LeaseOutcome::Failed { at_least: Duration::ZERO },
+    LeaseOutcome::Requeued,
+];
+
+impl Act {
+    fn takes_a_lease(self) -> bool {
+        matches!(
+            self,
+            Self::Detach
+                | Self::Die
+                | Self::TryEndAndGet(_)
+                | Self::EndAndGet(_)
+                | Self::BlockingEndAndGet(_)
+                | Self::UnpolledEndAndGet(_)
+        )
+    }
+}
+
+/// What an act gave. It is moved out, so that only the queue's own drops meet a burning fuse.
+#[expect(dead_code, reason = "kept until it is dropped, where nothing is armed")]
+enum Given {
+    Nothing,
+    Leases(Vec<HostileLease>),
+    Refused(Vec<AddError<PanickingKey>>),
+    Key(PanickingKey),
+    Overdue(Option<OverdueLease<PanickingKey>>),
+    Left(Leftovers<PanickingKey>),
+    Keys(Vec<KeyInfo<PanickingKey>>),
+}
+
+/// 0 is debounced till 10, 1 and 2 are Ready, 3 is leased and has failed, 4 is leased and dirty, 5 leased and waits till
+/// 10, 6 is due, 7 is leased without a guard. 8 and above are absent; in a quiet scene so are 1, 2 and 6.
+struct World {
+    mood: Arc<Mood>,
+    manual: ManualClock,
+    fuses: [Fuse; 4],
+    queue: HostileQueue,
+    leases: Vec<HostileLease>,
+}
+
+const CLOCK: usize = 0;
+const ALARM: usize = 1;
+const POLICY: usize = 2;
+const HOOK: usize = 3;
+
+impl World {
+    fn new(scene: Scene, ages: bool) -> Self {
+        let (mood, manual, fuses) = (Mood::new(), ManualClock::new(), <[Fuse; 4]>::default());
+        let hook = fuses[HOOK].clone();
+        let timer =
+            HostileTimer { timer: manual.timer(), clock: fuses[CLOCK].clone(), alarm: fuses[ALARM].clone() };
+        let limiter = HostilePolicy { backoff: Exponential::new(BASE..=CAP), fuse: fuses[POLICY].clone() };
+        let queue = Queue::builder()
+            .timer(timer)
+            .limiter(limiter)
+            .seed(1)
+            .capacity(if scene == Scene::Full { 8 } else { 10 })
+            .give_up_after(times(2), move |_, _| hook.burn("hook"))
+            .build();
+        if ages {
+            queue.track_ages();
+        }
+        queue.add_rate_limited(mood.key(3)).unwrap();
+        manual.advance(BASE);
+        queue.try_get().unwrap().done();
+        let mut leases = Vec::new();
+        for leased in [3, 4, 5, 7] {
+            queue.add(mood.key(leased)).unwrap();
+            leases.push(queue.try_get().unwrap());
+        }
+        drop(leases.pop().unwrap().detach());
+        queue.add(mood.key(4)).unwrap();
+        if scene != Scene::Quiet {
+            queue.add_after(mood.key(6), ns(1)).unwrap();
+            manual.advance(ns(1));
+            queue.add(mood.key(1)).unwrap();
+            queue.add(mood.key(2)).unwrap();
+        }
+        queue.add_after_with(mood.key(0), ns(10), DelayMode::Debounce { max_wait: ns(20) }).unwrap();
+        queue.add_after(mood.key(5), ns(10)).unwrap();
+        Self { mood, manual, fuses, queue, leases }
+    }
+
+    fn ids(&self) -> BTreeSet<u32> {
+        self.queue.keys().iter().map(|record| record.key.id()).collect()
+    }
+
+    fn disarm(&self) {
+        for fuse in &self.fuses {
+            fuse.disarm();
+        }
+        for point in Point::ALL {
+            self.mood.disarm(point);
+        }
+    }
+
+    /// Does it; says whether it panicked.
+    fn act(&mut self, act: Act, armed: impl FnOnce(&Self)) -> bool {
+        let many: Vec<_> = [0, 8, 1, 9, 8, 4, 10, 3].map(|id| self.mood.key(id)).into();
+        let key = self.mood.key(match act {
+            Act::AddDelayed(key, _) | Act::AddLimited(key) | Act::Postpone(key) => key,
+            Act::AddWhenRoom(key) | Act::BlockingAdd(key) => key,
+            _ => 7,
+        });
+        let mut lease = act.takes_a_lease().then(|| self.leases.remove(0));
+        // Held on to: 3 is the first, and the oldest.
+        let (queue, held, getter) = (&self.queue, self.leases.first(), self.queue.consumer());
+        let mut many = Some(many);
+        let mut key = Some(key);
+        let mut future: Option<Task<'_, Given>> = None;
+        armed(self);
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            let mut poll = |task| match future.insert(task).poll() {
+                Poll::Ready(given) => given,
+                Poll::Pending => Given::Nothing,
+            };
+            match act {
+                Act::AddDelayed(_, mode) => {
+                    return refused(queue.add_after_with(key.take().unwrap(), ns(5), mode));
+                }
+                Act::AddLimited(_) => return refused(queue.add_rate_limited(key.take().unwrap())),
+                Act::AddMany => return Given::Refused(queue.add_many(many.take().unwrap()).refused),
+                Act::Postpone(_) => {
+                    queue.postpone(key.as_ref().unwrap(), ns(5));
+                }
+                Act::TryGetMany => return queue.try_get_many(2).map_or(Given::Nothing, Given::Leases),
+                Act::GetMany => return poll(Task::new(async { Given::Leases(queue.get_many(2).await) })),
+                Act::BlockingGetMany => return Given::Leases(queue.blocking_get_many(2)),
+                Act::GetterGet => {
+                    let get = async { Given::Leases(getter.get().await.into_iter().collect()) };
+                    return poll(Task::new(get));
+                }
+                Act::GetterStop => getter.stop(),
+                Act::AddWhenRoom(_) => {
+                    let key = key.take().unwrap();
+                    return poll(Task::new(async { refused(queue.add_when_room(key).await) }));
+                }
+                Act::BlockingAdd(_) => return refused(queue.blocking_add_when_room(key.take().unwrap())),
+                Act::Pause => queue.pause(),
+                Act::Resume => queue.resume(),
+                Act::Detach => {
+                    return lease.take().map_or(Given::Nothing, |lease| Given::Key(lease.detach()));
+                }
+                Act::Done => queue.done(key.as_ref().unwrap()).unwrap(),
+                Act::Attach => return Given::Leases(vec![queue.attach(key.as_ref().unwrap()).unwrap()]),
+                Act::Die => lease.take().into_iter().for_each(Lease::retry),
+                Act::TryEndAndGet(outcome) => {
+                    let next = queue.try_end_and_get(lease.take().unwrap(), outcome);
+                    return next.map_or(Given::Nothing, |next| Given::Leases(vec![next]));
+                }
+                Act::EndAndGet(outcome) => {
+                    let next = queue.end_and_get(lease.take().unwrap(), outcome);
+                    return poll(Task::new(async { Given::Leases(next.await.into_iter().collect()) }));
+                }
+                Act::BlockingEndAndGet(outcome) => {
+                    let next = queue.blocking_end_and_get(lease.take().unwrap(), outcome);
+                    return Given::Leases(next.into_iter().collect());
+                }
+                Act::UnpolledEndAndGet(outcome) => {
+                    drop(queue.end_and_get(lease.take().unwrap(), outcome));
+                }
+                Act::KeepAges => queue.track_ages(),
+                Act::Age => {
+                    std::hint::black_box((queue.stats(), held.unwrap().age()));
+                }
+                Act::NextOverdue => {
+                    let next = async { Given::Overdue(queue.next_overdue(Duration::ZERO).await) };
+                    return poll(Task::new(next));
+                }
+                Act::WaitIdle => {
+                    let idle = async {
+                        queue.wait_idle().await;
+                        Given::Nothing
+                    };
+                    return poll(Task::new(idle));
+                }
+                Act::DrainWaiting => {
+                    return poll(Task::new(async { Given::Left(queue.drain_all_timeout(ns(5)).await) }));
+                }
+                Act::Keys => return Given::Keys(queue.keys()),
+            }
+            Given::Nothing
+        }));
+        self.disarm();
+        drop(future);
+        drop((key, many));
+        match done {
+            Ok(Given::Leases(leases)) => {
+                self.leases.extend(leases);
+                false
+            }
+            Ok(_) => false,
+            Err(_) => true,
+        }
+    }
+}
+
+fn refused<T>(added: Result<T, AddError<PanickingKey>>) -> Given {
+    Given::Refused(added.err().into_iter().collect())
+}
+
+fn acts(scene: Scene) -> Vec<Act> {
+    let mut acts = vec![
+        Act::AddMany,
+        Act::TryGetMany,
+        Act::GetMany,
+        Act::GetterGet,
+        Act::GetterStop,
+        Act::Pause,
+        Act::Resume,
+        Act::Detach,
+        Act::Done,
+        Act::Attach,
+        Act::Die,
+        Act::KeepAges,
+        Act::Age,
+        Act::NextOverdue,
+        Act::WaitIdle,
+        Act::DrainWaiting,
+        Act::Keys,
+    ];
+    if scene != Scene::Quiet {
+        acts.push(Act::BlockingGetMany);
+        acts.extend(OUTCOMES.map(Act::BlockingEndAndGet));
+    }
+    acts.extend(OUTCOMES.into_iter().flat_map(|outcome| {
+        [Act::TryEndAndGet(outcome), Act::EndAndGet(outcome), Act::UnpolledEndAndGet(outcome)]
+    }));
+    if scene != Scene::Full {
+        acts.push(Act::BlockingAdd(8));
+    }
+    let latest = DelayMode::Debounce { max_wait: ns(50) };
+    for key in 0..9 {
+        acts.extend([DelayMode::Earliest, DelayMode::Replace, latest].map(|mode| Act::AddDelayed(key, mode)));
+        acts.extend([Act::AddLimited(key), Act::Postpone(key), Act::AddWhenRoom(key)]);
+    }
+    acts
+}
+
+/// What `act` may take out of the queue, and bring into it.
+fn may_change(act: Act) -> (Vec<u32>, Vec<u32>) {
+    match act {
+        act if act.takes_a_lease() => (vec![3], vec![]),
+        Act::Done => (vec![7], vec![]),
+        Act::AddMany => (vec![], vec![1, 8, 9, 10]),
+        Act::AddDelayed(key, _) | Act::AddLimited(key) => (vec![], vec![key]),
+        Act::AddWhenRoom(key) | Act::BlockingAdd(key) => (vec![], vec![key]),
+        _ => (vec![], vec![]),
+    }
+}
+
+/// Does every act in every scene with a fuse at every call it makes; says how many panicked.
+fn every_act(what: &str, arm: impl Fn(&World, i64)) -> usize {
+    let mut panics = 0;
+    for (scene, ages) in SCENES.into_iter().flat_map(|scene| [(scene, false), (scene, true)]) {
+        for act in acts(scene) {
+            for nth in 1.. {
+                let mut world = World::new(scene, ages);
+                let (mood, queue) = (world.mood.clone(), world.queue.clone());
+                let at = format!("{what} panics in call {nth} of {act:?}, {scene:?}, ages: {ages}");
+                let before = world.ids();
+                let mut idler = Task::waiting(queue.wait_idle());
+                let adder = (scene == Scene::Full).then(|| Task::waiting(queue.add_when_room(mood.key(9))));
+                let mut getter = (scene == Scene::Quiet).then(|| Task::waiting(queue.get()));
+                if !world.act(act, |world| arm(world, nth)) {
+                    break;
+                }
+                panics += 1;
+                queue.check().unwrap_or_else(|broken| panic!("{at}: {broken}"));
+
+                // Nothing is lost, and nothing comes from nowhere.
+                let after = world.ids();
+                let (leave, come) = may_change(act);
+                assert!(before.difference(&after).all(|id| leave.contains(id)), "{at}: {before:?} {after:?}");
+                assert!(after.difference(&before).all(|id| come.contains(id)), "{at}: {before:?} {after:?}");
+
+                // Nobody is stranded.
+                let counts = queue.stats();
+                if let Some(adder) = &adder {
+                    let left = counts.ready + counts.waiting + counts.leased < 8 || queue.is_shutting_down();
+                    assert!(!left || adder.knows(), "{at}: there is room");
+                }
+                if getter.as_ref().is_some_and(|getter| !getter.knows()) {
+                    assert!(counts.ready == 0 || queue.stats().paused, "{at}: a key is Ready");
+                    let soonest = (0..11).filter_map(|id| match queue.state(&mood.key(id)) {
+                        KeyState::Waiting(until) => Some(until),
+                        _ => None,
+                    });
+                    let alarm = world.manual.next_alarm();
+                    let rings = |at: Nanos| alarm.is_some_and(|alarm| alarm <= at);
+                    assert!(queue.stats().paused || soonest.min().is_none_or(rings), "{at}: alarm {alarm:?}");
+                }
+                assert!(counts.leased > 0 && idler.poll().is_pending());
+
+                // And it goes on: whoever was told acts, all leases end, and every key comes, once.
+                let mut out = BTreeSet::new();
+                if let Some(told) = getter.as_mut().filter(|getter| getter.knows()) {
+                    if let Poll::Ready(Some(lease)) = told.poll() {
+                        world.leases.push(lease);
+                    }
+                }
+                drop((adder, getter));
+                let mut expected = world.ids();
+                for lease in world.leases.drain(..) {
+                    let id = lease.id();
+                    lease.done();
+                    if queue.state(&mood.key(id)) == KeyState::Absent {
+                        expected.remove(&id);
+                    }
+                }
+                let dirty = queue.stats().dirty;
+                if queue.done(&mood.key(7)).is_ok() && dirty == queue.stats().dirty {
+                    expected.remove(&7);
+                    expected.extend((queue.state(&mood.key(7)) != KeyState::Absent).then_some(7));
+                }
+                let _ = queue.done(&mood.key(3)).map(|()| expected.remove(&3));
+                queue.resume();
+                world.manual.advance(ns(1_000));
+                while let Ok(lease) = queue.try_get() {
+                    assert!(out.insert(lease.id()), "{at}: {} comes twice", lease.id());
+                    lease.done();
+                }
+                let left = queue.stop_now();
+                out.extend(left.ready.iter().chain(&left.waiting).chain(&left.leased).map(PanickingKey::id));
+                drop(left);
+                assert_eq!(out, expected, "{at}");
+                queue.check().unwrap_or_else(|broken| panic!("{at}, later: {broken}"));
+                assert!(idler.knows() && idler.is_ready(), "{at}: idle, and nobody says so");
+                drop(idler);
+                drop((queue, world));
+                // The language leaks what a function returns where a drop within it panics.
+                assert!(mood.live() == 0 || act == Act::Detach, "{at}: {} keys leaked", mood.live());
+            }
+        }
+    }
+    panics
+}
+
+#[test]
+fn hash_panics() {
+    assert!(every_act("Hash", |world, nth| world.mood.arm(Point::Hash, nth)) >= 300);
+}
+
+#[test]
+fn eq_panics() {
+    assert!(every_act("Eq", |world, nth| world.mood.arm(Point::Eq, nth)) >= 200);
+}
+
+#[test]
+fn clone_panics() {
+    assert!(every_act("Clone", |world, nth| world.mood.arm(Point::Clone, nth)) >= 50);
+}
+
+#[test]
+fn drop_panics() {
+    assert!(every_act("Drop", |world, nth| world.mood.arm(Point::Drop, nth)) >= 100);
+}
+
+#[test]
+fn clock_panics() {
+    assert!(every_act("the clock", |world, nth| world.fuses[CLOCK].arm(nth)) >= 300);
+}
+
+#[test]
+fn timer_panics() {
+    assert!(every_act("the timer", |world, nth| world.fuses[ALARM].arm(nth)) >= 10);
+}
+
+#[test]
+fn policy_panics() {
+    assert!(every_act("the policy", |world, nth| world.fuses[POLICY].arm(nth)) >= 60);
+}
+
+#[test]
+fn the_hook_panics() {
+    assert!(every_act("the hook", |world, nth| world.fuses[HOOK].arm(nth)) >= 6);
+}
+
+/// The iterator given to `add_many` runs before anything is added.
+#[test]
+fn an_iterator_panics() {
+    for nth in 0..4 {
+        let mood = Mood::new();
+        let queue = Queue::new();
+        queue.add(mood.key(0)).unwrap();
+        let keys = (0..4).map(|id| {
+            assert!(id != nth, "a hostile iterator panics");
+            mood.key(id)
+        });
+        assert!(catch_unwind(AssertUnwindSafe(|| queue.add_many(keys))).is_err());
+        queue.check().unwrap();
+        assert_eq!((queue.ready_len(), mood.live()), (1, 1));
+        assert_eq!(queue.add_many([mood.key(1)]).new, 1);
+    }
+}
+
+/// Keys that were added before one whose `Eq` panics are Ready, and somebody is told of them.
+#[test]
+fn add_many_breaks_off() {
+    let mood = Mood::new();
+    let queue = Queue::new();
+    let mut getters = [Task::waiting(queue.get()), Task::waiting(queue.get())];
+    let keys = [1, 2, 1, 3].map(|id| mood.key(id));
+    mood.arm(Point::Eq, 1);
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.add_many(keys))).is_err());
+    assert_eq!(queue.ready_len(), 2);
+    let leases = getters.each_mut().map(|getter| {
+        assert!(getter.knows());
+        getter.finish().unwrap()
+    });
+    assert_eq!(leases.map(|lease| lease.id()), [1, 2]);
+}
+
+/// A later key of a batch that cannot be cloned ends the batch, and is left.
+#[test]
+fn a_batch_breaks_off() {
+    let mood = Mood::new();
+    let queue = Queue::new();
+    queue.add_many((0..4).map(|id| mood.key(id)));
+    for nth in [3, 2, 1] {
+        mood.arm(Point::Clone, nth);
+        let batch = catch_unwind(AssertUnwindSafe(|| queue.try_get_many(9)));
+        match nth {
+            1 => assert!(batch.is_err(), "not even one"),
+            _ => {
+                let batch = batch.unwrap().unwrap();
+                assert_eq!(batch.len() as i64, nth - 1);
+                batch.into_iter().for_each(Lease::retry);
+            }
+        }
+        queue.check().unwrap();
+        assert_eq!(queue.ready_len(), 4);
+    }
+}
