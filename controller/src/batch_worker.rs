@@ -105,7 +105,7 @@ where
                     return Some(batch);
                 }
                 let Ok(lease) = self.queue.try_get() else {
-                    held_back = !self.queue.is_empty();
+                    held_back = self.queue.has_ready();
                     break;
                 };
                 match self.put(&mut collected, lease) {

@@ -81,7 +81,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("{} runs in {} s, {leases} leases", worker.runs.len(), clock.now().get() / 1_000_000_000);
     assert!(leases <= 2_000, "{leases} leases for 1000 runs");
-    assert!(queue.is_empty() && worker.reservations.is_empty());
+    assert!(!queue.has_ready() && worker.reservations.is_empty());
     assert_eq!(
         clock.now(),
         Nanos::ZERO + Duration::from_secs(98),

@@ -52,7 +52,7 @@ use crate::time_mode::{NoDelays, TimeMode};
 /// assert_eq!(queue.add("a")?, Added::New);
 /// assert_eq!(queue.add("a")?, Added::Merged);
 /// queue.try_get()?.done();
-/// assert!(queue.is_empty());
+/// assert!(!queue.has_ready());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Queue<K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> {

@@ -551,3 +551,25 @@ fn a_cap_on_leases_holds_no_batch_up() {
     sim.pass(60 * SECOND);
     assert_eq!(log.take(), [[8, 9]]);
 }
+
+/// Keys of a suspended group are Ready for nobody: they hurry no batch.
+#[test]
+fn a_suspended_group_hurries_no_batch() {
+    let mut sim = Simulation::new(1);
+    let order = flyball_workqueue::Fair::by_group(|key: &u32| *key == 0)
+        .max_leased_by(|zero| if *zero { 0 } else { u32::MAX });
+    let queue = Queue::builder().order(order).timer(sim.timer()).build();
+    queue.add_many([0, 1, 2]);
+    let log = Log::new();
+    let noted = log.clone();
+    sim.run_batches(Controller::new(queue.clone()), Batches::of(10).within(60 * SECOND), move |keys, _| {
+        let results = well(&keys);
+        noted.note(keys);
+        async move { Ok::<_, String>(results) }
+    });
+    sim.pass(59 * SECOND);
+    assert!(log.take().is_empty(), "there is time for company still");
+    queue.add(3).unwrap();
+    sim.pass(SECOND);
+    assert_eq!(log.take(), [[1, 2, 3]]);
+}

@@ -50,7 +50,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: SupportsDelays> Queue<K, O, L, 
     /// for _ in 0..19 {
     ///     queue.add_after_with("a", millis(100), debounce)?; // an event every 50 ms
     ///     clock.advance(millis(50));
-    ///     assert!(queue.is_empty());
+    ///     assert!(!queue.has_ready());
     /// }
     /// clock.advance(millis(50)); // a second after the first
     /// assert_eq!(*queue.try_get()?, "a");

@@ -21,12 +21,18 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
         self.shared.lock().state.len(now)
     }
 
-    /// Whether no key is Ready. O(1).
+    /// Whether a key is Ready that can be handed out, at once or when a lease of its group ends. O(1), and with [`Fair`](crate::Fair) the
+    /// waits that are over.
+    ///
+    /// Keys of a suspended group do not count, those of a paused queue do. A queue without a Ready key may have keys that wait or are
+    /// leased: for those, see [`stats`](Self::stats) and [`wait_idle`](Self::wait_idle).
+    ///
+    /// # Panics
+    /// When the clock does.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub fn has_ready(&self) -> bool {
         let now = self.shared.now_if_timed();
-        let locked = self.shared.lock();
-        locked.state.queued() == 0 && !locked.state.has_due(now)
+        self.shared.lock().state.has_ready(now)
     }
 
     /// How much is in the queue, how old it is, and what the queue has counted. O(1), plus the waits that are over and the leased

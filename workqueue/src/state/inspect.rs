@@ -146,17 +146,17 @@ impl<K, O: ReadyQueue> QueueState<K, O> {
 
     /// Nothing is Ready that can be handed out, and nothing leased, by `now`, if that is known.
     pub(crate) fn is_idle(&mut self, now: Option<Nanos>) -> bool {
-        if self.is_busy() {
-            return false;
+        self.leased() == 0 && !self.has_ready(now)
+    }
+
+    /// Whether a key is Ready, by `now`, if that is known, that can be handed out: if not at once, after a lease of its group.
+    pub(crate) fn has_ready(&mut self, now: Option<Nanos>) -> bool {
+        if self.queued() > self.order.suspended() {
+            return true;
         }
         // What is due may be of a group that is suspended: that is known once it is gathered.
         self.gather_all(now);
-        !self.is_busy() && !self.has_due(Some(now.unwrap_or(self.seen)))
-    }
-
-    /// A key is leased, or can be handed out as far as it is gathered.
-    fn is_busy(&self) -> bool {
-        self.leased() > 0 || self.queued() > self.order.suspended()
+        self.queued() > self.order.suspended() || self.has_due(Some(now.unwrap_or(self.seen)))
     }
 
     /// Keys that can be handed out at `now`. O(due waits).

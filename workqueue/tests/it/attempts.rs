@@ -164,7 +164,7 @@ fn after_the_queue_was_stopped_its_lease_ends_into_nothing() {
     let _ = queue.stop_now();
     assert!(a.retry_up_to(2, Duration::ZERO).is_ok());
     b.retry_up_to(1, Duration::ZERO).unwrap_err().requeue();
-    assert!(queue.is_empty());
+    assert!(!queue.has_ready());
     queue.check().unwrap();
 }
 
@@ -233,5 +233,5 @@ fn what_is_given_back_after_shutdown_is_left_over() {
     assert_eq!(lists(left), (vec![], vec!["a"], vec!["b"]));
     b.requeue();
     notes.take();
-    assert!(queue.is_empty());
+    assert!(!queue.has_ready());
 }

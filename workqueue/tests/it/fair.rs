@@ -59,7 +59,7 @@ fn a_cap_of_one_is_serial() {
     let (first, second) = (queue.try_get().unwrap(), queue.try_get().unwrap());
     assert_eq!((*first, *second), (('a', 1), ('b', 1)));
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
-    assert_eq!((queue.ready_len(), queue.is_empty()), (1, false), "Ready, though nobody can take it");
+    assert_eq!((queue.ready_len(), queue.has_ready()), (1, true), "Ready, though nobody can take it");
     let mut waiting = pin!(queue.get());
     assert!(poll_once(waiting.as_mut()).is_pending());
     second.done();

@@ -315,7 +315,11 @@ fn nothing_of_a_suspended_group_is_handed_out() {
     let leases = queue.try_get_many(9).unwrap();
     assert_eq!(leases.iter().map(|lease| **lease).collect::<Vec<_>>(), [('b', 1)]);
     assert_eq!(queue.try_get().unwrap_err(), TryGetError::Empty);
-    assert_eq!(queue.ready_len(), 2, "they stay Ready");
+    assert_eq!(
+        (queue.ready_len(), queue.has_ready()),
+        (2, false),
+        "they stay Ready, and nobody is to wait for them"
+    );
     let stats = queue.stats_by_group(9);
     assert_eq!((stats.groups[0].group, stats.groups[0].suspended), ('a', 2));
     assert_eq!(stats.groups[1].suspended, 0);

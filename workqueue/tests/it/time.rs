@@ -24,7 +24,7 @@ fn ready_from_the_deadline_whether_noticed_or_not() {
     assert!(matches!(queue.try_get(), Err(TryGetError::Empty)));
     clock.advance(ns(1));
     assert_eq!(queue.state(&"a"), KeyState::Ready);
-    assert_eq!((queue.ready_len(), queue.is_empty()), (1, false));
+    assert_eq!((queue.ready_len(), queue.has_ready()), (1, true));
     let counts = queue.stats();
     assert_eq!((counts.ready, counts.waiting), (1, 0));
     assert_eq!(queue.add_after("a", ns(0)).unwrap(), flyball_workqueue::Added::Merged);
@@ -115,7 +115,7 @@ fn for_ever_is_for_ever() {
         assert_eq!(queue.state(&"a"), KeyState::Waiting(Nanos::MAX));
     }
     clock.set(Nanos::new(u64::MAX / 2));
-    assert!(queue.is_empty());
+    assert!(!queue.has_ready());
     assert_eq!(queue.add_after("a", ns(1)).unwrap(), flyball_workqueue::Added::Merged);
     clock.advance(ns(1));
     assert_eq!(*queue.try_get().unwrap(), "a");
@@ -289,7 +289,7 @@ fn a_retry_is_due_at_its_backoff() {
     queue.add("a").unwrap();
     queue.try_get().unwrap().retry();
     clock.advance(ns(9));
-    assert!(queue.is_empty());
+    assert!(!queue.has_ready());
     clock.advance(ns(1));
     assert_eq!(*queue.try_get().unwrap(), "a");
 }
