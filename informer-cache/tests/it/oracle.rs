@@ -1,22 +1,21 @@
 //! The store against the naive one: random lives, and the corpus of the fuzz target.
 
-use std::cell::RefCell;
-
 use drivers::cache::store::{NAMES, run, tally};
 use drivers::corpus::replay;
+use parking_lot::Mutex;
 use testkit::coverage::pairs::Together;
 use testkit::oracle::subscription::MergeCells;
-use testkit::random::{cases, thorough};
+use testkit::random::{cases_in_parallel, thorough};
 
 #[test]
 fn random_lives_agree_with_the_naive_store() {
-    let (all, pairs) = (RefCell::new(tally()), RefCell::new(Together::new(NAMES)));
+    let (all, pairs) = (Mutex::new(tally()), Mutex::new(Together::new(NAMES)));
     let (lives, floor, pair_floor) = floors();
-    cases("store", lives, 1_000, |bytes| {
+    cases_in_parallel("store", lives, 1_000, |bytes| {
         let mut life = tally();
         run(bytes, &mut MergeCells::default(), &mut life);
-        all.borrow_mut().add(&life);
-        pairs.borrow_mut().life(&life);
+        all.lock().add(&life);
+        pairs.lock().life(&life);
     });
     if std::env::var_os("FLYBALL_CASES").is_some() {
         return; // not the number of cases the floors are for

@@ -7,14 +7,15 @@ use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use flyball_kube::Throttle;
 use flyball_ratelimit::Quota;
 use kube::client::{Body, ClientBuilder};
+use parking_lot::Mutex;
 use tokio::time::{Instant, advance};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -297,7 +298,7 @@ impl Service<()> for Panics {
     type Future = std::future::Ready<Result<(), Infallible>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        *self.waker.lock().unwrap() = Some(context.waker().clone());
+        *self.waker.lock() = Some(context.waker().clone());
         if self.ready.load(Ordering::SeqCst) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
@@ -334,7 +335,7 @@ async fn a_waker_that_panics_leaves_no_other_request_asleep() {
         let waker = Waker::from(task.clone());
         assert!(request.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     }
-    let waker = waker.lock().unwrap().take().unwrap();
+    let waker = waker.lock().take().unwrap();
     let woken = || tasks.each_ref().map(|task| task.woken.load(Ordering::SeqCst));
     let before = woken();
     catch_unwind(AssertUnwindSafe(|| waker.wake())).expect_err("the panic is raised");

@@ -53,8 +53,31 @@ impl Random {
 /// # Panics
 /// When a case panics: prints the seed, shrinks the bytes, and panics as the shortest failing case does.
 pub fn cases(name: &str, cases: u64, max_len: usize, case: impl Fn(&[u8])) {
-    let seed = env("FLYBALL_SEED").unwrap_or(0x5EED);
-    let cases = env("FLYBALL_CASES").unwrap_or(cases);
+    let seed = env("FLYBALL_SEED").unwrap_or(SEED);
+    cases_of(seed, name, env("FLYBALL_CASES").unwrap_or(cases), max_len, case);
+}
+
+/// As [`cases`], shared among as many threads as there are cores, each with the next seed. A seed that is fixed is that of one thread.
+///
+/// # Panics
+/// As [`cases`].
+pub fn cases_in_parallel(name: &str, most: u64, max_len: usize, case: impl Fn(&[u8]) + Sync) {
+    if env("FLYBALL_SEED").is_some() {
+        return cases(name, most, max_len, case);
+    }
+    let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    let share = env("FLYBALL_CASES").unwrap_or(most).div_ceil(threads);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let case = &case;
+            scope.spawn(move || cases_of(SEED + thread, name, share, max_len, case));
+        }
+    });
+}
+
+const SEED: u64 = 0x5EED;
+
+fn cases_of(seed: u64, name: &str, cases: u64, max_len: usize, case: impl Fn(&[u8])) {
     let mut random = Random::new(seed);
     for number in 0..cases {
         let len = 1 + random.below(max_len as u64) as usize;
