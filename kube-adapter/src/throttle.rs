@@ -130,8 +130,10 @@ impl Throttle {
         }
         let since = bucket.now();
         let mut token: Token = Box::pin(async move { bucket.acquire().await });
-        // The first poll takes the place. Nobody polls with this waker again: the next poll brings the task's.
-        let come = token.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        // The first poll takes the place, unless it gives way to other tasks: then the second does. Nobody polls with this waker again: the
+        // next poll brings the task's.
+        let mut poll = || token.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        let come = poll() || poll();
         Some(Waiting { throttle: self.clone(), since, token: (!come).then_some(token) })
     }
 }

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +13,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use flyball_kube::Throttle;
-use flyball_ratelimit::Quota;
+use flyball_ratelimit::{Quota, RateLimiter};
+use flyball_sync::TokioTimer;
 use kube::client::{Body, ClientBuilder};
 use parking_lot::Mutex;
 use tokio::time::{Instant, advance};
@@ -352,4 +353,22 @@ async fn a_request_whose_inner_service_panicked_is_not_pending_for_ever() {
         let panic = catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(&mut context))).unwrap_err();
         assert_eq!(panic.downcast_ref::<&str>(), Some(&panicked));
     }
+}
+
+/// Where many tokens were taken at once, the next `acquire` on the thread gives way before it joins the line.
+#[tokio::test(start_paused = true)]
+async fn a_request_has_its_place_from_its_call_on_also_where_others_are_given_way_to() {
+    let throttle = Throttle::new(quota(10, 1));
+    let mut service = throttle.layer(service_fn(|n: usize| std::future::ready(Ok::<_, Infallible>(n))));
+    service.call(0).await.unwrap();
+    let plenty = RateLimiter::with_timer(quota(1000, 1000), TokioTimer::current());
+    let mut context = Context::from_waker(Waker::noop());
+    while pin!(plenty.acquire()).poll(&mut context).is_ready() {}
+    let (first, second) = (service.call(1), service.call(2));
+    assert_eq!(throttle.waiting(), 2);
+    let start = Instant::now();
+    let (second, first) = tokio::join!(async { (second.await.unwrap(), start.elapsed()) }, async {
+        (first.await.unwrap(), start.elapsed())
+    });
+    assert_eq!((first, second), ((1, Duration::from_millis(100)), (2, Duration::from_millis(200))));
 }
