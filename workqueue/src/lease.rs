@@ -1,6 +1,6 @@
 //! SHELL. The right to work on a key, and the duty to say how it went.
 
-mod outcome;
+pub(crate) mod outcome;
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod builder;
 mod error;
 mod futures;
 mod key;
@@ -14,7 +13,6 @@ mod state;
 mod swap;
 mod time_mode;
 
-pub use crate::builder::QueueBuilder;
 pub use crate::error::{AddError, AddErrorKind, GetTimeoutError, NotDetached, TryGetError};
 pub use crate::futures::add_when_room::AddWhenRoom;
 pub use crate::futures::drain::Drain;
@@ -30,7 +28,7 @@ pub use crate::lease::{Lease, LeaseOutcome};
 pub use crate::limiter::{NoLimiter, QueueLimiter};
 pub use crate::metrics::{QueueMetrics, StatsReader};
 pub use crate::queue::consumer::Consumer;
-pub use crate::queue::{AddedMany, KeyInfo, Queue, WithPriority};
+pub use crate::queue::{AddedMany, KeyInfo, Queue, QueueBuilder, WithPriority};
 pub use crate::state::order::{Fair, Fifo, GroupStats, Order, Priority, PriorityStats, TopGroups};
 pub use crate::state::wait::DelayMode;
 pub use crate::state::{Added, KeyState, Leftovers, OverdueLease, QueueStats};

@@ -14,7 +14,7 @@ pub(crate) use stats_reader::ReadStats;
 pub use stats_reader::StatsReader;
 
 use crate::error::AddErrorKind;
-use crate::lease::LeaseOutcome;
+use crate::lease::outcome::LeaseOutcome;
 
 /// What a queue tells of itself as it happens: a sink of metrics, given to [`QueueBuilder::metrics`](crate::QueueBuilder::metrics).
 ///

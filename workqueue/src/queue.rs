@@ -3,6 +3,8 @@
 mod add;
 pub(crate) mod adders;
 mod blocking;
+mod builder;
+mod by_key;
 pub(crate) mod consumer;
 mod delay;
 pub(crate) mod end;
@@ -25,10 +27,10 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 pub use add::AddedMany;
+pub use builder::QueueBuilder;
 pub use inspect::KeyInfo;
 pub use with_priority::WithPriority;
 
-use crate::builder::QueueBuilder;
 use crate::key::Key;
 use crate::limiter::{NoLimiter, QueueLimiter};
 use crate::queue::shared::Shared;

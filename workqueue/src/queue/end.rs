@@ -6,51 +6,15 @@ use std::time::Duration;
 use flyball_sync::Nanos;
 use flyball_sync::panics::{Panic, forget};
 
-use super::Queue;
 use super::give_up::GiveUp;
 use super::shared::{Effects, Locked, Shared};
-use crate::error::NotDetached;
 use crate::key::Key;
-use crate::lease::{Lease, LeaseOutcome};
+use crate::lease::outcome::LeaseOutcome;
 use crate::limiter::{Failure, Limiter, QueueLimiter};
 use crate::state::order::Order;
 use crate::state::wait::Wait;
 use crate::state::{LeaseId, Transition};
 use crate::time_mode::TimeMode;
-
-impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
-    /// Ends a detached lease, as [`Lease::done`] would; [`attach`](Self::attach) offers the other outcomes.
-    ///
-    /// # Errors
-    /// [`NotDetached`] for any key that no [detached](Lease::detach) lease holds; nothing happens then.
-    pub fn done(&self, key: &K) -> Result<(), NotDetached> {
-        self.attach(key).map(Lease::done)
-    }
-
-    /// Makes a detached lease a guard again.
-    ///
-    /// # Errors
-    /// [`NotDetached`] for any key that no [detached](Lease::detach) lease holds.
-    ///
-    /// # Panics
-    /// When `Hash`, `Eq` or `Clone` of the key does; the lease stays detached then.
-    pub fn attach(&self, key: &K) -> Result<Lease<K, T>, NotDetached> {
-        let hash = self.shared.hash(key);
-        let (id, key) = self.shared.lock().state.attach(key, hash).ok_or(NotDetached)?;
-        Ok(Lease::new(key, id, self.shared.clone()))
-    }
-
-    /// Forgets the failures of a key. What waits, waits on.
-    pub fn forget(&self, key: &K) {
-        self.shared.limiter.forget(key);
-    }
-
-    /// Failures of a key that were counted and not forgotten.
-    #[must_use]
-    pub fn num_requeues(&self, key: &K) -> u32 {
-        self.shared.limiter.requeues(key)
-    }
-}
 
 impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Shared<K, O, L, T> {
     /// Ends a lease. Whatever user code does, the lease ends: if it panics, the key is Ready again.

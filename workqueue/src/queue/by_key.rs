@@ -1,0 +1,43 @@
+//! SHELL. What is asked for by a key, without its lease.
+
+use super::Queue;
+use crate::error::NotDetached;
+use crate::key::Key;
+use crate::lease::Lease;
+use crate::limiter::QueueLimiter;
+use crate::state::order::Order;
+use crate::time_mode::TimeMode;
+
+impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
+    /// Ends a detached lease, as [`Lease::done`] would; [`attach`](Self::attach) offers the other outcomes.
+    ///
+    /// # Errors
+    /// [`NotDetached`] for any key that no [detached](Lease::detach) lease holds; nothing happens then.
+    pub fn done(&self, key: &K) -> Result<(), NotDetached> {
+        self.attach(key).map(Lease::done)
+    }
+
+    /// Makes a detached lease a guard again.
+    ///
+    /// # Errors
+    /// [`NotDetached`] for any key that no [detached](Lease::detach) lease holds.
+    ///
+    /// # Panics
+    /// When `Hash`, `Eq` or `Clone` of the key does; the lease stays detached then.
+    pub fn attach(&self, key: &K) -> Result<Lease<K, T>, NotDetached> {
+        let hash = self.shared.hash(key);
+        let (id, key) = self.shared.lock().state.attach(key, hash).ok_or(NotDetached)?;
+        Ok(Lease::new(key, id, self.shared.clone()))
+    }
+
+    /// Forgets the failures of a key. What waits, waits on.
+    pub fn forget(&self, key: &K) {
+        self.shared.limiter.forget(key);
+    }
+
+    /// Failures of a key that were counted and not forgotten.
+    #[must_use]
+    pub fn num_requeues(&self, key: &K) -> u32 {
+        self.shared.limiter.requeues(key)
+    }
+}
