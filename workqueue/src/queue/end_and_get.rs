@@ -122,7 +122,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
                 |gone, effects| {
                     let woken = effects.and_then(|effects| panic_of(|| shared.perform(effects)));
                     // One by one: each is a key whose drop may panic.
-                    first([woken, panic_of(|| drop(gone)), panic_of(|| drop(lease))])
+                    first(first(woken, panic_of(|| drop(gone))), panic_of(|| drop(lease)))
                 },
             ),
             Some(ending) => self.decided_end_and_take(lease, handle_of_queue, ending, take),
@@ -151,7 +151,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             |(ending, ended), effects| {
                 let panic = shared.finish_end(lease.key(), ending, ended, effects);
                 // Apart, as its key may panic, too.
-                first([panic, panic_of(|| drop(lease))])
+                first(panic, panic_of(|| drop(lease)))
             },
         )
     }
@@ -182,7 +182,7 @@ impl<K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> Queue<K, O, L, T> {
             Ok(NextKey::Wait(_) | NextKey::Empty) => (Err(TryGetError::Empty), None),
             Err(panic) => (Err(TryGetError::Empty), Some(panic)),
         };
-        if let Some(panic) = first([panic, finish(ended, effects)]) {
+        if let Some(panic) = first(panic, finish(ended, effects)) {
             // The caller never gets the lease: its key goes back uncounted.
             next.into_iter().for_each(Lease::requeue);
             resume_unwind(panic);
