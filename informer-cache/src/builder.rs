@@ -21,7 +21,6 @@ pub struct StoreBuilder<K, V> {
     transform: Option<fn(V) -> V>,
     seed: Seed,
     seating: Seating,
-    history: Option<usize>,
 }
 
 impl<K, V> StoreBuilder<K, V>
@@ -37,7 +36,6 @@ where
             transform: None,
             seed: Seed::random(),
             seating: Seating::default(),
-            history: None,
         }
     }
 
@@ -56,13 +54,6 @@ where
     /// Key and version are read before, so it may strip them. Index functions and the schema's identity see what it returns. It must be pure.
     pub fn transform(mut self, transform: fn(V) -> V) -> Self {
         self.transform = Some(transform);
-        self
-    }
-
-    /// Keeps the last so many changes, for [`changes_since`](Store::changes_since) a version. None are kept otherwise, and that costs nothing. Each
-    /// holds the object before and after it, which [`memory`](Store::memory) does not count.
-    pub fn history(mut self, most: usize) -> Self {
-        self.history = Some(most);
         self
     }
 
@@ -91,7 +82,7 @@ where
                 let reading = Reading { schema: self.schema, transform: self.transform, seed: self.seed };
                 let seats = Seats::new(self.seating);
                 let published = Board::new(Recipe { indexes: self.indexes }, seats);
-                Ok(Store { inner: Arc::new(Inner::new(reading, published, self.history)) })
+                Ok(Store { inner: Arc::new(Inner::new(reading, published)) })
             }
         }
     }

@@ -6,7 +6,6 @@
 //! | `published` | the table, the lists of feeds and listeners, the waits for versions, `listed`, `closed` | for one lookup, one commit in place, or one swap |
 //! | a seat's | the table's address once more, for one thread ([`Seats`](crate::seats::Seats)) | for one lookup |
 //! | a feed's | that consumer's pending changes | for one step, or a small chunk of a relist |
-//! | `history` | the log of changes, if one is kept; who holds it holds `writing`, so what is in the table is in the log | for a write's steps, or one question |
 //!
 //! Order: `writing` before each of the others; of those only `published` and then a seat together. (`synced`, the outcome of each wait and the list of what is
 //! `held` have a lock of their own, the last in order.)
@@ -29,7 +28,6 @@ use crate::board::{Board, Published};
 use crate::fan_out::{Effects, fan_out, find, narrow};
 use crate::feed::Feed;
 use crate::held::Held;
-use crate::history::History;
 use crate::interest::{Findings, Interest};
 use crate::observer;
 use crate::recipe::{Reading, Recipe};
@@ -48,7 +46,6 @@ pub(crate) struct Inner<K, V> {
     pub(crate) published: Board<K, V>,
     pub(crate) held: Held<K, V>,
     pub(crate) synced: Synced,
-    pub(crate) history: Option<Mutex<History<K, V>>>,
 }
 
 /// What is stored under a key, and what a new object has to be asked.
@@ -62,15 +59,13 @@ pub(crate) struct Found<K, V> {
 }
 
 impl<K, V> Inner<K, V> {
-    /// `history`: so many changes are kept, if any.
-    pub(crate) fn new(reading: Reading<K, V>, published: Board<K, V>, history: Option<usize>) -> Self {
+    pub(crate) fn new(reading: Reading<K, V>, published: Board<K, V>) -> Self {
         Self {
             reading,
             writing: Mutex::new(Plan::default()),
             published,
             held: Held::default(),
             synced: Synced::default(),
-            history: history.map(|most| Mutex::new(History::new(most))),
         }
     }
 
@@ -205,7 +200,6 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
         let mut writing = self.writing.lock();
         // Out of the lock's reach, since a plan that panics half way holds values.
         std::mem::swap(&mut plan, &mut writing);
-        let before = self.version_to_note();
         let mut published = self.published.write();
         if !published.feeds.is_empty() {
             let feeds = &*known.insert(published.feeds.clone());
@@ -229,14 +223,12 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
         if let (Some(known), Some(feeds)) = (&known, &feeds) {
             fan_out(known, feeds, std::slice::from_ref(step), &found, version, false, &mut effects);
         }
-        let forgotten = self.note(before, std::slice::from_ref(step));
         std::mem::swap(&mut plan, &mut writing);
         drop(writing);
         if let Some(listeners) = listeners {
             observer::tell(listeners, std::slice::from_ref(step), &self.reading.schema);
         }
         self.clean_up(effects);
-        drop(forgotten);
         Ok(())
     }
 
@@ -290,12 +282,11 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
         if list {
             self.synced.end(Ok(()), &mut effects.wakers);
         }
-        let forgotten = self.note(Some(current.version), &done);
         drop(writing);
         observer::tell(listeners, &done, &self.reading.schema);
         self.clean_up(effects);
         // Here, because what panics in its drop while this function returns would take the return value with it.
-        drop((sides, plan, current, before, forgotten));
+        drop((sides, plan, current, before));
         Ok(done)
     }
 
@@ -319,7 +310,6 @@ impl<K: Clone + Eq + Hash, V: 'static> Inner<K, V> {
         published.waiters.check(table.version)?;
         drop(published);
         table.check(|key| self.reading.seed.hash_one(key))?;
-        self.history.as_ref().map_or(Ok(()), |history| history.lock().check())?;
         feeds.iter().try_for_each(|feed| feed.check())
     }
 }

@@ -6,7 +6,6 @@ mod board;
 mod builder;
 mod caught_up;
 mod change;
-mod changes_since;
 mod due;
 mod error;
 mod event;
@@ -14,7 +13,6 @@ mod fan_out;
 mod feed;
 mod handler;
 mod held;
-mod history;
 mod index;
 mod indexing;
 mod informer;
@@ -62,7 +60,6 @@ mod wakers;
 pub use crate::builder::StoreBuilder;
 pub use crate::caught_up::CaughtUp;
 pub use crate::change::{Change, ChangeKind};
-pub use crate::changes_since::{ChangesSince, HistoryError};
 pub use crate::error::{
     DuplicateIndex, IndexError, MissingIndex, ParseKeyError, ParseVersionError, Stopped, WaitForError,
 };

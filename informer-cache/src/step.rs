@@ -67,15 +67,6 @@ impl<K, V> Step<K, V> {
         }
     }
 
-    /// The step; for somebody who may have seen it, as an addition that he may know of already.
-    pub(crate) fn again_if(&self, seen: bool) -> Self {
-        match self {
-            // An addition and a deletion would come to nothing, and he would keep the object.
-            Self::Added { new, .. } if seen => Self::Updated { old: new.clone(), new: new.clone() },
-            step => step.clone(),
-        }
-    }
-
     /// The record that tells the key.
     pub(crate) fn record(&self) -> &Record<K, V> {
         match self {

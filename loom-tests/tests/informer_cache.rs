@@ -1,6 +1,6 @@
 //! Models of the store: writers, readers, consumers and those who wait, beside each other.
 
-use flyball_informer_cache::{Change, Overflow, Schema, Store, Told, Version, WaitForError};
+use flyball_informer_cache::{Change, Overflow, Told, Version, WaitForError};
 use loom_tests::cache::object::{
     BY_VERSION, Consumer, Object, beside, content, holding, is_exact, object, store,
 };
@@ -279,42 +279,6 @@ fn fan_out_vs_two_consumers() {
         third_consumer.drain(&mut third);
         second_consumer.agrees(&store);
         third_consumer.agrees(&store);
-    });
-}
-
-#[test]
-fn history_vs_write() {
-    let claim = Model {
-        name: "informer_cache::history_vs_write",
-        threads: 2,
-        floor: 98,
-        catches: "a write that lets others ask the log before it has noted what it published",
-    };
-    model(claim, || {
-        let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version));
-        let store = Store::builder(schema).history(4).seed(1).reader_slots(0, 1).build().unwrap();
-        store.upsert(object(1, 1));
-        let writer = beside(&store, |store| {
-            store.upsert(object(1, 2));
-            store.delete(&1, None);
-        });
-        let seen = store.snapshot();
-        let (exact, since) =
-            (store.changes_after(&seen).unwrap(), store.changes_since(seen.version()).unwrap());
-        for (answer, told_again) in [(exact, false), (since, true)] {
-            // One key, so what came of it is one change at most.
-            let now = answer.snapshot.get(&1).map(|object| object.version);
-            match (seen.get(&1), answer.changes.first()) {
-                (before, Some(change)) => {
-                    assert_eq!(change.new().map(|new| new.version), now);
-                    assert!(told_again || before.is_some_and(|before| Some(before.version) != now));
-                }
-                (before, None) => assert_eq!(before.map(|before| before.version), now, "nothing is left out"),
-            }
-            assert!(answer.changes.len() <= 1);
-        }
-        writer.join().unwrap();
-        store.check().unwrap();
     });
 }
 

@@ -82,12 +82,6 @@ where
         self
     }
 
-    /// Keeps the last so many changes in the store; see [`StoreBuilder::history`].
-    pub fn history(mut self, most: usize) -> Self {
-        self.store = self.store.history(most);
-        self
-    }
-
     /// Tells the time and wakes the run future. Each informer needs one of its own.
     pub fn timer<U: Timer>(self, timer: U) -> InformerBuilder<K, V, S, U> {
         let Self { schema, source, timer: _, store, config, seed, on_error, on_build } = self;

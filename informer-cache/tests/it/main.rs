@@ -6,7 +6,6 @@ mod contained;
 mod defects;
 mod filter;
 mod handler;
-mod history;
 mod informer;
 mod informer_set;
 mod interest;

@@ -4,10 +4,10 @@ use std::error::Error;
 use std::fmt::Debug;
 
 use flyball_informer_cache::{
-    BoundedSubscription, CaughtUp, Change, ChangesSince, DuplicateIndex, Handler, HandlerEnd, Handling,
-    HistoryError, Index, IndexError, Lagged, MissingIndex, NamespacedName, NextChange, NextTold, Observer,
-    Outcome, Overflow, ParseKeyError, ParseVersionError, Schema, Snapshot, Stage, Stopped, Store,
-    StoreBuilder, Subscription, SubscriptionBuilder, Told, Version, WaitFor, WaitForError, testing,
+    BoundedSubscription, CaughtUp, Change, DuplicateIndex, Handler, HandlerEnd, Handling, Index, IndexError,
+    Lagged, MissingIndex, NamespacedName, NextChange, NextTold, Observer, Outcome, Overflow, ParseKeyError,
+    ParseVersionError, Schema, Snapshot, Stage, Stopped, Store, StoreBuilder, Subscription,
+    SubscriptionBuilder, Told, Version, WaitFor, WaitForError, testing,
 };
 use testkit::random::Random;
 
@@ -39,7 +39,6 @@ fn types_can_be_sent_shared_and_shown() {
     shared::<testing::Server<String, String>>();
     shared::<testing::ServerWatch<String, String>>();
     shared::<Outcome>();
-    shared::<ChangesSince<String, String>>();
     shared::<Handler>();
     shared::<HandlerEnd>();
     // Whatever the function holds; sent and shared as far as that can be.
@@ -50,7 +49,6 @@ fn types_can_be_sent_shared_and_shown() {
     error::<MissingIndex>();
     error::<DuplicateIndex>();
     error::<WaitForError>();
-    error::<HistoryError>();
     error::<Stopped>();
 }
 

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
-    BoundedSubscription, Change, ChangeKind, DuplicateIndex, Event, HistoryError, Index, IndexError, Labels,
-    MissingIndex, OrderedIndex, Outcome, Overflow, Query, Range, Schema, Selector, Snapshot, Stage, Store,
-    StoreBuilder, Subscription, Told, Transaction, Version, WaitFor, WaitForError,
+    BoundedSubscription, Change, ChangeKind, DuplicateIndex, Event, Index, IndexError, Labels, MissingIndex,
+    OrderedIndex, Outcome, Overflow, Query, Range, Schema, Selector, Snapshot, Stage, Store, StoreBuilder,
+    Subscription, Told, Transaction, Version, WaitFor, WaitForError,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::coverage::events::Happened;
@@ -211,9 +211,6 @@ pub const NAMES: &[&str] = &[
     "nothing in a range",
     "found by prefix",
     "woken",
-    "history",
-    "history by version",
-    "history too short",
     "index of a subscription removed",
     "began anew",
     "too much",
@@ -361,11 +358,9 @@ impl<'a> World<'a> {
         for index in (0..INDEXES).filter(|index| present[*index]) {
             builder = with_index(builder, index);
         }
-        // Without one, nothing of it is asked.
-        builder = match transforms {
-            true => builder.transform(slimmed),
-            false => builder.history(12),
-        };
+        if transforms {
+            builder = builder.transform(slimmed);
+        }
         ASKED.with_borrow_mut(Vec::clear);
         TRANSFORMED.set(0);
         let oracle = match transforms {
@@ -773,9 +768,6 @@ impl<'a> World<'a> {
         for waiter in &self.waiters {
             assert_eq!(waiter.waker.wakes(), usize::from(waiter.ended.is_some()));
         }
-        for copy in &self.copies {
-            copy.catch_up(&self.store, &self.oracle, self.tally);
-        }
         self.check_readers();
     }
 
@@ -1155,31 +1147,6 @@ impl Copy {
         self.view.check().unwrap();
         let again = self.view.clone();
         compare(&again, &self.oracle, &self.present, tally);
-    }
-
-    /// Who looked then and comes back now gets what was missed, or hears that too much was.
-    fn catch_up(&self, store: &Store<u8, Thing>, oracle: &Oracle, tally: &mut Happened) {
-        match store.changes_after(&self.view) {
-            Ok(since) => {
-                tally.hit_if(!since.changes.is_empty(), "history");
-                let mut consumer = Consumer::new(RULES.same);
-                consumer.held = self.oracle.objects.clone();
-                since.changes.into_iter().for_each(|change| consumer.apply(plain(change)));
-                assert_eq!(consumer.held, oracle.objects, "from there to here");
-            }
-            Err(error) => tally.hit_if(error != HistoryError::NotKept, "history too short"),
-        }
-        if let Ok(since) = store.changes_since(self.view.version()) {
-            tally.hit_if(!since.changes.is_empty(), "history by version");
-            let mut held = self.oracle.objects.clone();
-            for change in since.changes {
-                match change.new() {
-                    Some(new) => held.insert(*change.key(), (**new).clone()),
-                    None => held.remove(change.key()),
-                };
-            }
-            assert_eq!(held, oracle.objects, "whether or not it had what happened within its version");
-        }
     }
 }
 
