@@ -10,7 +10,7 @@ use crate::inner::Inner;
 use crate::recipe::{Reading, Recipe};
 use crate::seats::{Seating, Seats};
 use crate::seed::Seed;
-use crate::{AnyIndex, DuplicateIndex, Schema, Store};
+use crate::{AnyIndex, DuplicateIndex, Schema, Store, Writer};
 
 /// Builds a [`Store`]; made by [`Store::builder`].
 #[must_use = "a builder does nothing until built"]
@@ -71,18 +71,18 @@ where
         self
     }
 
-    /// The store, empty.
+    /// The store, empty, as the one who writes it has it; [`Writer::store`] is for readers.
     ///
     /// # Errors
     /// When two indexes have the same name.
-    pub fn build(self) -> Result<Store<K, V>, DuplicateIndex> {
+    pub fn build(self) -> Result<Writer<K, V>, DuplicateIndex> {
         match self.duplicate {
             Some(duplicate) => Err(duplicate),
             None => {
                 let reading = Reading { schema: self.schema, transform: self.transform, seed: self.seed };
                 let seats = Seats::new(self.seating);
                 let published = Board::new(Recipe { indexes: self.indexes }, seats);
-                Ok(Store { inner: Arc::new(Inner::new(reading, published)) })
+                Ok(Writer::new(Store { inner: Arc::new(Inner::new(reading, published)) }))
             }
         }
     }

@@ -5,6 +5,8 @@
 //! | `pending` | what the consumer has not heard of yet |
 //! | `waker` | of the consumer while it waits; taken by whoever makes it wait no longer |
 //! | `version` | the store's version up to which everything has been merged |
+//! | `revision` | the revision of the table up to which everything has been merged, or was shown to the consumer |
+//! | `awaits` | the consumer waits for a merge that is under way, of whatever |
 //! | `until` | the ticket before which everything is a part of the beginning; none as long as the store had no list |
 //! | `idle` | the consumer asked for more, and has taken nothing out since |
 //! | `behind` | it is still open how `caught_up` ends; who unsets this ends it, under this lock or as the consumer |
@@ -14,8 +16,8 @@
 //!
 //! Beside it, for good: `interest`, what the feed is of, and `most`, how many keys may be pending.
 //!
-//! Writers come one at a time (they hold the store's writer lock), so what [`find`](Feed::find) found can only vanish, by
-//! the consumer taking it out, before [`merge`](Feed::merge).
+//! There is one writer, so what [`find`](Feed::find) found can only vanish, by the consumer taking it out or beginning anew, before
+//! [`merge`](Feed::merge).
 //!
 //! # Invariants
 //! 1. `until` is set with the first list, after all of it has been merged; or at registration, if the snapshot shows a list. It stays.
@@ -24,7 +26,9 @@
 //! 3. `caught_up` is set when that is so and the consumer has come back for more since: by the consumer, as it asks; or by a writer, where the
 //!    consumer is idle: of a first list that brings it nothing it is not told. It fails when the consumer goes before, or the store ends without a list.
 //! 4. No more than `most` keys are pending when nobody has the lock. Where something is `lost`, nothing is pending.
+//! 5. Nothing of a table that the consumer was shown is merged: `revision` is that table's, and what led to it is passed over.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -34,6 +38,7 @@ use crate::interest::Interest;
 use crate::pending::{Pending, State, Ticket};
 use crate::step::{Last, Step};
 use crate::synced::Synced;
+use crate::table::Table;
 use crate::wakers::Wakers;
 use crate::{Stopped, Version};
 
@@ -50,8 +55,10 @@ struct FeedState<K, V> {
     pending: Pending<K, V>,
     waker: Option<Waker>,
     version: Version,
+    revision: u64,
     until: Option<Ticket>,
     idle: bool,
+    awaits: bool,
     behind: bool,
     ended: bool,
     detached: bool,
@@ -72,6 +79,36 @@ impl<K, V> FeedState<K, V> {
     }
 }
 
+/// What a write brings, besides its steps.
+#[derive(Clone, Copy)]
+pub(crate) struct Merging {
+    /// The store's version after it.
+    pub(crate) version: Version,
+    /// The revision of the table after it.
+    pub(crate) revision: u64,
+    /// Whether with these steps the store has had its first list.
+    pub(crate) first_list: bool,
+}
+
+/// Whether a consumer has everything that a table shows.
+pub(crate) enum Settled<T> {
+    Yes(T),
+    /// Something is pending.
+    Pending,
+    /// A write is published, and its merge under way.
+    Behind,
+}
+
+impl<T> Settled<T> {
+    pub(crate) fn map<U>(self, f: impl FnOnce(T) -> U) -> Settled<U> {
+        match self {
+            Self::Yes(it) => Settled::Yes(f(it)),
+            Self::Pending => Settled::Pending,
+            Self::Behind => Settled::Behind,
+        }
+    }
+}
+
 /// What there is for a consumer.
 pub(crate) enum Popped<K, V> {
     Change(Ticket, State<K, V>),
@@ -84,9 +121,9 @@ pub(crate) enum Popped<K, V> {
 }
 
 impl<K, V> Feed<K, V> {
-    /// The feed of a consumer that knows everything up to `version`, and whether that is the state after a list.
+    /// The feed of a consumer that is shown this table, and whether that is the state after a list.
     pub(crate) fn new(
-        version: Version,
+        table: &Table<K, V>,
         listed: bool,
         ended: bool,
         interest: Option<Interest<K, V>>,
@@ -100,9 +137,19 @@ impl<K, V> Feed<K, V> {
             // Nobody waits yet.
             caught_up.end(Err(Stopped), &mut Wakers::default());
         }
-        let (idle, detached) = (false, false);
-        let state =
-            FeedState { pending, waker: None, version, until, idle, behind, ended, detached, lost: None };
+        let state = FeedState {
+            pending,
+            waker: None,
+            version: table.version,
+            revision: table.revision,
+            until,
+            idle: false,
+            awaits: false,
+            behind,
+            ended,
+            detached: false,
+            lost: None,
+        };
         Self { interest, most, state: Mutex::new(state), caught_up }
     }
 
@@ -111,12 +158,14 @@ impl<K, V> Feed<K, V> {
         self.interest.as_ref()
     }
 
-    /// Begins anew, as [`new`](Self::new). Gives back what was pending, to be dropped after unlocking. No writer is under way.
-    pub(crate) fn restart(&self, version: Version, listed: bool, ended: bool) -> impl Sized + use<K, V> {
+    /// Begins anew, as [`new`](Self::new). Gives back what was pending, to be dropped after unlocking. Nothing is committed meanwhile; a merge may
+    /// be under way, and what is left of it passes this feed over.
+    pub(crate) fn restart(&self, table: &Table<K, V>, listed: bool, ended: bool) -> impl Sized + use<K, V> {
         let mut state = self.state.lock();
-        let pending = std::mem::replace(&mut state.pending, Pending::new());
+        let pending = state.pending.begin_anew();
         state.until = listed.then(|| state.pending.next());
-        (state.version, state.ended, state.idle) = (version, ended, false);
+        (state.version, state.revision) = (table.version, table.revision);
+        (state.ended, state.idle) = (ended, false);
         (pending, state.lost.take())
     }
 
@@ -144,16 +193,29 @@ impl<K, V> Feed<K, V> {
         }
     }
 
+    /// Whether the consumer has everything that the table of a revision shows; where it has more, nothing. If a merge is under way, that wakes whoever waits.
+    pub(crate) fn settled(&self, revision: u64) -> Option<Settled<()>> {
+        let mut state = self.state.lock();
+        match state.revision.cmp(&revision) {
+            _ if !state.pending.is_empty() || state.lost.is_some() => Some(Settled::Pending),
+            Ordering::Equal => Some(Settled::Yes(())),
+            Ordering::Less => {
+                state.awaits = true;
+                Some(Settled::Behind)
+            }
+            Ordering::Greater => None,
+        }
+    }
+
     /// Merges steps into what [`find`](Self::find) found, and wakes the consumer. Runs no foreign code. The caller wakes
-    /// and drops what it is given after unlocking everything. `first_list`: with these steps, the store has had its first list.
+    /// and drops what it is given after unlocking everything.
     ///
     /// Whether the consumer is still there.
     pub(crate) fn merge(
         &self,
         steps: &[Step<K, V>],
         mut found: impl Iterator<Item = Option<Ticket>>,
-        version: Version,
-        first_list: bool,
+        Merging { version, revision, first_list }: Merging,
         wakers: &mut Wakers,
         dropped: &mut Vec<Last<V>>,
     ) -> bool {
@@ -163,7 +225,8 @@ impl<K, V> Feed<K, V> {
             if state.detached {
                 return false;
             }
-            if state.lost.is_some() {
+            // Invariant 5; and a consumer may begin anew between two chunks.
+            if state.lost.is_some() || state.revision >= revision {
                 break;
             }
             for step in steps {
@@ -174,12 +237,15 @@ impl<K, V> Feed<K, V> {
             }
             if state.pending.len() > self.most {
                 // Kept for the consumer: the writer does not pay for dropping it.
-                let lost = std::mem::replace(&mut state.pending, Pending::new());
+                let lost = state.pending.begin_anew();
                 state.lost = Some(lost);
             }
         }
         let mut state = self.state.lock();
-        state.version = version;
+        (state.version, state.revision) = (version, revision);
+        if std::mem::take(&mut state.awaits) {
+            wakers.extend(state.waker.take());
+        }
         // A subscription whose index was removed has ended, and receives nothing of the list.
         if first_list && !state.ended {
             // Here, after the last chunk: of a list that is half merged, everything that is pending may have been told.

@@ -26,7 +26,8 @@ use crate::status::StatusCell;
 use crate::stop::Stop;
 use crate::synced::Synced;
 use crate::{
-    Change, Observer, Schema, Snapshot, Source, Status, Stopped, Store, Subscription, SubscriptionBuilder,
+    AnyIndex, Change, DuplicateIndex, MissingIndex, Observer, Schema, SharedWriter, Snapshot, Source, Status,
+    Stopped, Store, Subscription, SubscriptionBuilder,
 };
 
 /// A store kept in step with a source. A handle: clones share it.
@@ -72,7 +73,7 @@ pub struct Informer<K, V> {
 
 /// What the run future shares with the handles.
 pub(crate) struct Shared<K, V> {
-    store: Store<K, V>,
+    writer: SharedWriter<K, V>,
     /// Told when the run future is over. Shared, since who waits for it must not keep the store.
     stopped: Arc<Synced>,
     status: StatusCell,
@@ -80,8 +81,8 @@ pub(crate) struct Shared<K, V> {
 }
 
 impl<K, V> Shared<K, V> {
-    fn new(store: Store<K, V>) -> Self {
-        Self { store, stopped: Arc::default(), status: StatusCell::new(), stop: Stop::default() }
+    fn new(writer: SharedWriter<K, V>) -> Self {
+        Self { writer, stopped: Arc::default(), status: StatusCell::new(), stop: Stop::default() }
     }
 }
 
@@ -95,34 +96,61 @@ where
         InformerBuilder::new(schema, source)
     }
 
-    /// The store. It is written by the run future; who writes it beside it has to know what that means.
+    /// The store. The run future writes it.
     #[must_use]
     pub fn store(&self) -> &Store<K, V> {
-        &self.shared.store
+        &self.shared.writer
+    }
+
+    /// Adds an index to the store as it runs; see [`SharedWriter::add_index`].
+    ///
+    /// # Errors
+    /// When there is an index of this name.
+    ///
+    /// # Panics
+    /// Only as functions of the index and its values do; then it is not added, and nothing else has changed.
+    pub fn add_index(&self, index: &impl AnyIndex<V>) -> Result<(), DuplicateIndex> {
+        self.shared.writer.add_index(index)
+    }
+
+    /// Takes an index from the store as it runs; see [`Writer::remove_index`](crate::Writer::remove_index).
+    ///
+    /// # Errors
+    /// When there is no index of this name and kind of values.
+    pub fn remove_index(&self, index: &impl AnyIndex<V>) -> Result<(), MissingIndex> {
+        self.shared.writer.remove_index(index)
+    }
+
+    /// Writes beside the source: for tests of what follows the store, while no list is under way.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn writer(&self) -> &SharedWriter<K, V> {
+        &self.shared.writer
     }
 
     /// One consistent view of everything known now. O(1).
     #[must_use]
     pub fn snapshot(&self) -> Snapshot<K, V> {
-        self.shared.store.snapshot()
+        self.shared.writer.snapshot()
     }
 
     /// The objects known now, then what changes. It ends with the informer.
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, V> {
-        self.shared.store.subscribe()
+        self.shared.writer.subscribe()
     }
 
     /// A [subscription](Self::subscribe) of some objects only, one that tells everything again from time to time, or one that may not fall behind by more than
     /// so many keys; see [`Store::subscription`].
     pub fn subscription(&self) -> SubscriptionBuilder<K, V> {
-        self.shared.store.subscription()
+        self.shared.writer.subscription()
     }
 
     /// Tells `f` the objects known now, then every change, unmerged, as the run future publishes it: `f` is called there, so it must
     /// be quick. When [`stopped`](Self::stopped) is done, every change the informer made was told. See [`Store::observe`].
     pub fn observe(&self, f: impl Fn(&Change<K, V>) + Send + Sync + 'static) -> Observer<K, V> {
-        self.shared.store.observe(f)
+        self.shared.writer.observe(f)
     }
 
     /// Waits until the first list is published. Any number may wait; all are woken.
@@ -133,13 +161,13 @@ where
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.
     pub async fn synced(&self) -> Result<(), Stopped> {
-        self.shared.store.synced().await
+        self.shared.writer.synced().await
     }
 
     /// Whether the first list is published; stays so after the end.
     #[must_use]
     pub fn is_synced(&self) -> bool {
-        self.shared.store.is_synced()
+        self.shared.writer.is_synced()
     }
 
     /// How it fares.
@@ -147,7 +175,7 @@ where
     pub fn status(&self) -> Status {
         let status = self.shared.status.read();
         // After the status: what it says was published is in the version.
-        Status { version: self.shared.store.version(), ..status }
+        Status { version: self.shared.writer.version(), ..status }
     }
 
     /// Ends the run future in order, soon; the subscriptions end when they have told what is pending.

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use crate::index::Definition;
 use crate::pending::Ticket;
-use crate::recipe::{Drafted, Recipe};
-use crate::record::{AnyValue, Record};
+use crate::recipe::Recipe;
+use crate::record::{AnyValue, Record, Values};
 use crate::step::Step;
 use crate::table::{Side, Table};
 
@@ -57,12 +57,7 @@ impl<K, V> Interest<K, V> {
     }
 
     /// What a write to this table is to who is interested. Compares keys or index values.
-    pub(crate) fn steps(
-        &self,
-        steps: &[Step<K, V>],
-        sides: &[Side<V>],
-        table: &Table<K, V>,
-    ) -> Vec<Step<K, V>>
+    pub(crate) fn steps(&self, steps: &[Step<K, V>], sides: &[Side], table: &Table<K, V>) -> Vec<Step<K, V>>
     where
         K: Eq,
     {
@@ -76,13 +71,10 @@ impl<K, V> Interest<K, V> {
                 let column = &table.columns[at];
                 let group = column.find(value.hash, |known| index.equal(known, value));
                 let was = |row| group.is_some_and(|group| column.groups_of(row).any(|other| other == group));
-                // A draft under other indexes is made again, and this with it.
-                let is = |drafted: &Drafted<V>| {
-                    Arc::ptr_eq(&drafted.recipe, &table.recipe)
-                        && drafted.values[at].as_slice().iter().any(|new| index.equal(new, value))
-                };
-                let seen = |(step, side): (&Step<K, V>, &Side<V>)| {
-                    step.seen(side.row.is_some_and(was), side.drafted.as_ref().is_some_and(is))
+                let is =
+                    |values: &Vec<Values>| values[at].as_slice().iter().any(|new| index.equal(new, value));
+                let seen = |(step, side): (&Step<K, V>, &Side)| {
+                    step.seen(side.row.is_some_and(was), side.values.as_ref().is_some_and(is))
                 };
                 steps.iter().zip(sides).filter_map(seen).collect()
             }
@@ -107,13 +99,12 @@ pub(crate) struct Own<K, V> {
 }
 
 impl<K, V> Findings<K, V> {
-    /// The steps for a feed, and the tickets that were found for them. A feed without a place came since, and is of everything.
+    /// The steps for the feed at a place, and the tickets that were found for them.
     pub(crate) fn of<'a>(
         &'a self,
-        place: Option<usize>,
+        place: usize,
         steps: &'a [Step<K, V>],
     ) -> (&'a [Step<K, V>], &'a [Option<Ticket>]) {
-        let Some(place) = place else { return (steps, &[]) };
         let before = self.own.partition_point(|own| own.at < place);
         match self.own.get(before).filter(|own| own.at == place) {
             Some(own) => (&own.steps, &own.tickets),

@@ -9,12 +9,10 @@ mod change;
 mod due;
 mod error;
 mod event;
-mod fan_out;
 mod feed;
 mod handler;
 mod held;
 mod index;
-mod indexing;
 mod informer;
 mod informer_set;
 mod inner;
@@ -37,7 +35,6 @@ mod seed;
 mod selector;
 mod snapshot;
 mod source;
-mod stage;
 mod status;
 mod step;
 mod stop;
@@ -49,7 +46,6 @@ mod synced;
 mod table;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod transaction;
 mod ttl;
 mod version;
 mod wait_for;
@@ -84,15 +80,13 @@ pub use crate::snapshot::{Range, Snapshot};
 pub use crate::source::{
     ListRequest, ListVersion, Page, Source, SourceError, SourceErrorKind, Watch, WatchRequest,
 };
-pub use crate::stage::Stage;
 pub use crate::status::{InformerState, LastError, Status};
-pub use crate::store::Store;
+pub use crate::store::{Relist, SharedWriter, Store, Transaction, Writer};
 pub use crate::subscription::{
     BoundedSubscription, Lag, Lagged, NextChange, NextTold, Overflow, Subscription, SubscriptionBuilder, Told,
 };
 #[cfg(feature = "testing")]
 pub use crate::testing::{Asked, ScriptedSource, ScriptedWatch};
-pub use crate::transaction::Transaction;
 pub use crate::ttl::{Timed, TtlSnapshot, TtlStore, TtlStoreBuilder};
 pub use crate::version::Version;
 pub use crate::wait_for::WaitFor;

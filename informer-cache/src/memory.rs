@@ -40,7 +40,7 @@ impl Memory {
 impl<K, V> Snapshot<K, V> {
     /// The memory of this state; `weigh` tells how many bytes an object takes. O(objects).
     pub fn memory(&self, weigh: impl Fn(&K, &V) -> usize) -> Memory {
-        let indexes = self.ready().map(|(name, column)| IndexMemory {
+        let indexes = self.columns().map(|(name, column)| IndexMemory {
             name,
             values: column.len(),
             bytes: column.bytes(),

@@ -76,6 +76,13 @@ impl<K, V> Pending<K, V> {
         Self { entries: HashTable::new(), order: BTreeMap::new(), next: 0 }
     }
 
+    /// Nothing is pending any more; what was. Tickets go on, so that one from before finds nothing.
+    pub(crate) fn begin_anew(&mut self) -> Self {
+        let mut anew = Self::new();
+        anew.next = self.next;
+        std::mem::replace(self, anew)
+    }
+
     /// How many keys are pending.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()

@@ -1,8 +1,7 @@
 //! PURE. What a store asks about its objects: the one place that runs the owner's functions.
 //!
-//! All of it happens outside every lock and before anything changes, so a function may panic, block or call back
-//! into the store. A recipe never changes: with another set of indexes the store has another recipe, and what was asked
-//! under the old one is asked again where it has to be.
+//! All of it happens under no lock of the store and before anything changes, so a function may panic, block or read the store. A recipe never changes:
+//! with another set of indexes the store has another recipe.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -70,93 +69,42 @@ pub(crate) struct Arrived<K, V> {
 }
 
 impl<K, V> Arrived<K, V> {
-    /// As a record, after the one with this key if there is one.
-    pub(crate) fn after(self, old: Option<&Record<K, V>>) -> Record<K, V> {
+    /// As a record, after the one with this key if there is one; and the key, where that has one already.
+    pub(crate) fn after(self, old: Option<&Record<K, V>>) -> (Record<K, V>, Option<K>) {
         let Self { hash, key, version, object } = self;
         match old {
-            Some(old) => {
-                // First, since a panic of it would take along what is being returned.
-                drop(key);
-                old.next(version, object)
-            }
-            None => Record::new(hash, key, version, object),
+            Some(old) => (old.next(version, object), Some(key)),
+            None => (Record::new(hash, key, version, object), None),
         }
     }
 }
 
-/// What the indexes of a recipe say about an object.
-pub(crate) struct Drafted<V> {
-    pub(crate) recipe: Arc<Recipe<V>>,
-    /// One for each index.
-    pub(crate) values: Vec<Values>,
-}
-
-impl<V: 'static> Drafted<V> {
-    pub(crate) fn new(recipe: Arc<Recipe<V>>, object: &V, seed: &Seed) -> Self {
-        let values = recipe.indexes.iter().map(|index| index.values(object, seed)).collect();
-        Self { recipe, values }
+impl<V: 'static> Recipe<V> {
+    /// What the indexes say about an object, one item for each.
+    pub(crate) fn values(&self, object: &V, seed: &Seed) -> Vec<Values> {
+        self.indexes.iter().map(|index| index.values(object, seed)).collect()
     }
 
-    /// That of an object whose key had another one with these values. Equal values are kept, so that most updates neither
+    /// The same of an object whose key had another one with these values. Equal values are kept, so that most updates neither
     /// allocate nor hash for an index.
-    pub(crate) fn update(recipe: Arc<Recipe<V>>, object: &V, old: Vec<Values>, seed: &Seed) -> Self {
-        if old.len() != recipe.indexes.len() {
-            return Self::new(recipe, object, seed);
+    pub(crate) fn update(&self, object: &V, known: Vec<Values>, seed: &Seed) -> Vec<Values> {
+        if known.len() != self.indexes.len() {
+            return self.values(object, seed);
         }
-        let mut values = old;
-        for (value, index) in values.iter_mut().zip(&recipe.indexes) {
+        let mut values = known;
+        for (value, index) in values.iter_mut().zip(&self.indexes) {
             index.update(value, object, seed);
         }
-        Self { recipe, values }
+        values
     }
 
-    /// What was drafted before, as far as it goes.
-    pub(crate) fn again(
-        before: Option<Self>,
-        recipe: Arc<Recipe<V>>,
-        object: &V,
-        old: Vec<Values>,
-        seed: &Seed,
-    ) -> Self {
-        let Some(mut drafted) = before else { return Self::update(recipe, object, old, seed) };
-        drafted.values.iter_mut().for_each(Values::let_go);
-        drafted.renew(&recipe, object, |_| None, seed);
-        drafted
-    }
-
-    /// Becomes that of another recipe. An index that both have is not asked again, nor one whose values `stored` knows, by its place in the recipe.
-    pub(crate) fn renew(
-        &mut self,
-        recipe: &Arc<Recipe<V>>,
-        object: &V,
-        stored: impl Fn(usize) -> Option<Values>,
-        seed: &Seed,
-    ) {
-        if Arc::ptr_eq(&self.recipe, recipe) {
-            return;
-        }
-        let known = |index| self.recipe.indexes.iter().position(|other| Arc::ptr_eq(other, index));
-        // All new values first, as the functions may panic.
-        let new: Vec<_> = recipe
-            .indexes
-            .iter()
-            .enumerate()
-            .map(|(at, index)| match known(index) {
-                Some(at) => Ok(at),
-                None => Err(stored(at).unwrap_or_else(|| index.values(object, seed))),
-            })
-            .collect();
-        let values = new.into_iter().map(|value| match value {
-            Ok(at) => std::mem::replace(&mut self.values[at], Values::NONE),
-            Err(new) => new,
+    /// What was said under another recipe, for this one. An index that both have is not asked again.
+    pub(crate) fn renew(&self, before: &Self, mut said: Vec<Values>, object: &V, seed: &Seed) -> Vec<Values> {
+        let values = self.indexes.iter().map(|index| match before.place(index) {
+            Some(at) => std::mem::replace(&mut said[at], Values::NONE),
+            None => index.values(object, seed),
         });
-        self.values = values.collect();
-        self.recipe = recipe.clone();
-    }
-
-    /// Taken out; what stays says nothing.
-    pub(crate) fn take(&mut self) -> Self {
-        Self { recipe: self.recipe.clone(), values: std::mem::take(&mut self.values) }
+        values.collect()
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) type AnyValue = Value<dyn Any + Send + Sync>;
 /// What an index function said about an object: distinct values.
 pub(crate) enum Values {
     One(Arc<AnyValue>),
-    /// The one value that the record before has, too: while that is stored, there is nothing to be done.
+    /// The one value that the record before has, too: there is nothing to be done.
     Kept(Arc<AnyValue>),
     /// The values that the record before has, too, at least one.
     KeptMany(Vec<Arc<AnyValue>>),
@@ -88,15 +88,6 @@ impl Values {
             Self::Many(values) | Self::KeptMany(values) => values,
             Self::Failed(_) => &[],
         }
-    }
-
-    /// The record before is not stored any more.
-    pub(crate) fn let_go(&mut self) {
-        *self = match std::mem::replace(self, Self::NONE) {
-            Self::Kept(value) => Self::One(value),
-            Self::KeptMany(values) => Self::Many(values),
-            other => other,
-        };
     }
 
     pub(crate) fn are_kept(&self) -> bool {

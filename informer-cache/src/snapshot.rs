@@ -78,17 +78,17 @@ impl<K, V> Snapshot<K, V> {
     ///
     /// They are stored like any other; only that index does not hold them. O(failures).
     pub fn index_errors(&self) -> impl Iterator<Item = (&K, &'static str, &Arc<IndexError>)> {
-        let columns = self.ready();
+        let columns = self.columns();
         columns.flat_map(|(name, column)| {
             let key = |row| self.table.rows.get(row).map(|record| record.key());
             column.failures().filter_map(move |(row, error)| Some((key(row)?, name, error)))
         })
     }
 
-    /// The columns that hold all rows, with their names.
-    pub(crate) fn ready(&self) -> impl Iterator<Item = (&'static str, &Column)> + Clone {
+    /// The columns with the names of their indexes.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = (&'static str, &Column)> + Clone {
         let columns = self.table.columns.iter().zip(&self.table.recipe.indexes);
-        columns.filter(|(column, _)| column.ready).map(|(column, index)| (index.name, &**column))
+        columns.map(|(column, index)| (index.name, &**column))
     }
 }
 
@@ -209,8 +209,7 @@ impl<K: Eq + Hash, V: 'static> Snapshot<K, V> {
     }
 
     pub(crate) fn column_named<IK: 'static>(&self, name: &'static str) -> Result<&Arc<Column>, MissingIndex> {
-        let column = &self.table.columns[self.table.recipe.find::<IK>(name)?];
-        column.ready.then_some(column).ok_or(MissingIndex { name })
+        Ok(&self.table.columns[self.table.recipe.find::<IK>(name)?])
     }
 
     fn with_value<IK, Q>(&self, index: &Index<V, IK>, value: &Q) -> Result<Hits<'_, K, V>, MissingIndex>

@@ -25,14 +25,6 @@ pub(crate) struct Last<V> {
 }
 
 impl<K, V> Step<K, V> {
-    /// What is in the store before.
-    pub(crate) fn before(&self) -> Option<&Record<K, V>> {
-        match self {
-            Self::Added { .. } => None,
-            Self::Updated { old, .. } | Self::Replaced { old, .. } | Self::Deleted { old, .. } => Some(old),
-        }
-    }
-
     /// What is in the store after.
     pub(crate) fn after(&self) -> Option<&Record<K, V>> {
         match self {

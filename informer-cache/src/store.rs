@@ -5,18 +5,27 @@ use std::sync::Arc;
 
 use crate::inner::Inner;
 
+mod effects;
 mod following;
-mod indexing;
+mod indexes;
 mod reading;
-mod writing;
+mod relist;
+mod shared_writer;
+mod stats;
+mod transaction;
+mod write;
+mod writer;
 
-pub(crate) use writing::{judge_event, last_state};
+pub use self::relist::Relist;
+pub(crate) use self::relist::RelistDraft;
+pub use self::shared_writer::SharedWriter;
+pub use self::transaction::Transaction;
+pub use self::writer::Writer;
 
-/// The newest known objects of one kind, indexed. A handle: clones share the store.
+/// The newest known objects of one kind, indexed, as readers have them. A handle: clones share the store.
 ///
-/// Reads never wait for more than one lookup or commit of somebody else, and a [snapshot](Self::snapshot) waits for nothing more ever after.
-/// Writes come one after the other, from any number of threads. What a write did is returned, and told to every
-/// [subscription](Self::subscribe) after it can be seen here.
+/// Its [`Writer`] writes it. Reads never wait for more than one lookup or commit of somebody else, and a [snapshot](Self::snapshot) waits for nothing more ever after.
+/// What is written is told to every [subscription](Self::subscribe) after it can be seen here.
 ///
 /// Objects are shared and must not be changed from inside: an index holds the values it was told when the object came. `Hash`, `Eq` and `Ord` of
 /// keys and index values run under locks of the store, and must not call it.
@@ -31,7 +40,7 @@ pub(crate) use writing::{judge_event, last_state};
 /// static BY_NODE: Index<Pod, Arc<str>> = Index::new("node", |pod| pod.node.clone());
 /// const PODS: Schema<NamespacedName, Pod> = Schema::new(|pod| pod.name.clone(), |pod| Version::new(pod.version));
 ///
-/// let store = Store::builder(PODS).index(&BY_NODE).build()?;
+/// let mut store = Store::builder(PODS).index(&BY_NODE).build()?;
 /// let pod = |version, node: &str| Pod { name: "default/a".parse().unwrap(), version, node: node.into() };
 ///
 /// assert_eq!(store.upsert(pod(7, "node-1")), Outcome::Added);

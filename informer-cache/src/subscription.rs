@@ -20,7 +20,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use crate::due::{Due, Filter};
-use crate::feed::{Feed, Popped};
+use crate::feed::{Feed, Popped, Settled};
 use crate::inner::Inner;
 use crate::pending::Ticket;
 use crate::table::Table;
@@ -222,7 +222,7 @@ where
     /// Wishes to be told every object once more, as an update from itself to itself.
     ///
     /// That begins as soon as everything pending was told, and overwrites nothing: an object that changes before its turn is told as that
-    /// change only. O(1), but the call that begins waits for a write in progress. No effect while one is under way, and
+    /// change only. O(1); it begins when no write is in progress. No effect while one is under way, and
     /// none after the end.
     pub fn resync(&mut self) {
         self.resync |= !self.initial && self.walk.is_none();
@@ -257,11 +257,14 @@ where
                     Popped::Change(ticket, state) => {
                         (self.taken, self.due) = (Some(ticket), Some(Due::Changed(state)));
                     }
-                    Popped::Empty(_) if std::mem::take(&mut self.resync) => self.walk_again(),
+                    Popped::Empty(_) if std::mem::take(&mut self.resync) => {
+                        if self.walk_again().is_pending() {
+                            return Poll::Pending;
+                        }
+                    }
                     // Once in a call, or a filter that shows nothing might keep a short period in here for ever.
                     Popped::Empty(_) if !resynced && self.period_is_over() => {
-                        resynced = true;
-                        self.walk_again();
+                        (resynced, self.resync) = (true, true);
                     }
                     Popped::Empty(version) => {
                         self.seen = version;
@@ -288,18 +291,20 @@ where
 
     /// Begins a resync, if really everything has been told. Then this consumer holds what the store shows, so what is pending
     /// when the walk comes to a key is all that happened to it since.
-    fn walk_again(&mut self) {
-        let table = self.store.upgrade().map(|store| store.settled(|| self.feed.lag().0 == 0));
-        match table {
-            Some(Some(table)) => {
-                // Wished for until it has begun, which may panic.
-                self.resync = true;
+    fn walk_again(&mut self) -> Poll<()> {
+        let Some(store) = self.store.upgrade() else { return Poll::Ready(()) };
+        // Wished for until it has begun, which may panic.
+        self.resync = true;
+        match store.settled(&self.feed) {
+            Settled::Yes(table) => {
                 self.walk = Ahead::new(&table, self.feed.interest());
                 self.resync = false;
+                Poll::Ready(())
             }
             // Something came in between: that first.
-            Some(None) => self.resync = true,
-            None => {}
+            Settled::Pending => Poll::Ready(()),
+            // The merge wakes.
+            Settled::Behind => Poll::Pending,
         }
     }
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use crate::Version;
 use crate::persist::{Hashes, Slab};
-use crate::recipe::{Drafted, Recipe};
+use crate::recipe::Recipe;
 use crate::record::{AnyValue, Record, Values};
 use crate::step::Step;
 
@@ -35,7 +35,7 @@ pub(crate) use plan::Plan;
 pub(crate) struct Table<K, V> {
     pub(crate) recipe: Arc<Recipe<V>>,
     pub(crate) version: Version,
-    /// How many commits and changes of indexes led here.
+    /// How many changes of keys led here.
     pub(crate) revision: u64,
     pub(crate) rows: Slab<Record<K, V>>,
     keys: Hashes,
@@ -44,17 +44,12 @@ pub(crate) struct Table<K, V> {
 }
 
 /// What belongs to a step besides its records.
-pub(crate) struct Side<V> {
+pub(crate) struct Side {
     /// The row of the old record, if there is one.
     pub(crate) row: Option<u32>,
-    /// What the indexes say about the new record, if there is one.
-    pub(crate) drafted: Option<Drafted<V>>,
-    /// The revision of the table that it was judged by.
-    pub(crate) judged: u64,
+    /// What the indexes say about the new record, if there is one: an item for each index of the recipe.
+    pub(crate) values: Option<Vec<Values>>,
 }
-
-/// Another writer was quicker: what was judged is no longer stored, or the indexes are others.
-pub(crate) struct Raced;
 
 /// What a commit took out of the table and nobody else may hold: to be dropped where no lock is held.
 #[derive(Default)]
@@ -65,7 +60,7 @@ pub(crate) struct Garbage {
 
 impl<K, V> Table<K, V> {
     pub(crate) fn new(recipe: Arc<Recipe<V>>) -> Self {
-        let columns = recipe.indexes.iter().map(|index| Arc::new(Column::new(index, true))).collect();
+        let columns = recipe.indexes.iter().map(|index| Arc::new(Column::new(index))).collect();
         Self { recipe, version: Version::ZERO, revision: 0, rows: Slab::new(), keys: Hashes::new(), columns }
     }
 
@@ -84,35 +79,15 @@ impl<K, V> Table<K, V> {
         self.record(hash, eq).map(|record| record.object.clone())
     }
 
-    /// Whether a row has this very record.
-    pub(crate) fn has(&self, row: u32, record: &Record<K, V>) -> bool {
-        self.rows.get(row).is_some_and(|stored| stored.is(record))
-    }
-
-    /// What a write will change, if what it was judged by is still there. Changes nothing; the plan holds for this table as it is.
-    pub(crate) fn plan(&self, step: &Step<K, V>, side: &Side<V>, plan: &mut Plan) -> Result<(), Raced>
-    where
-        K: Eq,
-        V: 'static,
-    {
-        match self.stands(step, side) {
-            true => {
-                self.plan_judged(side, plan);
-                Ok(())
-            }
-            false => Err(Raced),
-        }
-    }
-
-    /// As [`plan`](Self::plan), of a step that was made for this very table.
-    pub(crate) fn plan_judged(&self, side: &Side<V>, plan: &mut Plan)
+    /// What a write to this very table will change. Changes nothing; compares index values.
+    pub(crate) fn plan(&self, side: &Side, plan: &mut Plan)
     where
         V: 'static,
     {
         plan.clear();
         for (at, (column, index)) in self.columns.iter().zip(&self.recipe.indexes).enumerate() {
-            let values = side.drafted.as_ref().map(|drafted| &drafted.values[at]);
-            // What it was kept from stands.
+            let values = side.values.as_ref().map(|values| &values[at]);
+            // What it was kept from is stored.
             if side.row.is_some() && values.is_some_and(Values::are_kept) {
                 continue;
             }
@@ -120,32 +95,8 @@ impl<K, V> Table<K, V> {
         }
     }
 
-    /// Whether what a step was judged by is still there, and what it was asked for the indexes is what there is to ask. Compares keys.
-    pub(crate) fn stands(&self, step: &Step<K, V>, side: &Side<V>) -> bool
-    where
-        K: Eq,
-    {
-        // What most writes come to: nobody has written since.
-        if side.judged == self.revision {
-            return true;
-        }
-        let record = step.record();
-        let stored = match (side.row, step.before()) {
-            (Some(row), Some(old)) => self.has(row, old),
-            _ => self.find(record.hash(), |key| key == record.key()).is_none(),
-        };
-        let same_recipe = |drafted: &Drafted<V>| Arc::ptr_eq(&drafted.recipe, &self.recipe);
-        stored && side.drafted.as_ref().is_none_or(same_recipe)
-    }
-
     /// Carries out what was planned on this very table.
-    pub(crate) fn commit(
-        &mut self,
-        step: &Step<K, V>,
-        side: &Side<V>,
-        plan: &mut Plan,
-        garbage: &mut Garbage,
-    ) {
+    pub(crate) fn commit(&mut self, step: &Step<K, V>, side: &Side, plan: &mut Plan, garbage: &mut Garbage) {
         self.revision += 1;
         let row = match (side.row, step.after()) {
             (Some(row), Some(new)) => {
@@ -169,43 +120,9 @@ impl<K, V> Table<K, V> {
         plan.carry_out(&mut self.columns, row, garbage);
     }
 
-    /// The same without the columns that do not hold all rows yet, whose silence about an object says nothing.
-    pub(crate) fn without_coming(self: &Arc<Self>) -> Arc<Self> {
-        if self.columns.iter().all(|column| column.ready) {
-            return self.clone();
-        }
-        let known = self.columns.iter().zip(&self.recipe.indexes).filter(|(column, _)| column.ready);
-        let (columns, indexes) = known.map(|(column, index)| (column.clone(), index.clone())).unzip();
-        Arc::new(Self { recipe: Arc::new(Recipe { indexes }), columns, ..Self::clone(self) })
-    }
-
-    /// What the indexes say about the object of a row, as they were told. All columns are ready.
-    pub(crate) fn drafted(&self, row: u32) -> Drafted<V> {
-        Drafted { recipe: self.recipe.clone(), values: self.values(row) }
-    }
-
-    /// The values of a row in one index, unless that does not hold all rows yet.
-    pub(crate) fn values_in(&self, index: usize, row: u32) -> Option<Values> {
-        self.columns.get(index).filter(|column| column.ready).map(|column| column.values_of(row))
-    }
-
     /// The values of a row in every index.
     pub(crate) fn values(&self, row: u32) -> Vec<Values> {
         self.columns.iter().map(|column| column.values_of(row)).collect()
-    }
-
-    /// Gives one column the values of a row.
-    pub(crate) fn plan_column(&self, at: usize, row: u32, values: &Values, plan: &mut Plan)
-    where
-        V: 'static,
-    {
-        plan.clear();
-        plan.column(at, &self.columns[at], &self.recipe.indexes[at], Some(row), Some(values));
-    }
-
-    /// Carries out the plan of one column.
-    pub(crate) fn fill(&mut self, row: u32, plan: &mut Plan, garbage: &mut Garbage) {
-        plan.carry_out(&mut self.columns, row, garbage);
     }
 
     /// The memory it takes besides columns and objects, in bytes.

@@ -1,4 +1,4 @@
-//! SHELL. A store whose objects expire. It has no lock of its own: objects are in a [`Store`], deadlines in an `Agenda`.
+//! SHELL. A store whose objects expire. It has no lock of its own: objects are behind a [`SharedWriter`], deadlines in an `Agenda`.
 //!
 //! | | where | |
 //! |---|---|---|
@@ -33,8 +33,8 @@ pub use self::builder::TtlStoreBuilder;
 pub use self::snapshot::TtlSnapshot;
 pub use self::timed::Timed;
 use crate::{
-    AnyIndex, Change, DuplicateIndex, Index, MissingIndex, Observer, Outcome, Schema, Store, Subscription,
-    Version,
+    AnyIndex, Change, DuplicateIndex, Index, MissingIndex, Observer, Outcome, Schema, SharedWriter,
+    Subscription, Version,
 };
 
 /// An indexed store whose objects live for a time of their own. A handle: clones share the store.
@@ -47,7 +47,7 @@ use crate::{
 /// none, sweep at [`next_sweep`](Self::next_sweep).
 ///
 /// For what the owner of this process writes: each write counts as newer than the ones before, and objects have no versions of
-/// a source. For those, there is [`Store`].
+/// a source. For those, there is [`Store`](crate::Store).
 ///
 /// Where the clock is set back, objects live longer by as much, and what had expired and was not swept is there again; where it jumps ahead,
 /// they expire sooner. Times to live and deadlines saturate: 584 years are for ever.
@@ -87,7 +87,7 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct TtlStore<K, V, C = Monotonic> {
-    store: Store<K, Timed<V>>,
+    store: SharedWriter<K, Timed<V>>,
     shared: Arc<Shared<K, V, C>>,
 }
 
@@ -120,7 +120,12 @@ where
     V: Send + Sync + 'static,
     C: Clock,
 {
-    fn new(store: Store<K, Timed<V>>, key: fn(&Timed<V>) -> K, policy: Box<Policy<V>>, clock: C) -> Self {
+    fn new(
+        store: SharedWriter<K, Timed<V>>,
+        key: fn(&Timed<V>) -> K,
+        policy: Box<Policy<V>>,
+        clock: C,
+    ) -> Self {
         Self { store, shared: Arc::new(Shared { key, policy, clock, agenda: Arc::default() }) }
     }
 
@@ -179,7 +184,7 @@ where
         Ok(objects)
     }
 
-    /// The objects there are, then everything that changes, as [`Store::subscribe`] does. That an object has expired is told when it is
+    /// The objects there are, then everything that changes, as [`Store::subscribe`](crate::Store::subscribe) does. That an object has expired is told when it is
     /// swept; its deadline tells it sooner. What has expired before now is not told.
     #[must_use]
     pub fn subscribe(&self) -> Subscription<K, Timed<V>> {
@@ -187,7 +192,7 @@ where
         self.store.subscribe()
     }
 
-    /// Tells `f` the objects there are, then everything that changes, as [`Store::observe`] does. That an object has expired is told when
+    /// Tells `f` the objects there are, then everything that changes, as [`Store::observe`](crate::Store::observe) does. That an object has expired is told when
     /// it is swept, by whoever sweeps it: any writer, or the caller of [`sweep`](Self::sweep). What has expired before now is not told.
     pub fn observe(&self, f: impl Fn(&Change<K, Timed<V>>) + Send + Sync + 'static) -> Observer<K, Timed<V>> {
         self.sweep_first(self.shared.clock.now());
@@ -294,7 +299,7 @@ where
         changes
     }
 
-    /// Adds an index to the store as it runs, as [`Store::add_index`] does.
+    /// Adds an index to the store as it runs, as [`SharedWriter::add_index`] does.
     ///
     /// # Errors
     /// When there is an index of this name, or one is being added.
@@ -305,7 +310,7 @@ where
         self.store.add_index(index)
     }
 
-    /// Takes an index from the store as it runs, as [`Store::remove_index`] does.
+    /// Takes an index from the store as it runs, as [`SharedWriter::remove_index`] does.
     ///
     /// # Errors
     /// When there is no index of this name and kind of values.

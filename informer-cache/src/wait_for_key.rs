@@ -97,11 +97,13 @@ mod tests {
     fn the_object_does_not_leak_when_the_store_goes_with_a_panic_meanwhile() {
         let version = Version::new(1);
         let store = Store::builder(Schema::new(|thing: &Thing| Key(thing.0), |_| Version::new(1))).build();
-        let store = store.unwrap();
-        store.upsert(Thing(1));
-        store.upsert(Thing(2));
+        let mut writer = store.unwrap();
+        writer.upsert(Thing(1));
+        writer.upsert(Thing(2));
+        let store = writer.store();
         let wanted = Arc::downgrade(&store.get(&Key(1)).unwrap());
         let mut wait = store.wait_for_key(Key(1), version);
+        drop(writer);
         LAST.set(Some(store));
         let mut poll = || Pin::new(&mut wait).poll(&mut Context::from_waker(Waker::noop())).is_ready();
         assert!(catch_unwind(AssertUnwindSafe(&mut poll)).is_err());

@@ -202,8 +202,8 @@ where
         let Self { schema, source, timer, store, config, seed, on_error, on_build } = self;
         let mut random = SplitMix64::new(seed.unwrap_or_else(|| RandomState::default().hash_one(0)));
         let reflector = Reflector::new(config, timer.now(), random.next())?.polling(source.polls());
-        let shared = Arc::new(Shared::new(store.build()?));
-        on_build.into_iter().for_each(|f| f(&shared.store));
+        let shared = Arc::new(Shared::new(store.build()?.into_shared()));
+        on_build.into_iter().for_each(|f| f(&shared.writer));
         let drive = Drive {
             shared: shared.clone(),
             schema,

@@ -56,7 +56,7 @@ where
         // that unwinds already, abort the process.
         let tell = |wake: &dyn Fn()| drop(catch_unwind(AssertUnwindSafe(wake)));
         tell(&|| shared.stop.over());
-        tell(&|| shared.store.close());
+        tell(&|| shared.writer.close());
         tell(&|| shared.stopped.set());
     }
 }

@@ -18,9 +18,10 @@ use super::Shared;
 use super::failure::{Failed, OnError};
 use super::tombstones::Tombstones;
 use crate::stop::Stop as Wish;
+use crate::store::RelistDraft;
 use crate::{
-    Cause, Event, ListRequest, Page, Phase, Reflector, Schema, Source, SourceError, Stage, Step, Verdict,
-    Version, Watch,
+    Cause, Event, ListRequest, Page, Phase, Reflector, Schema, Source, SourceError, Step, Verdict, Version,
+    Watch,
 };
 
 mod applying;
@@ -39,7 +40,7 @@ pub(super) struct Drive<K, V, S, T> {
     /// Events that are accepted and not applied yet; none while the future is pending.
     pub(super) batch: Vec<(Version, Event<V>)>,
     /// The half list, from pages or from a stream.
-    pub(super) half: Option<Stage<K, V>>,
+    pub(super) half: Option<RelistDraft<K, V>>,
     /// What was deleted, of the store or of a streaming list under way.
     pub(super) tombstones: Tombstones<K>,
     /// Events that came too late.
@@ -141,10 +142,10 @@ where
             Outcome::Done(Ok(Page { items, version, continuation })) => {
                 let verdict = self.reflector.page(version, continuation, now, random);
                 if let Verdict::Stage | Verdict::Publish(_) = verdict {
-                    let mut stage = self.half.take().unwrap_or_else(|| self.shared.store.stage());
+                    let mut list = self.half.take().unwrap_or_else(|| RelistDraft::new(&self.shared.writer));
                     let mut items = items.into_iter();
                     loop {
-                        items.by_ref().take(BATCH).for_each(|object| self.stage(&mut stage, object));
+                        items.by_ref().take(BATCH).for_each(|object| self.stage(&mut list, object));
                         if items.len() == 0 {
                             break;
                         }
@@ -152,10 +153,10 @@ where
                     }
                     match verdict {
                         Verdict::Publish(version) => {
-                            self.publish(stage, version);
+                            self.publish(list, version);
                             self.tombstones.listed(version);
                         }
-                        _ => self.half = Some(stage),
+                        _ => self.half = Some(list),
                     }
                 }
             }

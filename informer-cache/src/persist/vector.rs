@@ -78,6 +78,31 @@ impl<T> Vector<T> {
         Items { root: &self.root, leaves: [].iter(), items: [].iter(), next: 0, left: self.len }
     }
 
+    /// The numbers that do not share a leaf with another vector, with the items before and now. What is shared is passed over.
+    pub(crate) fn differing<'a>(
+        &'a self,
+        before: Option<&'a Self>,
+    ) -> impl Iterator<Item = (u32, Option<&'a T>, Option<&'a T>)> {
+        let (old, new) = (before.map_or(&[][..], |before| &before.root), &self.root[..]);
+        let branches = (0..old.len().max(new.len())).flat_map(move |at| {
+            let branch = |root: &'a [Option<Arc<Branch<T>>>]| root.get(at).and_then(Option::as_ref);
+            let (old, new) = (branch(old), branch(new));
+            let leaves = if is_same(old, new) { 0 } else { BRANCH };
+            (0..leaves).map(move |leaf| {
+                let under =
+                    |branch: Option<&'a Arc<Branch<T>>>| branch.and_then(|it| it.leaves[leaf].as_ref());
+                ((at * BRANCH + leaf) * LEAF, under(old), under(new))
+            })
+        });
+        branches.filter(|(_, old, new)| !is_same(*old, *new)).flat_map(|(first, old, new)| {
+            (0..LEAF).filter_map(move |at| {
+                let item = |leaf: Option<&'a Arc<Leaf<T>>>| leaf.and_then(|leaf| leaf.items[at].as_ref());
+                let (old, new) = (item(old), item(new));
+                (old.is_some() || new.is_some()).then_some(((first + at) as u32, old, new))
+            })
+        })
+    }
+
     /// The memory it takes, in bytes, without what items point to.
     pub(crate) fn bytes(&self) -> usize {
         let branches = self.root.iter().flatten();
@@ -86,6 +111,14 @@ impl<T> Vector<T> {
             ARC + size_of::<Branch<T>>() + leaves * (ARC + size_of::<Leaf<T>>())
         });
         self.root.capacity() * size_of::<usize>() + below.sum::<usize>()
+    }
+}
+
+/// Whether it is one node, or none in both.
+fn is_same<T>(a: Option<&Arc<T>>, b: Option<&Arc<T>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        (a, b) => a.is_none() && b.is_none(),
     }
 }
 

@@ -47,7 +47,7 @@ where
     /// Whether a write is of interest is decided by the writer, by what the index said of the objects. So the beginning costs what there is of the value, nothing is
     /// pending or held for other objects, and nobody is woken for them. Where a [`filter`](Self::filter) would do, this is the cheaper form.
     ///
-    /// The subscription ends when the index is removed from the store. To begin it waits for a write in progress.
+    /// The subscription ends when the index is removed from the store.
     ///
     /// # Errors
     /// When the store has no such index.
@@ -79,9 +79,6 @@ where
     {
         let table = self.store.table();
         let at = table.recipe.find::<IK>(index.name())?;
-        if !table.columns[at].ready {
-            return Err(MissingIndex { name: index.name() });
-        }
         let value = erased(value, &self.store.reading.seed);
         self.interest = Some(Interest::Value { index: table.recipe.indexes[at].clone(), value });
         Ok(self)

@@ -29,8 +29,6 @@ pub(crate) struct Column {
     /// The groups with more than one row, of a unique index.
     pub(super) violated: Option<Sorted>,
     pub(super) failed: Vector<Arc<IndexError>>,
-    /// Whether it holds all rows: not while it is being added to a store with objects.
-    pub(crate) ready: bool,
 }
 
 /// A value and the rows that have it.
@@ -59,7 +57,7 @@ pub(super) enum Named {
 }
 
 impl Column {
-    pub(crate) fn new<V>(index: &Definition<V>, ready: bool) -> Self {
+    pub(crate) fn new<V>(index: &Definition<V>) -> Self {
         Self {
             values: Hashes::new(),
             groups: Slab::new(),
@@ -67,7 +65,6 @@ impl Column {
             order: index.compare.map(|_| Sorted::new()),
             violated: index.unique.then(Sorted::new),
             failed: Vector::new(),
-            ready,
         }
     }
 

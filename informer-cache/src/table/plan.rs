@@ -61,6 +61,18 @@ impl Plan {
         self.names.clear();
     }
 
+    /// Plans for a column that is in no table yet.
+    pub(crate) fn one_column<V: 'static>(
+        &mut self,
+        column: &Column,
+        index: &Definition<V>,
+        row: Option<u32>,
+        values: Option<&Values>,
+    ) {
+        self.clear();
+        self.column(0, column, index, row, values);
+    }
+
     /// Plans what happens in one column when a row gets these values; no values at all when it goes.
     pub(super) fn column<V: 'static>(
         &mut self,
@@ -168,7 +180,7 @@ impl Plan {
     }
 
     /// Carries the plan out, for a row. Runs no foreign code.
-    pub(super) fn carry_out(&mut self, columns: &mut [Arc<Column>], row: u32, garbage: &mut Garbage) {
+    pub(crate) fn carry_out(&mut self, columns: &mut [Arc<Column>], row: u32, garbage: &mut Garbage) {
         if self.edits.is_empty() {
             return;
         }

@@ -74,7 +74,7 @@ where
     /// # Errors
     /// When two indexes have the same name.
     pub fn build(self) -> Result<TtlStore<K, V, C>, DuplicateIndex> {
-        Ok(TtlStore::new(self.store.build()?, self.key, self.policy, self.clock))
+        Ok(TtlStore::new(self.store.build()?.into_shared(), self.key, self.policy, self.clock))
     }
 }
 

@@ -10,22 +10,26 @@ use std::task::{Poll, Waker};
 use std::thread;
 
 use flyball_informer_cache::{
-    BoundedSubscription, ChangeKind, Index, Lagged, Overflow, Schema, Store, Told, Version,
+    BoundedSubscription, ChangeKind, Index, Lagged, Overflow, Schema, SharedWriter, Store, Told, Version,
 };
 use testkit::panicking::{Mood, PanickingKey, Point};
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
 type Pod = (u32, u64);
 
-fn store() -> Store<u32, Pod> {
-    Store::builder(Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.1))).seed(1).build().unwrap()
+fn store() -> SharedWriter<u32, Pod> {
+    Store::builder(Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.1)))
+        .seed(1)
+        .build()
+        .unwrap()
+        .into_shared()
 }
 
 fn most(most: usize) -> NonZeroUsize {
     most.try_into().unwrap()
 }
 
-fn bounded(store: &Store<u32, Pod>, keys: usize, overflow: Overflow) -> BoundedSubscription<u32, Pod> {
+fn bounded(store: &SharedWriter<u32, Pod>, keys: usize, overflow: Overflow) -> BoundedSubscription<u32, Pod> {
     store.subscription().bounded(most(keys), overflow)
 }
 
@@ -60,7 +64,7 @@ impl Known {
         }
     }
 
-    fn agrees(&self, store: &Store<u32, Pod>) {
+    fn agrees(&self, store: &SharedWriter<u32, Pod>) {
         assert_eq!(self.objects, store.snapshot().iter().map(|(key, pod)| (*key, pod.1)).collect());
     }
 }
@@ -254,7 +258,7 @@ fn a_panic_while_it_begins_anew_loses_nothing() {
                 |object: &Object| object.mood.key(object.id),
                 |object| Version::new(object.version),
             );
-            let store = Store::builder(schema).index(&BY_HALF).build().unwrap();
+            let store = Store::builder(schema).index(&BY_HALF).build().unwrap().into_shared();
             for id in 0..6 {
                 store.upsert(object(&mood, id, 1));
             }

@@ -9,7 +9,7 @@
 use drivers::cache::fixture::{EXPIRED, SCHEMA, World, object};
 use drivers::cache::server::server;
 use flyball_informer_cache::{
-    CaughtUp, Change, ChangeKind, Informer, Schema, Stopped, Store, Subscription, Version,
+    CaughtUp, Change, ChangeKind, Informer, Schema, SharedWriter, Stopped, Store, Subscription, Version,
 };
 use parking_lot::Mutex;
 use std::future::Future;
@@ -19,13 +19,14 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
-type Objects = Store<u32, (u32, u64)>;
+type Objects = SharedWriter<u32, (u32, u64)>;
 
 fn store() -> Objects {
     Store::builder(Schema::new(|object: &(u32, u64)| object.0, |object| Version::new(object.1)))
         .seed(1)
         .build()
         .unwrap()
+        .into_shared()
 }
 
 /// A list of these keys, each object and the list at this version.
@@ -389,7 +390,7 @@ fn a_subscription_is_a_stream() {
     struct Pinned(u32, std::marker::PhantomPinned);
 
     let schema = Schema::new(|object: &u32| Pinned(*object, std::marker::PhantomPinned), |_| Version::ZERO);
-    let store = Store::builder(schema).build().unwrap();
+    let store = Store::builder(schema).build().unwrap().into_shared();
     let (woken, waker) = Counting::waker();
     store.upsert(1);
     let mut stream = store.subscribe();

@@ -15,7 +15,8 @@ use std::sync::mpsc;
 use std::thread;
 
 use flyball_informer_cache::{
-    Event, Index, IndexError, Labels, OrderedIndex, Outcome, Schema, Store, StoreBuilder, Version,
+    Event, Index, IndexError, Labels, OrderedIndex, Outcome, Schema, SharedWriter, Store, StoreBuilder,
+    Version, Writer,
 };
 
 /// No `Clone`: nobody can copy one.
@@ -50,8 +51,12 @@ fn first_pod(id: u32) -> Pod {
     pod(id, 0)
 }
 
-fn filled() -> Store<u32, Pod> {
-    let store = builder().index(&BY_NODE).index(&LABELS).build().unwrap();
+fn filled() -> SharedWriter<u32, Pod> {
+    filled_writer().into_shared()
+}
+
+fn filled_writer() -> Writer<u32, Pod> {
+    let mut store = builder().index(&BY_NODE).index(&LABELS).build().unwrap();
     store.replace((0..1_000).map(|id| pod(id, 1)), Version::new(1));
     ASKED.set(0);
     store
@@ -95,7 +100,7 @@ fn a_selector_asks_no_object() {
         TOLD.set(TOLD.get() + 1);
         each("app", pod.app);
     });
-    let store = builder().index(&COUNTED).build().unwrap();
+    let store = builder().index(&COUNTED).build().unwrap().into_shared();
     store.replace((0..100).map(|id| pod(id, 1)), Version::new(1));
     let told = TOLD.get();
     let view = store.snapshot();
@@ -132,7 +137,7 @@ fn an_index_error_is_a_value_and_so_is_a_panic() {
         7 => Err(IndexError::new("no node")),
         node => Ok(vec![node]),
     });
-    let store = builder().index(&MOODY).build().unwrap();
+    let store = builder().index(&MOODY).build().unwrap().into_shared();
     let on = |id, version, node| Pod { node, ..pod(id, version) };
     let failed = || store.index_errors().iter().map(|(id, ..)| *id).collect::<Vec<_>>();
     store.upsert(on(1, 1, 1));
@@ -162,7 +167,7 @@ fn an_index_function_runs_once_for_each_version() {
 /// Sets of an index that are empty stay for ever (84959).
 #[test]
 fn values_that_nothing_has_are_gone() {
-    let store = builder().index(&BY_VERSION).build().unwrap();
+    let store = builder().index(&BY_VERSION).build().unwrap().into_shared();
     for version in 1..2_000 {
         store.upsert(pod(1, version));
     }
@@ -178,7 +183,7 @@ fn values_that_nothing_has_are_gone() {
 #[test]
 fn indexes_come_and_go_while_others_write() {
     let store = filled();
-    thread_local! { static WRITES: Cell<Option<Store<u32, Pod>>> = const { Cell::new(None) }; }
+    thread_local! { static WRITES: Cell<Option<SharedWriter<u32, Pod>>> = const { Cell::new(None) }; }
     // Whatever its function does, writers and readers go on: they do here, in the midst of it.
     static LATE: Index<Pod, u32> = Index::new("late", |pod| {
         if let Some(store) = WRITES.take() {
@@ -203,7 +208,7 @@ fn indexes_come_and_go_while_others_write() {
 /// The store's version goes back with an event, and is the last object's of a batch (4.10.3).
 #[test]
 fn the_version_does_not_go_back_with_events() {
-    let store = filled();
+    let mut store = filled_writer();
     store.upsert(pod(1, 9));
     store.upsert(pod(2, 5));
     assert_eq!(store.version(), Version::new(9));
@@ -234,7 +239,7 @@ fn a_view_keeps_its_indexes() {
 /// Values of an index that is not there are an empty list, its objects an error (4.10.12): both are errors.
 #[test]
 fn an_index_that_is_not_there_is_an_error_everywhere() {
-    let store = builder().build().unwrap();
+    let store = builder().build().unwrap().into_shared();
     let view = store.snapshot();
     assert!(view.index_values(&BY_NODE).is_err());
     assert!(view.by_index(&BY_NODE, &1).is_err());
@@ -272,32 +277,36 @@ fn a_relist_blocks_nobody_and_keeps_what_stayed() {
         LIVE.fetch_add(1, Ordering::SeqCst);
         Big(id, version)
     };
-    let store = Store::builder(Schema::new(|big: &Big| big.0, |big| Version::new(big.1))).build().unwrap();
-    store.replace((0..5_000).map(|id| big(id, 1)), Version::new(1));
+    let mut writer =
+        Store::builder(Schema::new(|big: &Big| big.0, |big| Version::new(big.1))).build().unwrap();
+    let store = writer.store();
+    writer.replace((0..5_000).map(|id| big(id, 1)), Version::new(1));
     let kept = store.get(&4_999).unwrap();
 
-    let mut list = store.stage();
+    let mut list = writer.relist();
     for id in 2_000..5_000 {
-        list.put(big(id, 1));
+        list.insert(big(id, 1));
         assert!(LIVE.load(Ordering::SeqCst) <= 5_001, "what did not change is let go at once");
     }
-    list.put(big(9_000, 2));
+    list.insert(big(9_000, 2));
     let (dropping, dropped) = mpsc::channel();
     let (go_on, gone_on) = mpsc::channel();
-    let relisting = thread::spawn(move || {
-        GATE.store(true, Ordering::SeqCst);
-        DROPPED.set(Some((dropping, gone_on)));
-        drop(list.publish(Version::new(2)));
-        GATE.store(false, Ordering::SeqCst);
+    thread::scope(|scope| {
+        let relisting = scope.spawn(move || {
+            GATE.store(true, Ordering::SeqCst);
+            DROPPED.set(Some((dropping, gone_on)));
+            drop(list.publish(Version::new(2)));
+            GATE.store(false, Ordering::SeqCst);
+        });
+        dropped.recv().unwrap();
+        // In the midst of a drop that has not come to its end.
+        assert_eq!((store.len(), store.version()), (3_001, Version::new(2)));
+        assert!(store.get(&1).is_none() && store.get(&9_000).is_some());
+        go_on.send(()).unwrap();
+        relisting.join().unwrap();
     });
-    dropped.recv().unwrap();
-    // In the midst of a drop that has not come to its end.
-    assert_eq!((store.len(), store.version()), (3_001, Version::new(2)));
-    assert!(store.get(&1).is_none() && store.get(&9_000).is_some());
-    assert_eq!(store.upsert(big(9_001, 3)), Outcome::Added);
+    assert_eq!(writer.upsert(big(9_001, 3)), Outcome::Added);
     assert_eq!(store.snapshot().len(), 3_002);
-    go_on.send(()).unwrap();
-    relisting.join().unwrap();
     assert!(Arc::ptr_eq(&kept, &store.get(&4_999).unwrap()));
     assert_eq!(LIVE.load(Ordering::SeqCst), 3_002);
 }
@@ -368,7 +377,7 @@ fn a_question_to_an_index_looks_at_its_hits_only() {
     }
     static BY_COUNTED: Index<Pod, Node> =
         Index::many("counted", |pod| vec![Node(pod.id % 100), Node(1_000 + pod.id)]);
-    let store = builder().index(&BY_COUNTED).build().unwrap();
+    let store = builder().index(&BY_COUNTED).build().unwrap().into_shared();
     store.replace((0..10_000).map(|id| pod(id, 1)), Version::new(1));
     COMPARED.set(0);
     assert_eq!(store.by_index(&BY_COUNTED, &Node(7)).unwrap().len(), 100);

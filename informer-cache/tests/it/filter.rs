@@ -9,19 +9,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
-use flyball_informer_cache::{ChangeKind, Schema, Store, Subscription, Version};
+use flyball_informer_cache::{ChangeKind, Schema, SharedWriter, Store, Subscription, Version};
 use testkit::wakers::{Counting, poll_once, poll_with};
 
 /// A key, an identity, a version, and whether it passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pod(u8, u8, u64, bool);
 
-fn store() -> Store<u8, Pod> {
+fn store() -> SharedWriter<u8, Pod> {
     let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.2)).identity(|a, b| a.1 == b.1);
-    Store::builder(schema).seed(1).build().unwrap()
+    Store::builder(schema).seed(1).build().unwrap().into_shared()
 }
 
-fn passing(store: &Store<u8, Pod>) -> Subscription<u8, Pod> {
+fn passing(store: &SharedWriter<u8, Pod>) -> Subscription<u8, Pod> {
     store.subscription().filter(|pod| pod.3).start()
 }
 
@@ -209,7 +209,7 @@ fn who_waits_is_woken_for_nothing_at_most_and_loses_nothing() {
 fn others_have_their_turn_while_nothing_passes() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = asked.clone();
-    let store = Store::builder(Schema::new(|n: &u32| *n, |_| Version::ZERO)).build().unwrap();
+    let store = Store::builder(Schema::new(|n: &u32| *n, |_| Version::ZERO)).build().unwrap().into_shared();
     store.replace(0..10_000, Version::new(1));
     let filter = move |n: &u32| {
         counted.fetch_add(1, Ordering::Relaxed);

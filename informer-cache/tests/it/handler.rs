@@ -14,19 +14,20 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::task::{Poll, Waker};
 use std::thread;
 
-use flyball_informer_cache::{Change, ChangeKind, Handler, HandlerEnd, Schema, Store, Version};
+use flyball_informer_cache::{Change, ChangeKind, Handler, HandlerEnd, Schema, SharedWriter, Store, Version};
 use parking_lot::Mutex;
 use testkit::random::Random;
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
 type Object = (u32, u64);
-type Objects = Store<u32, Object>;
+type Objects = SharedWriter<u32, Object>;
 
 fn store() -> Objects {
     Store::builder(Schema::new(|object: &Object| object.0, |object| Version::new(object.1)))
         .seed(1)
         .build()
         .unwrap()
+        .into_shared()
 }
 
 /// What was told, in order: key and version, 0 for a deletion.
@@ -350,7 +351,7 @@ fn a_change_that_cannot_be_put_together_is_told_later() {
         assert!(!ILL.load(Ordering::SeqCst), "a hostile identity panics");
         a.0 == b.0
     });
-    let (store, heard) = (Store::builder(schema).build().unwrap(), Heard::default());
+    let (store, heard) = (Store::builder(schema).build().unwrap().into_shared(), Heard::default());
     let (handler, run) = store.subscribe().handle(heard.note());
     let mut run = Box::pin(run);
     store.upsert((1, 1));

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use flyball_informer_cache::{ChangeKind, Index, Schema, Store, Subscription, Version};
+use flyball_informer_cache::{ChangeKind, Index, Schema, SharedWriter, Store, Subscription, Version, Writer};
 use testkit::wakers::{Counting, poll_once, poll_with};
 
 /// A key, an identity, a version, and tags.
@@ -11,7 +11,11 @@ struct Pod(u32, u8, u64, Vec<u8>);
 
 static BY_TAG: Index<Pod, u8> = Index::many("tag", |pod| pod.3.clone());
 
-fn store() -> Store<u32, Pod> {
+fn store() -> SharedWriter<u32, Pod> {
+    writer().into_shared()
+}
+
+fn writer() -> Writer<u32, Pod> {
     let schema = Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.2)).identity(|a, b| a.1 == b.1);
     Store::builder(schema).index(&BY_TAG).seed(1).build().unwrap()
 }
@@ -82,7 +86,7 @@ fn another_object_comes_and_goes_by_itself() {
 
 #[test]
 fn lists_and_transactions_are_told_as_far_as_they_are_of_interest() {
-    let store = store();
+    let mut store = writer();
     let (mut changes, mut key) = (tagged(&store, 7), store.subscription().key(2).start());
     store.replace([pod(1, 1, [7]), pod(2, 1, [8]), pod(3, 1, [7])], Version::new(1));
     assert!(!changes.is_caught_up() && !key.is_caught_up());

@@ -8,7 +8,7 @@ use std::task::Waker;
 use std::thread;
 
 use arbitrary::{Arbitrary, Unstructured};
-use flyball_informer_cache::{Change, ChangeKind, Event, Observer, Schema, Store, Version};
+use flyball_informer_cache::{Change, ChangeKind, Event, Observer, Schema, SharedWriter, Store, Version};
 use parking_lot::Mutex;
 use testkit::oracle::store::{OracleChange, OracleStage, OracleStep, OracleStore, Rules};
 use testkit::panicking::{Mood, PanickingKey, Point};
@@ -23,8 +23,8 @@ const SCHEMA: Schema<u8, Thing> = Schema::new(|thing: &Thing| thing.key, |thing|
 const RULES: Rules<u8, Thing> =
     Rules { key: |thing| thing.key, version: |thing| thing.version, same: |a, b| a.uid == b.uid };
 
-fn store() -> Store<u8, Thing> {
-    Store::builder(SCHEMA).seed(7).build().unwrap()
+fn store() -> SharedWriter<u8, Thing> {
+    Store::builder(SCHEMA).seed(7).build().unwrap().into_shared()
 }
 
 fn thing(key: u8, uid: u8, version: u64) -> Thing {
@@ -49,7 +49,7 @@ fn plain(change: &Change<u8, Thing>) -> Told {
 struct Heard(Arc<Mutex<Vec<Told>>>);
 
 impl Heard {
-    fn of(store: &Store<u8, Thing>) -> (Self, Observer<u8, Thing>) {
+    fn of(store: &SharedWriter<u8, Thing>) -> (Self, Observer<u8, Thing>) {
         let heard = Self::default();
         let noting = heard.clone();
         let observer = store.observe(move |change| noting.0.lock().push(plain(change)));
@@ -101,7 +101,6 @@ fn life(bytes: &[u8], told: &AtomicU64) {
     let (mut latest, mut serial) = (1, 0);
     let mut observers = vec![Heard::of(&store)];
     let mut closed = false;
-    let mut stage = None;
     for _ in 0..200 {
         let Ok(op) = StoreOp::arbitrary(&mut bytes) else { break };
         let mut draw = |draft: Draft| draft.thing(&mut latest, &mut serial);
@@ -134,36 +133,6 @@ fn life(bytes: &[u8], told: &AtomicU64) {
                 listed.iter().cloned().for_each(|thing| whole.put(thing));
                 relist = Some((store.replace(listed, Version::new(version)), whole, version));
             }
-            StoreOp::StagePut(draft) => {
-                let thing = draw(draft);
-                let (half, listed) = stage.get_or_insert_with(|| (store.stage(), OracleStage::new(&naive)));
-                half.put(thing.clone());
-                listed.put(thing);
-            }
-            StoreOp::StageRemove(key) => {
-                if let Some((half, listed)) = &mut stage {
-                    half.remove(&key.0);
-                    listed.remove(&key.0);
-                }
-            }
-            StoreOp::StageKeep(bits) => {
-                if let Some((half, listed)) = &mut stage {
-                    let kept = |thing: &Thing| bits >> (thing.key % 8) & 1 == 1;
-                    half.keep(|thing| {
-                        if kept(thing) {
-                            listed.keep(&thing.key);
-                        }
-                        kept(thing)
-                    });
-                }
-            }
-            StoreOp::StagePublish(stamp) => {
-                let version = stamp.version(&mut latest);
-                if let Some((half, listed)) = stage.take() {
-                    relist = Some((half.publish(Version::new(version)), listed, version));
-                }
-            }
-            StoreOp::StageDrop => stage = None,
             StoreOp::Subscribe if observers.len() < 4 => {
                 let (heard, observer) = Heard::of(&store);
                 let mut initial = heard.take();
@@ -333,7 +302,7 @@ fn keys_that_panic_cost_a_change_and_nothing_else() {
     for point in Point::ALL {
         for nth in 1.. {
             let mood = Mood::new();
-            let store = Store::builder(HOSTILE).build().unwrap();
+            let store = Store::builder(HOSTILE).build().unwrap().into_shared();
             let heard = Arc::new(AtomicU64::new(0));
             let noting = heard.clone();
             let observer = store.observe(move |change| {
@@ -479,7 +448,7 @@ struct Held {
     go_on: mpsc::Sender<()>,
 }
 
-fn held(store: &Store<u8, Thing>) -> Held {
+fn held(store: &SharedWriter<u8, Thing>) -> Held {
     let (enter, entered) = mpsc::channel();
     let (go_on, wait) = mpsc::channel();
     let (heard, wait) = (Heard::default(), Mutex::new(wait));

@@ -5,7 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
-use flyball_informer_cache::{Event, Index, IndexError, Outcome, Schema, Store, Subscription, Version};
+use flyball_informer_cache::{
+    Event, Index, IndexError, Outcome, Schema, SharedWriter, Store, Subscription, Version,
+};
 use testkit::panicking::{Mood, PanickingKey, Point};
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
@@ -27,7 +29,7 @@ fn object(mood: &Arc<Mood>, id: u32, version: u64, tag: u32) -> Object {
     Object { mood: mood.clone(), _own: mood.key(id), id, version, tag }
 }
 
-type Hostile = Store<PanickingKey, Object>;
+type Hostile = SharedWriter<PanickingKey, Object>;
 
 /// Ids and versions, sorted.
 fn contents(store: &Hostile) -> Vec<(u32, u64)> {
@@ -104,7 +106,7 @@ fn a_panic_anywhere_leaves_everything_intact() {
         for (name, deed) in DEEDS {
             for nth in 1.. {
                 let mood = Mood::new();
-                let store = Store::builder(SCHEMA).index(&BY_TAG).build().unwrap();
+                let store = Store::builder(SCHEMA).index(&BY_TAG).build().unwrap().into_shared();
                 store.upsert(object(&mood, 1, 1, 1));
                 let (mut early, mut told) = (store.subscribe(), Vec::new());
                 let tagged = store.subscription().by_index(&BY_TAG, mood.key(1)).unwrap();
@@ -166,7 +168,7 @@ fn a_panic_anywhere_leaves_everything_intact() {
 #[test]
 fn a_change_survives_a_panic_of_its_delivery() {
     let mood = Mood::new();
-    let store = Store::builder(SCHEMA).build().unwrap();
+    let store = Store::builder(SCHEMA).build().unwrap().into_shared();
     for id in 0..3 {
         store.upsert(object(&mood, id, 1, 0));
     }
@@ -200,7 +202,7 @@ fn a_panic_of_an_index_function_is_a_value() {
         number => number % 2,
     });
     let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
-    let store = Store::builder(schema).index(&moody).build().unwrap();
+    let mut store = Store::builder(schema).index(&moody).build().unwrap();
     store.upsert(1);
     assert_eq!(store.upsert(13), Outcome::Added);
     let told = |store: &Store<u32, u32>| {
@@ -232,7 +234,7 @@ fn an_index_function_that_fails_is_a_value() {
         _ => Err(IndexError::new("odd")),
     });
     let schema = Schema::new(|number: &u32| number / 10, |_| Version::ZERO);
-    let store = Store::builder(schema).index(&BY_HALF).build().unwrap();
+    let store = Store::builder(schema).index(&BY_HALF).build().unwrap().into_shared();
     store.upsert(10);
     store.upsert(21);
     assert_eq!(store.len(), 2);
@@ -255,7 +257,7 @@ fn an_index_function_that_fails_is_a_value() {
 }
 
 thread_local! {
-    static CALLED_BACK: RefCell<Option<Store<u32, Echo>>> = const { RefCell::new(None) };
+    static CALLED_BACK: RefCell<Option<SharedWriter<u32, Echo>>> = const { RefCell::new(None) };
 }
 
 /// An object whose every function, and whose end, use the store it is in.
@@ -315,7 +317,7 @@ fn foreign_code_may_call_back() {
         call_back();
         echo.0 % 3
     });
-    let store = Store::builder(schema).index(&index).build().unwrap();
+    let store = Store::builder(schema).index(&index).build().unwrap().into_shared();
     CALLED_BACK.with(|slot| *slot.borrow_mut() = Some(store.clone()));
     let mut changes = store.subscribe();
     let mut others = vec![store.subscribe(), store.subscribe()];
@@ -348,7 +350,8 @@ fn foreign_code_may_call_back() {
 
 #[test]
 fn a_waker_that_panics_keeps_nobody_from_being_woken() {
-    let store = Store::builder(Schema::new(|number: &u64| *number, |_| Version::ZERO)).build().unwrap();
+    let store =
+        Store::builder(Schema::new(|number: &u64| *number, |_| Version::ZERO)).build().unwrap().into_shared();
     let (counting, waker) = Counting::waker();
     let hostile = Waker::from(Arc::new(Panicking));
     let mut readers = [store.subscribe(), store.subscribe(), store.subscribe()];
@@ -375,7 +378,7 @@ fn a_waker_that_panics_keeps_nobody_from_being_woken() {
 #[test]
 fn futures_dropped_at_every_poll_lose_nothing() {
     let schema = Schema::new(|pair: &(u8, u64)| pair.0, |pair| Version::new(pair.1));
-    let store = Store::builder(schema).build().unwrap();
+    let store = Store::builder(schema).build().unwrap().into_shared();
     let mut changes = store.subscribe();
     let (mut told, mut version) = (0, 0);
     for round in 0..200_u64 {

@@ -9,7 +9,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use flyball_informer_cache::{Event, Index, IndexError, OrderedIndex, Schema, Store, StoreBuilder, Version};
+use flyball_informer_cache::{
+    Event, Index, IndexError, OrderedIndex, Schema, SharedWriter, Store, StoreBuilder, Version, Writer,
+};
 
 /// Where foreign code runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +46,11 @@ thread_local! {
     static FUSE: Cell<Option<(Point, u32)>> = const { Cell::new(None) };
     static LIVE: Cell<i64> = const { Cell::new(0) };
     /// The store that is called back, and how often still.
-    static BACK: RefCell<Option<Hostile>> = const { RefCell::new(None) };
+    static BACK: RefCell<Option<SharedWriter<Word, Object>>> = const { RefCell::new(None) };
     static BUDGET: Cell<u32> = const { Cell::new(0) };
+    /// How often a call-back wrote, and how often it was told that it must not.
+    static WRITTEN: Cell<u32> = const { Cell::new(0) };
+    static REFUSED: Cell<u32> = const { Cell::new(0) };
 }
 
 fn called(point: Point) {
@@ -139,7 +144,7 @@ fn object(id: u32, version: u64, tag: u32) -> Object {
     Object { id, version, tag, uid: tag / 10, _own: word(id) }
 }
 
-type Hostile = Store<Word, Object>;
+type Hostile = Writer<Word, Object>;
 
 static BY_TAG: Index<Object, Word> = Index::new("tag", |object| {
     called(Point::Index);
@@ -187,94 +192,73 @@ fn builder() -> StoreBuilder<Word, Object> {
 }
 
 /// Ids, versions and tags, sorted.
-fn contents(store: &Hostile) -> Vec<(u32, u64, u32)> {
+fn contents(store: &Store<Word, Object>) -> Vec<(u32, u64, u32)> {
     let view = store.snapshot();
     let mut contents: Vec<_> = view.objects().map(|object| (object.id, object.version, object.tag)).collect();
     contents.sort_unstable();
     contents
 }
 
-/// What is done beforehand, and the deed: one write, or none.
-type Prepare = fn(&Hostile) -> Box<dyn FnOnce(&Hostile)>;
+/// One write, or none.
+type Deed = fn(&mut Hostile);
 
-const DEEDS: [(&str, Prepare); 9] = [
-    ("upsert", |_| {
-        Box::new(|store| {
-            store.upsert(object(1, 9, 2));
-        })
+const DEEDS: [(&str, Deed); 9] = [
+    ("upsert", |store| {
+        store.upsert(object(1, 9, 2));
     }),
-    ("add", |_| {
-        Box::new(|store| {
-            store.upsert(object(5, 9, 4));
-        })
+    ("add", |store| {
+        store.upsert(object(5, 9, 4));
     }),
-    ("another object", |_| {
-        Box::new(|store| {
-            store.upsert(object(2, 9, 13));
-        })
+    ("another object", |store| {
+        store.upsert(object(2, 9, 13));
     }),
-    ("delete", |_| {
-        Box::new(|store| {
-            store.apply(Event::Deleted(object(2, 9, 3)));
-        })
+    ("delete", |store| {
+        store.apply(Event::Deleted(object(2, 9, 3)));
     }),
-    ("transaction", |_| {
-        Box::new(|store| {
-            let mut writes = store.transaction();
-            writes.upsert(object(1, 9, 4));
-            writes.upsert(object(6, 9, 3));
-            writes.delete(word(2), None);
-            writes.delete(word(8), Some(object(8, 9, 3)));
-            writes.upsert(object(1, 8, 5));
-            writes.upsert(object(3, 1, 5));
-            drop(writes.commit());
-        })
+    ("transaction", |store| {
+        let mut writes = store.transaction();
+        writes.upsert(object(1, 9, 4));
+        writes.upsert(object(6, 9, 3));
+        writes.delete(word(2), None);
+        writes.delete(word(8), Some(object(8, 9, 3)));
+        writes.upsert(object(1, 8, 5));
+        writes.upsert(object(3, 1, 5));
+        drop(writes.commit());
     }),
-    ("a relist, and another writer", |store| {
-        let mut list = store.stage();
-        list.put(object(1, 1, 1));
-        list.put(object(2, 2, 3));
-        list.put(object(3, 4, 6));
-        store.upsert(object(2, 5, 4));
-        store.delete(&word(1), None);
-        Box::new(move |_| {
-            list.put(object(4, 1, 8));
-            list.put(object(3, 3, 2));
-            list.remove(&word(4));
-            list.remove(&word(3));
-            list.put(object(3, 3, 2));
-            list.put(object(2, 6, 12));
-            drop(list.publish(Version::new(9)));
-        })
+    ("a relist", |store| {
+        let mut list = store.relist();
+        list.insert(object(1, 1, 1));
+        list.insert(object(2, 2, 3));
+        list.insert(object(3, 4, 6));
+        list.insert(object(4, 1, 8));
+        list.insert(object(3, 3, 2));
+        list.remove(&word(4));
+        list.remove(&word(3));
+        list.insert(object(3, 3, 2));
+        list.insert(object(2, 6, 12));
+        drop(list.publish(Version::new(9)));
     }),
-    ("a relist, and an index meanwhile", |store| {
-        let mut list = store.stage();
-        list.put(object(1, 1, 1));
-        list.put(object(2, 9, 2));
+    ("a relist that goes back", |store| {
+        let mut list = store.relist();
+        list.keep_stored(|object| object.id == 2);
+        list.insert(object(3, 1, 1));
+        drop(list.publish(Version::new(1)));
+    }),
+    ("add and remove an index", |store| {
         store.add_index(&LATE).unwrap();
-        store.remove_index(&BY_TAG).unwrap();
-        Box::new(move |_| drop(list.publish(Version::new(9))))
+        store.remove_index(&LATE).unwrap();
     }),
-    ("add and remove an index", |_| {
-        Box::new(|store| {
-            store.add_index(&LATE).unwrap();
-            store.remove_index(&LATE).unwrap();
-        })
-    }),
-    ("look", |_| {
-        Box::new(|store| {
-            let view = store.snapshot();
-            let _ = view.range(&BY_TAGS, word(0)..word(9)).unwrap().descending().count();
-            let _ =
-                view.query().by(&BY_TAG, &word(1)).unwrap().not(&BY_TAGS, &word(7)).unwrap().iter().count();
-            drop(store.index_errors());
-            let _ = view.violations(&BY_HALF).unwrap().count();
-        })
+    ("look", |store| {
+        let view = store.snapshot();
+        let _ = view.range(&BY_TAGS, word(0)..word(9)).unwrap().descending().count();
+        let _ = view.query().by(&BY_TAG, &word(1)).unwrap().not(&BY_TAGS, &word(7)).unwrap().iter().count();
+        drop(store.index_errors());
+        let _ = view.violations(&BY_HALF).unwrap().count();
     }),
 ];
 
 fn filled() -> Hostile {
-    let store = builder().build().unwrap();
+    let mut store = builder().build().unwrap();
     for (id, version, tag) in [(1, 1, 1), (2, 2, 3), (3, 3, 2)] {
         store.upsert(object(id, version, tag));
     }
@@ -285,13 +269,12 @@ fn filled() -> Hostile {
 fn a_panic_at_every_call_leaves_store_and_indexes_as_they_were() {
     let mut panics = 0;
     for point in POINTS {
-        for (name, prepare) in DEEDS {
+        for (name, deed) in DEEDS {
             for nth in 1.. {
-                let store = filled();
-                let deed = prepare(&store);
+                let mut store = filled();
                 let before = contents(&store);
                 FUSE.set(Some((point, nth)));
-                let panicked = catch_unwind(AssertUnwindSafe(|| deed(&store))).is_err();
+                let panicked = catch_unwind(AssertUnwindSafe(|| deed(&mut store))).is_err();
                 let unreached = FUSE.take().is_some();
                 panics += u32::from(!unreached);
                 // A panic while an index is asked is a value, and the write goes on.
@@ -327,7 +310,7 @@ fn a_panic_at_every_call_leaves_store_and_indexes_as_they_were() {
 
 static MEANWHILE: Index<Object, Word> = Index::new("meanwhile", |object| word(object.tag));
 
-/// Everything a store can be asked to do, from inside it.
+/// Everything a store can be asked to do, from inside it. In the turn of a write it may be read and not written.
 fn call_back() {
     if BUDGET.get() == 0 || thread::panicking() {
         return;
@@ -335,21 +318,24 @@ fn call_back() {
     // Taken for the time of the call, since it calls back in turn.
     let Some(store) = BACK.with(RefCell::take) else { return };
     BUDGET.set(BUDGET.get() - 1);
-    store.upsert(object(99, 0, 98));
-    let mut writes = store.transaction();
-    writes.upsert(object(98, 0, 97));
-    writes.delete(word(99), None);
-    drop(writes.commit());
-    let mut list = store.stage();
-    list.put(object(97, 0, 1));
-    drop(list);
-    store.delete(&word(98), None);
+    let written = catch_unwind(AssertUnwindSafe(|| {
+        store.upsert(object(99, 0, 98));
+        store.delete(&word(99), None);
+        if store.add_index(&MEANWHILE).is_ok() {
+            let _ = store.by_index(&MEANWHILE, &word(1));
+            let _ = store.remove_index(&MEANWHILE);
+        }
+    }));
+    match written {
+        Ok(()) => WRITTEN.set(WRITTEN.get() + 1),
+        Err(refused) => {
+            let message = refused.downcast_ref::<&str>().copied().unwrap_or_default();
+            assert!(message.starts_with("a function that runs in the turn of a write"), "{message}");
+            REFUSED.set(REFUSED.get() + 1);
+        }
+    }
     let _ = (store.get(&word(1)), store.subscribe().try_next(), store.index_errors());
     let _ = (store.held_snapshots(), store.memory(|_, _| 1), contents(&store));
-    if store.add_index(&MEANWHILE).is_ok() {
-        let _ = store.by_index(&MEANWHILE, &word(1));
-        let _ = store.remove_index(&MEANWHILE);
-    }
     BACK.with(|slot| *slot.borrow_mut() = Some(store));
 }
 
@@ -366,15 +352,34 @@ fn watched(test: impl FnOnce() + Send + 'static) {
     }
 }
 
+const SHARED_DEEDS: [(&str, fn(&SharedWriter<Word, Object>)); 6] = [
+    ("upsert", |store| {
+        store.upsert(object(1, 9, 2));
+    }),
+    ("add", |store| {
+        store.upsert(object(5, 9, 4));
+    }),
+    ("another object", |store| {
+        store.upsert(object(2, 9, 13));
+    }),
+    ("delete", |store| {
+        store.apply(Event::Deleted(object(2, 9, 3)));
+    }),
+    ("replace", |store| drop(store.replace([object(1, 1, 1), object(2, 9, 2)], Version::new(9)))),
+    ("add and remove an index", |store| {
+        store.add_index(&LATE).unwrap();
+        store.remove_index(&LATE).unwrap();
+    }),
+];
+
 #[test]
-fn every_call_of_foreign_code_may_use_the_store() {
+fn every_call_of_foreign_code_may_read_the_store_and_write_it_outside_a_turn() {
     watched(|| {
         let mut called_back = 0;
-        for (name, prepare) in DEEDS {
+        for (name, deed) in SHARED_DEEDS {
             // The callbacks begin at each of the first calls in turn.
             for budget in [1, 2, 5, 20] {
-                let store = filled();
-                let deed = prepare(&store);
+                let store = filled().into_shared();
                 BACK.with(|slot| *slot.borrow_mut() = Some(store.clone()));
                 BUDGET.set(budget);
                 deed(&store);
@@ -387,6 +392,7 @@ fn every_call_of_foreign_code_may_use_the_store() {
             }
         }
         assert!(called_back > 100, "{called_back}");
+        assert!(WRITTEN.get() > 20 && REFUSED.get() > 20, "{} and {}", WRITTEN.get(), REFUSED.get());
     });
 }
 
@@ -395,7 +401,7 @@ fn every_call_of_foreign_code_may_use_the_store() {
 fn what_is_dropped_may_use_the_store() {
     watched(|| {
         for held in [false, true] {
-            let store = filled();
+            let store = filled().into_shared();
             let snapshot = held.then(|| store.snapshot());
             BACK.with(|slot| *slot.borrow_mut() = Some(store.clone()));
             for round in 0..40_u32 {
@@ -441,7 +447,7 @@ fn values_that_equal_nothing_lose_no_object_and_go_with_theirs() {
     static NEVER: Index<(u32, u32), Never> = Index::many("never", |pair| vec![Never(pair.1), Never(pair.1)]);
     static ALONE: Index<(u32, u32), Never> = Index::new("alone", |pair| Never(pair.1));
     let schema = Schema::new(|pair: &(u32, u32)| pair.0, |_| Version::ZERO);
-    let store = Store::builder(schema).index(&NEVER).index(&ALONE).build().unwrap();
+    let store = Store::builder(schema).index(&NEVER).index(&ALONE).build().unwrap().into_shared();
     for round in 0..5 {
         for id in 0..50 {
             store.upsert((id, id % 3 + round));
@@ -462,7 +468,7 @@ fn values_that_equal_nothing_lose_no_object_and_go_with_theirs() {
 fn keys_that_equal_nothing_end_with_the_next_list() {
     let schema = Schema::new(|pair: &(Never, u32)| pair.0, |pair| Version::new(u64::from(pair.1)));
     let parity = Index::new("parity", |pair: &(Never, u32)| pair.1 % 2);
-    let store = Store::builder(schema).index(&parity).build().unwrap();
+    let mut store = Store::builder(schema).index(&parity).build().unwrap();
     for round in 1..4 {
         for id in 0..10 {
             store.upsert((Never(id), round));
@@ -508,7 +514,7 @@ fn an_order_that_contradicts_itself_loses_nothing_but_the_order() {
     static CONTRARY_ORDER: OrderedIndex<(u32, u32), Contrary> =
         OrderedIndex::many("contrary", |pair| vec![Contrary(pair.1), Contrary(pair.1 / 2), Contrary(pair.0)]);
     let schema = Schema::new(|pair: &(u32, u32)| pair.0, |_| Version::ZERO);
-    let store = Store::builder(schema).index(&CONTRARY_ORDER).build().unwrap();
+    let store = Store::builder(schema).index(&CONTRARY_ORDER).build().unwrap().into_shared();
     for round in 0..6 {
         for id in 0..300 {
             match (id + round) % 5 {
@@ -566,7 +572,7 @@ fn an_order_that_contradicts_itself_may_refuse_an_object_and_changes_nothing_the
     type Pair = (u32, u32);
     static MANY: OrderedIndex<Pair, Fickle> =
         OrderedIndex::many("many", |pair| (0..90).map(|at| Fickle(pair.1 * 100 + at)).collect());
-    let deeds: [fn(&Store<u32, Pair>); 4] = [
+    let deeds: [fn(&mut Writer<u32, Pair>); 4] = [
         |store| {
             store.upsert((1, 7));
         },
@@ -592,11 +598,11 @@ fn an_order_that_contradicts_itself_may_refuse_an_object_and_changes_nothing_the
         let mut refusals = 0;
         for _ in 0..20 {
             let schema = Schema::new(|pair: &Pair| pair.0, |_| Version::ZERO);
-            let store = Store::builder(schema).index(&MANY).build().unwrap();
+            let mut store = Store::builder(schema).index(&MANY).build().unwrap();
             store.replace([(1, 1), (2, 2)], Version::ZERO);
             let before: Vec<_> = store.snapshot().objects().cloned().collect();
             CONTRADICTS.set(true);
-            let refused = catch_unwind(AssertUnwindSafe(|| deed(&store))).is_err();
+            let refused = catch_unwind(AssertUnwindSafe(|| deed(&mut store))).is_err();
             CONTRADICTS.set(false);
             if refused {
                 refusals += 1;
@@ -627,7 +633,7 @@ impl Hash for Same {
 fn hashes_that_are_all_the_same_are_slow_and_nothing_else() {
     static SAME: OrderedIndex<Same, Same> = OrderedIndex::new("same", |same| *same);
     let schema = Schema::new(|same: &Same| *same, |_| Version::ZERO);
-    let store = Store::builder(schema).index(&SAME).build().unwrap();
+    let store = Store::builder(schema).index(&SAME).build().unwrap().into_shared();
     store.replace((0..1_500).map(Same), Version::ZERO);
     for id in (0..1_500).filter(|id| id % 3 > 0) {
         store.delete(&Same(id), None);
@@ -645,9 +651,9 @@ fn memory_comes_back_after_many_came_and_went() {
     static GROUPS: Index<u32, u32> = Index::new("groups", |number| number % 10);
     let store = || {
         let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
-        Store::builder(schema).index(&ORDERED).index(&GROUPS).seed(1).build().unwrap()
+        Store::builder(schema).index(&ORDERED).index(&GROUPS).seed(1).build().unwrap().into_shared()
     };
-    let bytes = |store: &Store<u32, u32>| store.memory(|_, _| 0).total();
+    let bytes = |store: &SharedWriter<u32, u32>| store.memory(|_, _| 0).total();
     let few = store();
     few.replace(0..100, Version::ZERO);
     let much = store();
@@ -691,7 +697,8 @@ fn questions_at_the_edge() {
     static LABELS: Labels<Item> =
         Labels::new("labels", |item, each| item.labels.iter().for_each(|(key, value)| each(key, value)));
     let schema = Schema::new(|item: &Item| item.id, |_| Version::ZERO);
-    let store = Store::builder(schema).index(&NAMES).index(&DIGITS).index(&LABELS).build().unwrap();
+    let store =
+        Store::builder(schema).index(&NAMES).index(&DIGITS).index(&LABELS).build().unwrap().into_shared();
     type Told = &'static [(&'static str, &'static str)];
     let items: [(u32, &str, Told); 5] = [
         (11, "", &[]),

@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 
 use flyball_informer_cache::{
     Event, Index, IndexError, ListVersion, OrderedIndex, Outcome, Phase, Reflector, ReflectorConfig, Schema,
-    Snapshot, SourceErrorKind, Step, Store, Verdict, Version, WaitForError,
+    SharedWriter, Snapshot, SourceErrorKind, Step, Store, Verdict, Version, WaitForError,
 };
 use flyball_sync::Nanos;
 use parking_lot::Mutex;
@@ -18,11 +18,11 @@ use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 /// A key, a version, and which of the objects of that name it is.
 type Named = (u8, u64, u8);
 
-type Write = fn(&Store<u8, Named>) -> Outcome;
+type Write = fn(&SharedWriter<u8, Named>) -> Outcome;
 
-fn store() -> Store<u8, Named> {
+fn store() -> SharedWriter<u8, Named> {
     let schema = Schema::new(|object: &Named| object.0, |object| Version::new(object.1));
-    Store::builder(schema.identity(|a, b| a.2 == b.2)).build().unwrap()
+    Store::builder(schema.identity(|a, b| a.2 == b.2)).build().unwrap().into_shared()
 }
 
 fn version(version: u64) -> Version {
@@ -157,42 +157,6 @@ fn a_waker_that_panics_reached_the_writer() {
 }
 
 #[test]
-fn an_index_that_came_under_a_relist_made_what_had_not_changed_an_update() {
-    static BY_WHICH: Index<Named, u8> = Index::new("which", |object| object.2);
-    let store = store();
-    let mut list = store.stage();
-    list.put((1, 5, 1));
-    store.upsert((1, 5, 1));
-    store.add_index(&BY_WHICH).unwrap();
-    let stored = store.get(&1).unwrap();
-    assert!(list.publish(version(5)).is_empty());
-    assert!(Arc::ptr_eq(&stored, &store.get(&1).unwrap()));
-    assert_eq!(store.by_index(&BY_WHICH, &1).unwrap().len(), 1);
-    store.check().unwrap();
-}
-
-#[test]
-fn an_index_that_came_under_a_relist_was_asked_twice_about_what_had_not_changed() {
-    thread_local! { static ASKED_OF: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) }; }
-    static COUNTING: Index<Named, u8> = Index::new("counting", |object| {
-        ASKED_OF.with_borrow_mut(|asked| asked.push(object.0));
-        object.2
-    });
-    let store = store();
-    store.replace([(1, 5, 1), (2, 5, 2)], version(5));
-    let mut list = store.stage();
-    (1..=3).for_each(|key| list.put((key, 5, key)));
-    store.add_index(&COUNTING).unwrap();
-    let changed: Vec<_> = list.publish(version(6)).iter().map(|change| *change.key()).collect();
-    assert_eq!(changed, [3]);
-    let mut asked = ASKED_OF.take();
-    asked.sort_unstable();
-    assert_eq!(asked, [1, 2, 3]);
-    (1..=3).for_each(|key| assert_eq!(store.by_index(&COUNTING, &key).unwrap(), [Arc::new((key, 5, key))]));
-    store.check().unwrap();
-}
-
-#[test]
 fn a_range_from_after_its_end_panicked_only_where_values_lay_between() {
     static BY_VERSION: OrderedIndex<Named, u64> = OrderedIndex::new("version", |object| object.1);
     let store = store();
@@ -212,7 +176,7 @@ fn a_range_from_after_its_end_panicked_only_where_values_lay_between() {
 
 #[test]
 fn a_state_that_a_new_index_left_behind_counted_twice() {
-    type Kept = (Store<u8, Named>, Option<Snapshot<u8, Named>>);
+    type Kept = (SharedWriter<u8, Named>, Option<Snapshot<u8, Named>>);
     static KEPT: Mutex<Option<Kept>> = Mutex::new(None);
     // While it is asked about the first state, another one is written and held.
     static LATE: Index<Named, u8> = Index::new("late", |object| {
@@ -249,25 +213,6 @@ fn meanwhile(first: impl FnOnce() + 'static) {
 }
 
 #[test]
-fn an_index_that_was_coming_when_a_relist_began_missed_what_was_deleted_under_it() {
-    let store = store();
-    store.upsert((1, 5, 1));
-    let list = Rc::new(RefCell::new(None));
-    let (inside, begun) = (store.clone(), list.clone());
-    meanwhile(move || {
-        let mut list = inside.stage();
-        list.put((1, 5, 1));
-        inside.delete(&1, None);
-        *begun.borrow_mut() = Some(list);
-    });
-    store.add_index(&BY_WHICH_MEANWHILE).unwrap();
-    let list = list.take().unwrap();
-    assert_eq!(list.publish(version(5)).len(), 1, "it was deleted, so it is added again");
-    assert_eq!(store.by_index(&BY_WHICH_MEANWHILE, &1).unwrap().len(), 1);
-    store.check().unwrap();
-}
-
-#[test]
 fn an_index_function_that_is_not_pure_put_an_object_in_two_places() {
     thread_local! { static CALLS: Cell<u8> = const { Cell::new(0) }; }
     // Another answer each time, an error now and then.
@@ -286,14 +231,11 @@ fn an_index_function_that_is_not_pure_put_an_object_in_two_places() {
             let store = store();
             store.upsert((1, 5, 1));
             store.upsert((2, 5, 1));
-            let mut list = store.stage();
-            list.put((1, 5, 1));
-            list.put((2, 5, 1));
             let inside = store.clone();
             // While it is asked about the first record, that goes and comes back.
             meanwhile(move || {
                 assert!(inside.upsert((1, 6, 1)).is_change());
-                assert!(!list.publish(version(5)).is_empty());
+                assert!(!inside.replace([(1, 5, 1), (2, 5, 1)], version(5)).is_empty());
             });
             match one {
                 true => store.add_index(&ONE).unwrap(),
@@ -304,60 +246,6 @@ fn an_index_function_that_is_not_pure_put_an_object_in_two_places() {
             store.check().unwrap();
         }
     }
-}
-
-#[test]
-fn a_transaction_left_out_what_was_stale_no_more_when_it_committed() {
-    // The key that is left out at first, what another writer does to it then, and what the commit has to make of it.
-    let late_deletion: Write = |store| store.delete(&1, None);
-    let late_addition: Write = |store| store.upsert((3, 2, 1));
-    for (other_writer, expected) in [(late_deletion, 5), (late_addition, 9)] {
-        let store = store();
-        store.add_index(&BY_WHICH_MEANWHILE).unwrap();
-        store.upsert((1, 9, 1));
-        let mut writes = store.transaction();
-        writes.upsert((1, 5, 1));
-        writes.delete(3, None);
-        writes.upsert((2, 7, 1));
-        let inside = store.clone();
-        meanwhile(move || assert!(other_writer(&inside).is_change()));
-        writes.commit();
-        // As if the other writer had come first, as it had.
-        assert_eq!(store.get(&1).map(|object| object.1), Some(expected));
-        assert_eq!(store.get(&2).map(|object| object.1), Some(7));
-        assert_eq!(store.get(&3), None);
-        store.check().unwrap();
-    }
-}
-
-#[test]
-fn a_transaction_that_lost_a_race_keeps_what_the_indexes_said() {
-    static ASKED: Index<Named, u8> = Index::new("asked", |object| {
-        ASKED_OF.with(|asked| asked.borrow_mut().push(object.0));
-        object.2
-    });
-    thread_local! { static ASKED_OF: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) }; }
-    let store = store();
-    store.add_index(&ASKED).unwrap();
-    store.add_index(&BY_WHICH_MEANWHILE).unwrap();
-    store.upsert((4, 1, 14));
-    store.upsert((9, 9, 9));
-    let mut writes = store.transaction();
-    for key in 0..5 {
-        writes.upsert((key, 5, 10 + key));
-    }
-    writes.delete(4, None);
-    writes.upsert((9, 5, 9));
-    let inside = store.clone();
-    meanwhile(move || assert!(inside.upsert((0, 4, 10)).is_change()));
-    ASKED_OF.with(RefCell::take);
-    assert_eq!(writes.commit().len(), 5);
-    // What is judged again finds its values where it left them: only the other writer's object is asked besides.
-    assert_eq!(ASKED_OF.with(RefCell::take), [0, 0, 1, 2, 3]);
-    for key in 0..4 {
-        assert_eq!(store.by_index(&ASKED, &(10 + key)).unwrap(), [Arc::new((key, 5, 10 + key))]);
-    }
-    store.check().unwrap();
 }
 
 #[test]
@@ -401,7 +289,7 @@ impl std::hash::Hash for Near {
 fn an_equality_that_contradicts_itself_took_another_object_out_of_the_index() {
     static NEAR: Index<(u8, &'static [Near]), Near> = Index::many("near", |object| object.1.to_vec());
     let schema = Schema::new(|object: &(u8, &'static [Near])| object.0, |_| Version::ZERO);
-    let store = Store::builder(schema).index(&NEAR).build().unwrap();
+    let store = Store::builder(schema).index(&NEAR).build().unwrap().into_shared();
     store.upsert((1, &[Near(1)]));
     // Neither of the two is the other, and both are what is there.
     store.upsert((2, &[Near(0), Near(2)]));

@@ -11,16 +11,18 @@ use std::time::Duration;
 
 use drivers::cache::fixture::{EXPIRED, SCHEMA, World, object};
 use drivers::cache::server::server;
-use flyball_informer_cache::{Change, ChangeKind, Informer, Schema, Store, Subscription, Version};
+use flyball_informer_cache::{
+    Change, ChangeKind, Informer, Schema, SharedWriter, Store, Subscription, Version,
+};
 use flyball_sync::{Clock, ManualClock, Nanos, Timer};
 use testkit::wakers::{Counting, Panicking, poll_with};
 
-type Objects = Store<u32, (u32, u64)>;
+type Objects = SharedWriter<u32, (u32, u64)>;
 type Changes = Subscription<u32, (u32, u64)>;
 
 fn store(keys: impl IntoIterator<Item = u32>) -> Objects {
     let schema = Schema::new(|object: &(u32, u64)| object.0, |object| Version::new(object.1));
-    let store = Store::builder(schema).seed(1).build().unwrap();
+    let store = Store::builder(schema).seed(1).build().unwrap().into_shared();
     for key in keys {
         store.upsert((key, 1));
     }

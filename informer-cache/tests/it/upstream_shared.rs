@@ -25,16 +25,16 @@ use std::thread;
 use drivers::cache::fixture::{EXPIRED, INTERNAL, OTHER, Object, REFUSED, SCHEMA, World, object};
 use drivers::cache::server::{Server, server};
 use flyball_informer_cache::{
-    Cause, Change, ChangeKind, Event, Informer, InformerState, Observer, Outcome, Schema, Store,
-    Subscription, Version,
+    Cause, Change, ChangeKind, Event, Informer, InformerState, Observer, Outcome, Schema, SharedWriter,
+    Store, Subscription, Version,
 };
 use parking_lot::Mutex;
 use testkit::wakers::{Counting, poll_with};
 
-type Objects = Store<u8, Object>;
+type Objects = SharedWriter<u8, Object>;
 
 fn store() -> Objects {
-    Store::builder(SCHEMA).seed(1).build().unwrap()
+    Store::builder(SCHEMA).seed(1).build().unwrap().into_shared()
 }
 
 /// Lists these at a version; what was there already has it from now on, too.
@@ -518,7 +518,7 @@ fn what_a_consumer_is_behind_by_is_bounded_by_the_keys() {
     }
     const COUNTED: Schema<u8, Counted> =
         Schema::new(|object: &Counted| object.key, |object| Version::new(object.version));
-    let store = Store::builder(COUNTED).seed(1).build().unwrap();
+    let store = Store::builder(COUNTED).seed(1).build().unwrap().into_shared();
     let alive = Arc::new(());
     let objects = || Arc::strong_count(&alive) - 1;
     let happens = |version: u64| {

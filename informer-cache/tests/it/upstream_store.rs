@@ -10,7 +10,9 @@
 
 use std::sync::Arc;
 
-use flyball_informer_cache::{Event, Index, IndexError, Labels, Outcome, Schema, Selector, Store, Version};
+use flyball_informer_cache::{
+    Event, Index, IndexError, Labels, Outcome, Schema, Selector, SharedWriter, Store, Version, Writer,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Object {
@@ -31,12 +33,16 @@ static BY_USER: Index<Object, &'static str> = Index::many("byUser", |object| obj
 static BY_ID: Index<Object, &'static str> = Index::new("byId", |object| object.id);
 static BY_NOTHING: Index<Object, &'static str> = Index::many("byNothing", |_| Vec::new());
 
-fn store() -> Store<&'static str, Object> {
+fn store() -> SharedWriter<&'static str, Object> {
+    writer().into_shared()
+}
+
+fn writer() -> Writer<&'static str, Object> {
     let schema = Schema::new(|object: &Object| object.id, |object| Version::new(object.version));
     Store::builder(schema).index(&BY_USER).index(&BY_ID).build().unwrap()
 }
 
-fn users_of(store: &Store<&'static str, Object>, user: &str) -> Vec<&'static str> {
+fn users_of(store: &SharedWriter<&'static str, Object>, user: &str) -> Vec<&'static str> {
     let mut ids: Vec<_> = store.snapshot().keys_by_index(&BY_USER, user).unwrap().copied().collect();
     ids.sort_unstable();
     store.check().unwrap();
@@ -57,7 +63,7 @@ fn add_update_delete_list_replace() {
     for id in ["a", "b", "c"] {
         store.upsert(object(id, &[]));
     }
-    let list = |store: &Store<_, _>| {
+    let list = |store: &SharedWriter<_, _>| {
         let mut ids: Vec<_> = store.snapshot().keys().copied().collect();
         ids.sort_unstable();
         ids
@@ -209,7 +215,7 @@ fn a_missing_index_is_an_error() {
 fn everything_is_listed() {
     let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
     let tens = Index::new("tens", |number: &u32| number % 10);
-    let store = Store::builder(schema).index(&tens).build().unwrap();
+    let store = Store::builder(schema).index(&tens).build().unwrap().into_shared();
     store.replace(0..10_000, Version::new(1));
     assert_eq!(store.len(), 10_000);
     assert_eq!(store.snapshot().objects().count(), 10_000);
@@ -226,7 +232,7 @@ fn objects_are_transformed_before_they_are_stored() {
         object.users.push("everybody");
         object
     });
-    let store = store.build().unwrap();
+    let store = store.build().unwrap().into_shared();
     store.upsert(object("a", &["u"]));
     store.replace([object("a", &["u"]), object("b", &[])], Version::ZERO);
     assert_eq!(store.get("a").unwrap().users, ["u", "everybody"]);
@@ -244,7 +250,7 @@ fn a_transaction_stores_what_an_index_fails_on() {
     let users: [&[&str]; 3] = [&["u"], &[], &["v"]];
     for (written, failed) in [(&[0, 2][..], &[][..]), (&[1], &["k1"]), (&[0, 1, 2], &["k1"])] {
         let schema = Schema::new(|object: &Object| object.id, |object| Version::new(object.version));
-        let store = Store::builder(schema).index(&MOODY).build().unwrap();
+        let mut store = Store::builder(schema).index(&MOODY).build().unwrap();
         let mut writes = store.transaction();
         for at in written {
             writes.upsert(object(["k0", "k1", "k2"][*at], users[*at]));
@@ -261,7 +267,7 @@ fn a_transaction_stores_what_an_index_fails_on() {
 /// TestThreadSafeStoreRV of a transaction: upstream takes the last object's version, ours the newest.
 #[test]
 fn the_version_after_a_transaction() {
-    let store = store();
+    let mut store = writer();
     let mut writes = store.transaction();
     writes.upsert(at("a", 7));
     writes.upsert(at("b", 3));
@@ -310,7 +316,7 @@ fn everything_is_listed_by_labels() {
         each("app", if number % 10 == 0 { "match" } else { "other" });
     });
     let schema = Schema::new(|number: &u32| *number, |_| Version::ZERO);
-    let store = Store::builder(schema).index(&ALL).index(&LABELS).build().unwrap();
+    let store = Store::builder(schema).index(&ALL).index(&LABELS).build().unwrap().into_shared();
     store.replace(0..10_000, Version::new(1));
     let lister = store.lister(&ALL, &LABELS);
     assert_eq!(lister.list(&Selector::everything().equals("app", "match")).unwrap().len(), 1_000);

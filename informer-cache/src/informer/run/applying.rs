@@ -11,7 +11,8 @@ use flyball_sync::panics::attempt;
 use super::super::failure::Failed;
 use super::super::tombstones::Tombstones;
 use super::Drive;
-use crate::{Cause, Event, Outcome, Schema, Source, SourceErrorKind, Stage, Step, Store, Verdict, Version};
+use crate::store::RelistDraft;
+use crate::{Cause, Event, Outcome, Schema, SharedWriter, Source, SourceErrorKind, Step, Verdict, Version};
 
 impl<K, V, S, T> Drive<K, V, S, T>
 where
@@ -52,12 +53,12 @@ where
             Verdict::Ignore => {}
             Verdict::Stage => self.stage_event(event, version),
             Verdict::Publish(version) => {
-                let stage = self.half.take().unwrap_or_else(|| {
+                let list = self.half.take().unwrap_or_else(|| {
                     // An empty list, which may be of a source that was restored to an earlier version.
                     self.tombstones.listed(Version::ZERO);
-                    self.shared.store.stage()
+                    RelistDraft::new(&self.shared.writer)
                 });
-                self.publish(stage, version);
+                self.publish(list, version);
                 self.tombstones.complete(version);
                 self.report();
                 if !matches!(self.reflector.step(), Step::Read) {
@@ -70,38 +71,38 @@ where
 
     /// Takes an event of a streaming list, which is judged by key as those of a watch are.
     fn stage_event(&mut self, event: Event<V>, version: Version) {
-        let mut stage = self.half.take().unwrap_or_else(|| {
+        let mut list = self.half.take().unwrap_or_else(|| {
             self.tombstones.listed(Version::ZERO);
-            self.shared.store.stage()
+            RelistDraft::new(&self.shared.writer)
         });
         let (schema, tombstones) = (&self.schema, &mut self.tombstones);
         let is_older = |listed: Version| !version.is_none() && version < listed;
         let late = match event {
             Event::Added(object) | Event::Modified(object) => {
-                stage.try_put_unless(object, |key, listed| match listed() {
+                list.try_insert_unless(object, |key, listed| match listed() {
                     Some(listed) => is_older(listed),
                     None => tombstones.is_stale(key, version),
                 })
             }
             Event::Deleted(object) => attempt(|| {
                 let key = schema.key(&object);
-                let listed = stage.listed(&key).map(|listed| listed.version);
+                let listed = list.listed(&key).map(|listed| listed.version);
                 let late = listed.is_some_and(is_older);
                 if !late {
-                    stage.remove(&key);
+                    list.remove(&key);
                     tombstones.deleted(key, version, listed);
                 }
                 late
             }),
             Event::Bookmark(_) | Event::InitialEnd(_) => Ok(false),
         };
-        self.half = Some(stage);
+        self.half = Some(list);
         self.judged(late);
     }
 
     /// Lists an object.
-    pub(super) fn stage(&mut self, stage: &mut Stage<K, V>, object: V) {
-        let put = stage.try_put_unless(object, |_, _| false);
+    pub(super) fn stage(&mut self, list: &mut RelistDraft<K, V>, object: V) {
+        let put = list.try_insert_unless(object, |_, _| false);
         self.judged(put);
     }
 
@@ -112,7 +113,7 @@ where
         }
         let mut batch = std::mem::take(&mut self.batch);
         for (version, event) in batch.drain(..) {
-            let (store, schema, tombstones) = (&self.shared.store, &self.schema, &mut self.tombstones);
+            let (store, schema, tombstones) = (&self.shared.writer, &self.schema, &mut self.tombstones);
             let late = attempt(|| apply_event(store, schema, tombstones, version, event));
             self.judged(late.and_then(|late| late));
         }
@@ -120,10 +121,10 @@ where
         self.shared.status.succeeded(self.timer.now(), self.stale);
     }
 
-    pub(super) fn publish(&mut self, mut stage: Stage<K, V>, version: Version) {
+    pub(super) fn publish(&mut self, mut list: RelistDraft<K, V>, version: Version) {
         let published = attempt(|| {
-            stage.keep_unreadable(|stored| self.source.unread(stored));
-            drop(stage.publish(version));
+            list.keep_unreadable(|stored| self.source.unread(stored));
+            self.shared.writer.publish(list, version);
         });
         match published {
             Ok(()) => self.shared.status.succeeded(self.timer.now(), self.stale),
@@ -155,7 +156,7 @@ where
 
 /// Applies an event; whether it came too late. A deletion is applied also where its last state makes a function of the user's panic, which is the error then.
 fn apply_event<K, V>(
-    store: &Store<K, V>,
+    store: &SharedWriter<K, V>,
     schema: &Schema<K, V>,
     tombstones: &mut Tombstones<K>,
     version: Version,

@@ -14,8 +14,8 @@ use std::time::Duration;
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
     BoundedSubscription, Change, ChangeKind, DuplicateIndex, Event, Index, IndexError, Labels, MissingIndex,
-    OrderedIndex, Outcome, Overflow, Query, Range, Schema, Selector, Snapshot, Stage, Store, StoreBuilder,
-    Subscription, Told, Transaction, Version, WaitFor, WaitForError,
+    OrderedIndex, Outcome, Overflow, Query, Range, Schema, Selector, Snapshot, Store, StoreBuilder,
+    Subscription, Told, Version, WaitFor, WaitForError, Writer,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::coverage::events::Happened;
@@ -117,7 +117,7 @@ fn with_index(builder: StoreBuilder<u8, Thing>, index: usize) -> StoreBuilder<u8
     }
 }
 
-fn add_index(store: &Store<u8, Thing>, index: usize) -> Result<(), DuplicateIndex> {
+fn add_index(store: &mut Writer<u8, Thing>, index: usize) -> Result<(), DuplicateIndex> {
     match index {
         TAG => store.add_index(&BY_TAG),
         UID => store.add_index(&BY_UID),
@@ -130,7 +130,7 @@ fn add_index(store: &Store<u8, Thing>, index: usize) -> Result<(), DuplicateInde
     }
 }
 
-fn remove_index(store: &Store<u8, Thing>, index: usize) -> Result<(), MissingIndex> {
+fn remove_index(store: &mut Writer<u8, Thing>, index: usize) -> Result<(), MissingIndex> {
     match index {
         TAG => store.remove_index(&BY_TAG),
         UID => store.remove_index(&BY_UID),
@@ -187,16 +187,12 @@ pub const NAMES: &[&str] = &[
     "stale",
     "absent",
     "listed as stored",
-    "stored objects changed under a stage",
     "list taken back",
-    "transaction changed before commit",
     "transaction of several keys",
     "stale in a transaction",
     "index added to objects",
     "index there already",
     "index not there",
-    "index added under a stage",
-    "index added under a transaction",
     "old snapshot",
     "violation",
     "index error",
@@ -264,8 +260,20 @@ struct Waiter {
     ended: Option<Result<u64, WaitForError>>,
 }
 
-/// A write in the making, the oracle, and how many writes there were before.
-type Begun<T, N> = (T, N, u64);
+/// What a list is made of. Nobody writes between its begin and its end, so it is begun when it ends.
+enum ListStep {
+    Insert(Draft),
+    Remove(u8),
+    /// The stored objects whose bits are set.
+    KeepStored(u8),
+}
+
+/// What a transaction is made of; likewise.
+enum TransactionStep {
+    Upsert(Draft),
+    /// With or without a last state.
+    Delete(Draft, bool),
+}
 
 /// A view, kept beside a full copy.
 struct Copy {
@@ -280,15 +288,15 @@ struct Copy {
 
 /// A store, the oracle, and everybody who looks at them.
 struct World<'a> {
-    store: Store<u8, Thing>,
+    store: Writer<u8, Thing>,
     oracle: Oracle,
     present: Present,
     cells: &'a mut MergeCells,
     tally: &'a mut Happened,
     readers: Vec<Reader>,
     copies: VecDeque<Copy>,
-    stage: Option<Begun<Stage<u8, Thing>, OracleStage<u8, Thing>>>,
-    transaction: Option<Begun<Transaction<u8, Thing>, OracleTransaction<u8, Thing>>>,
+    list: Vec<ListStep>,
+    transaction: Vec<TransactionStep>,
     waiters: VecDeque<Waiter>,
     clock: ManualClock,
     synced: bool,
@@ -303,8 +311,6 @@ struct World<'a> {
     transforms: bool,
     /// How often the index of tags came, and so how often each object is asked for at most.
     tag_indexes: u64,
-    /// It came since the stage was begun.
-    tags_under_stage: bool,
 }
 
 /// Plays as many operations as the bytes give; at most 200. What happened is of this life.
@@ -376,8 +382,8 @@ impl<'a> World<'a> {
             tally,
             readers: Vec::new(),
             copies: VecDeque::new(),
-            stage: None,
-            transaction: None,
+            list: Vec::new(),
+            transaction: Vec::new(),
             waiters: VecDeque::new(),
             clock: ManualClock::new(),
             synced: false,
@@ -389,7 +395,6 @@ impl<'a> World<'a> {
             came: 0,
             transforms,
             tag_indexes: 1,
-            tags_under_stage: false,
         }
     }
 
@@ -438,86 +443,38 @@ impl<'a> World<'a> {
                 listed.into_iter().for_each(|thing| stage.put(thing));
                 self.replaced(changes, stage, version);
             }
-            StoreOp::StagePut(draft) => {
-                let thing = self.thing(draft);
-                let (stage, oracle, _) = self
-                    .stage
-                    .get_or_insert_with(|| (self.store.stage(), OracleStage::new(&self.oracle), self.writes));
-                stage.put(thing.clone());
-                oracle.put(thing);
-                assert_eq!((stage.len(), stage.is_empty()), (oracle.len(), false));
-            }
-            StoreOp::StageRemove(key) => {
-                if let Some((stage, oracle, _)) = &mut self.stage {
-                    let listed = oracle.len();
-                    stage.remove(&key.0);
-                    oracle.remove(&key.0);
-                    assert_eq!((stage.len(), stage.is_empty()), (oracle.len(), oracle.len() == 0));
-                    self.tally.hit_if(oracle.len() < listed, "taken off the list");
-                }
-            }
-            StoreOp::StageKeep(bits) => {
-                if let Some((stage, oracle, _)) = &mut self.stage {
-                    let kept = |thing: &Thing| bits >> (thing.key % 8) & 1 == 1;
-                    let mut asked = Vec::new();
-                    stage.keep(|thing| {
-                        asked.push((thing.key, thing.clone()));
-                        kept(thing)
-                    });
-                    let mut missing = asked.clone();
-                    missing.sort_by_key(|(key, _)| *key);
-                    assert_eq!(missing, oracle.missing());
-                    asked.iter().filter(|(_, thing)| kept(thing)).for_each(|(key, _)| oracle.keep(key));
-                    assert_eq!(stage.len(), oracle.len());
-                    self.tally.hit_if(asked.iter().any(|(_, thing)| kept(thing)), "kept as stored");
-                }
-            }
+            StoreOp::StagePut(draft) => self.list.push(ListStep::Insert(draft)),
+            StoreOp::StageRemove(key) if !self.list.is_empty() => self.list.push(ListStep::Remove(key.0)),
+            StoreOp::StageKeep(bits) if !self.list.is_empty() => self.list.push(ListStep::KeepStored(bits)),
+            StoreOp::StageRemove(_) | StoreOp::StageKeep(_) => {}
             StoreOp::StagePublish(stamp) => {
                 let version = stamp.version(&mut self.latest);
-                if let Some((stage, oracle, writes)) = self.stage.take() {
-                    let changes = stage.publish(Version::new(version));
-                    self.tally.hit_if(writes != self.writes, "stored objects changed under a stage");
-                    // An object that was deleted meanwhile comes back as it was, and the new index is asked for it once more: its answer went with it.
-                    let again = std::mem::take(&mut self.tags_under_stage) && writes != self.writes;
-                    self.tag_indexes += u64::from(again);
+                if !self.list.is_empty() {
+                    let (changes, oracle) = self.relist(Some(version));
                     self.replaced(changes, oracle, version);
                 }
             }
-            StoreOp::StageDrop => (self.stage, self.tags_under_stage) = (None, false),
-            StoreOp::TransactionUpsert(draft) => {
-                let thing = self.thing(draft);
-                self.open_transaction();
-                let (transaction, oracle, _) = self.transaction.as_mut().expect("it was opened");
-                transaction.upsert(thing.clone());
-                oracle.upsert(&self.oracle, thing);
-                assert_eq!(transaction.len(), oracle.len());
-            }
+            StoreOp::StageDrop => drop(self.relist(None)),
+            StoreOp::TransactionUpsert(draft) => self.transaction.push(TransactionStep::Upsert(draft)),
             StoreOp::TransactionDelete(draft, known) => {
-                let last = self.thing(draft);
-                self.came -= u64::from(!known);
-                self.open_transaction();
-                let (transaction, oracle, _) = self.transaction.as_mut().expect("it was opened");
-                let (key, last) = (last.key, known.then_some(last));
-                transaction.delete(key, last.clone());
-                oracle.delete(&self.oracle, key, last);
-                assert_eq!((transaction.len(), transaction.is_empty()), (oracle.len(), false));
+                self.transaction.push(TransactionStep::Delete(draft, known));
             }
             StoreOp::Commit => {
-                if let Some((transaction, oracle, writes)) = self.transaction.take() {
-                    let (changes, keys) = (transaction.commit(), oracle.len());
+                if !self.transaction.is_empty() {
+                    let (changes, oracle) = self.transact(true);
+                    let keys = oracle.len();
                     let steps = oracle.commit(&mut self.oracle);
                     assert_eq!(changes.into_iter().map(plain).collect::<Vec<_>>(), diff(&steps));
-                    self.tally.hit_if(writes != self.writes, "transaction changed before commit");
                     self.tally.hit_if(steps.len() > 1, "transaction of several keys");
                     self.tally.hit_if(steps.len() < keys, "stale in a transaction");
                     self.wrote(steps);
                 }
             }
-            StoreOp::Abandon => self.transaction = None,
+            StoreOp::Abandon => drop(self.transact(false)),
             StoreOp::AddIndex(index) => self.add_index(usize::from(index) % INDEXES),
             StoreOp::RemoveIndex(index) => {
                 let index = usize::from(index) % INDEXES;
-                assert_eq!(remove_index(&self.store, index).is_ok(), self.present[index]);
+                assert_eq!(remove_index(&mut self.store, index).is_ok(), self.present[index]);
                 if index == TAG && self.present[TAG] {
                     self.end_of_tags();
                 }
@@ -658,22 +615,80 @@ impl<'a> World<'a> {
         self.tally.hit(name);
     }
 
-    fn open_transaction(&mut self) {
-        if self.transaction.is_none() {
-            self.transaction = Some((self.store.transaction(), OracleTransaction::default(), self.writes));
+    /// The list, published at a version or thrown away.
+    fn relist(&mut self, version: Option<u64>) -> (Vec<Change<u8, Thing>>, OracleStage<u8, Thing>) {
+        let mut oracle = OracleStage::new(&self.oracle);
+        let mut list = self.store.relist();
+        for step in std::mem::take(&mut self.list) {
+            match step {
+                ListStep::Insert(draft) => {
+                    self.came += 1;
+                    self.tally.hit_if(self.transforms, "transformed");
+                    let thing = draft.thing(&mut self.latest, &mut self.serial);
+                    list.insert(thing.clone());
+                    oracle.put(thing);
+                }
+                ListStep::Remove(key) => {
+                    let listed = oracle.len();
+                    list.remove(&key);
+                    oracle.remove(&key);
+                    self.tally.hit_if(oracle.len() < listed, "taken off the list");
+                }
+                ListStep::KeepStored(bits) => {
+                    let kept = |thing: &Thing| bits >> (thing.key % 8) & 1 == 1;
+                    let mut asked = Vec::new();
+                    list.keep_stored(|thing| {
+                        asked.push((thing.key, thing.clone()));
+                        kept(thing)
+                    });
+                    let mut missing = asked.clone();
+                    missing.sort_by_key(|(key, _)| *key);
+                    assert_eq!(missing, oracle.missing());
+                    asked.iter().filter(|(_, thing)| kept(thing)).for_each(|(key, _)| oracle.keep(key));
+                    self.tally.hit_if(asked.iter().any(|(_, thing)| kept(thing)), "kept as stored");
+                }
+            }
         }
+        (version.map_or(Vec::new(), |version| list.publish(Version::new(version))), oracle)
+    }
+
+    /// The transaction, committed or abandoned.
+    fn transact(&mut self, commit: bool) -> (Vec<Change<u8, Thing>>, OracleTransaction<u8, Thing>) {
+        let mut oracle = OracleTransaction::default();
+        let mut writes = Vec::new();
+        for step in std::mem::take(&mut self.transaction) {
+            match step {
+                TransactionStep::Upsert(draft) => {
+                    let thing = self.thing(draft);
+                    oracle.upsert(&self.oracle, thing.clone());
+                    writes.push(Ok(thing));
+                }
+                TransactionStep::Delete(draft, known) => {
+                    let last = self.thing(draft);
+                    self.came -= u64::from(!known);
+                    let (key, last) = (last.key, known.then_some(last));
+                    oracle.delete(&self.oracle, key, last.clone());
+                    writes.push(Err((key, last)));
+                }
+            }
+        }
+        let mut transaction = self.store.transaction();
+        for write in writes {
+            match write {
+                Ok(thing) => transaction.upsert(thing),
+                Err((key, last)) => transaction.delete(key, last),
+            }
+        }
+        (if commit { transaction.commit() } else { Vec::new() }, oracle)
     }
 
     fn add_index(&mut self, index: usize) {
         let there = self.present[index];
-        assert_eq!(add_index(&self.store, index).is_err(), there);
+        assert_eq!(add_index(&mut self.store, index).is_err(), there);
         self.tally.hit_if(there, "index there already");
         if !there {
             self.tag_indexes += u64::from(index == TAG);
-            self.tags_under_stage |= index == TAG && self.stage.is_some();
             self.tally.hit_if(!self.oracle.objects.is_empty(), "index added to objects");
-            self.tally.hit_if(self.stage.is_some(), "index added under a stage");
-            self.tally.hit_if(self.transaction.is_some(), "index added under a transaction");
         }
         self.present[index] = true;
     }
@@ -762,7 +777,7 @@ impl<'a> World<'a> {
         assert!(most <= self.tag_indexes, "an index function runs once per object version");
         assert_eq!(TRANSFORMED.get(), if self.transforms { self.came } else { 0 });
         let held = self.store.held_snapshots();
-        let holders = self.copies.len() + self.readers.len() + usize::from(self.stage.is_some());
+        let holders = self.copies.len() + self.readers.len();
         assert!(held.states <= holders, "{held:?} by {holders}");
         assert_eq!(self.store.is_synced(), self.synced);
         for waiter in &self.waiters {
@@ -824,7 +839,6 @@ impl<'a> World<'a> {
                 assert_eq!(reader.consumer.held, shown);
             }
         }
-        (self.stage, self.transaction) = (None, None);
         let mut last = self.store.subscribe();
         let mut consumer = Consumer::new(RULES.same);
         drop(self.store);

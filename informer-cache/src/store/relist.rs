@@ -1,33 +1,127 @@
 //! SHELL. A relist in the making: collected page by page, published at once, or thrown away.
+//!
+//! Guards nothing: it is beside the store until it is published.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
-use std::sync::Arc;
 
 use flyball_sync::panics::attempt;
 use hashbrown::HashTable;
 
-use crate::due::Due;
-use crate::inner::{Arrival, Inner};
-use crate::pending::State;
-use crate::recipe::Drafted;
+use crate::recipe::Reading;
 use crate::record::Record;
-use crate::relist::{List, Listed, OtherRecipe, Verdict, judge};
-use crate::step::Step;
-use crate::{Change, Schema, Version};
+use crate::relist::{List, Listed, Verdict, judge};
+use crate::{Change, Store, Version, Writer};
 
-/// A list that is not complete yet; made by [`Store::stage`](crate::Store::stage).
+/// A list that is not complete yet; made by [`Writer::relist`](crate::Writer::relist).
 ///
 /// Nothing of it is seen before [`publish`](Self::publish). Dropping it throws the half list away. A key that is listed twice counts once, with its
 /// last object.
 ///
-/// An object that is listed as it was stored when the stage was begun is let go at once and costs four bytes and a bit, so what a relist needs
-/// is memory for what has changed, beside one page. Until it ends, the stage holds the store's state of its beginning, as a
-/// [snapshot](crate::Snapshot) does.
-pub struct Stage<K, V> {
-    inner: Arc<Inner<K, V>>,
-    list: List<K, V>,
+/// An object that is listed as it is stored is let go at once and costs four bytes and a bit, so what a relist needs is memory for what has
+/// changed, beside one page. Until it ends, it holds the store's state of its beginning, as a [snapshot](crate::Snapshot) does.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Schema, Store, Version};
+///
+/// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+/// let mut list = pods.relist();
+/// for page in [[("a", 1), ("b", 2)], [("c", 3), ("d", 4)]] {
+///     page.into_iter().for_each(|pod| list.insert(pod));
+/// }
+/// assert_eq!(list.publish(Version::new(4)).len(), 4);
+/// assert_eq!(pods.len(), 4);
+/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+/// ```
+pub struct Relist<'a, K, V> {
+    writer: &'a mut Writer<K, V>,
+    draft: RelistDraft<K, V>,
+}
+
+impl<'a, K, V> Relist<'a, K, V>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    pub(super) fn new(writer: &'a mut Writer<K, V>) -> Self {
+        let draft = RelistDraft::new(writer);
+        Self { writer, draft }
+    }
+
+    /// Lists one object. The schema's functions and the transformation run here, once, and the index functions where the object is not the stored one.
+    ///
+    /// # Panics
+    /// Only as these functions or a key do, but for the index functions, whose panic is an error of this object; then nothing has changed.
+    pub fn insert(&mut self, object: V) {
+        self.draft.insert(object);
+    }
+
+    /// Takes a key off the list again, if it is listed: a streaming list may tell of a deletion before it is complete.
+    ///
+    /// # Panics
+    /// Only as `Hash` and `Eq` of keys do, when nothing has changed, or the drop of what was listed.
+    pub fn remove<Q>(&mut self, key: &Q)
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.draft.remove(key);
+    }
+
+    /// Lists the objects `keep` wants as they are stored, if their keys are not listed: those of which is known that they are there, but not how
+    /// they are.
+    ///
+    /// O(stored) where something of it is not listed yet, otherwise O(changes).
+    ///
+    /// # Panics
+    /// Only as `keep` does; those it wanted before are listed then.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Schema, Store, Version};
+    ///
+    /// let mut store = Store::builder(Schema::new(|object: &(&str, u64)| object.0, |object| Version::new(object.1))).build()?;
+    /// store.replace([("a", 1), ("b", 1), ("c", 1)], Version::new(1));
+    /// let mut list = store.relist();
+    /// list.insert(("a", 2));
+    /// list.keep_stored(|(name, _)| *name == "b");
+    /// let gone: Vec<_> = list.publish(Version::new(2)).iter().filter(|change| change.new().is_none()).map(|change| *change.key()).collect();
+    /// assert_eq!(gone, ["c"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keep_stored(&mut self, mut keep: impl FnMut(&V) -> bool) {
+        self.draft.keep_rows(|_, stored| keep(stored));
+    }
+
+    /// Makes the listed objects the store's, at this version, and says what changed: deletions first, with the last known state, then
+    /// updates and additions in the order of the list.
+    ///
+    /// Everything that is not listed is deleted. What is listed with the version and identity it is stored with did not change; the stored object
+    /// stays. The list wins even when it is older than the store.
+    ///
+    /// Readers keep reading the old state until they see the new one. O(changes), and O(stored) for what is not listed.
+    ///
+    /// # Panics
+    /// Only as functions of the schema, an index or a key do; then nothing has changed. But identity and `Clone` of keys run once more when the
+    /// changes are put together for the caller, and what is replaced is dropped: a panic there comes after everybody else was told.
+    pub fn publish(self, version: Version) -> Vec<Change<K, V>> {
+        let Self { writer, draft } = self;
+        writer.publish(draft, version)
+    }
+}
+
+impl<K, V> fmt::Debug for Relist<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relist").field("len", &self.draft.len).finish_non_exhaustive()
+    }
+}
+
+/// The list itself, of who owns the writer by other means.
+pub(crate) struct RelistDraft<K, V> {
+    pub(super) list: List<K, V>,
+    reading: Reading<K, V>,
     /// Where in `list.listed` a key is.
     places: HashTable<usize>,
     len: usize,
@@ -39,16 +133,15 @@ pub struct Stage<K, V> {
     taken_off: Vec<u32>,
 }
 
-impl<K, V> Stage<K, V>
+impl<K, V> RelistDraft<K, V>
 where
     K: Clone + Eq + Hash,
     V: 'static,
 {
-    pub(crate) fn new(inner: Arc<Inner<K, V>>) -> Self {
-        let list = List::new(inner.table());
+    pub(crate) fn new(store: &Store<K, V>) -> Self {
         Self {
-            inner,
-            list,
+            list: List::new(store.inner.table()),
+            reading: store.inner.reading,
             places: HashTable::new(),
             len: 0,
             next: 0,
@@ -57,40 +150,24 @@ where
         }
     }
 
-    /// The number of keys listed so far.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether nothing is listed so far.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Lists one object. The schema's functions and the transformation run here, once, and the index functions where the object is not the stored one.
-    ///
-    /// # Panics
-    /// Only as these functions or a key do, but for the index functions, whose panic is an error of this object; then nothing has changed.
-    pub fn put(&mut self, object: V) {
-        let (hash, key) = self.inner.reading.name(&object);
+    pub(super) fn insert(&mut self, object: V) {
+        let (hash, key) = self.reading.name(&object);
         let row = self.list.base.find(hash, |known| *known == key);
-        self.put_at(row, hash, key, object);
+        self.insert_at(row, hash, key, object);
     }
 
-    /// As [`put`](Self::put), of an object that may make a function of the user's panic: then that is the error. What is stored under its key is listed
+    /// As [`insert`](Self::insert), of an object that may make a function of the user's panic: then that is the error. What is stored under its key is listed
     /// as it is; if the key function panics, no stored object is deleted at the end but those that were removed from the list.
     ///
     /// `late` may refuse it, by its key and the version of the object that is listed under it; whether it has.
-    pub(crate) fn try_put_unless(
+    pub(crate) fn try_insert_unless(
         &mut self,
         object: V,
         late: impl FnOnce(&K, &dyn Fn() -> Option<Version>) -> bool,
     ) -> Result<bool, String> {
         let base = &self.list.base;
         let named = attempt(|| {
-            let (hash, key) = self.inner.reading.name(&object);
+            let (hash, key) = self.reading.name(&object);
             let row = base.find(hash, |known| *known == key);
             let late = late(&key, &|| self.listed_at(row, hash, &key).map(|listed| listed.version));
             (row, hash, key, late)
@@ -99,8 +176,8 @@ where
         if late {
             return Ok(true);
         }
-        let put = attempt(|| self.put_at(row, hash, key, object));
-        put.map(|()| false).inspect_err(|_| {
+        let inserted = attempt(|| self.insert_at(row, hash, key, object));
+        inserted.map(|()| false).inspect_err(|_| {
             let listed = |row| {
                 let hash = self.list.base.rows.get(row).map_or(0, Record::hash);
                 let is_it = |at: &usize| self.list.listed[*at].stored.is_some_and(|(other, _)| other == row);
@@ -114,7 +191,7 @@ where
 
     /// The listed object of a key, so far.
     pub(crate) fn listed(&self, key: &K) -> Option<&Record<K, V>> {
-        let hash = self.inner.reading.seed.hash_one(key);
+        let hash = self.reading.seed.hash_one(key);
         self.listed_at(self.list.base.find(hash, |known| known == key), hash, key)
     }
 
@@ -136,12 +213,14 @@ where
     }
 
     /// Lists an object whose key has this row in the base, if any.
-    fn put_at(&mut self, row: Option<u32>, hash: u64, key: K, object: V) {
-        let reading = &self.inner.reading;
+    fn insert_at(&mut self, row: Option<u32>, hash: u64, key: K, object: V) {
+        let reading = self.reading;
         let arrived = reading.read_named(hash, key, object);
         let List { base, unchanged, places, listed, .. } = &mut self.list;
         let old = row.and_then(|row| base.rows.get(row));
-        let record = arrived.after(old);
+        let (record, key) = arrived.after(old);
+        // Here, where a panic of it leaves the list as it was.
+        drop(key);
         let verdict = old.map(|old| judge(&reading.schema, old, &record));
         let known = self.places.find(record.hash(), |&at| {
             let other = &listed[at].record;
@@ -160,7 +239,7 @@ where
             true => (self.len, self.next),
             false => (self.len + 1, self.next.checked_add(1).expect("less than 2³² keys")),
         };
-        let (record, drafted) = match (stored, old, known) {
+        let (record, values) = match (stored, old, known) {
             (Some((row, Verdict::Unchanged)), _, None) => {
                 unchanged.set(row);
                 places[row as usize] = place;
@@ -168,16 +247,15 @@ where
                 return;
             }
             // Once listed as something else, it stays in that list.
-            (Some((row, Verdict::Unchanged)), Some(old), _) => (old.clone(), base.drafted(row)),
+            (Some((row, Verdict::Unchanged)), Some(old), _) => (old.clone(), base.values(row)),
             _ => {
-                let old = row.map_or(Vec::new(), |row| base.values(row));
-                let recipe = base.recipe.clone();
-                let drafted = Drafted::update(recipe, &record.object, old, &reading.seed);
-                (record, drafted)
+                let known = row.map_or(Vec::new(), |row| base.values(row));
+                let values = base.recipe.update(&record.object, known, &reading.seed);
+                (record, values)
             }
         };
         let hash = record.hash();
-        let new = Listed { record, drafted, stored, place };
+        let new = Listed { record, values, stored, place };
         // Nothing panics from here on but the drop of what is replaced.
         row.iter().for_each(|row| unchanged.clear(*row));
         (self.len, self.next) = (len, next);
@@ -190,16 +268,12 @@ where
         }
     }
 
-    /// Takes a key off the list again, if it is listed: a streaming list may tell of a deletion before it is complete.
-    ///
-    /// # Panics
-    /// Only as `Hash` and `Eq` of keys do, when nothing has changed, or the drop of what was listed.
-    pub fn remove<Q>(&mut self, key: &Q)
+    pub(crate) fn remove<Q>(&mut self, key: &Q)
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let hash = self.inner.reading.seed.hash_one(key);
+        let hash = self.reading.seed.hash_one(key);
         let List { base, unchanged, listed, .. } = &mut self.list;
         let known = self.places.find_entry(hash, |&at| {
             let other = &listed[at].record;
@@ -226,32 +300,7 @@ where
         drop(gone);
     }
 
-    /// Lists the objects `keep` wants as they were stored when the stage was begun, if their keys are not listed: those of which is known that
-    /// they are there, but not how they are.
-    ///
-    /// O(stored) where something of it is not listed yet, otherwise O(changes).
-    ///
-    /// # Panics
-    /// Only as `keep` does; those it wanted before are listed then.
-    ///
-    /// # Examples
-    /// ```
-    /// use flyball_informer_cache::{Schema, Store, Version};
-    ///
-    /// let store = Store::builder(Schema::new(|object: &(&str, u64)| object.0, |object| Version::new(object.1))).build()?;
-    /// store.replace([("a", 1), ("b", 1), ("c", 1)], Version::new(1));
-    /// let mut list = store.stage();
-    /// list.put(("a", 2));
-    /// list.keep(|(name, _)| *name == "b");
-    /// let gone: Vec<_> = list.publish(Version::new(2)).iter().filter(|change| change.new().is_none()).map(|change| *change.key()).collect();
-    /// assert_eq!(gone, ["c"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn keep(&mut self, mut keep: impl FnMut(&V) -> bool) {
-        self.keep_rows(|_, stored| keep(stored));
-    }
-
-    fn keep_rows(&mut self, mut keep: impl FnMut(u32, &V) -> bool) {
+    pub(super) fn keep_rows(&mut self, mut keep: impl FnMut(u32, &V) -> bool) {
         let List { base, unchanged, listed, .. } = &self.list;
         let new = listed.iter().filter(|listed| listed.stored.is_none()).count();
         if self.len - new == base.rows.len() {
@@ -267,64 +316,12 @@ where
         }
     }
 
-    /// As [`keep`](Self::keep). If the key function panicked on an object, keeps every stored object that is not listed, since each may be that one, except
+    /// As [`keep_stored`](Relist::keep_stored). If the key function panicked on an object, keeps every stored object that is not listed, since each may be that one, except
     /// those that were removed from the list.
     pub(crate) fn keep_unreadable(&mut self, mut keep: impl FnMut(&V) -> bool) {
         let nameless = self.nameless;
         let mut taken_off = std::mem::take(&mut self.taken_off);
         taken_off.sort_unstable();
         self.keep_rows(|row, stored| nameless && taken_off.binary_search(&row).is_err() || keep(stored));
-    }
-
-    /// Makes the listed objects the store's, at this version, and says what changed: deletions first, with the last known state, then
-    /// updates and additions in the order of the list.
-    ///
-    /// Everything that is not listed is deleted. What is listed with the version and identity it is stored with did not change; the stored object
-    /// stays. The list wins even when it is older than the store. An object that another writer changes
-    /// while the list is being published counts as changed.
-    ///
-    /// Readers keep reading the old state until they see the new one; other writers wait. O(changes), and O(stored) for what is not listed.
-    ///
-    /// # Panics
-    /// Only as functions of the schema, an index or a key do; then nothing has changed. But identity and `Clone` of keys run once more when the
-    /// changes are put together for the caller, and what is replaced is dropped: a panic there comes after everybody else was told.
-    pub fn publish(mut self, version: Version) -> Vec<Change<K, V>> {
-        let Self { inner, list, .. } = &mut self;
-        let reading = &inner.reading;
-        let steps = loop {
-            // Outside the lock, where identity can be asked for: there is hardly ever anything left to do inside it.
-            let current = inner.table();
-            while list.rebase(&current, |old, new| judge(&reading.schema, old, new)).is_err() {
-                list.renew(&current, &reading.seed);
-            }
-            drop(current);
-            let published = inner.publish(Arrival::List(version), |table| {
-                // Another writer was here in between. Identity cannot be asked for under a lock, so whoever tells of it does.
-                list.rebase(table, |_, _| Verdict::Replaced)?;
-                Ok::<_, OtherRecipe>(list.steps())
-            });
-            if let Ok(steps) = published {
-                break steps;
-            }
-        };
-        let changes = changes(&steps, &self.inner.reading.schema);
-        // Here, because an object whose drop panics while this function returns would take the return value with it.
-        drop((steps, self));
-        changes
-    }
-}
-
-/// What the caller is told of a write of many keys.
-pub(crate) fn changes<K: Clone, V>(steps: &[Step<K, V>], schema: &Schema<K, V>) -> Vec<Change<K, V>> {
-    let changes =
-        steps.iter().flat_map(|step| Due::Changed(State::first(step)).changes(schema, None)).flatten();
-    let mut changes: Vec<_> = changes.collect();
-    Change::sort(&mut changes);
-    changes
-}
-
-impl<K, V> fmt::Debug for Stage<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stage").field("len", &self.len).finish_non_exhaustive()
     }
 }

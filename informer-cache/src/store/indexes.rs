@@ -1,0 +1,123 @@
+//! SHELL. Indexes that come and go while the store runs.
+//!
+//! A new index is built beside the store, from a table that somebody holds, and runs after what was written since: what two tables share is passed over.
+//! When it has caught up with the table that is published, in the turn of the writer, it becomes a part of that. Until then nobody knows of it.
+
+use std::hash::Hash;
+use std::sync::Arc;
+
+use super::effects::Effects;
+use super::write::WriterCore;
+use crate::feed::Feed;
+use crate::index::Definition;
+use crate::interest::Interest;
+use crate::recipe::Recipe;
+use crate::seed::Seed;
+use crate::table::{Column, Garbage, Plan, Table};
+use crate::{DuplicateIndex, MissingIndex, Store};
+
+/// An index on its way into a store.
+pub(super) struct IndexBuild<K, V> {
+    index: Arc<Definition<V>>,
+    seed: Seed,
+    column: [Arc<Column>; 1],
+    /// What the column holds; nothing before it has caught up with a first one.
+    table: Option<Arc<Table<K, V>>>,
+    plan: Plan,
+    garbage: Garbage,
+}
+
+impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
+    pub(super) fn new(index: Definition<V>, store: &Store<K, V>) -> Result<Self, DuplicateIndex> {
+        is_new(&store.inner.table(), &index)?;
+        let column = [Arc::new(Column::new(&index))];
+        Ok(Self {
+            index: Arc::new(index),
+            seed: store.inner.reading.seed,
+            column,
+            table: None,
+            plan: Plan::default(),
+            garbage: Garbage::default(),
+        })
+    }
+
+    /// Makes the column that of a later table. O(changes since), and O(objects) the first time. Runs the user's functions.
+    pub(super) fn catch_up(&mut self, table: Arc<Table<K, V>>) {
+        let before = self.table.take();
+        if before.as_ref().is_some_and(|before| before.revision == table.revision) {
+            self.table = Some(table);
+            return;
+        }
+        let rows = before.as_ref().map(|before| before.rows.items());
+        for (row, old, new) in table.rows.items().differing(rows) {
+            if old.zip(new).is_some_and(|(old, new)| old.is(new)) {
+                continue;
+            }
+            let values = new.map(|new| self.index.values(&new.object, &self.seed));
+            let old = old.map(|_| row);
+            self.plan.one_column(&self.column[0], &self.index, old, values.as_ref());
+            self.plan.carry_out(&mut self.column, row, &mut self.garbage);
+        }
+        self.table = Some(table);
+    }
+
+    /// Makes it a part of the store, whose table it has caught up with.
+    pub(super) fn install(
+        self,
+        core: &mut WriterCore<K, V>,
+        effects: &mut Effects<K, V>,
+    ) -> Result<(), DuplicateIndex> {
+        let Self { index, column: [column], table, garbage, .. } = self;
+        effects.garbage.values.extend(garbage.values);
+        is_new(&core.table(), &index)?;
+        // Not held as a snapshot would be: it is the one that is published.
+        drop(table);
+        let inner = core.inner();
+        let mut published = inner.published.write();
+        inner.note_superseded(&mut published);
+        let table = Arc::make_mut(&mut published.table);
+        let indexes = table.recipe.indexes.iter().chain([&index]).cloned().collect();
+        // What it replaces holds definitions that the new one holds, too.
+        table.recipe = Arc::new(Recipe { indexes });
+        table.columns.push(column);
+        Ok(())
+    }
+}
+
+fn is_new<K, V>(table: &Table<K, V>, index: &Definition<V>) -> Result<(), DuplicateIndex> {
+    match table.recipe.indexes.iter().any(|known| known.name == index.name) {
+        true => Err(DuplicateIndex { name: index.name }),
+        false => Ok(()),
+    }
+}
+
+/// An index that was taken out, to be dropped after the turn: its values are the user's.
+pub(super) type Removed<V> = (Arc<Column>, Arc<Recipe<V>>, Arc<Definition<V>>);
+
+impl<K, V: 'static> WriterCore<K, V> {
+    /// Takes out the index of this name and kind of values, and ends the subscriptions of a value in it.
+    pub(super) fn remove_index(
+        &mut self,
+        index: &Definition<V>,
+        effects: &mut Effects<K, V>,
+    ) -> Result<Removed<V>, MissingIndex> {
+        let inner = self.inner();
+        let at = self.table().recipe.indexes.iter().position(|known| known.is_like(index));
+        let Some(at) = at else { return Err(MissingIndex { name: index.name }) };
+        let mut published = inner.published.write();
+        inner.note_superseded(&mut published);
+        let table = Arc::make_mut(&mut published.table);
+        let mut indexes = table.recipe.indexes.clone();
+        let index = indexes.remove(at);
+        let recipe = std::mem::replace(&mut table.recipe, Arc::new(Recipe { indexes }));
+        let column = table.columns.remove(at);
+        let feeds = published.feeds.clone();
+        drop(published);
+        let is_of_it = |feed: &Feed<K, V>| matches!(feed.interest(), Some(Interest::Value { index: of, .. }) if Arc::ptr_eq(of, &index));
+        for feed in feeds.iter().filter(|feed| is_of_it(feed)) {
+            feed.end(&mut effects.wakers);
+        }
+        effects.feeds.push(feeds);
+        Ok((column, recipe, index))
+    }
+}

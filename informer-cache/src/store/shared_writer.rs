@@ -1,0 +1,247 @@
+//! SHELL. One writer for many: a turn for each write.
+//!
+//! | | guarded by |
+//! |---|---|
+//! | the writer | `turn`, held for a write without its effects |
+//! | `holder` | itself, an atomic; the number of the thread that has the turn. A thread finds its own number only where it put it, further up its stack |
+//!
+//! Order: `turn` before every lock of the store. Observers are told, tasks woken and what was replaced is dropped after the turn, so all of them may write.
+//! What runs in the turn (identity and index functions, `Hash`, `Eq`, `Ord` and `Clone` of keys and index values) must not: it would wait for itself, and
+//! is told so by a panic.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::Hash;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use flyball_sync::locks::{AtomicUsize, Mutex, Ordering, thread_number};
+
+use super::effects::Effects;
+use super::indexes::IndexBuild;
+use super::relist::RelistDraft;
+use super::write::WriterCore;
+use crate::{AnyIndex, Change, DuplicateIndex, Event, MissingIndex, Outcome, Store, Version, Writer};
+
+/// A [`Writer`] for several threads, tasks and observers; made by [`Writer::into_shared`]. A handle: clones share the writer, and the last one closes the store.
+///
+/// Writes come one after the other. Key, version and transformation of an object are asked before its turn, and observers told after it, so those of
+/// several threads overlap, and all of them may write. What runs in the turn must not write this store, and a panic says so: the schema's
+/// identity, index functions, and what keys and index values bring along.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Schema, Store, Version};
+///
+/// let pods = Store::builder(Schema::new(|pod: &(u64, u64)| pod.0, |pod| Version::new(pod.1))).build()?.into_shared();
+/// let threads: Vec<_> = (0..4)
+///     .map(|key| {
+///         let pods = pods.clone();
+///         std::thread::spawn(move || pods.upsert((key, 1)))
+///     })
+///     .collect();
+/// threads.into_iter().for_each(|thread| assert!(thread.join().unwrap().is_change()));
+/// assert_eq!(pods.len(), 4);
+/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+/// ```
+pub struct SharedWriter<K, V> {
+    shared: Arc<Shared<K, V>>,
+}
+
+struct Shared<K, V> {
+    store: Store<K, V>,
+    turn: Mutex<Writer<K, V>>,
+    holder: AtomicUsize,
+}
+
+/// As long as it is there, this thread has the turn.
+struct Holding<'a>(&'a AtomicUsize);
+
+/// No thread has the turn.
+const NOBODY: usize = usize::MAX;
+
+impl Drop for Holding<'_> {
+    fn drop(&mut self) {
+        // Ordering: Relaxed, it matters to this thread only.
+        self.0.store(NOBODY, Ordering::Relaxed);
+    }
+}
+
+impl<K, V> SharedWriter<K, V>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    pub(super) fn new(writer: Writer<K, V>) -> Self {
+        let store = writer.store();
+        let holder = AtomicUsize::new(NOBODY);
+        Self { shared: Arc::new(Shared { store, turn: Mutex::new(writer), holder }) }
+    }
+
+    /// A handle for readers.
+    #[must_use]
+    pub fn store(&self) -> Store<K, V> {
+        self.shared.store.clone()
+    }
+
+    /// As [`Writer::apply`].
+    ///
+    /// # Panics
+    /// As [`upsert`](Self::upsert).
+    pub fn apply(&self, event: Event<V>) -> Outcome {
+        match event {
+            Event::Added(object) | Event::Modified(object) => self.upsert(object),
+            Event::Deleted(object) => {
+                let key = self.inner.reading.schema.key(&object);
+                self.delete(&key, Some(object))
+            }
+            Event::Bookmark(version) | Event::InitialEnd(version) => {
+                self.bookmark(version);
+                Outcome::Noted
+            }
+        }
+    }
+
+    /// As [`Writer::upsert`].
+    ///
+    /// # Panics
+    /// As [`Writer::upsert`], and where it is called by what runs in a turn of this writer; then, too, nothing has changed.
+    pub fn upsert(&self, object: V) -> Outcome {
+        let arrived = self.inner.reading.read(object);
+        self.write(|core, effects| core.upsert(arrived, effects))
+    }
+
+    /// As [`Writer::delete`].
+    ///
+    /// # Panics
+    /// As [`upsert`](Self::upsert).
+    pub fn delete<Q>(&self, key: &Q, last: Option<V>) -> Outcome
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let (hash, last, version) = self.deletion(key, last);
+        self.write(|core, effects| core.delete((hash, key), last.as_ref(), version, effects))
+    }
+
+    /// As [`Writer::bookmark`].
+    ///
+    /// # Panics
+    /// As [`upsert`](Self::upsert).
+    pub fn bookmark(&self, version: Version) {
+        self.write(|core, effects| core.bookmark(version, effects));
+    }
+
+    /// As [`Writer::replace`]. The items are collected before its turn.
+    ///
+    /// # Panics
+    /// As [`upsert`](Self::upsert).
+    pub fn replace(&self, items: impl IntoIterator<Item = V>, version: Version) -> Vec<Change<K, V>> {
+        let items: Vec<_> = items.into_iter().collect();
+        let mut effects = Effects::default();
+        self.turn(&mut effects, |core, effects| {
+            let mut draft = RelistDraft::new(&core.store);
+            items.into_iter().for_each(|item| draft.insert(item));
+            core.publish_list(draft, version, effects);
+        });
+        effects.finish(&self.inner);
+        effects.into_changes(&self.inner)
+    }
+
+    /// As [`Writer::add_index`]. The index function runs outside a turn, and in one for what was written meanwhile.
+    ///
+    /// # Errors
+    /// When there is an index of this name, also one that was added meanwhile.
+    ///
+    /// # Panics
+    /// As [`upsert`](Self::upsert).
+    pub fn add_index(&self, index: &impl AnyIndex<V>) -> Result<(), DuplicateIndex> {
+        let mut build = IndexBuild::new(index.define(), self)?;
+        // Each round has as much to do as was written in the one before it.
+        for _ in 0..ROUNDS {
+            build.catch_up(self.inner.table());
+        }
+        self.write(|core, effects| {
+            build.catch_up(core.table());
+            build.install(core, effects)
+        })
+    }
+
+    /// As [`Writer::remove_index`].
+    ///
+    /// # Errors
+    /// When there is no index of this name and kind of values.
+    ///
+    /// # Panics
+    /// As [`upsert`](Self::upsert).
+    pub fn remove_index(&self, index: &impl AnyIndex<V>) -> Result<(), MissingIndex> {
+        let index = index.define();
+        let removed = self.write(|core, effects| core.remove_index(&index, effects));
+        drop(removed?);
+        Ok(())
+    }
+
+    /// As [`Writer::close`].
+    ///
+    /// # Panics
+    /// As [`upsert`](Self::upsert).
+    pub fn close(&self) {
+        self.write(|core, effects| core.close(effects));
+    }
+
+    /// Publishes the list of an informer, which is the only one to write but for indexes.
+    pub(crate) fn publish(&self, draft: RelistDraft<K, V>, version: Version) {
+        self.write(|core, effects| core.publish_list(draft, version, effects));
+    }
+
+    fn write<R>(&self, write: impl FnOnce(&mut WriterCore<K, V>, &mut Effects<K, V>) -> R) -> R {
+        let mut effects = Effects::default();
+        let written = self.turn(&mut effects, write);
+        effects.finish(&self.inner);
+        // Here, because what panics in its drop while this function returns would take the return value with it.
+        drop(effects);
+        written
+    }
+
+    /// The effects are the caller's, so that a panic leaves them to be dropped after the turn.
+    fn turn<R>(
+        &self,
+        effects: &mut Effects<K, V>,
+        write: impl FnOnce(&mut WriterCore<K, V>, &mut Effects<K, V>) -> R,
+    ) -> R {
+        let Shared { turn, holder, .. } = &*self.shared;
+        let me = thread_number();
+        // Ordering: Relaxed, it is this thread's own number only where this thread has put it.
+        let within = holder.load(Ordering::Relaxed) == me;
+        assert!(!within, "a function that runs in the turn of a write must not write the store");
+        let mut writer = turn.lock();
+        // Ordering: as above.
+        holder.store(me, Ordering::Relaxed);
+        // Dropped before the lock: the next one puts its own number there.
+        let _holding = Holding(holder);
+        write(&mut writer.core, effects)
+    }
+}
+
+/// So often an index that is added runs after what is written meanwhile, before it holds up writers.
+const ROUNDS: usize = 3;
+
+impl<K, V> Clone for SharedWriter<K, V> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<K, V> Deref for SharedWriter<K, V> {
+    type Target = Store<K, V>;
+
+    fn deref(&self) -> &Store<K, V> {
+        &self.shared.store
+    }
+}
+
+impl<K, V> fmt::Debug for SharedWriter<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedWriter").field("store", &self.shared.store).finish_non_exhaustive()
+    }
+}

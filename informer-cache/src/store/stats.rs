@@ -1,0 +1,28 @@
+//! SHELL. What a store costs.
+
+use std::hash::Hash;
+
+use crate::{HeldSnapshots, Memory, Store};
+
+impl<K, V> Store<K, V>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    /// What is still held of earlier states, by snapshots and by lists that are not complete yet. O(states held).
+    #[must_use]
+    pub fn held_snapshots(&self) -> HeldSnapshots {
+        let (states, oldest) = self.inner.held.oldest();
+        let now = self.inner.table().revision;
+        HeldSnapshots {
+            states,
+            oldest: oldest.map(|(version, _)| version),
+            behind: oldest.map_or(0, |(_, revision)| now.saturating_sub(revision)),
+        }
+    }
+
+    /// The memory of the present state; `weigh` tells how many bytes an object takes. O(objects), and nobody waits for it.
+    pub fn memory(&self, weigh: impl Fn(&K, &V) -> usize) -> Memory {
+        self.snapshot().memory(weigh)
+    }
+}

@@ -1,0 +1,164 @@
+//! SHELL. Several writes that are seen as one.
+//!
+//! Guards nothing: it is collected by its owner, judged at the commit, and published like a relist.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+
+use super::write::{judge_event, last_state};
+use crate::record::Record;
+use crate::relist::Verdict;
+use crate::step::Step;
+use crate::table::{Side, Table};
+use crate::{Change, Version, Writer};
+
+/// Writes of several objects that are published at once; made by [`Writer::transaction`](crate::Writer::transaction).
+///
+/// Nothing of it is seen before [`commit`](Self::commit); dropping it writes nothing. Of several writes of one key the last counts, and it is
+/// held against what is stored by the rules of [`Writer::upsert`](crate::Writer::upsert) and
+/// [`Writer::delete`](crate::Writer::delete): what is stale is left out.
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Schema, Store, Version};
+///
+/// let mut store = Store::builder(Schema::new(|account: &(&str, i64)| account.0, |_| Version::ZERO)).build()?;
+/// store.upsert(("a", 100));
+/// let accounts = store.store(); // what readers have
+///
+/// let mut transfer = store.transaction();
+/// transfer.upsert(("a", 70));
+/// transfer.upsert(("b", 30));
+/// assert_eq!(accounts.len(), 1);
+/// assert_eq!(transfer.commit().len(), 2);
+/// assert_eq!(accounts.snapshot().objects().map(|account| account.1).sum::<i64>(), 100);
+/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+/// ```
+pub struct Transaction<'a, K, V> {
+    writer: &'a mut Writer<K, V>,
+    writes: Vec<Write<K, V>>,
+    /// Where in `writes` a key is.
+    places: HashTable<usize>,
+    version: Version,
+}
+
+enum Write<K, V> {
+    Upsert(Record<K, V>),
+    Delete { hash: u64, key: K, last: Option<Arc<V>>, version: Version },
+}
+
+impl<K, V> Write<K, V> {
+    fn hash(&self) -> u64 {
+        match self {
+            Self::Upsert(new) => new.hash(),
+            Self::Delete { hash, .. } => *hash,
+        }
+    }
+
+    fn key(&self) -> &K {
+        match self {
+            Self::Upsert(new) => new.key(),
+            Self::Delete { key, .. } => key,
+        }
+    }
+}
+
+impl<'a, K, V> Transaction<'a, K, V>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    pub(super) fn new(writer: &'a mut Writer<K, V>) -> Self {
+        Self { writer, writes: Vec::new(), places: HashTable::new(), version: Version::ZERO }
+    }
+
+    /// Stores an object, at the commit.
+    pub fn upsert(&mut self, object: V) {
+        let (new, _) = self.writer.inner.reading.read(object).after(None);
+        let version = new.version;
+        self.put(Write::Upsert(new));
+        self.version = self.version.max(version);
+    }
+
+    /// Forgets the object of a key, at the commit. `last` is its last state, if somebody knows it.
+    pub fn delete(&mut self, key: K, last: Option<V>) {
+        let reading = &self.writer.inner.reading;
+        let hash = reading.seed.hash_one(&key);
+        let version = last.as_ref().map_or(Version::ZERO, |last| reading.schema.version(last));
+        let last = last.map(|last| Arc::new(reading.transform(last)));
+        self.put(Write::Delete { hash, key, last, version });
+        self.version = self.version.max(version);
+    }
+
+    fn put(&mut self, write: Write<K, V>) {
+        let (writes, places) = (&mut self.writes, &mut self.places);
+        let hash = write.hash();
+        let known = places.find(hash, |&at| writes[at].hash() == hash && writes[at].key() == write.key());
+        match known {
+            Some(&at) => drop(std::mem::replace(&mut writes[at], write)),
+            None => {
+                writes.push(write);
+                places.insert_unique(hash, writes.len() - 1, |&at| writes[at].hash());
+            }
+        }
+    }
+
+    /// Publishes everything at once, and says what changed: deletions first, then the rest in the order of their first writes.
+    ///
+    /// The store's version grows to the newest of the objects, also of those that are stale. Readers see all of it or nothing; they are kept out for
+    /// the swap of one address. O(writes).
+    ///
+    /// # Panics
+    /// As [`Relist::publish`](crate::Relist::publish).
+    pub fn commit(self) -> Vec<Change<K, V>> {
+        let table = self.writer.inner.table();
+        let (steps, sides) = self.judge(&table);
+        let changes = self.writer.commit(table, self.version, steps, sides);
+        // Here, because what panics in its drop while this function returns would take the return value with it.
+        drop(self.writes);
+        changes
+    }
+
+    /// What each write does to what is stored.
+    fn judge(&self, table: &Table<K, V>) -> (Vec<Step<K, V>>, Vec<Side>) {
+        let reading = self.writer.inner.reading;
+        let (mut gone, mut rest) = (Vec::new(), Vec::new());
+        for write in &self.writes {
+            let row = table.find(write.hash(), |key| key == write.key());
+            let old = row.and_then(|row| table.rows.get(row));
+            match write {
+                Write::Upsert(new) => {
+                    let verdict = old.map(|old| (old.clone(), judge_event(&reading.schema, old, new)));
+                    let new = new.clone();
+                    let step = match verdict {
+                        Some((_, Verdict::Unchanged)) => continue,
+                        Some((old, Verdict::Updated)) => Step::Updated { old, new },
+                        Some((old, Verdict::Replaced)) => Step::Replaced { old, new },
+                        None => Step::Added { new, initial: false },
+                    };
+                    let known = row.map_or(Vec::new(), |row| table.values(row));
+                    let values =
+                        step.after().map(|new| table.recipe.update(&new.object, known, &reading.seed));
+                    rest.push((step, Side { row, values }));
+                }
+                Write::Delete { last, version, .. } => {
+                    let Some(old) = old.filter(|old| version.is_none() || *version >= old.version) else {
+                        continue;
+                    };
+                    let last = last_state(&reading.schema, old, last.as_ref());
+                    gone.push((Step::Deleted { old: old.clone(), last }, Side { row, values: None }));
+                }
+            }
+        }
+        gone.into_iter().chain(rest).unzip()
+    }
+}
+
+impl<K, V> fmt::Debug for Transaction<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction").field("len", &self.writes.len()).finish_non_exhaustive()
+    }
+}

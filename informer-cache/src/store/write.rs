@@ -1,0 +1,312 @@
+//! SHELL. The one way a write goes to what readers see; its steps are numbered in [`Inner`](crate::inner::Inner).
+//!
+//! Whoever has this is the only one to write: what it looks up stays as it is until it commits. So the functions of the schema and of indexes, and the
+//! equality and order of keys and index values, run on a table that nobody changes, under no lock.
+
+use std::borrow::Borrow;
+use std::hash::Hash;
+use std::ops::DerefMut;
+use std::slice;
+use std::sync::Arc;
+
+use crate::board::Published;
+use crate::feed::{Feeds, Merging};
+use crate::inner::Inner;
+use crate::interest::Findings;
+use crate::recipe::{Arrived, Reading};
+use crate::record::Record;
+use crate::relist::Verdict;
+use crate::step::{Last, Step};
+use crate::store::effects::{Effects, Steps, fan_out, find};
+use crate::store::relist::RelistDraft;
+use crate::table::{Plan, Side, Table};
+use crate::{Outcome, Schema, Stopped, Store, Version, WaitForError};
+
+/// The writing end of a store. Its functions leave what is to be done without locks to the caller, as [`Effects`].
+pub(crate) struct WriterCore<K, V> {
+    pub(crate) store: Store<K, V>,
+    /// Kept for its memory.
+    plan: Plan,
+}
+
+/// How a write of many keys moves the version.
+#[derive(Clone, Copy)]
+pub(crate) enum Arrival {
+    /// Everything up to this version, be it older.
+    List(Version),
+    /// Something, as new as this.
+    News(Version),
+}
+
+impl<K, V> WriterCore<K, V> {
+    pub(crate) fn new(store: Store<K, V>) -> Self {
+        Self { store, plan: Plan::default() }
+    }
+
+    pub(crate) fn inner(&self) -> &Inner<K, V> {
+        &self.store.inner
+    }
+
+    fn reading(&self) -> Reading<K, V> {
+        self.inner().reading
+    }
+
+    pub(crate) fn table(&self) -> Arc<Table<K, V>> {
+        self.inner().table()
+    }
+
+    /// The store is at least at this version; nothing changed.
+    pub(crate) fn bookmark(&mut self, version: Version, effects: &mut Effects<K, V>) {
+        let inner = self.inner();
+        // Most stale events bring no news.
+        if version <= inner.published.look(|table| table.version) {
+            return;
+        }
+        let (feeds, merging) = {
+            let mut published = inner.published.write();
+            inner.note_superseded(&mut published);
+            let version = published.advance(version, &mut effects.wakers);
+            let merging = Merging { version, revision: published.table.revision, first_list: false };
+            (published.feeds.clone(), merging)
+        };
+        fan_out(&feeds, &[], &Findings::default(), merging, effects);
+        effects.feeds.push(feeds);
+    }
+
+    /// Ends the feeds, the listeners and the waits.
+    pub(crate) fn close(&mut self, effects: &mut Effects<K, V>) {
+        let inner = self.inner();
+        let (feeds, listeners) = {
+            let mut published = inner.published.write();
+            published.closed = true;
+            published.waiters.end_all(WaitForError::Closed, &mut effects.wakers);
+            let feeds = std::mem::replace(&mut published.feeds, Arc::new([]));
+            (feeds, std::mem::replace(&mut published.listeners, Arc::new([])))
+        };
+        for feed in &*feeds {
+            feed.end(&mut effects.wakers);
+        }
+        inner.synced.end(Err(Stopped), &mut effects.wakers);
+        // There are no steps, so they are told nothing, and go.
+        effects.listeners = Some(listeners);
+        effects.feeds.push(feeds);
+    }
+}
+
+impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
+    pub(crate) fn upsert(&mut self, arrived: Arrived<K, V>, effects: &mut Effects<K, V>) -> Outcome {
+        let Reading { schema, seed, .. } = self.reading();
+        let table = self.table();
+        let row = table.find(arrived.hash, |key| *key == arrived.key);
+        let old = row.and_then(|row| table.rows.get(row));
+        let (new, key) = arrived.after(old);
+        effects.key = key;
+        let version = new.version;
+        let (step, outcome) = match old {
+            None => (Step::Added { new, initial: false }, Outcome::Added),
+            Some(old) => match judge_event(&schema, old, &new) {
+                Verdict::Unchanged => {
+                    effects.stale = Some(new);
+                    // The source is this far all the same, and somebody may wait for that.
+                    self.bookmark(version, effects);
+                    return Outcome::Stale { stored: old.version };
+                }
+                Verdict::Updated => (Step::Updated { old: old.clone(), new }, Outcome::Updated),
+                Verdict::Replaced => (Step::Replaced { old: old.clone(), new }, Outcome::Replaced),
+            },
+        };
+        let known = row.map_or(Vec::new(), |row| table.values(row));
+        let values = step.after().map(|new| table.recipe.update(&new.object, known, &seed));
+        self.commit(table, step, Side { row, values }, version, effects);
+        outcome
+    }
+
+    pub(crate) fn delete<Q>(
+        &mut self,
+        (hash, key): (u64, &Q),
+        last: Option<&Arc<V>>,
+        version: Version,
+        effects: &mut Effects<K, V>,
+    ) -> Outcome
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let table = self.table();
+        let found = table.find(hash, |known| known.borrow() == key);
+        let Some((row, old)) = found.and_then(|row| Some((row, table.rows.get(row)?))) else {
+            self.bookmark(version, effects);
+            return Outcome::Absent;
+        };
+        if !version.is_none() && version < old.version {
+            self.bookmark(version, effects);
+            return Outcome::Stale { stored: old.version };
+        }
+        let last = last_state(&self.reading().schema, old, last);
+        let step = Step::Deleted { old: old.clone(), last };
+        self.commit(table, step, Side { row: Some(row), values: None }, version, effects);
+        Outcome::Deleted
+    }
+
+    /// Steps 2 to 4 for one key, in place.
+    fn commit(
+        &mut self,
+        table: Arc<Table<K, V>>,
+        step: Step<K, V>,
+        side: Side,
+        version: Version,
+        effects: &mut Effects<K, V>,
+    ) {
+        let Self { store, plan } = self;
+        let inner = &*store.inner;
+        let (steps, sides) = (slice::from_ref(&step), slice::from_ref(&side));
+        table.plan(&side, plan);
+        let (mut published, found) = when_found(inner, &table, steps, sides, effects);
+        // It is the one that is published, so it is not the last.
+        drop(table);
+        inner.note_superseded(&mut published);
+        // Copied when a snapshot holds it: a few counts, no object.
+        Arc::make_mut(&mut published.table).commit(&step, &side, plan, &mut effects.garbage);
+        let version = published.advance(version, &mut effects.wakers);
+        let merging = Merging { version, revision: published.table.revision, first_list: false };
+        if !published.listeners.is_empty() {
+            effects.listeners = Some(published.listeners.clone());
+        }
+        drop(published);
+        if let Some((feeds, found)) = found {
+            fan_out(&feeds, steps, &found, merging, effects);
+            effects.feeds.push(feeds);
+        }
+        (effects.steps, effects.side) = (Steps::One(step), Some(side));
+    }
+
+    /// Makes a list that is complete the store's content.
+    pub(crate) fn publish_list(
+        &mut self,
+        mut draft: RelistDraft<K, V>,
+        version: Version,
+        effects: &mut Effects<K, V>,
+    ) {
+        let table = self.table();
+        debug_assert_eq!(
+            draft.list.base.revision, table.revision,
+            "a list is beside the table it began with"
+        );
+        // Index functions of indexes that came meanwhile.
+        draft.list.renew(&table.recipe, &self.reading().seed);
+        let (steps, sides) = draft.list.steps();
+        effects.tables.push(draft.list.base);
+        self.publish(table, Arrival::List(version), steps, sides, effects);
+    }
+
+    /// Steps 2 to 4 for many keys, built aside and published at once: readers are kept out for the swap of one address.
+    pub(crate) fn publish(
+        &mut self,
+        table: Arc<Table<K, V>>,
+        arrival: Arrival,
+        mut steps: Vec<Step<K, V>>,
+        sides: Vec<Side>,
+        effects: &mut Effects<K, V>,
+    ) {
+        let Self { store, plan } = self;
+        let inner = &*store.inner;
+        let list = matches!(arrival, Arrival::List(_));
+        let first_list = list && !inner.published.read().listed;
+        if first_list {
+            steps.iter_mut().for_each(Step::begins);
+        }
+        let now = table.version;
+        let version = arrival.version(now);
+        let mut next = Table::clone(&table);
+        for (step, side) in steps.iter().zip(&sides) {
+            next.plan(side, plan);
+            next.commit(step, side, plan, &mut effects.garbage);
+        }
+        next.version = version;
+        let next = Arc::new(next);
+        let merging = Merging { version, revision: next.revision, first_list };
+        let (mut published, found) = when_found(inner, &table, &steps, &sides, effects);
+        // One is this function's own.
+        if Arc::strong_count(&published.table) > 2 {
+            inner.held.superseded(&published.table);
+        }
+        let before = std::mem::replace(&mut published.table, next);
+        published.listed |= list;
+        published.waiters.reached(version, &mut effects.wakers);
+        if version < now {
+            published.waiters.end_all(WaitForError::Rewound(version), &mut effects.wakers);
+        }
+        if !published.listeners.is_empty() {
+            effects.listeners = Some(published.listeners.clone());
+        }
+        drop(published);
+        effects.tables.extend([table, before]);
+        if let Some((feeds, found)) = found {
+            fan_out(&feeds, &steps, &found, merging, effects);
+            effects.feeds.push(feeds);
+        }
+        if list {
+            inner.synced.end(Ok(()), &mut effects.wakers);
+        }
+        (effects.steps, effects.sides) = (Steps::Many(steps), sides);
+    }
+}
+
+/// Feeds, and what was found for them.
+type Found<K, V> = Option<(Feeds<K, V>, Findings<K, V>)>;
+
+/// Step 2 for the feeds, and the lock of step 3: what was found is of exactly the feeds there are under it. None where there are none.
+fn when_found<'a, K: Eq, V>(
+    inner: &'a Inner<K, V>,
+    table: &Table<K, V>,
+    steps: &[Step<K, V>],
+    sides: &[Side],
+    effects: &mut Effects<K, V>,
+) -> (impl DerefMut<Target = Published<K, V>> + use<'a, K, V>, Found<K, V>) {
+    let mut found: Found<K, V> = None;
+    loop {
+        let published = inner.published.write();
+        match &found {
+            Some((feeds, _)) if Arc::ptr_eq(feeds, &published.feeds) => return (published, found),
+            None if published.feeds.is_empty() => return (published, None),
+            _ => {}
+        }
+        let feeds = published.feeds.clone();
+        drop(published);
+        // A subscription came or went meanwhile.
+        if let Some((feeds, _)) = found.take() {
+            effects.feeds.push(feeds);
+        }
+        let findings = find(&feeds, steps, sides, table);
+        found = Some((feeds, findings));
+    }
+}
+
+impl Arrival {
+    fn version(self, now: Version) -> Version {
+        match self {
+            Self::List(version) => version,
+            Self::News(version) => version.max(now),
+        }
+    }
+}
+
+/// What an event's object is to the stored one: never back in time.
+pub(crate) fn judge_event<K, V>(schema: &Schema<K, V>, old: &Record<K, V>, new: &Record<K, V>) -> Verdict {
+    let same = schema.same(&old.object, &new.object);
+    // Two objects may share a version, where one write of the source ended the one and began the other.
+    let stale = new.version < old.version || new.version == old.version && same;
+    match (stale && !new.version.is_none(), same) {
+        (true, _) => Verdict::Unchanged,
+        (false, true) => Verdict::Updated,
+        (false, false) => Verdict::Replaced,
+    }
+}
+
+/// The last known state of a deleted object: what was told, if that is its own.
+pub(crate) fn last_state<K, V>(schema: &Schema<K, V>, old: &Record<K, V>, told: Option<&Arc<V>>) -> Last<V> {
+    match told {
+        Some(last) if schema.same(&old.object, last) => Last { object: last.clone(), missed: false },
+        _ => Last { object: old.object.clone(), missed: true },
+    }
+}

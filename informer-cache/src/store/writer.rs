@@ -1,0 +1,246 @@
+//! SHELL. The owner of a store's contents.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::effects::Effects;
+use super::indexes::IndexBuild;
+use super::relist::RelistDraft;
+use super::write::{Arrival, WriterCore};
+use crate::step::Step;
+use crate::table::{Side, Table};
+use crate::{
+    AnyIndex, Change, DuplicateIndex, Event, MissingIndex, Outcome, Relist, SharedWriter, Store, Transaction,
+    Version,
+};
+
+/// The one that writes a store; made by [`StoreBuilder::build`](crate::StoreBuilder::build).
+///
+/// What is written can be seen by every [`Store`] of it, and is told to every subscription, before the call returns. It reads as the [`Store`] it
+/// derefs to; [`store`](Self::store) is a handle for others. Dropping it [closes](Self::close) the store.
+///
+/// Nobody races it, so what it looks up is still so when it writes. The functions of the schema and of indexes run here, under no lock. For several writers
+/// there is [`SharedWriter`].
+///
+/// # Examples
+/// ```
+/// use flyball_informer_cache::{Outcome, Schema, Store, Version};
+///
+/// let mut pods = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+/// let readers = pods.store(); // clone it as often as you like
+/// assert_eq!(pods.upsert(("a", 7)), Outcome::Added);
+/// assert_eq!(pods.upsert(("a", 6)), Outcome::Stale { stored: Version::new(7) });
+/// assert_eq!(readers.get("a").map(|pod| pod.1), Some(7));
+/// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+/// ```
+pub struct Writer<K, V> {
+    pub(super) core: WriterCore<K, V>,
+}
+
+impl<K, V> Writer<K, V>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    pub(crate) fn new(store: Store<K, V>) -> Self {
+        Self { core: WriterCore::new(store) }
+    }
+
+    /// A handle for readers.
+    #[must_use]
+    pub fn store(&self) -> Store<K, V> {
+        self.core.store.clone()
+    }
+
+    /// Lets several threads write: one after the other, each call a turn of its own.
+    #[must_use]
+    pub fn into_shared(self) -> SharedWriter<K, V> {
+        SharedWriter::new(self)
+    }
+
+    /// Applies a watch event. Only whether it is a deletion counts, not whether it says that the object is new.
+    pub fn apply(&mut self, event: Event<V>) -> Outcome {
+        match event {
+            Event::Added(object) | Event::Modified(object) => self.upsert(object),
+            Event::Deleted(object) => {
+                let key = self.inner.reading.schema.key(&object);
+                self.delete(&key, Some(object))
+            }
+            Event::Bookmark(version) | Event::InitialEnd(version) => {
+                self.bookmark(version);
+                Outcome::Noted
+            }
+        }
+    }
+
+    /// Stores an object, new or newer.
+    ///
+    /// Never goes back: the same object at the stored version or an older one is [stale](Outcome::Stale), unless one of the two has no
+    /// version. Another object under the key, by the schema's identity, replaces the stored one unless its version is older.
+    /// The store's version grows to that of the object, also when it is stale.
+    ///
+    /// Events of different objects may come in any order. A deleted object leaves nothing behind to compare with: an event of it that comes late adds it again.
+    /// (An [`Informer`](crate::Informer) remembers deletions, so there it does not.)
+    ///
+    /// # Panics
+    /// Only as functions of the schema, an index or a key do; then nothing has changed. The object that is replaced may be dropped here, too: a panic
+    /// in that comes when all is done.
+    pub fn upsert(&mut self, object: V) -> Outcome {
+        let arrived = self.inner.reading.read(object);
+        self.write(|core, effects| core.upsert(arrived, effects))
+    }
+
+    /// Forgets the object of a key. `last` is its last state, if somebody knows it; otherwise the stored state is told, as one that may have
+    /// missed something.
+    ///
+    /// A `last` that is older than what is stored is [stale](Outcome::Stale). The store's version grows to that of `last` in any case.
+    ///
+    /// # Panics
+    /// Only as functions of the schema or a key do; then nothing has changed. As with [`upsert`](Self::upsert), a panic in the drop of what was stored
+    /// comes when all is done.
+    pub fn delete<Q>(&mut self, key: &Q, last: Option<V>) -> Outcome
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let (hash, last, version) = self.deletion(key, last);
+        self.write(|core, effects| core.delete((hash, key), last.as_ref(), version, effects))
+    }
+
+    /// The source says that everything up to this version has been told. Never takes the store back.
+    pub fn bookmark(&mut self, version: Version) {
+        self.write(|core, effects| core.bookmark(version, effects));
+    }
+
+    /// Makes a complete list the store's content, at once, and says what changed: deletions first, with the last known state, then updates and
+    /// additions. As [`relist`](Self::relist) in one go; see [`Relist::publish`].
+    ///
+    /// # Panics
+    /// As [`Relist::publish`].
+    pub fn replace(&mut self, items: impl IntoIterator<Item = V>, version: Version) -> Vec<Change<K, V>> {
+        let mut list = self.relist();
+        items.into_iter().for_each(|item| list.insert(item));
+        list.publish(version)
+    }
+
+    /// Begins a complete list that comes in pages.
+    pub fn relist(&mut self) -> Relist<'_, K, V> {
+        Relist::new(self)
+    }
+
+    /// Begins a write of several objects that is seen as a whole or not at all.
+    #[must_use = "a transaction that is dropped has written nothing"]
+    pub fn transaction(&mut self) -> Transaction<'_, K, V> {
+        Transaction::new(self)
+    }
+
+    /// Adds an index to the store as it runs.
+    ///
+    /// Its function is run for every object here. Readers do not wait for it; they may ask it when this returns. O(objects).
+    ///
+    /// # Errors
+    /// When there is an index of this name.
+    ///
+    /// # Panics
+    /// Only as functions of the index and its values do; then it is not added, and nothing else has changed.
+    pub fn add_index(&mut self, index: &impl AnyIndex<V>) -> Result<(), DuplicateIndex> {
+        let mut build = IndexBuild::new(index.define(), &self.core.store)?;
+        build.catch_up(self.inner.table());
+        self.write(|core, effects| build.install(core, effects))
+    }
+
+    /// Takes an index from the store as it runs. O(1) for everybody else; its memory is freed here, or with the last snapshot that knows it.
+    /// Subscriptions of a value in it end.
+    ///
+    /// # Errors
+    /// When there is no index of this name and kind of values.
+    pub fn remove_index(&mut self, index: &impl AnyIndex<V>) -> Result<(), MissingIndex> {
+        let index = index.define();
+        let removed = self.write(|core, effects| core.remove_index(&index, effects));
+        drop(removed?);
+        Ok(())
+    }
+
+    /// Ends every subscription, after what is pending in it, and every wait. Again is the same.
+    ///
+    /// The store itself stays: it can be read, and written, but nobody is told. The same happens when the writer is dropped.
+    pub fn close(&mut self) {
+        self.write(|core, effects| core.close(effects));
+    }
+
+    pub(super) fn publish(&mut self, draft: RelistDraft<K, V>, version: Version) -> Vec<Change<K, V>> {
+        self.write_many(|core, effects| core.publish_list(draft, version, effects))
+    }
+
+    pub(super) fn commit(
+        &mut self,
+        table: Arc<Table<K, V>>,
+        version: Version,
+        steps: Vec<Step<K, V>>,
+        sides: Vec<Side>,
+    ) -> Vec<Change<K, V>> {
+        self.write_many(|core, effects| core.publish(table, Arrival::News(version), steps, sides, effects))
+    }
+
+    fn write<R>(&mut self, write: impl FnOnce(&mut WriterCore<K, V>, &mut Effects<K, V>) -> R) -> R {
+        let mut effects = Effects::default();
+        let written = write(&mut self.core, &mut effects);
+        effects.finish(self.core.inner());
+        // Here, because what panics in its drop while this function returns would take the return value with it.
+        drop(effects);
+        written
+    }
+
+    fn write_many(
+        &mut self,
+        write: impl FnOnce(&mut WriterCore<K, V>, &mut Effects<K, V>),
+    ) -> Vec<Change<K, V>> {
+        let mut effects = Effects::default();
+        write(&mut self.core, &mut effects);
+        effects.finish(self.core.inner());
+        effects.into_changes(self.core.inner())
+    }
+}
+
+impl<K, V> Store<K, V>
+where
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    /// Hash, last state as it would be stored, and version of a deletion.
+    pub(super) fn deletion<Q>(&self, key: &Q, last: Option<V>) -> (u64, Option<Arc<V>>, Version)
+    where
+        Q: Hash + ?Sized,
+    {
+        let reading = &self.inner.reading;
+        let hash = reading.seed.hash_one(key);
+        let version = last.as_ref().map_or(Version::ZERO, |last| reading.schema.version(last));
+        (hash, last.map(|last| Arc::new(reading.transform(last))), version)
+    }
+}
+
+impl<K, V> Deref for Writer<K, V> {
+    type Target = Store<K, V>;
+
+    fn deref(&self) -> &Store<K, V> {
+        &self.core.store
+    }
+}
+
+/// Nobody will write again.
+impl<K, V> Drop for Writer<K, V> {
+    fn drop(&mut self) {
+        let mut effects = Effects::default();
+        self.core.close(&mut effects);
+        effects.wakers.wake();
+    }
+}
+
+impl<K, V> fmt::Debug for Writer<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("store", &self.core.store).finish_non_exhaustive()
+    }
+}
