@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use benches::naive_cache::NaiveCache;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use flyball_informer_cache::{Index, NamespacedName, Schema, Store, Version};
+use flyball_informer_cache::{Index, NamespacedName, Schema, Store, Version, Writer};
 
 const OBJECTS: u64 = 100_000;
 
@@ -40,7 +40,7 @@ fn pods(version: u64) -> Vec<Pod> {
     (0..OBJECTS).map(|number| pod(number, version)).collect()
 }
 
-fn ours() -> Store<NamespacedName, Pod> {
+fn ours() -> Writer<NamespacedName, Pod> {
     Store::builder(PODS).index(&BY_NODE).index(&BY_OWNER).seed(1).build().unwrap()
 }
 
@@ -53,7 +53,7 @@ fn keyed(pods: Vec<Pod>) -> Vec<(NamespacedName, Pod)> {
 }
 
 fn store(criterion: &mut Criterion) {
-    let full = ours();
+    let mut full = ours();
     full.replace(pods(1), Version::new(1));
     let port = naive();
     port.replace(keyed(pods(1)));
@@ -115,7 +115,7 @@ fn store(criterion: &mut Criterion) {
     group.bench_function("ours", |bencher| {
         bencher.iter_batched(
             || (ours(), pods(1)),
-            |(store, pods)| {
+            |(mut store, pods)| {
                 for pod in pods {
                     store.upsert(pod);
                 }

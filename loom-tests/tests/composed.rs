@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flyball_informer_cache::{Change, Observer, Schema, Store, Version};
+use flyball_informer_cache::{Change, Observer, Schema, SharedWriter, Store, Version};
 use flyball_workqueue::Queue;
 use loom_tests::{Arc, Model, block_on, model, thread};
 
@@ -16,7 +16,7 @@ type Object = (u8, u64);
 /// adds no scheduling point; loom runs all threads on one.
 #[derive(Clone)]
 struct Way {
-    store: Store<u8, Object>,
+    store: SharedWriter<u8, Object>,
     queue: Queue<u8>,
     /// The newest version a key was added for.
     told: Arc<AtomicU64>,
@@ -33,7 +33,7 @@ impl Way {
     /// With version 1 of key 1 in the store.
     fn new() -> Self {
         let schema = Schema::new(|object: &Object| object.0, |object| Version::new(object.1));
-        let store = Store::builder(schema).seed(1).reader_slots(0, 1).build().unwrap();
+        let store = Store::builder(schema).seed(1).reader_slots(0, 1).build().unwrap().into_shared();
         store.upsert((1, 1));
         let queue = Queue::builder().seed(1).build();
         Self { store, queue, told: Arc::default(), seen: Arc::default(), held: Arc::default() }
@@ -106,11 +106,7 @@ fn list_vs_start() {
     model(claim, || {
         let way = Way::new();
         let store = way.store.clone();
-        let writer = thread::spawn(move || {
-            let mut stage = store.stage();
-            stage.put((1, 2));
-            drop(stage.publish(Version::new(2)));
-        });
+        let writer = thread::spawn(move || drop(store.replace([(1, 2)], Version::new(2))));
         let _observer = way.observe();
         way.lease_until_seen();
         writer.join().unwrap();

@@ -2,15 +2,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flyball_informer_cache::{HandlerEnd, Schema, Store, Version};
+use flyball_informer_cache::{HandlerEnd, Schema, SharedWriter, Store, Version};
 use loom_tests::{Arc, Model, block_on, model, thread};
 
 /// A key and a version.
 type Object = (u8, u64);
 
-fn store() -> Store<u8, Object> {
+fn store() -> SharedWriter<u8, Object> {
     let schema = Schema::new(|object: &Object| object.0, |object| Version::new(object.1));
-    Store::builder(schema).seed(1).reader_slots(0, 1).build().unwrap()
+    Store::builder(schema).seed(1).reader_slots(0, 1).build().unwrap().into_shared()
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use std::hash::{Hash, Hasher};
 
-use flyball_informer_cache::{Schema, Store, Version};
+use flyball_informer_cache::{Schema, SharedWriter, Store, Version};
 use loom_tests::cache::object::{Object, Objects, object};
 use loom_tests::{Model, model, thread};
 
 /// A store with so many seats, in which key 1 is at version 1.
 fn seated(seats: usize) -> Objects {
     let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version));
-    let store = Store::builder(schema).reader_slots(seats, 1).seed(1).build().unwrap();
+    let store = Store::builder(schema).reader_slots(seats, 1).seed(1).build().unwrap().into_shared();
     store.upsert(object(1, 1));
     store
 }
@@ -128,9 +128,9 @@ fn clear_vs_look() {
     };
     model(claim, || {
         let schema = Schema::new(|object: &Object| Slow(object.key), |object| Version::new(object.version));
-        let store = Store::builder(schema).reader_slots(1, 1).seed(1).build().unwrap();
+        let store = Store::builder(schema).reader_slots(1, 1).seed(1).build().unwrap().into_shared();
         store.upsert(object(1, 1));
-        let version = |store: &Store<Slow, Object>| store.get(&Slow(1)).map(|object| object.version);
+        let version = |store: &SharedWriter<Slow, Object>| store.get(&Slow(1)).map(|object| object.version);
         // Somebody has a seat; the same for all.
         assert_eq!(version(&store), Some(1));
         let reader = thread::spawn({

@@ -1,62 +1,8 @@
 //! Models of writes of many objects, relists and transactions, and of who waits for them or holds what was before.
 
 use flyball_informer_cache::Version;
-use loom_tests::cache::object::{
-    BY_VERSION, Consumer, Object, View, beside, commit, content, holding, is_exact, object, store,
-};
+use loom_tests::cache::object::{BY_VERSION, beside, content, holding, is_exact, object, store, writer};
 use loom_tests::{Model, block_on, model, thread};
-
-#[test]
-fn stage_publish_vs_two_writes() {
-    let claim = Model {
-        name: "informer_cache::stage_publish_vs_two_writes",
-        threads: 2,
-        floor: 72,
-        catches: "a relist that takes what another writer changed meanwhile for unchanged",
-    };
-    model(claim, || {
-        let store = holding([object(1, 5)]);
-        let writer = beside(&store, |store| {
-            store.upsert(object(1, 9));
-            store.upsert(object(2, 10));
-        });
-        let mut stage = store.stage();
-        stage.put(object(1, 5));
-        stage.put(object(2, 6));
-        stage.publish(Version::new(6));
-        writer.join().unwrap();
-        let view = store.snapshot();
-        // The list after both events, between them, or before.
-        let states = [(vec![(1, 5), (2, 6)], 6), (vec![(1, 5), (2, 10)], 10), (vec![(1, 9), (2, 10)], 10)];
-        assert!(states.contains(&content(&view)), "one after the other: {:?}", content(&view));
-        assert!(is_exact(&view, &BY_VERSION));
-        store.check().unwrap();
-    });
-}
-
-#[test]
-fn stage_publish_vs_transaction() {
-    let claim = Model {
-        name: "informer_cache::stage_publish_vs_transaction",
-        threads: 2,
-        floor: 73,
-        catches: "a publication that lets other writers in between building the table and publishing it",
-    };
-    model(claim, || {
-        let store = holding([object(1, 5)]);
-        let writer = beside(&store, |store| commit(store, [object(1, 9), object(3, 8)]));
-        let mut stage = store.stage();
-        stage.put(object(1, 5));
-        stage.put(object(2, 6));
-        stage.publish(Version::new(6));
-        writer.join().unwrap();
-        let view = store.snapshot();
-        let states = [(vec![(1, 5), (2, 6)], 6), (vec![(1, 9), (2, 6), (3, 8)], 9)];
-        assert!(states.contains(&content(&view)), "one after the other: {:?}", content(&view));
-        assert!(is_exact(&view, &BY_VERSION));
-        store.check().unwrap();
-    });
-}
 
 #[test]
 fn replace_vs_snapshot() {
@@ -104,55 +50,6 @@ fn replace_vs_two_readers() {
 }
 
 #[test]
-fn transaction_vs_upsert() {
-    let claim = Model {
-        name: "informer_cache::transaction_vs_upsert",
-        threads: 2,
-        floor: 42,
-        catches: "a publication that builds upon the table of before it kept other writers out",
-    };
-    model(claim, || {
-        let store = holding([object(1, 1)]);
-        let writer = beside(&store, |store| assert!(store.upsert(object(1, 3)).is_change()));
-        commit(&store, [object(1, 2), object(2, 2)]);
-        writer.join().unwrap();
-        let view = store.snapshot();
-        assert_eq!(content(&view), (vec![(1, 3), (2, 2)], 3), "nothing is lost, and nothing goes back");
-        assert!(is_exact(&view, &BY_VERSION));
-        store.check().unwrap();
-    });
-}
-
-#[test]
-fn two_transactions() {
-    let claim = Model {
-        name: "informer_cache::two_transactions",
-        threads: 2,
-        floor: 63,
-        catches: "a transaction that is published as soon as one of its writes still stands",
-    };
-    model(claim, || {
-        let store = store();
-        let mut changes = store.subscribe();
-        let write = |uid, keys: &'static [u8]| {
-            let mut transaction = store.transaction();
-            keys.iter().for_each(|key| transaction.upsert(Object { key: *key, uid, version: 1 }));
-            move || transaction.commit().len()
-        };
-        let (both, one) = (write(1, &[1, 2]), write(2, &[2]));
-        let other = thread::spawn(one);
-        let told = both() + other.join().unwrap();
-        // Whoever comes later replaces the other's object, which is a deletion and an addition.
-        assert_eq!(told, 4);
-        assert!(store.get(&1).is_some_and(|object| object.uid == 1), "nothing is lost");
-        let mut consumer = Consumer::default();
-        consumer.drain(&mut changes);
-        consumer.agrees(&store);
-        store.check().unwrap();
-    });
-}
-
-#[test]
 fn transaction_vs_snapshot() {
     let claim = Model {
         name: "informer_cache::transaction_vs_snapshot",
@@ -161,9 +58,11 @@ fn transaction_vs_snapshot() {
         catches: "a transaction that is published one write after the other",
     };
     model(claim, || {
-        let store = holding([object(1, 1)]);
-        let writer = beside(&store, |store| {
-            let mut transaction = store.transaction();
+        let mut writer = writer();
+        writer.upsert(object(1, 1));
+        let store = writer.store();
+        let writing = thread::spawn(move || {
+            let mut transaction = writer.transaction();
             transaction.delete(1, None);
             transaction.upsert(object(2, 2));
             transaction.upsert(object(3, 3));
@@ -173,34 +72,7 @@ fn transaction_vs_snapshot() {
         let states = [(vec![(1, 1)], 1), (vec![(2, 2), (3, 3)], 3)];
         assert!(states.contains(&content(&view)), "all of it or nothing: {:?}", content(&view));
         assert!(is_exact(&view, &BY_VERSION));
-        assert_eq!(writer.join().unwrap().len(), 3);
-        store.check().unwrap();
-    });
-}
-
-#[test]
-fn transaction_replace_snapshot() {
-    let claim = Model {
-        name: "informer_cache::transaction_replace_snapshot",
-        threads: 3,
-        floor: 560,
-        catches: "a transaction that compares its version with that of before it kept other writers out",
-    };
-    model(claim, || {
-        let store = holding([object(3, 1)]);
-        let committing = beside(&store, |store| commit(store, [object(1, 2), object(2, 2)]));
-        let listing = beside(&store, |store| store.replace([object(3, 3)], Version::new(3)));
-        let ends = [(vec![(3, 3)], 3), (vec![(1, 2), (2, 2), (3, 3)], 3)];
-        let before = [(vec![(3, 1)], 1), (vec![(1, 2), (2, 2), (3, 1)], 2)];
-        let legal = |view: &View, may_be_before: bool| {
-            let seen = content(view);
-            let known = ends.contains(&seen) || may_be_before && before.contains(&seen);
-            assert!(known && is_exact(view, &BY_VERSION), "one after the other: {seen:?}");
-        };
-        legal(&store.snapshot(), true);
-        committing.join().unwrap();
-        listing.join().unwrap();
-        legal(&store.snapshot(), false);
+        assert_eq!(writing.join().unwrap().len(), 3);
         store.check().unwrap();
     });
 }
@@ -214,11 +86,17 @@ fn wait_for_vs_transaction() {
         catches: "a publication that looks who waits in one critical section and publishes in another",
     };
     model(claim, || {
-        let store = store();
-        let writer = beside(&store, |store| commit(store, [object(1, 7)]));
+        let mut writer = writer();
+        let store = writer.store();
+        let writing = thread::spawn(move || {
+            let mut transaction = writer.transaction();
+            transaction.upsert(object(1, 7));
+            transaction.commit();
+            writer
+        });
         assert_eq!(block_on(store.wait_for(Version::new(7))), Ok(Version::new(7)));
         assert!(store.get(&1).is_some(), "what was waited for is there");
-        writer.join().unwrap();
+        writing.join().unwrap();
     });
 }
 

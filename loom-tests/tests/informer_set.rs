@@ -3,10 +3,12 @@
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, channel};
 
-use flyball_informer_cache::{InformerSet, SharedInformer, StartError};
+use flyball_informer_cache::{Index, InformerSet, SharedInformer, StartError};
 use loom_tests::cache::quiet::informer;
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Model, model, thread};
+
+static PARITY: Index<u8, u8> = Index::new("parity", |number| number % 2);
 
 type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -44,8 +46,8 @@ fn two_first_users() {
         });
         let mine = get(&set).unwrap();
         let theirs = other.join().unwrap();
-        mine.store().upsert(1);
-        assert_eq!((theirs.store().len(), runs.try_iter().count()), (1, 1), "they share one");
+        mine.add_index(&PARITY).unwrap();
+        assert!(theirs.remove_index(&PARITY).is_ok() && runs.try_iter().count() == 1, "they share one");
     });
 }
 

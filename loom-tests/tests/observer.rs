@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flyball_informer_cache::{Change, Observer, Schema, Store, Version};
+use flyball_informer_cache::{Change, Observer, Schema, SharedWriter, Store, Version};
 use loom_tests::{Arc, Model, block_on, model, thread};
 
 /// A key and a version.
 type Object = (u8, u64);
-type Objects = Store<u8, Object>;
+type Objects = SharedWriter<u8, Object>;
 
 /// What was told, added up: additions of version 1 and of version 2, initial or not, and the update between them. Not the model's atomics, so
 /// that counting adds no scheduling point; loom runs all threads on one.
@@ -50,7 +50,7 @@ impl Sum {
 
 fn store() -> Objects {
     let schema = Schema::new(|object: &Object| object.0, |object| Version::new(object.1));
-    let store = Store::builder(schema).seed(1).reader_slots(0, 1).build().unwrap();
+    let store = Store::builder(schema).seed(1).reader_slots(0, 1).build().unwrap().into_shared();
     store.upsert((1, 1));
     store
 }

@@ -226,14 +226,14 @@ async fn an_object_that_was_read_and_went_is_reconciled_again() {
             noted.note((key, count));
             if count == 1 && key == 7 {
                 // Nothing else has run since it was counted.
-                cache.store().delete(&1, None);
+                cache.writer().delete(&1, None);
             }
             async { Ok::<_, String>(Action::await_change()) }
         }),
     );
     settle().await;
     queue.add(7).unwrap();
-    things.store().upsert(written(1, 1, 0));
+    things.writer().upsert(written(1, 1, 0));
     settle().await;
     assert_eq!(log.take(), [(7, 1), (7, 0)], "what was counted and went is counted again");
     running.abort();
@@ -254,7 +254,7 @@ async fn a_state_in_between_names_its_key() {
     ));
     settle().await;
     for (version, owner) in [(1, 100), (2, 200), (3, 100)] {
-        things.store().upsert(written(1, version, owner));
+        things.writer().upsert(written(1, version, owner));
     }
     settle().await;
     assert_eq!(log.take(), [100, 200], "each owner once, the one in between, too");
@@ -279,11 +279,11 @@ async fn after_the_end_no_change_is_mapped() {
     );
     settle().await;
     closing.shut_down();
-    things.store().upsert(written(1, 1, 0));
+    things.writer().upsert(written(1, 1, 0));
     assert_eq!(mapped.load(Ordering::SeqCst), 1, "the controller has not noticed yet");
     let report = running.await.unwrap().unwrap();
     assert_eq!((report.adds, report.hook_panics), (0, 0), "its keys were refused");
-    things.store().upsert(written(1, 2, 0));
+    things.writer().upsert(written(1, 2, 0));
     assert_eq!(mapped.load(Ordering::SeqCst), 1, "it ended with the run");
 }
 

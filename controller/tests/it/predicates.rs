@@ -46,7 +46,7 @@ async fn there_and_back_is_two_changes() {
     let things = World::new().informer();
     things.synced().await.unwrap();
     let thing = |version, value| Thing { key: 1, version, value };
-    things.store().upsert(thing(1, 1));
+    things.writer().upsert(thing(1, 1));
     let (queue, log) = (queue(), Log::new());
     let noted = log.clone();
     let controller = Controller::new(queue.clone()).on_if(
@@ -61,8 +61,8 @@ async fn there_and_back_is_two_changes() {
     settle().await;
     assert_eq!(log.take(), [1]);
     // Nobody runs in between.
-    things.store().upsert(thing(2, 2));
-    things.store().upsert(thing(3, 1));
+    things.writer().upsert(thing(2, 2));
+    things.writer().upsert(thing(3, 1));
     settle().await;
     assert_eq!(log.take(), [1]);
     running.abort();

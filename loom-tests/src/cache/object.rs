@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flyball_informer_cache::{
-    BoundedSubscription, ChangeKind, Index, Schema, Snapshot, Store, Subscription, Told, Version,
+    BoundedSubscription, ChangeKind, Index, Schema, SharedWriter, Snapshot, Store, Subscription, Told,
+    Version, Writer,
 };
 
 use crate::thread::{self, JoinHandle};
@@ -20,8 +21,8 @@ pub struct Object {
     pub version: u64,
 }
 
-/// The store.
-pub type Objects = Store<u8, Object>;
+/// The store, for several writers.
+pub type Objects = SharedWriter<u8, Object>;
 /// A snapshot of it.
 pub type View = Snapshot<u8, Object>;
 
@@ -30,6 +31,11 @@ pub static BY_VERSION: Index<Object, u64> = Index::new("version", |object| objec
 
 /// An empty store.
 pub fn store() -> Objects {
+    writer().into_shared()
+}
+
+/// An empty store, with one writer.
+pub fn writer() -> Writer<u8, Object> {
     let schema = Schema::new(|object: &Object| object.key, |object| Version::new(object.version))
         .identity(|a, b| a.uid == b.uid);
     Store::builder(schema).index(&BY_VERSION).seed(1).reader_slots(0, 1).build().unwrap()
@@ -56,13 +62,6 @@ pub fn beside<T: Send + 'static>(
 ) -> JoinHandle<T> {
     let store = store.clone();
     thread::spawn(move || deed(&store))
-}
-
-/// A transaction that stores these.
-pub fn commit(store: &Objects, objects: impl IntoIterator<Item = Object>) -> usize {
-    let mut transaction = store.transaction();
-    objects.into_iter().for_each(|object| transaction.upsert(object));
-    transaction.commit().len()
 }
 
 /// What a consumer holds that was told nothing illegal.
@@ -107,7 +106,7 @@ impl Consumer {
     }
 
     /// It holds what the store does.
-    pub fn agrees(&self, store: &Objects) {
+    pub fn agrees(&self, store: &Store<u8, Object>) {
         let view = store.snapshot();
         assert_eq!(self.0.len(), view.len(), "no change is lost");
         for (key, object) in view.iter() {

@@ -63,7 +63,7 @@ impl Kind {
                 Box::new(Text(limiter_line, move |line: Option<&LimiterLine>| limiter.answer(line)))
             }
             Self::Store => {
-                let store = FlyballStore::new();
+                let mut store = FlyballStore::new();
                 Box::new(Text(store_line, move |line: Option<&StoreLine>| store.answer(line)))
             }
         }

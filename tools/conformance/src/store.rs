@@ -1,6 +1,6 @@
 //! EDGE. The shipped store, as a script drives it.
 
-use flyball_informer_cache::{DuplicateIndex, MissingIndex, Schema, Snapshot, Store, Version};
+use flyball_informer_cache::{DuplicateIndex, MissingIndex, Schema, Snapshot, Store, Version, Writer};
 use testkit::client_go::{Answer, StoreLine, StoreObject};
 
 use crate::indexes::{self, ByName};
@@ -16,7 +16,7 @@ const OBJECTS: Schema<String, Object> = Schema::new(|object| object.key.clone(),
 
 /// A store that gets its indexes as the script goes.
 pub(crate) struct FlyballStore {
-    store: Store<String, Object>,
+    store: Writer<String, Object>,
 }
 
 impl FlyballStore {
@@ -26,7 +26,7 @@ impl FlyballStore {
     }
 
     /// The answer to a line; `None` stands for one that is not valid.
-    pub(crate) fn answer(&self, line: Option<&StoreLine>) -> Answer {
+    pub(crate) fn answer(&mut self, line: Option<&StoreLine>) -> Answer {
         let Some(line) = line else { return Answer::Error };
         match line {
             StoreLine::Index(name) => match indexes::named(name).map(|index| self.store.add_index(&index)) {

@@ -27,8 +27,6 @@ mod replace;
 mod single;
 mod stall;
 
-use flyball_informer_cache::Store;
-
 use crate::Figures;
 use crate::options::{Options, Run, Who};
 use crate::store::cache::{Lists, Replaces, Writes};
@@ -42,9 +40,9 @@ pub(crate) fn run(options: &Options, run: Run, who: Who) -> Option<Figures> {
         (Who::Ours, Run::StoreReaders) => Some(readers::readers(options)),
         (Who::Ours, _) => indexed::<Ours>(options, run),
         (Who::OursCollected, Run::StoreByIndex) => {
-            Some(single::by_index(options, |store: &Ours| Collected(store.clone())))
+            Some(single::by_index(options, |store: &Ours| Collected(store.store())))
         }
-        (Who::OursView, Run::StoreGet) => Some(get::get(options, Store::snapshot)),
+        (Who::OursView, Run::StoreGet) => Some(get::get(options, |store: &Ours| store.snapshot())),
         (Who::Kube, _) => indexed::<Kube>(options, run),
         (Who::Dashmap, _) => by_key::<Dash>(options, run),
         (Who::Papaya, _) => by_key::<Papaya>(options, run),

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use flyball_informer_cache::{Index, Schema, Snapshot, Store, Version};
+use flyball_informer_cache::{Index, Schema, Snapshot, Store, Version, Writer};
 
 use crate::keys::Key;
 use crate::store::cache::{Lists, Reads, Replaces, Writes};
 use crate::store::pods::Pod;
 
-pub(crate) type Ours = Store<Key, Pod>;
+pub(crate) type Ours = Writer<Key, Pod>;
+pub(crate) type Reader = Store<Key, Pod>;
 
 pub(crate) const PODS: Schema<Key, Pod> =
     Schema::new(|pod: &Pod| pod.key.clone(), |pod: &Pod| Version::new(pod.version));
@@ -18,18 +19,18 @@ static LABEL: Index<Pod, Arc<str>> = Index::many("label", |pod| pod.labels.to_ve
 static UID: Index<Pod, Arc<str>> = Index::new("uid", |pod| pod.uid.clone());
 
 impl Writes for Ours {
-    type Reader = Self;
+    type Reader = Reader;
 
     fn new(indexes: usize) -> Self {
-        let mut builder = Self::builder(PODS);
+        let mut builder = Store::builder(PODS);
         for index in [&NAMESPACE, &NODE, &LABEL, &UID].into_iter().take(indexes) {
             builder = builder.index(index);
         }
         builder.build().expect("distinct names")
     }
 
-    fn reader(&self) -> Self {
-        self.clone()
+    fn reader(&self) -> Reader {
+        self.store()
     }
 
     fn put(&mut self, pod: Pod) {
@@ -49,7 +50,7 @@ impl Replaces for Ours {
     }
 }
 
-impl Reads for Ours {
+impl Reads for Reader {
     type Key = Key;
 
     fn key(pod: &Pod) -> Key {
@@ -61,7 +62,7 @@ impl Reads for Ours {
     }
 }
 
-impl Lists for Ours {
+impl Lists for Reader {
     type View = Snapshot<Key, Pod>;
 
     fn view(&self) -> Self::View {
@@ -80,7 +81,7 @@ impl Lists for Ours {
 
 /// A store whose lookups hand out the objects, as client-go's do.
 #[derive(Clone)]
-pub(crate) struct Collected(pub(crate) Ours);
+pub(crate) struct Collected(pub(crate) Reader);
 
 impl Reads for Collected {
     type Key = Key;

@@ -21,7 +21,7 @@ use tokio::sync::mpsc::channel;
 use crate::Figures;
 use crate::fed::Fed;
 use crate::options::Options;
-use crate::store::ours::{NAMESPACE, Ours, PODS};
+use crate::store::ours::{NAMESPACE, PODS, Reader};
 use crate::store::pods::{fleet, newer};
 
 const UNDER_WAY: usize = 10;
@@ -75,7 +75,7 @@ pub(crate) fn readers(options: &Options) -> Figures {
     })
 }
 
-fn read(store: Ours, namespace: &str, pods: usize, stop: &AtomicBool, reads: &AtomicU64) {
+fn read(store: Reader, namespace: &str, pods: usize, stop: &AtomicBool, reads: &AtomicU64) {
     while !stop.load(Ordering::Relaxed) {
         let view = store.snapshot();
         let objects = view.by_index(&NAMESPACE, namespace).expect("it is indexed");
