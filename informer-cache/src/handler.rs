@@ -72,7 +72,7 @@ where
     /// # use flyball_informer_cache::{HandlerEnd, Schema, Store, Version};
     /// # use std::sync::mpsc;
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-    /// let store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let mut store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
     /// let (told, heard) = mpsc::channel();
     /// let (handler, run) = store.subscribe().handle(move |change| told.send(*change.key()).unwrap());
     /// let running = tokio::spawn(run);

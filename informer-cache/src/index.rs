@@ -35,7 +35,7 @@ pub use ordered::OrderedIndex;
 /// static BY_UID: Index<Pod, u64> = Index::new("uid", |pod: &Pod| pod.uid).unique();
 ///
 /// let schema = Schema::new(|pod: &Pod| pod.name.clone(), |_| Version::ZERO);
-/// let store = Store::builder(schema).index(&BY_NODE).index(&BY_OWNER).index(&BY_UID).build()?;
+/// let mut store = Store::builder(schema).index(&BY_NODE).index(&BY_OWNER).index(&BY_UID).build()?;
 /// store.upsert(Pod { name: "default/a".parse()?, uid: 1, node: "node-7".into(), owners: vec![70, 71] });
 /// assert_eq!(store.by_index(&BY_NODE, "node-7")?.len(), 1);
 /// assert_eq!(store.by_index(&BY_NODE, "node-8")?.len(), 0);

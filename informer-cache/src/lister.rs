@@ -22,7 +22,7 @@ use crate::{Index, Labels, MissingIndex, Selector, Store};
 /// static LABELS: Labels<Pod> = Labels::new("labels", |pod, each| each("app", pod.app));
 ///
 /// let schema = Schema::new(|pod: &Pod| pod.name.clone(), |_| Version::ZERO);
-/// let store = Store::builder(schema).index(&BY_NAMESPACE).index(&LABELS).build()?;
+/// let mut store = Store::builder(schema).index(&BY_NAMESPACE).index(&LABELS).build()?;
 /// store.upsert(Pod { name: "default/a".parse()?, app: "web" });
 /// store.upsert(Pod { name: "default/b".parse()?, app: "db" });
 /// store.upsert(Pod { name: "other/c".parse()?, app: "web" });

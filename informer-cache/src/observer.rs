@@ -35,7 +35,7 @@ use crate::{Change, Schema};
 /// is what [`ended`](Self::ended) waits for.
 #[must_use = "dropping it ends the observation"]
 pub struct Observer<K, V> {
-    /// Weak, so that a forgotten observer does not keep the store open.
+    /// Weak, so that a forgotten observer keeps no objects.
     store: Weak<Inner<K, V>>,
     fate: Arc<Fate>,
 }
@@ -121,7 +121,7 @@ impl<K, V> Observer<K, V> {
     /// # use flyball_informer_cache::{Schema, Store, Version};
     /// # use std::sync::Arc;
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-    /// # let store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// # let mut store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
     /// let log = Arc::new("what the function holds");
     /// let held = log.clone();
     /// let observer = store.observe(move |change| println!("{held}: {}", change.key()));

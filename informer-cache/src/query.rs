@@ -33,7 +33,7 @@ use crate::{Index, Labels, MissingIndex, Selector, Snapshot};
 /// static LABELS: Labels<Pod> = Labels::new("labels", |pod, each| each("app", pod.app));
 ///
 /// let schema = Schema::new(|pod: &Pod| pod.id, |_| Version::ZERO);
-/// let store = Store::builder(schema).index(&BY_NODE).index(&BY_PHASE).index(&LABELS).build()?;
+/// let mut store = Store::builder(schema).index(&BY_NODE).index(&BY_PHASE).index(&LABELS).build()?;
 /// store.upsert(Pod { id: 1, node: "n1", phase: "Running", app: "web" });
 /// store.upsert(Pod { id: 2, node: "n1", phase: "Pending", app: "web" });
 /// store.upsert(Pod { id: 3, node: "n2", phase: "Running", app: "web" });

@@ -58,9 +58,9 @@ impl<K, V> Schema<K, V> {
     /// use flyball_informer_cache::{Schema, Store, Version};
     ///
     /// let schema = Schema::new(|website: &(&str, u64, u32)| website.0, |website| Version::new(website.1));
-    /// let trusting = Store::builder(schema).build()?;
-    /// let comparing = Store::builder(schema.content(|a, b| a == b)).build()?;
-    /// for store in [&trusting, &comparing] {
+    /// let mut trusting = Store::builder(schema).build()?;
+    /// let mut comparing = Store::builder(schema.content(|a, b| a == b)).build()?;
+    /// for store in [&mut trusting, &mut comparing] {
     ///     store.replace([("blog", 7, 1)], Version::new(7));
     ///     // Two replicas by default, now, in an object that nobody wrote.
     ///     store.replace([("blog", 7, 2)], Version::new(9));

@@ -24,7 +24,7 @@ pub use order::Range;
 /// ```
 /// use flyball_informer_cache::{Schema, Store, Version};
 ///
-/// let store = Store::builder(Schema::new(|word: &&str| word.len(), |_| Version::ZERO)).build()?;
+/// let mut store = Store::builder(Schema::new(|word: &&str| word.len(), |_| Version::ZERO)).build()?;
 /// store.replace(["one", "three"], Version::new(7));
 /// let view = store.snapshot();
 /// store.delete(&5, None);

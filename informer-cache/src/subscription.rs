@@ -58,7 +58,7 @@ use self::resyncing::Resyncing;
 /// ```
 /// use flyball_informer_cache::{ChangeKind, Schema, Store, Version};
 ///
-/// let store = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+/// let mut store = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
 /// store.upsert(("a", 1));
 /// let mut changes = store.subscribe();
 /// store.upsert(("a", 2));
@@ -73,7 +73,7 @@ use self::resyncing::Resyncing;
 /// ```
 pub struct Subscription<K, V> {
     feed: Arc<Feed<K, V>>,
-    /// Weak, so that a forgotten subscription does not keep the store open.
+    /// Weak, so that a forgotten subscription keeps no objects.
     store: Weak<Inner<K, V>>,
     schema: Schema<K, V>,
     walk: Option<Ahead<K, V>>,
@@ -202,7 +202,7 @@ where
     /// ```
     /// # use flyball_informer_cache::{Schema, Store, Version};
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-    /// let store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let mut store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
     /// let mut changes = store.subscribe();
     /// let caught_up = changes.caught_up();
     /// tokio::spawn(async move {

@@ -19,7 +19,7 @@ use crate::{Version, WaitForError};
 /// Waits until a store is at a version; made by [`Store::wait_for`](crate::Store::wait_for).
 #[must_use = "futures do nothing unless polled"]
 pub struct WaitFor<K, V> {
-    /// Weak, so that a forgotten wait does not keep the store open.
+    /// Weak, so that a forgotten wait keeps no objects.
     inner: Weak<Inner<K, V>>,
     version: Version,
     ticket: Option<Ticket>,

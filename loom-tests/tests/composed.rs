@@ -100,7 +100,7 @@ fn list_vs_start() {
     let claim = Model {
         name: "composed::list_vs_start",
         threads: 2,
-        floor: 296,
+        floor: 250,
         catches: "a list that looks who observes in one critical section and is published in another: a controller that starts meanwhile never hears of it",
     };
     model(claim, || {

@@ -48,7 +48,7 @@ fn end_vs_who_waits_for_it() {
     let claim = Model {
         name: "informer::end_vs_who_waits_for_it",
         threads: 2,
-        floor: 50,
+        floor: 54,
         catches: "an informer that tells of its end before its status and its store do",
     };
     model(claim, || {
@@ -72,7 +72,7 @@ fn status_vs_first_list() {
     let claim = Model {
         name: "informer::status_vs_first_list",
         threads: 2,
-        floor: 20,
+        floor: 23,
         catches: "a status that says it watches beside the version of before the list",
     };
     model(claim, || {

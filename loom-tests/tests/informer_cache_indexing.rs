@@ -20,7 +20,7 @@ fn add_index_vs_upsert() {
     let claim = Model {
         name: "informer_cache::add_index_vs_upsert",
         threads: 2,
-        floor: 77,
+        floor: 187,
         catches: "a new index that does not run after what was written before its turn",
     };
     model(claim, || {
@@ -37,7 +37,7 @@ fn add_index_vs_new_key() {
     let claim = Model {
         name: "informer_cache::add_index_vs_new_key",
         threads: 2,
-        floor: 77,
+        floor: 187,
         catches: "a new index that passes over a key that came while it was built",
     };
     model(claim, || {
@@ -55,7 +55,7 @@ fn add_index_vs_delete() {
     let claim = Model {
         name: "informer_cache::add_index_vs_delete",
         threads: 2,
-        floor: 71,
+        floor: 187,
         catches: "a new index that passes over a key that went while it was built",
     };
     model(claim, || {
@@ -73,7 +73,7 @@ fn add_index_vs_by_index() {
     let claim = Model {
         name: "informer_cache::add_index_vs_by_index",
         threads: 2,
-        floor: 41,
+        floor: 89,
         catches: "a new index that is asked before it is filled",
     };
     model(claim, || {
@@ -96,7 +96,7 @@ fn add_index_vs_replace() {
     let claim = Model {
         name: "informer_cache::add_index_vs_replace",
         threads: 2,
-        floor: 246,
+        floor: 355,
         catches: "a new index that comes in outside a turn, beside a relist, which then publishes a copy of the table without it",
     };
     model(claim, || {
@@ -119,7 +119,7 @@ fn remove_index_vs_snapshot() {
     let claim = Model {
         name: "informer_cache::remove_index_vs_snapshot",
         threads: 2,
-        floor: 20,
+        floor: 13,
         catches: "an index whose definition goes in one critical section and whose column goes in another",
     };
     model(claim, || {
@@ -142,7 +142,7 @@ fn remove_index_vs_replace() {
     let claim = Model {
         name: "informer_cache::remove_index_vs_replace",
         threads: 2,
-        floor: 8,
+        floor: 23,
         catches: "an index that is removed beside a relist, which then publishes a copy with it",
     };
     model(claim, || {
@@ -161,7 +161,7 @@ fn two_add_index_of_one_name() {
     let claim = Model {
         name: "informer_cache::two_add_index_of_one_name",
         threads: 2,
-        floor: 38,
+        floor: 499,
         catches: "an index whose name is looked for before its turn, and not in it",
     };
     model(claim, || {
@@ -180,7 +180,7 @@ fn add_index_upsert_snapshot() {
     let claim = Model {
         name: "informer_cache::add_index_upsert_snapshot",
         threads: 3,
-        floor: 1172,
+        floor: 2522,
         catches: "a new index whose definition comes in one critical section and whose column comes in another",
     };
     model(claim, || {
@@ -205,7 +205,7 @@ fn add_index_upsert_delete() {
     let claim = Model {
         name: "informer_cache::add_index_upsert_delete",
         threads: 3,
-        floor: 1989,
+        floor: 15266,
         catches: "a new index that leaves an object where it was before it was written over",
     };
     model(claim, || {

@@ -50,7 +50,7 @@ fn wait_for_key_vs_dropped_wait() {
     let claim = Model {
         name: "informer_cache::wait_for_key_vs_dropped_wait",
         threads: 3,
-        floor: 885,
+        floor: 1452,
         catches: "a wait that draws its number in one critical section and parks in another: dropped, it takes another one's \
                   place with it",
     };

@@ -9,7 +9,7 @@ fn replace_vs_snapshot() {
     let claim = Model {
         name: "informer_cache::replace_vs_snapshot",
         threads: 2,
-        floor: 8,
+        floor: 7,
         catches: "a relist that publishes the objects in one critical section and the version in another",
     };
     model(claim, || {
@@ -30,7 +30,7 @@ fn replace_vs_two_readers() {
     let claim = Model {
         name: "informer_cache::replace_vs_two_readers",
         threads: 3,
-        floor: 483,
+        floor: 396,
         catches: "a relist that takes out what is gone in one critical section and puts in what is new in another",
     };
     model(claim, || {
@@ -54,7 +54,7 @@ fn transaction_vs_snapshot() {
     let claim = Model {
         name: "informer_cache::transaction_vs_snapshot",
         threads: 2,
-        floor: 9,
+        floor: 6,
         catches: "a transaction that is published one write after the other",
     };
     model(claim, || {
@@ -82,7 +82,7 @@ fn wait_for_vs_transaction() {
     let claim = Model {
         name: "informer_cache::wait_for_vs_transaction",
         threads: 2,
-        floor: 149,
+        floor: 80,
         catches: "a publication that looks who waits in one critical section and publishes in another",
     };
     model(claim, || {
@@ -105,7 +105,7 @@ fn wait_for_vs_replace() {
     let claim = Model {
         name: "informer_cache::wait_for_vs_replace",
         threads: 2,
-        floor: 188,
+        floor: 149,
         catches: "a relist that publishes the version in one critical section and the objects in the next",
     };
     model(claim, || {
@@ -163,7 +163,7 @@ fn held_snapshots_vs_two_bookmarks() {
     let claim = Model {
         name: "informer_cache::held_snapshots_vs_two_bookmarks",
         threads: 2,
-        floor: 28,
+        floor: 85,
         catches: "a stale bookmark that counts the state there is as one of the past",
     };
     model(claim, || {

@@ -20,7 +20,7 @@ use crate::record::AnyValue;
 ///
 /// static LABELS: Labels<Pod> = Labels::new("labels", |pod, each| pod.labels.iter().for_each(|(key, value)| each(key, value)));
 ///
-/// let store = Store::builder(Schema::new(|pod: &Pod| pod.id, |_| Version::ZERO)).index(&LABELS).build()?;
+/// let mut store = Store::builder(Schema::new(|pod: &Pod| pod.id, |_| Version::ZERO)).index(&LABELS).build()?;
 /// store.upsert(Pod { id: 1, labels: vec![("app", "web"), ("tier", "front")] });
 /// store.upsert(Pod { id: 2, labels: vec![("app", "web")] });
 /// store.upsert(Pod { id: 3, labels: vec![("app", "db")] });

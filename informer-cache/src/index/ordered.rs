@@ -27,7 +27,7 @@ use crate::IndexError;
 /// static BY_START: OrderedIndex<Job, u32> = OrderedIndex::new("start", |job| job.start);
 /// static BY_PATH: OrderedIndex<Job, &str> = OrderedIndex::new("path", |job| job.path);
 ///
-/// let store = Store::builder(Schema::new(|job: &Job| job.id, |_| Version::ZERO)).index(&BY_START).index(&BY_PATH).build()?;
+/// let mut store = Store::builder(Schema::new(|job: &Job| job.id, |_| Version::ZERO)).index(&BY_START).index(&BY_PATH).build()?;
 /// store.upsert(Job { id: 1, start: 30, path: "a/x" });
 /// store.upsert(Job { id: 2, start: 10, path: "b/x" });
 /// store.upsert(Job { id: 3, start: 20, path: "a/y" });

@@ -36,11 +36,11 @@ where
     /// From that snapshot on every write tells it every change, a relist deletions first, after the change can be seen here and after unlocking everything: `f` may use the store. It must be
     /// quick, as the writer waits for it. Changes come in the order of the writes of one thread; calls of several threads
     /// overlap, those with the initial objects, too. So it is for what can be told twice and in any order, as a queue of keys: what is bounded
-    /// by itself and must hear of every state there was. An `f` that writes is told that write within the call, and so is every other observer: those
+    /// by itself and must hear of every state there was. An `f` that writes, by a [`SharedWriter`](crate::SharedWriter), is told that write within the call, and so is every other observer: those
     /// that come after it in the list hear of the inner write before the outer one. Registering is O(observers), besides the
     /// initial objects. For a consumer of its own pace there is [`subscribe`](Self::subscribe).
     ///
-    /// It ends when the observer is dropped, or when the store is closed. As long as `f` holds the store, that is not by itself.
+    /// It ends when the observer is dropped, or when the store is closed. As long as `f` holds a writer, that is not by itself.
     ///
     /// # Panics
     /// Not when `f` does: that is [counted](Observer::panics), and `f` is called again for the next change.
@@ -55,8 +55,7 @@ where
     /// bookmark says that everything up to its version is there.
     ///
     /// # Errors
-    /// When a relist takes the store *back*, to a version before this one, or when the store is closed, as it is when its last handle is
-    /// dropped: a wait does not keep it open.
+    /// When a relist takes the store *back*, to a version before this one, or when the store is closed, as it is when its writer is dropped.
     ///
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.
@@ -97,7 +96,7 @@ where
     /// # use flyball_informer_cache::{Schema, Store, Version};
     /// # use std::pin::pin;
     /// # use std::task::{Context, Poll, Waker};
-    /// let store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let mut store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
     /// let mut written = pin!(store.wait_for_key(7, Version::new(42)));
     /// # let mut cx = Context::from_waker(Waker::noop());
     /// # use std::future::Future;

@@ -33,7 +33,7 @@ use crate::{AnyIndex, Change, DuplicateIndex, Event, MissingIndex, Outcome, Stor
 /// ```
 /// use flyball_informer_cache::{Schema, Store, Version};
 ///
-/// let pods = Store::builder(Schema::new(|pod: &(u64, u64)| pod.0, |pod| Version::new(pod.1))).build()?.into_shared();
+/// let mut pods = Store::builder(Schema::new(|pod: &(u64, u64)| pod.0, |pod| Version::new(pod.1))).build()?.into_shared();
 /// let threads: Vec<_> = (0..4)
 ///     .map(|key| {
 ///         let pods = pods.clone();

@@ -59,7 +59,7 @@ where
     /// type Pod = (&'static str, u64, &'static str);
     /// static BY_NODE: Index<Pod, &str> = Index::new("node", |pod| pod.2);
     ///
-    /// let store = Store::builder(Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.1))).index(&BY_NODE).build()?;
+    /// let mut store = Store::builder(Schema::new(|pod: &Pod| pod.0, |pod| Version::new(pod.1))).index(&BY_NODE).build()?;
     /// store.upsert(("a", 1, "node-7"));
     /// store.upsert(("b", 2, "node-8"));
     /// let mut changes = store.subscription().by_index(&BY_NODE, "node-7")?.start();
@@ -100,7 +100,7 @@ where
     /// use flyball_informer_cache::{ChangeKind, Schema, Store, Version};
     ///
     /// let schema = Schema::new(|pod: &(&'static str, u64, &'static str)| pod.0, |pod| Version::new(pod.1));
-    /// let store = Store::builder(schema).build()?;
+    /// let mut store = Store::builder(schema).build()?;
     /// store.upsert(("a", 1, "Running"));
     /// store.upsert(("b", 2, "Pending"));
     /// let mut running = store.subscription().filter(|pod| pod.2 == "Running").start();
@@ -136,7 +136,7 @@ where
     /// use flyball_sync::ManualClock;
     /// use std::time::Duration;
     ///
-    /// let store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let mut store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
     /// store.upsert((1, 1));
     /// let clock = ManualClock::new(); // in production `TokioTimer::current()`, say
     /// let mut changes = store.subscription().resync_every(clock.timer(), Duration::from_secs(600)).start();
@@ -167,7 +167,7 @@ where
     /// use flyball_informer_cache::{Overflow, Schema, Store, Told, Version};
     /// use std::collections::BTreeMap;
     ///
-    /// let store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let mut store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
     /// let mut changes = store.subscription().bounded(2.try_into()?, Overflow::Restart);
     /// for key in 0..3 {
     ///     store.upsert((key, 1));
