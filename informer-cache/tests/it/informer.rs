@@ -11,7 +11,7 @@ use drivers::cache::fixture::{self, Object, SCHEMA, World, object};
 use drivers::cache::relist;
 use drivers::cache::server::server;
 use flyball_informer_cache::{
-    BackoffConfig, BuildError, Cause, Event, Index, Informer, InformerState, ListRequest, Page,
+    Asked, BackoffConfig, BuildError, Cause, Event, Index, Informer, InformerState, ListRequest, Page,
     ReflectorConfig, Schema, ScriptedSource, Source, SourceError, Stopped, Version, Watch, WatchRequest,
 };
 use flyball_sync::ManualClock;
@@ -51,6 +51,59 @@ fn converges_whatever_happened_once_faults_stop() {
 #[test]
 fn the_corpus_of_the_fuzz_target_converges() {
     drivers::corpus::replay("relist", |bytes| relist::run(bytes, &mut relist::tally()));
+}
+
+/// Decision 0037: the list is judged with the indexes of its beginning, and published with those there are.
+#[test]
+fn indexes_come_and_go_under_a_half_list() {
+    thread_local! { static ASKED: RefCell<Vec<(u8, u64)>> = const { RefCell::new(Vec::new()) }; }
+    static BY_VERSION: Index<Object, u64> = Index::new("version", |object| object.version);
+    static LATE: Index<Object, u64> = Index::new("late", |object| {
+        ASKED.with_borrow_mut(|asked| asked.push((object.key, object.version)));
+        object.version
+    });
+    let source = ScriptedSource::new();
+    source.list(first_page(vec![object(1, 1), object(2, 1), object(3, 1)], 1));
+    source.watch(Ok(()));
+    let mut world = World::new(Informer::builder(SCHEMA, source.clone()).index(&BY_VERSION));
+    world.settle();
+    source.fail(fixture::error(fixture::EXPIRED));
+    let page = |items, continuation: Option<&str>| Page {
+        items,
+        version: Version::new(5),
+        continuation: continuation.map(Into::into),
+    };
+    source.list(Ok(page(vec![object(1, 1), object(2, 5), object(4, 5)], Some("more"))));
+    world.settle();
+    let mut lists = 0;
+    loop {
+        lists += source.asked().iter().filter(|asked| matches!(asked, Asked::List(_))).count();
+        if lists == 3 {
+            break;
+        }
+        world.pass_alarm();
+        world.settle();
+    }
+    world.informer.add_index(&LATE).unwrap();
+    world.informer.remove_index(&BY_VERSION).unwrap();
+    let mut asked = ASKED.take();
+    asked.sort_unstable();
+    assert_eq!(asked, [(1, 1), (2, 1), (3, 1)], "what is stored");
+    source.list(Ok(page(vec![object(5, 5)], None)));
+    source.watch(Ok(()));
+    world.settle();
+    let mut asked = ASKED.take();
+    asked.sort_unstable();
+    assert_eq!(asked, [(2, 5), (4, 5), (5, 5)], "what is new, once");
+    let store = world.informer.store();
+    let keys = |version: u64| {
+        let mut keys: Vec<_> = store.by_index(&LATE, &version).unwrap().iter().map(|it| it.key).collect();
+        keys.sort_unstable();
+        keys
+    };
+    assert_eq!((keys(1), keys(5)), (vec![1], vec![2, 4, 5]));
+    assert!(store.by_index(&BY_VERSION, &1).is_err());
+    store.check().unwrap();
 }
 
 #[test]
