@@ -420,7 +420,7 @@ fn write_in_a_turn_vs_write() {
     let claim = Model {
         name: "informer_cache::write_in_a_turn_vs_write",
         threads: 2,
-        floor: 1,
+        floor: 23,
         catches: "a turn that is marked before it is taken: what writes in it waits for itself and is not told so",
     };
     // The identity runs in the turn.

@@ -352,7 +352,9 @@ fn watched(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-const SHARED_DEEDS: [(&str, fn(&SharedWriter<Word, Object>)); 6] = [
+type SharedDeed = fn(&SharedWriter<Word, Object>);
+
+const SHARED_DEEDS: [(&str, SharedDeed); 6] = [
     ("upsert", |store| {
         store.upsert(object(1, 9, 2));
     }),
