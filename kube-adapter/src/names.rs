@@ -25,7 +25,7 @@ use crate::unreadable;
 /// use serde_json::{from_value, json};
 ///
 /// let pod = |uid, version| json!({"metadata": {"namespace": "default", "name": "a", "uid": uid, "resourceVersion": version}});
-/// let store = Store::builder(flyball_kube::schema::<Pod>()).build()?;
+/// let mut store = Store::builder(flyball_kube::schema::<Pod>()).build()?;
 /// store.upsert(from_value(pod("u1", "7"))?);
 /// assert!(store.get("default/a").is_some());
 ///
