@@ -120,7 +120,7 @@ where
         self.inner.synced.wait().await
     }
 
-    /// Whether the first list is published; stays so after [`close`](Self::close).
+    /// Whether the first list is published; stays so after [`close`](crate::Writer::close).
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.inner.synced.is_set()
