@@ -48,7 +48,7 @@ fn sit_vs_delete() {
     let claim = Model {
         name: "seats::sit_vs_delete",
         threads: 3,
-        floor: 16,
+        floor: 76,
         catches: "a reader that takes its seat when it no longer holds the lock of what it saw",
     };
     model(claim, || {
@@ -79,7 +79,7 @@ fn two_seats_vs_replace() {
     let claim = Model {
         name: "seats::two_seats_vs_replace",
         threads: 3,
-        floor: 144499,
+        floor: 122958,
         catches: "a writer that clears the first seat and lets the others sit",
     };
     model(claim, || {
