@@ -6,8 +6,8 @@
 //! | `holder` | itself, an atomic; the number of the thread that has the turn. A thread finds its own number only where it put it, further up its stack |
 //!
 //! Order: `turn` before every lock of the store. Observers are told, tasks woken and what was replaced is dropped after the turn, so all of them may write.
-//! What runs in the turn (identity and index functions, `Hash`, `Eq`, `Ord` and `Clone` of keys and index values) must not: it would wait for itself, and
-//! is told so by a panic.
+//! What runs in the turn (identity and index functions, `Hash`, `Eq`, `Ord` and `Clone` of keys and index values; of a list, all functions) must not: it
+//! would wait for itself, and is told so by a panic.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -27,7 +27,7 @@ use crate::{AnyIndex, Change, DuplicateIndex, Event, MissingIndex, Outcome, Stor
 ///
 /// Writes come one after the other. Key, version and transformation of an object are asked before its turn, and observers told after it, so those of
 /// several threads overlap, and all of them may write. What runs in the turn must not write this store, and a panic says so: the schema's
-/// identity, index functions, and what keys and index values bring along.
+/// identity, index functions, and what keys and index values bring along; in [`replace`](Self::replace) also key, version and transformation.
 ///
 /// # Examples
 /// ```
