@@ -8,11 +8,15 @@ use crate::IndexError;
 mod definition;
 mod labels;
 mod ordered;
+pub(crate) mod seed;
+pub(crate) mod selector;
+pub(crate) mod set;
 
 pub(crate) use definition::{Definition, erased, typed};
 pub(crate) use labels::Label;
 pub use labels::Labels;
 pub use ordered::OrderedIndex;
+pub use selector::{ParseSelectorError, Selector};
 
 /// A typed handle of an index: how objects are found by something other than their key.
 ///

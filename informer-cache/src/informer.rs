@@ -12,6 +12,8 @@ mod ending;
 mod failure;
 mod prepared;
 mod run;
+mod set;
+pub(crate) mod status;
 mod tombstones;
 
 use std::fmt;
@@ -21,12 +23,14 @@ use std::sync::Arc;
 pub use self::builder::{BuildError, InformerBuilder, NoTimer};
 pub use self::failure::SourceFailure;
 pub use self::prepared::PreparedInformer;
+pub use self::set::{InformerName, InformerSet, NotSynced, SharedInformer, StartError};
+pub use self::status::{InformerState, LastError, Status};
 
-use crate::status::StatusCell;
-use crate::stop::Stop;
-use crate::synced::Synced;
+use crate::informer::status::StatusCell;
+use crate::signal::stop::Stop;
+use crate::signal::synced::Synced;
 use crate::{
-    AnyIndex, Change, DuplicateIndex, MissingIndex, Observer, Schema, SharedWriter, Snapshot, Source, Status,
+    AnyIndex, Change, DuplicateIndex, MissingIndex, Observer, Schema, SharedWriter, Snapshot, Source,
     Stopped, Store, Subscription, SubscriptionBuilder,
 };
 

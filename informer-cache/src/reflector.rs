@@ -31,7 +31,9 @@
 
 mod backoff;
 mod config;
+mod event;
 mod listing;
+mod source;
 mod step;
 mod watching;
 
@@ -41,10 +43,14 @@ use std::time::Duration;
 use flyball_sync::Nanos;
 
 pub use self::config::{BackoffConfig, ConfigError, ReflectorConfig};
+pub use self::event::Event;
+pub use self::source::{
+    ListRequest, ListVersion, Page, Source, SourceError, SourceErrorKind, Watch, WatchRequest,
+};
 pub use self::step::{Cause, Phase, Step, Verdict};
 
 use self::backoff::Backoff;
-use crate::{ListVersion, SourceErrorKind, Version, WatchRequest};
+use crate::Version;
 
 /// What to ask a source next, and what to do with each answer.
 ///

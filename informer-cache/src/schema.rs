@@ -1,8 +1,12 @@
 //! PURE. What a store has to know about its objects.
 
+mod key;
+mod version;
+
 use std::fmt;
 
-use crate::Version;
+pub use self::key::NamespacedName;
+pub use self::version::Version;
 
 /// How a store reads the key, the version, the identity and the content of an object.
 ///

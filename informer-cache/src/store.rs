@@ -3,23 +3,44 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::inner::Inner;
+use crate::store::inner::Inner;
 
+mod builder;
 mod effects;
-mod following;
 mod indexes;
+pub(crate) mod inner;
+mod lister;
+mod memory;
+mod outcome;
+pub(crate) mod published;
+mod query;
+pub(crate) mod reader_slots;
 mod reading;
 mod relist;
+mod retained;
 mod shared_writer;
+mod snapshot;
 mod stats;
 mod transaction;
+mod wait_for;
+mod wait_for_key;
+mod waiters;
 mod write;
 mod writer;
 
+pub use self::builder::StoreBuilder;
+pub use self::lister::Lister;
+pub use self::memory::{IndexMemory, Memory};
+pub use self::outcome::Outcome;
+pub use self::query::{Matches, Query};
 pub use self::relist::Relist;
 pub(crate) use self::relist::RelistDraft;
+pub use self::retained::HeldSnapshots;
 pub use self::shared_writer::SharedWriter;
+pub use self::snapshot::{Range, Snapshot};
 pub use self::transaction::Transaction;
+pub use self::wait_for::WaitFor;
+pub use self::wait_for_key::WaitForKey;
 pub use self::writer::Writer;
 
 /// The newest known objects of one kind, indexed, as readers have them. A handle: clones share the store.

@@ -19,14 +19,17 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::Version;
-use crate::persist::{Hashes, Slab};
-use crate::recipe::Recipe;
-use crate::record::{AnyValue, Record, Values};
-use crate::step::Step;
+use crate::changes::step::Step;
+use crate::index::set::Recipe;
+use crate::table::persist::{Hashes, Slab};
+use crate::table::record::{AnyValue, Record, Values};
 
 mod check;
 mod column;
+pub(crate) mod persist;
 mod plan;
+pub(crate) mod record;
+pub(crate) mod relist;
 
 pub(crate) use column::{Column, RowNumbers, Rows};
 pub(crate) use plan::Plan;

@@ -10,8 +10,8 @@ use flyball_sync::panics::attempt;
 
 use super::{Function, Index, Label, Labels};
 use crate::IndexError;
-use crate::record::{AnyValue, Value, Values};
-use crate::seed::Seed;
+use crate::index::seed::Seed;
+use crate::table::record::{AnyValue, Value, Values};
 
 /// How one index reads objects and tells values apart. Public in name only: no path leads to it.
 pub struct Definition<V> {

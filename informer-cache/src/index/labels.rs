@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{AnyIndex, Definition, sealed, typed};
-use crate::record::AnyValue;
+use crate::table::record::AnyValue;
 
 /// A handle of an index of labels, which answers selectors: see [`Snapshot::select`](crate::Snapshot::select).
 ///

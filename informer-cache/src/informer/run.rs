@@ -17,7 +17,7 @@ use flyball_sync::{Nanos, Timer};
 use super::Shared;
 use super::failure::{Failed, OnError};
 use super::tombstones::Tombstones;
-use crate::stop::Stop as Wish;
+use crate::signal::stop::Stop as Wish;
 use crate::store::RelistDraft;
 use crate::{
     Cause, Event, ListRequest, Page, Phase, Reflector, Schema, Source, SourceError, Step, Verdict, Version,

@@ -1,21 +1,21 @@
 //! SHELL. What a write is to those who follow the store: found before it commits, merged after it, told when no lock is held.
 //!
-//! The steps that are numbered here are those of a write ([`Inner`](crate::inner::Inner)); each function takes one feed's lock after the other.
+//! The steps that are numbered here are those of a write ([`Inner`](crate::store::inner::Inner)); each function takes one feed's lock after the other.
 
 use std::slice;
 use std::sync::Arc;
 
 use crate::Change;
-use crate::due::Due;
-use crate::feed::{Feeds, Merging};
-use crate::inner::Inner;
-use crate::interest::{Findings, Own};
-use crate::observer::{self, Listeners};
-use crate::pending::State;
-use crate::record::Record;
-use crate::step::{Last, Step};
+use crate::changes::buffer::{Feeds, Merging};
+use crate::changes::due::Due;
+use crate::changes::pending::State;
+use crate::changes::selection::{Findings, Own};
+use crate::changes::step::{Last, Step};
+use crate::signal::wakers::Wakers;
+use crate::store::inner::Inner;
+use crate::table::record::Record;
 use crate::table::{Garbage, Side, Table};
-use crate::wakers::Wakers;
+use crate::watch::observer::{self, Listeners};
 
 /// What a write leaves to be done without locks and after its turn: telling, waking, and dropping what is the user's.
 pub(crate) struct Effects<K, V> {

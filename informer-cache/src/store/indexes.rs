@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use super::effects::Effects;
 use super::write::WriterCore;
-use crate::feed::Feed;
+use crate::changes::buffer::Feed;
+use crate::changes::selection::Interest;
 use crate::index::Definition;
-use crate::interest::Interest;
-use crate::recipe::Recipe;
-use crate::seed::Seed;
+use crate::index::seed::Seed;
+use crate::index::set::Recipe;
 use crate::table::{Column, Garbage, Plan, Table};
 use crate::{DuplicateIndex, MissingIndex, Store};
 

@@ -9,9 +9,9 @@ use std::hash::{BuildHasher, Hash};
 use flyball_sync::panics::attempt;
 use hashbrown::HashTable;
 
-use crate::recipe::Reading;
-use crate::record::Record;
-use crate::relist::{List, Listed, Verdict, judge};
+use crate::index::set::Reading;
+use crate::table::record::Record;
+use crate::table::relist::{List, Listed, Verdict, judge};
 use crate::{Change, Store, Version, Writer};
 
 /// A list that is not complete yet; made by [`Writer::relist`](crate::Writer::relist).

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 
 use super::write::{judge_event, last_state};
-use crate::record::Record;
-use crate::relist::Verdict;
-use crate::step::Step;
+use crate::changes::step::Step;
+use crate::table::record::Record;
+use crate::table::relist::Verdict;
 use crate::table::{Side, Table};
 use crate::{Change, Version, Writer};
 

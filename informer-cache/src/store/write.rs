@@ -1,4 +1,4 @@
-//! SHELL. The one way a write goes to what readers see; its steps are numbered in [`Inner`](crate::inner::Inner).
+//! SHELL. The one way a write goes to what readers see; its steps are numbered in [`Inner`](crate::store::inner::Inner).
 //!
 //! Whoever has this is the only one to write: what it looks up stays as it is until it commits. So the functions of the schema and of indexes, and the
 //! equality and order of keys and index values, run on a table that nobody changes, under no lock.
@@ -9,16 +9,16 @@ use std::ops::DerefMut;
 use std::slice;
 use std::sync::Arc;
 
-use crate::board::Published;
-use crate::feed::{Feeds, Merging};
-use crate::inner::Inner;
-use crate::interest::Findings;
-use crate::recipe::{Arrived, Reading};
-use crate::record::Record;
-use crate::relist::Verdict;
-use crate::step::{Last, Step};
+use crate::changes::buffer::{Feeds, Merging};
+use crate::changes::selection::Findings;
+use crate::changes::step::{Last, Step};
+use crate::index::set::{Arrived, Reading};
 use crate::store::effects::{Effects, Steps, fan_out, find};
+use crate::store::inner::Inner;
+use crate::store::published::Published;
 use crate::store::relist::RelistDraft;
+use crate::table::record::Record;
+use crate::table::relist::Verdict;
 use crate::table::{Plan, Side, Table};
 use crate::{Outcome, Schema, Stopped, Store, Version, WaitForError};
 

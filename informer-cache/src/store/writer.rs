@@ -10,7 +10,7 @@ use super::effects::Effects;
 use super::indexes::IndexBuild;
 use super::relist::RelistDraft;
 use super::write::{Arrival, WriterCore};
-use crate::step::Step;
+use crate::changes::step::Step;
 use crate::table::{Side, Table};
 use crate::{
     AnyIndex, Change, DuplicateIndex, Event, MissingIndex, Outcome, Relist, SharedWriter, Store, Transaction,

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use crate::IndexError;
 use crate::index::Definition;
-use crate::persist::{Hashes, Numbers, Slab, Sorted, Vector};
-use crate::record::{AnyValue, Values};
+use crate::table::persist::{Hashes, Numbers, Slab, Sorted, Vector};
+use crate::table::record::{AnyValue, Values};
 
 /// One index; see the [module](self).
 #[derive(Clone)]

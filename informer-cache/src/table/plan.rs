@@ -13,7 +13,7 @@ use super::Garbage;
 use super::column::{Column, Group, Name, Named, Rows, name, number};
 use crate::IndexError;
 use crate::index::Definition;
-use crate::record::{AnyValue, Values};
+use crate::table::record::{AnyValue, Values};
 
 /// The changes of one write; kept from write to write for its memory.
 #[derive(Default)]

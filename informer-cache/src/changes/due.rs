@@ -10,9 +10,9 @@
 //!
 //! This is exact, as `old` is what the consumer was told last: it holds that object if, and only if, the filter passes it.
 
-use crate::pending::{Gone, State};
-use crate::record::Record;
-use crate::step::Last;
+use crate::changes::pending::{Gone, State};
+use crate::changes::step::Last;
+use crate::table::record::Record;
 use crate::{Change, Schema};
 
 /// Something taken out of a feed that its consumer has not been told yet.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use super::Snapshot;
 use crate::index::typed;
-use crate::persist::Sorted;
-use crate::record::AnyValue;
+use crate::table::persist::Sorted;
+use crate::table::record::AnyValue;
 use crate::table::{Column, RowNumbers, Table};
 use crate::{MissingIndex, OrderedIndex};
 

@@ -5,9 +5,9 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
+use crate::index::set::Reading;
 use crate::index::typed;
-use crate::recipe::Reading;
-use crate::record::Record;
+use crate::table::record::Record;
 use crate::table::{Column, RowNumbers, Table};
 use crate::{Index, IndexError, Labels, MissingIndex, Query, Selector, Version};
 

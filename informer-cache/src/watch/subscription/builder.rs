@@ -9,10 +9,10 @@ use std::time::Duration;
 use flyball_sync::Timer;
 
 use super::{BoundedSubscription, Overflow, Resyncing, Subscription};
-use crate::due::Filter;
+use crate::changes::due::Filter;
+use crate::changes::selection::Interest;
 use crate::index::erased;
-use crate::inner::Inner;
-use crate::interest::Interest;
+use crate::store::inner::Inner;
 use crate::{Index, MissingIndex};
 
 /// A subscription in the making; made by [`Store::subscription`](crate::Store::subscription).

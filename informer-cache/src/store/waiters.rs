@@ -11,7 +11,7 @@ use std::task::Waker;
 
 use flyball_sync::locks::Mutex;
 
-use crate::wakers::Wakers;
+use crate::signal::wakers::Wakers;
 use crate::{Version, WaitForError};
 
 /// The waits for versions of one store.

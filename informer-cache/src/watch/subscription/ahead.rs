@@ -1,9 +1,9 @@
 //! PURE. What a consumer has still to be told of a snapshot.
 
-use crate::interest::Interest;
-use crate::persist::Walk;
-use crate::record::Record;
+use crate::changes::selection::Interest;
 use crate::table::Table;
+use crate::table::persist::Walk;
+use crate::table::record::Record;
 
 /// The objects ahead, in the order of their rows.
 pub(super) enum Ahead<K, V> {

@@ -29,7 +29,7 @@ use std::task::Poll;
 use flyball_sync::locks::Mutex;
 use flyball_sync::panics::caught;
 
-use crate::synced::Synced;
+use crate::signal::synced::Synced;
 use crate::{BuildError, Informer, Status};
 
 mod member;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::Stopped;
-use crate::synced::{Synced, Wait};
+use crate::signal::synced::{Synced, Wait};
 
 /// Waits until a consumer has dealt with the beginning: the store has had its first list, and the consumer came back for more
 /// after it was told everything there was with it. Made by [`Subscription::caught_up`](crate::Subscription::caught_up).

@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
-use crate::inner::Inner;
+use crate::store::inner::Inner;
 use crate::{Version, WaitFor, WaitForError};
 
 /// Waits until a store shows what was written to a key; made by [`Store::wait_for_key`](crate::Store::wait_for_key).

@@ -4,12 +4,12 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::board::Board;
 use crate::index::Definition;
-use crate::inner::Inner;
-use crate::recipe::{Reading, Recipe};
-use crate::seats::{Seating, Seats};
-use crate::seed::Seed;
+use crate::index::seed::Seed;
+use crate::index::set::{Reading, Recipe};
+use crate::store::inner::Inner;
+use crate::store::published::Board;
+use crate::store::reader_slots::{Seating, Seats};
 use crate::{AnyIndex, DuplicateIndex, Schema, Store, Writer};
 
 /// Builds a [`Store`]; made by [`Store::builder`].

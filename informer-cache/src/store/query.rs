@@ -10,10 +10,10 @@ use std::hash::{BuildHasher, Hash};
 use std::iter::FusedIterator;
 use std::sync::Arc;
 
+use crate::index::selector::{Operator, Requirement};
 use crate::index::{Label, typed};
-use crate::persist::Items;
-use crate::record::Record;
-use crate::selector::{Operator, Requirement};
+use crate::table::persist::Items;
+use crate::table::record::Record;
 use crate::table::{Column, RowNumbers};
 use crate::{Index, Labels, MissingIndex, Selector, Snapshot};
 

@@ -34,12 +34,12 @@ use std::task::Waker;
 
 use flyball_sync::locks::Mutex;
 
-use crate::interest::Interest;
-use crate::pending::{Pending, State, Ticket};
-use crate::step::{Last, Step};
-use crate::synced::Synced;
+use crate::changes::pending::{Pending, State, Ticket};
+use crate::changes::selection::Interest;
+use crate::changes::step::{Last, Step};
+use crate::signal::synced::Synced;
+use crate::signal::wakers::Wakers;
 use crate::table::Table;
-use crate::wakers::Wakers;
 use crate::{Stopped, Version};
 
 /// The pending changes of one subscription.

@@ -37,8 +37,8 @@ use std::collections::BTreeMap;
 use flyball_sync::panics::drop_each;
 use hashbrown::HashTable;
 
-use crate::record::Record;
-use crate::step::{Last, Step};
+use crate::changes::step::{Last, Step};
+use crate::table::record::Record;
 
 /// Pending changes in the order of the first change of each key.
 pub(crate) struct Pending<K, V> {

@@ -19,10 +19,10 @@ use std::hash::Hash;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use crate::due::{Due, Filter};
-use crate::feed::{Feed, Popped, Settled};
-use crate::inner::Inner;
-use crate::pending::Ticket;
+use crate::changes::buffer::{Feed, Popped, Settled};
+use crate::changes::due::{Due, Filter};
+use crate::changes::pending::Ticket;
+use crate::store::inner::Inner;
 use crate::table::Table;
 use crate::{CaughtUp, Change, Schema, Snapshot, Version};
 

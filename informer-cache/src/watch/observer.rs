@@ -21,11 +21,11 @@ use std::sync::{Arc, Weak};
 use flyball_sync::locks::{AtomicBool, AtomicU64, Ordering, thread_local};
 use flyball_sync::panics::caught;
 
-use crate::due::Due;
-use crate::inner::Inner;
-use crate::pending::State;
-use crate::step::Step;
-use crate::synced::Synced;
+use crate::changes::due::Due;
+use crate::changes::pending::State;
+use crate::changes::step::Step;
+use crate::signal::synced::Synced;
+use crate::store::inner::Inner;
 use crate::table::Table;
 use crate::{Change, Schema};
 

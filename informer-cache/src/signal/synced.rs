@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 use flyball_sync::locks::Mutex;
 
 use crate::Stopped;
-use crate::wakers::Wakers;
+use crate::signal::wakers::Wakers;
 
 /// A signal that is given once.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use std::hash::Hash;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::synced::Synced;
+use crate::signal::synced::Synced;
 use crate::{Informer, Status, Stopped};
 
 pub(super) type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -13,8 +13,8 @@ use std::task::{Context, Poll};
 use flyball_sync::locks::{AtomicU64, Ordering};
 use flyball_sync::panics::caught;
 
-use crate::stop::Stop;
-use crate::synced::Synced;
+use crate::signal::stop::Stop;
+use crate::signal::synced::Synced;
 use crate::{CaughtUp, Change, Subscription};
 
 /// A function that is told the changes of a subscription; made by [`Subscription::handle`]. A handle: clones are of the same.

@@ -12,11 +12,11 @@
 
 use std::sync::Arc;
 
+use crate::changes::pending::Ticket;
+use crate::changes::step::Step;
 use crate::index::Definition;
-use crate::pending::Ticket;
-use crate::recipe::Recipe;
-use crate::record::{AnyValue, Record, Values};
-use crate::step::Step;
+use crate::index::set::Recipe;
+use crate::table::record::{AnyValue, Record, Values};
 use crate::table::{Side, Table};
 
 /// What a subscription is of, if not of everything.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use flyball_sync::locks::RwLock;
 
 use crate::Version;
-use crate::feed::Feeds;
-use crate::observer::Listeners;
-use crate::recipe::Recipe;
-use crate::seats::Seats;
+use crate::changes::buffer::Feeds;
+use crate::index::set::Recipe;
+use crate::signal::wakers::Wakers;
+use crate::store::reader_slots::Seats;
+use crate::store::waiters::Waiters;
 use crate::table::Table;
-use crate::waiters::Waiters;
-use crate::wakers::Wakers;
+use crate::watch::observer::Listeners;
 
 /// What readers see, all of it at once.
 pub(crate) struct Published<K, V> {

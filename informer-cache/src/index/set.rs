@@ -7,8 +7,8 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use crate::index::Definition;
-use crate::record::{Record, Values};
-use crate::seed::Seed;
+use crate::index::seed::Seed;
+use crate::table::record::{Record, Values};
 use crate::{MissingIndex, Schema, Version};
 
 /// What a store asks about its objects.

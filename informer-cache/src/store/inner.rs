@@ -3,7 +3,7 @@
 //! | lock | guards | held |
 //! |---|---|---|
 //! | `published` | the table, the lists of feeds and listeners, the waits for versions, `listed`, `closed` | for one lookup, one commit in place, or one swap |
-//! | a seat's | the table's address once more, for one thread ([`Seats`](crate::seats::Seats)) | for one lookup |
+//! | a seat's | the table's address once more, for one thread ([`Seats`](crate::store::reader_slots::Seats)) | for one lookup |
 //! | a feed's | that consumer's pending changes | for one step, or a small chunk of a relist |
 //!
 //! Order: `published` before a seat, and before a feed where a consumer begins anew. (`synced`, the outcome of each wait and the list of what is
@@ -24,13 +24,13 @@
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-use crate::board::{Board, Published};
-use crate::feed::{Feed, Feeds, Settled};
-use crate::held::Held;
-use crate::interest::Interest;
-use crate::recipe::Reading;
-use crate::snapshot::Snapshot;
-use crate::synced::Synced;
+use crate::changes::buffer::{Feed, Feeds, Settled};
+use crate::changes::selection::Interest;
+use crate::index::set::Reading;
+use crate::signal::synced::Synced;
+use crate::store::published::{Board, Published};
+use crate::store::retained::Held;
+use crate::store::snapshot::Snapshot;
 use crate::table::Table;
 
 /// What the handles of a store share.

@@ -20,11 +20,11 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::Schema;
-use crate::persist::Bits;
-use crate::recipe::Recipe;
-use crate::record::{Record, Values};
-use crate::seed::Seed;
-use crate::step::{Last, Step};
+use crate::changes::step::{Last, Step};
+use crate::index::seed::Seed;
+use crate::index::set::Recipe;
+use crate::table::persist::Bits;
+use crate::table::record::{Record, Values};
 use crate::table::{Side, Table};
 
 /// What a listed object is to the stored one of the same key.

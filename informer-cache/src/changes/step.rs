@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::record::Record;
+use crate::table::record::Record;
 
 /// A change of one key in the store.
 pub(crate) enum Step<K, V> {

@@ -12,8 +12,8 @@ use std::pin::Pin;
 use std::sync::Weak;
 use std::task::{Context, Poll};
 
-use crate::inner::Inner;
-use crate::waiters::Ticket;
+use crate::store::inner::Inner;
+use crate::store::waiters::Ticket;
 use crate::{Version, WaitForError};
 
 /// Waits until a store is at a version; made by [`Store::wait_for`](crate::Store::wait_for).
