@@ -24,7 +24,7 @@
 //! assert!(either(&Change::updated("a", pod(2, vec![]), pod(2, vec!["new"]))));
 //! ```
 
-use flyball_informer_cache::Change;
+use flyball_informer_cache::{Change, ChangeKind};
 
 /// Whether this part of an object is another one after an update: its generation, its labels, its version.
 ///
@@ -32,8 +32,8 @@ use flyball_informer_cache::Change;
 pub fn changed<K, V, P: PartialEq>(
     part: impl Fn(&V) -> P + Send + Sync + 'static,
 ) -> impl Fn(&Change<K, V>) -> bool + Send + Sync + 'static {
-    move |change| match (change.old(), change.new()) {
-        (Some(old), Some(new)) => part(old) != part(new),
+    move |change| match change.old() {
+        Some(old) if change.kind() == ChangeKind::Updated => part(old) != part(change.object()),
         _ => true,
     }
 }

@@ -122,12 +122,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // What changed, each key in its turn. Ends with the informer.
     informer.shut_down();
     while let Some(change) = changes.next().await {
-        match &change.kind {
-            ChangeKind::Added { object, .. } => {
-                println!("added {} (healthy: {})", object.name, object.healthy)
+        let instance = change.object();
+        match change.kind() {
+            ChangeKind::Initial | ChangeKind::Added => {
+                println!("added {} (healthy: {})", instance.name, instance.healthy)
             }
-            ChangeKind::Updated { new, .. } => println!("updated {} (healthy: {})", new.name, new.healthy),
-            ChangeKind::Deleted { last, .. } => println!("deleted {}", last.name),
+            ChangeKind::Updated | ChangeKind::Replaced => {
+                println!("updated {} (healthy: {})", instance.name, instance.healthy)
+            }
+            ChangeKind::Deleted | ChangeKind::Missed => println!("deleted {}", instance.name),
         }
     }
     informer.stopped().await;

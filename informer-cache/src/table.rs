@@ -18,11 +18,10 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::Version;
-use crate::changes::step::Step;
 use crate::index::set::Recipe;
 use crate::table::persist::{Hashes, Slab};
 use crate::table::record::{AnyValue, Record, Values};
+use crate::{ChangeKind, Version};
 
 mod check;
 mod column;
@@ -46,12 +45,15 @@ pub(crate) struct Table<K, V> {
     pub(crate) columns: Vec<Arc<Column>>,
 }
 
-/// What belongs to a step besides its records.
-pub(crate) struct Side {
-    /// The row of the old record, if there is one.
+/// What a write does to one key: found on a table that nobody changes, and carried out on that very table.
+pub(crate) struct KeyWrite<K, V> {
+    pub(crate) kind: ChangeKind,
+    /// The row of the object that is stored, if there is one.
     pub(crate) row: Option<u32>,
-    /// What the indexes say about the new record, if there is one: an item for each index of the recipe.
-    pub(crate) values: Option<Vec<Values>>,
+    /// What is to be stored; of a deletion the last known state.
+    pub(crate) record: Record<K, V>,
+    /// What the indexes say about it, an item for each index of the recipe; none of a deletion.
+    pub(crate) values: Vec<Values>,
 }
 
 /// What a commit took out of the table and nobody else may hold: to be dropped where no lock is held.
@@ -83,44 +85,50 @@ impl<K, V> Table<K, V> {
     }
 
     /// What a write to this very table will change. Changes nothing; compares index values.
-    pub(crate) fn plan(&self, side: &Side, plan: &mut Plan)
+    pub(crate) fn plan(&self, write: &KeyWrite<K, V>, plan: &mut Plan)
     where
         V: 'static,
     {
         plan.clear();
         for (at, (column, index)) in self.columns.iter().zip(&self.recipe.indexes).enumerate() {
-            let values = side.values.as_ref().map(|values| &values[at]);
+            let values = write.values.get(at);
             // What it was kept from is stored.
-            if side.row.is_some() && values.is_some_and(Values::are_kept) {
+            if write.row.is_some() && values.is_some_and(Values::are_kept) {
                 continue;
             }
-            plan.column(at, column, index, side.row, values);
+            plan.column(at, column, index, write.row, values);
         }
     }
 
-    /// Carries out what was planned on this very table.
-    pub(crate) fn commit(&mut self, step: &Step<K, V>, side: &Side, plan: &mut Plan, garbage: &mut Garbage) {
+    /// Carries out what was planned on this very table; gives back the object that was stored.
+    pub(crate) fn commit(
+        &mut self,
+        write: &KeyWrite<K, V>,
+        plan: &mut Plan,
+        garbage: &mut Garbage,
+    ) -> Option<Arc<V>> {
         self.revision += 1;
-        let row = match (side.row, step.after()) {
-            (Some(row), Some(new)) => {
-                if let Some(stored) = self.rows.get_mut(row) {
-                    *stored = new.clone();
-                }
-                row
+        let KeyWrite { kind, row, record, .. } = write;
+        let (row, old) = match row {
+            Some(row) if kind.is_deletion() => {
+                self.keys.remove(record.hash(), *row);
+                (*row, self.rows.remove(*row).map(|removed| removed.object))
             }
-            (Some(row), None) => {
-                self.rows.remove(row);
-                self.keys.remove(step.record().hash(), row);
-                row
+            Some(row) => {
+                let old = self.rows.get_mut(*row).map(|stored| {
+                    stored.version = record.version;
+                    std::mem::replace(&mut stored.object, record.object.clone())
+                });
+                (*row, old)
             }
-            (None, Some(new)) => {
-                let row = self.rows.insert(new.clone());
-                self.keys.insert(new.hash(), row);
-                row
+            None => {
+                let row = self.rows.insert(record.clone());
+                self.keys.insert(record.hash(), row);
+                (row, None)
             }
-            (None, None) => return,
         };
         plan.carry_out(&mut self.columns, row, garbage);
+        old
     }
 
     /// The values of a row in every index.

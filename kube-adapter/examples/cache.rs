@@ -55,10 +55,10 @@ async fn main() -> anyhow::Result<()> {
     pods.store().wait_for(Version::new(server.version())).await?;
     while let Some(change) = changes.try_next() {
         let key = change.key();
-        match &change.kind {
-            ChangeKind::Added { .. } => println!("{key} is new"),
-            ChangeKind::Updated { .. } => println!("{key} has changed"),
-            ChangeKind::Deleted { .. } => println!("{key} is gone"),
+        match change.kind() {
+            ChangeKind::Initial | ChangeKind::Added => println!("{key} is new"),
+            ChangeKind::Updated | ChangeKind::Replaced => println!("{key} has changed"),
+            ChangeKind::Deleted | ChangeKind::Missed => println!("{key} is gone"),
         }
     }
     let on_node_1 = pods.store().by_index(&BY_NODE, "node-1")?;

@@ -48,7 +48,7 @@ const INLINE: usize = 64 * 1024;
 /// was before: an object that becomes unreadable keeps what was read last, gets its new metadata, so that a `deletionTimestamp` is seen, and is marked:
 /// [`unreadable`](crate::unreadable) reports it. (A transformation runs again on it. The cache of a source that wraps this one has the object as it was.)
 /// To find it, the cache needs its name: a transformation that takes that away gives this up. When it is deleted while it cannot be read, its last known state is
-/// delivered, as one whose end was [missed](flyball_informer_cache::ChangeKind::Deleted); in a cache whose [schema](crate::schema) is another one, which does not
+/// delivered, as one whose end was [missed](flyball_informer_cache::ChangeKind::Missed); in a cache whose [schema](crate::schema) is another one, which does not
 /// look at the `uid`, its metadata alone.
 ///
 /// A large page is read on a thread of tokio's for blocking work, so neither the informers nor anything else of the runtime waits for it.

@@ -32,8 +32,8 @@ use flyball_controller::{
 };
 use flyball_informer_cache::testing::{Server, ServerWatch};
 use flyball_informer_cache::{
-    Change, ChangeKind, Event, Informer, ListRequest, Page, Schema, Source, SourceError, SourceErrorKind,
-    Version, Watch, WatchRequest,
+    Change, Event, Informer, ListRequest, Page, Schema, Source, SourceError, SourceErrorKind, Version, Watch,
+    WatchRequest,
 };
 use flyball_ratelimit::Exponential;
 use flyball_sync::ManualTimer;
@@ -166,7 +166,7 @@ struct World {
 impl World {
     fn told(&self, kind: usize, change: &Change<u32, Thing>, shard: Shard) -> Option<u32> {
         let (id, key) = ((kind, *change.key()), *change.key() % KEYS);
-        let gone = matches!(change.kind, ChangeKind::Deleted { .. });
+        let gone = change.kind().is_deletion();
         let told = Told { version: change.object().version, gone };
         let shown = self.kinds[kind].store().get(&id.1);
         let mut notes = self.notes.lock();

@@ -14,7 +14,7 @@
 //! | `detached` | the consumer is gone; changes are ignored |
 //! | `lost` | it was too much: what was pending then, for the consumer to drop; changes are ignored until it begins anew |
 //!
-//! Beside it, for good: `interest`, what the feed is of, and `most`, how many keys may be pending.
+//! Beside it, for good: `selection`, what the feed is of, and `most`, how many keys may be pending.
 //!
 //! There is one writer, so what [`find`](Feed::find) found can only vanish, by the consumer taking it out or beginning anew, before
 //! [`merge`](Feed::merge).
@@ -34,17 +34,17 @@ use std::task::Waker;
 
 use flyball_sync::locks::Mutex;
 
-use crate::changes::pending::{Pending, State, Ticket};
-use crate::changes::selection::Interest;
-use crate::changes::step::{Last, Step};
+use crate::changes::pending::{Merged, Pending, Ticket};
+use crate::changes::selection::Selection;
 use crate::signal::synced::Synced;
 use crate::signal::wakers::Wakers;
 use crate::table::Table;
-use crate::{Stopped, Version};
+use crate::table::record::Name;
+use crate::{Change, Stopped, Version};
 
 /// The pending changes of one subscription.
 pub(crate) struct Feed<K, V> {
-    interest: Option<Interest<K, V>>,
+    selection: Option<Selection<K, V>>,
     most: usize,
     state: Mutex<FeedState<K, V>>,
     /// Shared, since who waits for it may outlive the feed, and must not keep it.
@@ -79,14 +79,14 @@ impl<K, V> FeedState<K, V> {
     }
 }
 
-/// What a write brings, besides its steps.
+/// What a write brings, besides its changes.
 #[derive(Clone, Copy)]
 pub(crate) struct Merging {
     /// The store's version after it.
     pub(crate) version: Version,
     /// The revision of the table after it.
     pub(crate) revision: u64,
-    /// Whether with these steps the store has had its first list.
+    /// Whether with these changes the store has had its first list.
     pub(crate) first_list: bool,
 }
 
@@ -111,7 +111,7 @@ impl<T> Settled<T> {
 
 /// What there is for a consumer.
 pub(crate) enum Popped<K, V> {
-    Change(Ticket, State<K, V>),
+    Change(Ticket, Merged<K, V>),
     /// Nothing now; everything up to this version has been taken.
     Empty(Version),
     /// It was too much.
@@ -126,7 +126,7 @@ impl<K, V> Feed<K, V> {
         table: &Table<K, V>,
         listed: bool,
         ended: bool,
-        interest: Option<Interest<K, V>>,
+        selection: Option<Selection<K, V>>,
         most: usize,
     ) -> Self {
         let pending = Pending::new();
@@ -150,12 +150,12 @@ impl<K, V> Feed<K, V> {
             detached: false,
             lost: None,
         };
-        Self { interest, most, state: Mutex::new(state), caught_up }
+        Self { selection, most, state: Mutex::new(state), caught_up }
     }
 
     /// What it is of, if not of everything.
-    pub(crate) fn interest(&self) -> Option<&Interest<K, V>> {
-        self.interest.as_ref()
+    pub(crate) fn selection(&self) -> Option<&Selection<K, V>> {
+        self.selection.as_ref()
     }
 
     /// Begins anew, as [`new`](Self::new). Gives back what was pending, to be dropped after unlocking. Nothing is committed meanwhile; a merge may
@@ -179,17 +179,19 @@ impl<K, V> Feed<K, V> {
         &self.caught_up
     }
 
-    /// The ticket of a step's key for each of the steps. Compares keys and changes nothing.
-    pub(crate) fn find(&self, steps: &[Step<K, V>], found: &mut Vec<Option<Ticket>>)
-    where
-        K: Eq,
+    /// The ticket of each of these keys. Compares keys and changes nothing.
+    pub(crate) fn find<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a Arc<Name<K>>>,
+        found: &mut Vec<Option<Ticket>>,
+    ) where
+        K: Eq + 'a,
     {
-        for steps in steps.chunks(CHUNK) {
+        let mut names = names.into_iter().peekable();
+        while names.peek().is_some() {
             let state = self.state.lock();
-            found.extend(steps.iter().map(|step| {
-                let record = step.record();
-                state.pending.find(record.hash(), |key| key == record.key())
-            }));
+            let find = |name: &Arc<Name<K>>| state.pending.find(name.hash, |key| *key == name.key);
+            found.extend(names.by_ref().take(CHUNK).map(find));
         }
     }
 
@@ -207,30 +209,31 @@ impl<K, V> Feed<K, V> {
         }
     }
 
-    /// Merges steps into what [`find`](Self::find) found, and wakes the consumer. Runs no foreign code. The caller wakes
+    /// Merges changes into what [`find`](Self::find) found, and wakes the consumer. Runs no foreign code. The caller keeps the changes alive, and wakes
     /// and drops what it is given after unlocking everything.
     ///
-    /// Whether the consumer is still there.
+    /// They may come in several calls, of which the `last` says that the write is merged. Whether the consumer is still there.
     pub(crate) fn merge(
         &self,
-        steps: &[Step<K, V>],
-        mut found: impl Iterator<Item = Option<Ticket>>,
+        changes: impl IntoIterator<Item = (Change<K, V>, Option<Ticket>)>,
         Merging { version, revision, first_list }: Merging,
+        last: bool,
         wakers: &mut Wakers,
-        dropped: &mut Vec<Last<V>>,
+        dropped: &mut Vec<Arc<V>>,
     ) -> bool {
+        let mut changes = changes.into_iter().peekable();
         // In chunks, so that the consumer of a big relist can go on meanwhile. No other writer comes in between.
-        for steps in steps.chunks(CHUNK) {
+        let mut state = loop {
             let mut state = self.state.lock();
             if state.detached {
                 return false;
             }
             // Invariant 5; and a consumer may begin anew between two chunks.
             if state.lost.is_some() || state.revision >= revision {
-                break;
+                break state;
             }
-            for step in steps {
-                dropped.extend(state.pending.merge(found.next().flatten(), step));
+            for (change, ticket) in changes.by_ref().take(CHUNK) {
+                dropped.extend(state.pending.merge(ticket, change));
             }
             if !state.pending.is_empty() {
                 wakers.extend(state.waker.take());
@@ -240,9 +243,16 @@ impl<K, V> Feed<K, V> {
                 let lost = state.pending.begin_anew();
                 state.lost = Some(lost);
             }
+            if changes.peek().is_none() {
+                break state;
+            }
+        };
+        if !last {
+            return true;
         }
-        let mut state = self.state.lock();
-        (state.version, state.revision) = (version, revision);
+        if revision >= state.revision {
+            (state.version, state.revision) = (version, revision);
+        }
         if std::mem::take(&mut state.awaits) {
             wakers.extend(state.waker.take());
         }
@@ -256,7 +266,7 @@ impl<K, V> Feed<K, V> {
         if state.idle && state.got_through() {
             self.caught_up.end(Ok(()), wakers);
         }
-        !state.detached
+        true
     }
 
     /// The oldest pending change. The consumer has dealt with everything it was told.
@@ -297,7 +307,7 @@ impl<K, V> Feed<K, V> {
     }
 
     /// What is pending for one key, taken out.
-    pub(crate) fn take(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<State<K, V>> {
+    pub(crate) fn take(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<Merged<K, V>> {
         let mut state = self.state.lock();
         let ticket = state.pending.find(hash, eq)?;
         state.pending.take(ticket)
@@ -366,5 +376,5 @@ impl<K, V> Feed<K, V> {
 /// Feeds of a store, shared so that fanning out copies no list.
 pub(crate) type Feeds<K, V> = Arc<[Arc<Feed<K, V>>]>;
 
-/// So many steps are found or merged under one lock.
+/// So many changes are found or merged under one lock.
 const CHUNK: usize = 64;

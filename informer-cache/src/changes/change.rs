@@ -1,143 +1,169 @@
-//! PURE. What happened to one key, seen from one consumer.
+//! PURE. What happened to the object of one key.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// What happened to the object of one key since a consumer last heard of it.
+use crate::table::record::Name;
+
+/// What happened to the object of one key since a consumer received its previous change.
 ///
-/// Several events may have been merged into it; then `old` is what this consumer was told last, and `new` is newest.
+/// It is built once per write and shared: a clone costs one reference count, whatever the key and the object are. For a subscription several writes may have
+/// been merged into it; then [`old`](Self::old) is the state that this consumer received last, and [`new`](Self::new) is the newest.
+///
+/// | [`kind`](Self::kind) | [`old`](Self::old) | [`new`](Self::new) |
+/// |---|---|---|
+/// | `Initial`, `Added` | – | the object |
+/// | `Updated` | the state received before | the object |
+/// | `Replaced` | the last known state of the former object | the object |
+/// | `Deleted`, `Missed` | the last known state | – |
 pub struct Change<K, V> {
-    key: K,
-    /// What happened.
-    pub kind: ChangeKind<V>,
+    parts: Arc<Parts<K, V>>,
 }
 
 /// The kinds of [`Change`].
-pub enum ChangeKind<V> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChangeKind {
+    /// An addition that belongs to the beginning: to the snapshot that a subscription or an observer starts with, or, where that was taken earlier, to the
+    /// store's first list.
+    Initial,
     /// The key was unknown to this consumer.
-    Added {
-        /// The object now.
-        object: Arc<V>,
-        /// Whether it belongs to what there was at the beginning: the snapshot a subscription or an observer starts with, or, where that was
-        /// taken earlier, the store's first list.
-        initial: bool,
-    },
+    Added,
     /// The same object, newer (or the same again: a resync).
-    Updated {
-        /// What this consumer was told last.
-        old: Arc<V>,
-        /// The object now.
-        new: Arc<V>,
-    },
-    /// The object is gone.
-    Deleted {
-        /// Its last known state.
-        last: Arc<V>,
-        /// Nobody saw the deletion itself (it was noticed by a relist, say), so there may have been newer states.
-        missed: bool,
-    },
+    Updated,
+    /// Another object under the same key, by the schema's identity: the former one is gone.
+    Replaced,
+    /// The object is gone, and its last state was delivered with the deletion.
+    Deleted,
+    /// The object is gone, and the deletion itself was not seen: a relist noticed it, say, so there may have been newer states than the last known one.
+    #[doc(alias = "DeletedFinalStateUnknown")]
+    Missed,
+}
+
+impl ChangeKind {
+    /// Whether there is no object any more: `Deleted` or `Missed`.
+    #[must_use]
+    pub const fn is_deletion(self) -> bool {
+        matches!(self, Self::Deleted | Self::Missed)
+    }
+}
+
+struct Parts<K, V> {
+    name: Arc<Name<K>>,
+    kind: ChangeKind,
+    /// What the consumer held before; of a replacement that is delivered, the last known state of the former object.
+    before: Option<Arc<V>>,
+    /// The newest state; of a deletion the last known one.
+    after: Arc<V>,
 }
 
 impl<K, V> Change<K, V> {
-    /// A key unknown so far. For tests and adapters; stores make their own.
-    pub fn added(key: K, object: Arc<V>, initial: bool) -> Self {
-        Self { key, kind: ChangeKind::Added { object, initial } }
-    }
-
-    /// The same object, newer.
-    pub fn updated(key: K, old: Arc<V>, new: Arc<V>) -> Self {
-        Self { key, kind: ChangeKind::Updated { old, new } }
-    }
-
-    /// An object that is gone.
-    pub fn deleted(key: K, last: Arc<V>, missed: bool) -> Self {
-        Self { key, kind: ChangeKind::Deleted { last, missed } }
+    pub(crate) fn of(name: Arc<Name<K>>, kind: ChangeKind, before: Option<Arc<V>>, after: Arc<V>) -> Self {
+        Self { parts: Arc::new(Parts { name, kind, before, after }) }
     }
 
     /// The key of the object.
+    #[must_use]
     pub fn key(&self) -> &K {
-        &self.key
+        &self.parts.name.key
     }
 
-    /// The key of the object, without the change.
-    pub fn into_key(self) -> K {
-        self.key
+    /// What happened.
+    #[must_use]
+    pub fn kind(&self) -> ChangeKind {
+        self.parts.kind
     }
 
-    /// What this consumer was told before: of an update the old state, of a deletion the last one.
+    /// The state before: of an update the one this consumer received last, of a replacement or a deletion the last known one.
+    #[must_use]
     pub fn old(&self) -> Option<&Arc<V>> {
-        match &self.kind {
-            ChangeKind::Added { .. } => None,
-            ChangeKind::Updated { old, .. } => Some(old),
-            ChangeKind::Deleted { last, .. } => Some(last),
+        match self.parts.kind {
+            ChangeKind::Initial | ChangeKind::Added => None,
+            ChangeKind::Updated | ChangeKind::Replaced => self.parts.before.as_ref(),
+            ChangeKind::Deleted | ChangeKind::Missed => Some(&self.parts.after),
         }
     }
 
     /// The object now; `None` after a deletion.
     #[expect(clippy::new_ret_no_self, reason = "the counterpart of `old`, no constructor")]
+    #[must_use]
     pub fn new(&self) -> Option<&Arc<V>> {
-        match &self.kind {
-            ChangeKind::Added { object, .. } => Some(object),
-            ChangeKind::Updated { new, .. } => Some(new),
-            ChangeKind::Deleted { .. } => None,
-        }
+        (!self.parts.kind.is_deletion()).then_some(&self.parts.after)
     }
 
-    /// The newest state there is: the object now, or the last state of a deleted one.
+    /// The newest state there is: the object now, or the last known state of a deleted one.
+    #[must_use]
     pub fn object(&self) -> &Arc<V> {
-        match &self.kind {
-            ChangeKind::Added { object, .. } => object,
-            ChangeKind::Updated { new, .. } => new,
-            ChangeKind::Deleted { last, .. } => last,
-        }
+        &self.parts.after
     }
 
-    /// Whether this is an object of the beginning: of the snapshot that a subscription or an observer starts with, or of the store's first
-    /// list.
+    /// Whether this is an object of the beginning: [`ChangeKind::Initial`].
+    #[must_use]
     pub fn is_initial(&self) -> bool {
-        matches!(self.kind, ChangeKind::Added { initial: true, .. })
+        self.parts.kind == ChangeKind::Initial
     }
 
-    /// Puts deletions first, and leaves the rest in order.
-    pub(crate) fn sort(changes: &mut [Self]) {
-        changes.sort_by_key(|change| !matches!(change.kind, ChangeKind::Deleted { .. }));
+    /// What a consumer held before, whatever the kind.
+    pub(crate) fn held(&self) -> Option<&Arc<V>> {
+        self.parts.before.as_ref()
     }
-}
 
-impl<K: Clone, V> Clone for Change<K, V> {
-    fn clone(&self) -> Self {
-        Self { key: self.key.clone(), kind: self.kind.clone() }
+    pub(crate) fn name(&self) -> &Arc<Name<K>> {
+        &self.parts.name
     }
-}
 
-// Not derived: the objects are shared, so nothing is asked of `V`.
-impl<V> Clone for ChangeKind<V> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Added { object, initial } => Self::Added { object: object.clone(), initial: *initial },
-            Self::Updated { old, new } => Self::Updated { old: old.clone(), new: new.clone() },
-            Self::Deleted { last, missed } => Self::Deleted { last: last.clone(), missed: *missed },
+    /// Another change of the same key.
+    pub(crate) fn with(&self, kind: ChangeKind, before: Option<Arc<V>>, after: Arc<V>) -> Self {
+        Self::of(self.parts.name.clone(), kind, before, after)
+    }
+
+    /// Makes it another kind of change to another state, as one that nobody else shares: in place where nobody does. Gives back the state it led to.
+    ///
+    /// Drops the last reference to nothing but an allocation of its own, as long as the caller keeps that state.
+    pub(crate) fn lead_to(&mut self, kind: ChangeKind, after: Arc<V>) -> Arc<V> {
+        if let Some(parts) = Arc::get_mut(&mut self.parts) {
+            parts.kind = kind;
+            return std::mem::replace(&mut parts.after, after);
         }
+        let led_to = self.parts.after.clone();
+        *self = self.with(kind, self.parts.before.clone(), after);
+        led_to
     }
 }
 
-impl<K: fmt::Debug, V> fmt::Debug for Change<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Change").field("key", &self.key).field("kind", &self.kind).finish()
+/// For unit tests of what consumes changes; a store makes its own.
+#[cfg(feature = "testing")]
+impl<K, V> Change<K, V> {
+    /// An addition, [initial](ChangeKind::Initial) or not.
+    #[must_use]
+    pub fn added(key: K, object: Arc<V>, initial: bool) -> Self {
+        let kind = if initial { ChangeKind::Initial } else { ChangeKind::Added };
+        Self::of(Arc::new(Name { hash: 0, key }), kind, None, object)
+    }
+
+    /// The same object, newer.
+    #[must_use]
+    pub fn updated(key: K, old: Arc<V>, new: Arc<V>) -> Self {
+        Self::of(Arc::new(Name { hash: 0, key }), ChangeKind::Updated, Some(old), new)
+    }
+
+    /// An object that is gone, with its last known state; whether the deletion itself was not seen.
+    #[must_use]
+    pub fn deleted(key: K, last: Arc<V>, missed: bool) -> Self {
+        let kind = if missed { ChangeKind::Missed } else { ChangeKind::Deleted };
+        Self::of(Arc::new(Name { hash: 0, key }), kind, Some(last.clone()), last)
+    }
+}
+
+// Not derived: the key and the objects are shared, so nothing is asked of their types.
+impl<K, V> Clone for Change<K, V> {
+    fn clone(&self) -> Self {
+        Self { parts: self.parts.clone() }
     }
 }
 
 /// Without the objects, so that nothing is asked of them.
-impl<V> fmt::Debug for ChangeKind<V> {
+impl<K: fmt::Debug, V> fmt::Debug for Change<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Added { initial, .. } => {
-                f.debug_struct("Added").field("initial", initial).finish_non_exhaustive()
-            }
-            Self::Updated { .. } => f.debug_struct("Updated").finish_non_exhaustive(),
-            Self::Deleted { missed, .. } => {
-                f.debug_struct("Deleted").field("missed", missed).finish_non_exhaustive()
-            }
-        }
+        f.debug_struct("Change").field("key", self.key()).field("kind", &self.kind()).finish_non_exhaustive()
     }
 }

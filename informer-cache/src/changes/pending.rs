@@ -1,27 +1,26 @@
-//! PURE. The changes one consumer has not heard of yet, merged per key: bounded by keys, not by events.
+//! PURE. The changes that one consumer has not received yet, merged per key: bounded by keys, not by events.
 //!
-//! What a consumer holds of a key is fixed by what it was told last; what it has to hear is the way from there to the
-//! newest state. So one entry per key is enough:
+//! What a consumer holds of a key is fixed by the change it received last; what it has to receive is the way from there to the
+//! newest state. So one change per key is enough:
 //!
 //! | pending \ incoming | Added(n) | Updated(_, n) | Deleted(l) | Replaced(p, n) | resync |
 //! |---|---|---|---|---|---|
-//! | nothing | Added(n) | Updated(o, n) | Deleted(o; l) | Replaced(o; p; n) | Updated(o, o) at once |
+//! | nothing | Added(n) | Updated(o, n) | Deleted(o; l) | Replaced(o; n) | Updated(o, o) at once |
 //! | Added(a) | | Added(n) | nothing | Added(n) | |
-//! | Updated(o, a) | | Updated(o, n) | Deleted(o; l) | Replaced(o; p; n) | = |
-//! | Deleted(o; g) | Replaced(o; g; n) | | | | = |
-//! | Replaced(o; g; a) | | Replaced(o; g; n) | Deleted(o; g, l) | Replaced(o; g, p; n) | = |
+//! | Updated(o, a) | | Updated(o, n) | Deleted(o; l) | Replaced(o; e; n) | = |
+//! | Deleted(o; e; l) | Replaced(o; e, l; n) | | | | = |
+//! | Replaced(o; e; a) | | Replaced(o; e; n) | Deleted(o; e; l) | Replaced(o; e, p; n) | = |
 //!
-//! `=`: no effect. Blank: cannot happen, since the store tells changes of one key in order, and a resync begins only when nothing is
-//! pending. `o` is what the consumer
-//! holds, `n` the newest state, `p` the state it replaced, `l` the last state of a deleted object, `g` what is known about the
-//! end of `o`. The consumer never hears of an object that came and went in between.
+//! `=`: no effect. Blank: cannot happen, since the store delivers changes of one key in order, and a resync begins only when nothing is
+//! pending. `o` is what the consumer holds, `n` the newest state, `p` the state it replaced, `l` the last state of a deleted object, `e` the ends of objects
+//! under this key: the first, which is that of `o`, and the latest before the present state. The consumer never receives an object that came and went in
+//! between.
 //!
-//! `Replaced(o; g; n)` is the undecided case *deleted, then added*. Whoever takes it out asks for the identity outside every
-//! lock: if `o` and `n` are the same object it is delivered as Updated(o, n), else as Deleted(g), then Added(n). In the same
-//! way `g, l` keeps the first and the latest end of an object under this key: the latest counts if it is still `o`, else the first.
+//! A row with ends is undecided: `n` may be the object that the consumer holds, back again. [`Pending::deliver`](Merged::deliver) asks for the identity, outside every
+//! lock. If `o` and `n` are the same object the consumer receives Updated(o, n), else Replaced(e, n), with the latest end that is of `o`. In the same way
+//! Deleted(o; e; l) is delivered with `l` if that is a state of `o`, else with the first end.
 //!
-//! An addition stays initial, or not, as it came in: `Added(n)` of a row that begins with `Added(a)` is as initial as `a` was. What comes
-//! back in place of something the consumer knew (`Replaced`) is not.
+//! An addition stays initial, or not, as it came in. What comes back in place of something the consumer held is `Replaced`, and not initial.
 //!
 //! # Invariants
 //! 1. A key has at most one entry.
@@ -30,15 +29,16 @@
 //! 3. Everything that was pending at some moment has been taken out, or came and went unseen, once [`oldest`](Pending::oldest) is not
 //!    below what [`next`](Pending::next) was then. (By 2, and as no ticket is used twice.)
 //!
-//! Hence a key that changes all the time is delivered in its turn, and memory is O(keys).
+//! Hence a key that changes all the time is delivered in its turn, and memory is O(keys). An entry that no write was merged into shares its change with every other
+//! consumer and the writer.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use flyball_sync::panics::drop_each;
 use hashbrown::HashTable;
 
-use crate::changes::step::{Last, Step};
-use crate::table::record::Record;
+use crate::{Change, ChangeKind, Schema};
 
 /// Pending changes in the order of the first change of each key.
 pub(crate) struct Pending<K, V> {
@@ -52,23 +52,32 @@ pub(crate) struct Pending<K, V> {
 pub(crate) type Ticket = u64;
 
 struct Entry<K, V> {
-    hash: u64,
     ticket: Ticket,
-    state: State<K, V>,
+    merged: Merged<K, V>,
 }
 
-/// What a consumer has to hear of one key; the table is in the [module](self).
-pub(crate) enum State<K, V> {
-    Added { new: Record<K, V>, initial: bool },
-    Updated { old: Record<K, V>, new: Record<K, V> },
-    Deleted { old: Record<K, V>, gone: Gone<V> },
-    Replaced { old: Record<K, V>, gone: Gone<V>, new: Record<K, V> },
+impl<K, V> Entry<K, V> {
+    fn hash(&self) -> u64 {
+        self.merged.change.name().hash
+    }
 }
 
-/// The ends of the objects under one key: of the one the consumer holds, and the latest if there were more.
-pub(crate) struct Gone<V> {
-    pub(crate) first: Last<V>,
-    pub(crate) latest: Option<Last<V>>,
+/// What a consumer has to receive of one key; the table is in the [module](self).
+pub(crate) struct Merged<K, V> {
+    change: Change<K, V>,
+    ends: Option<Box<Ends<V>>>,
+}
+
+/// The ends of objects under one key.
+struct Ends<V> {
+    first: End<V>,
+    latest: Option<End<V>>,
+}
+
+/// The last known state of an object that is gone, and how it went.
+struct End<V> {
+    object: Arc<V>,
+    kind: ChangeKind,
 }
 
 impl<K, V> Pending<K, V> {
@@ -104,42 +113,41 @@ impl<K, V> Pending<K, V> {
 
     /// The ticket of a key that is pending. The only operation that compares keys; it changes nothing.
     pub(crate) fn find(&self, hash: u64, eq: impl Fn(&K) -> bool) -> Option<Ticket> {
-        let found = self.entries.find(hash, |entry| entry.hash == hash && eq(entry.state.record().key()));
+        let found = self.entries.find(hash, |entry| entry.hash() == hash && eq(entry.merged.change.key()));
         found.map(|entry| entry.ticket)
     }
 
-    /// Merges a step into the entry that was found for its key; a ticket that was taken out since counts as none.
-    /// Gives back what nobody will hear of any more, to be dropped where no lock is held. The caller keeps the step alive
-    /// as long.
-    pub(crate) fn merge(&mut self, found: Option<Ticket>, step: &Step<K, V>) -> Option<Last<V>> {
-        let hash = step.record().hash();
+    /// Merges a change into the entry that was found for its key; a ticket that was taken out since counts as none.
+    /// Gives back a state that no consumer will receive, to be dropped where no lock is held. The caller keeps the objects of the change alive as long.
+    pub(crate) fn merge(&mut self, found: Option<Ticket>, change: Change<K, V>) -> Option<Arc<V>> {
+        let hash = change.name().hash;
         let known =
             found.and_then(|ticket| self.entries.find_entry(hash, |entry| entry.ticket == ticket).ok());
-        let Some(known) = known else {
-            let entry = Entry { hash, ticket: self.next, state: State::first(step) };
+        let Some(mut known) = known else {
             self.order.insert(self.next, hash);
+            let entry = Entry { ticket: self.next, merged: change.into() };
             self.next += 1;
-            self.entries.insert_unique(hash, entry, |entry| entry.hash);
+            self.entries.insert_unique(hash, entry, Entry::hash);
             return None;
         };
-        let (entry, vacant) = known.remove();
-        let ticket = entry.ticket;
-        let (state, dropped) = entry.state.then(step);
-        match state {
-            Some(state) => drop(vacant.insert(Entry { hash, ticket, state })),
-            None => drop(self.order.remove(&ticket)),
+        let entry = known.get_mut();
+        if entry.merged.is_undone_by(&change) {
+            self.order.remove(&entry.ticket);
+            // What it holds, the caller keeps alive.
+            drop(known.remove());
+            return None;
         }
-        dropped
+        entry.merged.then(&change)
     }
 
     /// Takes out the oldest entry.
-    pub(crate) fn pop(&mut self) -> Option<(Ticket, State<K, V>)> {
+    pub(crate) fn pop(&mut self) -> Option<(Ticket, Merged<K, V>)> {
         let (&ticket, _) = self.order.first_key_value()?;
-        self.take(ticket).map(|state| (ticket, state))
+        self.take(ticket).map(|merged| (ticket, merged))
     }
 
     /// Takes out one entry.
-    pub(crate) fn take(&mut self, ticket: Ticket) -> Option<State<K, V>> {
+    pub(crate) fn take(&mut self, ticket: Ticket) -> Option<Merged<K, V>> {
         let hash = self.order.remove(&ticket)?;
         let entry = self.entries.find_entry(hash, |entry| entry.ticket == ticket).ok()?;
         let (entry, _) = entry.remove();
@@ -147,7 +155,7 @@ impl<K, V> Pending<K, V> {
             // A burst is over: its memory goes, too. What is in the table is moved nowhere, there is nothing.
             self.entries = HashTable::new();
         }
-        Some(entry.state)
+        Some(entry.merged)
     }
 
     /// Walks the invariants.
@@ -159,11 +167,11 @@ impl<K, V> Pending<K, V> {
             return Err(format!("invariant 2: {} tickets, {} entries", self.order.len(), self.entries.len()));
         }
         for entry in &self.entries {
-            if self.order.get(&entry.ticket) != Some(&entry.hash) || entry.ticket >= self.next {
+            if self.order.get(&entry.ticket) != Some(&entry.hash()) || entry.ticket >= self.next {
                 return Err("invariant 2: an entry out of the order".into());
             }
-            let key = entry.state.record().key();
-            if self.find(entry.hash, |other| other == key) != Some(entry.ticket) {
+            let key = entry.merged.change.key();
+            if self.find(entry.hash(), |other| other == key) != Some(entry.ticket) {
                 return Err("invariant 1: a key with two entries".into());
             }
         }
@@ -177,82 +185,131 @@ impl<K, V> Drop for Pending<K, V> {
     }
 }
 
-impl<K, V> State<K, V> {
-    /// The record that tells the key.
-    fn record(&self) -> &Record<K, V> {
-        match self {
-            Self::Added { new, .. } => new,
-            Self::Updated { old, .. } | Self::Deleted { old, .. } | Self::Replaced { old, .. } => old,
-        }
+impl<K, V> From<Change<K, V>> for Merged<K, V> {
+    fn from(change: Change<K, V>) -> Self {
+        Self { change, ends: None }
+    }
+}
+
+impl<K, V> Merged<K, V> {
+    /// What is pending of an object that the consumer was about to receive for the first time; nothing if it is gone.
+    pub(crate) fn to_initial(&self) -> Option<Self> {
+        let change = &self.change;
+        let initial = || change.with(ChangeKind::Initial, None, change.object().clone()).into();
+        (!change.kind().is_deletion()).then(initial)
     }
 
-    /// The first row of the table.
-    pub(crate) fn first(step: &Step<K, V>) -> Self {
-        match step {
-            Step::Added { new, initial } => Self::Added { new: new.clone(), initial: *initial },
-            Step::Updated { old, new } => Self::Updated { old: old.clone(), new: new.clone() },
-            Step::Deleted { old, last } => Self::Deleted { old: old.clone(), gone: last.into() },
-            Step::Replaced { old, new } => {
-                Self::Replaced { old: old.clone(), gone: old.into(), new: new.clone() }
-            }
-        }
+    /// Whether the consumer has nothing to receive once this has happened, too.
+    fn is_undone_by(&self, incoming: &Change<K, V>) -> bool {
+        self.change.held().is_none() && incoming.kind().is_deletion()
     }
 
-    /// The other rows: what is left to hear, if anything, and what nobody will hear of.
-    fn then(self, step: &Step<K, V>) -> (Option<Self>, Option<Last<V>>) {
-        let mut dropped = None;
-        let state = match (self, step) {
-            (Self::Added { .. }, Step::Deleted { .. }) => None,
-            (
-                Self::Added { initial, .. },
-                Step::Added { new, .. } | Step::Updated { new, .. } | Step::Replaced { new, .. },
-            ) => Some(Self::Added { new: new.clone(), initial }),
-            (Self::Updated { old, .. }, Step::Added { new, .. } | Step::Updated { new, .. }) => {
-                Some(Self::Updated { old, new: new.clone() })
+    /// The rows of the table, but the first; gives back a state that no consumer will receive.
+    fn then(&mut self, incoming: &Change<K, V>) -> Option<Arc<V>> {
+        use ChangeKind::{Added, Deleted, Initial, Missed, Replaced, Updated};
+        let kind = self.change.kind();
+        let (kind, latest) = match (kind, incoming.kind()) {
+            (Initial | Added, _) => (kind, None),
+            (Updated | Replaced, Updated | Added | Initial) => (kind, None),
+            (Updated, Replaced) => {
+                (Replaced, incoming.held().cloned().map(|object| End { object, kind: Missed }))
             }
-            (Self::Updated { old, .. }, Step::Deleted { last, .. }) => {
-                Some(Self::Deleted { old, gone: last.into() })
+            (Replaced, Replaced) => {
+                self.decide_later();
+                (Replaced, incoming.held().cloned().map(|object| End { object, kind: Missed }))
             }
-            (Self::Updated { old, .. }, Step::Replaced { old: replaced, new }) => {
-                Some(Self::Replaced { old, gone: replaced.into(), new: new.clone() })
+            (Updated, Deleted | Missed) => (incoming.kind(), None),
+            (Replaced, Deleted | Missed) => {
+                self.decide_later();
+                (incoming.kind(), None)
             }
-            (Self::Deleted { old, mut gone }, Step::Deleted { last, .. }) => {
-                dropped = gone.latest.replace(last.clone());
-                Some(Self::Deleted { old, gone })
-            }
-            (
-                Self::Deleted { old, gone },
-                Step::Added { new, .. } | Step::Updated { new, .. } | Step::Replaced { new, .. },
-            )
-            | (Self::Replaced { old, gone, .. }, Step::Added { new, .. } | Step::Updated { new, .. }) => {
-                Some(Self::Replaced { old, gone, new: new.clone() })
-            }
-            (Self::Replaced { old, mut gone, .. }, Step::Deleted { last, .. }) => {
-                dropped = gone.latest.replace(last.clone());
-                Some(Self::Deleted { old, gone })
-            }
-            (Self::Replaced { old, mut gone, .. }, Step::Replaced { old: replaced, new }) => {
-                let last = Last { object: replaced.object.clone(), missed: true };
-                dropped = gone.latest.replace(last);
-                Some(Self::Replaced { old, gone, new: new.clone() })
+            (Deleted | Missed, _) => {
+                let end = End { object: self.change.object().clone(), kind };
+                // A deletion of what is gone already: the later one counts.
+                let kind = if incoming.kind().is_deletion() { incoming.kind() } else { Replaced };
+                (kind, Some(end))
             }
         };
-        (state, dropped)
+        let dropped = latest.and_then(|end| self.ended(end));
+        // The state it led to before is that before the incoming change, or is kept among the ends.
+        drop(self.change.lead_to(kind, incoming.object().clone()));
+        dropped
+    }
+
+    /// A replacement that the writer has decided, and that may be undone: the consumer's object may come back.
+    fn decide_later(&mut self) {
+        if let (None, Some(held)) = (&self.ends, self.change.held()) {
+            let first = End { object: held.clone(), kind: ChangeKind::Missed };
+            self.ends = Some(Box::new(Ends { first, latest: None }));
+        }
+    }
+
+    /// An object under the key has ended; gives back the last state of one between the first and this one.
+    fn ended(&mut self, end: End<V>) -> Option<Arc<V>> {
+        match &mut self.ends {
+            Some(ends) => ends.latest.replace(end).map(|end| end.object),
+            None => {
+                self.ends = Some(Box::new(Ends { first: end, latest: None }));
+                None
+            }
+        }
+    }
+
+    /// The change to deliver, if there is any for a consumer that only knows of objects that pass the filter. Runs the user's functions, so it belongs outside every
+    /// lock; a panic on the way leaves this as it is.
+    ///
+    /// | an object the filter | passed when it was delivered last | did not, or there was none |
+    /// |---|---|---|
+    /// | passes now | Updated, Replaced | Added |
+    /// | does not, or it is gone | Deleted | nothing |
+    ///
+    /// This is exact, as the state before is what the consumer received last: it holds that object if, and only if, the filter passes it.
+    pub(crate) fn deliver(&self, schema: &Schema<K, V>, filter: Option<&Filter<V>>) -> Option<Change<K, V>> {
+        let change = &self.change;
+        let (held, after) = (change.held(), change.object());
+        let passes = |object: &Arc<V>| filter.is_none_or(|filter| filter(object));
+        let was = held.is_some_and(&passes);
+        let is = !change.kind().is_deletion() && passes(after);
+        let same = |object: &Arc<V>| held.is_some_and(|held| schema.same(held, object));
+        let end = self.ends.as_ref().map(|ends| {
+            let is_gone = change.kind().is_deletion();
+            match &ends.latest {
+                // Of a deletion, the latest end is the one it says itself.
+                Some(latest) if !is_gone && same(&latest.object) => latest,
+                _ => &ends.first,
+            }
+        });
+        let updated = change.kind() == ChangeKind::Updated
+            || change.kind() == ChangeKind::Replaced && end.is_some() && same(after);
+        match (was, is) {
+            (false, false) => None,
+            (false, true) if held.is_none() => Some(change.clone()),
+            (false, true) => Some(change.with(ChangeKind::Added, None, after.clone())),
+            (true, true) if updated && change.kind() == ChangeKind::Updated => Some(change.clone()),
+            (true, true) if updated => Some(change.with(ChangeKind::Updated, held.cloned(), after.clone())),
+            (true, true) => Some(match end {
+                None => change.clone(),
+                Some(end) => change.with(ChangeKind::Replaced, Some(end.object.clone()), after.clone()),
+            }),
+            (true, false) if change.kind().is_deletion() => Some(match end.filter(|_| !same(after)) {
+                None => change.clone(),
+                Some(end) => change.with(end.kind, held.cloned(), end.object.clone()),
+            }),
+            // It is there, and not for this consumer.
+            (true, false) => {
+                let (kind, last) = match end {
+                    _ if updated => (ChangeKind::Deleted, held.cloned()),
+                    None => (ChangeKind::Missed, held.cloned()),
+                    Some(end) => (end.kind, Some(end.object.clone())),
+                };
+                last.map(|last| change.with(kind, held.cloned(), last))
+            }
+        }
     }
 }
 
-impl<V> From<&Last<V>> for Gone<V> {
-    fn from(last: &Last<V>) -> Self {
-        Self { first: last.clone(), latest: None }
-    }
-}
-
-/// An object that was replaced by another one: nobody saw it go.
-impl<K, V> From<&Record<K, V>> for Gone<V> {
-    fn from(record: &Record<K, V>) -> Self {
-        Self { first: Last { object: record.object.clone(), missed: true }, latest: None }
-    }
-}
+/// Says which objects a consumer wants to know of.
+pub(crate) type Filter<V> = dyn Fn(&V) -> bool + Send + Sync;
 
 /// A table of up to this many entries is kept when it is empty.
 const SPARE: usize = 256;

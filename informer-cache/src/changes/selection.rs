@@ -1,34 +1,34 @@
 //! PURE. Which objects a subscription is of, and what a write is to it.
 //!
-//! | the object before the write \\ after it | is of interest | is not, or there is none |
+//! | the object before the write \\ after it | is selected | is not, or there is none |
 //! |---|---|---|
-//! | is of interest | the step as it is | Deleted |
+//! | is selected | the change as it is | Deleted |
 //! | is not, or there is none | Added | nothing |
 //!
-//! Told these steps alone, a consumer knows exactly the objects of interest, and what is pending for it is bounded by them.
+//! By these changes alone a consumer knows exactly the selected objects, and what is pending for it is bounded by them.
 //!
 //! Deciding compares keys and index values, so it belongs where nothing has changed yet: a write finds it out before it commits. The index
-//! function is not asked again: what it said of the old object is in the table, and what it says of the new one is beside the step.
+//! function is not run again: what it said of the old object is in the table, and what it says of the new one is in the write.
 
 use std::sync::Arc;
 
 use crate::changes::pending::Ticket;
-use crate::changes::step::Step;
 use crate::index::Definition;
 use crate::index::set::Recipe;
-use crate::table::record::{AnyValue, Record, Values};
-use crate::table::{Side, Table};
+use crate::table::record::{AnyValue, Record};
+use crate::table::{KeyWrite, Table};
+use crate::{Change, ChangeKind};
 
 /// What a subscription is of, if not of everything.
-pub(crate) enum Interest<K, V> {
+pub(crate) enum Selection<K, V> {
     /// One key.
     Key { hash: u64, key: K },
-    /// The objects that have a value in an index. Where that index is taken out, nothing is of interest.
+    /// The objects that have a value in an index. Where that index is removed, nothing is selected.
     Value { index: Arc<Definition<V>>, value: Arc<AnyValue> },
 }
 
-impl<K, V> Interest<K, V> {
-    /// Whether it can be told what is of interest.
+impl<K, V> Selection<K, V> {
+    /// Whether it can be decided which objects are selected.
     pub(crate) fn stands(&self, recipe: &Recipe<V>) -> bool {
         match self {
             Self::Key { .. } => true,
@@ -36,7 +36,7 @@ impl<K, V> Interest<K, V> {
         }
     }
 
-    /// The objects of interest, in the order of their rows. Compares keys or index values.
+    /// The selected objects, in the order of their rows. Compares keys or index values.
     pub(crate) fn records(&self, table: &Table<K, V>) -> Vec<Record<K, V>>
     where
         K: Eq,
@@ -56,66 +56,88 @@ impl<K, V> Interest<K, V> {
         }
     }
 
-    /// What a write to this table is to who is interested. Compares keys or index values.
-    pub(crate) fn steps(&self, steps: &[Step<K, V>], sides: &[Side], table: &Table<K, V>) -> Vec<Step<K, V>>
+    /// What writes to this table are to the consumer, by their places. Compares keys or index values.
+    pub(crate) fn crossings(&self, writes: &[KeyWrite<K, V>], table: &Table<K, V>) -> Vec<(usize, Crossing)>
     where
         K: Eq,
     {
+        let writes = writes.iter().enumerate();
         match self {
             Self::Key { hash, key } => {
-                let mine = |step: &&Step<K, V>| step.record().hash() == *hash && step.record().key() == key;
-                steps.iter().filter(mine).cloned().collect()
+                let is_it = |record: &Record<K, V>| record.hash() == *hash && record.key() == key;
+                writes
+                    .filter(|(_, write)| is_it(&write.record))
+                    .map(|(at, _)| (at, Crossing::Within))
+                    .collect()
             }
             Self::Value { index, value } => {
-                let Some(at) = table.recipe.place(index) else { return Vec::new() };
-                let column = &table.columns[at];
+                let Some(place) = table.recipe.place(index) else { return Vec::new() };
+                let column = &table.columns[place];
                 let group = column.find(value.hash, |known| index.equal(known, value));
                 let was = |row| group.is_some_and(|group| column.groups_of(row).any(|other| other == group));
-                let is =
-                    |values: &Vec<Values>| values[at].as_slice().iter().any(|new| index.equal(new, value));
-                let seen = |(step, side): (&Step<K, V>, &Side)| {
-                    step.seen(side.row.is_some_and(was), side.values.as_ref().is_some_and(is))
+                let is = |write: &KeyWrite<K, V>| {
+                    let values = write.values.get(place).map_or(&[][..], |values| values.as_slice());
+                    values.iter().any(|new| index.equal(new, value))
                 };
-                steps.iter().zip(sides).filter_map(seen).collect()
+                let crossing = |(at, write): (usize, &KeyWrite<K, V>)| {
+                    Some((at, Crossing::of(write.kind, write.row.is_some_and(was), is(write))?))
+                };
+                writes.filter_map(crossing).collect()
             }
         }
     }
 }
 
-/// What a write is to each of the feeds there are, found before it commits.
-pub(crate) struct Findings<K, V> {
-    /// One ticket per step and feed that is of everything.
-    pub(crate) tickets: Vec<Option<Ticket>>,
-    /// For each of the other feeds, in their order.
-    pub(crate) own: Vec<Own<K, V>>,
+/// What a change is to a consumer of selected objects.
+#[derive(Clone, Copy)]
+pub(crate) enum Crossing {
+    /// The change as it is.
+    Within,
+    /// The object is selected from now on.
+    Enters,
+    /// The object is selected no more, or it may be another one that is not.
+    Leaves,
 }
 
-/// What a write is to a feed that is not of everything.
-pub(crate) struct Own<K, V> {
-    /// The place of the feed among all.
-    pub(crate) at: usize,
-    pub(crate) steps: Vec<Step<K, V>>,
-    pub(crate) tickets: Vec<Option<Ticket>>,
-}
+impl Crossing {
+    fn of(kind: ChangeKind, was: bool, is: bool) -> Option<Self> {
+        use ChangeKind::{Added, Deleted, Initial, Missed, Replaced, Updated};
+        match (kind, was, is) {
+            (Initial | Added, _, true) | (Updated | Replaced, true, true) | (Deleted | Missed, true, _) => {
+                Some(Self::Within)
+            }
+            (Updated | Replaced, false, true) => Some(Self::Enters),
+            (Updated | Replaced, true, false) => Some(Self::Leaves),
+            _ => None,
+        }
+    }
 
-impl<K, V> Findings<K, V> {
-    /// The steps for the feed at a place, and the tickets that were found for them.
-    pub(crate) fn of<'a>(
-        &'a self,
-        place: usize,
-        steps: &'a [Step<K, V>],
-    ) -> (&'a [Step<K, V>], &'a [Option<Ticket>]) {
-        let before = self.own.partition_point(|own| own.at < place);
-        match self.own.get(before).filter(|own| own.at == place) {
-            Some(own) => (&own.steps, &own.tickets),
-            None => (steps, &self.tickets[(place - before) * steps.len()..][..steps.len()]),
+    /// The change for this consumer.
+    pub(crate) fn change<K, V>(self, change: &Change<K, V>) -> Change<K, V> {
+        match (self, change.held()) {
+            (Self::Enters, _) => change.with(ChangeKind::Added, None, change.object().clone()),
+            (Self::Leaves, Some(held)) => {
+                let replaced = change.kind() == ChangeKind::Replaced;
+                let kind = if replaced { ChangeKind::Missed } else { ChangeKind::Deleted };
+                change.with(kind, Some(held.clone()), held.clone())
+            }
+            (Self::Within | Self::Leaves, _) => change.clone(),
         }
     }
 }
 
-// Not derived: nothing is asked of the types.
-impl<K, V> Default for Findings<K, V> {
-    fn default() -> Self {
-        Self { tickets: Vec::new(), own: Vec::new() }
-    }
+/// What a write is to each of the subscriptions there are, found before it commits.
+pub(crate) struct Findings {
+    /// One ticket per change and subscription of everything.
+    pub(crate) tickets: Vec<Option<Ticket>>,
+    /// For each of the others, in their order.
+    pub(crate) selected: Vec<Selected>,
+}
+
+/// What a write is to a subscription of selected objects.
+pub(crate) struct Selected {
+    /// The place of the subscription among all.
+    pub(crate) at: usize,
+    pub(crate) crossings: Vec<(usize, Crossing)>,
+    pub(crate) tickets: Vec<Option<Ticket>>,
 }

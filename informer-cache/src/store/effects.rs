@@ -1,57 +1,37 @@
-//! SHELL. What a write is to those who follow the store: found before it commits, merged after it, told when no lock is held.
+//! SHELL. What a write of one key leaves to be done, and how changes get to those who follow the store: found before the commit, merged after it, reported when
+//! no lock is held.
 //!
-//! The steps that are numbered here are those of a write ([`Inner`](crate::store::inner::Inner)); each function takes one feed's lock after the other.
+//! The steps that are numbered here are those of a write ([`Inner`](crate::store::inner::Inner)); each function takes one subscription's lock after the other.
 
+use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
 use crate::Change;
-use crate::changes::buffer::{Feeds, Merging};
-use crate::changes::due::Due;
-use crate::changes::pending::State;
-use crate::changes::selection::{Findings, Own};
-use crate::changes::step::{Last, Step};
+use crate::changes::buffer::{Feed, Feeds, Merging};
+use crate::changes::selection::{Findings, Selected};
 use crate::signal::wakers::Wakers;
 use crate::store::inner::Inner;
 use crate::table::record::Record;
-use crate::table::{Garbage, Side, Table};
+use crate::table::{Garbage, KeyWrite, Table};
 use crate::watch::observer::{self, Listeners};
 
-/// What a write leaves to be done without locks and after its turn: telling, waking, and dropping what is the user's.
+/// What a write leaves to be done without locks and after its turn: reporting, waking, and dropping what is the user's.
 pub(crate) struct Effects<K, V> {
     pub(crate) wakers: Wakers,
     pub(crate) garbage: Garbage,
-    /// What nobody will hear of any more.
-    pub(crate) dropped: Vec<Last<V>>,
+    /// States that no consumer will receive, and the one that was replaced where nobody follows the store.
+    pub(crate) dropped: Vec<Arc<V>>,
     /// Whether a consumer turned out to be gone.
     pub(crate) detached: bool,
-    pub(crate) steps: Steps<K, V>,
-    /// What the indexes said.
-    pub(crate) side: Option<Side>,
-    pub(crate) sides: Vec<Side>,
+    pub(crate) change: Option<Change<K, V>>,
+    pub(crate) write: Option<KeyWrite<K, V>>,
     pub(crate) listeners: Option<Listeners<K, V>>,
-    /// What may be the last to hold a feed, a former table, an object that was stale, a key that is stored already.
+    /// What may be the last to hold a subscription's buffer, the object that was replaced, one that was stale, a key that is stored already.
     pub(crate) feeds: Vec<Feeds<K, V>>,
-    pub(crate) tables: Vec<Arc<Table<K, V>>>,
+    pub(crate) old: Option<Arc<V>>,
     pub(crate) stale: Option<Record<K, V>>,
     pub(crate) key: Option<K>,
-}
-
-/// What a write did to the keys.
-pub(crate) enum Steps<K, V> {
-    None,
-    One(Step<K, V>),
-    Many(Vec<Step<K, V>>),
-}
-
-impl<K, V> Steps<K, V> {
-    pub(crate) fn as_slice(&self) -> &[Step<K, V>] {
-        match self {
-            Self::None => &[],
-            Self::One(step) => slice::from_ref(step),
-            Self::Many(steps) => steps,
-        }
-    }
 }
 
 // Not derived: nothing is asked of the types.
@@ -62,76 +42,99 @@ impl<K, V> Default for Effects<K, V> {
             garbage: Garbage::default(),
             dropped: Vec::new(),
             detached: false,
-            steps: Steps::None,
-            side: None,
-            sides: Vec::new(),
+            change: None,
+            write: None,
             listeners: None,
             feeds: Vec::new(),
-            tables: Vec::new(),
+            old: None,
             stale: None,
             key: None,
         }
     }
 }
 
-impl<K: Clone, V> Effects<K, V> {
-    /// Step 5 but for the drops, which are whoever owns this: they may panic. This does not.
+impl<K, V> Effects<K, V> {
+    /// Step 5 but for the drops, which are the owner's: they may panic. This does not.
     pub(crate) fn finish(&mut self, inner: &Inner<K, V>) {
         if let Some(listeners) = self.listeners.take() {
-            observer::tell(listeners, self.steps.as_slice(), &inner.reading.schema);
+            let changes = self.change.as_ref().map_or(&[][..], slice::from_ref);
+            observer::report(&listeners, changes);
         }
         if self.detached {
             self.feeds.push(inner.remove_detached());
         }
         std::mem::take(&mut self.wakers).wake();
     }
-
-    /// What the caller is told of a write of many keys, once everybody else was. Clones keys and asks for identities.
-    pub(crate) fn into_changes(self, inner: &Inner<K, V>) -> Vec<Change<K, V>> {
-        let told = |step| Due::Changed(State::first(step)).changes(&inner.reading.schema, None);
-        let mut changes: Vec<_> = self.steps.as_slice().iter().flat_map(told).flatten().collect();
-        Change::sort(&mut changes);
-        // Here, because what panics in its drop while this function returns would take the return value with it.
-        drop(self);
-        changes
-    }
 }
 
-/// Step 2: what the steps, which are to be done to this table, are to each feed, and one ticket per feed and step. Compares keys and index values, and
-/// changes nothing.
-pub(crate) fn find<K: Eq, V>(
-    feeds: &Feeds<K, V>,
-    steps: &[Step<K, V>],
-    sides: &[Side],
-    table: &Table<K, V>,
-) -> Findings<K, V> {
-    let mut found = Findings::default();
-    for (at, feed) in feeds.iter().enumerate() {
-        match feed.interest() {
-            Some(interest) => {
-                let steps = interest.steps(steps, sides, table);
-                let mut tickets = Vec::with_capacity(steps.len());
-                feed.find(&steps, &mut tickets);
-                found.own.push(Own { at, steps, tickets });
+impl Findings {
+    /// What writes to this table are to no subscription yet.
+    pub(crate) fn new() -> Self {
+        Self { tickets: Vec::new(), selected: Vec::new() }
+    }
+
+    /// Step 2: what a part of the writes to this table is to one of the subscriptions, and a ticket for each. Subscriptions come one after the other, by their
+    /// places, and so do the parts. Compares keys and index values, and changes nothing.
+    pub(crate) fn find<K: Eq, V>(
+        &mut self,
+        at: usize,
+        feed: &Feed<K, V>,
+        writes: &[KeyWrite<K, V>],
+        part: Range<usize>,
+        table: &Table<K, V>,
+    ) {
+        let Some(selection) = feed.selection() else {
+            return feed.find(writes[part].iter().map(|write| &write.record.name), &mut self.tickets);
+        };
+        if self.selected.last().is_none_or(|last| last.at != at) {
+            self.selected.push(Selected { at, crossings: Vec::new(), tickets: Vec::new() });
+        }
+        let Some(Selected { crossings, tickets, .. }) = self.selected.last_mut() else { return };
+        let (from, known) = (part.start, crossings.len());
+        let here = selection.crossings(&writes[part], table).into_iter();
+        crossings.extend(here.map(|(at, crossing)| (from + at, crossing)));
+        feed.find(crossings[known..].iter().map(|(at, _)| &writes[*at].record.name), tickets);
+    }
+
+    /// Step 4 for the subscription at this place, and a part of its changes; whether it is still there.
+    pub(crate) fn merge<K, V>(
+        &self,
+        (at, feed): (usize, &Feed<K, V>),
+        changes: &[Change<K, V>],
+        part: Range<usize>,
+        merging: Merging,
+        effects: &mut Effects<K, V>,
+    ) -> bool {
+        let (wakers, dropped) = (&mut effects.wakers, &mut effects.dropped);
+        let before = self.selected.partition_point(|selected| selected.at < at);
+        let last = part.end == changes.len();
+        match self.selected.get(before).filter(|selected| selected.at == at) {
+            Some(Selected { crossings, tickets, .. }) => {
+                let from = crossings.partition_point(|(at, _)| *at < part.start);
+                let to = crossings.partition_point(|(at, _)| *at < part.end);
+                let part = crossings[from..to].iter().zip(&tickets[from..to]);
+                let part = part.map(|((at, crossing), ticket)| (crossing.change(&changes[*at]), *ticket));
+                feed.merge(part, merging, last, wakers, dropped)
             }
-            None => feed.find(steps, &mut found.tickets),
+            None => {
+                let tickets = &self.tickets[(at - before) * changes.len()..][part.clone()];
+                let part = changes[part].iter().cloned().zip(tickets.iter().copied());
+                feed.merge(part, merging, last, wakers, dropped)
+            }
         }
     }
-    found
 }
 
-/// Step 4, with what was found for these very feeds.
+/// Step 4 for all subscriptions, with what was found for these very ones.
 pub(crate) fn fan_out<K, V>(
     feeds: &Feeds<K, V>,
-    steps: &[Step<K, V>],
-    found: &Findings<K, V>,
+    changes: &[Change<K, V>],
+    findings: &Findings,
     merging: Merging,
     effects: &mut Effects<K, V>,
 ) {
     for (at, feed) in feeds.iter().enumerate() {
-        let (steps, tickets) = found.of(at, steps);
-        let (wakers, dropped) = (&mut effects.wakers, &mut effects.dropped);
-        let there = feed.merge(steps, tickets.iter().copied(), merging, wakers, dropped);
-        effects.detached |= !there;
+        let is_there = findings.merge((at, feed), changes, 0..changes.len(), merging, effects);
+        effects.detached |= !is_there;
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::effects::Effects;
 use super::write::WriterCore;
 use crate::changes::buffer::Feed;
-use crate::changes::selection::Interest;
+use crate::changes::selection::Selection;
 use crate::index::Definition;
 use crate::index::seed::Seed;
 use crate::index::set::Recipe;
@@ -113,7 +113,7 @@ impl<K, V: 'static> WriterCore<K, V> {
         let column = table.columns.remove(at);
         let feeds = published.feeds.clone();
         drop(published);
-        let is_of_it = |feed: &Feed<K, V>| matches!(feed.interest(), Some(Interest::Value { index: of, .. }) if Arc::ptr_eq(of, &index));
+        let is_of_it = |feed: &Feed<K, V>| matches!(feed.selection(), Some(Selection::Value { index: of, .. }) if Arc::ptr_eq(of, &index));
         for feed in feeds.iter().filter(|feed| is_of_it(feed)) {
             feed.end(&mut effects.wakers);
         }

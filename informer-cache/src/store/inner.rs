@@ -25,7 +25,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use crate::changes::buffer::{Feed, Feeds, Settled};
-use crate::changes::selection::Interest;
+use crate::changes::selection::Selection;
 use crate::index::set::Reading;
 use crate::signal::synced::Synced;
 use crate::store::published::{Board, Published};
@@ -74,18 +74,18 @@ impl<K, V> Inner<K, V> {
         }
     }
 
-    /// A snapshot, and a feed of everything after it, or of what is of interest; `most` keys may be pending.
+    /// A snapshot, and a feed of everything after it, or of what is of selection; `most` keys may be pending.
     pub(crate) fn subscribe(
         &self,
-        interest: Option<Interest<K, V>>,
+        selection: Option<Selection<K, V>>,
         most: usize,
     ) -> (Snapshot<K, V>, Arc<Feed<K, V>>) {
         let mut published = self.published.write();
         let snapshot = Snapshot { table: published.table.clone(), reading: self.reading };
         // In one critical section with the table: a list is either in the snapshot or still to be told, and here it is known which.
         let (listed, closed) = (published.listed, published.closed);
-        let ended = closed || interest.as_ref().is_some_and(|of| !of.stands(&snapshot.table.recipe));
-        let feed = Arc::new(Feed::new(&snapshot.table, listed, ended, interest, most));
+        let ended = closed || selection.as_ref().is_some_and(|of| !of.stands(&snapshot.table.recipe));
+        let feed = Arc::new(Feed::new(&snapshot.table, listed, ended, selection, most));
         let gone = (!closed).then(|| {
             // Those whose subscription is gone leave.
             let alive = published.feeds.iter().filter(|feed| Arc::strong_count(feed) > 1);
@@ -103,7 +103,7 @@ impl<K, V> Inner<K, V> {
         // Under the lock of a commit, so that feed and table are of one instant.
         let published = self.published.read();
         let table = published.table.clone();
-        let ended = published.closed || feed.interest().is_some_and(|of| !of.stands(&table.recipe));
+        let ended = published.closed || feed.selection().is_some_and(|of| !of.stands(&table.recipe));
         let lost = feed.restart(&table, published.listed, ended);
         drop(published);
         drop(lost);

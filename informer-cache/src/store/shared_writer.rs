@@ -19,6 +19,7 @@ use flyball_sync::locks::{AtomicUsize, Mutex, Ordering, thread_number};
 
 use super::effects::Effects;
 use super::indexes::IndexBuild;
+use super::publication::{Publication, Stage};
 use super::relist::RelistDraft;
 use super::write::WriterCore;
 use crate::{AnyIndex, Change, DuplicateIndex, Event, MissingIndex, Outcome, Store, Version, Writer};
@@ -138,14 +139,16 @@ where
     /// As [`upsert`](Self::upsert).
     pub fn replace(&self, items: impl IntoIterator<Item = V>, version: Version) -> Vec<Change<K, V>> {
         let items: Vec<_> = items.into_iter().collect();
-        let mut effects = Effects::default();
-        self.turn(&mut effects, |core, effects| {
+        let mut list = None;
+        self.turn(&mut list, |core, list| {
             let mut draft = RelistDraft::new(&core.store);
             items.into_iter().for_each(|item| draft.insert(item));
-            core.publish_list(draft, version, effects);
+            list.insert(Publication::of_list(&core.store, draft, version)).run_to(Stage::Reporting);
         });
-        effects.finish(&self.inner);
-        effects.into_changes(&self.inner)
+        list.map_or_else(Vec::new, |mut list| {
+            list.run_to(Stage::Done);
+            list.into_changes()
+        })
     }
 
     /// As [`Writer::add_index`]. The index function runs outside a turn, and in one for what was written meanwhile.
@@ -189,9 +192,9 @@ where
         self.write(|core, effects| core.close(effects));
     }
 
-    /// Publishes the list of an informer, which is the only one to write but for indexes.
-    pub(crate) fn publish(&self, draft: RelistDraft<K, V>, version: Version) {
-        self.write(|core, effects| core.publish_list(draft, version, effects));
+    /// Commits the list of an informer, which is the only one to write but for indexes.
+    pub(crate) fn commit(&self, list: &mut Publication<K, V>) {
+        self.turn(list, |_, list| list.commit());
     }
 
     fn write<R>(&self, write: impl FnOnce(&mut WriterCore<K, V>, &mut Effects<K, V>) -> R) -> R {
@@ -203,12 +206,8 @@ where
         written
     }
 
-    /// The effects are the caller's, so that a panic leaves them to be dropped after the turn.
-    fn turn<R>(
-        &self,
-        effects: &mut Effects<K, V>,
-        write: impl FnOnce(&mut WriterCore<K, V>, &mut Effects<K, V>) -> R,
-    ) -> R {
+    /// What is to be dropped after the turn, whatever comes of it, is the caller's.
+    fn turn<E, R>(&self, after: &mut E, write: impl FnOnce(&mut WriterCore<K, V>, &mut E) -> R) -> R {
         let Shared { turn, holder, .. } = &*self.shared;
         let me = thread_number();
         // Ordering: Relaxed, it is this thread's own number only where this thread has put it.
@@ -219,7 +218,7 @@ where
         holder.store(me, Ordering::Relaxed);
         // Dropped before the lock: the next one puts its own number there.
         let _holding = Holding(holder);
-        write(&mut writer.core, effects)
+        write(&mut writer.core, after)
     }
 }
 

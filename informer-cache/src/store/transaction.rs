@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use super::write::{judge_event, last_state};
-use crate::changes::step::Step;
+use super::write::{deletion, judge_event};
 use crate::table::record::Record;
 use crate::table::relist::Verdict;
-use crate::table::{Side, Table};
-use crate::{Change, Version, Writer};
+use crate::table::{KeyWrite, Table};
+use crate::{Change, ChangeKind, Version, Writer};
 
 /// Writes of several objects that are published at once; made by [`Writer::transaction`](crate::Writer::transaction).
 ///
@@ -115,45 +114,47 @@ where
     /// As [`Relist::publish`](crate::Relist::publish).
     pub fn commit(self) -> Vec<Change<K, V>> {
         let table = self.writer.inner.table();
-        let (steps, sides) = self.judge(&table);
-        let changes = self.writer.commit(table, self.version, steps, sides);
+        let writes = self.judge(&table);
+        let changes = self.writer.commit(table, self.version, writes);
         // Here, because what panics in its drop while this function returns would take the return value with it.
         drop(self.writes);
         changes
     }
 
-    /// What each write does to what is stored.
-    fn judge(&self, table: &Table<K, V>) -> (Vec<Step<K, V>>, Vec<Side>) {
+    /// What each write does to what is stored, deletions first.
+    fn judge(&self, table: &Table<K, V>) -> Vec<KeyWrite<K, V>> {
         let reading = self.writer.inner.reading;
         let (mut gone, mut rest) = (Vec::new(), Vec::new());
         for write in &self.writes {
             let row = table.find(write.hash(), |key| key == write.key());
-            let old = row.and_then(|row| table.rows.get(row));
+            let old = row.and_then(|row| Some((row, table.rows.get(row)?)));
             match write {
                 Write::Upsert(new) => {
-                    let verdict = old.map(|old| (old.clone(), judge_event(&reading.schema, old, new)));
-                    let new = new.clone();
-                    let step = match verdict {
-                        Some((_, Verdict::Unchanged)) => continue,
-                        Some((old, Verdict::Updated)) => Step::Updated { old, new },
-                        Some((old, Verdict::Replaced)) => Step::Replaced { old, new },
-                        None => Step::Added { new, initial: false },
-                    };
+                    let (kind, record) =
+                        match old.map(|(_, old)| (old, judge_event(&reading.schema, old, new))) {
+                            Some((_, Verdict::Unchanged)) => continue,
+                            Some((old, Verdict::Updated)) => {
+                                (ChangeKind::Updated, old.next(new.version, new.object.clone()))
+                            }
+                            Some((old, Verdict::Replaced)) => {
+                                (ChangeKind::Replaced, old.next(new.version, new.object.clone()))
+                            }
+                            None => (ChangeKind::Added, new.clone()),
+                        };
                     let known = row.map_or(Vec::new(), |row| table.values(row));
-                    let values =
-                        step.after().map(|new| table.recipe.update(&new.object, known, &reading.seed));
-                    rest.push((step, Side { row, values }));
+                    let values = table.recipe.update(&record.object, known, &reading.seed);
+                    rest.push(KeyWrite { kind, row, record, values });
                 }
                 Write::Delete { last, version, .. } => {
-                    let Some(old) = old.filter(|old| version.is_none() || *version >= old.version) else {
-                        continue;
-                    };
-                    let last = last_state(&reading.schema, old, last.as_ref());
-                    gone.push((Step::Deleted { old: old.clone(), last }, Side { row, values: None }));
+                    let is_newer = |old: &Record<K, V>| version.is_none() || *version >= old.version;
+                    if let Some((row, old)) = old.filter(|(_, old)| is_newer(old)) {
+                        gone.push(deletion(&reading.schema, row, old, last.as_ref()));
+                    }
                 }
             }
         }
-        gone.into_iter().chain(rest).unzip()
+        gone.append(&mut rest);
+        gone
     }
 }
 

@@ -11,16 +11,14 @@ use std::sync::Arc;
 
 use crate::changes::buffer::{Feeds, Merging};
 use crate::changes::selection::Findings;
-use crate::changes::step::{Last, Step};
 use crate::index::set::{Arrived, Reading};
-use crate::store::effects::{Effects, Steps, fan_out, find};
+use crate::store::effects::{Effects, fan_out};
 use crate::store::inner::Inner;
 use crate::store::published::Published;
-use crate::store::relist::RelistDraft;
 use crate::table::record::Record;
 use crate::table::relist::Verdict;
-use crate::table::{Plan, Side, Table};
-use crate::{Outcome, Schema, Stopped, Store, Version, WaitForError};
+use crate::table::{KeyWrite, Plan, Table};
+use crate::{Change, ChangeKind, Outcome, Schema, Stopped, Store, Version, WaitForError};
 
 /// The writing end of a store. Its functions leave what is to be done without locks to the caller, as [`Effects`].
 pub(crate) struct WriterCore<K, V> {
@@ -69,7 +67,7 @@ impl<K, V> WriterCore<K, V> {
             let merging = Merging { version, revision: published.table.revision, first_list: false };
             (published.feeds.clone(), merging)
         };
-        fan_out(&feeds, &[], &Findings::default(), merging, effects);
+        fan_out(&feeds, &[], &Findings::new(), merging, effects);
         effects.feeds.push(feeds);
     }
 
@@ -102,8 +100,8 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         let (new, key) = arrived.after(old);
         effects.key = key;
         let version = new.version;
-        let (step, outcome) = match old {
-            None => (Step::Added { new, initial: false }, Outcome::Added),
+        let (kind, outcome) = match old {
+            None => (ChangeKind::Added, Outcome::Added),
             Some(old) => match judge_event(&schema, old, &new) {
                 Verdict::Unchanged => {
                     effects.stale = Some(new);
@@ -111,13 +109,13 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
                     self.bookmark(version, effects);
                     return Outcome::Stale { stored: old.version };
                 }
-                Verdict::Updated => (Step::Updated { old: old.clone(), new }, Outcome::Updated),
-                Verdict::Replaced => (Step::Replaced { old: old.clone(), new }, Outcome::Replaced),
+                Verdict::Updated => (ChangeKind::Updated, Outcome::Updated),
+                Verdict::Replaced => (ChangeKind::Replaced, Outcome::Replaced),
             },
         };
         let known = row.map_or(Vec::new(), |row| table.values(row));
-        let values = step.after().map(|new| table.recipe.update(&new.object, known, &seed));
-        self.commit(table, step, Side { row, values }, version, effects);
+        let values = table.recipe.update(&new.object, known, &seed);
+        self.commit(table, KeyWrite { kind, row, record: new, values }, version, effects);
         outcome
     }
 
@@ -142,9 +140,8 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
             self.bookmark(version, effects);
             return Outcome::Stale { stored: old.version };
         }
-        let last = last_state(&self.reading().schema, old, last);
-        let step = Step::Deleted { old: old.clone(), last };
-        self.commit(table, step, Side { row: Some(row), values: None }, version, effects);
+        let write = deletion(&self.reading().schema, row, old, last);
+        self.commit(table, write, version, effects);
         Outcome::Deleted
     }
 
@@ -152,118 +149,51 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
     fn commit(
         &mut self,
         table: Arc<Table<K, V>>,
-        step: Step<K, V>,
-        side: Side,
+        write: KeyWrite<K, V>,
         version: Version,
         effects: &mut Effects<K, V>,
     ) {
         let Self { store, plan } = self;
         let inner = &*store.inner;
-        let (steps, sides) = (slice::from_ref(&step), slice::from_ref(&side));
-        table.plan(&side, plan);
-        let (mut published, found) = when_found(inner, &table, steps, sides, effects);
+        table.plan(&write, plan);
+        let (mut published, found) = when_found(inner, &table, slice::from_ref(&write), None, effects);
         // It is the one that is published, so it is not the last.
         drop(table);
         inner.note_superseded(&mut published);
         // Copied when a snapshot holds it: a few counts, no object.
-        Arc::make_mut(&mut published.table).commit(&step, &side, plan, &mut effects.garbage);
+        let old = Arc::make_mut(&mut published.table).commit(&write, plan, &mut effects.garbage);
         let version = published.advance(version, &mut effects.wakers);
         let merging = Merging { version, revision: published.table.revision, first_list: false };
         if !published.listeners.is_empty() {
             effects.listeners = Some(published.listeners.clone());
         }
         drop(published);
-        if let Some((feeds, found)) = found {
-            fan_out(&feeds, steps, &found, merging, effects);
+        if found.is_some() || effects.listeners.is_some() {
+            let (name, object) = (write.record.name.clone(), write.record.object.clone());
+            effects.change = Some(Change::of(name, write.kind, old, object));
+        } else {
+            effects.old = old;
+        }
+        if let Some((feeds, findings)) = found {
+            let change = effects.change.clone();
+            fan_out(&feeds, change.as_slice(), &findings, merging, effects);
             effects.feeds.push(feeds);
         }
-        (effects.steps, effects.side) = (Steps::One(step), Some(side));
-    }
-
-    /// Makes a list that is complete the store's content.
-    pub(crate) fn publish_list(
-        &mut self,
-        mut draft: RelistDraft<K, V>,
-        version: Version,
-        effects: &mut Effects<K, V>,
-    ) {
-        let table = self.table();
-        debug_assert_eq!(
-            draft.list.base.revision, table.revision,
-            "a list is beside the table it began with"
-        );
-        // Index functions of indexes that came meanwhile.
-        draft.list.renew(&table.recipe, &self.reading().seed);
-        let (steps, sides) = draft.list.steps();
-        effects.tables.push(draft.list.base);
-        self.publish(table, Arrival::List(version), steps, sides, effects);
-    }
-
-    /// Steps 2 to 4 for many keys, built aside and published at once: readers are kept out for the swap of one address.
-    pub(crate) fn publish(
-        &mut self,
-        table: Arc<Table<K, V>>,
-        arrival: Arrival,
-        mut steps: Vec<Step<K, V>>,
-        sides: Vec<Side>,
-        effects: &mut Effects<K, V>,
-    ) {
-        let Self { store, plan } = self;
-        let inner = &*store.inner;
-        let list = matches!(arrival, Arrival::List(_));
-        let first_list = list && !inner.published.read().listed;
-        if first_list {
-            steps.iter_mut().for_each(Step::begins);
-        }
-        let now = table.version;
-        let version = arrival.version(now);
-        let mut next = Table::clone(&table);
-        for (step, side) in steps.iter().zip(&sides) {
-            next.plan(side, plan);
-            next.commit(step, side, plan, &mut effects.garbage);
-        }
-        next.version = version;
-        let next = Arc::new(next);
-        let merging = Merging { version, revision: next.revision, first_list };
-        let (mut published, found) = when_found(inner, &table, &steps, &sides, effects);
-        // One is this function's own.
-        if Arc::strong_count(&published.table) > 2 {
-            inner.held.superseded(&published.table);
-        }
-        let before = std::mem::replace(&mut published.table, next);
-        published.listed |= list;
-        published.waiters.reached(version, &mut effects.wakers);
-        if version < now {
-            published.waiters.end_all(WaitForError::Rewound(version), &mut effects.wakers);
-        }
-        if !published.listeners.is_empty() {
-            effects.listeners = Some(published.listeners.clone());
-        }
-        drop(published);
-        effects.tables.extend([table, before]);
-        if let Some((feeds, found)) = found {
-            fan_out(&feeds, &steps, &found, merging, effects);
-            effects.feeds.push(feeds);
-        }
-        if list {
-            inner.synced.end(Ok(()), &mut effects.wakers);
-        }
-        (effects.steps, effects.sides) = (Steps::Many(steps), sides);
+        effects.write = Some(write);
     }
 }
 
-/// Feeds, and what was found for them.
-type Found<K, V> = Option<(Feeds<K, V>, Findings<K, V>)>;
+/// Subscriptions, and what was found for them.
+type Found<K, V> = Option<(Feeds<K, V>, Findings)>;
 
-/// Step 2 for the feeds, and the lock of step 3: what was found is of exactly the feeds there are under it. None where there are none.
-fn when_found<'a, K: Eq, V>(
+/// Step 2, and the lock of step 3: what was found is of exactly the subscriptions there are under it. None where there are none.
+pub(super) fn when_found<'a, K: Eq, V>(
     inner: &'a Inner<K, V>,
     table: &Table<K, V>,
-    steps: &[Step<K, V>],
-    sides: &[Side],
+    writes: &[KeyWrite<K, V>],
+    mut found: Found<K, V>,
     effects: &mut Effects<K, V>,
 ) -> (impl DerefMut<Target = Published<K, V>> + use<'a, K, V>, Found<K, V>) {
-    let mut found: Found<K, V> = None;
     loop {
         let published = inner.published.write();
         match &found {
@@ -277,13 +207,20 @@ fn when_found<'a, K: Eq, V>(
         if let Some((feeds, _)) = found.take() {
             effects.feeds.push(feeds);
         }
-        let findings = find(&feeds, steps, sides, table);
+        let mut findings = Findings::new();
+        for (at, feed) in feeds.iter().enumerate() {
+            findings.find(at, feed, writes, 0..writes.len(), table);
+        }
         found = Some((feeds, findings));
     }
 }
 
 impl Arrival {
-    fn version(self, now: Version) -> Version {
+    pub(super) fn is_list(self) -> bool {
+        matches!(self, Self::List(_))
+    }
+
+    pub(super) fn version(self, now: Version) -> Version {
         match self {
             Self::List(version) => version,
             Self::News(version) => version.max(now),
@@ -303,10 +240,16 @@ pub(crate) fn judge_event<K, V>(schema: &Schema<K, V>, old: &Record<K, V>, new: 
     }
 }
 
-/// The last known state of a deleted object: what was told, if that is its own.
-pub(crate) fn last_state<K, V>(schema: &Schema<K, V>, old: &Record<K, V>, told: Option<&Arc<V>>) -> Last<V> {
-    match told {
-        Some(last) if schema.same(&old.object, last) => Last { object: last.clone(), missed: false },
-        _ => Last { object: old.object.clone(), missed: true },
-    }
+/// The deletion of what is stored in a row. Its last known state is the one that came with it, if that is its own.
+pub(super) fn deletion<K, V>(
+    schema: &Schema<K, V>,
+    row: u32,
+    old: &Record<K, V>,
+    told: Option<&Arc<V>>,
+) -> KeyWrite<K, V> {
+    let (kind, last) = match told {
+        Some(last) if schema.same(&old.object, last) => (ChangeKind::Deleted, last),
+        _ => (ChangeKind::Missed, &old.object),
+    };
+    KeyWrite { kind, row: Some(row), record: old.next(old.version, last.clone()), values: Vec::new() }
 }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use super::effects::Effects;
 use super::indexes::IndexBuild;
+use super::publication::{Publication, Stage};
 use super::relist::RelistDraft;
 use super::write::{Arrival, WriterCore};
-use crate::changes::step::Step;
-use crate::table::{Side, Table};
+use crate::table::{KeyWrite, Table};
 use crate::{
     AnyIndex, Change, DuplicateIndex, Event, MissingIndex, Outcome, Relist, SharedWriter, Store, Transaction,
     Version,
@@ -172,17 +172,21 @@ where
     }
 
     pub(super) fn publish(&mut self, draft: RelistDraft<K, V>, version: Version) -> Vec<Change<K, V>> {
-        self.write_many(|core, effects| core.publish_list(draft, version, effects))
+        let mut list = Publication::of_list(&self.core.store, draft, version);
+        list.run_to(Stage::Done);
+        list.into_changes()
     }
 
     pub(super) fn commit(
         &mut self,
         table: Arc<Table<K, V>>,
         version: Version,
-        steps: Vec<Step<K, V>>,
-        sides: Vec<Side>,
+        writes: Vec<KeyWrite<K, V>>,
     ) -> Vec<Change<K, V>> {
-        self.write_many(|core, effects| core.publish(table, Arrival::News(version), steps, sides, effects))
+        let mut publication =
+            Publication::new(self.core.store.clone(), table, Arrival::News(version), writes);
+        publication.run_to(Stage::Done);
+        publication.into_changes()
     }
 
     fn write<R>(&mut self, write: impl FnOnce(&mut WriterCore<K, V>, &mut Effects<K, V>) -> R) -> R {
@@ -192,16 +196,6 @@ where
         // Here, because what panics in its drop while this function returns would take the return value with it.
         drop(effects);
         written
-    }
-
-    fn write_many(
-        &mut self,
-        write: impl FnOnce(&mut WriterCore<K, V>, &mut Effects<K, V>),
-    ) -> Vec<Change<K, V>> {
-        let mut effects = Effects::default();
-        write(&mut self.core, &mut effects);
-        effects.finish(self.core.inner());
-        effects.into_changes(self.core.inner())
     }
 }
 

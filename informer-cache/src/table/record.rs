@@ -12,15 +12,15 @@ use crate::{IndexError, Version};
 ///
 /// So the key is that of an earlier version: text that it shared with that object stays.
 pub(crate) struct Record<K, V> {
-    name: Arc<Name<K>>,
+    pub(crate) name: Arc<Name<K>>,
     pub(crate) version: Version,
     pub(crate) object: Arc<V>,
 }
 
-/// What versions of an object share.
-struct Name<K> {
-    hash: u64,
-    key: K,
+/// What versions of an object share, and changes of it.
+pub(crate) struct Name<K> {
+    pub(crate) hash: u64,
+    pub(crate) key: K,
 }
 
 impl<K, V> Record<K, V> {

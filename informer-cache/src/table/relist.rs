@@ -13,19 +13,16 @@
 //!
 //! # Invariants
 //! 1. Deletions come first, then the rest in the order of the list.
-//! 2. Every key gets at most one step.
+//! 2. Every key gets at most one write.
 //! 3. An unchanged object keeps its record, so its address in the store does not change.
 
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::Schema;
-use crate::changes::step::{Last, Step};
-use crate::index::seed::Seed;
-use crate::index::set::Recipe;
 use crate::table::persist::Bits;
 use crate::table::record::{Record, Values};
-use crate::table::{Side, Table};
+use crate::table::{KeyWrite, Table};
+use crate::{ChangeKind, Schema};
 
 /// What a listed object is to the stored one of the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +49,7 @@ pub(crate) fn judge<K, V>(schema: &Schema<K, V>, old: &Record<K, V>, new: &Recor
 /// A listed object that is not simply the stored one.
 pub(crate) struct Listed<K, V> {
     pub(crate) record: Record<K, V>,
-    /// What the indexes of the list's recipe say about it.
+    /// What the indexes of the base say about it.
     pub(crate) values: Vec<Values>,
     /// The row of its key in the base, if there is one, and what it is to that.
     pub(crate) stored: Option<(u32, Verdict)>,
@@ -63,7 +60,6 @@ pub(crate) struct Listed<K, V> {
 /// A complete list beside its base.
 pub(crate) struct List<K, V> {
     pub(crate) base: Arc<Table<K, V>>,
-    recipe: Arc<Recipe<V>>,
     /// The rows of the base that are listed as they are, and the place in the list of each row's key.
     pub(crate) unchanged: Bits,
     pub(crate) places: Vec<u32>,
@@ -74,46 +70,34 @@ pub(crate) struct List<K, V> {
 impl<K: Eq + Hash, V: 'static> List<K, V> {
     pub(crate) fn new(base: Arc<Table<K, V>>) -> Self {
         let end = base.rows.end();
-        let recipe = base.recipe.clone();
-        Self { base, recipe, unchanged: Bits::new(end), places: vec![0; end as usize], listed: Vec::new() }
+        Self { base, unchanged: Bits::new(end), places: vec![0; end as usize], listed: Vec::new() }
     }
 
-    /// Gives the list the indexes that there are now. The functions of those that are new run, about what is not unchanged.
-    pub(crate) fn renew(&mut self, recipe: &Arc<Recipe<V>>, seed: &Seed) {
-        if Arc::ptr_eq(recipe, &self.recipe) {
-            return;
-        }
-        for Listed { record, values, .. } in &mut self.listed {
-            *values = recipe.renew(&self.recipe, std::mem::take(values), &record.object, seed);
-        }
-        self.recipe = recipe.clone();
-    }
-
-    /// The steps from the base to exactly the list, which is taken apart. Runs no foreign code. O(listed), and O(base) for what is gone.
-    pub(crate) fn steps(&mut self) -> (Vec<Step<K, V>>, Vec<Side>) {
+    /// What leads from the base to exactly the list, which is taken apart. Runs no foreign code. O(listed), and O(base) for what is gone.
+    pub(crate) fn writes(&mut self) -> Vec<KeyWrite<K, V>> {
         let mut kept = self.unchanged.clone();
         let stored = self.listed.iter().filter_map(|listed| listed.stored);
         stored.for_each(|(row, _)| kept.set(row));
         let gone = self.base.rows.iter().filter(|(row, _)| !kept.has(*row));
-        let (mut steps, mut sides): (Vec<_>, Vec<_>) = gone
-            .map(|(row, old)| {
-                let last = Last { object: old.object.clone(), missed: true };
-                (Step::Deleted { old: old.clone(), last }, Side { row: Some(row), values: None })
+        let mut writes: Vec<_> = gone
+            .map(|(row, old)| KeyWrite {
+                kind: ChangeKind::Missed,
+                row: Some(row),
+                record: old.clone(),
+                values: Vec::new(),
             })
-            .unzip();
+            .collect();
         self.listed.sort_by_key(|listed| listed.place);
         for Listed { record, values, stored, .. } in std::mem::take(&mut self.listed) {
-            let old = stored.and_then(|(row, verdict)| Some((self.base.rows.get(row)?.clone(), verdict)));
-            let step = match old {
+            let kind = match stored {
                 Some((_, Verdict::Unchanged)) => continue,
-                Some((old, Verdict::Updated)) => Step::Updated { old, new: record },
-                Some((old, Verdict::Replaced)) => Step::Replaced { old, new: record },
+                Some((_, Verdict::Updated)) => ChangeKind::Updated,
+                Some((_, Verdict::Replaced)) => ChangeKind::Replaced,
                 // Whoever publishes it knows whether it is the first list.
-                None => Step::Added { new: record, initial: false },
+                None => ChangeKind::Added,
             };
-            steps.push(step);
-            sides.push(Side { row: stored.map(|(row, _)| row), values: Some(values) });
+            writes.push(KeyWrite { kind, row: stored.map(|(row, _)| row), record, values });
         }
-        (steps, sides)
+        writes
     }
 }

@@ -11,8 +11,7 @@
 //! Registering takes its snapshot under `published`, too. So a change that was published before is in the snapshot, and whoever publishes
 //! one after finds the listener in the list: each is told, and told once.
 //!
-//! Everything that is the user's runs without a lock and by itself: the function and its drop, the clone and the drop of a key, the identity. A
-//! panic in one of them is counted, and costs one call; the writer goes on.
+//! The function and its drop run without a lock and by themselves. A panic in one of them is counted, and costs one call; the writer goes on.
 
 use std::cell::Cell;
 use std::fmt;
@@ -21,13 +20,10 @@ use std::sync::{Arc, Weak};
 use flyball_sync::locks::{AtomicBool, AtomicU64, Ordering, thread_local};
 use flyball_sync::panics::caught;
 
-use crate::changes::due::Due;
-use crate::changes::pending::State;
-use crate::changes::step::Step;
 use crate::signal::synced::Synced;
 use crate::store::inner::Inner;
 use crate::table::Table;
-use crate::{Change, Schema};
+use crate::{Change, ChangeKind};
 
 /// Keeps a function told of every change; made by [`Store::observe`](crate::Store::observe).
 ///
@@ -86,8 +82,7 @@ pub(crate) struct Listener<K, V> {
 pub(crate) type Listeners<K, V> = Arc<[Arc<Listener<K, V>>]>;
 
 impl<K, V> Observer<K, V> {
-    /// How many calls panicked. A change that could not be put together, since `Clone` of its key or the schema's identity panicked, counts as
-    /// one, too.
+    /// How many calls panicked.
     #[must_use]
     pub fn panics(&self) -> u64 {
         // Ordering: Relaxed, it counts and publishes nothing.
@@ -142,10 +137,7 @@ impl<K, V> Observer<K, V> {
     pub(crate) fn begin(
         store: &Arc<Inner<K, V>>,
         function: impl Fn(&Change<K, V>) + Send + Sync + 'static,
-    ) -> Self
-    where
-        K: Clone,
-    {
+    ) -> Self {
         let fate = Arc::new(Fate::default());
         let listener = Arc::new(Listener { function: Some(Box::new(function)), fate: fate.clone() });
         // Before it is registered, so that a panic in the drop of an old object below ends the observation.
@@ -153,7 +145,8 @@ impl<K, V> Observer<K, V> {
         let table = store.listen(&listener);
         let _telling = Telling::begin();
         for (_, record) in table.rows.iter() {
-            listener.call(|tell| tell(&Change::added(record.key().clone(), record.object.clone(), true)));
+            let change = Change::of(record.name.clone(), ChangeKind::Initial, None, record.object.clone());
+            listener.call(|tell| tell(&change));
         }
         observer
     }
@@ -209,29 +202,15 @@ impl<K, V> Drop for Listener<K, V> {
     }
 }
 
-/// Tells what a write did, in the order in which a relist says it: deletions first. Never panics. The caller holds no lock.
-///
-/// Takes the list, so that who waits for an end waits for nothing but the calls.
-pub(crate) fn tell<K: Clone, V>(listeners: Listeners<K, V>, steps: &[Step<K, V>], schema: &Schema<K, V>) {
-    if listeners.is_empty() {
+/// Reports changes to observers, one after the other. Never panics. The caller holds no lock.
+pub(crate) fn report<K, V>(listeners: &Listeners<K, V>, changes: &[Change<K, V>]) {
+    if listeners.is_empty() || changes.is_empty() {
         return;
     }
-    let telling = Telling::begin();
-    let mut changes = Vec::with_capacity(steps.len());
-    for step in steps {
-        match caught(|| Due::Changed(State::first(step)).changes(schema, None)) {
-            Some(told) => changes.extend(told.into_iter().flatten()),
-            None => listeners.iter().for_each(|listener| listener.panicked()),
-        }
-    }
-    Change::sort(&mut changes);
+    let _telling = Telling::begin();
     for change in changes {
-        for listener in &*listeners {
-            listener.call(|tell| tell(&change));
+        for listener in &**listeners {
+            listener.call(|tell| tell(change));
         }
-        // The clone of a key.
-        let _ = caught(|| drop(change));
     }
-    drop(telling);
-    drop(listeners);
 }

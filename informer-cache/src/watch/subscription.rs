@@ -3,7 +3,7 @@
 //! | owned by the consumer alone | |
 //! |---|---|
 //! | `walk` | what it has still to be told of a snapshot: the first, or one to resynchronise from |
-//! | `due`, `ready` | taken out of the feed, not handed over yet |
+//! | `due`, `ready` | taken out of the buffer, not delivered yet: what is due stays until its change is ready, so a panic on the way costs nothing |
 //! | `taken` | the ticket they were taken out under, if it was not for the walk |
 //! | `filter`, `resyncing` | which objects it wants to know of, and how often all of them |
 //!
@@ -20,11 +20,10 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use crate::changes::buffer::{Feed, Popped, Settled};
-use crate::changes::due::{Due, Filter};
-use crate::changes::pending::Ticket;
+use crate::changes::pending::{Filter, Merged, Ticket};
 use crate::store::inner::Inner;
 use crate::table::Table;
-use crate::{CaughtUp, Change, Schema, Snapshot, Version};
+use crate::{CaughtUp, Change, ChangeKind, Schema, Snapshot, Version};
 
 mod ahead;
 mod bounded;
@@ -56,7 +55,7 @@ use self::resyncing::Resyncing;
 ///
 /// # Examples
 /// ```
-/// use flyball_informer_cache::{ChangeKind, Schema, Store, Version};
+/// use flyball_informer_cache::{Schema, Store, Version};
 ///
 /// let mut store = Store::builder(Schema::new(|pod: &(&str, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
 /// store.upsert(("a", 1));
@@ -82,11 +81,18 @@ pub struct Subscription<K, V> {
     /// Whether to walk again once everything has been told.
     resync: bool,
     due: Option<Due<K, V>>,
-    ready: [Option<Change<K, V>>; 2],
+    ready: Option<Change<K, V>>,
     taken: Option<Ticket>,
     filter: Option<Box<Filter<V>>>,
     resyncing: Option<Resyncing>,
     seen: Version,
+}
+
+/// What was taken out and is not delivered yet.
+struct Due<K, V> {
+    merged: Merged<K, V>,
+    /// Whether it is of the snapshot at the beginning.
+    initial: bool,
 }
 
 /// What a consumer takes.
@@ -124,7 +130,7 @@ where
             walk: None,
             resync: false,
             due: None,
-            ready: [None, None],
+            ready: None,
             taken: None,
             filter: None,
             resyncing: None,
@@ -137,7 +143,7 @@ where
 
     /// Tells the objects of a table first.
     fn begin(&mut self, table: &Table<K, V>) {
-        self.walk = Ahead::new(table, self.feed.interest());
+        self.walk = Ahead::new(table, self.feed.selection());
         self.initial = self.walk.is_some();
     }
 
@@ -174,7 +180,7 @@ where
     #[must_use]
     pub fn lag(&self) -> Lag {
         let (pending, version) = self.feed.lag();
-        let taken = usize::from(self.due.is_some()) + self.ready.iter().flatten().count();
+        let taken = usize::from(self.due.is_some()) + usize::from(self.ready.is_some());
         let snapshot = self.walk.as_ref().map_or(0, Ahead::left);
         let pending = pending + taken;
         let seen = if snapshot + pending == 0 { version } else { self.seen };
@@ -186,11 +192,11 @@ where
     /// False in a store that never gets a list, however it is filled, as [`Store::synced`](crate::Store::synced) waits for ever there.
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
-        let (due, ready) = (&self.due, self.ready.iter().flatten());
-        if self.initial || matches!(due, Some(Due::Initial { .. })) || ready.clone().any(Change::is_initial) {
+        let (due, ready) = (self.due.as_ref(), self.ready.as_ref());
+        if self.initial || due.is_some_and(|due| due.initial) || ready.is_some_and(Change::is_initial) {
             return false;
         }
-        let in_hands = self.taken.filter(|_| due.is_some() || ready.count() > 0);
+        let in_hands = self.taken.filter(|_| due.is_some() || ready.is_some());
         self.feed.is_caught_up(in_hands)
     }
 
@@ -238,7 +244,7 @@ where
         let mut resynced = false;
         let mut steps = 0;
         loop {
-            if let Some(change) = self.ready.iter_mut().find_map(Option::take) {
+            if let Some(change) = self.ready.take() {
                 return Poll::Ready(Taken::Change(change));
             }
             steps += 1;
@@ -248,14 +254,14 @@ where
                 return Poll::Pending;
             }
             if let Some(due) = &self.due {
-                self.ready = due.changes(&self.schema, self.filter.as_deref());
+                self.ready = due.merged.deliver(&self.schema, self.filter.as_deref());
                 drop(self.due.take());
             } else if self.walk.is_some() {
                 self.walk_on();
             } else {
                 match self.pop(waker) {
-                    Popped::Change(ticket, state) => {
-                        (self.taken, self.due) = (Some(ticket), Some(Due::Changed(state)));
+                    Popped::Change(ticket, merged) => {
+                        (self.taken, self.due) = (Some(ticket), Some(Due { merged, initial: false }));
                     }
                     Popped::Empty(_) if std::mem::take(&mut self.resync) => {
                         if self.walk_again().is_pending() {
@@ -297,7 +303,7 @@ where
         self.resync = true;
         match store.settled(&self.feed) {
             Settled::Yes(table) => {
-                self.walk = Ahead::new(&table, self.feed.interest());
+                self.walk = Ahead::new(&table, self.feed.selection());
                 self.resync = false;
                 Poll::Ready(())
             }
@@ -320,20 +326,27 @@ where
         }
     }
 
-    /// Makes the next object of the walk due, unless there is nothing to tell of it.
+    /// Makes the next object of the walk due, unless there is nothing to deliver of it.
     fn walk_on(&mut self) {
         let Some(walk) = &mut self.walk else { return };
         self.taken = None;
-        if let Some(record) = walk.item().cloned() {
+        let record = walk.item().cloned();
+        let mut since = None;
+        if let Some(record) = &record {
             let eq = |key: &K| key == record.key();
-            self.due = if self.initial {
-                let since = self.feed.take(record.hash(), eq);
-                Some(Due::Initial { record, since })
+            let of = |kind, held| Change::of(record.name.clone(), kind, held, record.object.clone()).into();
+            let merged = if self.initial {
+                since = self.feed.take(record.hash(), eq);
+                match &since {
+                    Some(since) => since.to_initial(),
+                    None => Some(of(ChangeKind::Initial, None)),
+                }
             } else if self.feed.contains(record.hash(), eq) {
                 None
             } else {
-                Some(Due::Resync(record))
+                Some(of(ChangeKind::Updated, Some(record.object.clone())))
             };
+            self.due = merged.map(|merged| Due { merged, initial: self.initial });
         }
         let behind = walk.advance();
         if walk.item().is_none() {
@@ -341,7 +354,7 @@ where
             self.initial = false;
         }
         // Last, because this may drop objects: what is due and where the walk stands are settled by now.
-        drop(behind);
+        drop((behind, since, record));
     }
 }
 

@@ -36,11 +36,12 @@ fn list(store: &Objects, keys: impl IntoIterator<Item = u32>, version: u64) {
 
 /// `=` is initial, `+` is not, `~` is an update.
 fn brief<K: std::fmt::Display, V>(change: &Change<K, V>) -> String {
-    let sign = match &change.kind {
-        ChangeKind::Added { initial: true, .. } => '=',
-        ChangeKind::Added { .. } => '+',
-        ChangeKind::Updated { .. } => '~',
-        ChangeKind::Deleted { .. } => '-',
+    let sign = match change.kind() {
+        ChangeKind::Initial => '=',
+        ChangeKind::Added => '+',
+        ChangeKind::Updated => '~',
+        ChangeKind::Replaced => '!',
+        ChangeKind::Deleted | ChangeKind::Missed => '-',
     };
     format!("{sign}{}", change.key())
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
-use flyball_informer_cache::{ChangeKind, Schema, SharedWriter, Store, Subscription, Version};
+use flyball_informer_cache::{Change, ChangeKind, Schema, SharedWriter, Store, Subscription, Version};
 use testkit::wakers::{Counting, poll_once, poll_with};
 
 /// A key, an identity, a version, and whether it passes.
@@ -25,18 +25,21 @@ fn passing(store: &SharedWriter<u8, Pod>) -> Subscription<u8, Pod> {
     store.subscription().filter(|pod| pod.3).start()
 }
 
-/// `=1@2` is initial, `+` is not; `1@2>3` an update, `-1@2` the end, `?` if nobody saw it.
+/// `=1@2` is initial, `+` is not; `1@2>3` is an update, `1@2!3` a replacement, `-1@2` the end, `?` if nobody saw it.
 fn told(changes: &mut Subscription<u8, Pod>) -> Vec<String> {
-    let text = |kind: ChangeKind<Pod>| match kind {
-        ChangeKind::Added { object, initial } => {
-            format!("{}{}@{}", if initial { '=' } else { '+' }, object.0, object.2)
-        }
-        ChangeKind::Updated { old, new } => format!("{}@{}>{}", new.0, old.2, new.2),
-        ChangeKind::Deleted { last, missed } => {
-            format!("-{}@{}{}", last.0, last.2, if missed { "?" } else { "" })
+    let text = |change: Change<u8, Pod>| {
+        let object = change.object();
+        let old = change.old().map_or(0, |old| old.2);
+        match change.kind() {
+            ChangeKind::Initial => format!("={}@{}", object.0, object.2),
+            ChangeKind::Added => format!("+{}@{}", object.0, object.2),
+            ChangeKind::Updated => format!("{}@{old}>{}", object.0, object.2),
+            ChangeKind::Replaced => format!("{}@{old}!{}", object.0, object.2),
+            ChangeKind::Deleted => format!("-{}@{}", object.0, object.2),
+            ChangeKind::Missed => format!("-{}@{}?", object.0, object.2),
         }
     };
-    std::iter::from_fn(|| changes.try_next()).map(|change| text(change.kind)).collect()
+    std::iter::from_fn(|| changes.try_next()).map(text).collect()
 }
 
 #[test]
@@ -104,7 +107,7 @@ fn another_object_is_judged_by_itself() {
     let mut changes = passing(&store);
     told(&mut changes);
     store.upsert(Pod(1, 2, 2, true));
-    assert_eq!(told(&mut changes), ["-1@1?", "+1@2"]);
+    assert_eq!(told(&mut changes), ["1@1!2"]);
     store.upsert(Pod(1, 3, 3, false));
     assert_eq!(told(&mut changes), ["-1@2?"]);
     store.upsert(Pod(1, 4, 4, true));

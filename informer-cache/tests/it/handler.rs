@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::task::{Poll, Waker};
 use std::thread;
 
-use flyball_informer_cache::{Change, ChangeKind, Handler, HandlerEnd, Schema, SharedWriter, Store, Version};
+use flyball_informer_cache::{Change, Handler, HandlerEnd, Schema, SharedWriter, Store, Version};
 use parking_lot::Mutex;
 use testkit::random::Random;
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
@@ -406,14 +406,11 @@ fn a_hundred_handlers_come_and_go() {
                         let known = known.clone();
                         move |change: Change<u32, Object>| {
                             let (key, mut known) = (*change.key(), known.lock());
-                            match change.kind {
-                                ChangeKind::Added { object, .. } => {
-                                    assert!(known.insert(key, object.1).is_none());
+                            match change.new() {
+                                Some(new) => {
+                                    assert_eq!(known.insert(key, new.1), change.old().map(|old| old.1));
                                 }
-                                ChangeKind::Updated { old, new } => {
-                                    assert_eq!(known.insert(key, new.1), Some(old.1));
-                                }
-                                ChangeKind::Deleted { .. } => assert!(known.remove(&key).is_some()),
+                                None => assert!(known.remove(&key).is_some()),
                             }
                         }
                     });

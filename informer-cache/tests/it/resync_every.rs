@@ -39,7 +39,7 @@ fn told(changes: &mut Changes) -> usize {
 }
 
 fn is_told_again<K, V>(change: &Change<K, V>) -> bool {
-    matches!(&change.kind, ChangeKind::Updated { old, new } if Arc::ptr_eq(old, new))
+    change.kind() == ChangeKind::Updated && change.old().is_some_and(|old| Arc::ptr_eq(old, change.object()))
 }
 
 /// `TestListenerResyncPeriods`: periods of none, two and three seconds.
@@ -120,7 +120,10 @@ fn a_relist_tells_what_changed_and_moves_no_period() {
         server.compact();
         world.pass(Duration::from_secs(49));
         assert!(world.informer.status().relists > relists);
-        assert_eq!(std::iter::from_fn(|| plain.try_next()).map(Change::into_key).collect::<Vec<_>>(), [key]);
+        assert_eq!(
+            std::iter::from_fn(|| plain.try_next()).map(|change| *change.key()).collect::<Vec<_>>(),
+            [key]
+        );
         let news = std::iter::from_fn(|| resyncing.try_next());
         assert_eq!(news.filter(|change| !is_told_again(change)).count(), 1);
     }

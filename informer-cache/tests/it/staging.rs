@@ -1,13 +1,18 @@
 //! Lists on their way into the store: what they cost until they are complete, and whose turn it is meanwhile.
 
 use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use drivers::cache::fixture::{EXPIRED, Object, World, error, object};
-use flyball_informer_cache::{Event, Informer, Page, Schema, ScriptedSource, Store, Version};
+use flyball_informer_cache::{
+    Asked, Event, Index, Informer, Observer, Page, Schema, ScriptedSource, Store, Subscription, Version,
+};
 use flyball_sync::ManualClock;
+use parking_lot::Mutex;
 use testkit::wakers::poll_once;
 
 /// Counts itself.
@@ -152,7 +157,8 @@ fn a_long_page_is_staged_in_turns() {
         assert!(READ.get() - before <= 256, "in one turn");
         turns += 1;
     }
-    assert_eq!((turns, READ.get()), (10_000_usize.div_ceil(256), 10_000));
+    // The last one publishes what there is under 256 keys.
+    assert_eq!((turns, READ.get()), (10_000_usize.div_ceil(256) + 1, 10_000));
     assert_eq!(world.stored().len(), 256);
     drop(source);
 }
@@ -172,5 +178,192 @@ fn an_end_in_the_midst_of_a_long_page_shows_nothing_of_it() {
         assert!(!world.informer.is_synced() && world.stored().is_empty());
         assert!(READ.get() < 1_000);
         assert_eq!(source.open_watches(), 0);
+    }
+}
+
+type Wide = (u32, u64);
+
+const WIDE: Schema<u32, Wide> = Schema::new(|object: &Wide| object.0, |object| Version::new(object.1));
+
+thread_local! { static INDEXED: Cell<usize> = const { Cell::new(0) }; }
+
+static BY_DIGIT: Index<Wide, u32> = Index::new("digit", |object| {
+    INDEXED.set(INDEXED.get() + 1);
+    object.0 % 10
+});
+
+static BY_PARITY: Index<Wide, u32> = Index::new("parity", |object| object.0 % 2);
+
+/// An informer with a long list to publish, and what an observer and a subscription receive of it.
+struct Publishing {
+    source: ScriptedSource<Wide>,
+    informer: Informer<u32, Wide>,
+    run: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    changes: Subscription<u32, Wide>,
+    reported: Arc<Mutex<BTreeMap<u32, u64>>>,
+    calls: Arc<AtomicUsize>,
+    _observer: Observer<u32, Wide>,
+}
+
+impl Publishing {
+    /// Lists these, having listed others.
+    fn new(before: u32, listed: impl IntoIterator<Item = Wide>) -> Self {
+        let source = ScriptedSource::new();
+        let page = |items, version| Page { items, version: Version::new(version), continuation: None };
+        source.list(Ok(page((0..before).map(|key| (key, 1)).collect(), 1)));
+        let builder = Informer::builder(WIDE, source.clone()).index(&BY_DIGIT);
+        let clock = ManualClock::new();
+        let (informer, run) = builder.timer(clock.timer()).build().unwrap();
+        source.watch(Ok(()));
+        let (reported, calls) = (Arc::new(Mutex::new(BTreeMap::new())), Arc::new(AtomicUsize::new(0)));
+        let (map, called) = (reported.clone(), calls.clone());
+        let observer = informer.observe(move |change| {
+            called.fetch_add(1, Ordering::Relaxed);
+            match change.new() {
+                Some(new) => map.lock().insert(new.0, new.1),
+                None => map.lock().remove(change.key()),
+            };
+        });
+        let changes = informer.subscribe();
+        let run: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(run);
+        let mut this =
+            Self { source, informer, run: Some(run), changes, reported, calls, _observer: observer };
+        while this.source.open_watches() == 0 {
+            this.turn();
+        }
+        drop(this.source.asked());
+        this.source.fail(error(EXPIRED));
+        while !this.source.asked().iter().any(|asked| matches!(asked, Asked::List(_))) {
+            this.turn();
+            if let Some(alarm) = clock.next_alarm() {
+                clock.set(alarm);
+            }
+        }
+        this.source.list(Ok(page(listed.into_iter().collect(), 9)));
+        this.source.watch(Ok(()));
+        this.calls.store(0, Ordering::Relaxed);
+        this
+    }
+
+    fn turn(&mut self) {
+        let _ = poll_once(self.run.as_mut().unwrap().as_mut());
+    }
+
+    /// What the store holds, the observer was told, and the subscription leads to, are the same.
+    fn agrees(&mut self, known: &mut BTreeMap<u32, u64>) {
+        while let Some(change) = self.changes.try_next() {
+            match change.new() {
+                Some(new) => known.insert(new.0, new.1),
+                None => known.remove(change.key()),
+            };
+        }
+        let stored: BTreeMap<_, _> =
+            self.informer.snapshot().objects().map(|object| (object.0, object.1)).collect();
+        assert_eq!(*known, stored, "the subscription");
+        assert_eq!(*self.reported.lock(), stored, "the observer");
+        self.informer.store().check().unwrap();
+    }
+}
+
+const LISTED: u32 = 1_500;
+
+/// Of 1000 stored objects 500 are gone, the rest is newer, and 1000 are new.
+fn relist() -> Publishing {
+    Publishing::new(1_000, (500..500 + LISTED).map(|key| (key, 5)))
+}
+
+#[test]
+fn a_long_list_is_published_in_pieces() {
+    let mut publishing = relist();
+    let (mut turns, mut longest) = (0, 0);
+    while publishing.reported.lock().len() < LISTED as usize || publishing.source.open_watches() == 0 {
+        let (indexed, called) = (INDEXED.get(), publishing.calls.load(Ordering::Relaxed));
+        publishing.turn();
+        let called = publishing.calls.load(Ordering::Relaxed) - called;
+        assert!(INDEXED.get() - indexed <= 256 && called <= 256, "in one turn");
+        longest = longest.max(called);
+        turns += 1;
+        assert!(turns < 1_000);
+    }
+    assert_eq!((longest, publishing.calls.load(Ordering::Relaxed)), (256, 500 + LISTED as usize));
+    publishing.agrees(&mut BTreeMap::new());
+}
+
+#[test]
+fn a_list_that_is_dropped_at_any_turn_is_delivered_or_not_published() {
+    let (mut whole, mut nothing) = (0, 0);
+    for turns in 0.. {
+        let mut publishing = relist();
+        (0..turns).for_each(|_| publishing.turn());
+        let is_done = publishing.source.open_watches() > 0;
+        drop(publishing.run.take());
+        match publishing.informer.store().len() {
+            1_000 => nothing += 1,
+            1_500 => whole += 1,
+            other => panic!("{other} objects"),
+        }
+        publishing.agrees(&mut BTreeMap::new());
+        if is_done {
+            break;
+        }
+    }
+    assert!(whole > 10 && nothing > 10, "{whole} whole, {nothing} not at all");
+}
+
+#[test]
+fn an_index_that_comes_at_any_turn_of_a_list_shows_all_of_it() {
+    for turns in 0.. {
+        let mut publishing = relist();
+        (0..turns).for_each(|_| publishing.turn());
+        let is_done = publishing.source.open_watches() > 0;
+        publishing.informer.add_index(&BY_PARITY).unwrap();
+        if turns % 2 == 0 {
+            publishing.informer.remove_index(&BY_DIGIT).unwrap();
+        }
+        while publishing.source.open_watches() == 0 {
+            publishing.turn();
+        }
+        let even = publishing.informer.store().by_index(&BY_PARITY, &0).unwrap();
+        assert_eq!(even.len(), LISTED as usize / 2);
+        publishing.agrees(&mut BTreeMap::new());
+        if is_done {
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_subscription_that_comes_at_any_turn_of_a_list_misses_and_repeats_nothing() {
+    for turns in 0.. {
+        let mut publishing = relist();
+        (0..turns).for_each(|_| publishing.turn());
+        let is_done = publishing.source.open_watches() > 0;
+        publishing.changes = publishing.informer.subscribe();
+        let selected = publishing.informer.subscription().by_index(&BY_DIGIT, 3).unwrap();
+        let mut selected = selected.start();
+        let mut known = BTreeMap::new();
+        // Received beside the pieces.
+        while publishing.source.open_watches() == 0 {
+            publishing.turn();
+            while let Some(change) = publishing.changes.try_next() {
+                let before = match change.new() {
+                    Some(new) => known.insert(new.0, new.1),
+                    None => known.remove(change.key()),
+                };
+                assert_eq!(before, change.old().map(|old| old.1));
+            }
+        }
+        publishing.agrees(&mut known);
+        let mut of_digit = BTreeSet::new();
+        while let Some(change) = selected.try_next() {
+            match change.new() {
+                Some(new) => of_digit.insert(new.0),
+                None => of_digit.remove(change.key()),
+            };
+        }
+        assert!(of_digit.iter().copied().eq((500..2_000).filter(|key| key % 10 == 3)));
+        if is_done {
+            break;
+        }
     }
 }

@@ -44,14 +44,15 @@ fn replace(store: &Objects, objects: impl IntoIterator<Item = Object>, version: 
 
 /// `=1@2` initial, `+1@2`, `1@2>3`, `-1@3`, and `?` if the deletion itself was missed.
 fn brief(change: Change<u8, Object>) -> String {
-    match change.kind {
-        ChangeKind::Added { object, initial } => {
-            format!("{}{}@{}", if initial { '=' } else { '+' }, object.key, object.version)
-        }
-        ChangeKind::Updated { old, new } => format!("{}@{}>{}", new.key, old.version, new.version),
-        ChangeKind::Deleted { last, missed } => {
-            format!("-{}@{}{}", last.key, last.version, if missed { "?" } else { "" })
-        }
+    let object = change.object();
+    let old = change.old().map_or(0, |old| old.version);
+    match change.kind() {
+        ChangeKind::Initial => format!("={}@{}", object.key, object.version),
+        ChangeKind::Added => format!("+{}@{}", object.key, object.version),
+        ChangeKind::Updated => format!("{}@{old}>{}", object.key, object.version),
+        ChangeKind::Replaced => format!("{}@{old}!{}", object.key, object.version),
+        ChangeKind::Deleted => format!("-{}@{}", object.key, object.version),
+        ChangeKind::Missed => format!("-{}@{}?", object.key, object.version),
     }
 }
 
@@ -104,7 +105,7 @@ fn a_deletion_that_is_pending_survives_the_list_that_has_another_under_its_key()
     assert_eq!(told(&mut changes), ["=1@1"]);
     store.apply(Event::Deleted(object(1, 2)));
     replace(&store, [Object { uid: 1, ..object(1, 3) }], 3);
-    assert_eq!(told(&mut changes), ["-1@2", "+1@3"]);
+    assert_eq!(told(&mut changes), ["1@2!3"]);
 }
 
 /// `TestDeltaFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue` (6): what only came by an event, and is not in the next list.
@@ -323,15 +324,17 @@ impl Follower {
         while let Some(change) = self.changes.try_next() {
             let known = self.held.iter().position(|object| object.key == *change.key());
             // client-go's table of lawful transitions: added only if unknown, updated and deleted only if known, an update never to another.
-            match &change.kind {
-                ChangeKind::Added { .. } => assert_eq!(known, None),
-                ChangeKind::Updated { old, new } => {
+            let object = change.object();
+            match (change.kind(), change.old()) {
+                (ChangeKind::Updated, Some(old)) => {
                     assert_eq!(self.held[known.expect("an update of what is known")], **old);
-                    assert!(old.uid == new.uid && old.version <= new.version);
+                    assert!(old.uid == object.uid && old.version <= object.version);
                 }
-                ChangeKind::Deleted { last, .. } => {
-                    assert_eq!(self.held[known.expect("a deletion of what is known")].uid, last.uid);
+                (kind, Some(old)) => {
+                    assert_eq!(self.held[known.expect("the end of what is known")].uid, old.uid);
+                    assert_eq!(kind == ChangeKind::Replaced, old.uid != object.uid);
                 }
+                (_, None) => assert_eq!(known, None),
             }
             if let Some(known) = known {
                 self.held.remove(known);

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use flyball_informer_cache::{Change, ChangeKind, Informer, NamespacedName};
+use flyball_informer_cache::{Change, Informer, NamespacedName};
 use flyball_workqueue::{Fifo, Priority};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
@@ -75,9 +75,8 @@ where
     // What was due meanwhile was not done.
     let is_unreadable =
         |change: &Change<NamespacedName, K>| states(change).any(|state| unreadable(&**state).is_some());
-    let keys = move |change: &Change<NamespacedName, K>| match change.kind {
-        ChangeKind::Deleted { .. } => Vec::new(),
-        _ if is_unreadable(change) || worth(change) => vec![change.key().clone()],
+    let keys = move |change: &Change<NamespacedName, K>| match change.kind().is_deletion() {
+        false if is_unreadable(change) || worth(change) => vec![change.key().clone()],
         _ => Vec::new(),
     };
     Box::new(Mapped { informer: informer.clone(), keys, related: None })
@@ -120,11 +119,9 @@ where
 {
     let main = main.clone();
     let keys = move |change: &Change<NamespacedName, Row>| {
-        let before = match &change.kind {
-            ChangeKind::Updated { old, new } if old.concerns != new.concerns => &*old.concerns,
-            _ => &[],
-        };
-        let concerned = before.iter().chain(&change.object().concerns);
+        let now = &change.object().concerns;
+        let before = change.old().map(|old| &old.concerns).filter(|before| *before != now);
+        let concerned = before.into_iter().flatten().chain(now);
         concerned.map(|key| among(&main, key.clone())).collect()
     };
     Box::new(Mapped { informer: informer.clone(), keys, related: Some(kind.into()) })
@@ -181,9 +178,6 @@ where
 
 /// The state before and the one after, as far as there are such and they differ.
 fn states<W>(change: &Change<NamespacedName, W>) -> impl Iterator<Item = &Arc<W>> {
-    let old = match &change.kind {
-        ChangeKind::Updated { old, new } if !Arc::ptr_eq(old, new) => Some(old),
-        _ => None,
-    };
+    let old = change.old().filter(|old| !Arc::ptr_eq(old, change.object()));
     old.into_iter().chain([change.object()])
 }

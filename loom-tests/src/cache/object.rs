@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use flyball_informer_cache::{
-    BoundedSubscription, ChangeKind, Index, Schema, SharedWriter, Snapshot, Store, Subscription, Told,
-    Version, Writer,
+    BoundedSubscription, Change, ChangeKind, Index, Schema, SharedWriter, Snapshot, Store, Subscription,
+    Told, Version, Writer,
 };
 
 use crate::thread::{self, JoinHandle};
@@ -72,7 +72,7 @@ impl Consumer {
     /// Takes what there is now.
     pub fn drain(&mut self, changes: &mut Subscription<u8, Object>) {
         while let Some(change) = changes.try_next() {
-            self.hear(*change.key(), change.kind);
+            self.hear(&change);
         }
     }
 
@@ -80,7 +80,7 @@ impl Consumer {
     pub fn drain_bounded(&mut self, changes: &mut BoundedSubscription<u8, Object>) {
         while let Some(told) = changes.try_next().expect("it never ends") {
             match told {
-                Told::Change(change) => self.hear(*change.key(), change.kind),
+                Told::Change(change) => self.hear(&change),
                 Told::Restart => self.0.clear(),
             }
         }
@@ -92,16 +92,18 @@ impl Consumer {
         self.0.is_empty()
     }
 
-    fn hear(&mut self, key: u8, kind: ChangeKind<Object>) {
-        match kind {
-            ChangeKind::Added { object, .. } => assert!(self.0.insert(key, object).is_none(), "added twice"),
-            ChangeKind::Updated { old, new } => {
-                let held = self.0.insert(key, new).expect("an update of something known");
-                assert!(Arc::ptr_eq(&held, &old), "an update from what was told");
+    fn hear(&mut self, change: &Change<u8, Object>) {
+        let held = match change.new() {
+            Some(new) => self.0.insert(*change.key(), new.clone()),
+            None => self.0.remove(change.key()),
+        };
+        match (change.kind(), change.old()) {
+            (ChangeKind::Updated, Some(old)) => {
+                let held = held.expect("an update of something known");
+                assert!(Arc::ptr_eq(&held, old), "an update from what was told");
             }
-            ChangeKind::Deleted { .. } => {
-                assert!(self.0.remove(&key).is_some(), "a deletion of something known")
-            }
+            (kind, Some(_)) => assert!(held.is_some(), "{kind:?} of something known"),
+            (_, None) => assert!(held.is_none(), "added twice"),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flyball_informer_cache::{ChangeKind, Informer, NamespacedName};
+use flyball_informer_cache::{Informer, NamespacedName};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -23,7 +23,7 @@ pub async fn run_pods(client: Client, clock: Clock, pods: Informer<NamespacedNam
     let mut changes = pods.subscribe();
     let mut address = 0_u32;
     while let Some(change) = changes.next().await {
-        if matches!(change.kind, ChangeKind::Deleted { .. }) {
+        if change.kind().is_deletion() {
             continue;
         }
         let pod = change.object();

@@ -1,18 +1,17 @@
 //! EDGE. The run future's way to the store: events judged by key, objects staged, lists published, panics of the user's functions contained.
 //!
-//! Cancel safety: nothing here waits.
+//! Cancel safety: a list that is published is delivered, also where the future is dropped on the way; one that is not is thrown away.
 
 use std::hash::Hash;
-use std::ops::ControlFlow;
 
 use flyball_sync::Timer;
 use flyball_sync::panics::attempt;
 
 use super::super::failure::Failed;
 use super::super::tombstones::Tombstones;
-use super::Drive;
-use crate::store::RelistDraft;
-use crate::{Cause, Event, Outcome, Schema, SharedWriter, Source, SourceErrorKind, Step, Verdict, Version};
+use super::{BATCH, Drive, Stop};
+use crate::store::{Publication, RelistDraft, Stage};
+use crate::{Cause, Event, Outcome, Schema, SharedWriter, Source, SourceErrorKind, Verdict, Version};
 
 impl<K, V, S, T> Drive<K, V, S, T>
 where
@@ -21,8 +20,8 @@ where
     S: Source<Object = V>,
     T: Timer,
 {
-    /// Takes an event; breaks where the watch is not to be read any further.
-    pub(super) fn accept(&mut self, event: Event<V>) -> ControlFlow<()> {
+    /// Takes an event; gives back a list that it completes.
+    pub(super) fn accept(&mut self, event: Event<V>) -> Option<(RelistDraft<K, V>, Version)> {
         let schema = &self.schema;
         let seen = match attempt(|| event.as_ref().map(|object| schema.version(object))) {
             Ok(seen) => seen,
@@ -40,7 +39,7 @@ where
                     Event::Deleted(object) => self.batch.push((Version::ZERO, Event::Deleted(object))),
                     _ => self.panicked(&panic),
                 }
-                return ControlFlow::Continue(());
+                return None;
             }
         };
         let (Event::Added(version)
@@ -58,15 +57,10 @@ where
                     self.tombstones.listed(Version::ZERO);
                     RelistDraft::new(&self.shared.writer)
                 });
-                self.publish(list, version);
-                self.tombstones.complete(version);
-                self.report();
-                if !matches!(self.reflector.step(), Step::Read) {
-                    return ControlFlow::Break(());
-                }
+                return Some((list, version));
             }
         }
-        ControlFlow::Continue(())
+        None
     }
 
     /// Takes an event of a streaming list, which is judged by key as those of a watch are.
@@ -121,11 +115,20 @@ where
         self.shared.status.succeeded(self.timer.now(), self.stale);
     }
 
-    pub(super) fn publish(&mut self, mut list: RelistDraft<K, V>, version: Version) {
-        let published = attempt(|| {
+    /// Publishes a list, in pieces, between which others run.
+    pub(super) async fn publish(
+        &mut self,
+        mut list: RelistDraft<K, V>,
+        version: Version,
+    ) -> Result<(), Stop> {
+        let begun = attempt(|| {
             list.keep_unreadable(|stored| self.source.unread(stored));
-            self.shared.writer.publish(list, version);
+            Publication::of_list(&self.shared.writer, list, version)
         });
+        let published = match begun {
+            Ok(list) => self.publish_in_pieces(list).await?,
+            Err(panic) => Err(panic),
+        };
         match published {
             Ok(()) => self.shared.status.succeeded(self.timer.now(), self.stale),
             Err(panic) => {
@@ -134,6 +137,36 @@ where
                 self.reflector.watch_failed(SourceErrorKind::Other, now, random);
                 self.reflector.watch_broke(SourceErrorKind::Other, now, random);
                 self.panicked(&panic);
+            }
+        }
+        Ok(())
+    }
+
+    async fn publish_in_pieces(&mut self, mut list: Publication<K, V>) -> Result<Result<(), String>, Stop> {
+        let mut done = 0;
+        while list.stage() < Stage::Done {
+            let piece = attempt(|| match list.stage() {
+                Stage::Committing => {
+                    self.shared.writer.commit(&mut list);
+                    0
+                }
+                _ => list.advance(BATCH - done),
+            });
+            match piece {
+                Ok(piece) => done += piece,
+                Err(panic) => return Ok(Err(panic)),
+            }
+            if done == BATCH {
+                done = 0;
+                list.wake();
+                self.breathe().await?;
+            }
+        }
+        loop {
+            match attempt(|| list.release(BATCH)) {
+                Ok(true) => return Ok(Ok(())),
+                Ok(false) => self.breathe().await?,
+                Err(panic) => self.panicked(&panic),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! PURE. What a consumer has still to be told of a snapshot.
 
-use crate::changes::selection::Interest;
+use crate::changes::selection::Selection;
 use crate::table::Table;
 use crate::table::persist::Walk;
 use crate::table::record::Record;
@@ -13,12 +13,12 @@ pub(super) enum Ahead<K, V> {
 }
 
 impl<K: Eq, V> Ahead<K, V> {
-    /// All objects of a table, or those of interest; nothing if there are none. Compares keys or index values if there is an interest.
-    pub(super) fn new(table: &Table<K, V>, interest: Option<&Interest<K, V>>) -> Option<Self> {
-        let ahead = match interest {
+    /// All objects of a table, or those of selection; nothing if there are none. Compares keys or index values if there is an selection.
+    pub(super) fn new(table: &Table<K, V>, selection: Option<&Selection<K, V>>) -> Option<Self> {
+        let ahead = match selection {
             None => Self::All(Walk::new(table.rows.items())),
-            Some(interest) => {
-                let mut records = interest.records(table);
+            Some(selection) => {
+                let mut records = selection.records(table);
                 records.reverse();
                 Self::Some(records)
             }

@@ -172,7 +172,7 @@ impl<K, V> Subscription<K, V> {
         // One by one, as each may panic in a drop.
         drop(self.walk.take());
         drop(self.due.take());
-        drop(std::mem::take(&mut self.ready));
+        drop(self.ready.take());
     }
 }
 

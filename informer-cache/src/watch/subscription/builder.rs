@@ -9,8 +9,8 @@ use std::time::Duration;
 use flyball_sync::Timer;
 
 use super::{BoundedSubscription, Overflow, Resyncing, Subscription};
-use crate::changes::due::Filter;
-use crate::changes::selection::Interest;
+use crate::changes::pending::Filter;
+use crate::changes::selection::Selection;
 use crate::index::erased;
 use crate::store::inner::Inner;
 use crate::{Index, MissingIndex};
@@ -19,7 +19,7 @@ use crate::{Index, MissingIndex};
 #[must_use = "nothing is told before `start`"]
 pub struct SubscriptionBuilder<K, V> {
     store: Arc<Inner<K, V>>,
-    interest: Option<Interest<K, V>>,
+    selection: Option<Selection<K, V>>,
     filter: Option<Box<Filter<V>>>,
     resync: Option<(Box<dyn Timer>, Duration)>,
 }
@@ -30,13 +30,13 @@ where
     V: 'static,
 {
     pub(crate) fn new(store: Arc<Inner<K, V>>) -> Self {
-        Self { store, interest: None, filter: None, resync: None }
+        Self { store, selection: None, filter: None, resync: None }
     }
 
     /// Tells only of this key. What is pending is one key at most.
     pub fn key(mut self, key: K) -> Self {
         let hash = self.store.reading.seed.hash_one(&key);
-        self.interest = Some(Interest::Key { hash, key });
+        self.selection = Some(Selection::Key { hash, key });
         self
     }
 
@@ -44,7 +44,7 @@ where
     /// [initial](crate::Change::is_initial); one that loses it is deleted, with the state that had it. A deletion is told with the last state of the
     /// object, whatever its value is there.
     ///
-    /// Whether a write is of interest is decided by the writer, by what the index said of the objects. So the beginning costs what there is of the value, nothing is
+    /// Whether a write is of selection is decided by the writer, by what the index said of the objects. So the beginning costs what there is of the value, nothing is
     /// pending or held for other objects, and nobody is woken for them. Where a [`filter`](Self::filter) would do, this is the cheaper form.
     ///
     /// The subscription ends when the index is removed from the store.
@@ -68,8 +68,8 @@ where
     /// store.upsert(("a", 3, "node-8"));
     /// store.upsert(("b", 4, "node-8"));
     /// store.upsert(("c", 5, "node-7"));
-    /// assert!(matches!(changes.try_next().unwrap().kind, ChangeKind::Deleted { last, .. } if last.0 == "a"));
-    /// assert!(matches!(changes.try_next().unwrap().kind, ChangeKind::Added { object, .. } if object.0 == "c"));
+    /// assert!(changes.try_next().is_some_and(|change| change.kind() == ChangeKind::Deleted && *change.key() == "a"));
+    /// assert!(changes.try_next().is_some_and(|change| change.kind() == ChangeKind::Added && *change.key() == "c"));
     /// assert!(changes.try_next().is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -80,7 +80,7 @@ where
         let table = self.store.table();
         let at = table.recipe.find::<IK>(index.name())?;
         let value = erased(value, &self.store.reading.seed);
-        self.interest = Some(Interest::Value { index: table.recipe.indexes[at].clone(), value });
+        self.selection = Some(Selection::Value { index: table.recipe.indexes[at].clone(), value });
         Ok(self)
     }
 
@@ -109,8 +109,8 @@ where
     ///
     /// store.upsert(("b", 3, "Running"));
     /// store.upsert(("a", 4, "Failed"));
-    /// assert!(matches!(running.try_next().unwrap().kind, ChangeKind::Added { object, initial: false } if object.0 == "b"));
-    /// assert!(matches!(running.try_next().unwrap().kind, ChangeKind::Deleted { last, .. } if *last == ("a", 1, "Running")));
+    /// assert!(running.try_next().is_some_and(|change| change.kind() == ChangeKind::Added && *change.key() == "b"));
+    /// assert!(running.try_next().is_some_and(|change| **change.object() == ("a", 1, "Running") && change.new().is_none()));
     /// assert!(running.try_next().is_none());
     /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
     /// ```
@@ -144,7 +144,7 @@ where
     /// assert!(changes.try_next().is_none());
     ///
     /// clock.advance(Duration::from_secs(600));
-    /// assert!(matches!(changes.try_next().unwrap().kind, ChangeKind::Updated { old, new } if old == new));
+    /// assert!(changes.try_next().is_some_and(|change| change.kind() == ChangeKind::Updated && change.old() == change.new()));
     /// assert!(changes.try_next().is_none());
     /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
     /// ```
@@ -197,8 +197,8 @@ where
     }
 
     fn begin(self, most: usize) -> Subscription<K, V> {
-        let Self { store, interest, filter, resync } = self;
-        let (snapshot, feed) = store.subscribe(interest, most);
+        let Self { store, selection, filter, resync } = self;
+        let (snapshot, feed) = store.subscribe(selection, most);
         let mut subscription = Subscription::new(feed, Arc::downgrade(&store), &snapshot);
         subscription.filter = filter;
         subscription.resyncing = resync.and_then(|(timer, period)| Resyncing::new(timer, period));

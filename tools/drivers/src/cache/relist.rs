@@ -415,20 +415,23 @@ impl Follower {
         for _ in 0..most {
             let Some(change) = self.next(world) else { return };
             let key = *change.key();
-            let before = match &change.kind {
-                ChangeKind::Added { object, .. } => self.known.insert(key, **object),
-                ChangeKind::Updated { new, .. } => self.known.insert(key, **new),
-                ChangeKind::Deleted { .. } => self.known.remove(&key),
+            let before = match change.new() {
+                Some(new) => self.known.insert(key, **new),
+                None => self.known.remove(&key),
             };
-            match &change.kind {
-                ChangeKind::Added { .. } => assert_eq!(before, None, "added twice"),
-                ChangeKind::Updated { old, new } => {
-                    assert_eq!(before, Some(**old), "an update of something else");
-                    assert_eq!(old.uid, new.uid, "another identity is not an update");
+            let old = change.old().map(|old| **old);
+            match change.kind() {
+                ChangeKind::Initial | ChangeKind::Added => assert_eq!(before, None, "added twice"),
+                ChangeKind::Updated => {
+                    assert_eq!(before, old, "an update of something else");
+                    let uid = old.map(|old| old.uid);
+                    assert_eq!(uid, Some(change.object().uid), "another identity is not an update");
                 }
-                ChangeKind::Deleted { last, .. } => {
-                    let before = before.expect("deleted without being known");
-                    assert_eq!(before.uid, last.uid);
+                kind @ (ChangeKind::Replaced | ChangeKind::Deleted | ChangeKind::Missed) => {
+                    let before = before.expect("gone without being known");
+                    assert_eq!(Some(before.uid), old.map(|old| old.uid));
+                    let replaced = before.uid != change.object().uid;
+                    assert_eq!(kind == ChangeKind::Replaced, replaced, "{kind:?}");
                 }
             }
         }

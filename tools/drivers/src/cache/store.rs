@@ -965,16 +965,14 @@ fn pick(readers: &mut [Reader], at: u8) -> Option<&mut Reader> {
 /// A change with copies of its objects.
 fn plain(change: Change<u8, Thing>) -> OracleChange<u8, Thing> {
     let key = *change.key();
-    match change.kind {
-        ChangeKind::Added { object, initial } => {
-            OracleChange::Added { key, object: Thing::clone(&object), initial }
-        }
-        ChangeKind::Updated { old, new } => {
-            OracleChange::Updated { key, old: Thing::clone(&old), new: Thing::clone(&new) }
-        }
-        ChangeKind::Deleted { last, missed } => {
-            OracleChange::Deleted { key, last: Thing::clone(&last), missed }
-        }
+    let object = Thing::clone(change.object());
+    let old = change.old().map(|old| Thing::clone(old));
+    match (change.kind(), old) {
+        (ChangeKind::Updated, Some(old)) => OracleChange::Updated { key, old, new: object },
+        (ChangeKind::Replaced, Some(last)) => OracleChange::Replaced { key, last, new: object },
+        (ChangeKind::Deleted, Some(last)) => OracleChange::Deleted { key, last, missed: false },
+        (ChangeKind::Missed, Some(last)) => OracleChange::Deleted { key, last, missed: true },
+        (kind, _) => OracleChange::Added { key, object, initial: kind == ChangeKind::Initial },
     }
 }
 
@@ -988,8 +986,7 @@ fn diff(steps: &[OracleStep<u8, Thing>]) -> Vec<OracleChange<u8, Thing>> {
             }
             OracleStep::Updated { key, old, new } => changed.push(OracleChange::Updated { key, old, new }),
             OracleStep::Replaced { key, old, new } => {
-                deleted.push(OracleChange::Deleted { key, last: old, missed: true });
-                changed.push(OracleChange::Added { key, object: new, initial: false });
+                changed.push(OracleChange::Replaced { key, last: old, new });
             }
             OracleStep::Deleted { key, last, missed, .. } => {
                 deleted.push(OracleChange::Deleted { key, last, missed });

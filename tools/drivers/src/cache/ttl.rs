@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use flyball_informer_cache::{
-    Change, ChangeKind, Index, IndexError, OrderedIndex, Outcome, Subscription, Timed, TtlSnapshot, TtlStore,
+    Change, Index, IndexError, OrderedIndex, Outcome, Subscription, Timed, TtlSnapshot, TtlStore,
 };
 use flyball_sync::{Clock, ManualClock, Nanos};
 use testkit::coverage::events::Happened;
@@ -194,10 +194,11 @@ enum Told {
 }
 
 fn told(change: &Change<u8, Timed<Object>>) -> Told {
-    match &change.kind {
-        ChangeKind::Added { object, .. } => Told::Added(**object.object()),
-        ChangeKind::Updated { old, new } => Told::Updated(**old.object(), **new.object()),
-        ChangeKind::Deleted { last, .. } => Told::Deleted(**last.object()),
+    let plain = |entry: &Timed<Object>| **entry.object();
+    match (change.old(), change.new()) {
+        (None, Some(new)) => Told::Added(plain(new)),
+        (Some(old), Some(new)) => Told::Updated(plain(old), plain(new)),
+        (_, None) => Told::Deleted(plain(change.object())),
     }
 }
 

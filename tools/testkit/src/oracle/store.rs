@@ -20,6 +20,7 @@ pub struct Rules<K, V> {
 pub enum OracleChange<K, V> {
     Added { key: K, object: V, initial: bool },
     Updated { key: K, old: V, new: V },
+    Replaced { key: K, last: V, new: V },
     Deleted { key: K, last: V, missed: bool },
 }
 
@@ -27,7 +28,10 @@ impl<K, V> OracleChange<K, V> {
     /// The key.
     pub fn key(&self) -> &K {
         match self {
-            Self::Added { key, .. } | Self::Updated { key, .. } | Self::Deleted { key, .. } => key,
+            Self::Added { key, .. }
+            | Self::Updated { key, .. }
+            | Self::Replaced { key, .. }
+            | Self::Deleted { key, .. } => key,
         }
     }
 }
@@ -429,7 +433,7 @@ impl<K: Ord + Clone + Debug, V: Clone + Debug + PartialEq> Consumer<K, V> {
     ///
     /// # Panics
     /// When it is not legal: an addition of a known key, an initial object for one that was caught up, an update from something else
-    /// than what was told, of something unknown or of another object, a deletion of something unknown or of another object.
+    /// than what was told, of something unknown or of another object, a replacement or a deletion of something unknown or of another object.
     pub fn apply(&mut self, change: OracleChange<K, V>) {
         match change {
             OracleChange::Added { key, object, initial } => {
@@ -440,6 +444,12 @@ impl<K: Ord + Clone + Debug, V: Clone + Debug + PartialEq> Consumer<K, V> {
                 assert!((self.same)(&old, &new), "{key:?} was updated to another object");
                 let held = self.held.insert(key.clone(), new);
                 assert_eq!(held.as_ref(), Some(&old), "{key:?} was updated from something else");
+            }
+            OracleChange::Replaced { key, last, new } => {
+                assert!(!(self.same)(&last, &new), "{key:?} was replaced by the same object");
+                let held = self.held.insert(key.clone(), new);
+                let held = held.unwrap_or_else(|| panic!("{key:?} was replaced and is not known"));
+                assert!((self.same)(&held, &last), "{key:?} was replaced as another object");
             }
             OracleChange::Deleted { key, last, .. } => {
                 let held = self.held.remove(&key);

@@ -427,10 +427,12 @@ impl<K: Ord + Clone, V: Clone> OracleSubscription<K, V> {
                 let own = ends.last().filter(|(last, _)| (self.same)(&old, last));
                 let (last, missed) =
                     own.or(ends.first()).expect("what is not there any more has ended").clone();
-                let deleted = OracleChange::Deleted { key: key.clone(), last, missed };
-                self.ready.extend(was.then_some(deleted));
-                let added = now.map(|object| OracleChange::Added { key, object, initial: false });
-                self.ready.extend(added.filter(|_| is));
+                self.ready.extend(match (now.filter(|_| is), was) {
+                    (Some(new), true) => Some(OracleChange::Replaced { key, last, new }),
+                    (Some(object), false) => Some(OracleChange::Added { key, object, initial: false }),
+                    (None, true) => Some(OracleChange::Deleted { key, last, missed }),
+                    (None, false) => None,
+                });
             }
         }
     }

@@ -1,0 +1,289 @@
+//! SHELL. A write of many keys: built beside the store, swapped in, and then delivered. All of it in pieces, between which others may run.
+//!
+//! Guards nothing. The steps are those of a write ([`Inner`](crate::store::inner::Inner)); what they cost, by stage:
+//!
+//! | stage | a piece | runs | locks |
+//! |---|---|---|---|
+//! | `Building` | so many keys into a table of its own | the user's code | none |
+//! | `Finding` | so many keys of one subscription | the user's code | that subscription's |
+//! | `Committing` | all: a swap | none | `published` |
+//! | `Merging` | so many changes of one subscription | none | that subscription's |
+//! | `Reporting` | so many changes | observers | none |
+//!
+//! A panic before the commit leaves the store as it was. After it, nothing panics, and dropping this does the rest: what is published is delivered. Nobody else writes
+//! in between; an index that comes or goes before the commit makes it begin again.
+
+use std::hash::Hash;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::effects::Effects;
+use super::relist::RelistDraft;
+use super::write::{Arrival, when_found};
+use crate::changes::buffer::{Feeds, Merging};
+use crate::changes::selection::Findings;
+use crate::table::{KeyWrite, Plan, Table};
+use crate::watch::observer;
+use crate::{Change, ChangeKind, Store, Version, WaitForError};
+
+/// How far a publication is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    Building,
+    Finding,
+    /// To be committed in the turn of the writer.
+    Committing,
+    Merging,
+    Reporting,
+    Done,
+}
+
+/// A write of many keys on its way.
+pub(crate) struct Publication<K, V> {
+    store: Store<K, V>,
+    stage: Stage,
+    /// What it leads from, and what it has led to so far.
+    base: Arc<Table<K, V>>,
+    next: Option<Table<K, V>>,
+    plan: Plan,
+    arrival: Arrival,
+    first_list: bool,
+    writes: Vec<KeyWrite<K, V>>,
+    changes: Vec<Change<K, V>>,
+    feeds: Feeds<K, V>,
+    findings: Findings,
+    merging: Option<Merging>,
+    /// How far it is within a stage: at which subscription, and at which of the writes or changes.
+    feed: usize,
+    at: usize,
+    effects: Effects<K, V>,
+    before: Option<Arc<Table<K, V>>>,
+}
+
+impl<K, V> Publication<K, V> {
+    /// Writes to this table, which is the store's.
+    pub(super) fn new(
+        store: Store<K, V>,
+        base: Arc<Table<K, V>>,
+        arrival: Arrival,
+        mut writes: Vec<KeyWrite<K, V>>,
+    ) -> Self {
+        let published = store.inner.published.read();
+        let first_list = arrival.is_list() && !published.listed;
+        let feeds = published.feeds.clone();
+        drop(published);
+        if first_list {
+            let added = writes.iter_mut().filter(|write| write.kind == ChangeKind::Added);
+            added.for_each(|write| write.kind = ChangeKind::Initial);
+        }
+        Self {
+            next: Some(Table::clone(&base)),
+            changes: Vec::with_capacity(writes.len()),
+            store,
+            stage: Stage::Building,
+            base,
+            plan: Plan::default(),
+            arrival,
+            first_list,
+            writes,
+            feeds,
+            findings: Findings::new(),
+            merging: None,
+            feed: 0,
+            at: 0,
+            effects: Effects::default(),
+            before: None,
+        }
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// Wakes the consumers that have something to receive.
+    pub(crate) fn wake(&mut self) {
+        std::mem::take(&mut self.effects.wakers).wake();
+    }
+
+    /// What was written, once it is done: deletions first. Drops what is left of it, which may panic.
+    pub(crate) fn into_changes(mut self) -> Vec<Change<K, V>> {
+        let changes = std::mem::take(&mut self.changes);
+        drop(self);
+        changes
+    }
+
+    /// Drops so much of what is left; whether that was all.
+    pub(crate) fn release(&mut self, most: usize) -> bool {
+        self.changes.truncate(self.changes.len().saturating_sub(most));
+        self.writes.truncate(self.writes.len().saturating_sub(most));
+        self.changes.is_empty() && self.writes.is_empty()
+    }
+
+    fn enter(&mut self, stage: Stage) {
+        (self.stage, self.feed, self.at) = (stage, 0, 0);
+    }
+
+    /// The next part of so many of `all`; the end of the part is where the next one begins.
+    fn part(&mut self, all: usize, most: usize) -> Range<usize> {
+        let from = self.at;
+        self.at = from.saturating_add(most).min(all);
+        from..self.at
+    }
+
+    /// A piece of what comes after the commit; of how many changes. Never panics.
+    fn deliver(&mut self, most: usize) -> usize {
+        let part = self.part(self.changes.len(), most);
+        let (done, is_last) = (part.len(), part.end == self.changes.len());
+        let Some(merging) = self.merging else { return 0 };
+        if self.stage == Stage::Reporting {
+            if let Some(listeners) = &self.effects.listeners {
+                observer::report(listeners, &self.changes[part]);
+            }
+            if is_last {
+                if self.arrival.is_list() {
+                    self.store.inner.synced.end(Ok(()), &mut self.effects.wakers);
+                }
+                self.effects.finish(&self.store.inner);
+                self.enter(Stage::Done);
+            }
+            return done;
+        }
+        let Some(feed) = self.feeds.get(self.feed) else {
+            self.enter(Stage::Reporting);
+            return 0;
+        };
+        let is_there =
+            self.findings.merge((self.feed, feed), &self.changes, part, merging, &mut self.effects);
+        self.effects.detached |= !is_there;
+        if is_last || !is_there {
+            (self.feed, self.at) = (self.feed + 1, 0);
+        }
+        done
+    }
+}
+
+impl<K: Eq + Hash, V: 'static> Publication<K, V> {
+    /// A complete list, to be the store's content.
+    pub(crate) fn of_list(store: &Store<K, V>, mut draft: RelistDraft<K, V>, version: Version) -> Self {
+        let writes = draft.list.writes();
+        Self::new(store.clone(), draft.list.base, Arrival::List(version), writes)
+    }
+
+    /// Does a piece of the present stage, of so many keys; not the commit. How many it was.
+    pub(crate) fn advance(&mut self, most: usize) -> usize {
+        match self.stage {
+            Stage::Building => {
+                let part = self.part(self.writes.len(), most);
+                let Some(next) = &mut self.next else { return 0 };
+                let done = part.len();
+                for write in &self.writes[part] {
+                    next.plan(write, &mut self.plan);
+                    let old = next.commit(write, &mut self.plan, &mut self.effects.garbage);
+                    let (name, object) = (write.record.name.clone(), write.record.object.clone());
+                    self.changes.push(Change::of(name, write.kind, old, object));
+                }
+                if self.at == self.writes.len() {
+                    self.enter(Stage::Finding);
+                }
+                done
+            }
+            Stage::Finding => {
+                let part = self.part(self.writes.len(), most);
+                let Some(feed) = self.feeds.get(self.feed) else {
+                    self.enter(Stage::Committing);
+                    return 0;
+                };
+                let (done, is_last) = (part.len(), part.end == self.writes.len());
+                self.findings.find(self.feed, feed, &self.writes, part, &self.base);
+                if is_last {
+                    (self.feed, self.at) = (self.feed + 1, 0);
+                }
+                done
+            }
+            Stage::Committing | Stage::Done => 0,
+            Stage::Merging | Stage::Reporting => self.deliver(most),
+        }
+    }
+
+    /// Step 3, in the turn of the writer: readers are kept out for the swap of one address.
+    pub(crate) fn commit(&mut self)
+    where
+        K: Clone,
+    {
+        let store = self.store.clone();
+        let inner = &*store.inner;
+        let table = inner.table();
+        if !Arc::ptr_eq(&table.recipe, &self.base.recipe) {
+            return self.begin_anew(table);
+        }
+        debug_assert_eq!(self.base.revision, table.revision, "nobody else writes");
+        let Some(mut next) = self.next.take() else { return };
+        let now = table.version;
+        let version = self.arrival.version(now);
+        next.version = version;
+        let merging = Merging { version, revision: next.revision, first_list: self.first_list };
+        let found = (self.feeds.clone(), std::mem::replace(&mut self.findings, Findings::new()));
+        let effects = &mut self.effects;
+        let (mut published, found) = when_found(inner, &table, &self.writes, Some(found), effects);
+        drop(table);
+        let own = usize::from(Arc::ptr_eq(&published.table, &self.base));
+        if Arc::strong_count(&published.table) > 1 + own {
+            inner.held.superseded(&published.table);
+        }
+        self.before = Some(std::mem::replace(&mut published.table, Arc::new(next)));
+        published.listed |= self.arrival.is_list();
+        published.waiters.reached(version, &mut effects.wakers);
+        if version < now {
+            published.waiters.end_all(WaitForError::Rewound(version), &mut effects.wakers);
+        }
+        if !published.listeners.is_empty() {
+            effects.listeners = Some(published.listeners.clone());
+        }
+        drop(published);
+        let (feeds, findings) = found.unwrap_or_else(|| (Arc::new([]), Findings::new()));
+        effects.feeds.push(std::mem::replace(&mut self.feeds, feeds));
+        self.findings = findings;
+        self.merging = Some(merging);
+        self.enter(Stage::Merging);
+    }
+
+    /// An index came or went. The functions of a new one run here, about what is written.
+    fn begin_anew(&mut self, table: Arc<Table<K, V>>) {
+        let seed = self.store.inner.reading.seed;
+        for KeyWrite { record, values, kind, .. } in &mut self.writes {
+            if !kind.is_deletion() {
+                let said = std::mem::take(values);
+                *values = table.recipe.renew(&self.base.recipe, said, &record.object, &seed);
+            }
+        }
+        self.next = Some(Table::clone(&table));
+        self.base = table;
+        self.changes.clear();
+        self.findings = Findings::new();
+        self.enter(Stage::Building);
+    }
+
+    /// Does everything up to a stage at once, in the turn of the writer.
+    pub(crate) fn run_to(&mut self, stage: Stage)
+    where
+        K: Clone,
+    {
+        while self.stage < stage {
+            match self.stage {
+                Stage::Committing => self.commit(),
+                _ => {
+                    self.advance(usize::MAX);
+                }
+            }
+        }
+    }
+}
+
+/// What is published is delivered, also where the writer's future is dropped.
+impl<K, V> Drop for Publication<K, V> {
+    fn drop(&mut self) {
+        while matches!(self.stage, Stage::Merging | Stage::Reporting) {
+            self.deliver(usize::MAX);
+        }
+    }
+}
