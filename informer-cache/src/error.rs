@@ -169,6 +169,18 @@ impl fmt::Display for WaitForError {
 
 impl Error for WaitForError {}
 
+/// The time is up, and nothing was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedOut;
+
+impl fmt::Display for TimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the time is up")
+    }
+}
+
+impl Error for TimedOut {}
+
 /// What was waited for will not happen: whoever would have told is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::Hash;
+use std::sync::Arc;
 
 use crate::IndexError;
 
@@ -95,9 +96,60 @@ impl<V, IK> Index<V, IK> {
     pub const fn name(&self) -> &'static str {
         self.name
     }
+
+    /// The same index, whose values another function gives: one that may capture configuration. For building a store; it is asked by this handle.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Index, Schema, Store, Version};
+    /// use std::collections::BTreeMap;
+    ///
+    /// type Pod = (u32, BTreeMap<&'static str, &'static str>);
+    /// static BY_TEAM: Index<Pod, &str> = Index::many("team", |pod| pod.1.get("team").copied().into_iter().collect());
+    ///
+    /// let label = String::from("owner"); // from a flag, say
+    /// let by_team = BY_TEAM.with_function(move |pod| pod.1.get(&*label).copied().into_iter().collect());
+    /// let mut store = Store::builder(Schema::new(|pod: &Pod| pod.0, |_| Version::ZERO)).index(&by_team).build()?;
+    /// store.upsert((1, BTreeMap::from([("owner", "storage")])));
+    /// assert_eq!(store.by_index(&BY_TEAM, "storage")?.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_function(
+        &self,
+        values: impl Fn(&V) -> Vec<IK> + Send + Sync + 'static,
+    ) -> CapturingIndex<V, IK> {
+        CapturingIndex { index: *self, values: Arc::new(values) }
+    }
 }
 
-/// Every kind of index: [`Index`], [`OrderedIndex`], [`Labels`]. Sealed.
+/// An [`Index`] whose function captures configuration; made by [`Index::with_function`].
+pub struct CapturingIndex<V, IK> {
+    index: Index<V, IK>,
+    values: Arc<ManyFn<V, IK>>,
+}
+
+type ManyFn<V, IK> = dyn Fn(&V) -> Vec<IK> + Send + Sync;
+
+impl<V: 'static, IK: Eq + Hash + Send + Sync + 'static> AnyIndex<V> for CapturingIndex<V, IK> {
+    fn name(&self) -> &'static str {
+        self.index.name
+    }
+}
+
+impl<V: 'static, IK: Eq + Hash + Send + Sync + 'static> sealed::Sealed<V> for CapturingIndex<V, IK> {
+    fn define(&self) -> Definition<V> {
+        Definition::capturing(self.index, self.values.clone())
+    }
+}
+
+impl<V, IK> fmt::Debug for CapturingIndex<V, IK> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CapturingIndex").field("name", &self.index.name).finish_non_exhaustive()
+    }
+}
+
+/// Every kind of index: [`Index`], [`CapturingIndex`], [`OrderedIndex`], [`Labels`]. Sealed.
 pub trait AnyIndex<V>: sealed::Sealed<V> {
     /// The name of the index, unique in a store.
     fn name(&self) -> &'static str;

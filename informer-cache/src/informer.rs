@@ -19,11 +19,12 @@ mod tombstones;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use self::builder::{BuildError, InformerBuilder, NoTimer};
 pub use self::failure::SourceFailure;
 pub use self::prepared::PreparedInformer;
-pub use self::set::{InformerName, InformerSet, NotSynced, SharedInformer, StartError};
+pub use self::set::{ConfigDifference, InformerName, InformerSet, NotSynced, SharedInformer, StartError};
 pub use self::status::{InformerState, LastError, Status};
 
 use crate::informer::status::StatusCell;
@@ -31,7 +32,7 @@ use crate::signal::stop::Stop;
 use crate::signal::synced::Synced;
 use crate::{
     AnyIndex, Change, DuplicateIndex, MissingIndex, Observer, Schema, SharedWriter, Snapshot, Source,
-    Stopped, Store, Subscription, SubscriptionBuilder,
+    Stopped, Store, Subscription, SubscriptionBuilder, WaitForError,
 };
 
 /// A store kept in step with a source. A handle: clones share it.
@@ -166,6 +167,22 @@ where
     /// Dropping the future forgets the wait and nothing else.
     pub async fn synced(&self) -> Result<(), Stopped> {
         self.shared.writer.synced().await
+    }
+
+    /// As [`synced`](Self::synced), on this thread.
+    ///
+    /// # Errors
+    /// Those of [`synced`](Self::synced).
+    pub fn blocking_synced(&self) -> Result<(), Stopped> {
+        self.shared.writer.blocking_synced()
+    }
+
+    /// As [`synced`](Self::synced), on this thread and no longer than `limit`.
+    ///
+    /// # Errors
+    /// [`WaitForError::Closed`] when the informer ended before, and [`WaitForError::TimedOut`].
+    pub fn blocking_synced_timeout(&self, limit: Duration) -> Result<(), WaitForError> {
+        self.shared.writer.blocking_synced_timeout(limit)
     }
 
     /// Whether the first list is published; stays so after the end.

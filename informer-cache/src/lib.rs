@@ -18,12 +18,13 @@ mod watch;
 
 pub use crate::changes::{Change, ChangeKind};
 pub use crate::error::{
-    DuplicateIndex, IndexError, MissingIndex, ParseKeyError, ParseVersionError, Stopped, WaitForError,
+    DuplicateIndex, IndexError, MissingIndex, ParseKeyError, ParseVersionError, Stopped, TimedOut,
+    WaitForError,
 };
-pub use crate::index::{AnyIndex, Index, Labels, OrderedIndex, ParseSelectorError, Selector};
+pub use crate::index::{AnyIndex, CapturingIndex, Index, Labels, OrderedIndex, ParseSelectorError, Selector};
 pub use crate::informer::{
-    BuildError, Informer, InformerBuilder, InformerName, InformerSet, InformerState, LastError, NoTimer,
-    NotSynced, PreparedInformer, SharedInformer, SourceFailure, StartError, Status,
+    BuildError, ConfigDifference, Informer, InformerBuilder, InformerName, InformerSet, InformerState,
+    LastError, NoTimer, NotSynced, PreparedInformer, SharedInformer, SourceFailure, StartError, Status,
 };
 pub use crate::reflector::{
     BackoffConfig, Cause, ConfigError, Event, ListRequest, ListVersion, Page, Phase, Reflector,

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::mpsc::{Receiver, channel};
 
 use flyball_informer_cache::{Index, InformerSet, SharedInformer, StartError};
-use loom_tests::cache::quiet::informer;
+use loom_tests::cache::quiet::builder;
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Model, model, thread};
 
@@ -27,7 +27,7 @@ fn poll(runs: &Receiver<Run>) -> Vec<Run> {
 }
 
 fn get(set: &InformerSet) -> Result<SharedInformer<u8, u8>, StartError> {
-    set.get_or_start("numbers", || Ok(informer(None)))
+    set.get_or_start("numbers", builder(None))
 }
 
 #[test]

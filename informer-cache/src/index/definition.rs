@@ -60,6 +60,16 @@ impl<V: 'static> Definition<V> {
         }
     }
 
+    /// An index whose values another function gives.
+    pub(crate) fn capturing<IK: Eq + Hash + Send + Sync + 'static>(
+        index: Index<V, IK>,
+        values: Arc<super::ManyFn<V, IK>>,
+    ) -> Self {
+        let values: Box<ValuesFn<V>> =
+            Box::new(move |known, object, seed| *known = many(known, values(object), seed));
+        Self { single: false, values, ..Self::new(index) }
+    }
+
     pub(crate) fn ordered<IK: Ord + Hash + Send + Sync + 'static>(index: Index<V, IK>) -> Self {
         let compare = |a: &AnyValue, b: &AnyValue| typed::<IK>(a).cmp(typed::<IK>(b));
         Self { compare: Some(compare), ..Self::new(index) }

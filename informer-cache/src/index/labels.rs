@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{AnyIndex, Definition, sealed, typed};
+use crate::Selector;
 use crate::table::record::AnyValue;
 
 /// A handle of an index of labels, which answers selectors: see [`Snapshot::select`](crate::Snapshot::select).
@@ -55,6 +56,12 @@ impl<V> Labels<V> {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Whether the labels of an object are as a selector has it. O(labels).
+    pub(crate) fn select(&self, object: &V, selector: &Selector) -> bool {
+        let labels = self.labels(object, &[]);
+        selector.matches(|key| labels.iter().find(|label| *label.key == *key).map(|label| &*label.value))
     }
 
     /// The labels of an object, one for each key. Those that are among the `known` ones share their texts.

@@ -19,8 +19,18 @@ pub(crate) struct Recipe<V> {
 /// How a store reads an object; never changes.
 pub(crate) struct Reading<K, V> {
     pub(crate) schema: Schema<K, V>,
-    pub(crate) transform: Option<fn(V) -> V>,
     pub(crate) seed: Seed,
+}
+
+/// Changes an object before it is stored.
+pub(crate) type Transform<V> = Arc<dyn Fn(V) -> V + Send + Sync>;
+
+/// An object as it is to be stored.
+pub(crate) fn transformed<V>(object: V, transform: Option<&Transform<V>>) -> Arc<V> {
+    Arc::new(match transform {
+        Some(transform) => transform(object),
+        None => object,
+    })
 }
 
 // Not derived: functions and a number.
@@ -34,12 +44,6 @@ impl<K, V> Clone for Reading<K, V> {
 }
 
 impl<K: Hash, V> Reading<K, V> {
-    /// Reads an object: key and version as it came, the rest as it is to be stored.
-    pub(crate) fn read(&self, object: V) -> Arrived<K, V> {
-        let (hash, key) = self.name(&object);
-        self.read_named(hash, key, object)
-    }
-
     /// The key of an object, and its hash.
     pub(crate) fn name(&self, object: &V) -> (u64, K) {
         let key = self.schema.key(object);
@@ -47,16 +51,15 @@ impl<K: Hash, V> Reading<K, V> {
     }
 
     /// Reads the rest of an object.
-    pub(crate) fn read_named(&self, hash: u64, key: K, object: V) -> Arrived<K, V> {
+    pub(crate) fn read_named(
+        &self,
+        hash: u64,
+        key: K,
+        object: V,
+        transform: Option<&Transform<V>>,
+    ) -> Arrived<K, V> {
         let version = self.schema.version(&object);
-        Arrived { hash, key, version, object: Arc::new(self.transform(object)) }
-    }
-
-    pub(crate) fn transform(&self, object: V) -> V {
-        match self.transform {
-            Some(transform) => transform(object),
-            None => object,
-        }
+        Arrived { hash, key, version, object: transformed(object, transform) }
     }
 }
 

@@ -77,7 +77,7 @@ where
 
     /// Changes every object before it is stored, once, whether it comes by a list, by a streaming list or by a watch; see
     /// [`StoreBuilder::transform`]. The versions from which it goes on watching are read before.
-    pub fn transform(mut self, transform: fn(V) -> V) -> Self {
+    pub fn transform(mut self, transform: impl Fn(V) -> V + Send + Sync + 'static) -> Self {
         self.store = self.store.transform(transform);
         self
     }
@@ -119,6 +119,21 @@ where
     pub fn reflector(mut self, config: ReflectorConfig) -> Self {
         self.config = config;
         self
+    }
+
+    /// The configuration of its reflector.
+    pub(super) fn config(&self) -> ReflectorConfig {
+        self.config
+    }
+
+    /// Whether it changes objects before they are stored.
+    pub(super) fn transforms(&self) -> bool {
+        self.store.transforms()
+    }
+
+    /// An index of it that a store does not have.
+    pub(super) fn index_missing_in(&self, store: &Store<K, V>) -> Option<&'static str> {
+        self.store.index_missing_in(store)
     }
 
     /// Calls `f` after each failure of the source, to log or to count it: an answer that is an error, none in time, a watch that ended too early;

@@ -30,7 +30,9 @@ use flyball_sync::locks::Mutex;
 use flyball_sync::panics::caught;
 
 use crate::signal::synced::Synced;
-use crate::{BuildError, Informer, Status};
+use flyball_sync::Timer;
+
+use crate::{BuildError, Informer, InformerBuilder, ReflectorConfig, Source, Status};
 
 mod member;
 mod name;
@@ -44,9 +46,9 @@ type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Informers by name, shared by all who use one. A handle: clones share them.
 ///
-/// Who asks for a name that nobody uses starts its informer; who asks for one that is in use joins it, at the version it is at. When the last user lets
-/// go of his [`SharedInformer`], or by [`stop`](Self::stop), the informer is shut down. One that is over, for whatever reason, is replaced when
-/// it is asked for again: by a panic of the source, say.
+/// The first request for a name starts its informer; later ones join it, at the version it is at, unless they configure it differently. When the last
+/// [`SharedInformer`] is dropped, or by [`stop`](Self::stop), the informer is shut down. An informer that has ended, for whatever reason, is replaced at
+/// the next request for its name.
 ///
 /// # Examples
 /// ```
@@ -60,9 +62,12 @@ type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// # source.watch(Ok(()));
 /// // With the feature `tokio`: `InformerSet::on_tokio()`, and a `TokioTimer` for each.
 /// let set = InformerSet::new(|run| drop(tokio::spawn(run)));
-/// let build = || Informer::builder(NUMBERS, source.clone()).timer(clock.timer()).build();
-/// let mine = set.get_or_start("numbers", build)?;
-/// let yours = set.get_or_start("numbers", build)?; // the same informer: nothing is built
+/// let builder = || Informer::builder(NUMBERS, source.clone()).timer(clock.timer());
+/// let mine = set.get_or_start("numbers", builder())?;
+/// let yours = set.get_or_start("numbers", builder())?; // the same informer: nothing is built
+///
+/// let other = set.get_or_start("numbers", builder().streaming_lists());
+/// assert_eq!(other.unwrap_err().to_string(), "the informer in use is configured differently: streaming_lists");
 /// set.synced().await?;
 /// assert_eq!(yours.snapshot().len(), 2);
 ///
@@ -101,6 +106,21 @@ struct Slot {
     number: u64,
     member: Arc<dyn Member>,
     users: usize,
+    config: SharedConfig,
+}
+
+/// The part of a configuration that users of one informer have to agree on, besides its indexes.
+#[derive(Clone, Copy)]
+struct SharedConfig {
+    reflector: ReflectorConfig,
+    transforms: bool,
+}
+
+impl SharedConfig {
+    fn difference(&self, other: &Self) -> Option<ConfigDifference> {
+        let transform = (self.transforms != other.transforms).then_some(ConfigDifference::Transform);
+        transform.or_else(|| self.reflector.difference(&other.reflector).map(ConfigDifference::Reflector))
+    }
 }
 
 impl InformerSet {
@@ -121,40 +141,51 @@ impl InformerSet {
         Self::new(move |run| drop(runtime.spawn(run)))
     }
 
-    /// The informer of this name; built and started if nobody uses one of this name and these types, or if it is over.
+    /// The informer of this name; built and started if there is none of this name and these types, or if it has ended.
     ///
-    /// `build` runs without a lock. When two ask for the first time at once, both may build one, and all get the one that was there first; the other
+    /// An informer in use is joined if it has every index of the builder, the same [`ReflectorConfig`], and transforms its objects if, and only if, the builder does.
+    /// Functions are not compared: neither the schema's, nor those of indexes and transformations. What the builder has besides (its source, timer and callbacks)
+    /// is dropped.
+    ///
+    /// The informer is built without a lock. Where two requests are the first at once, both may build one, and both get the one that was there first; the other
     /// has not run.
     ///
     /// # Errors
-    /// When it cannot be built, or the set was [shut down](Self::shut_down).
+    /// When it cannot be built, when the informer in use is configured differently, or when the set was [shut down](Self::shut_down).
     ///
     /// # Panics
-    /// Only as `build` or what runs the informer does; then nothing has changed, or the informer is over.
-    pub fn get_or_start<K, V, R>(
+    /// Only as a callback of the builder or what runs the informer does; then nothing has changed, or the informer has ended.
+    pub fn get_or_start<K, V, S, T>(
         &self,
         name: impl Into<InformerName>,
-        build: impl FnOnce() -> Result<(Informer<K, V>, R), BuildError>,
+        builder: InformerBuilder<K, V, S, T>,
     ) -> Result<SharedInformer<K, V>, StartError>
     where
         K: Clone + Eq + Hash + Send + Sync + 'static,
         V: Send + Sync + 'static,
-        R: Future<Output = ()> + Send + 'static,
+        S: Source<Object = V>,
+        T: Timer,
     {
         let id = (name.into(), TypeId::of::<(K, V)>());
-        if let Some(informer) = self.join(&id)? {
-            return Ok(informer);
+        let config = SharedConfig { reflector: builder.config(), transforms: builder.transforms() };
+        if let Some((informer, known)) = self.join(&id)? {
+            let index = || builder.index_missing_in(informer.store()).map(ConfigDifference::Index);
+            return match known.difference(&config).or_else(index) {
+                None => Ok(informer),
+                Some(difference) => Err(StartError::ConfigMismatch(difference)),
+            };
         }
-        let (informer, run) = build().map_err(StartError::Build)?;
-        let (shared, is_new) = self.enter(id, informer)?;
+        let (informer, run) = builder.build().map_err(StartError::Build)?;
+        let (shared, is_new) = self.enter(id, informer, config)?;
         if is_new {
             (self.inner.run)(Box::pin(run));
         }
         Ok(shared)
     }
 
-    /// One user more of the informer there is.
-    fn join<K, V>(&self, id: &Id) -> Result<Option<SharedInformer<K, V>>, StartError>
+    /// One user more of the informer in use, and its configuration.
+    #[expect(clippy::type_complexity, reason = "an informer and its configuration, if there is one")]
+    fn join<K, V>(&self, id: &Id) -> Result<Option<(SharedInformer<K, V>, SharedConfig)>, StartError>
     where
         K: Clone + Eq + Hash + Send + Sync + 'static,
         V: Send + Sync + 'static,
@@ -164,7 +195,7 @@ impl InformerSet {
             return Err(StartError::ShutDown);
         }
         let slot = state.running.get_mut(id).filter(|slot| !slot.member.is_over());
-        Ok(slot.and_then(|slot| SharedInformer::of(self, id, slot)))
+        Ok(slot.and_then(|slot| Some((SharedInformer::of(self, id, slot)?, slot.config))))
     }
 
     /// The first user of this informer; or one more of another that came first.
@@ -172,6 +203,7 @@ impl InformerSet {
         &self,
         id: Id,
         informer: Informer<K, V>,
+        config: SharedConfig,
     ) -> Result<(SharedInformer<K, V>, bool), StartError>
     where
         K: Clone + Eq + Hash + Send + Sync + 'static,
@@ -184,14 +216,19 @@ impl InformerSet {
         if state.closed {
             return Err(StartError::ShutDown);
         }
-        // Looked at again: somebody may have been quicker while this one was built.
+        // Looked at again: another may have been quicker while this one was built.
         let there = state.running.get_mut(&id).filter(|slot| !slot.member.is_over());
-        if let Some(shared) = there.and_then(|slot| SharedInformer::of(self, &id, slot)) {
-            return Ok((shared, false));
+        if let Some(slot) = there {
+            if let Some(difference) = slot.config.difference(&config) {
+                return Err(StartError::ConfigMismatch(difference));
+            }
+            if let Some(shared) = SharedInformer::of(self, &id, slot) {
+                return Ok((shared, false));
+            }
         }
         let number = state.next;
         state.next += 1;
-        over = state.running.insert(id.clone(), Slot { number, member: member.clone(), users: 1 });
+        over = state.running.insert(id.clone(), Slot { number, member: member.clone(), users: 1, config });
         drop(state);
         drop(over);
         Ok((SharedInformer::new(self, id, number, informer), true))
@@ -328,14 +365,40 @@ impl fmt::Debug for InformerSet {
 pub enum StartError {
     /// It cannot be built.
     Build(BuildError),
+    /// The informer in use is configured differently.
+    ConfigMismatch(ConfigDifference),
     /// The set was shut down.
     ShutDown,
+}
+
+/// What an informer in use has otherwise than it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigDifference {
+    /// A setting of its [`ReflectorConfig`], by name.
+    Reflector(&'static str),
+    /// It has no index of this name and kind of values.
+    Index(&'static str),
+    /// One of the two transforms its objects, and the other does not.
+    Transform,
+}
+
+impl fmt::Display for ConfigDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reflector(setting) => f.write_str(setting),
+            Self::Index(name) => write!(f, "no index {name:?}"),
+            Self::Transform => f.write_str("transform"),
+        }
+    }
 }
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Build(error) => error.fmt(f),
+            Self::ConfigMismatch(difference) => {
+                write!(f, "the informer in use is configured differently: {difference}")
+            }
             Self::ShutDown => f.write_str("the set of informers was shut down"),
         }
     }

@@ -132,6 +132,40 @@ impl ReflectorConfig {
         ];
         rules.into_iter().find(|rule| rule.0).map_or(Ok(()), |rule| Err(ConfigError(rule.1)))
     }
+
+    /// The name of the first setting that another configuration has otherwise.
+    pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
+        // Taken apart, so that a new setting cannot be forgotten.
+        let Self {
+            page_size,
+            unpaged,
+            most_recent_first,
+            watch_timeout,
+            watch_grace,
+            request_timeout,
+            short_watch,
+            internal_retry,
+            internal_reset,
+            streaming_lists,
+            streaming_deadline,
+            backoff,
+        } = *self;
+        let settings = [
+            (page_size == other.page_size, "page_size"),
+            (unpaged == other.unpaged, "unpaged"),
+            (most_recent_first == other.most_recent_first, "most_recent_first"),
+            (watch_timeout == other.watch_timeout, "watch_timeout"),
+            (watch_grace == other.watch_grace, "watch_grace"),
+            (request_timeout == other.request_timeout, "request_timeout"),
+            (short_watch == other.short_watch, "short_watch"),
+            (internal_retry == other.internal_retry, "internal_retry"),
+            (internal_reset == other.internal_reset, "internal_reset"),
+            (streaming_lists == other.streaming_lists, "streaming_lists"),
+            (streaming_deadline == other.streaming_deadline, "streaming_deadline"),
+            (backoff == other.backoff, "backoff"),
+        ];
+        settings.into_iter().find(|(same, _)| !same).map(|(_, name)| name)
+    }
 }
 
 /// A setting that makes no sense.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::index::Definition;
 use crate::index::seed::Seed;
-use crate::index::set::{Reading, Recipe};
+use crate::index::set::{Reading, Recipe, Transform};
 use crate::store::inner::Inner;
 use crate::store::published::Board;
 use crate::store::reader_slots::{Seating, Seats};
@@ -18,7 +18,7 @@ pub struct StoreBuilder<K, V> {
     schema: Schema<K, V>,
     indexes: Vec<Arc<Definition<V>>>,
     duplicate: Option<DuplicateIndex>,
-    transform: Option<fn(V) -> V>,
+    transform: Option<Transform<V>>,
     seed: Seed,
     seating: Seating,
 }
@@ -51,10 +51,23 @@ where
     /// Changes every object before it is stored: to leave out what nobody reads, say. It runs once for each object that comes, outside every lock;
     /// also for the last state of one that is deleted.
     ///
-    /// Key and version are read before, so it may strip them. Index functions and the schema's identity see what it returns. It must be pure.
-    pub fn transform(mut self, transform: fn(V) -> V) -> Self {
-        self.transform = Some(transform);
+    /// Key and version are read before, so it may strip them. Index functions and the schema's identity see what it returns. It must be pure, and may capture
+    /// configuration.
+    pub fn transform(mut self, transform: impl Fn(V) -> V + Send + Sync + 'static) -> Self {
+        self.transform = Some(Arc::new(transform));
         self
+    }
+
+    pub(crate) fn transforms(&self) -> bool {
+        self.transform.is_some()
+    }
+
+    /// An index of it that a store does not have.
+    pub(crate) fn index_missing_in(&self, store: &Store<K, V>) -> Option<&'static str> {
+        let recipe = store.inner.table().recipe.clone();
+        let missing =
+            self.indexes.iter().find(|index| !recipe.indexes.iter().any(|known| known.is_like(index)));
+        missing.map(|index| index.name)
     }
 
     /// Fixes the seed of the hasher, which is random by default: the same writes then give the same order of
@@ -79,10 +92,10 @@ where
         match self.duplicate {
             Some(duplicate) => Err(duplicate),
             None => {
-                let reading = Reading { schema: self.schema, transform: self.transform, seed: self.seed };
+                let reading = Reading { schema: self.schema, seed: self.seed };
                 let seats = Seats::new(self.seating);
                 let published = Board::new(Recipe { indexes: self.indexes }, seats);
-                Ok(Writer::new(Store { inner: Arc::new(Inner::new(reading, published)) }))
+                Ok(Writer::new(Store { inner: Arc::new(Inner::new(reading, self.transform, published)) }))
             }
         }
     }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use crate::changes::buffer::{Feed, Feeds, Settled};
 use crate::changes::selection::Selection;
-use crate::index::set::Reading;
+use crate::index::set::{Arrived, Reading, Transform};
 use crate::signal::synced::Synced;
 use crate::store::published::{Board, Published};
 use crate::store::retained::Held;
@@ -36,14 +36,19 @@ use crate::table::Table;
 /// What the handles of a store share.
 pub(crate) struct Inner<K, V> {
     pub(crate) reading: Reading<K, V>,
+    pub(crate) transform: Option<Transform<V>>,
     pub(crate) published: Board<K, V>,
     pub(crate) held: Held<K, V>,
     pub(crate) synced: Synced,
 }
 
 impl<K, V> Inner<K, V> {
-    pub(crate) fn new(reading: Reading<K, V>, published: Board<K, V>) -> Self {
-        Self { reading, published, held: Held::default(), synced: Synced::default() }
+    pub(crate) fn new(
+        reading: Reading<K, V>,
+        transform: Option<Transform<V>>,
+        published: Board<K, V>,
+    ) -> Self {
+        Self { reading, transform, published, held: Held::default(), synced: Synced::default() }
     }
 
     pub(crate) fn table(&self) -> Arc<Table<K, V>> {
@@ -116,6 +121,14 @@ impl<K, V> Inner<K, V> {
         let alive = published.feeds.iter().filter(|feed| Arc::strong_count(feed) > 1);
         let alive = alive.cloned().collect();
         std::mem::replace(&mut published.feeds, alive)
+    }
+}
+
+impl<K: Hash, V> Inner<K, V> {
+    /// Reads an object: key and version as it came, the rest as it is to be stored.
+    pub(crate) fn read(&self, object: V) -> Arrived<K, V> {
+        let (hash, key) = self.reading.name(&object);
+        self.reading.read_named(hash, key, object, self.transform.as_ref())
     }
 }
 

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hash};
 use flyball_sync::panics::attempt;
 use hashbrown::HashTable;
 
-use crate::index::set::Reading;
+use crate::index::set::{Reading, Transform};
 use crate::table::record::Record;
 use crate::table::relist::{List, Listed, Verdict, judge};
 use crate::{Change, Store, Version, Writer};
@@ -122,6 +122,7 @@ impl<K, V> fmt::Debug for Relist<'_, K, V> {
 pub(crate) struct RelistDraft<K, V> {
     pub(super) list: List<K, V>,
     reading: Reading<K, V>,
+    transform: Option<Transform<V>>,
     /// Where in `list.listed` a key is.
     places: HashTable<usize>,
     len: usize,
@@ -142,6 +143,7 @@ where
         Self {
             list: List::new(store.inner.table()),
             reading: store.inner.reading,
+            transform: store.inner.transform.clone(),
             places: HashTable::new(),
             len: 0,
             next: 0,
@@ -215,7 +217,7 @@ where
     /// Lists an object whose key has this row in the base, if any.
     fn insert_at(&mut self, row: Option<u32>, hash: u64, key: K, object: V) {
         let reading = self.reading;
-        let arrived = reading.read_named(hash, key, object);
+        let arrived = reading.read_named(hash, key, object, self.transform.as_ref());
         let List { base, unchanged, places, listed, .. } = &mut self.list;
         let old = row.and_then(|row| base.rows.get(row));
         let (record, key) = arrived.after(old);

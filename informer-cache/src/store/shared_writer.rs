@@ -108,7 +108,7 @@ where
     /// # Panics
     /// As [`Writer::upsert`], and where it is called by what runs in a turn of this writer; then, too, nothing has changed.
     pub fn upsert(&self, object: V) -> Outcome {
-        let arrived = self.inner.reading.read(object);
+        let arrived = self.inner.read(object);
         self.write(|core, effects| core.upsert(arrived, effects))
     }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 
 use super::write::{deletion, judge_event};
+use crate::index::set::transformed;
 use crate::table::record::Record;
 use crate::table::relist::Verdict;
 use crate::table::{KeyWrite, Table};
@@ -76,7 +77,7 @@ where
 
     /// Stores an object, at the commit.
     pub fn upsert(&mut self, object: V) {
-        let (new, _) = self.writer.inner.reading.read(object).after(None);
+        let (new, _) = self.writer.inner.read(object).after(None);
         let version = new.version;
         self.put(Write::Upsert(new));
         self.version = self.version.max(version);
@@ -84,10 +85,11 @@ where
 
     /// Forgets the object of a key, at the commit. `last` is its last state, if somebody knows it.
     pub fn delete(&mut self, key: K, last: Option<V>) {
-        let reading = &self.writer.inner.reading;
+        let inner = &self.writer.inner;
+        let reading = &inner.reading;
         let hash = reading.seed.hash_one(&key);
         let version = last.as_ref().map_or(Version::ZERO, |last| reading.schema.version(last));
-        let last = last.map(|last| Arc::new(reading.transform(last)));
+        let last = last.map(|last| transformed(last, inner.transform.as_ref()));
         self.put(Write::Delete { hash, key, last, version });
         self.version = self.version.max(version);
     }

@@ -30,7 +30,10 @@ impl<K, V> WaitForKey<K, V> {
     }
 }
 
-impl<K: Eq + Hash + Unpin, V> Future for WaitForKey<K, V> {
+// Nothing in it is pinned.
+impl<K, V> Unpin for WaitForKey<K, V> {}
+
+impl<K: Eq + Hash, V> Future for WaitForKey<K, V> {
     type Output = Result<Option<Arc<V>>, WaitForError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

@@ -11,6 +11,7 @@ use super::indexes::IndexBuild;
 use super::publication::{Publication, Stage};
 use super::relist::RelistDraft;
 use super::write::{Arrival, WriterCore};
+use crate::index::set::transformed;
 use crate::table::{KeyWrite, Table};
 use crate::{
     AnyIndex, Change, DuplicateIndex, Event, MissingIndex, Outcome, Relist, SharedWriter, Store, Transaction,
@@ -89,7 +90,7 @@ where
     /// Only as functions of the schema, an index or a key do; then nothing has changed. The object that is replaced may be dropped here, too: a panic
     /// in that comes when all is done.
     pub fn upsert(&mut self, object: V) -> Outcome {
-        let arrived = self.inner.reading.read(object);
+        let arrived = self.inner.read(object);
         self.write(|core, effects| core.upsert(arrived, effects))
     }
 
@@ -212,7 +213,7 @@ where
         let reading = &self.inner.reading;
         let hash = reading.seed.hash_one(key);
         let version = last.as_ref().map_or(Version::ZERO, |last| reading.schema.version(last));
-        (hash, last.map(|last| Arc::new(reading.transform(last))), version)
+        (hash, last.map(|last| transformed(last, self.inner.transform.as_ref())), version)
     }
 }
 

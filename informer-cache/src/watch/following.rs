@@ -120,6 +120,46 @@ where
         self.inner.synced.wait().await
     }
 
+    /// As [`synced`](Self::synced), on this thread.
+    ///
+    /// # Errors
+    /// Those of [`synced`](Self::synced).
+    pub fn blocking_synced(&self) -> Result<(), Stopped> {
+        block_on(self.inner.synced.wait())
+    }
+
+    /// As [`synced`](Self::synced), on this thread and no longer than `limit`.
+    ///
+    /// # Errors
+    /// [`WaitForError::Closed`] when the store is closed first, and [`WaitForError::TimedOut`].
+    pub fn blocking_synced_timeout(&self, limit: Duration) -> Result<(), WaitForError> {
+        match block_on_timeout(self.inner.synced.wait(), limit) {
+            Some(synced) => synced.map_err(|Stopped| WaitForError::Closed),
+            None => Err(WaitForError::TimedOut),
+        }
+    }
+
+    /// As [`wait_for_key`](Self::wait_for_key), on this thread.
+    ///
+    /// # Errors
+    /// Those of [`wait_for`](Self::wait_for).
+    pub fn blocking_wait_for_key(&self, key: K, version: Version) -> Result<Option<Arc<V>>, WaitForError> {
+        block_on(self.wait_for_key(key, version))
+    }
+
+    /// As [`wait_for_key`](Self::wait_for_key), on this thread and no longer than `limit`.
+    ///
+    /// # Errors
+    /// Those of [`wait_for`](Self::wait_for), and when the time is up.
+    pub fn blocking_wait_for_key_timeout(
+        &self,
+        key: K,
+        version: Version,
+        limit: Duration,
+    ) -> Result<Option<Arc<V>>, WaitForError> {
+        block_on_timeout(self.wait_for_key(key, version), limit).unwrap_or(Err(WaitForError::TimedOut))
+    }
+
     /// Whether the first list is published; stays so after [`close`](crate::Writer::close).
     #[must_use]
     pub fn is_synced(&self) -> bool {

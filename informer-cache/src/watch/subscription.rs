@@ -18,12 +18,15 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use flyball_sync::{block_on, block_on_timeout};
 
 use crate::changes::buffer::{Feed, Popped, Settled};
 use crate::changes::pending::{Filter, Merged, Ticket};
 use crate::store::inner::Inner;
 use crate::table::Table;
-use crate::{CaughtUp, Change, ChangeKind, Schema, Snapshot, Version};
+use crate::{CaughtUp, Change, ChangeKind, Schema, Snapshot, TimedOut, Version};
 
 mod ahead;
 mod bounded;
@@ -159,6 +162,36 @@ where
     /// As [`next`](Self::next), for streams and futures written by hand.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Change<K, V>>> {
         self.take(Some(cx.waker())).map(Taken::change)
+    }
+
+    /// The next change, awaited on this thread; `None` once the store is closed and everything was delivered.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Schema, Store, Version};
+    ///
+    /// let mut store = Store::builder(Schema::new(|pod: &(u8, u64)| pod.0, |pod| Version::new(pod.1))).build()?;
+    /// let mut changes = store.subscribe();
+    /// let printer = std::thread::spawn(move || {
+    ///     while let Some(change) = changes.blocking_next() {
+    ///         println!("{}: {:?}", change.key(), change.kind());
+    ///     }
+    /// });
+    /// store.upsert((7, 1));
+    /// drop(store); // closes it
+    /// printer.join().unwrap();
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
+    pub fn blocking_next(&mut self) -> Option<Change<K, V>> {
+        block_on(self.next())
+    }
+
+    /// As [`blocking_next`](Self::blocking_next), and no longer than `limit`.
+    ///
+    /// # Errors
+    /// When the time is up; nothing is taken then.
+    pub fn blocking_next_timeout(&mut self, limit: Duration) -> Result<Option<Change<K, V>>, TimedOut> {
+        block_on_timeout(self.next(), limit).ok_or(TimedOut)
     }
 
     /// The next change if there is one now.

@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 
 use flyball_informer_cache::{
-    BuildError, Informer, InformerName, InformerSet, InformerState, ListRequest, NotSynced, Page, Schema,
-    ScriptedSource, SharedInformer, Source, SourceError, StartError, Version, WatchRequest,
+    BackoffConfig, ConfigDifference, Index, Informer, InformerBuilder, InformerName, InformerSet,
+    InformerState, ListRequest, NotSynced, Page, ReflectorConfig, Schema, ScriptedSource, SharedInformer,
+    Source, SourceError, StartError, Version, WatchRequest,
 };
-use flyball_sync::ManualClock;
+use flyball_sync::{ManualClock, ManualTimer};
 use parking_lot::Mutex;
 use testkit::wakers::{Counting, Panicking, poll_once, poll_with};
 
+type Builder = InformerBuilder<u64, u64, ScriptedSource<u64>, ManualTimer>;
 type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 const NUMBERS: Schema<u64, u64> = Schema::new(|number| *number, |_| Version::ZERO);
@@ -52,14 +54,11 @@ impl World {
     }
 
     fn get(&self, name: impl Into<InformerName>, source: &ScriptedSource<u64>) -> SharedInformer<u64, u64> {
-        self.set.get_or_start(name, || self.build(source)).unwrap()
+        self.set.get_or_start(name, self.builder(source)).unwrap()
     }
 
-    fn build(
-        &self,
-        source: &ScriptedSource<u64>,
-    ) -> Result<(Informer<u64, u64>, impl Future<Output = ()> + Send + use<>), BuildError> {
-        Informer::builder(NUMBERS, source.clone()).timer(self.clock.timer()).build()
+    fn builder(&self, source: &ScriptedSource<u64>) -> Builder {
+        Informer::builder(NUMBERS, source.clone()).timer(self.clock.timer())
     }
 }
 
@@ -79,13 +78,13 @@ fn list(source: &ScriptedSource<u64>, numbers: &[u64]) {
 fn who_asks_for_what_is_there_joins_it() {
     let world = World::new();
     let source = listing(&[1, 2]);
-    let built = AtomicUsize::new(0);
+    let built = Arc::new(AtomicUsize::new(0));
     let get = |name: InformerName| {
-        let build = || {
-            built.fetch_add(1, Ordering::Relaxed);
-            world.build(&source)
-        };
-        world.set.get_or_start(name, build).unwrap()
+        let count = built.clone();
+        let builder = world.builder(&source).on_build(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        world.set.get_or_start(name, builder).unwrap()
     };
     let first = get("numbers".into());
     world.settle();
@@ -98,9 +97,7 @@ fn who_asks_for_what_is_there_joins_it() {
     let even = get(InformerName::new("numbers").selected("even"));
     assert_eq!((built.load(Ordering::Relaxed), even.is_synced()), (2, false));
     let words = ScriptedSource::<&str>::new();
-    let words = world
-        .set
-        .get_or_start("numbers", || Informer::builder(WORDS, words).timer(world.clock.timer()).build());
+    let words = world.set.get_or_start("numbers", Informer::builder(WORDS, words).timer(world.clock.timer()));
     assert!(!words.as_ref().unwrap().is_synced());
     let names: Vec<_> = world.set.statuses().into_iter().map(|(name, _)| name.to_string()).collect();
     assert_eq!(names, ["numbers", "numbers", "numbers (even)"]);
@@ -143,8 +140,8 @@ fn what_is_over_is_not_kept() {
         source.list(Ok(Page { items: vec![object.clone()], version: Version::new(1), continuation: None }));
         source.watch(Ok(()));
         let schema = Schema::new(|number: &Arc<u64>| **number, |_| Version::ZERO);
-        let build = || Informer::builder(schema, source).timer(world.clock.timer()).build();
-        let informer = world.set.get_or_start(name, build).unwrap();
+        let builder = Informer::builder(schema, source).timer(world.clock.timer());
+        let informer = world.set.get_or_start(name, builder).unwrap();
         world.settle();
         informer
     };
@@ -201,8 +198,8 @@ fn one_that_failed_is_replaced() {
     let world = World::new();
     let source = listing(&[13]);
     let get = || {
-        let build = || Informer::builder(NUMBERS, Grumpy(source.clone())).timer(world.clock.timer()).build();
-        world.set.get_or_start("numbers", build).unwrap()
+        let builder = Informer::builder(NUMBERS, Grumpy(source.clone())).timer(world.clock.timer());
+        world.set.get_or_start("numbers", builder).unwrap()
     };
     let failed = get();
     let mut synced = Box::pin(world.set.synced());
@@ -262,7 +259,7 @@ fn a_set_that_was_shut_down_starts_nothing() {
     assert!(poll_once(stopped.as_mut()).is_pending());
     world.set.shut_down();
     world.set.shut_down();
-    let refused = world.set.get_or_start("one", || world.build(&listing(&[1])));
+    let refused = world.set.get_or_start("one", world.builder(&listing(&[1])));
     assert_eq!(refused.unwrap_err(), StartError::ShutDown);
     assert!(poll_once(stopped.as_mut()).is_pending());
     // Who begins to wait now waits for those that leave, too.
@@ -279,13 +276,14 @@ fn a_set_that_was_shut_down_starts_nothing() {
 fn what_builds_and_what_runs_may_call_back() {
     let world = World::new();
     let source = listing(&[1]);
-    let outer = world.set.get_or_start("numbers", || {
+    let (set, quicker) = (world.set.clone(), world.builder(&source));
+    let outer = world.builder(&source).on_build(move |_| {
         // Quicker than the one that is being built.
-        let inner = world.get("numbers", &source);
-        assert_eq!(world.set.statuses().len(), 1);
+        let inner = set.get_or_start("numbers", quicker).unwrap();
+        assert_eq!(set.statuses().len(), 1);
         std::mem::forget(inner);
-        world.build(&source)
     });
+    let outer = world.set.get_or_start("numbers", outer);
     assert_eq!(world.runs.lock().len(), 1, "one of the two runs");
     world.settle();
     assert_eq!(outer.unwrap().snapshot().len(), 1);
@@ -300,7 +298,7 @@ fn what_builds_and_what_runs_may_call_back() {
         }
     });
     *slot.lock() = Some(set.clone());
-    let dropped = set.get_or_start("numbers", || world.build(&source)).unwrap();
+    let dropped = set.get_or_start("numbers", world.builder(&source)).unwrap();
     assert!(dropped.is_over(), "its run future was dropped");
     slot.lock().take();
 }
@@ -312,11 +310,11 @@ fn a_panic_of_what_builds_or_runs_leaves_no_user_behind() {
     let panics =
         |deed: &dyn Fn()| assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(deed)).is_err());
     panics(&|| {
-        let build = || -> Result<(Informer<u64, u64>, Run), BuildError> { panic!("no builder") };
-        drop(world.set.get_or_start("numbers", build));
+        let builder = world.builder(&source).on_build(|_| panic!("no builder"));
+        drop(world.set.get_or_start("numbers", builder));
     });
     let set = InformerSet::new(|_| panic!("no runner"));
-    panics(&|| drop(set.get_or_start("numbers", || world.build(&source))));
+    panics(&|| drop(set.get_or_start("numbers", world.builder(&source))));
     assert!(world.set.statuses().is_empty() && set.statuses().is_empty());
     assert!(poll_once(Box::pin(set.stopped()).as_mut()).is_ready());
 }
@@ -332,4 +330,38 @@ fn a_waker_that_panics_keeps_no_other_from_being_told() {
     world.set.shut_down();
     world.settle();
     assert!(users.iter().all(|user| user.is_over()));
+}
+
+static BY_HALF: Index<u64, u64> = Index::new("half", |number| number / 2);
+static BY_HALF_AS_TEXT: Index<u64, String> = Index::new("half", |number| (number / 2).to_string());
+
+#[test]
+fn a_request_that_is_configured_differently_is_refused_and_the_difference_named() {
+    let world = World::new();
+    let source = listing(&[1, 2]);
+    let first = world.set.get_or_start("numbers", world.builder(&source).index(&BY_HALF)).unwrap();
+    world.settle();
+    let refused = |builder: Builder| match world.set.get_or_start("numbers", builder) {
+        Err(StartError::ConfigMismatch(difference)) => difference,
+        other => panic!("{other:?}"),
+    };
+    let builder = || world.builder(&source);
+    assert_eq!(refused(builder().streaming_lists()), ConfigDifference::Reflector("streaming_lists"));
+    assert_eq!(refused(builder().page_size(7.try_into().unwrap())), ConfigDifference::Reflector("page_size"));
+    let backoff = BackoffConfig { factor: 3, ..BackoffConfig::default() };
+    let config = ReflectorConfig { backoff, ..ReflectorConfig::default() };
+    assert_eq!(refused(builder().reflector(config)), ConfigDifference::Reflector("backoff"));
+    assert_eq!(refused(builder().transform(|number| number)), ConfigDifference::Transform);
+    assert_eq!(refused(builder().index(&BY_HALF_AS_TEXT)), ConfigDifference::Index("half"));
+    // It need not have all indexes, and those that were added count.
+    let fewer = world.set.get_or_start("numbers", builder()).unwrap();
+    first.remove_index(&BY_HALF).unwrap();
+    assert_eq!(refused(builder().index(&BY_HALF)), ConfigDifference::Index("half"));
+    first.add_index(&BY_HALF).unwrap();
+    drop(world.set.get_or_start("numbers", builder().index(&BY_HALF)).unwrap());
+    // Who was refused is no user.
+    drop(first);
+    assert!(!fewer.is_over());
+    drop(fewer);
+    assert!(world.set.statuses().is_empty());
 }

@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Weak};
 use std::thread;
+use std::time::Duration;
 
 use flyball_informer_cache::{
-    Change, ChangeKind, Outcome, Schema, SharedWriter, Store, Subscription, Version, WaitForError,
+    Change, ChangeKind, Outcome, Schema, SharedWriter, Store, Subscription, TimedOut, Version, WaitForError,
 };
 use testkit::wakers::{Counting, poll_once, poll_with};
 
@@ -232,4 +233,39 @@ fn threads() {
 fn block_on(changes: &mut Subscription<u32, Pod>) -> Option<Change<u32, Pod>> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(changes.next())
+}
+
+#[test]
+fn threads_wait_for_changes_and_for_the_first_list() {
+    let store = store();
+    let mut changes = store.subscribe();
+    assert!(matches!(changes.blocking_next_timeout(Duration::ZERO), Err(TimedOut)));
+    assert_eq!(store.blocking_synced_timeout(Duration::ZERO), Err(WaitForError::TimedOut));
+    let readers = store.store();
+    let reader = thread::spawn(move || {
+        readers.blocking_synced().unwrap();
+        let written = readers.blocking_wait_for_key(7, Version::new(2)).unwrap();
+        (written.map(|pod| pod.version), changes.blocking_next().map(text), changes.blocking_next().map(text))
+    });
+    store.replace([pod(7, 1, 1)], Version::new(1));
+    store.upsert(pod(7, 1, 2));
+    store.close();
+    let (written, first, second) = reader.join().unwrap();
+    assert_eq!(written, Some(2));
+    // One change, or two merged ones: as many as the reader was quick.
+    assert!(first.is_some_and(
+        |first| first == "=7@2" || first == "=7@1" && second.is_some_and(|second| second == "7@1>2")
+    ));
+    let (late, mut after) = (store.store(), store.subscribe());
+    assert_eq!(late.blocking_synced_timeout(Duration::from_secs(60)), Ok(()));
+    assert!(
+        after
+            .blocking_next_timeout(Duration::from_secs(60))
+            .unwrap()
+            .is_some_and(|change| change.is_initial())
+    );
+    assert!(after.blocking_next().is_none());
+    let closed = self::store();
+    closed.close();
+    assert_eq!(closed.blocking_synced_timeout(Duration::from_secs(60)), Err(WaitForError::Closed));
 }

@@ -3,14 +3,16 @@
 use std::task::Waker;
 
 use flyball_informer_cache::{
-    Event, Informer, ListRequest, Page, Schema, Source, SourceError, Version, Watch, WatchRequest,
+    Event, Informer, InformerBuilder, ListRequest, Page, Schema, Source, SourceError, Version, Watch,
+    WatchRequest,
 };
 use flyball_sync::{Clock, Nanos, Timer};
 
 const SCHEMA: Schema<u8, u8> = Schema::new(|object| *object, |_| Version::ZERO);
 
 /// Time stands still, so no deadline passes.
-struct Still;
+#[derive(Debug)]
+pub struct Still;
 
 impl Clock for Still {
     fn now(&self) -> Nanos {
@@ -23,7 +25,8 @@ impl Timer for Still {
 }
 
 /// Lists one object if there is one to list, else never answers; a watch tells nothing.
-struct Quiet(Option<u8>);
+#[derive(Debug)]
+pub struct Quiet(Option<u8>);
 
 impl Source for Quiet {
     type Object = u8;
@@ -41,7 +44,9 @@ impl Source for Quiet {
     }
 }
 
-struct Silence;
+/// A watch that delivers nothing.
+#[derive(Debug)]
+pub struct Silence;
 
 impl Watch for Silence {
     type Object = u8;
@@ -51,7 +56,12 @@ impl Watch for Silence {
     }
 }
 
+/// An informer in the making, of a source that lists this object, or that never answers.
+pub fn builder(object: Option<u8>) -> InformerBuilder<u8, u8, Quiet, Still> {
+    Informer::builder(SCHEMA, Quiet(object)).seed(1).reader_slots(0, 1).timer(Still)
+}
+
 /// An informer of a source that lists this object, or that never answers, and its run future.
 pub fn informer(object: Option<u8>) -> (Informer<u8, u8>, impl Future<Output = ()> + Send + 'static) {
-    Informer::builder(SCHEMA, Quiet(object)).seed(1).reader_slots(0, 1).timer(Still).build().unwrap()
+    builder(object).build().unwrap()
 }

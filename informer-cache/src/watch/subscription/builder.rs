@@ -13,7 +13,7 @@ use crate::changes::pending::Filter;
 use crate::changes::selection::Selection;
 use crate::index::erased;
 use crate::store::inner::Inner;
-use crate::{Index, MissingIndex};
+use crate::{Index, Labels, MissingIndex, Selector};
 
 /// A subscription in the making; made by [`Store::subscription`](crate::Store::subscription).
 #[must_use = "nothing is told before `start`"]
@@ -120,6 +120,28 @@ where
             Some(before) => Box::new(move |object| before(object) && f(object)),
         });
         self
+    }
+
+    /// Delivers only objects whose labels a selector matches: as a [`filter`](Self::filter) that asks the function of this index, which the store need not have.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Labels, Schema, Store, Version};
+    ///
+    /// type Pod = (u32, &'static str);
+    /// static LABELS: Labels<Pod> = Labels::new("labels", |pod, each| each("app", pod.1));
+    ///
+    /// let mut store = Store::builder(Schema::new(|pod: &Pod| pod.0, |_| Version::ZERO)).build()?;
+    /// let mut web = store.subscription().selector(&LABELS, "app in (web, proxy)".parse()?).start();
+    /// store.upsert((1, "web"));
+    /// store.upsert((2, "db"));
+    /// assert!(web.try_next().is_some_and(|change| *change.key() == 1));
+    /// assert!(web.try_next().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn selector(self, labels: &Labels<V>, selector: Selector) -> Self {
+        let labels = *labels;
+        self.filter(move |object| labels.select(object, &selector))
     }
 
     /// Tells everything again whenever this time has passed, as [`Subscription::resync`] does. Of no time: never.
