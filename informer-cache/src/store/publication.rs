@@ -114,6 +114,9 @@ impl<K, V> Publication<K, V> {
 
     /// Drops so much of what is left; whether that was all.
     pub(crate) fn release(&mut self, most: usize) -> bool {
+        // First, while changes still hold the objects: so these go piece by piece, too.
+        self.before = None;
+        self.base = self.store.inner.table();
         self.changes.truncate(self.changes.len().saturating_sub(most));
         self.writes.truncate(self.writes.len().saturating_sub(most));
         self.changes.is_empty() && self.writes.is_empty()

@@ -2,12 +2,14 @@
 
 use std::borrow::Borrow;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_sync::panics::caught;
 use flyball_sync::{Clock, Nanos};
 
-use crate::{Change, Outcome, Timed, TtlStore};
+use crate::table::record::Name;
+use crate::{Change, ChangeKind, Outcome, Timed, TtlStore};
 
 /// Each write adds at most one object that expires, and sweeps up to two: what nobody reads does not pile up.
 const SWEPT_BY_WRITE: usize = 2;
@@ -83,7 +85,8 @@ where
                 // Cloned before the deletion: it may panic.
                 let told = K::clone(&key);
                 if self.store.delete(&*key, Some(found.tombstone())) == Outcome::Deleted {
-                    changes.push(Change::deleted(told, found, false));
+                    let name = Arc::new(Name { hash: 0, key: told });
+                    changes.push(Change::of(name, ChangeKind::Deleted, Some(found.clone()), found));
                 }
             }
             // Not before it is dealt with, so that a panic leaves it for the next sweep. It is also the place of what was written over
