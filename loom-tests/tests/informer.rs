@@ -2,7 +2,7 @@
 //!
 //! The store's own operations have their models in `informer_cache.rs`; here time stands still and the source has little to say.
 
-use flyball_informer_cache::{InformerState, Version};
+use flyball_informer_cache::{Index, InformerState, Version};
 use loom_tests::cache::quiet::informer;
 use loom_tests::wakers::{Counting, poll_with};
 use loom_tests::{Model, block_on, model, thread};
@@ -90,5 +90,31 @@ fn status_vs_first_list() {
             assert_eq!(informer.snapshot().len(), 1);
         }
         drop(running.join().unwrap());
+    });
+}
+
+static PARITY: Index<u8, u8> = Index::new("parity", |number| number % 2);
+
+#[test]
+fn list_vs_add_index() {
+    let claim = Model {
+        name: "informer::list_vs_add_index",
+        threads: 2,
+        floor: 1,
+        catches: "a list that is committed while an index becomes a part of the store",
+    };
+    model(claim, || {
+        let (informer, run) = informer(Some(7));
+        let mut run = Box::pin(run);
+        let running = thread::spawn(move || {
+            let (_, waker) = Counting::waker();
+            assert!(poll_with(run.as_mut(), &waker).is_pending());
+            run
+        });
+        informer.add_index(&PARITY).unwrap();
+        let run = running.join().unwrap();
+        assert_eq!(informer.store().by_index(&PARITY, &1).unwrap().len(), 1);
+        informer.store().check().unwrap();
+        drop(run);
     });
 }

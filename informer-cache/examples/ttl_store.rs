@@ -1,0 +1,42 @@
+//! Answers of a resolver that may be used again for a while: a store whose objects expire, with an index and a subscription.
+//!
+//! `cargo run -p flyball-informer-cache --example ttl_store`
+
+use std::error::Error;
+use std::time::Duration;
+
+use flyball_informer_cache::{Index, Timed, TtlStore};
+use flyball_sync::ManualClock;
+
+struct Answer {
+    name: &'static str,
+    address: &'static str,
+    ttl: Duration,
+}
+
+static BY_ADDRESS: Index<Timed<Answer>, &str> = Index::new("address", |answer| answer.address);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // In production leave the clock out, or take the one that the rest of the program has.
+    let clock = ManualClock::new();
+    let answers = TtlStore::builder(|answer: &Timed<Answer>| answer.name)
+        .ttl_by(|answer| Some(answer.ttl))
+        .index(&BY_ADDRESS)
+        .clock(clock.clone())
+        .build()?;
+    let mut changes = answers.subscribe();
+    let answer = |name, address, seconds| Answer { name, address, ttl: Duration::from_secs(seconds) };
+    answers.upsert(answer("a.example", "10.0.0.1", 30));
+    answers.upsert(answer("b.example", "10.0.0.1", 60));
+
+    clock.advance(Duration::from_secs(45));
+    // No read shows what has expired, whether it was evicted or not.
+    assert!(answers.get("a.example").is_none());
+    assert_eq!(answers.by_index(&BY_ADDRESS, "10.0.0.1")?.len(), 1);
+    // Subscribers receive the deletion when it is evicted: with a later write, or now.
+    answers.sweep();
+    while let Some(change) = changes.try_next() {
+        println!("{:?} {}", change.kind(), change.key());
+    }
+    Ok(())
+}
