@@ -34,7 +34,7 @@ use std::task::Waker;
 
 use flyball_sync::locks::Mutex;
 
-use crate::changes::pending::{Merged, Pending, Ticket};
+use crate::changes::pending::{Dropped, Merged, Pending, Ticket};
 use crate::changes::selection::Selection;
 use crate::signal::synced::Synced;
 use crate::signal::wakers::Wakers;
@@ -179,19 +179,22 @@ impl<K, V> Feed<K, V> {
         &self.caught_up
     }
 
-    /// The ticket of each of these keys. Compares keys and changes nothing.
+    /// The ticket of each of these keys; none for what need not be looked for. Compares keys and changes nothing.
     pub(crate) fn find<'a>(
         &self,
-        names: impl IntoIterator<Item = &'a Arc<Name<K>>>,
+        names: impl IntoIterator<Item = Option<&'a Arc<Name<K>>>>,
         found: &mut Vec<Option<Ticket>>,
     ) where
         K: Eq + 'a,
     {
         let mut names = names.into_iter().peekable();
         while names.peek().is_some() {
-            let state = self.state.lock();
-            let find = |name: &Arc<Name<K>>| state.pending.find(name.hash, |key| *key == name.key);
-            found.extend(names.by_ref().take(CHUNK).map(find));
+            let mut state = None;
+            found.extend(names.by_ref().take(CHUNK).map(|name| {
+                let name = name?;
+                let state = state.get_or_insert_with(|| self.state.lock());
+                state.pending.find(name.hash, |key| *key == name.key)
+            }));
         }
     }
 
@@ -219,7 +222,7 @@ impl<K, V> Feed<K, V> {
         Merging { version, revision, first_list }: Merging,
         last: bool,
         wakers: &mut Wakers,
-        dropped: &mut Vec<Arc<V>>,
+        dropped: &mut Vec<Dropped<K, V>>,
     ) -> bool {
         let mut changes = changes.into_iter().peekable();
         // In chunks, so that the consumer of a big relist can go on meanwhile. No other writer comes in between.
@@ -233,7 +236,10 @@ impl<K, V> Feed<K, V> {
                 break state;
             }
             for (change, ticket) in changes.by_ref().take(CHUNK) {
-                dropped.extend(state.pending.merge(ticket, change));
+                let unseen = state.pending.merge(ticket, change);
+                if !unseen.is_nothing() {
+                    dropped.push(unseen);
+                }
             }
             if !state.pending.is_empty() {
                 wakers.extend(state.waker.take());

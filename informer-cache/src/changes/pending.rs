@@ -24,15 +24,18 @@
 //!
 //! # Invariants
 //! 1. A key has at most one entry.
-//! 2. `order` holds the ticket of every entry exactly once; tickets ascend in the order in which keys became pending, and a
-//!    merge keeps the ticket.
+//! 2. `order` holds the ticket of every entry exactly once, and the first ticket in it is that of an entry; others may be of entries that are gone, of which there are
+//!    not more than of entries, or than [`SPARE`]. Tickets ascend in the order in which keys became pending, and a merge keeps the ticket.
 //! 3. Everything that was pending at some moment has been taken out, or came and went unseen, once [`oldest`](Pending::oldest) is not
 //!    below what [`next`](Pending::next) was then. (By 2, and as no ticket is used twice.)
+//!
+//! 4. The name of an entry is that of the latest change of its key. So only an addition can find an entry of its key under another name: one that ended with a
+//!    deletion.
 //!
 //! Hence a key that changes all the time is delivered in its turn, and memory is O(keys). An entry that no write was merged into shares its change with every other
 //! consumer and the writer.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use flyball_sync::panics::drop_each;
@@ -43,8 +46,8 @@ use crate::{Change, ChangeKind, Schema};
 /// Pending changes in the order of the first change of each key.
 pub(crate) struct Pending<K, V> {
     entries: HashTable<Entry<K, V>>,
-    /// Ticket → hash, which together find the entry without comparing keys.
-    order: BTreeMap<Ticket, u64>,
+    /// Tickets and hashes, which together find entries without comparing keys.
+    order: VecDeque<(Ticket, u64)>,
     next: Ticket,
 }
 
@@ -68,6 +71,25 @@ pub(crate) struct Merged<K, V> {
     ends: Option<Box<Ends<V>>>,
 }
 
+/// What no consumer will receive, and the lock that guards it must not drop.
+pub(crate) struct Dropped<K, V> {
+    change: Option<Change<K, V>>,
+    state: Option<Arc<V>>,
+}
+
+impl<K, V> Dropped<K, V> {
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.change.is_none() && self.state.is_none()
+    }
+}
+
+// Not derived: nothing is asked of the types.
+impl<K, V> Default for Dropped<K, V> {
+    fn default() -> Self {
+        Self { change: None, state: None }
+    }
+}
+
 /// The ends of objects under one key.
 struct Ends<V> {
     first: End<V>,
@@ -82,7 +104,7 @@ struct End<V> {
 
 impl<K, V> Pending<K, V> {
     pub(crate) fn new() -> Self {
-        Self { entries: HashTable::new(), order: BTreeMap::new(), next: 0 }
+        Self { entries: HashTable::new(), order: VecDeque::new(), next: 0 }
     }
 
     /// Nothing is pending any more; what was. Tickets go on, so that one from before finds nothing.
@@ -108,7 +130,7 @@ impl<K, V> Pending<K, V> {
 
     /// The ticket of the oldest entry; where there is none, that of the next.
     pub(crate) fn oldest(&self) -> Ticket {
-        self.order.first_key_value().map_or(self.next, |(&ticket, _)| ticket)
+        self.order.front().map_or(self.next, |(ticket, _)| *ticket)
     }
 
     /// The ticket of a key that is pending. The only operation that compares keys; it changes nothing.
@@ -117,45 +139,62 @@ impl<K, V> Pending<K, V> {
         found.map(|entry| entry.ticket)
     }
 
-    /// Merges a change into the entry that was found for its key; a ticket that was taken out since counts as none.
-    /// Gives back a state that no consumer will receive, to be dropped where no lock is held. The caller keeps the objects of the change alive as long.
-    pub(crate) fn merge(&mut self, found: Option<Ticket>, change: Change<K, V>) -> Option<Arc<V>> {
-        let hash = change.name().hash;
-        let known =
-            found.and_then(|ticket| self.entries.find_entry(hash, |entry| entry.ticket == ticket).ok());
-        let Some(mut known) = known else {
-            self.order.insert(self.next, hash);
+    /// Merges a change into the entry of its key: that of its name, or for an addition the one that was found; a ticket that was taken out since counts as none.
+    /// Gives back what no consumer will receive, to be dropped where no lock is held. The caller keeps the change alive as long.
+    pub(crate) fn merge(&mut self, found: Option<Ticket>, change: Change<K, V>) -> Dropped<K, V> {
+        let name = change.name();
+        let hash = name.hash;
+        let is_it = |entry: &Entry<K, V>| match found {
+            Some(ticket) => entry.ticket == ticket,
+            None => Arc::ptr_eq(entry.merged.change.name(), name),
+        };
+        let Ok(mut known) = self.entries.find_entry(hash, is_it) else {
+            self.order.push_back((self.next, hash));
             let entry = Entry { ticket: self.next, merged: change.into() };
             self.next += 1;
             self.entries.insert_unique(hash, entry, Entry::hash);
-            return None;
+            return Dropped::default();
         };
-        let entry = known.get_mut();
-        if entry.merged.is_undone_by(&change) {
-            self.order.remove(&entry.ticket);
+        if known.get().merged.is_undone_by(&change) {
             // What it holds, the caller keeps alive.
             drop(known.remove());
-            return None;
+            self.clean();
+            return Dropped::default();
         }
-        entry.merged.then(&change)
+        known.get_mut().merged.then(&change)
     }
 
     /// Takes out the oldest entry.
     pub(crate) fn pop(&mut self) -> Option<(Ticket, Merged<K, V>)> {
-        let (&ticket, _) = self.order.first_key_value()?;
+        let (ticket, _) = *self.order.front()?;
         self.take(ticket).map(|merged| (ticket, merged))
     }
 
     /// Takes out one entry.
     pub(crate) fn take(&mut self, ticket: Ticket) -> Option<Merged<K, V>> {
-        let hash = self.order.remove(&ticket)?;
+        let at = self.order.binary_search_by_key(&ticket, |(ticket, _)| *ticket).ok()?;
+        let (_, hash) = self.order[at];
         let entry = self.entries.find_entry(hash, |entry| entry.ticket == ticket).ok()?;
         let (entry, _) = entry.remove();
+        self.clean();
         if self.entries.is_empty() && self.entries.capacity() > SPARE {
             // A burst is over: its memory goes, too. What is in the table is moved nowhere, there is nothing.
-            self.entries = HashTable::new();
+            (self.entries, self.order) = (HashTable::new(), VecDeque::new());
         }
         Some(entry.merged)
+    }
+
+    /// Restores invariant 2 after an entry was taken out. O(1), spread over the calls.
+    fn clean(&mut self) {
+        let Self { entries, order, .. } = self;
+        let is_there =
+            |(ticket, hash): &(Ticket, u64)| entries.find(*hash, |entry| entry.ticket == *ticket).is_some();
+        while order.front().is_some_and(|first| !is_there(first)) {
+            order.pop_front();
+        }
+        if order.len() - entries.len() > SPARE.max(entries.len()) {
+            order.retain(is_there);
+        }
     }
 
     /// Walks the invariants.
@@ -163,11 +202,24 @@ impl<K, V> Pending<K, V> {
     where
         K: Eq,
     {
-        if self.order.len() != self.entries.len() {
-            return Err(format!("invariant 2: {} tickets, {} entries", self.order.len(), self.entries.len()));
+        let (tickets, entries) = (self.order.len(), self.entries.len());
+        if tickets < entries || tickets - entries > SPARE.max(entries) {
+            return Err(format!("invariant 2: {tickets} tickets, {entries} entries"));
+        }
+        if !self.order.iter().is_sorted_by(|a, b| a.0 < b.0) {
+            return Err("invariant 2: tickets out of order".into());
+        }
+        let is_there = |(ticket, hash): &(Ticket, u64)| {
+            self.entries.find(*hash, |entry| entry.ticket == *ticket).is_some()
+        };
+        if self.order.front().is_some_and(|first| !is_there(first)) {
+            return Err("invariant 2: the first ticket is of no entry".into());
         }
         for entry in &self.entries {
-            if self.order.get(&entry.ticket) != Some(&entry.hash()) || entry.ticket >= self.next {
+            let at = self.order.binary_search_by_key(&entry.ticket, |(ticket, _)| *ticket);
+            if at.ok().and_then(|at| self.order.get(at)) != Some(&(entry.ticket, entry.hash()))
+                || entry.ticket >= self.next
+            {
                 return Err("invariant 2: an entry out of the order".into());
             }
             let key = entry.merged.change.key();
@@ -204,8 +256,8 @@ impl<K, V> Merged<K, V> {
         self.change.held().is_none() && incoming.kind().is_deletion()
     }
 
-    /// The rows of the table, but the first; gives back a state that no consumer will receive.
-    fn then(&mut self, incoming: &Change<K, V>) -> Option<Arc<V>> {
+    /// The rows of the table, but the first.
+    fn then(&mut self, incoming: &Change<K, V>) -> Dropped<K, V> {
         use ChangeKind::{Added, Deleted, Initial, Missed, Replaced, Updated};
         let kind = self.change.kind();
         let (kind, latest) = match (kind, incoming.kind()) {
@@ -230,10 +282,15 @@ impl<K, V> Merged<K, V> {
                 (kind, Some(end))
             }
         };
-        let dropped = latest.and_then(|end| self.ended(end));
+        let state = latest.and_then(|end| self.ended(end));
+        if !Arc::ptr_eq(self.change.name(), incoming.name()) {
+            // Invariant 4. The former name may be the last of its key.
+            let change = incoming.with(kind, self.change.held().cloned(), incoming.object().clone());
+            return Dropped { change: Some(std::mem::replace(&mut self.change, change)), state };
+        }
         // The state it led to before is that before the incoming change, or is kept among the ends.
         drop(self.change.lead_to(kind, incoming.object().clone()));
-        dropped
+        Dropped { change: None, state }
     }
 
     /// A replacement that the writer has decided, and that may be undone: the consumer's object may come back.

@@ -128,7 +128,7 @@ impl Crossing {
 
 /// What a write is to each of the subscriptions there are, found before it commits.
 pub(crate) struct Findings {
-    /// One ticket per change and subscription of everything.
+    /// One ticket per change and subscription of everything; nothing at all where nothing is added, as other changes find their entries by name.
     pub(crate) tickets: Vec<Option<Ticket>>,
     /// For each of the others, in their order.
     pub(crate) selected: Vec<Selected>,

@@ -7,21 +7,22 @@ use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
-use crate::Change;
 use crate::changes::buffer::{Feed, Feeds, Merging};
-use crate::changes::selection::{Findings, Selected};
+use crate::changes::pending::Dropped;
+use crate::changes::selection::{Crossing, Findings, Selected};
 use crate::signal::wakers::Wakers;
 use crate::store::inner::Inner;
 use crate::table::record::Record;
 use crate::table::{Garbage, KeyWrite, Table};
 use crate::watch::observer::{self, Listeners};
+use crate::{Change, ChangeKind};
 
 /// What a write leaves to be done without locks and after its turn: reporting, waking, and dropping what is the user's.
 pub(crate) struct Effects<K, V> {
     pub(crate) wakers: Wakers,
     pub(crate) garbage: Garbage,
-    /// States that no consumer will receive, and the one that was replaced where nobody follows the store.
-    pub(crate) dropped: Vec<Arc<V>>,
+    /// What no consumer will receive.
+    pub(crate) dropped: Vec<Dropped<K, V>>,
     /// Whether a consumer turned out to be gone.
     pub(crate) detached: bool,
     pub(crate) change: Option<Change<K, V>>,
@@ -83,8 +84,13 @@ impl Findings {
         part: Range<usize>,
         table: &Table<K, V>,
     ) {
+        let is_added = |write: &KeyWrite<K, V>| matches!(write.kind, ChangeKind::Added | ChangeKind::Initial);
         let Some(selection) = feed.selection() else {
-            return feed.find(writes[part].iter().map(|write| &write.record.name), &mut self.tickets);
+            if writes.len() > 1 || writes.iter().any(is_added) {
+                let names = writes[part].iter().map(|write| is_added(write).then_some(&write.record.name));
+                feed.find(names, &mut self.tickets);
+            }
+            return;
         };
         if self.selected.last().is_none_or(|last| last.at != at) {
             self.selected.push(Selected { at, crossings: Vec::new(), tickets: Vec::new() });
@@ -93,7 +99,11 @@ impl Findings {
         let (from, known) = (part.start, crossings.len());
         let here = selection.crossings(&writes[part], table).into_iter();
         crossings.extend(here.map(|(at, crossing)| (from + at, crossing)));
-        feed.find(crossings[known..].iter().map(|(at, _)| &writes[*at].record.name), tickets);
+        let names = crossings[known..].iter().map(|(at, crossing)| {
+            let write = &writes[*at];
+            (is_added(write) || matches!(crossing, Crossing::Enters)).then_some(&write.record.name)
+        });
+        feed.find(names, tickets);
     }
 
     /// Step 4 for the subscription at this place, and a part of its changes; whether it is still there.
@@ -117,8 +127,9 @@ impl Findings {
                 feed.merge(part, merging, last, wakers, dropped)
             }
             None => {
-                let tickets = &self.tickets[(at - before) * changes.len()..][part.clone()];
-                let part = changes[part].iter().cloned().zip(tickets.iter().copied());
+                let from = (at - before) * changes.len();
+                let ticket = |at: usize| self.tickets.get(from + at).copied().flatten();
+                let part = part.map(|at| (changes[at].clone(), ticket(at)));
                 feed.merge(part, merging, last, wakers, dropped)
             }
         }
