@@ -3,15 +3,17 @@
 //! Linear hashing (Litwin, *Linear Hashing: A New Tool for File and Table Addressing*, 1980): as many pages as there are
 //! items for, one page split or joined at a time, so no change ever moves more than two pages, and there is no stop to
 //! grow. A page is a sorted list of entries; an entry is a number under 32 bits of its hash, which choose the page by
-//! their lower end and order it by their upper one. Entries are plain numbers: to copy a shared page is to copy memory.
+//! their lower end and order it by their upper one. Entries are plain numbers: to copy a shared page is to copy memory. A page is one allocation, as
+//! whoever looks for a number waits for the memory that he goes through; its length is its room, and what is vacant of it comes last.
 //!
 //! Several numbers may have one hash: the caller tells them apart, in [`find`](Hashes::find) and nowhere else.
 //!
 //! # Invariants
 //! 1. There are `1 ≤ count` pages, numbered from 0, or none and no entry.
-//! 2. An entry is in the page of its hash; a page is sorted and holds no entry twice.
+//! 2. An entry is in the page of its hash; a page is sorted and holds no entry twice, but for the [vacant](VACANT) ones.
 //! 3. `len` counts the entries. After a change there are at most [`FULL`] for each page, and at least [`SPARSE`] for each page but one.
 
+use std::iter::{empty, repeat_n};
 use std::sync::Arc;
 
 use super::Vector;
@@ -27,7 +29,7 @@ const STEP: usize = 8;
 /// Numbers found by hash; see the [module](self).
 #[derive(Clone)]
 pub(crate) struct Hashes {
-    pages: Vector<Arc<Vec<Entry>>>,
+    pages: Vector<Arc<[Entry]>>,
     count: u32,
     len: usize,
 }
@@ -35,8 +37,22 @@ pub(crate) struct Hashes {
 /// 32 bits of the hash, then the number.
 type Entry = u64;
 
+/// Room for another entry: greater than any, as no slab gives out that number.
+const VACANT: Entry = Entry::MAX;
+
 fn entry(hash: u64, number: u32) -> Entry {
     hash << 32 | u64::from(number)
+}
+
+fn entries(page: &[Entry]) -> impl Iterator<Item = Entry> {
+    page.iter().copied().take_while(|entry| *entry != VACANT)
+}
+
+/// A page of sorted entries, and some room.
+fn page_of(entries: impl Iterator<Item = Entry>) -> Arc<[Entry]> {
+    let mut page: Vec<_> = entries.collect();
+    page.resize((page.len() + 1).next_multiple_of(STEP), VACANT);
+    page.into()
 }
 
 /// How many entries of a sorted page lie before this one.
@@ -44,7 +60,8 @@ fn entry(hash: u64, number: u32) -> Entry {
 /// Hashes are evenly spread, so the place is guessed, and looked for from there in growing steps: mostly within the cache line of the guess,
 /// where halving would touch three. O(log n) whatever the hashes.
 fn lower_bound(page: &[Entry], entry: Entry) -> usize {
-    let guess = (((entry >> 32) * page.len() as u64) >> 32) as usize;
+    let likely = page.len().saturating_sub(STEP / 2) as u64;
+    let guess = (((entry >> 32) * likely) >> 32) as usize;
     let (mut from, mut to, mut step) = (0, page.len(), 4);
     if page.get(guess).is_some_and(|found| *found < entry) {
         from = guess + 1;
@@ -86,15 +103,19 @@ impl Hashes {
     /// Puts in a number that is not there with this hash.
     pub(crate) fn insert(&mut self, hash: u64, number: u32) {
         if self.count == 0 {
-            self.pages.set(0, Arc::new(Vec::new()));
+            self.pages.set(0, page_of(empty()));
             self.count = 1;
         }
         let entry = entry(hash, number);
         let page = self.page_mut(self.page(hash));
-        if page.len() == page.capacity() {
-            page.reserve_exact(STEP);
+        if page.last() != Some(&VACANT) {
+            *page = page.iter().copied().chain(repeat_n(VACANT, STEP)).collect();
         }
-        page.insert(lower_bound(page, entry), entry);
+        // It is not shared, or it was copied just now.
+        let page = Arc::make_mut(page);
+        let at = lower_bound(page, entry);
+        page.copy_within(at..page.len() - 1, at + 1);
+        page[at] = entry;
         self.len += 1;
         if self.len > self.count as usize * FULL {
             self.split();
@@ -109,7 +130,9 @@ impl Hashes {
             debug_assert!(false, "an entry that is not there");
             return;
         };
-        self.page_mut(page).remove(at);
+        let page = Arc::make_mut(self.page_mut(page));
+        page.copy_within(at + 1.., at);
+        page[page.len() - 1] = VACANT;
         self.len -= 1;
         if self.len == 0 {
             *self = Self::new();
@@ -126,9 +149,8 @@ impl Hashes {
         if page < self.count { page } else { page & (bits / 2).wrapping_sub(1) }
     }
 
-    fn page_mut(&mut self, page: u32) -> &mut Vec<Entry> {
-        let page = self.pages.get_mut(page).expect("invariant 1: a page that is there");
-        Arc::make_mut(page)
+    fn page_mut(&mut self, page: u32) -> &mut Arc<[Entry]> {
+        self.pages.get_mut(page).expect("invariant 1: a page that is there")
     }
 
     /// One page more, with what it takes over from another one.
@@ -138,10 +160,10 @@ impl Hashes {
         let from = new & (bits / 2 - 1);
         let goes = |entry: &Entry| (*entry >> 32) as u32 & (bits - 1) == new;
         let old = self.pages.get(from).expect("invariant 1: a page that is there");
-        let goes_on: Vec<_> = old.iter().copied().filter(goes).collect();
-        let stays: Vec<_> = old.iter().copied().filter(|entry| !goes(entry)).collect();
-        self.pages.set(from, Arc::new(stays));
-        self.pages.set(new, Arc::new(goes_on));
+        let goes_on = page_of(entries(old).filter(goes));
+        let stays = page_of(entries(old).filter(|entry| !goes(entry)));
+        self.pages.set(from, stays);
+        self.pages.set(new, goes_on);
         self.count += 1;
     }
 
@@ -151,17 +173,15 @@ impl Hashes {
         let into = last & (self.count.next_power_of_two() / 2 - 1);
         let Some(page) = self.pages.remove(last) else { return };
         let old = self.page_mut(into);
-        old.reserve_exact(page.len());
-        old.extend_from_slice(&page);
-        old.sort_unstable();
+        let mut all: Vec<_> = entries(old).chain(entries(&page)).collect();
+        all.sort_unstable();
+        *old = page_of(all.into_iter());
         self.count -= 1;
     }
 
     /// The memory it takes, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let page =
-            |page: &Arc<Vec<Entry>>| ARC + size_of::<Vec<Entry>>() + page.capacity() * size_of::<Entry>();
-        self.pages.bytes() + self.pages.iter().map(|(_, one)| page(one)).sum::<usize>()
+        self.pages.bytes() + self.pages.iter().map(|(_, page)| ARC + size_of_val(&**page)).sum::<usize>()
     }
 
     /// Walks the invariants; `hash_of` tells what a number was put in with.
@@ -177,16 +197,18 @@ impl Hashes {
         }
         let mut len = 0;
         for (number, page) in self.pages.iter() {
-            if !page.is_sorted_by(|a, b| a < b) {
+            let count = entries(page).count();
+            let (filled, vacant) = page.split_at(count);
+            if !filled.is_sorted_by(|a, b| a < b) || vacant.iter().any(|entry| *entry != VACANT) {
                 return Err("hashes invariant 2: a page out of order".into());
             }
-            for found in page.iter() {
+            for found in filled {
                 let hash = hash_of(*found as u32).ok_or("hashes invariant 2: a number that nothing has")?;
                 if entry(hash, *found as u32) != *found || self.page(hash) != number {
                     return Err("hashes invariant 2: an entry that its hash does not lead to".into());
                 }
             }
-            len += page.len();
+            len += count;
         }
         let (full, sparse) = (self.count as usize * FULL, self.count.saturating_sub(1) as usize * SPARSE);
         match len == self.len && (sparse..=full).contains(&len) {
