@@ -18,9 +18,10 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
+use crate::index::seed::Seed;
 use crate::index::set::Recipe;
 use crate::table::persist::{Hashes, Slab};
-use crate::table::record::{AnyValue, Record, Values};
+use crate::table::record::{AllValues, AnyValue, Record, Values};
 use crate::{ChangeKind, Version};
 
 mod check;
@@ -52,8 +53,8 @@ pub(crate) struct KeyWrite<K, V> {
     pub(crate) row: Option<u32>,
     /// What is to be stored; of a deletion the last known state.
     pub(crate) record: Record<K, V>,
-    /// What the indexes say about it, an item for each index of the recipe; none of a deletion.
-    pub(crate) values: Vec<Values>,
+    /// What the indexes say about it; nothing of a deletion.
+    pub(crate) values: AllValues,
 }
 
 /// What a commit took out of the table and nobody else may hold: to be dropped where no lock is held.
@@ -91,12 +92,12 @@ impl<K, V> Table<K, V> {
     {
         plan.clear();
         for (at, (column, index)) in self.columns.iter().zip(&self.recipe.indexes).enumerate() {
-            let values = write.values.get(at);
-            // What it was kept from is stored.
-            if write.row.is_some() && values.is_some_and(Values::are_kept) {
-                continue;
+            match write.values.get(at) {
+                None if write.kind.is_deletion() => plan.column(at, column, index, write.row, None),
+                // What it was kept from is stored.
+                None | Some(Values::Kept) => {}
+                values => plan.column(at, column, index, write.row, values),
             }
-            plan.column(at, column, index, write.row, values);
         }
     }
 
@@ -131,9 +132,42 @@ impl<K, V> Table<K, V> {
         old
     }
 
-    /// The values of a row in every index.
-    pub(crate) fn values(&self, row: u32) -> Vec<Values> {
-        self.columns.iter().map(|column| column.values_of(row)).collect()
+    /// What the indexes say about an object that comes to a row, or to a new one. Runs the user's functions, and compares index values.
+    pub(crate) fn values(&self, row: Option<u32>, object: &V, seed: &Seed) -> AllValues
+    where
+        V: 'static,
+    {
+        let mut all = AllValues::new();
+        for (at, (column, index)) in self.columns.iter().zip(&self.recipe.indexes).enumerate() {
+            match index.values(column, row, object, seed) {
+                Values::Kept => {}
+                values => {
+                    all.reserve_exact(self.columns.len() - all.len());
+                    all.resize_with(at, || Values::Kept);
+                    all.push(values);
+                }
+            }
+        }
+        all
+    }
+
+    /// What was said under another recipe, for that of this table. An index that both have is not asked again.
+    pub(crate) fn renew(
+        &self,
+        (before, mut said): (&Recipe<V>, AllValues),
+        row: Option<u32>,
+        object: &V,
+        seed: &Seed,
+    ) -> AllValues
+    where
+        V: 'static,
+    {
+        let indexes = self.columns.iter().zip(&self.recipe.indexes);
+        let values = indexes.map(|(column, index)| match before.place(index) {
+            Some(at) => said.get_mut(at).map_or(Values::Kept, |said| std::mem::replace(said, Values::Kept)),
+            None => index.values(column, row, object, seed),
+        });
+        values.collect()
     }
 
     /// The memory it takes besides columns and objects, in bytes.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::changes::pending::Ticket;
 use crate::index::Definition;
 use crate::index::set::Recipe;
-use crate::table::record::{AnyValue, Record};
+use crate::table::record::{AnyValue, Record, Values};
 use crate::table::{KeyWrite, Table};
 use crate::{Change, ChangeKind};
 
@@ -75,12 +75,13 @@ impl<K, V> Selection<K, V> {
                 let column = &table.columns[place];
                 let group = column.find(value.hash, |known| index.equal(known, value));
                 let was = |row| group.is_some_and(|group| column.groups_of(row).any(|other| other == group));
-                let is = |write: &KeyWrite<K, V>| {
-                    let values = write.values.get(place).map_or(&[][..], |values| values.as_slice());
-                    values.iter().any(|new| index.equal(new, value))
-                };
                 let crossing = |(at, write): (usize, &KeyWrite<K, V>)| {
-                    Some((at, Crossing::of(write.kind, write.row.is_some_and(was), is(write))?))
+                    let was = write.row.is_some_and(was);
+                    let is = match write.values.get(place) {
+                        None | Some(Values::Kept) => was && !write.kind.is_deletion(),
+                        Some(values) => values.as_slice().iter().any(|said| index.equal(&said.value, value)),
+                    };
+                    Some((at, Crossing::of(write.kind, was, is)?))
                 };
                 writes.filter_map(crossing).collect()
             }

@@ -11,7 +11,8 @@ use flyball_sync::panics::attempt;
 use super::{Function, Index, Label, Labels};
 use crate::IndexError;
 use crate::index::seed::Seed;
-use crate::table::record::{AnyValue, Value, Values};
+use crate::table::Column;
+use crate::table::record::{AnyValue, Said, Value, Values};
 
 /// How one index reads objects and tells values apart. Public in name only: no path leads to it.
 pub struct Definition<V> {
@@ -26,27 +27,25 @@ pub struct Definition<V> {
     pub(crate) compare: Option<fn(&AnyValue, &AnyValue) -> Ordering>,
 }
 
-/// Makes the values of an object out of those of the one before: an equal one is kept.
-type ValuesFn<V> = dyn Fn(&mut Values, &V, &Seed) + Send + Sync;
+/// The values of an object, which comes to a row of the index's column, or to a new one.
+type ValuesFn<V> = dyn Fn(&Column, Option<u32>, &V, &Seed) -> Values + Send + Sync;
 
 impl<V: 'static> Definition<V> {
     pub(crate) fn new<IK: Eq + Hash + Send + Sync + 'static>(index: Index<V, IK>) -> Self {
         let values: Box<ValuesFn<V>> = match index.function {
-            Function::One(value) => Box::new(move |known, object, seed| {
+            Function::One(value) => Box::new(move |column, row, object, seed| {
                 let new = value(object);
-                match std::mem::replace(known, Values::NONE) {
-                    Values::One(old) if *typed::<IK>(&old) == new => *known = Values::Kept(old),
-                    _ => *known = Values::One(erased(new, seed)),
+                match column.values_of(row).next() {
+                    Some(old) if *typed::<IK>(old) == new => Values::Kept,
+                    _ => Values::One(shared(column, new, seed)),
                 }
             }),
             Function::Many(values) => {
-                Box::new(move |known, object, seed| *known = many(known, values(object), seed))
+                Box::new(move |column, row, object, seed| many(column, row, values(object), seed))
             }
-            Function::Fallible(values) => Box::new(move |known, object, seed| {
-                *known = match values(object) {
-                    Ok(values) => many(known, values, seed),
-                    Err(error) => Values::Failed(Arc::new(error)),
-                };
+            Function::Fallible(values) => Box::new(move |column, row, object, seed| match values(object) {
+                Ok(values) => many(column, row, values, seed),
+                Err(error) => Values::Failed(Arc::new(error)),
             }),
         };
         Self {
@@ -66,7 +65,7 @@ impl<V: 'static> Definition<V> {
         values: Arc<super::ManyFn<V, IK>>,
     ) -> Self {
         let values: Box<ValuesFn<V>> =
-            Box::new(move |known, object, seed| *known = many(known, values(object), seed));
+            Box::new(move |column, row, object, seed| many(column, row, values(object), seed));
         Self { single: false, values, ..Self::new(index) }
     }
 
@@ -81,9 +80,9 @@ impl<V: 'static> Definition<V> {
             value_type: TypeId::of::<Label>(),
             single: false,
             unique: false,
-            values: Box::new(move |known, object, seed| {
-                let told = labels.labels(object, known.as_slice());
-                *known = many(known, told, seed);
+            values: Box::new(move |column, row, object, seed| {
+                let known = || column.values_of(row).map(|known| typed::<Label>(known));
+                many(column, row, labels.labels(object, known), seed)
             }),
             equal: |a, b| typed::<Label>(a) == typed::<Label>(b),
             compare: Some(|a, b| typed::<Label>(a).cmp(typed::<Label>(b))),
@@ -99,20 +98,14 @@ impl<V: 'static> Definition<V> {
         (self.name, self.value_type) == (other.name, other.value_type)
     }
 
-    /// Runs the user's function.
-    pub(crate) fn values(&self, object: &V, seed: &Seed) -> Values {
-        let mut values = Values::NONE;
-        self.update(&mut values, object, seed);
-        values
-    }
-
-    /// Runs the user's function, for an object that follows one with these values. A panic of it, or of `Hash` and `Eq` of what it says, is an error
-    /// of this object.
-    pub(crate) fn update(&self, known: &mut Values, object: &V, seed: &Seed) {
-        if let Err(message) = attempt(|| (self.values)(known, object, seed)) {
+    /// Runs the user's function, for an object that comes to a row of this index's column. Those that the row has are kept, and those that any has
+    /// shared, so that most writes neither allocate nor, in an update, hash for an index. A panic of it, or of `Hash` and `Eq` of what it says, is
+    /// an error of this object.
+    pub(crate) fn values(&self, column: &Column, row: Option<u32>, object: &V, seed: &Seed) -> Values {
+        attempt(|| (self.values)(column, row, object, seed)).unwrap_or_else(|message| {
             let error = IndexError::new(format!("the index function panicked: {message}"));
-            *known = Values::Failed(Arc::new(error));
-        }
+            Values::Failed(Arc::new(error))
+        })
     }
 }
 
@@ -134,38 +127,61 @@ pub(crate) fn erased<IK: Hash + Send + Sync + 'static>(key: IK, seed: &Seed) -> 
     Arc::new(Value { hash: seed.hash_one(&key), key })
 }
 
-/// The values of an object, after one with the `known` ones.
-fn many<IK: Eq + Hash + Send + Sync + 'static>(known: &mut Values, values: Vec<IK>, seed: &Seed) -> Values {
-    match std::mem::replace(known, Values::NONE) {
-        Values::Many(old) if is_same(&old, &values) => Values::KeptMany(old),
-        _ => distinct(values, seed),
+/// A value as the index keeps it already, if it does.
+fn shared<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, key: IK, seed: &Seed) -> Said {
+    let hash = seed.hash_one(&key);
+    let group = column.find(hash, |known| *typed::<IK>(known) == key);
+    match group.and_then(|number| column.group(number)).map(|group| group.value.clone()) {
+        Some(value) => {
+            // Here, because what panics in its drop while this function returns would take the return value with it.
+            drop(key);
+            Said { value, group }
+        }
+        None => Said { value: Arc::new(Value { hash, key }), group: None },
+    }
+}
+
+/// The values of an object that comes to a row.
+fn many<IK: Eq + Hash + Send + Sync + 'static>(
+    column: &Column,
+    row: Option<u32>,
+    values: Vec<IK>,
+    seed: &Seed,
+) -> Values {
+    match is_same(column.values_of(row), &values) {
+        true => Values::Kept,
+        false => distinct(column, values, seed),
     }
 }
 
 /// Whether these are the values, in any order, and each once. None are never the same: the index may be on its way to the values there
 /// were.
-fn is_same<IK: Eq + 'static>(old: &[Arc<AnyValue>], values: &[IK]) -> bool {
-    let among = |value: &IK| old.iter().filter(|old| typed::<IK>(old) == value).count() == 1;
-    let distinct = || (1..values.len()).all(|at| !values[..at].contains(&values[at]));
-    !old.is_empty()
-        && old.len() == values.len()
-        && values.len() <= FEW
-        && values.iter().all(among)
-        && distinct()
+fn is_same<'a, IK: Eq + 'static>(old: impl Iterator<Item = &'a Arc<AnyValue>>, values: &[IK]) -> bool {
+    let mut left = [None; FEW];
+    let mut count = 0;
+    for (place, old) in left.iter_mut().zip(old) {
+        *place = Some(typed::<IK>(old));
+        count += 1;
+    }
+    // As those there were are distinct, equal ones among the new leave one of them over.
+    let mut take = |value| left[..count].iter_mut().any(|old| old.take_if(|old| *old == value).is_some());
+    count > 0 && count == values.len() && values.iter().all(|value| take(value))
 }
 
-/// More values than this are not compared one by one.
+/// As many values as this are not compared one by one.
 const FEW: usize = 16;
 
 /// Sorts by hash and drops what is there twice.
-fn distinct<IK: Eq + Hash + Send + Sync + 'static>(values: Vec<IK>, seed: &Seed) -> Values {
-    let mut values: Vec<_> = values.into_iter().map(|key| erased(key, seed)).collect();
-    values.sort_by_key(|value| value.hash);
-    let mut kept: Vec<Arc<AnyValue>> = Vec::with_capacity(values.len());
-    for value in values {
-        let mut same_hash = kept.iter().rev().take_while(|earlier| earlier.hash == value.hash);
-        if !same_hash.any(|earlier| typed::<IK>(earlier) == typed::<IK>(&value)) {
-            kept.push(value);
+fn distinct<IK: Eq + Hash + Send + Sync + 'static>(column: &Column, values: Vec<IK>, seed: &Seed) -> Values {
+    let mut values: Vec<_> = values.into_iter().map(|key| shared(column, key, seed)).collect();
+    values.sort_by_key(|said| said.value.hash);
+    let mut kept: Vec<Said> = Vec::with_capacity(values.len());
+    for said in values {
+        let value = &said.value;
+        let earlier = kept.iter().rev().map(|earlier| &earlier.value);
+        let mut same_hash = earlier.take_while(|earlier| earlier.hash == value.hash);
+        if !same_hash.any(|earlier| typed::<IK>(earlier) == typed::<IK>(value)) {
+            kept.push(said);
         }
     }
     Values::Many(kept)

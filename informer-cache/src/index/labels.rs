@@ -4,9 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{AnyIndex, Definition, sealed, typed};
+use super::{AnyIndex, Definition, sealed};
 use crate::Selector;
-use crate::table::record::AnyValue;
 
 /// A handle of an index of labels, which answers selectors: see [`Snapshot::select`](crate::Snapshot::select).
 ///
@@ -60,15 +59,18 @@ impl<V> Labels<V> {
 
     /// Whether the labels of an object are as a selector has it. O(labels).
     pub(crate) fn select(&self, object: &V, selector: &Selector) -> bool {
-        let labels = self.labels(object, &[]);
+        let labels = self.labels(object, std::iter::empty);
         selector.matches(|key| labels.iter().find(|label| *label.key == *key).map(|label| &*label.value))
     }
 
     /// The labels of an object, one for each key. Those that are among the `known` ones share their texts.
-    pub(super) fn labels(&self, object: &V, known: &[Arc<AnyValue>]) -> Vec<Label> {
-        let mut labels: Vec<Label> = Vec::with_capacity(known.len());
+    pub(super) fn labels<'a, I>(&self, object: &V, known: impl Fn() -> I) -> Vec<Label>
+    where
+        I: Iterator<Item = &'a Label>,
+    {
+        let mut labels: Vec<Label> = Vec::new();
         (self.function)(object, &mut |key, value| {
-            let shared = known.iter().map(|known| typed::<Label>(known)).find(|known| known.is(key, value));
+            let shared = known().find(|known| known.is(key, value));
             let label = shared.cloned().unwrap_or_else(|| Label { key: key.into(), value: value.into() });
             match labels.iter_mut().find(|known| *known.key == *key) {
                 Some(known) => *known = label,

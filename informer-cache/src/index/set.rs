@@ -1,4 +1,4 @@
-//! PURE. What a store asks about its objects: the one place that runs the owner's functions.
+//! PURE. What a store asks about its objects: but for [`Table::values`](crate::table::Table::values) the one place that runs the owner's functions.
 //!
 //! All of it happens under no lock of the store and before anything changes, so a function may panic, block or read the store. A recipe never changes:
 //! with another set of indexes the store has another recipe.
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::index::Definition;
 use crate::index::seed::Seed;
-use crate::table::record::{Record, Values};
+use crate::table::record::Record;
 use crate::{MissingIndex, Schema, Version};
 
 /// What a store asks about its objects.
@@ -79,35 +79,6 @@ impl<K, V> Arrived<K, V> {
             Some(old) => (old.next(version, object), Some(key)),
             None => (Record::new(hash, key, version, object), None),
         }
-    }
-}
-
-impl<V: 'static> Recipe<V> {
-    /// What the indexes say about an object, one item for each.
-    pub(crate) fn values(&self, object: &V, seed: &Seed) -> Vec<Values> {
-        self.indexes.iter().map(|index| index.values(object, seed)).collect()
-    }
-
-    /// The same of an object whose key had another one with these values. Equal values are kept, so that most updates neither
-    /// allocate nor hash for an index.
-    pub(crate) fn update(&self, object: &V, known: Vec<Values>, seed: &Seed) -> Vec<Values> {
-        if known.len() != self.indexes.len() {
-            return self.values(object, seed);
-        }
-        let mut values = known;
-        for (value, index) in values.iter_mut().zip(&self.indexes) {
-            index.update(value, object, seed);
-        }
-        values
-    }
-
-    /// What was said under another recipe, for this one. An index that both have is not asked again.
-    pub(crate) fn renew(&self, before: &Self, mut said: Vec<Values>, object: &V, seed: &Seed) -> Vec<Values> {
-        let values = self.indexes.iter().map(|index| match before.place(index) {
-            Some(at) => std::mem::replace(&mut said[at], Values::NONE),
-            None => index.values(object, seed),
-        });
-        values.collect()
     }
 }
 

@@ -53,8 +53,8 @@ impl<K: Clone + Eq + Hash, V: 'static> IndexBuild<K, V> {
             if old.zip(new).is_some_and(|(old, new)| old.is(new)) {
                 continue;
             }
-            let values = new.map(|new| self.index.values(&new.object, &self.seed));
             let old = old.map(|_| row);
+            let values = new.map(|new| self.index.values(&self.column[0], old, &new.object, &self.seed));
             self.plan.one_column(&self.column[0], &self.index, old, values.as_ref());
             self.plan.carry_out(&mut self.column, row, &mut self.garbage);
         }
@@ -101,9 +101,9 @@ impl<K, V: 'static> WriterCore<K, V> {
         index: &Definition<V>,
         effects: &mut Effects<K, V>,
     ) -> Result<Removed<V>, MissingIndex> {
-        let inner = self.inner();
         let at = self.table().recipe.indexes.iter().position(|known| known.is_like(index));
         let Some(at) = at else { return Err(MissingIndex { name: index.name }) };
+        let inner = self.inner();
         let mut published = inner.published.write();
         inner.note_superseded(&mut published);
         let table = Arc::make_mut(&mut published.table);

@@ -253,10 +253,10 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
     /// An index came or went. The functions of a new one run here, about what is written.
     fn begin_anew(&mut self, table: Arc<Table<K, V>>) {
         let seed = self.store.inner.reading.seed;
-        for KeyWrite { record, values, kind, .. } in &mut self.writes {
+        for KeyWrite { record, values, kind, row } in &mut self.writes {
             if !kind.is_deletion() {
-                let said = std::mem::take(values);
-                *values = table.recipe.renew(&self.base.recipe, said, &record.object, &seed);
+                let said = (&*self.base.recipe, std::mem::take(values));
+                *values = table.renew(said, *row, &record.object, &seed);
             }
         }
         self.next = Some(Table::clone(&table));

@@ -1,9 +1,9 @@
 //! SHELL. What readers see of a store, and the lock before it.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::sync::Arc;
 
-use flyball_sync::locks::RwLock;
+use flyball_sync::locks::{RwLock, RwLockWriteGuard};
 
 use crate::Version;
 use crate::changes::buffer::Feeds;
@@ -26,13 +26,21 @@ pub(crate) struct Published<K, V> {
 }
 
 impl<K, V> Published<K, V> {
-    /// The version grows to this one at least.
-    pub(crate) fn advance(&mut self, version: Version, wakers: &mut Wakers) -> Version {
-        if version > self.table.version {
-            Arc::make_mut(&mut self.table).version = version;
+    /// Changes the table, in place where nobody holds it: otherwise it is copied, which is a few counts and no object. The version grows to this
+    /// one at least.
+    pub(crate) fn change(
+        &mut self,
+        version: Version,
+        wakers: &mut Wakers,
+        change: impl FnOnce(&mut Table<K, V>),
+    ) -> Version {
+        let table = Arc::make_mut(&mut self.table);
+        change(table);
+        if version > table.version {
+            table.version = version;
             self.waiters.reached(version, wakers);
         }
-        self.table.version
+        table.version
     }
 }
 
@@ -73,7 +81,7 @@ impl<K, V> Board<K, V> {
     }
 
     /// Nobody else looks at it from here on.
-    pub(crate) fn write(&self) -> impl DerefMut<Target = Published<K, V>> {
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Published<K, V>> {
         let published = self.published.write();
         // Seats invariant 1. Also where only the feeds change: a clear that is forgotten shows an old table for ever.
         self.seats.clear();

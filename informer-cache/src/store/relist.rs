@@ -10,7 +10,7 @@ use flyball_sync::panics::attempt;
 use hashbrown::HashTable;
 
 use crate::index::set::{Reading, Transform};
-use crate::table::record::Record;
+use crate::table::record::{AllValues, Record};
 use crate::table::relist::{List, Listed, Verdict, judge};
 use crate::{Change, Store, Version, Writer};
 
@@ -123,8 +123,8 @@ pub(crate) struct RelistDraft<K, V> {
     pub(super) list: List<K, V>,
     reading: Reading<K, V>,
     transform: Option<Transform<V>>,
-    /// Where in `list.listed` a key is.
-    places: HashTable<usize>,
+    /// Where in `list.listed` the keys are that have no row in the base.
+    new: HashTable<usize>,
     len: usize,
     /// The place of the next new key in the list. That of a key taken off stays empty.
     next: u32,
@@ -144,7 +144,7 @@ where
             list: List::new(store.inner.table()),
             reading: store.inner.reading,
             transform: store.inner.transform.clone(),
-            places: HashTable::new(),
+            new: HashTable::new(),
             len: 0,
             next: 0,
             nameless: false,
@@ -180,11 +180,7 @@ where
         }
         let inserted = attempt(|| self.insert_at(row, hash, key, object));
         inserted.map(|()| false).inspect_err(|_| {
-            let listed = |row| {
-                let hash = self.list.base.rows.get(row).map_or(0, Record::hash);
-                let is_it = |at: &usize| self.list.listed[*at].stored.is_some_and(|(other, _)| other == row);
-                self.list.unchanged.has(row) || self.places.find(hash, is_it).is_some()
-            };
+            let listed = |row| self.list.unchanged.has(row) || self.list.slots[row as usize] > 0;
             if let Some(row) = row.filter(|row| !listed(*row)) {
                 self.list_as_stored(row);
             }
@@ -199,10 +195,27 @@ where
 
     fn listed_at(&self, row: Option<u32>, hash: u64, key: &K) -> Option<&Record<K, V>> {
         let List { base, unchanged, listed, .. } = &self.list;
-        let is_it = |at: &usize| listed[*at].record.hash() == hash && listed[*at].record.key() == key;
-        match self.places.find(hash, is_it) {
-            Some(&at) => Some(&listed[at].record),
-            None => base.rows.get(row.filter(|row| unchanged.has(*row))?),
+        match row.filter(|row| unchanged.has(*row)) {
+            Some(row) => base.rows.get(row),
+            None => self.changed_at(row, hash, key).map(|at| &listed[at].record),
+        }
+    }
+
+    /// Where in `list.listed` a key is, which has this row in the base, if any.
+    fn changed_at<Q>(&self, row: Option<u32>, hash: u64, key: &Q) -> Option<usize>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let List { unchanged, slots, listed, .. } = &self.list;
+        match row {
+            Some(row) if unchanged.has(row) => None,
+            Some(row) => (slots[row as usize] as usize).checked_sub(1),
+            None => {
+                let record = |at: usize| &listed[at].record;
+                let is_it = |at: &usize| record(*at).hash() == hash && record(*at).key().borrow() == key;
+                self.new.find(hash, is_it).copied()
+            }
         }
     }
 
@@ -210,7 +223,7 @@ where
     fn list_as_stored(&mut self, row: u32) {
         let next = self.next.checked_add(1).expect("less than 2³² keys");
         self.list.unchanged.set(row);
-        self.list.places[row as usize] = self.next;
+        self.list.slots[row as usize] = self.next;
         (self.len, self.next) = (self.len + 1, next);
     }
 
@@ -218,21 +231,18 @@ where
     fn insert_at(&mut self, row: Option<u32>, hash: u64, key: K, object: V) {
         let reading = self.reading;
         let arrived = reading.read_named(hash, key, object, self.transform.as_ref());
-        let List { base, unchanged, places, listed, .. } = &mut self.list;
-        let old = row.and_then(|row| base.rows.get(row));
+        let old = row.and_then(|row| self.list.base.rows.get(row));
         let (record, key) = arrived.after(old);
         // Here, where a panic of it leaves the list as it was.
         drop(key);
         let verdict = old.map(|old| judge(&reading.schema, old, &record));
-        let known = self.places.find(record.hash(), |&at| {
-            let other = &listed[at].record;
-            other.hash() == record.hash() && other.key() == record.key()
-        });
-        let known = known.copied();
+        let known = self.changed_at(row, hash, record.key());
+        let List { base, unchanged, slots, listed, .. } = &mut self.list;
+        let old = row.and_then(|row| base.rows.get(row));
         let known_row = row.filter(|row| unchanged.has(*row));
         let place = match (known, known_row) {
             (Some(at), _) => listed[at].place,
-            (None, Some(row)) => places[row as usize],
+            (None, Some(row)) => slots[row as usize],
             (None, None) => self.next,
         };
         let counted = known.is_some() || known_row.is_some();
@@ -244,19 +254,17 @@ where
         let (record, values) = match (stored, old, known) {
             (Some((row, Verdict::Unchanged)), _, None) => {
                 unchanged.set(row);
-                places[row as usize] = place;
+                slots[row as usize] = place;
                 (self.len, self.next) = (len, next);
                 return;
             }
             // Once listed as something else, it stays in that list.
-            (Some((row, Verdict::Unchanged)), Some(old), _) => (old.clone(), base.values(row)),
+            (Some((_, Verdict::Unchanged)), Some(old), _) => (old.clone(), AllValues::new()),
             _ => {
-                let known = row.map_or(Vec::new(), |row| base.values(row));
-                let values = base.recipe.update(&record.object, known, &reading.seed);
+                let values = base.values(row, &record.object, &reading.seed);
                 (record, values)
             }
         };
-        let hash = record.hash();
         let new = Listed { record, values, stored, place };
         // Nothing panics from here on but the drop of what is replaced.
         row.iter().for_each(|row| unchanged.clear(*row));
@@ -264,8 +272,11 @@ where
         match known {
             Some(at) => drop(std::mem::replace(&mut listed[at], new)),
             None => {
+                match row {
+                    Some(row) => slots[row as usize] = listed.len() as u32 + 1,
+                    None => drop(self.new.insert_unique(hash, listed.len(), |&at| listed[at].record.hash())),
+                }
                 listed.push(new);
-                self.places.insert_unique(hash, listed.len() - 1, |&at| listed[at].record.hash());
             }
         }
     }
@@ -276,26 +287,32 @@ where
         Q: Hash + Eq + ?Sized,
     {
         let hash = self.reading.seed.hash_one(key);
-        let List { base, unchanged, listed, .. } = &mut self.list;
-        let known = self.places.find_entry(hash, |&at| {
-            let other = &listed[at].record;
-            other.hash() == hash && other.key().borrow() == key
-        });
-        let row = base.find(hash, |known| known.borrow() == key);
+        let row = self.list.base.find(hash, |known| known.borrow() == key);
+        let known = self.changed_at(row, hash, key);
+        let List { unchanged, slots, listed, .. } = &mut self.list;
         self.taken_off.extend(row);
-        let Ok(known) = known else {
+        let Some(at) = known else {
             if let Some(row) = row.filter(|row| unchanged.has(*row)) {
                 unchanged.clear(row);
+                slots[row as usize] = 0;
                 self.len -= 1;
             }
             return;
         };
-        let (at, _) = known.remove();
+        match row {
+            Some(row) => slots[row as usize] = 0,
+            None => drop(self.new.find_entry(hash, |other| *other == at).map(|known| known.remove())),
+        }
         let gone = listed.swap_remove(at);
-        if let Some(moved) = listed.get(at) {
+        if let Some(Listed { record, stored, .. }) = listed.get(at) {
             let last = listed.len();
-            let place = self.places.find_mut(moved.record.hash(), |&place| place == last);
-            *place.expect("every listed key has a place") = at;
+            match stored {
+                Some((row, _)) => slots[*row as usize] = at as u32 + 1,
+                None => {
+                    let moved = self.new.find_mut(record.hash(), |place| *place == last);
+                    *moved.expect("every new key has a place") = at;
+                }
+            }
         }
         self.len -= 1;
         // Last, as it may panic.

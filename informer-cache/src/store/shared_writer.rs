@@ -141,6 +141,7 @@ where
         let items: Vec<_> = items.into_iter().collect();
         let mut list = None;
         self.turn(&mut list, |core, list| {
+            core.let_go();
             let mut draft = RelistDraft::new(&core.store);
             items.into_iter().for_each(|item| draft.insert(item));
             list.insert(Publication::of_list(&core.store, draft, version)).run_to(Stage::Reporting);
@@ -194,7 +195,10 @@ where
 
     /// Commits the list of an informer, which is the only one to write but for indexes.
     pub(crate) fn commit(&self, list: &mut Publication<K, V>) {
-        self.turn(list, |_, list| list.commit());
+        self.turn(list, |core, list| {
+            core.let_go();
+            list.commit();
+        });
     }
 
     fn write<R>(&self, write: impl FnOnce(&mut WriterCore<K, V>, &mut Effects<K, V>) -> R) -> R {

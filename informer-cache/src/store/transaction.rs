@@ -143,8 +143,7 @@ where
                             }
                             None => (ChangeKind::Added, new.clone()),
                         };
-                    let known = row.map_or(Vec::new(), |row| table.values(row));
-                    let values = table.recipe.update(&record.object, known, &reading.seed);
+                    let values = table.values(row, &record.object, &reading.seed);
                     rest.push(KeyWrite { kind, row, record, values });
                 }
                 Write::Delete { last, version, .. } => {

@@ -5,9 +5,10 @@
 
 use std::borrow::Borrow;
 use std::hash::Hash;
-use std::ops::DerefMut;
 use std::slice;
 use std::sync::Arc;
+
+use flyball_sync::locks::RwLockWriteGuard;
 
 use crate::changes::buffer::{Feeds, Merging};
 use crate::changes::selection::Findings;
@@ -23,6 +24,8 @@ use crate::{Change, ChangeKind, Outcome, Schema, Stopped, Store, Version, WaitFo
 /// The writing end of a store. Its functions leave what is to be done without locks to the caller, as [`Effects`].
 pub(crate) struct WriterCore<K, V> {
     pub(crate) store: Store<K, V>,
+    /// What is published, where it is at hand: nobody else changes it. Let go before it is changed, which happens in place where nobody holds it.
+    table: Option<Arc<Table<K, V>>>,
     /// Kept for its memory.
     plan: Plan,
 }
@@ -38,7 +41,7 @@ pub(crate) enum Arrival {
 
 impl<K, V> WriterCore<K, V> {
     pub(crate) fn new(store: Store<K, V>) -> Self {
-        Self { store, plan: Plan::default() }
+        Self { store, table: None, plan: Plan::default() }
     }
 
     pub(crate) fn inner(&self) -> &Inner<K, V> {
@@ -49,21 +52,29 @@ impl<K, V> WriterCore<K, V> {
         self.inner().reading
     }
 
-    pub(crate) fn table(&self) -> Arc<Table<K, V>> {
-        self.inner().table()
+    /// What is published, which is not at hand any more.
+    pub(crate) fn table(&mut self) -> Arc<Table<K, V>> {
+        self.table.take().unwrap_or_else(|| self.inner().table())
+    }
+
+    /// Another table is about to be published.
+    pub(super) fn let_go(&mut self) {
+        self.table = None;
     }
 
     /// The store is at least at this version; nothing changed.
     pub(crate) fn bookmark(&mut self, version: Version, effects: &mut Effects<K, V>) {
-        let inner = self.inner();
+        let Self { store, table, .. } = self;
+        let inner = &*store.inner;
         // Most stale events bring no news.
         if version <= inner.published.look(|table| table.version) {
             return;
         }
+        *table = None;
         let (feeds, merging) = {
             let mut published = inner.published.write();
             inner.note_superseded(&mut published);
-            let version = published.advance(version, &mut effects.wakers);
+            let version = published.change(version, &mut effects.wakers, |_| {});
             let merging = Merging { version, revision: published.table.revision, first_list: false };
             (published.feeds.clone(), merging)
         };
@@ -105,16 +116,17 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
             Some(old) => match judge_event(&schema, old, &new) {
                 Verdict::Unchanged => {
                     effects.stale = Some(new);
+                    let stored = old.version;
+                    drop(table);
                     // The source is this far all the same, and somebody may wait for that.
                     self.bookmark(version, effects);
-                    return Outcome::Stale { stored: old.version };
+                    return Outcome::Stale { stored };
                 }
                 Verdict::Updated => (ChangeKind::Updated, Outcome::Updated),
                 Verdict::Replaced => (ChangeKind::Replaced, Outcome::Replaced),
             },
         };
-        let known = row.map_or(Vec::new(), |row| table.values(row));
-        let values = table.recipe.update(&new.object, known, &seed);
+        let values = table.values(row, &new.object, &seed);
         self.commit(table, KeyWrite { kind, row, record: new, values }, version, effects);
         outcome
     }
@@ -133,12 +145,15 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         let table = self.table();
         let found = table.find(hash, |known| known.borrow() == key);
         let Some((row, old)) = found.and_then(|row| Some((row, table.rows.get(row)?))) else {
+            drop(table);
             self.bookmark(version, effects);
             return Outcome::Absent;
         };
-        if !version.is_none() && version < old.version {
+        let stored = old.version;
+        if !version.is_none() && version < stored {
+            drop(table);
             self.bookmark(version, effects);
-            return Outcome::Stale { stored: old.version };
+            return Outcome::Stale { stored };
         }
         let write = deletion(&self.reading().schema, row, old, last);
         self.commit(table, write, version, effects);
@@ -153,16 +168,18 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         version: Version,
         effects: &mut Effects<K, V>,
     ) {
-        let Self { store, plan } = self;
+        let Self { store, plan, table: at_hand } = self;
         let inner = &*store.inner;
         table.plan(&write, plan);
         let (mut published, found) = when_found(inner, &table, slice::from_ref(&write), None, effects);
         // It is the one that is published, so it is not the last.
         drop(table);
         inner.note_superseded(&mut published);
-        // Copied when a snapshot holds it: a few counts, no object.
-        let old = Arc::make_mut(&mut published.table).commit(&write, plan, &mut effects.garbage);
-        let version = published.advance(version, &mut effects.wakers);
+        let mut old = None;
+        let version = published.change(version, &mut effects.wakers, |table| {
+            old = table.commit(&write, plan, &mut effects.garbage);
+        });
+        *at_hand = Some(published.table.clone());
         let merging = Merging { version, revision: published.table.revision, first_list: false };
         if !published.listeners.is_empty() {
             effects.listeners = Some(published.listeners.clone());
@@ -193,7 +210,7 @@ pub(super) fn when_found<'a, K: Eq, V>(
     writes: &[KeyWrite<K, V>],
     mut found: Found<K, V>,
     effects: &mut Effects<K, V>,
-) -> (impl DerefMut<Target = Published<K, V>> + use<'a, K, V>, Found<K, V>) {
+) -> (RwLockWriteGuard<'a, Published<K, V>>, Found<K, V>) {
     loop {
         let published = inner.published.write();
         match &found {

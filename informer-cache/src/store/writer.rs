@@ -174,6 +174,7 @@ where
 
     pub(super) fn publish(&mut self, draft: RelistDraft<K, V>, version: Version) -> Vec<Change<K, V>> {
         let mut list = Publication::of_list(&self.core.store, draft, version);
+        self.core.let_go();
         list.run_to(Stage::Done);
         list.into_changes()
     }
@@ -186,6 +187,7 @@ where
     ) -> Vec<Change<K, V>> {
         let mut publication =
             Publication::new(self.core.store.clone(), table, Arrival::News(version), writes);
+        self.core.let_go();
         publication.run_to(Stage::Done);
         publication.into_changes()
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::IndexError;
 use crate::index::Definition;
 use crate::table::persist::{Hashes, Numbers, Slab, Sorted, Vector};
-use crate::table::record::{AnyValue, Values};
+use crate::table::record::AnyValue;
 
 /// One index; see the [module](self).
 #[derive(Clone)]
@@ -119,19 +119,10 @@ impl Column {
         self.failed.iter()
     }
 
-    /// What the function once said about the object of a row.
-    pub(super) fn values_of(&self, row: u32) -> Values {
-        if let Some(error) = self.failed.get(row) {
-            return Values::Failed(error.clone());
-        }
-        let value = |name: Name| self.group(number(name)).map(|group| group.value.clone());
-        match &self.named {
-            Named::One(named) => named.get(row).copied().and_then(value).map_or(Values::NONE, Values::One),
-            Named::Many(named) => {
-                let names = named.get(row).map_or(&[][..], |names| names);
-                Values::Many(names.iter().copied().filter_map(value).collect())
-            }
-        }
+    /// The values of a row; none of one that is not there.
+    pub(crate) fn values_of(&self, row: Option<u32>) -> impl Iterator<Item = &Arc<AnyValue>> + Clone {
+        let names = row.map_or(&[][..], |row| self.names(row));
+        names.iter().filter_map(|name| self.group(number(*name)).map(|group| &group.value))
     }
 
     /// The memory it takes, in bytes, without what values point to.

@@ -13,7 +13,7 @@ use super::Garbage;
 use super::column::{Column, Group, Name, Named, Rows, name, number};
 use crate::IndexError;
 use crate::index::Definition;
-use crate::table::record::{AnyValue, Values};
+use crate::table::record::{AnyValue, Said, Values};
 
 /// The changes of one write; kept from write to write for its memory.
 #[derive(Default)]
@@ -70,10 +70,12 @@ impl Plan {
         values: Option<&Values>,
     ) {
         self.clear();
-        self.column(0, column, index, row, values);
+        if !matches!(values, Some(Values::Kept)) {
+            self.column(0, column, index, row, values);
+        }
     }
 
-    /// Plans what happens in one column when a row gets these values; no values at all when it goes.
+    /// Plans what happens in one column when a row gets these values, which are not kept; no values at all when it goes.
     pub(super) fn column<V: 'static>(
         &mut self,
         at: usize,
@@ -91,19 +93,20 @@ impl Plan {
         };
         // What most updates come to: nothing.
         if let ([old], [value], false) = (old, values, had_failed) {
-            if is(*old, value) {
+            if is(*old, &value.value) {
                 return;
             }
         }
         let from = self.edits.len();
         let mut changes = had_failed || error.is_some();
         self.names.clear();
-        for value in values {
+        for Said { value, group } in values {
             // A few are looked through, which hashes nothing.
             let few = &old[..if old.len() <= FEW { old.len() } else { 0 }];
             let known = few.iter().copied().find(|old| is(*old, value));
-            let known =
-                known.or_else(|| column.find(value.hash, |known| index.equal(known, value)).map(name));
+            let shares = |group: &u32| column.group(*group).is_some_and(|it| Arc::ptr_eq(&it.value, value));
+            let find = || column.find(value.hash, |known| index.equal(known, value));
+            let known = known.or_else(|| group.filter(shares).or_else(find).map(name));
             let edit = match known {
                 Some(known) if old.binary_search(&known).is_ok() => Edit::Stay(number(known)),
                 Some(known) => Edit::Join(number(known)),

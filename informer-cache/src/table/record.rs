@@ -12,9 +12,10 @@ use crate::{IndexError, Version};
 ///
 /// So the key is that of an earlier version: text that it shared with that object stays.
 pub(crate) struct Record<K, V> {
+    /// First, so that its word says also whether there is a record: who goes through rows for their objects reads one word of each.
+    pub(crate) object: Arc<V>,
     pub(crate) name: Arc<Name<K>>,
     pub(crate) version: Version,
-    pub(crate) object: Arc<V>,
 }
 
 /// What versions of an object share, and changes of it.
@@ -68,36 +69,38 @@ pub(crate) struct Value<T: ?Sized> {
 /// A value whose type only its index knows.
 pub(crate) type AnyValue = Value<dyn Any + Send + Sync>;
 
+/// A value that an index function said.
+pub(crate) struct Said {
+    pub(crate) value: Arc<AnyValue>,
+    /// The group that it is shared with. In a write of many keys that may be gone when its turn comes.
+    pub(crate) group: Option<u32>,
+}
+
 /// What an index function said about an object: distinct values.
 pub(crate) enum Values {
-    One(Arc<AnyValue>),
-    /// The one value that the record before has, too: there is nothing to be done.
-    Kept(Arc<AnyValue>),
-    /// The values that the record before has, too, at least one.
-    KeptMany(Vec<Arc<AnyValue>>),
-    Many(Vec<Arc<AnyValue>>),
+    /// Those that the object before has in this index: there is nothing to be done.
+    Kept,
+    One(Said),
+    Many(Vec<Said>),
     Failed(Arc<IndexError>),
 }
 
+/// What the indexes said about an object, in their order. What is cut off at the end is [kept](Values::Kept), so that most updates need no list.
+pub(crate) type AllValues = Vec<Values>;
+
 impl Values {
-    pub(crate) const NONE: Self = Self::Many(Vec::new());
-
-    pub(crate) fn as_slice(&self) -> &[Arc<AnyValue>] {
+    pub(crate) fn as_slice(&self) -> &[Said] {
         match self {
-            Self::One(value) | Self::Kept(value) => std::slice::from_ref(value),
-            Self::Many(values) | Self::KeptMany(values) => values,
-            Self::Failed(_) => &[],
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Many(values) => values,
+            Self::Kept | Self::Failed(_) => &[],
         }
-    }
-
-    pub(crate) fn are_kept(&self) -> bool {
-        matches!(self, Self::Kept(_) | Self::KeptMany(_))
     }
 
     pub(crate) fn error(&self) -> Option<&Arc<IndexError>> {
         match self {
             Self::Failed(error) => Some(error),
-            Self::One(_) | Self::Many(_) | Self::Kept(_) | Self::KeptMany(_) => None,
+            Self::Kept | Self::One(_) | Self::Many(_) => None,
         }
     }
 }

@@ -20,7 +20,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::table::persist::Bits;
-use crate::table::record::{Record, Values};
+use crate::table::record::{AllValues, Record};
 use crate::table::{KeyWrite, Table};
 use crate::{ChangeKind, Schema};
 
@@ -50,7 +50,7 @@ pub(crate) fn judge<K, V>(schema: &Schema<K, V>, old: &Record<K, V>, new: &Recor
 pub(crate) struct Listed<K, V> {
     pub(crate) record: Record<K, V>,
     /// What the indexes of the base say about it.
-    pub(crate) values: Vec<Values>,
+    pub(crate) values: AllValues,
     /// The row of its key in the base, if there is one, and what it is to that.
     pub(crate) stored: Option<(u32, Verdict)>,
     /// Its place in the list: that of the first object of its key.
@@ -60,9 +60,10 @@ pub(crate) struct Listed<K, V> {
 /// A complete list beside its base.
 pub(crate) struct List<K, V> {
     pub(crate) base: Arc<Table<K, V>>,
-    /// The rows of the base that are listed as they are, and the place in the list of each row's key.
+    /// The rows of the base that are listed as they are.
     pub(crate) unchanged: Bits,
-    pub(crate) places: Vec<u32>,
+    /// For each row of the base, the place of its key in the list if it is unchanged, otherwise where in `listed` it is, plus one, or zero.
+    pub(crate) slots: Vec<u32>,
     /// The others; their keys are distinct, and none is of an unchanged row.
     pub(crate) listed: Vec<Listed<K, V>>,
 }
@@ -70,7 +71,7 @@ pub(crate) struct List<K, V> {
 impl<K: Eq + Hash, V: 'static> List<K, V> {
     pub(crate) fn new(base: Arc<Table<K, V>>) -> Self {
         let end = base.rows.end();
-        Self { base, unchanged: Bits::new(end), places: vec![0; end as usize], listed: Vec::new() }
+        Self { base, unchanged: Bits::new(end), slots: vec![0; end as usize], listed: Vec::new() }
     }
 
     /// What leads from the base to exactly the list, which is taken apart. Runs no foreign code. O(listed), and O(base) for what is gone.
@@ -79,25 +80,27 @@ impl<K: Eq + Hash, V: 'static> List<K, V> {
         let stored = self.listed.iter().filter_map(|listed| listed.stored);
         stored.for_each(|(row, _)| kept.set(row));
         let gone = self.base.rows.iter().filter(|(row, _)| !kept.has(*row));
-        let mut writes: Vec<_> = gone
-            .map(|(row, old)| KeyWrite {
-                kind: ChangeKind::Missed,
-                row: Some(row),
-                record: old.clone(),
-                values: Vec::new(),
-            })
-            .collect();
-        self.listed.sort_by_key(|listed| listed.place);
-        for Listed { record, values, stored, .. } in std::mem::take(&mut self.listed) {
+        let gone = gone.map(|(row, old)| KeyWrite {
+            kind: ChangeKind::Missed,
+            row: Some(row),
+            record: old.clone(),
+            values: AllValues::new(),
+        });
+        self.listed.sort_unstable_by_key(|listed| listed.place);
+        let put = std::mem::take(&mut self.listed).into_iter().filter_map(|listed| {
+            let Listed { record, values, stored, .. } = listed;
             let kind = match stored {
-                Some((_, Verdict::Unchanged)) => continue,
+                Some((_, Verdict::Unchanged)) => return None,
                 Some((_, Verdict::Updated)) => ChangeKind::Updated,
                 Some((_, Verdict::Replaced)) => ChangeKind::Replaced,
                 // Whoever publishes it knows whether it is the first list.
                 None => ChangeKind::Added,
             };
-            writes.push(KeyWrite { kind, row: stored.map(|(row, _)| row), record, values });
-        }
+            Some(KeyWrite { kind, row: stored.map(|(row, _)| row), record, values })
+        });
+        // In the memory of the list, as a write is as large as what is listed.
+        let mut writes: Vec<_> = put.collect();
+        writes.splice(0..0, gone);
         writes
     }
 }
