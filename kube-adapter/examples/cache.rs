@@ -3,7 +3,7 @@
 //! The server is one in memory, so no cluster is needed. For a real one, replace `server.client()` by `Client::try_default().await?`.
 
 use flyball_informer_cache::{ChangeKind, Index, Version};
-use flyball_kube::testing::ApiServer;
+use flyball_kube_testing::ApiServer;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::runtime::watcher::Config;

@@ -35,8 +35,8 @@ use self::rows::{Row, Rows};
 pub use self::run::Reconciles;
 use self::stopping::Stopping;
 use self::trigger::Trigger;
-use crate::leader::Leadership;
 use crate::{ApiSource, Config, Monitor, Store, reflector_config, watcher_error};
+use flyball_kube_lease::Leadership;
 
 /// Runs a function for objects of a kind when they, or objects that concern them, change: kube-runtime's `Controller`, with the same
 /// functions of the user and the same results, over caches that lose no change and a queue that starves no object.
@@ -67,7 +67,7 @@ use crate::{ApiSource, Config, Monitor, Store, reflector_config, watcher_error};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let server = flyball_kube::testing::ApiServer::new();
+/// # let server = flyball_kube_testing::ApiServer::new();
 /// # server.register::<ConfigMap>();
 /// # server.register::<Pod>();
 /// # let client = server.client();

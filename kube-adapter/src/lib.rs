@@ -8,7 +8,6 @@ mod config;
 mod controller;
 mod failed;
 mod informer;
-pub mod leader;
 mod limit;
 mod monitor;
 mod names;
@@ -16,8 +15,6 @@ mod source;
 mod source_error;
 mod store;
 mod stream_source;
-#[cfg(feature = "testing")]
-pub mod testing;
 mod throttle;
 
 pub use crate::action::{UnknownAction, requeue_after};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use flyball_kube::Controller;
-use flyball_kube::testing::ApiServer;
+use flyball_kube_testing::ApiServer;
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;

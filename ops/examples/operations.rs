@@ -10,9 +10,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_kube::leader::{Election, Ended, unique_identity};
-use flyball_kube::testing::ApiServer;
 use flyball_kube::{Controller, Throttle};
+use flyball_kube_lease::{Election, Ended, unique_identity};
+use flyball_kube_testing::ApiServer;
 use flyball_ops::OpsServer;
 use flyball_ratelimit::Quota;
 use futures_util::StreamExt;

@@ -27,9 +27,9 @@ use super::trigger::Trigger;
 use super::turning::{Adding, Keys, Loop, Turning};
 use crate::config::BACKOFF;
 use crate::failed::Failed;
-use crate::leader::Leadership;
 use crate::limit::Limit;
 use crate::{Config, Monitor, Turns};
+use flyball_kube_lease::Leadership;
 
 /// The user's functions, as the loop calls them.
 pub(crate) type Reconcile =

@@ -10,7 +10,7 @@ use tokio::task::coop::consume_budget;
 
 use super::reasons::Reason;
 use super::turning::{Adding, Keys, Turning};
-use crate::leader::Leadership;
+use flyball_kube_lease::Leadership;
 
 /// Keys that are asked for from outside, and why.
 pub(crate) type Request = BoxStream<'static, (Vec<NamespacedName>, Reason)>;

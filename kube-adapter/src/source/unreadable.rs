@@ -24,7 +24,8 @@ const MARK: &str = "unreadable: ";
 ///
 /// # Examples
 /// ```
-/// # use flyball_kube::{ApiSource, testing::ApiServer, unreadable};
+/// # use flyball_kube::{ApiSource, unreadable};
+/// # use flyball_kube_testing::ApiServer;
 /// # use k8s_openapi::api::core::v1::ConfigMap;
 /// # use kube::{Api, api::{Patch, PatchParams}, runtime::watcher};
 /// # use serde_json::{from_value, json};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use flyball_kube::testing::ApiServer;
+use flyball_kube_testing::ApiServer;
 use http::{Method, Request, header};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use flyball_kube::leader::{Election, Ended, Leadership, Lost, Standing};
 use flyball_kube::{Controller, Monitor};
+use flyball_kube_lease::{Election, Ended, Leadership, Lost, Standing};
 use futures_util::StreamExt;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::ConfigMap;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_kube::testing::{ApiServer, Call, Verb};
 use flyball_kube::{Config, Controller};
+use flyball_kube_testing::{ApiServer, Call, Verb};
 use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::events::v1::Event as Noted;

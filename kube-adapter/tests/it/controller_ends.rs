@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use flyball_controller::{NotLive, NotReady};
 use flyball_informer_cache::NamespacedName;
-use flyball_kube::testing::ApiServer;
 use flyball_kube::{Config, Controller};
+use flyball_kube_testing::ApiServer;
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;

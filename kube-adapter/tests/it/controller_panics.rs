@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_kube::Controller;
-use flyball_kube::testing::ApiServer;
+use flyball_kube_testing::ApiServer;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::ObjectMeta;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_kube::Controller;
-use flyball_kube::testing::{ApiServer, Call};
+use flyball_kube_testing::{ApiServer, Call};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use kube::core::Status;

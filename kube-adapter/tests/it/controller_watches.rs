@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use flyball_kube::testing::ApiServer;
 use flyball_kube::{Controller, Reconciles};
+use flyball_kube_testing::ApiServer;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::core::ObjectMeta;
@@ -197,7 +197,7 @@ async fn reconciles_what_was_mapped_before_and_after_a_change() {
 #[tokio::test(start_paused = true)]
 async fn a_mapper_finds_the_objects_of_the_controller_from_the_first_list_on() {
     let server = server();
-    server.slow(flyball_kube::testing::Call::any().of::<ConfigMap>(), SECOND * 5);
+    server.slow(flyball_kube_testing::Call::any().of::<ConfigMap>(), SECOND * 5);
     server.put(&pod("default/p", &[]));
     let controller = controller(&server);
     let store = controller.store();

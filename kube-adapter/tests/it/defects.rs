@@ -9,8 +9,8 @@ mod counted;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_kube::testing::ApiServer;
 use flyball_kube::{Config, Controller};
+use flyball_kube_testing::ApiServer;
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::runtime::controller::Action;

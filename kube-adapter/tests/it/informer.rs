@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_informer_cache::{Index, Informer, NamespacedName, ReflectorConfig};
-use flyball_kube::testing::{ApiServer, Call, Verb};
 use flyball_kube::{informer, reflector_config};
+use flyball_kube_testing::{ApiServer, Call, Verb};
 use flyball_sync::TokioTimer;
 use futures_util::StreamExt;
 use http::HeaderMap;

@@ -1,15 +1,19 @@
 //! Controllers of which one replica works, on tokio's paused clock: rolling updates, and what begins when the lease cannot be renewed.
 
+use std::future::pending;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use flyball_kube::leader::{Election, Ended, Lost, Standing};
-use flyball_kube::testing::{ApiServer, Call};
 use flyball_kube::{Config, Controller, Monitor, Turns};
+use flyball_kube_lease::{Election, Ended, Lost, Standing};
+use flyball_kube_testing::{ApiServer, Call};
 use futures_util::{FutureExt, StreamExt};
+use http::{Method, Request};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::client::{Body, ClientBuilder};
 use kube::core::Status;
 use kube::runtime::controller::Action;
 use kube::runtime::watcher;
@@ -19,9 +23,8 @@ use testkit::random::Random;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
+use tower::{Service, service_fn};
 
-use crate::leader_lives::seeds;
-use crate::lease_server::{LeaseServer, Mood};
 use crate::lines::Lines;
 use crate::world::{Refused, map};
 
@@ -191,6 +194,56 @@ async fn no_reconcile_begins_after_the_renew_deadline() {
     assert!(work.log.lock().last().unwrap().renewed > 9 * SECOND, "it was busy until then");
 }
 
+/// What becomes of a replica's requests for the Lease.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Connection {
+    #[default]
+    Sound,
+    Refused,
+    /// Requests do not arrive.
+    RequestsLost,
+    /// Requests are carried out, and not answered.
+    AnswersLost,
+    /// Writes are carried out, and not answered.
+    AnswersOfWritesLost,
+    /// Requests are carried out after this long, and answered after as long again.
+    Slow(Duration),
+}
+
+/// A client whose requests fare as `connection` says.
+fn client_over(connection: &Arc<Mutex<Connection>>, cluster: &ApiServer) -> Client {
+    let (connection, cluster) = (connection.clone(), cluster.clone());
+    let service = service_fn(move |request: Request<Body>| {
+        let (mut server, connection) = (cluster.clone(), *connection.lock());
+        let writes = request.method() != Method::GET;
+        // As on a server: what has arrived is carried out, also if the client has given up.
+        let served = tokio::spawn(async move {
+            let delay = match connection {
+                Connection::Refused => return Err(io::ErrorKind::ConnectionRefused.into()),
+                Connection::RequestsLost => pending().await,
+                Connection::Slow(delay) => delay,
+                _ => Duration::ZERO,
+            };
+            sleep(delay).await;
+            let answer = server.call(request).await;
+            sleep(delay).await;
+            match connection {
+                Connection::AnswersLost => pending().await,
+                Connection::AnswersOfWritesLost if writes => pending().await,
+                _ => answer,
+            }
+        });
+        async move { served.await.unwrap() }
+    });
+    ClientBuilder::new(service, "default").build()
+}
+
+fn seeds(cases: u64) -> impl Iterator<Item = u64> {
+    let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    let first = number("FLYBALL_SEED").unwrap_or(1);
+    first..first + number("FLYBALL_CASES").unwrap_or(cases)
+}
+
 /// Of several replicas, whose way to the lease is lost and found, and which are stopped and started, one works at a time, and none begins anything that it may not.
 #[test]
 fn in_random_elections_one_works_and_begins_nothing_after_the_renew_deadline() {
@@ -200,27 +253,27 @@ fn in_random_elections_one_works_and_begins_nothing_after_the_renew_deadline() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
         runtime.unwrap().block_on(async {
             let mut random = Random::new(seed);
-            let (leases, cluster, work) = (LeaseServer::new(), cluster(), Arc::<Work>::default());
+            let (cluster, work) = (cluster(), Arc::<Work>::default());
             for n in 0..random.below(20) {
                 cluster.put(&map(&format!("ns/m{n}")));
             }
-            let mut moods = [Arc::default(), Arc::default()];
+            let mut connections = [Arc::default(), Arc::default()];
             let mut replicas = [0, 1].map(|n: usize| {
                 let takes = Duration::from_millis(random.below(2_000));
-                let client = leases.moody_client(Arc::clone(&moods[n]));
+                let client = client_over(&connections[n], &cluster);
                 Replica::start_over(client, &cluster, &format!("{n}"), &work, takes)
             });
             for round in 0..100 {
                 sleep(Duration::from_millis(random.below(8_000))).await;
                 let n = random.below(2) as usize;
                 let ms = random.below(4_000);
-                *moods[n].lock() = match random.below(10) {
-                    0..=3 => Mood::Well,
-                    4 => Mood::Silent,
-                    5 => Mood::Mute,
-                    6 => Mood::MuteWrites,
-                    7 => Mood::Refuses(503),
-                    _ => Mood::Slow(Duration::from_millis(ms)),
+                *connections[n].lock() = match random.below(10) {
+                    0..=3 => Connection::Sound,
+                    4 => Connection::RequestsLost,
+                    5 => Connection::AnswersLost,
+                    6 => Connection::AnswersOfWritesLost,
+                    7 => Connection::Refused,
+                    _ => Connection::Slow(Duration::from_millis(ms)),
                 };
                 if random.below(8) == 0 {
                     replicas[n].stop.take();
@@ -230,9 +283,9 @@ fn in_random_elections_one_works_and_begins_nothing_after_the_renew_deadline() {
                         continue;
                     }
                     let takes = Duration::from_millis(random.below(2_000));
-                    moods[n] = Arc::default();
+                    connections[n] = Arc::default();
                     let name = format!("{n} after {round}");
-                    let client = leases.moody_client(moods[n].clone());
+                    let client = client_over(&connections[n], &cluster);
                     let next = Replica::start_over(client, &cluster, &name, &work, takes);
                     let ended = std::mem::replace(&mut replicas[n], next);
                     terms += ended.standing.terms();
@@ -262,7 +315,7 @@ async fn a_standby_does_not_say_that_it_has_begun() {
     let all = watcher::Config::default;
     let controller = Controller::new(Api::<ConfigMap>::all(cluster.client()), all())
         .owns(Api::<Secret>::all(cluster.client()), all());
-    let run = election.run_standby(std::future::pending(), |leadership| {
+    let run = election.run_standby(pending(), |leadership| {
         let reconcile = async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, Refused>(Action::await_change());
         let controller = controller.with_leadership(&leadership);
         controller

@@ -1,6 +1,5 @@
 //! What needs no cluster.
 
-mod api_server;
 mod controller;
 mod controller_api;
 mod controller_ends;
@@ -11,11 +10,7 @@ mod controller_watches;
 mod defects;
 mod drop_in;
 mod informer;
-mod leader;
 mod leader_controllers;
-mod leader_lives;
-mod leader_rules;
-mod lease_server;
 mod lines;
 mod script;
 mod source;

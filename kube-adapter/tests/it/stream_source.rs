@@ -8,8 +8,8 @@ use flyball_informer_cache::{
     Event as Told, Informer, ListRequest, ListVersion, NamespacedName, Source, SourceErrorKind, Version,
     Watch, WatchRequest,
 };
-use flyball_kube::testing::ApiServer;
 use flyball_kube::{StreamSource, informer_of, watcher_error};
+use flyball_kube_testing::ApiServer;
 use futures_util::stream;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::WatchStreamExt;

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use flyball_kube::leader::Standing;
 use flyball_kube::{Monitor, Throttle};
+use flyball_kube_lease::Standing;
 use serde_json::json;
 
 use super::debug_view::{self, seconds};

@@ -4,8 +4,8 @@
 
 use std::fmt;
 
-use flyball_kube::leader::Standing;
 use flyball_kube::{Monitor, Throttle};
+use flyball_kube_lease::Standing;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_kube::leader::{Election, Ended};
-use flyball_kube::testing::ApiServer;
 use flyball_kube::{Controller, Throttle};
+use flyball_kube_lease::{Election, Ended};
+use flyball_kube_testing::ApiServer;
 use flyball_ops::OpsServer;
 use futures_util::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease;

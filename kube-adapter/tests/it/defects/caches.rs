@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use flyball_informer_cache::{Index, Informer, NamespacedName};
 use flyball_kube::informer;
-use flyball_kube::testing::{Call, Verb};
 use flyball_kube::{Controller, key_of};
+use flyball_kube_testing::{Call, Verb};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::runtime::watcher::Config;
@@ -20,7 +20,7 @@ fn key(name: &str) -> NamespacedName {
     NamespacedName::new("default", name).unwrap()
 }
 
-fn cache(server: &flyball_kube::testing::ApiServer) -> Informer<NamespacedName, ConfigMap> {
+fn cache(server: &flyball_kube_testing::ApiServer) -> Informer<NamespacedName, ConfigMap> {
     informer(maps(server), Config::default()).start().unwrap()
 }
 

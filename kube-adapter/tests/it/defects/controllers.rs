@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use flyball_kube::testing::{Call, Verb};
 use flyball_kube::{Config, Controller};
+use flyball_kube_testing::{Call, Verb};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
 use kube::ResourceExt;

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_kube::testing::ApiServer;
+use flyball_kube_testing::ApiServer;
 use futures_util::future::BoxFuture;
 use futures_util::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};

@@ -56,7 +56,7 @@ pub(super) const RUNGS: &[Rung] = &[
         command: |_, scale| {
             let mut command = cargo();
             command.args(["test", "--release", "--locked", "-p", "flyball-controller", "-p", "flyball-kube"]);
-            command.args(["--features", "flyball-controller/testing,flyball-kube/testing", "--test", "it"]);
+            command.args(["--features", "flyball-controller/testing", "--test", "it"]);
             command.args(["--", "simulation", "lives"]);
             Ok(cases(command, 1e4 * scale))
         },

@@ -7,7 +7,7 @@ use std::fmt::{self, Debug};
 use std::hash::Hash;
 
 use flyball_kube::Controller;
-use flyball_kube::leader::{Election, Ended, InvalidElection, Leadership, Lost, unique_identity};
+use flyball_kube_lease::{Election, Ended, InvalidElection, Leadership, Lost, unique_identity};
 use kube::{Client, Resource};
 
 use super::options::Options;

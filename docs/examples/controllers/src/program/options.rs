@@ -48,7 +48,7 @@ fn duration(value: &str) -> Result<Duration, jiff::Error> {
 mod tests {
     use clap::CommandFactory;
     use clap::error::ErrorKind;
-    use flyball_kube::leader::Timing;
+    use flyball_kube_lease::Timing;
 
     use super::*;
 

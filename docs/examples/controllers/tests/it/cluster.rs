@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use example_controllers::program::{self, Clock};
 use flyball_informer_cache::{Informer, NamespacedName};
-use flyball_kube::testing::{ApiServer, Call, Verb};
+use flyball_kube_testing::{ApiServer, Call, Verb};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{Pod, Service};

@@ -2,7 +2,7 @@
 
 use example_controllers::{deployment, program, replicaset};
 use flyball_kube::Controller;
-use flyball_kube::testing::{Call, Verb};
+use flyball_kube_testing::{Call, Verb};
 use futures::StreamExt;
 use futures::channel::mpsc;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};

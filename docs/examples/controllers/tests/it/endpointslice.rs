@@ -2,7 +2,7 @@
 
 use example_controllers::{endpointslice, program};
 use flyball_kube::Controller;
-use flyball_kube::testing::Verb;
+use flyball_kube_testing::Verb;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use example_controllers::replicaset::run;
 use flyball_kube::Controller;
-use flyball_kube::testing::{Call, Verb};
+use flyball_kube_testing::{Call, Verb};
 use futures::StreamExt;
 use futures::channel::mpsc;
 use k8s_openapi::api::apps::v1::ReplicaSet;

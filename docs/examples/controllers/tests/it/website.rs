@@ -3,7 +3,7 @@
 use example_controllers::website::{Website, run};
 use example_controllers::{deployment, endpointslice, program, replicaset};
 use flyball_kube::Controller;
-use flyball_kube::testing::Verb;
+use flyball_kube_testing::Verb;
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};

@@ -3,7 +3,7 @@
 use kube::runtime::controller::Action;
 use std::time::Duration;
 
-use flyball_kube::testing::{Call, Verb};
+use flyball_kube_testing::{Call, Verb};
 
 use crate::engine::{Engine, Flyball, KubeRuntime, Plan, reconcile};
 use crate::report::{Defect, Finding};

@@ -1,6 +1,6 @@
 //! D6: of all who wait for the first list, one is woken.
 
-use flyball_kube::testing::{Call, Verb};
+use flyball_kube_testing::{Call, Verb};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::watcher;
 

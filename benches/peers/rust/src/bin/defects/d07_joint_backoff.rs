@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flyball_kube::testing::Call;
+use flyball_kube_testing::Call;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::Status;
 use kube::runtime::controller::Action;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_kube::testing::ApiServer;
+use flyball_kube_testing::ApiServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
 use kube::runtime::watcher;

@@ -1,0 +1,611 @@
+//! An election through kube's own client, on tokio's paused clock.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, pending, poll_fn};
+use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use flyball_kube_lease::{
+    Election, ElectionBuilder, Ended, InvalidElection, Leadership, Lost, Overstays, Timing,
+};
+use futures_util::FutureExt;
+use http::Method;
+use kube::Client;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time::{Instant, advance, sleep};
+
+use crate::lease_server::{LeaseServer, Mood};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn local<T>(test: impl Future<Output = T>) -> T {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    // Nothing here takes so long: what never ends fails.
+    let test = async { tokio::time::timeout(3600 * SECOND, test).await.expect("it ends") };
+    LocalSet::new().block_on(&runtime, test)
+}
+
+fn candidate(client: Client, identity: &str) -> ElectionBuilder {
+    Election::builder(client, "ns", "l", identity).seed(7)
+}
+
+/// Works until it is told to end.
+async fn obedient(leadership: Leadership) {
+    leadership.lost().await;
+}
+
+#[test]
+fn a_leader_writes_the_record_of_client_go_and_renews_it_each_retry_period_and_gives_it_away() {
+    local(async {
+        let server = LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let standing = election.standing();
+        let ended = election
+            .run(|leadership| async move {
+                let first = server.lease().spec.unwrap();
+                assert_eq!(first.holder_identity.as_deref(), Some("a"));
+                assert_eq!((first.lease_duration_seconds, first.lease_transitions), (Some(15), Some(0)));
+                assert_eq!(first.acquire_time, first.renew_time);
+                sleep(5 * SECOND).await;
+                assert!(leadership.is_leading() && standing.is_leader());
+                assert_eq!((standing.leader().as_deref(), standing.terms()), (Some("a"), 1));
+                assert_eq!(standing.renewed(), Some(SECOND));
+                let renewed = server.lease().spec.unwrap();
+                assert_eq!(renewed.acquire_time, first.acquire_time);
+                assert!(renewed.renew_time > first.renew_time);
+                (server, standing)
+            })
+            .await;
+        let Ended::Done((server, standing)) = ended else { panic!("it led") };
+        let expected = [
+            (0, Method::GET),
+            (0, Method::POST),
+            (2000, Method::PUT),
+            (4000, Method::PUT),
+            (5000, Method::PUT),
+        ];
+        assert_eq!(server.asked(), expected);
+        let released = server.lease().spec.unwrap();
+        assert_eq!(released.holder_identity.as_deref(), Some(""));
+        assert_eq!((released.lease_duration_seconds, released.lease_transitions), (Some(1), Some(0)));
+        assert!(!standing.is_leader());
+        assert_eq!(standing.leader(), None);
+    });
+}
+
+#[test]
+fn what_was_given_away_is_taken_at_the_next_look_and_what_was_not_when_it_has_run_out() {
+    for (release, most) in [(true, 4400), (false, 15_000 + 4_400)] {
+        local(async {
+            let server = LeaseServer::new();
+            let mut first = candidate(server.client(), "a").release_on_end(release).build().unwrap();
+            let mut second = candidate(server.client(), "b").build().unwrap();
+            let (ended, led) = (Rc::<Cell<_>>::default(), Rc::<Cell<_>>::default());
+            let start = Instant::now();
+            let noted = ended.clone();
+            let follower = spawn_local({
+                let led = led.clone();
+                async move {
+                    sleep(SECOND).await;
+                    second.run(|_| async move { led.set(Some(start.elapsed())) }).await
+                }
+            });
+            first.run(|_| sleep(7 * SECOND)).await;
+            noted.set(start.elapsed());
+            assert_eq!(follower.await.unwrap(), Ended::Done(()));
+            let wait = (led.get().unwrap() - ended.get()).as_millis();
+            assert!(wait <= most, "{wait} ms");
+            if !release {
+                // The last renewal was at 6 s, and seen after it.
+                assert!(wait >= 14_000, "{wait} ms: while the lease was valid");
+            }
+            assert_eq!(server.lease().spec.unwrap().lease_transitions, Some(1));
+        });
+    }
+}
+
+#[test]
+fn a_leader_that_is_cut_off_is_told_at_the_deadline_and_its_work_is_dropped_before_others_lead() {
+    for mood in [Mood::Silent, Mood::Mute, Mood::Refuses(500), Mood::Refuses(403)] {
+        local(async {
+            let server = LeaseServer::new();
+            let cut: Arc<Mutex<Mood>> = Arc::default();
+            let mut cut_off = candidate(server.moody_client(cut.clone()), "a").build().unwrap();
+            let mut other = candidate(server.client(), "b").build().unwrap();
+            let start = Instant::now();
+            let (told, dropped, led) =
+                (Rc::<Cell<_>>::default(), Rc::<Cell<_>>::default(), Rc::<Cell<_>>::default());
+            let follower = {
+                let led = led.clone();
+                spawn_local(async move {
+                    sleep(SECOND).await;
+                    other.run(|_| async move { led.set(start.elapsed().as_millis()) }).await
+                })
+            };
+            let standing = cut_off.standing();
+            let ended = cut_off
+                .run(|leadership| {
+                    let (told, dropped) = (told.clone(), dropped.clone());
+                    async move {
+                        let _dropped = Note(start, dropped);
+                        sleep(5 * SECOND).await;
+                        *cut.lock() = mood;
+                        leadership.lost().await;
+                        assert!(!leadership.is_leading());
+                        told.set(start.elapsed().as_millis());
+                        pending().await
+                    }
+                })
+                .await;
+            assert_eq!(ended, Ended::<()>::Lost(Lost::NotRenewed, None));
+            // Mute: the renewal of 6 s was done, but nobody told.
+            assert_eq!(
+                (told.get(), dropped.get()),
+                (14_000, 16_500),
+                "{mood:?}: the last renewal was sent at 4 s"
+            );
+            assert!(standing.error().is_some());
+            assert_eq!(follower.await.unwrap(), Ended::Done(()));
+            assert!(led.get() >= 19_000, "{} ms", led.get());
+            assert!(
+                led.get() <= 15_000 + 4_000 + 4_400 + if mood == Mood::Mute { 10_000 } else { 0 },
+                "{} ms",
+                led.get()
+            );
+        });
+    }
+}
+
+struct Note(Instant, Rc<Cell<u128>>);
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        self.1.set(self.0.elapsed().as_millis());
+    }
+}
+
+#[test]
+fn an_outage_shorter_than_the_deadline_is_survived() {
+    local(async {
+        for mood in [Mood::Silent, Mood::Mute, Mood::Refuses(503)] {
+            let server = LeaseServer::new();
+            let mut election = candidate(server.client(), "a").build().unwrap();
+            let standing = &election.standing();
+            let server = &server;
+            let ended = election
+                .run(|leadership| async move {
+                    sleep(3 * SECOND).await;
+                    server.mood(mood);
+                    sleep(6 * SECOND).await;
+                    assert!(standing.error().is_some());
+                    server.mood(Mood::Well);
+                    sleep(60 * SECOND).await;
+                    assert!(leadership.is_leading());
+                    assert_eq!(standing.error(), None);
+                })
+                .await;
+            assert_eq!(ended, Ended::Done(()), "{mood:?}");
+            assert_eq!(server.lease().spec.unwrap().lease_transitions, Some(0));
+        }
+    });
+}
+
+#[test]
+fn a_conflict_is_looked_at_and_what_else_the_lease_says_stays() {
+    local(async {
+        let server = &LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let ended = election
+            .run(|leadership| async move {
+                for n in 0..30 {
+                    sleep(SECOND).await;
+                    server.edit(|lease| {
+                        lease["metadata"]["labels"] = json!({"n": n.to_string()});
+                        lease["spec"]["strategy"] = json!("OldestEmulationVersion");
+                    });
+                }
+                leadership.is_leading()
+            })
+            .await;
+        assert_eq!(ended, Ended::Done(true));
+        let lease = server.lease();
+        assert_eq!(lease.metadata.labels.unwrap()["n"], "29");
+        assert_eq!(lease.spec.unwrap().strategy.as_deref(), Some("OldestEmulationVersion"));
+    });
+}
+
+#[test]
+fn a_lease_that_was_taken_by_a_foreign_hand_ends_the_work_at_once() {
+    for holder in ["b", ""] {
+        local(async {
+            let server = LeaseServer::new();
+            let mut election = candidate(server.client(), "a").build().unwrap();
+            let start = Instant::now();
+            let ended = election
+                .run(|_| async {
+                    sleep(3 * SECOND).await;
+                    server.edit(|lease| lease["spec"]["holderIdentity"] = json!(holder));
+                    pending::<()>().await;
+                })
+                .await;
+            assert_eq!(ended, Ended::Lost(Lost::Taken(holder.into()), None));
+            assert_eq!(start.elapsed(), 4 * SECOND, "with the next renewal");
+            assert_eq!(server.holder(), holder, "it takes nothing back");
+        });
+    }
+}
+
+#[test]
+fn a_lease_that_was_deleted_is_made_again() {
+    local(async {
+        let server = &LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let ended = election
+            .run(|leadership| async move {
+                sleep(3 * SECOND).await;
+                server.remove();
+                sleep(20 * SECOND).await;
+                leadership.is_leading()
+            })
+            .await;
+        assert_eq!(ended, Ended::Done(true));
+        assert_eq!(server.holder(), "");
+    });
+}
+
+#[test]
+fn whoever_watches_in_another_task_is_told_in_time_though_the_election_is_held_up() {
+    local(async {
+        let server = LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let standing = election.standing();
+        let start = Instant::now();
+        let told = Rc::<Cell<_>>::default();
+        let (noted, polls) = (told.clone(), Rc::<Cell<u32>>::default());
+        let counted = polls.clone();
+        let mut run = pin!(election.run(|leadership| {
+            let lost = leadership.lost();
+            spawn_local(async move {
+                lost.await;
+                noted.set(start.elapsed().as_millis());
+            });
+            poll_fn(move |_| {
+                counted.set(counted.get() + 1);
+                Poll::<()>::Pending
+            })
+        }));
+        // It leads, and then its thread is held up for a long time, as far as it can see.
+        let begins = poll_fn(|context| {
+            assert!(run.as_mut().poll(context).is_pending());
+            if standing.is_leader() { Poll::Ready(()) } else { Poll::Pending }
+        });
+        begins.await;
+        assert_eq!(standing.live(Duration::ZERO), Ok(()));
+        sleep(14 * SECOND).await;
+        assert!(!standing.is_leader());
+        assert_eq!(told.get(), 10_000);
+        sleep(3 * SECOND).await;
+        assert_eq!(standing.live(SECOND), Err(Overstays(2 * SECOND)));
+        assert_eq!(standing.live(2 * SECOND), Ok(()));
+        // It wakes up: the work is not polled any more.
+        let before = polls.get();
+        assert_eq!(run.as_mut().await, Ended::Lost(Lost::NotRenewed, None));
+        assert_eq!(polls.get(), before);
+        assert_eq!(standing.live(Duration::ZERO), Ok(()));
+    });
+}
+
+#[test]
+fn a_term_that_somebody_was_told_is_over_is_not_prolonged_by_a_late_answer() {
+    local(async {
+        let server = LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let mut run = pin!(election.run(obedient));
+        let mut run = poll_fn(|context| run.as_mut().poll(context));
+        for _ in 0..100 {
+            assert!((&mut run).now_or_never().is_none());
+            tokio::task::yield_now().await;
+        }
+        // A renewal is asked for, and the task stands still, until after the deadline.
+        advance(9 * SECOND).await;
+        assert!((&mut run).now_or_never().is_none());
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(server.asked().last(), Some(&(9000, Method::PUT)), "it was done");
+        advance(2 * SECOND).await;
+        assert_eq!(run.await, Ended::Lost(Lost::NotRenewed, Some(())));
+    });
+}
+
+#[test]
+fn a_term_that_ends_while_an_answer_is_taken_is_not_prolonged_by_it() {
+    local(async {
+        let server = LeaseServer::new();
+        let mood: Arc<Mutex<Mood>> = Arc::default();
+        let mut election = candidate(server.moody_client(mood.clone()), "a").build().unwrap();
+        let standing = election.standing();
+        let run = election.run(|_| {
+            // Sent at 2 s and answered then, but heard of at 11 s, and of 10 s was the term.
+            *mood.lock() = Mood::Takes(9 * SECOND);
+            pending::<()>()
+        });
+        let ended = tokio::time::timeout(60 * SECOND, run).await;
+        assert_eq!(
+            ended,
+            Ok(Ended::Lost(Lost::NotRenewed, None)),
+            "it does not renew it for a work that was told"
+        );
+        assert_eq!(standing.terms(), 1);
+    });
+}
+
+#[test]
+fn a_work_that_ends_after_its_leadership_has_not_ended_while_it_led() {
+    local(async {
+        let server = LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        // It computes for too long.
+        let ended = election.run(|_| async { advance(11 * SECOND).now_or_never().is_some() }).await;
+        assert_eq!(ended, Ended::Lost(Lost::NotRenewed, Some(false)));
+        assert_eq!(server.holder(), "a", "it may be another's now");
+    });
+}
+
+#[test]
+fn whoever_waits_for_the_end_waits_as_long_as_the_lease_is_renewed() {
+    local(async {
+        let server = LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let start = Instant::now();
+        let ended = election.run_until(sleep(61 * SECOND), |leadership| async move {
+            leadership.lost().await;
+            start.elapsed()
+        });
+        assert_eq!(ended.await, Ended::Done(61 * SECOND));
+    });
+}
+
+#[test]
+fn what_a_work_holds_is_dropped_before_the_lease_is_given_away() {
+    local(async {
+        let server = LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let holder = Rc::<RefCell<String>>::default();
+        let ended = election.run(|_| {
+            let holds = Holds(server.clone(), holder.clone());
+            // Unlike an async block, it keeps what it has when it is done.
+            poll_fn(move |_| {
+                let _ = &holds;
+                Poll::Ready(())
+            })
+        });
+        assert_eq!(ended.await, Ended::Done(()));
+        assert_eq!((holder.borrow().as_str(), server.holder().as_str()), ("a", ""));
+    });
+}
+
+/// Notes who holds the lease when it is dropped.
+struct Holds(LeaseServer, Rc<RefCell<String>>);
+
+impl Drop for Holds {
+    fn drop(&mut self) {
+        self.1.replace(self.0.holder());
+    }
+}
+
+#[test]
+fn a_lease_that_cannot_be_given_away_holds_nobody_up_for_ever_and_is_no_overstay() {
+    local(async {
+        let server = LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let standing = election.standing();
+        let start = Instant::now();
+        let probe = spawn_local(async move {
+            for _ in 0..60 {
+                sleep(SECOND).await;
+                assert_eq!(standing.live(Duration::ZERO), Ok(()), "{:?}", start.elapsed());
+            }
+        });
+        let ended = election.run(|_| async {
+            sleep(9 * SECOND).await;
+            server.mood(Mood::Silent);
+        });
+        assert_eq!(ended.await, Ended::Done(()));
+        // A write and a look, and two looks more, each for half of the renew deadline.
+        assert_eq!(start.elapsed(), (9 + 20) * SECOND);
+        probe.await.unwrap();
+        assert_eq!(server.holder(), "a");
+    });
+}
+
+#[test]
+fn a_panic_of_the_work_gives_the_lease_away_and_one_of_the_callback_harms_nobody() {
+    local(async {
+        let server = LeaseServer::new();
+        let seen = Arc::<Mutex<Vec<String>>>::default();
+        let noted = seen.clone();
+        let mut election = candidate(server.client(), "a")
+            .on_new_leader(move |leader| {
+                noted.lock().push(leader.to_owned());
+                panic!("no thanks");
+            })
+            .build()
+            .unwrap();
+        let standing = election.standing();
+        let run = election.run(|_| async {
+            sleep(3 * SECOND).await;
+            panic!("the work");
+        });
+        let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&"the work"));
+        assert_eq!(server.holder(), "");
+        assert!(!standing.is_leader());
+        // It can run again; a new leader is told again.
+        assert_eq!(election.run(|_| async { 7 }).await, Ended::Done(7));
+        assert_eq!(*seen.lock(), ["a", "a"]);
+        assert_eq!(standing.terms(), 2);
+    });
+}
+
+#[test]
+fn a_stop_ends_a_candidate_at_once_and_lets_a_leader_end_its_work_with_the_lease_held() {
+    local(async {
+        let server = LeaseServer::new();
+        server.edit(|lease| lease["spec"] = json!({"holderIdentity": "other", "leaseDurationSeconds": 600}));
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let start = Instant::now();
+        let never = |_: Leadership| pending::<()>();
+        assert_eq!(election.run_until(sleep(5 * SECOND), never).await, Ended::Stopped);
+        assert_eq!(start.elapsed(), 5 * SECOND);
+        assert_eq!(server.holder(), "other");
+
+        server.remove();
+        let held = Rc::<RefCell<Vec<_>>>::default();
+        let ended = election.run_until(sleep(5 * SECOND), |leadership| {
+            let (server, held) = (server.clone(), held.clone());
+            async move {
+                leadership.lost().await;
+                // As long as it takes, and longer than the lease lasts.
+                for _ in 0..20 {
+                    sleep(SECOND).await;
+                    held.borrow_mut().push((leadership.is_leading(), server.holder()));
+                }
+                "ended in order"
+            }
+        });
+        assert_eq!(ended.await, Ended::Done("ended in order"));
+        assert!(held.borrow().iter().all(|held| *held == (true, "a".to_owned())), "{held:?}");
+        assert_eq!(server.holder(), "");
+    });
+}
+
+#[test]
+fn a_candidate_that_is_stopped_while_it_takes_the_lease_gives_it_away() {
+    for mood in [Mood::Slow(SECOND / 2), Mood::MuteWrites] {
+        for taken_over in [false, true] {
+            for stop in (0..48).map(|n| SECOND / 4 * n) {
+                local(async {
+                    let server = LeaseServer::new();
+                    if taken_over {
+                        server.edit(|lease| {
+                            lease["spec"] = json!({"holderIdentity": "b", "leaseDurationSeconds": 1})
+                        });
+                    }
+                    server.mood(mood);
+                    let mut election = candidate(server.client(), "a").build().unwrap();
+                    let start = Instant::now();
+                    let ended = election.run_until(sleep(stop), obedient).await;
+                    let took = start.elapsed() - stop;
+                    let place = format!(
+                        "{mood:?}, {taken_over}, stopped after {stop:?}, ended in {took:?}: {ended:?}"
+                    );
+                    // The write that is under way, a write to give it away, and a look whether that was done.
+                    assert!(took <= 10 * SECOND, "{place}");
+                    for _ in 0..10 {
+                        assert_ne!(server.holder_if_any().as_deref(), Some("a"), "{place}");
+                        sleep(SECOND).await;
+                    }
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dropped_run_ends_its_term_and_leaves_the_lease_to_run_out() {
+    local(async {
+        let server = LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let standing = election.standing();
+        let kept = Rc::<RefCell<Option<Leadership>>>::default();
+        let keep = kept.clone();
+        let run = election.run(|leadership| async move {
+            keep.replace(Some(leadership));
+            pending::<()>().await;
+        });
+        assert!(tokio::time::timeout(3 * SECOND, run).await.is_err());
+        let leadership = kept.take().unwrap();
+        assert!(!leadership.is_leading() && !standing.is_leader());
+        leadership.lost().await;
+        assert_eq!(server.holder(), "a");
+        sleep(60 * SECOND).await;
+        assert_eq!(standing.live(Duration::ZERO), Ok(()), "no work goes on");
+    });
+}
+
+#[test]
+fn periods_that_do_not_fit_cannot_be_built() {
+    local(async {
+        let server = LeaseServer::new();
+        let built = |change: fn(ElectionBuilder) -> ElectionBuilder| {
+            change(candidate(server.client(), "a")).build().map(|election| election.timing())
+        };
+        assert_eq!(built(|b| b), Ok(Timing::default()));
+        assert_eq!(built(|b| b.lease_duration(10 * SECOND)), Err(InvalidElection::RenewDeadline));
+        assert_eq!(built(|b| b.lease_duration(Duration::MAX)), Err(InvalidElection::RenewDeadline));
+        assert_eq!(built(|b| b.renew_deadline(12 * SECOND / 5)), Err(InvalidElection::RetryPeriod));
+        assert!(built(|b| b.renew_deadline(12 * SECOND / 5 + Duration::from_nanos(1))).is_ok());
+        assert_eq!(built(|b| b.retry_period(Duration::ZERO)), Err(InvalidElection::RetryPeriod));
+        assert_eq!(built(|b| b.wind_down(5 * SECOND)), Err(InvalidElection::WindDown));
+        assert_eq!(built(|b| b.wind_down(Duration::ZERO)).unwrap().wind_down(), Duration::ZERO);
+        let nobody = candidate(server.client(), "").build().map(|_| ());
+        assert_eq!(nobody, Err(InvalidElection::Identity));
+        // A Lease has whole seconds: others wait longer, not shorter.
+        let short = candidate(server.client(), "a")
+            .retry_period(SECOND / 10)
+            .renew_deadline(SECOND / 5)
+            .lease_duration(SECOND / 2);
+        short
+            .build()
+            .unwrap()
+            .run(|_| async { assert_eq!(server.lease().spec.unwrap().lease_duration_seconds, Some(1)) })
+            .await;
+    });
+}
+
+/// A work whose drop panics.
+struct Clumsy<F>(F);
+
+impl<F: Future + Unpin> Future for Clumsy<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        Pin::new(&mut self.0).poll(context)
+    }
+}
+
+impl<F> Drop for Clumsy<F> {
+    fn drop(&mut self) {
+        panic!("the drop");
+    }
+}
+
+#[test]
+fn a_panic_in_the_drop_of_the_work_gives_the_lease_away_too() {
+    local(async {
+        let server = LeaseServer::new();
+        let mut election = candidate(server.client(), "a").build().unwrap();
+        let run = election.run(|_| Clumsy(std::future::ready(7)));
+        let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
+        assert_eq!((panic.downcast_ref(), &*server.holder()), (Some(&"the drop"), ""));
+        // Of two panics, the first.
+        let run = election.run(|_| Clumsy(Box::pin(async { panic!("the work") })));
+        let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
+        assert_eq!((panic.downcast_ref(), &*server.holder()), (Some(&"the work"), ""));
+        // One that was lost is nobody's to give away.
+        let run = election.run(|_| {
+            server.edit(|lease| lease["spec"]["holderIdentity"] = "b".into());
+            Clumsy(pending::<()>())
+        });
+        let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
+        assert_eq!((panic.downcast_ref(), &*server.holder()), (Some(&"the drop"), "b"));
+    });
+}

@@ -1,0 +1,6 @@
+//! Elections on tokio's paused clock, and candidates without time and requests.
+
+mod candidate_rules;
+mod election;
+mod leader_random;
+mod lease_server;

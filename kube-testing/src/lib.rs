@@ -1,0 +1,12 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod api_server;
+mod request;
+mod request_matcher;
+mod state;
+
+pub use crate::api_server::{ApiBody, ApiServer};
+pub use crate::request::Request;
+pub use crate::request_matcher::{Call, Verb};

@@ -1,0 +1,99 @@
+//! PURE. A request as the server reads it: verb, resource and what is asked, out of method, path, query and headers.
+
+use std::collections::BTreeMap;
+
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, Method, request::Parts};
+use kube::core::Status;
+
+use crate::request_matcher::Verb;
+use crate::state::status_error;
+
+/// A request that reached an [`ApiServer`](super::ApiServer), as its log keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Request {
+    /// What it asks for.
+    pub verb: Verb,
+    /// The group of the resource; empty for the core group.
+    pub group: String,
+    /// The version of the group.
+    pub version: String,
+    /// The resource, as paths name it: `pods`.
+    pub plural: String,
+    /// None: of all namespaces, or of a kind without.
+    pub namespace: Option<String>,
+    /// None of a collection.
+    pub name: Option<String>,
+    /// `status`, where a part of an object is meant.
+    pub subresource: Option<String>,
+    /// The parameters: `limit`, `resourceVersion` and so on.
+    pub query: BTreeMap<String, String>,
+    /// Whether only the metadata of objects is asked for.
+    pub metadata_only: bool,
+    pub(crate) content_type: String,
+}
+
+impl Request {
+    pub(crate) fn read(parts: &Parts) -> Result<Self, Box<Status>> {
+        let path: Vec<&str> = parts.uri.path().split('/').filter(|part| !part.is_empty()).collect();
+        let (group, version, rest) = match path.as_slice() {
+            ["api", version, rest @ ..] => ("", *version, rest),
+            ["apis", group, version, rest @ ..] => (*group, *version, rest),
+            _ => return Err(status_error::no_such_path()),
+        };
+        // `/namespaces/a` is an object without a namespace, `/namespaces/a/pods` what is in one.
+        let (namespace, rest) = match rest {
+            ["namespaces", _] | ["namespaces", _, "status"] => (None, rest),
+            ["namespaces", namespace, rest @ ..] => (Some(*namespace), rest),
+            _ => (None, rest),
+        };
+        let (plural, name, subresource) = match rest {
+            [plural] => (*plural, None, None),
+            [plural, name] => (*plural, Some(*name), None),
+            [plural, name, subresource] => (*plural, Some(*name), Some(*subresource)),
+            _ => return Err(status_error::no_such_path()),
+        };
+        let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
+        let query: BTreeMap<String, String> =
+            query.map(|(key, value)| (key.into_owned(), value.into_owned())).collect();
+        let watch = query.get("watch").is_some_and(|watch| watch == "true" || watch == "1");
+        let verb = match (&parts.method, name) {
+            (&Method::GET, Some(_)) => Verb::Get,
+            (&Method::GET, None) if watch => Verb::Watch,
+            (&Method::GET, None) => Verb::List,
+            (&Method::POST, None) => Verb::Create,
+            (&Method::PUT, Some(_)) => Verb::Update,
+            (&Method::PATCH, Some(_)) => Verb::Patch,
+            (&Method::DELETE, Some(_)) => Verb::Delete,
+            (&Method::DELETE, None) => Verb::DeleteCollection,
+            _ => return Err(status_error::no_such_method()),
+        };
+        Ok(Self {
+            verb,
+            group: group.to_owned(),
+            version: version.to_owned(),
+            plural: plural.to_owned(),
+            namespace: namespace.map(str::to_owned),
+            name: name.map(str::to_owned),
+            subresource: subresource.map(str::to_owned),
+            query,
+            metadata_only: header(&parts.headers, ACCEPT).contains("as=PartialObjectMetadata"),
+            content_type: header(&parts.headers, CONTENT_TYPE).to_owned(),
+        })
+    }
+
+    /// A parameter; an empty one counts as none, as it does for a real server.
+    #[must_use]
+    pub fn param(&self, name: &str) -> Option<&str> {
+        self.query.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.param(name).is_some_and(|value| value == "true" || value == "1")
+    }
+}
+
+fn header(headers: &HeaderMap, name: http::HeaderName) -> &str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}

@@ -1,0 +1,113 @@
+//! kube-runtime's watcher on the server: a client that nobody wrote for it.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use super::{config_map, config_maps, server};
+use flyball_kube_testing::{ApiServer, Call, Verb};
+use futures_util::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::Status;
+use kube::runtime::watcher::{Config, Event, Result, watcher};
+
+struct Heard(Pin<Box<dyn Stream<Item = Result<Event<ConfigMap>>>>>);
+
+impl Heard {
+    fn new(server: &ApiServer, config: Config) -> Self {
+        Self(watcher(config_maps(server), config).boxed_local())
+    }
+
+    async fn next(&mut self) -> String {
+        let name = |object: ConfigMap| {
+            format!("{}={}", object.metadata.name.unwrap(), object.data.unwrap_or_default()["value"])
+        };
+        match self.0.next().await.expect("a watcher does not end") {
+            Ok(Event::Init) => "init".into(),
+            Ok(Event::InitApply(object)) => format!("there {}", name(object)),
+            Ok(Event::InitDone) => "done".into(),
+            Ok(Event::Apply(object)) => format!("apply {}", name(object)),
+            Ok(Event::Delete(object)) => format!("delete {}", name(object)),
+            Err(error) => format!("error {error}"),
+        }
+    }
+
+    async fn hears<const N: usize>(&mut self, expected: [&str; N]) {
+        for expected in expected {
+            assert_eq!(self.next().await, expected);
+        }
+    }
+}
+
+async fn follows_through_cuts_and_compactions(config: Config) {
+    let server = server();
+    for name in ["a", "b", "c"] {
+        server.put(&config_map(name, "1"));
+    }
+    let mut watcher = Heard::new(&server, config);
+    watcher.hears(["init", "there a=1", "there b=1", "there c=1", "done"]).await;
+    server.put(&config_map("a", "2"));
+    server.delete::<ConfigMap>("default", "b");
+    watcher.hears(["apply a=2", "delete b=1"]).await;
+
+    // Cut: it goes on where it was.
+    server.cut_watches();
+    server.put(&config_map("d", "1"));
+    watcher.hears(["apply d=1"]).await;
+    assert_eq!(server.open_watches(), 1);
+
+    // Cut, and the history forgotten: it begins again.
+    server.cut_watches();
+    server.put(&config_map("a", "3"));
+    server.delete::<ConfigMap>("default", "c");
+    server.compact();
+    let gone = watcher.next().await;
+    assert!(gone.contains("too old resource version"), "{gone}");
+    watcher.hears(["init", "there a=3", "there d=1", "done"]).await;
+    server.put(&config_map("a", "4"));
+    watcher.hears(["apply a=4"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_lists_and_watches() {
+    follows_through_cuts_and_compactions(Config::default().page_size(2)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_streams_lists() {
+    follows_through_cuts_and_compactions(Config::default().streaming_lists()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_notices_silence_and_a_server_that_comes_back() {
+    let server = server();
+    server.put(&config_map("a", "1"));
+    let mut watcher = Heard::new(&server, Config::default().timeout(30));
+    watcher.hears(["init", "there a=1", "done"]).await;
+    server.put(&config_map("a", "2"));
+    watcher.hears(["apply a=2"]).await;
+    server.silence_watches();
+    server.put(&config_map("a", "3"));
+    let began = tokio::time::Instant::now();
+    watcher.hears(["apply a=3"]).await;
+    assert_eq!(began.elapsed(), Duration::from_secs(35), "the client's patience");
+
+    server.stop();
+    assert!(watcher.next().await.starts_with("error"));
+    server.put(&config_map("a", "4"));
+    server.start();
+    watcher.hears(["apply a=4"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_between_pages_begins_again() {
+    let server = server();
+    for name in ["a", "b", "c"] {
+        server.put(&config_map(name, "1"));
+    }
+    let mut watcher = Heard::new(&server, Config::default().page_size(2));
+    watcher.hears(["init", "there a=1", "there b=1"]).await;
+    let broken = Status::failure("etcd is away", "InternalError").with_code(500);
+    server.fail_next(Call::to(Verb::List), 1, broken);
+    assert!(watcher.next().await.starts_with("error"));
+    watcher.hears(["init", "there a=1", "there b=1", "there c=1", "done"]).await;
+}
