@@ -1,4 +1,9 @@
-//! SHELL. The handle: a lock around state, faults and log, and whom to wake when something changes.
+//! SHELL. The server: one lock around its state, its faults and its log.
+//!
+//! | guarded by `Shared::inner` | |
+//! |---|---|
+//! | `state`, `faults`, `log` | what the server knows, what goes wrong, what was asked |
+//! | `wakers` | of watches without anything to send; all are woken by every change, after unlocking |
 
 mod body;
 mod client;
@@ -24,8 +29,8 @@ use tokio::time::Instant;
 
 pub use self::body::ApiBody;
 use self::faults::{Faults, Verdict};
-use crate::request::Request;
-use crate::request_matcher::Call;
+use crate::request::RecordedRequest;
+use crate::request_matcher::RequestMatcher;
 use crate::state::State;
 use crate::state::answer::Answer;
 use crate::state::kind::Kind;
@@ -35,25 +40,26 @@ use crate::state::watches::Next;
 
 /// An API server in memory.
 ///
-/// Clones are handles of the same server: one serves ([`client`](Self::client)), others say what is true in it and what goes wrong.
-/// It is the same in every run: versions count from 1, uids and the endings of generated names are counted, and its clock begins at
-/// 2026-01-01 and runs as tokio's, so also on paused time.
+/// Clones are handles of one server: make a [`client`](Self::client) of it, and change and inspect it beside that client.
 ///
-/// | as the real one | not |
+/// It is deterministic: versions count from 1, uids and the endings of generated names are counted, and its clock begins at
+/// 2026-01-01 and is tokio's, so paused time pauses it.
+///
+/// | as a real server | not |
 /// |---|---|
 /// | get, list, watch, create, update, patch, delete and delete of a collection, of the kinds that are [registered](Self::register) | discovery; schemas, defaults and admission |
-/// | pages of one version, also when it has gone by; `resourceVersion` and `resourceVersionMatch`; 504 for one that is not reached | what is served out of a stale cache: a read always sees every write |
-/// | watches from a version, of what is there, or with `sendInitialEvents`; bookmarks; `timeoutSeconds`; 410 once the history is [forgotten](Self::compact) | bookmarks on its own but at a watch's end: see [`send_bookmarks`](Self::send_bookmarks) |
-/// | label selectors; metadata only | field selectors: any path of texts is one |
-/// | uid, resourceVersion, generation, creation and deletion time, `generateName`, finalizers, preconditions, conflicts, versions that a write must name, `status` apart, writes that change nothing, dry runs, deletions that wait for dependents or orphan them | these dependents go at once, and what has no owner any more stays; namespaces need not exist; grace of pods; managed fields |
-/// | items of a list do not say what they are, unless they are of a CustomResourceDefinition; names are DNS subdomains | deletion of a pod or a service answers with the object |
+/// | pages of one version, also when it has gone by; `resourceVersion` and `resourceVersionMatch`; 504 for one that is not reached yet | stale caches: a read always sees every write |
+/// | watches from a version, of what exists, or with `sendInitialEvents`; bookmarks; `timeoutSeconds`; 410 once the history is [forgotten](Self::compact) | regular bookmarks: only at a watch's end, and by [`send_bookmarks`](Self::send_bookmarks) |
+/// | label selectors; metadata only | field selectors are not restricted: every path to a string is one |
+/// | uid, resourceVersion, generation, creation and deletion time, `generateName`, finalizers, preconditions, conflicts, versions that a write must name, `status` apart, writes that change nothing, dry runs, deletions that wait for dependents or orphan them | dependents go at once, and objects without an owner stay; namespaces need not exist; grace periods of pods; managed fields |
+/// | items of a list have no `kind`, unless they are custom resources; names are DNS subdomains | deletion of a pod or a service answers with the object |
 /// | JSON patch and JSON merge patch | a strategic merge is a merge; server-side apply creates or merges |
 ///
-/// What stands on the left is asked of it and of a kube-apiserver 1.36 by one test, as far as a request shows it; both have to answer the same.
+/// One test asks it and a kube-apiserver 1.36 for what stands on the left, as far as a request shows it; both have to answer the same.
 ///
 /// # Examples
 /// ```
-/// use flyball_kube_testing::{ApiServer, Call, Verb};
+/// use flyball_kube_testing::{ApiServer, RequestMatcher, Verb};
 /// use k8s_openapi::api::core::v1::ConfigMap;
 /// use kube::{Api, api::PostParams, core::Status};
 ///
@@ -65,12 +71,12 @@ use crate::state::watches::Next;
 ///
 /// let mut wanted = ConfigMap::default();
 /// wanted.metadata.name = Some("a".into());
-/// server.fail_next(Call::to(Verb::Create), 1, Status::failure("busy", "TooManyRequests").with_code(429));
+/// server.fail_next(RequestMatcher::verb(Verb::Create), 1, Status::failure("busy", "TooManyRequests").with_code(429));
 /// assert!(api.create(&PostParams::default(), &wanted).await.is_err());
 /// let made = api.create(&PostParams::default(), &wanted).await?;
 ///
 /// assert_eq!(made.metadata.namespace.as_deref(), Some("default"));
-/// assert_eq!(server.objects::<ConfigMap>(), [made]);
+/// assert_eq!(server.list::<ConfigMap>(), [made]);
 /// assert_eq!(server.requests().len(), 2);
 /// # Ok(())
 /// # }
@@ -80,21 +86,21 @@ pub struct ApiServer(pub(crate) Arc<Shared>);
 
 pub(crate) struct Shared {
     pub(crate) inner: Mutex<Inner>,
-    pub(crate) thaw: Arc<Notify>,
+    pub(crate) resumed: Arc<Notify>,
 }
 
 pub(crate) struct Inner {
     pub(crate) state: State,
     pub(crate) faults: Faults,
-    log: Vec<Request>,
-    /// Of watches that have nothing to tell.
+    log: Vec<RecordedRequest>,
+    /// Of watches that have nothing to send.
     wakers: BTreeMap<u64, Waker>,
     began: Option<Instant>,
 }
 
-/// What a new server is.
+/// Setup.
 impl ApiServer {
-    /// A server that knows no kinds.
+    /// A server without kinds.
     #[must_use]
     pub fn new() -> Self {
         let inner = Inner {
@@ -104,20 +110,20 @@ impl ApiServer {
             wakers: BTreeMap::new(),
             began: None,
         };
-        Self(Arc::new(Shared { inner: Mutex::new(inner), thaw: Arc::new(Notify::new()) }))
+        Self(Arc::new(Shared { inner: Mutex::new(inner), resumed: Arc::new(Notify::new()) }))
     }
 
-    /// Makes a kind known: what is asked of others is not found.
+    /// Adds a kind. Requests for a kind that is not registered are answered with 404.
     pub fn register<K>(&self) -> &Self
     where
         K: Resource<DynamicType: Default, Scope: 'static>,
     {
         let resource = ApiResource::erase::<K>(&K::DynamicType::default());
-        self.register_with(resource, TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>())
+        self.register_dynamic(resource, TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>())
     }
 
-    /// Makes a kind known that has no type, or whose scope is known at run time only.
-    pub fn register_with(&self, resource: ApiResource, namespaced: bool) -> &Self {
+    /// As [`register`](Self::register), for a kind without a type, or whose scope is known only at run time.
+    pub fn register_dynamic(&self, resource: ApiResource, namespaced: bool) -> &Self {
         self.0.inner.lock().state.register(Kind { resource, namespaced });
         self
     }
@@ -132,41 +138,40 @@ impl ApiServer {
     }
 }
 
-/// What is true, whatever clients were told.
+/// The objects, past all faults.
 impl ApiServer {
     /// All objects of a kind, by namespace and name.
     ///
     /// # Panics
-    /// If the kind is not registered, or what is there is none of its type.
+    /// If the kind is not registered, or a stored object is not of this type.
     #[must_use]
     #[track_caller]
-    pub fn objects<K>(&self) -> Vec<K>
+    pub fn list<K>(&self) -> Vec<K>
     where
         K: Resource<DynamicType: Default> + DeserializeOwned,
     {
         let inner = self.0.inner.lock();
-        let place = inner.place::<K>();
-        inner.state.objects(place).values().map(|object| read(object)).collect()
+        let kind_id = inner.kind_id::<K>();
+        inner.state.objects(kind_id).values().map(|object| read(object)).collect()
     }
 
-    /// One object.
+    /// One object; `namespace` is ignored for a kind without namespaces.
     ///
     /// # Panics
-    /// If the kind is not registered, or what is there is none of its type.
+    /// If the kind is not registered, or the stored object is not of this type.
     #[must_use]
     #[track_caller]
-    pub fn object<K>(&self, namespace: &str, name: &str) -> Option<K>
+    pub fn get<K>(&self, namespace: &str, name: &str) -> Option<K>
     where
         K: Resource<DynamicType: Default> + DeserializeOwned,
     {
         let inner = self.0.inner.lock();
-        let place = inner.place::<K>();
-        let key = inner.state.kind(place).key(Some(namespace), name);
-        inner.state.objects(place).get(&key).map(|object| read(object))
+        let kind_id = inner.kind_id::<K>();
+        let key = inner.state.kind(kind_id).key(Some(namespace), name);
+        inner.state.objects(kind_id).get(&key).map(|object| read(object))
     }
 
-    /// Writes an object, new or not, as it is and with its status: no conflicts, no generated names. Watches are told as of any
-    /// write.
+    /// Creates or replaces an object, status included, without conflicts and generated names. Watches get an event as of any write.
     ///
     /// # Panics
     /// If the kind is not registered, or the object has no name.
@@ -178,17 +183,17 @@ impl ApiServer {
         let object = serde_json::to_value(object).expect("an object is JSON");
         assert!(metadata::text(&object, "name").is_some(), "an object without a name cannot be put");
         self.change(|inner| {
-            let place = inner.place::<K>();
+            let kind_id = inner.kind_id::<K>();
             let now = inner.now();
             let mut object = object;
-            if inner.state.kind(place).namespaced && metadata::text(&object, "namespace").is_none() {
+            if inner.state.kind(kind_id).namespaced && metadata::text(&object, "namespace").is_none() {
                 metadata::set(&mut object, "namespace", "default");
             }
-            read(&inner.state.put(place, object, now))
+            read(&inner.state.put(kind_id, object, now))
         })
     }
 
-    /// Deletes an object at once, whatever finalizers it has. Whether it was there.
+    /// Deletes an object at once, whatever finalizers it has, and returns whether it existed.
     ///
     /// # Panics
     /// If the kind is not registered.
@@ -198,29 +203,29 @@ impl ApiServer {
         K: Resource<DynamicType: Default>,
     {
         self.change(|inner| {
-            let place = inner.place::<K>();
-            let key = inner.state.kind(place).key(Some(namespace), name);
-            let there = inner.state.objects(place).contains_key(&key);
-            if there {
-                inner.state.commit(place, key, None);
+            let kind_id = inner.kind_id::<K>();
+            let key = inner.state.kind(kind_id).key(Some(namespace), name);
+            let existed = inner.state.objects(kind_id).contains_key(&key);
+            if existed {
+                inner.state.commit(kind_id, key, None);
             }
-            there
+            existed
         })
     }
 
-    /// The version of the last write.
+    /// The `resourceVersion` of the last write.
     #[must_use]
-    pub fn version(&self) -> u64 {
+    pub fn resource_version(&self) -> u64 {
         self.0.inner.lock().state.version
     }
 
-    /// How many watches are open, of all kinds. A silenced one is not counted.
+    /// The number of open watches of all kinds, without [stalled](Self::stall_watches) ones.
     #[must_use]
     pub fn open_watches(&self) -> usize {
         self.0.inner.lock().state.watches.count(None)
     }
 
-    /// How many watches of a kind are open. A silenced one is not counted.
+    /// The number of open watches of a kind, without [stalled](Self::stall_watches) ones.
     ///
     /// # Panics
     /// If the kind is not registered.
@@ -228,48 +233,48 @@ impl ApiServer {
     #[track_caller]
     pub fn open_watches_of<K: Resource<DynamicType: Default>>(&self) -> usize {
         let inner = self.0.inner.lock();
-        let place = inner.place::<K>();
-        inner.state.watches.count(Some(place))
+        let kind_id = inner.kind_id::<K>();
+        inner.state.watches.count(Some(kind_id))
     }
 
-    /// All requests that came, oldest first.
+    /// All requests so far, oldest first.
     #[must_use]
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<RecordedRequest> {
         self.0.inner.lock().log.clone()
     }
 
-    /// Those that are meant.
+    /// The requests that match, oldest first.
     #[must_use]
-    pub fn requests_to(&self, call: &Call) -> Vec<Request> {
+    pub fn requests_matching(&self, matcher: &RequestMatcher) -> Vec<RecordedRequest> {
         let inner = self.0.inner.lock();
-        inner.log.iter().filter(|request| call.matches(request)).cloned().collect()
+        inner.log.iter().filter(|request| matcher.matches(request)).cloned().collect()
     }
 
-    /// Forgets which requests came.
+    /// Empties the log of requests.
     pub fn clear_requests(&self) {
         self.0.inner.lock().log.clear();
     }
 }
 
-/// For the service.
+/// For the HTTP service.
 impl ApiServer {
-    pub(crate) fn log(&self, request: &Request) {
+    pub(crate) fn log(&self, request: &RecordedRequest) {
         self.0.inner.lock().log.push(request.clone());
     }
 
-    pub(crate) fn delay(&self, request: &Request) -> Option<Duration> {
-        self.0.inner.lock().faults.delay(request)
+    pub(crate) fn latency(&self, request: &RecordedRequest) -> Option<Duration> {
+        self.0.inner.lock().faults.latency(request)
     }
 
-    pub(crate) fn verdict(&self, request: &Request) -> Verdict {
+    pub(crate) fn verdict(&self, request: &RecordedRequest) -> Verdict {
         self.0.inner.lock().faults.verdict(request)
     }
 
-    pub(crate) fn thawed(&self) -> OwnedNotified {
-        self.0.thaw.clone().notified_owned()
+    pub(crate) fn resumed(&self) -> OwnedNotified {
+        self.0.resumed.clone().notified_owned()
     }
 
-    pub(crate) fn carry_out(&self, request: &Request, body: &[u8]) -> Answer {
+    pub(crate) fn carry_out(&self, request: &RecordedRequest, body: &[u8]) -> Answer {
         self.change(|inner| {
             let now = inner.now();
             inner.state.answer(request, body, now)
@@ -279,7 +284,7 @@ impl ApiServer {
     pub(crate) fn poll_watch(&self, id: u64, context: &Context<'_>) -> Poll<Result<Vec<u8>, End>> {
         let mut inner = self.0.inner.lock();
         match inner.state.next(id) {
-            Next::Tell { event, metadata_only } => {
+            Next::Send { event, metadata_only } => {
                 Poll::Ready(Ok(inner.state.line(id, &event, metadata_only)))
             }
             Next::End(end) => Poll::Ready(Err(end)),
@@ -300,7 +305,7 @@ impl ApiServer {
         inner.wakers.remove(&id);
     }
 
-    /// Changes something, and wakes every watch: each sees for itself whether it is concerned.
+    /// Changes the state, and wakes every watch: each finds out for itself whether it has something to send.
     #[track_caller]
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Inner) -> R) -> R {
         let mut inner = self.0.inner.lock();
@@ -310,7 +315,7 @@ impl ApiServer {
             inner.state.collect(now);
         }
         let wakers = std::mem::take(&mut inner.wakers);
-        // Not under the lock: a waker may run what asks this server.
+        // After unlocking: a waker may run code that calls this server.
         drop(inner);
         wakers.into_values().for_each(Waker::wake);
         result
@@ -319,10 +324,10 @@ impl ApiServer {
 
 impl Inner {
     #[track_caller]
-    pub(crate) fn place<K: Resource<DynamicType: Default>>(&self) -> usize {
+    pub(crate) fn kind_id<K: Resource<DynamicType: Default>>(&self) -> usize {
         let resource = ApiResource::erase::<K>(&K::DynamicType::default());
-        let place = self.state.place_of(&resource.group, &resource.version, &resource.plural);
-        place.unwrap_or_else(|| panic!("register::<{}>() comes first", resource.kind))
+        let kind_id = self.state.kind_id_of(&resource.group, &resource.version, &resource.plural);
+        kind_id.unwrap_or_else(|| panic!("register::<{}>() comes first", resource.kind))
     }
 
     fn now(&mut self) -> Timestamp {

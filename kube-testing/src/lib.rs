@@ -8,5 +8,5 @@ mod request_matcher;
 mod state;
 
 pub use crate::api_server::{ApiBody, ApiServer};
-pub use crate::request::Request;
-pub use crate::request_matcher::{Call, Verb};
+pub use crate::request::RecordedRequest;
+pub use crate::request_matcher::{RequestMatcher, Verb};

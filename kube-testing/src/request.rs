@@ -1,4 +1,4 @@
-//! PURE. A request as the server reads it: verb, resource and what is asked, out of method, path, query and headers.
+//! PURE. Reads a request: verb, resource and parameters, from its method, path, query and headers.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +9,32 @@ use kube::core::Status;
 use crate::request_matcher::Verb;
 use crate::state::status_error;
 
-/// A request that reached an [`ApiServer`](super::ApiServer), as its log keeps it.
+/// A request to an [`ApiServer`](crate::ApiServer), as its log keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Request {
-    /// What it asks for.
+pub struct RecordedRequest {
+    /// The verb.
     pub verb: Verb,
     /// The group of the resource; empty for the core group.
     pub group: String,
     /// The version of the group.
     pub version: String,
-    /// The resource, as paths name it: `pods`.
+    /// The plural name of the resource, such as `pods`.
     pub plural: String,
-    /// None: of all namespaces, or of a kind without.
+    /// `None` for all namespaces, and for kinds without namespaces.
     pub namespace: Option<String>,
-    /// None of a collection.
+    /// `None` for a collection.
     pub name: Option<String>,
-    /// `status`, where a part of an object is meant.
+    /// `status`, for a request for that subresource.
     pub subresource: Option<String>,
-    /// The parameters: `limit`, `resourceVersion` and so on.
+    /// The query parameters, such as `limit` and `resourceVersion`.
     pub query: BTreeMap<String, String>,
-    /// Whether only the metadata of objects is asked for.
+    /// Whether the client wants only the metadata of objects.
     pub metadata_only: bool,
     pub(crate) content_type: String,
 }
 
-impl Request {
+impl RecordedRequest {
     pub(crate) fn read(parts: &Parts) -> Result<Self, Box<Status>> {
         let path: Vec<&str> = parts.uri.path().split('/').filter(|part| !part.is_empty()).collect();
         let (group, version, rest) = match path.as_slice() {
@@ -83,14 +83,14 @@ impl Request {
         })
     }
 
-    /// A parameter; an empty one counts as none, as it does for a real server.
+    /// A query parameter; an empty one counts as none, as on a real server.
     #[must_use]
-    pub fn param(&self, name: &str) -> Option<&str> {
+    pub fn query_param(&self, name: &str) -> Option<&str> {
         self.query.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     pub(crate) fn flag(&self, name: &str) -> bool {
-        self.param(name).is_some_and(|value| value == "true" || value == "1")
+        self.query_param(name).is_some_and(|value| value == "true" || value == "1")
     }
 }
 

@@ -1,10 +1,10 @@
-//! PURE. Which requests are meant: of a fault, or of a look at the log.
+//! PURE. Selects requests: those that a fault is for, or those to take from the log.
 
 use kube::Resource;
 
-use crate::request::Request;
+use crate::request::RecordedRequest;
 
-/// What a request asks for, as Kubernetes' authorisation names it.
+/// The verb of a request, as Kubernetes' authorisation names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verb {
@@ -18,7 +18,7 @@ pub enum Verb {
     Create,
     /// `PUT`.
     Update,
-    /// `PATCH`, of whatever type.
+    /// `PATCH` of any type.
     Patch,
     /// `DELETE` of an object.
     Delete,
@@ -26,68 +26,68 @@ pub enum Verb {
     DeleteCollection,
 }
 
-/// Which requests are meant. All of them, until it is said more narrowly.
+/// Selects requests. Starts with all of them ([`any`](Self::any)) or those of a [`verb`](Self::verb); each method narrows the selection.
 ///
 /// # Examples
 /// ```
-/// use flyball_kube_testing::{Call, Verb};
+/// use flyball_kube_testing::{RequestMatcher, Verb};
 /// use k8s_openapi::api::core::v1::Pod;
 ///
-/// let lists_of_pods = Call::to(Verb::List).of::<Pod>();
-/// let whatever_touches_a = Call::any().within("default").named("a");
-/// # let _ = (lists_of_pods, whatever_touches_a);
+/// let lists_of_pods = RequestMatcher::verb(Verb::List).resource::<Pod>();
+/// let everything_about_a = RequestMatcher::any().namespace("default").name("a");
+/// # let _ = (lists_of_pods, everything_about_a);
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Call {
+pub struct RequestMatcher {
     verb: Option<Verb>,
     resource: Option<(String, String)>,
     namespace: Option<String>,
     name: Option<String>,
 }
 
-impl Call {
-    /// Every request.
+impl RequestMatcher {
+    /// Matches every request.
     #[must_use]
     pub fn any() -> Self {
         Self::default()
     }
 
-    /// Requests with this verb.
+    /// Matches requests with this verb.
     #[must_use]
-    pub fn to(verb: Verb) -> Self {
+    pub fn verb(verb: Verb) -> Self {
         Self { verb: Some(verb), ..Self::default() }
     }
 
-    /// Only of this kind.
+    /// Matches only requests for this kind.
     #[must_use]
-    pub fn of<K: Resource<DynamicType: Default>>(self) -> Self {
-        self.of_with::<K>(&K::DynamicType::default())
+    pub fn resource<K: Resource<DynamicType: Default>>(self) -> Self {
+        self.resource_with::<K>(&K::DynamicType::default())
     }
 
-    /// Only of this kind, known at run time.
+    /// Matches only requests for this kind, which is known at run time.
     #[must_use]
-    pub fn of_with<K: Resource>(self, dyntype: &K::DynamicType) -> Self {
+    pub fn resource_with<K: Resource>(self, dyntype: &K::DynamicType) -> Self {
         let resource = (K::group(dyntype).into_owned(), K::plural(dyntype).into_owned());
         Self { resource: Some(resource), ..self }
     }
 
-    /// Only in this namespace.
+    /// Matches only requests within this namespace.
     #[must_use]
-    pub fn within(self, namespace: impl Into<String>) -> Self {
+    pub fn namespace(self, namespace: impl Into<String>) -> Self {
         Self { namespace: Some(namespace.into()), ..self }
     }
 
-    /// Only of the object of this name. A create names its object in the body, which is not looked at.
+    /// Matches only requests for the object of this name. A create has the name in its body, which is not looked at.
     #[must_use]
-    pub fn named(self, name: impl Into<String>) -> Self {
+    pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
     }
 
-    /// Whether this request is meant.
+    /// Whether it matches this request.
     #[must_use]
-    pub fn matches(&self, request: &Request) -> bool {
-        fn agrees<T: PartialEq>(asked: &Option<T>, is: Option<&T>) -> bool {
-            asked.as_ref().is_none_or(|asked| is == Some(asked))
+    pub fn matches(&self, request: &RecordedRequest) -> bool {
+        fn agrees<T: PartialEq>(wanted: &Option<T>, actual: Option<&T>) -> bool {
+            wanted.as_ref().is_none_or(|wanted| actual == Some(wanted))
         }
         let resource = (request.group.clone(), request.plural.clone());
         agrees(&self.verb, Some(&request.verb))

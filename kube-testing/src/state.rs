@@ -1,4 +1,4 @@
-//! PURE. All that the server knows: kinds, objects, one counter of versions, what changed, and who watches.
+//! PURE. The state of the server: kinds, objects, one counter of versions, the history and the watches.
 //!
 //! # Invariants
 //! 1. Every write takes a version of its own, and leaves a [`Change`].
@@ -24,7 +24,7 @@ use jiff::Timestamp;
 use kube::core::Status;
 use serde_json::Value;
 
-use crate::request::Request;
+use crate::request::RecordedRequest;
 use crate::state::history::{Change, History};
 use crate::state::kind::Kind;
 use crate::state::watches::Watches;
@@ -37,7 +37,7 @@ pub(crate) struct State {
     pub(crate) history: History,
     pub(crate) watches: Watches,
     pub(crate) version: u64,
-    /// A dry run: what is written now is answered, and not kept.
+    /// A dry run: what is written is answered, and not kept.
     pub(crate) dry: bool,
     /// Deleted objects that wait for their dependents.
     pub(crate) waiting: BTreeSet<(usize, String)>,
@@ -46,56 +46,56 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// As a cluster that is not new: version 0 means "any", and 1 is what an empty server has.
+    /// Begins with version 1, as 0 means "any" in requests.
     pub(crate) fn new() -> Self {
         Self { version: 1, ..Self::default() }
     }
 
     pub(crate) fn register(&mut self, kind: Kind) {
-        let place = self.place_of(&kind.resource.group, &kind.resource.version, &kind.resource.plural);
-        match place {
-            Some(place) => self.kinds[place].0 = kind,
+        let kind_id = self.kind_id_of(&kind.resource.group, &kind.resource.version, &kind.resource.plural);
+        match kind_id {
+            Some(kind_id) => self.kinds[kind_id].0 = kind,
             None => self.kinds.push((kind, Objects::new())),
         }
     }
 
-    pub(crate) fn place(&self, request: &Request) -> Result<usize, Box<Status>> {
-        self.place_of(&request.group, &request.version, &request.plural)
+    pub(crate) fn kind_id(&self, request: &RecordedRequest) -> Result<usize, Box<Status>> {
+        self.kind_id_of(&request.group, &request.version, &request.plural)
             .ok_or_else(|| status_error::not_registered(&request.plural))
     }
 
-    pub(crate) fn place_of(&self, group: &str, version: &str, plural: &str) -> Option<usize> {
+    pub(crate) fn kind_id_of(&self, group: &str, version: &str, plural: &str) -> Option<usize> {
         self.kinds.iter().position(|(kind, _)| {
             let resource = &kind.resource;
             resource.group == group && resource.version == version && resource.plural == plural
         })
     }
 
-    pub(crate) fn kind(&self, place: usize) -> &Kind {
-        &self.kinds[place].0
+    pub(crate) fn kind(&self, kind_id: usize) -> &Kind {
+        &self.kinds[kind_id].0
     }
 
     pub(crate) fn kinds(&self) -> usize {
         self.kinds.len()
     }
 
-    pub(crate) fn objects(&self, place: usize) -> &Objects {
-        &self.kinds[place].1
+    pub(crate) fn objects(&self, kind_id: usize) -> &Objects {
+        &self.kinds[kind_id].1
     }
 
-    /// Writes an object, or, with none, deletes the one of this key. What is told of a deleted one is its last state.
-    pub(crate) fn commit(&mut self, place: usize, key: String, object: Option<Value>) -> Arc<Value> {
+    /// Writes an object, or, with none, deletes the one of this key, and returns its last state.
+    pub(crate) fn commit(&mut self, kind_id: usize, key: String, object: Option<Value>) -> Arc<Value> {
         if self.dry {
-            // With the version that there is: none of a new one.
-            return object.map_or_else(|| self.objects(place)[&key].clone(), Arc::new);
+            // With the old version.
+            return object.map_or_else(|| self.objects(kind_id)[&key].clone(), Arc::new);
         }
         match object.as_ref().is_some_and(garbage_collection::waits) {
-            true => drop(self.waiting.insert((place, key.clone()))),
-            false => drop(self.waiting.remove(&(place, key.clone()))),
+            true => drop(self.waiting.insert((kind_id, key.clone()))),
+            false => drop(self.waiting.remove(&(kind_id, key.clone()))),
         }
         self.version += 1;
         let version = self.version;
-        let objects = &mut self.kinds[place].1;
+        let objects = &mut self.kinds[kind_id].1;
         let after = object.map(|object| Arc::new(metadata::with_version(&object, version)));
         let before = match &after {
             Some(after) => objects.insert(key.clone(), after.clone()),
@@ -106,14 +106,14 @@ impl State {
             (None, Some(before)) => Arc::new(metadata::with_version(before, version)),
             (None, None) => unreachable!("only what is there is deleted"),
         };
-        self.history.push(Change { version, kind: place, key, before, after });
+        self.history.push(Change { version, kind: kind_id, key, before, after });
         now
     }
 
-    /// What every new object gets.
-    pub(crate) fn born(&mut self, place: usize, object: &mut Value, now: Timestamp) {
+    /// Sets the metadata that every new object gets.
+    pub(crate) fn init_metadata(&mut self, kind_id: usize, object: &mut Value, now: Timestamp) {
         self.uids += 1;
-        let resource = &self.kinds[place].0.resource;
+        let resource = &self.kinds[kind_id].0.resource;
         object["apiVersion"] = resource.api_version.clone().into();
         object["kind"] = resource.kind.clone().into();
         metadata::set(object, "uid", format!("00000000-0000-4000-8000-{:012x}", self.uids));
@@ -123,7 +123,7 @@ impl State {
         }
     }
 
-    /// An ending for a name that was asked for with `generateName`: five characters, as the real one's, but the same in every run.
+    /// The ending of a name for `generateName`: five characters, as on a real server, but the same in every run.
     pub(crate) fn ending(&mut self) -> String {
         const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         self.names += 1;
@@ -137,10 +137,10 @@ impl State {
         (0..5).map(letter).collect()
     }
 
-    /// Forgets the history: who asks for a version before this one, or goes on with a list from before, has to begin again.
+    /// Forgets the history up to now, but for what open watches have not sent.
     pub(crate) fn compact(&mut self) {
-        let told = self.watches.slowest().unwrap_or(u64::MAX);
-        self.history.forget(self.version, told);
+        let sent = self.watches.slowest().unwrap_or(u64::MAX);
+        self.history.forget(self.version, sent);
     }
 }
 

@@ -101,14 +101,10 @@ async fn main() -> anyhow::Result<()> {
 
     // It ended its work first, and then gave the lease away.
     assert!(matches!(ended, Ended::Done(())), "{ended:?}");
-    let lease = cluster.object::<Lease>("default", "example").and_then(|lease| lease.spec).expect("a lease");
+    let lease = cluster.get::<Lease>("default", "example").and_then(|lease| lease.spec).expect("a lease");
     assert_eq!(lease.holder_identity.as_deref(), Some(""));
     assert!(
-        cluster.objects::<ConfigMap>().iter().all(|map| map
-            .data
-            .iter()
-            .flatten()
-            .any(|(key, _)| key == "seen"))
+        cluster.list::<ConfigMap>().iter().all(|map| map.data.iter().flatten().any(|(key, _)| key == "seen"))
     );
     assert!(throttle.waits().requests >= 5);
     let gone = get(address, "/readyz").await?;

@@ -68,11 +68,11 @@ async fn live(server: &ApiServer) -> BTreeMap<String, (String, usize)> {
     maps.delete("a", &Default::default()).await.expect("it was made");
     settle().await;
 
-    let lengths: BTreeMap<_, _> = (server.objects::<Note>().iter())
+    let lengths: BTreeMap<_, _> = (server.list::<Note>().iter())
         .map(|note| (note.name_any(), note.status.as_ref().map_or(0, |status| status.length)))
         .collect();
     let text = |map: &ConfigMap| map.data.as_ref().map(|data| data["text"].clone()).unwrap_or_default();
-    let maps = server.objects::<ConfigMap>();
+    let maps = server.list::<ConfigMap>();
     maps.iter().map(|map| (map.name_any(), (text(map), lengths[&map.name_any()]))).collect()
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_kube::{Config, Controller};
-use flyball_kube_testing::{ApiServer, Call, Verb};
+use flyball_kube_testing::{ApiServer, RequestMatcher, Verb};
 use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::events::v1::Event as Noted;
@@ -89,15 +89,14 @@ async fn finalizers_and_events_of_kube_work_unchanged() {
     maps(&client).create(&Default::default(), &map("default/a")).await.unwrap();
     let items = during(&mut reconciles, SECOND * 5).await;
     assert!(items.len() >= 2 && items.iter().all(Result::is_ok), "{items:?}");
-    assert_eq!(server.objects::<ConfigMap>()[0].finalizers(), ["test/clean-up"]);
+    assert_eq!(server.list::<ConfigMap>()[0].finalizers(), ["test/clean-up"]);
 
     maps(&client).delete("a", &Default::default()).await.unwrap();
     during(&mut reconciles, SECOND * 5).await;
-    assert_eq!(server.objects::<ConfigMap>(), []);
+    assert_eq!(server.list::<ConfigMap>(), []);
     let done = context.done.lock().clone();
     assert_eq!((done.first(), done.last()), (Some(&"applied"), Some(&"cleaned up")));
-    let mut reasons: Vec<_> =
-        server.objects::<Noted>().into_iter().filter_map(|noted| noted.reason).collect();
+    let mut reasons: Vec<_> = server.list::<Noted>().into_iter().filter_map(|noted| noted.reason).collect();
     reasons.sort();
     reasons.dedup();
     assert_eq!(reasons, ["Applied", "Cleaned"]);
@@ -126,7 +125,7 @@ async fn of_owned_objects_only_metadata_is_asked_for() {
     assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b"]);
     server.delete::<Pod>("default", "p");
     assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b"]);
-    let of_pods = server.requests_to(&Call::any().of::<Pod>());
+    let of_pods = server.requests_matching(&RequestMatcher::any().resource::<Pod>());
     assert!(!of_pods.is_empty() && of_pods.iter().all(|request| request.metadata_only), "{of_pods:?}");
 }
 
@@ -153,10 +152,14 @@ async fn objects_that_concern_others_are_watched_as_long_as_it_runs() {
     server.delete::<Pod>("default", "b");
     assert_eq!(told(&during(&mut reconciles, SECOND).await), ["b"]);
     drop(reconciles);
-    let asked = server.requests_to(&Call::any()).len();
-    server.cut_watches();
+    let asked = server.requests_matching(&RequestMatcher::any()).len();
+    server.close_watches();
     sleep(SECOND * 60).await;
-    assert_eq!(server.requests_to(&Call::any()).len(), asked, "its informers have ended with it");
+    assert_eq!(
+        server.requests_matching(&RequestMatcher::any()).len(),
+        asked,
+        "its informers have ended with it"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,14 +181,18 @@ async fn kinds_known_at_run_time_and_streaming_lists() {
     let (object, _) = reconciles.next().await.unwrap().unwrap();
     assert_eq!(object.to_string(), "ConfigMap.v1./a.default");
     assert_eq!(*seen.lock(), ["a"]);
-    assert_eq!(server.requests_to(&Call::to(Verb::List)).len(), 0);
+    assert_eq!(server.requests_matching(&RequestMatcher::verb(Verb::List)).len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn trouble_with_a_watch_is_told_and_harms_no_other() {
     let server = server();
     server.put(&map("default/a"));
-    server.fail_next(Call::to(Verb::Watch).of::<Pod>(), 3, Status::failure("no", "Forbidden").with_code(403));
+    server.fail_next(
+        RequestMatcher::verb(Verb::Watch).resource::<Pod>(),
+        3,
+        Status::failure("no", "Forbidden").with_code(403),
+    );
     let client = server.client();
     let mut reconciles = Controller::new(maps(&client), watcher::Config::default())
         .owns(Api::<Pod>::all(client.clone()), watcher::Config::default())
@@ -233,7 +240,7 @@ async fn conflicts_are_over_when_the_cache_has_caught_up() {
     let items = during(&mut reconciles, SECOND * 5).await;
     assert_eq!(told(&items).iter().filter(|name| name.starts_with('!')).count(), 10);
     let counted = |map: &ConfigMap| map.data.as_ref().is_some_and(|data| data["n"] == "3");
-    assert_eq!(server.objects::<ConfigMap>().iter().filter(|map| counted(map)).count(), 10);
+    assert_eq!(server.list::<ConfigMap>().iter().filter(|map| counted(map)).count(), 10);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_kube::Controller;
-use flyball_kube_testing::{ApiServer, Call};
+use flyball_kube_testing::{ApiServer, RequestMatcher};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use kube::core::Status;
@@ -98,7 +98,7 @@ async fn a_forbidden_kind_is_logged_and_so_is_its_recovery() {
     server.register::<ConfigMap>().register::<Secret>();
     server.put(&map("default/a"));
     let forbidden = Status::failure("secrets is forbidden", "Forbidden").with_code(403);
-    server.fail_next(Call::any().of::<Secret>(), 10, forbidden);
+    server.fail_next(RequestMatcher::any().resource::<Secret>(), 10, forbidden);
     let all = watcher::Config::default;
     let controller = Controller::new(Api::<ConfigMap>::all(server.client()), all())
         .owns(Api::<Secret>::all(server.client()), all());

@@ -156,7 +156,7 @@ async fn reconciles_before_and_after(
     server.put(&concerning(&["b", "c"]));
     assert_eq!(reconciled(&mut reconciles).await, ["b", "c"]);
     let unseen = |change: &dyn Fn()| {
-        server.cut_watches_of::<Pod>();
+        server.close_watches_of::<Pod>();
         change();
         server.compact();
     };
@@ -197,7 +197,7 @@ async fn reconciles_what_was_mapped_before_and_after_a_change() {
 #[tokio::test(start_paused = true)]
 async fn a_mapper_finds_the_objects_of_the_controller_from_the_first_list_on() {
     let server = server();
-    server.slow(flyball_kube_testing::Call::any().of::<ConfigMap>(), SECOND * 5);
+    server.set_latency(flyball_kube_testing::RequestMatcher::any().resource::<ConfigMap>(), SECOND * 5);
     server.put(&pod("default/p", &[]));
     let controller = controller(&server);
     let store = controller.store();

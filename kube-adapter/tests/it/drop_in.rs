@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_kube::Config;
-use flyball_kube_testing::{ApiServer, Call};
+use flyball_kube_testing::{ApiServer, RequestMatcher};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
 use kube::core::Status;
@@ -169,7 +169,7 @@ async fn a_shutdown_finishes_what_is_in_flight_and_leaves_what_is_queued() {
 
 fn forbid_secrets(server: &ApiServer, times: u32) {
     let forbidden = Status::failure("secrets is forbidden", "Forbidden").with_code(403);
-    server.fail_next(Call::any().of::<Secret>(), times, forbidden);
+    server.fail_next(RequestMatcher::any().resource::<Secret>(), times, forbidden);
 }
 
 fn three() -> ApiServer {

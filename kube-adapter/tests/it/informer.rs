@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flyball_informer_cache::{Index, Informer, NamespacedName, ReflectorConfig};
 use flyball_kube::{informer, reflector_config};
-use flyball_kube_testing::{ApiServer, Call, Verb};
+use flyball_kube_testing::{ApiServer, RequestMatcher, Verb};
 use flyball_sync::TokioTimer;
 use futures_util::StreamExt;
 use http::HeaderMap;
@@ -44,7 +44,7 @@ fn known<K: Resource + Send + Sync + 'static>(cache: &Informer<NamespacedName, K
 }
 
 fn truth(server: &ApiServer) -> Vec<String> {
-    let mut truth: Vec<_> = server.objects::<ConfigMap>().iter().map(text).collect();
+    let mut truth: Vec<_> = server.list::<ConfigMap>().iter().map(text).collect();
     truth.sort();
     truth
 }
@@ -65,7 +65,7 @@ fn asked(server: &ApiServer, verb: Verb) -> Vec<String> {
         "continue" => Some("continue".to_owned()),
         _ => Some(format!("{name}={value}")),
     };
-    let requests = server.requests_to(&Call::to(verb));
+    let requests = server.requests_matching(&RequestMatcher::verb(verb));
     requests
         .iter()
         .map(|request| request.query.iter().filter_map(short).collect::<Vec<_>>().join("&"))
@@ -89,7 +89,7 @@ async fn a_cache_of_a_server_is_listed_once_and_then_watched() {
     assert_eq!(cache.store().by_index(&BY_VALUE, "1").unwrap().len(), 2);
     assert_eq!((cache.status().relists, asked(&server, Verb::List).len()), (0, 1));
     // A connection that ends, in order or not, is followed by a watch from where it was.
-    for end in [ApiServer::cut_watches, ApiServer::break_watches] {
+    for end in [ApiServer::close_watches, ApiServer::break_watches] {
         tokio::time::advance(Duration::from_secs(5)).await;
         end(&server);
         server.put(&object("new", "2"));
@@ -141,7 +141,7 @@ async fn a_history_that_is_forgotten_is_followed_by_a_list_not_older_than_what_i
     cache.synced().await.unwrap();
     server.put(&object("map-0", "1"));
     agreed(&cache, &truth(&server)).await;
-    server.cut_watches();
+    server.close_watches();
     server.delete::<ConfigMap>("default", "map-1");
     server.compact();
     agreed(&cache, &truth(&server)).await;
@@ -158,7 +158,7 @@ async fn first_list_and_relist(config: Config, page_size: Option<u32>) -> Vec<St
     }
     let cache = builder.start().unwrap();
     cache.synced().await.unwrap();
-    server.cut_watches();
+    server.close_watches();
     server.delete::<ConfigMap>("default", "map-1");
     server.compact();
     agreed(&cache, &truth(&server)).await;
@@ -262,9 +262,9 @@ async fn a_version_the_server_has_not_reached_is_given_up_for_the_most_recent_on
     cache.synced().await.unwrap();
     let large = Status::failure("Too large resource version: 9, current: 8", "Timeout").with_code(504);
     let gone = Status::failure("old", "Expired").with_code(410);
-    server.fail_next(Call::to(Verb::Watch), 1, gone);
-    server.fail_next(Call::to(Verb::List), 1, large);
-    server.cut_watches();
+    server.fail_next(RequestMatcher::verb(Verb::Watch), 1, gone);
+    server.fail_next(RequestMatcher::verb(Verb::List), 1, large);
+    server.close_watches();
     server.put(&object("map-0", "1"));
     server.compact();
     agreed(&cache, &truth(&server)).await;
@@ -292,7 +292,7 @@ async fn a_streaming_list_is_one_watch_and_no_list() {
 async fn a_server_that_knows_no_streaming_lists_is_asked_for_a_plain_one() {
     let server = server(5);
     let unknown = Status::failure("sendInitialEvents is forbidden for watch", "Invalid").with_code(422);
-    server.fail_next(Call::to(Verb::Watch), 1, unknown);
+    server.fail_next(RequestMatcher::verb(Verb::Watch), 1, unknown);
     let config = Config::default().streaming_lists();
     let cache = informer(Api::<ConfigMap>::all(server.client()), config).start().unwrap();
     cache.synced().await.unwrap();
@@ -340,7 +340,7 @@ async fn a_silent_connection_is_given_up() {
     cache.synced().await.unwrap();
     server.put(&object("map-0", "1"));
     agreed(&cache, &truth(&server)).await;
-    server.silence_watches();
+    server.stall_watches();
     server.put(&object("map-0", "2"));
     // The paused clock goes on to the deadline of the watch.
     agreed(&cache, &truth(&server)).await;
@@ -356,8 +356,8 @@ async fn flow_control_is_obeyed_and_does_not_cost_a_list() {
     agreed(&cache, &truth(&server)).await;
     let busy = json!({"status": "Failure", "code": 429, "reason": "TooManyRequests", "message": "busy",
         "details": {"retryAfterSeconds": 40}});
-    server.fail_next(Call::to(Verb::Watch), 1, from_value(busy).unwrap());
-    server.cut_watches();
+    server.fail_next(RequestMatcher::verb(Verb::Watch), 1, from_value(busy).unwrap());
+    server.close_watches();
     server.put(&object("map-0", "2"));
     let before = tokio::time::Instant::now();
     agreed(&cache, &truth(&server)).await;
@@ -384,17 +384,17 @@ async fn any_mixture_of_faults_ends_in_what_is_true() {
             match random.below(14) {
                 0..4 => drop(server.put(&object(&name, &random.below(9).to_string()))),
                 4..6 => drop(server.delete::<ConfigMap>("default", &name)),
-                6 => server.cut_watches(),
+                6 => server.close_watches(),
                 7 => server.break_watches(),
                 8 => server.compact(),
                 9 => server.send_bookmarks(),
                 10 => {
                     let code = [410, 429, 500, 403, 504][random.below(5) as usize];
-                    let call = Call::to([Verb::List, Verb::Watch][random.below(2) as usize]);
+                    let call = RequestMatcher::verb([Verb::List, Verb::Watch][random.below(2) as usize]);
                     server.fail_next(call, 1, Status::failure("fault", "").with_code(code));
                 }
                 11 => tokio::time::sleep(Duration::from_secs(random.below(400))).await,
-                12 => server.silence_watches(),
+                12 => server.stall_watches(),
                 _ => {
                     for _ in 0..random.below(40) {
                         tokio::task::yield_now().await;

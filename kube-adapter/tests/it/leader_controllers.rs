@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use flyball_kube::{Config, Controller, Monitor, Turns};
 use flyball_kube_lease::{Election, Ended, Lost, Standing};
-use flyball_kube_testing::{ApiServer, Call};
+use flyball_kube_testing::{ApiServer, RequestMatcher};
 use futures_util::{FutureExt, StreamExt};
 use http::{Method, Request};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -187,7 +187,7 @@ async fn no_reconcile_begins_after_the_renew_deadline() {
     }
     let replica = Replica::start(&cluster, "a", &work, SECOND / 2);
     sleep(5 * SECOND).await;
-    cluster.freeze(Call::any().of::<Lease>());
+    cluster.hang(RequestMatcher::any().resource::<Lease>());
     let ended = replica.ended.await.unwrap();
     assert!(matches!(ended, Ended::Lost(Lost::NotRenewed, _)), "{ended:?}");
     work.check();
@@ -308,9 +308,9 @@ async fn a_standby_does_not_say_that_it_has_begun() {
     let cluster = cluster();
     cluster.register::<Secret>();
     let forbidden = |what: &str| Status::failure(what, "Forbidden").with_code(403);
-    cluster.fail_next(Call::any().of::<Secret>(), u32::MAX, forbidden("secrets"));
+    cluster.fail_next(RequestMatcher::any().resource::<Secret>(), u32::MAX, forbidden("secrets"));
     // So it is never elected.
-    cluster.fail_next(Call::any().of::<Lease>(), u32::MAX, forbidden("leases"));
+    cluster.fail_next(RequestMatcher::any().resource::<Lease>(), u32::MAX, forbidden("leases"));
     let mut election = Election::builder(cluster.client(), "ns", "l", "a").build().unwrap();
     let all = watcher::Config::default;
     let controller = Controller::new(Api::<ConfigMap>::all(cluster.client()), all())

@@ -188,12 +188,12 @@ async fn kubes_watcher_and_a_server_that_forgets_its_history() {
         for round in 0..5 {
             server.put(&object(&format!("round-{round}"), 0));
             server.delete::<ConfigMap>("default", ["a", "b", "c", "d", "e"][round]);
-            server.cut_watches();
+            server.close_watches();
             server.put(&object("last", 0));
             if round % 2 == 0 {
                 server.compact();
             }
-            let truth: Vec<_> = server.objects::<ConfigMap>();
+            let truth: Vec<_> = server.list::<ConfigMap>();
             let truth: Vec<_> = truth
                 .iter()
                 .map(|object| format!("{}@{}", object.name_any(), object.resource_version().unwrap()))

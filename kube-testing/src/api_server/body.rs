@@ -1,6 +1,6 @@
-//! EDGE. The body of an answer: whole, or the stream of a watch.
+//! EDGE. The body of a response: whole, or the stream of a watch.
 //!
-//! Cancel-safety: a frame is taken out of the state when it is handed over; a dropped body closes its watch.
+//! Cancel safety: an event leaves the state in the poll that returns it; dropping the body closes its watch.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use tokio::time::{Sleep, sleep};
 use crate::api_server::ApiServer;
 use crate::state::watch::End;
 
-/// The body of an answer of an [`ApiServer`].
+/// The body of a response of an [`ApiServer`].
 #[derive(Debug)]
 pub struct ApiBody(Kind);
 

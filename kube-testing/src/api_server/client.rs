@@ -1,6 +1,6 @@
 //! EDGE. The HTTP of the server: a tower service under `kube`'s client.
 //!
-//! Cancel-safety: a request that is dropped before its answer was not carried out, or wholly; a real server gives no more.
+//! Cancel safety: a request that is dropped before its answer was not carried out, or wholly; a real server gives no more.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use tower_service::Service;
 use crate::api_server::ApiServer;
 use crate::api_server::body::ApiBody;
 use crate::api_server::faults::Verdict;
-use crate::request::Request;
+use crate::request::RecordedRequest;
 use crate::state::answer::Answer;
 
 impl Service<http::Request<Body>> for ApiServer {
@@ -35,36 +35,36 @@ impl Service<http::Request<Body>> for ApiServer {
 impl ApiServer {
     async fn serve(self, request: http::Request<Body>) -> io::Result<Response<ApiBody>> {
         let (parts, body) = request.into_parts();
-        let request = match Request::read(&parts) {
+        let request = match RecordedRequest::read(&parts) {
             Ok(request) => request,
-            Err(status) => return Ok(whole(Answer::problem(&status))),
+            Err(status) => return Ok(whole(Answer::error(&status))),
         };
         self.log(&request);
-        if let Some(delay) = self.delay(&request) {
-            tokio::time::sleep(delay).await;
+        if let Some(latency) = self.latency(&request) {
+            tokio::time::sleep(latency).await;
         }
         let verdict = loop {
-            // Asked for before the look, so that a thaw in between is not missed.
-            let thawed = self.thawed();
+            // Before the check, so that a `resume` in between is not missed.
+            let resumed = self.resumed();
             match self.verdict(&request) {
-                Verdict::Hold => thawed.await,
+                Verdict::Hang => resumed.await,
                 verdict => break verdict,
             }
         };
-        let lie = match verdict {
-            Verdict::Refuse => return Err(io::ErrorKind::ConnectionRefused.into()),
-            Verdict::Fail(status) => return Ok(whole(Answer::problem(&status))),
-            Verdict::Lie(status) => Some(status),
-            Verdict::Go | Verdict::Hold => None,
+        let failed_response = match verdict {
+            Verdict::RefuseConnection => return Err(io::ErrorKind::ConnectionRefused.into()),
+            Verdict::Fail(status) => return Ok(whole(Answer::error(&status))),
+            Verdict::FailResponse(status) => Some(status),
+            Verdict::Answer | Verdict::Hang => None,
         };
         let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
         let answer = self.carry_out(&request, &body);
-        if let Some(status) = lie {
-            return Ok(whole(Answer::problem(&status)));
+        if let Some(status) = failed_response {
+            return Ok(whole(Answer::error(&status)));
         }
         Ok(match answer {
             Answer::Stream(id) => {
-                let timeout = request.param("timeoutSeconds").and_then(|seconds| seconds.parse().ok());
+                let timeout = request.query_param("timeoutSeconds").and_then(|seconds| seconds.parse().ok());
                 respond(200, ApiBody::stream(self, id, timeout))
             }
             answer => whole(answer),
@@ -81,5 +81,5 @@ fn whole(answer: Answer) -> Response<ApiBody> {
 
 fn respond(code: u16, body: ApiBody) -> Response<ApiBody> {
     let response = Response::builder().status(code).header(http::header::CONTENT_TYPE, "application/json");
-    response.body(body).expect("a code that a test gave is one of HTTP")
+    response.body(body).expect("a status code that a test gave is valid")
 }

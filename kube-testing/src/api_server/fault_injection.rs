@@ -1,108 +1,107 @@
-//! SHELL. What the server can be told to do wrong.
+//! SHELL. Injects faults; [`Faults`](super::faults::Faults) are guarded by the server's lock.
 
 use std::time::Duration;
 
 use kube::Resource;
 use kube::core::Status;
 
-use crate::api_server::ApiServer;
-use crate::api_server::faults::Failing;
-use crate::request_matcher::Call;
+use super::ApiServer;
+use super::faults::Failure;
+use crate::request_matcher::RequestMatcher;
 use crate::state::watch::{End, Watch};
 
-/// What goes wrong.
+/// Faults.
 impl ApiServer {
-    /// The next `times` requests that are meant are not carried out, but answered with this status. Of several such orders the
-    /// first that is meant counts.
-    pub fn fail_next(&self, call: Call, times: u32, status: Status) {
-        self.order_failing(Failing { call, left: times, status, done: false });
+    /// Answers the next `times` of these requests with this status, and does not carry them out. Where several faults match a request, the
+    /// one that was injected first applies.
+    pub fn fail_next(&self, requests: RequestMatcher, times: u32, status: Status) {
+        self.inject(Failure { requests, left: times, status, carried_out: false });
     }
 
-    /// The next `times` requests that are meant are carried out, and answered with this status all the same: what a client sees
-    /// whose answer was lost on the way.
-    pub fn mislead_next(&self, call: Call, times: u32, status: Status) {
-        self.order_failing(Failing { call, left: times, status, done: true });
+    /// Carries out the next `times` of these requests, and answers them with this status all the same: the client does not learn that its request
+    /// succeeded.
+    pub fn fail_response_next(&self, requests: RequestMatcher, times: u32, status: Status) {
+        self.inject(Failure { requests, left: times, status, carried_out: true });
     }
 
-    fn order_failing(&self, failing: Failing) {
-        if failing.left > 0 {
-            self.0.inner.lock().faults.failing.push(failing);
+    fn inject(&self, failure: Failure) {
+        if failure.left > 0 {
+            self.0.inner.lock().faults.failures.push(failure);
         }
     }
 
-    /// Requests that are meant are not answered until [`thaw`](Self::thaw). Watches that are open go on.
-    pub fn freeze(&self, call: Call) {
-        self.0.inner.lock().faults.frozen.push(call);
+    /// Answers none of these requests before [`resume`](Self::resume). Open watches go on.
+    pub fn hang(&self, requests: RequestMatcher) {
+        self.0.inner.lock().faults.hanging.push(requests);
     }
 
-    /// Ends every [`freeze`](Self::freeze).
-    pub fn thaw(&self) {
-        self.0.inner.lock().faults.frozen.clear();
-        self.0.thaw.notify_waiters();
+    /// Ends every [`hang`](Self::hang): the requests that wait are answered.
+    pub fn resume(&self) {
+        self.0.inner.lock().faults.hanging.clear();
+        self.0.resumed.notify_waiters();
     }
 
-    /// From now on, requests that are meant take so long; none with zero.
-    pub fn slow(&self, call: Call, delay: Duration) {
-        let slow = &mut self.0.inner.lock().faults.slow;
-        slow.retain(|(slowed, _)| *slowed != call);
-        if !delay.is_zero() {
-            slow.push((call, delay));
+    /// Answers these requests after this long from now on; zero removes the latency that was set with an equal matcher.
+    pub fn set_latency(&self, requests: RequestMatcher, latency: Duration) {
+        let latencies = &mut self.0.inner.lock().faults.latencies;
+        latencies.retain(|(other, _)| *other != requests);
+        if !latency.is_zero() {
+            latencies.push((requests, latency));
         }
     }
 
-    /// Ends all open watches as a real server does when their time is over: without an error. What they were not told yet they
-    /// have to ask for.
-    pub fn cut_watches(&self) {
+    /// Ends all open watches without an error, as a real server does when their time is over. Events that were not sent yet are lost to them: the
+    /// next watch has to ask for them.
+    pub fn close_watches(&self) {
         self.each_watch(|watch| watch.ended = Some(End::Closed));
     }
 
-    /// Ends the open watches of one kind, as [`cut_watches`](Self::cut_watches) ends all.
+    /// Ends the open watches of one kind, as [`close_watches`](Self::close_watches) ends all.
     ///
     /// # Panics
     /// If the kind is not registered.
     #[track_caller]
-    pub fn cut_watches_of<K: Resource<DynamicType: Default>>(&self) {
+    pub fn close_watches_of<K: Resource<DynamicType: Default>>(&self) {
         self.change(|inner| {
-            let place = inner.place::<K>();
-            let watches = inner.state.watches.living().filter(|watch| watch.place == place);
+            let kind_id = inner.kind_id::<K>();
+            let watches = inner.state.watches.living().filter(|watch| watch.kind_id == kind_id);
             watches.for_each(|watch| watch.ended = Some(End::Closed));
         });
     }
 
-    /// Breaks the connections of all open watches.
+    /// Breaks the connections of all open watches: their streams end with an error.
     pub fn break_watches(&self) {
         self.each_watch(|watch| watch.ended = Some(End::Broken));
     }
 
-    /// Open watches say nothing any more, and do not end: connections that died without a word. New ones are sound.
-    pub fn silence_watches(&self) {
-        self.each_watch(|watch| watch.silent = true);
+    /// Sends nothing on the open watches any more, and does not end them: connections that died unnoticed. New watches work.
+    pub fn stall_watches(&self) {
+        self.each_watch(|watch| watch.stalled = true);
     }
 
-    /// Tells all open watches that allow it how far they are.
+    /// Sends a bookmark on all open watches that allow bookmarks.
     pub fn send_bookmarks(&self) {
         self.each_watch(|watch| watch.bookmark_due = watch.bookmarks);
     }
 
-    /// Forgets the history: watches from a version before now, and lists that go on from one, are answered with 410. Open watches
-    /// go on.
+    /// Forgets the history: watches from an earlier version, and lists that continue one, are answered with 410. Open watches go on.
     pub fn compact(&self) {
         self.change(|inner| inner.state.compact());
     }
 
-    /// Refuses every connection, and breaks those that are open, until [`start`](Self::start). Nothing is lost.
-    pub fn stop(&self) {
-        self.0.inner.lock().faults.down = true;
+    /// Refuses every connection, and breaks open ones, until [`accept_connections`](Self::accept_connections). Objects and history are kept.
+    pub fn refuse_connections(&self) {
+        self.0.inner.lock().faults.refuses_connections = true;
         self.break_watches();
-        self.0.thaw.notify_waiters();
+        self.0.resumed.notify_waiters();
     }
 
-    /// Ends [`stop`](Self::stop).
-    pub fn start(&self) {
-        self.0.inner.lock().faults.down = false;
+    /// Ends [`refuse_connections`](Self::refuse_connections).
+    pub fn accept_connections(&self) {
+        self.0.inner.lock().faults.refuses_connections = false;
     }
 
-    fn each_watch(&self, order: impl FnMut(&mut Watch)) {
-        self.change(|inner| inner.state.watches.living().for_each(order));
+    fn each_watch(&self, change: impl FnMut(&mut Watch)) {
+        self.change(|inner| inner.state.watches.living().for_each(change));
     }
 }

@@ -1,63 +1,64 @@
-//! PURE. What the server was told to do wrong.
+//! PURE. The faults in force, and what they make of a request.
 
 use std::time::Duration;
 
 use kube::core::Status;
 
-use crate::request::Request;
-use crate::request_matcher::Call;
+use crate::request::RecordedRequest;
+use crate::request_matcher::RequestMatcher;
 
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    pub(crate) down: bool,
-    pub(crate) failing: Vec<Failing>,
-    pub(crate) frozen: Vec<Call>,
-    pub(crate) slow: Vec<(Call, Duration)>,
+    pub(crate) refuses_connections: bool,
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) hanging: Vec<RequestMatcher>,
+    pub(crate) latencies: Vec<(RequestMatcher, Duration)>,
 }
 
+/// Requests that are answered with an error.
 #[derive(Debug)]
-pub(crate) struct Failing {
-    pub(crate) call: Call,
-    /// How many more times.
+pub(crate) struct Failure {
+    pub(crate) requests: RequestMatcher,
+    /// How many more of them.
     pub(crate) left: u32,
     pub(crate) status: Status,
-    /// Whether the request is carried out all the same, and only its answer is this.
-    pub(crate) done: bool,
+    /// Whether the request is carried out before.
+    pub(crate) carried_out: bool,
 }
 
 /// What becomes of a request.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    Go,
+    Answer,
     Fail(Status),
-    /// Carried out, but the answer is this.
-    Lie(Status),
-    Hold,
-    Refuse,
+    /// It is carried out and answered with this.
+    FailResponse(Status),
+    Hang,
+    RefuseConnection,
 }
 
 impl Faults {
-    pub(crate) fn delay(&self, request: &Request) -> Option<Duration> {
-        let slow = self.slow.iter().filter(|(call, _)| call.matches(request));
-        slow.map(|(_, delay)| *delay).max()
+    pub(crate) fn latency(&self, request: &RecordedRequest) -> Option<Duration> {
+        let matching = self.latencies.iter().filter(|(requests, _)| requests.matches(request));
+        matching.map(|(_, latency)| *latency).max()
     }
 
-    pub(crate) fn verdict(&mut self, request: &Request) -> Verdict {
-        if self.down {
-            return Verdict::Refuse;
+    pub(crate) fn verdict(&mut self, request: &RecordedRequest) -> Verdict {
+        if self.refuses_connections {
+            return Verdict::RefuseConnection;
         }
-        if self.frozen.iter().any(|call| call.matches(request)) {
-            return Verdict::Hold;
+        if self.hanging.iter().any(|requests| requests.matches(request)) {
+            return Verdict::Hang;
         }
-        let Some(place) = self.failing.iter().position(|failing| failing.call.matches(request)) else {
-            return Verdict::Go;
+        let Some(index) = self.failures.iter().position(|failure| failure.requests.matches(request)) else {
+            return Verdict::Answer;
         };
-        let failing = &mut self.failing[place];
-        failing.left -= 1;
-        let (status, done) = (failing.status.clone(), failing.done);
-        if failing.left == 0 {
-            self.failing.remove(place);
+        let failure = &mut self.failures[index];
+        failure.left -= 1;
+        let (status, carried_out) = (failure.status.clone(), failure.carried_out);
+        if failure.left == 0 {
+            self.failures.remove(index);
         }
-        if done { Verdict::Lie(status) } else { Verdict::Fail(status) }
+        if carried_out { Verdict::FailResponse(status) } else { Verdict::Fail(status) }
     }
 }

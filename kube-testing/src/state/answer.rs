@@ -1,4 +1,4 @@
-//! PURE. From a request to its answer.
+//! PURE. Answers requests.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use kube::core::Status;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::request::Request;
+use crate::request::RecordedRequest;
 use crate::request_matcher::Verb;
 use crate::state::State;
 use crate::state::garbage_collection::Dependents;
@@ -28,29 +28,34 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    pub(crate) fn problem(status: &Status) -> Self {
+    pub(crate) fn error(status: &Status) -> Self {
         Self::Whole(status.code, said(status))
     }
 }
 
 impl State {
-    pub(crate) fn answer(&mut self, request: &Request, body: &[u8], now: Timestamp) -> Answer {
+    pub(crate) fn answer(&mut self, request: &RecordedRequest, body: &[u8], now: Timestamp) -> Answer {
         let answer = self.try_answer(request, body, now);
         self.dry = false;
-        answer.unwrap_or_else(|status| Answer::problem(&status))
+        answer.unwrap_or_else(|status| Answer::error(&status))
     }
 
-    fn try_answer(&mut self, request: &Request, body: &[u8], now: Timestamp) -> Result<Answer, Box<Status>> {
-        let place = self.place(request)?;
+    fn try_answer(
+        &mut self,
+        request: &RecordedRequest,
+        body: &[u8],
+        now: Timestamp,
+    ) -> Result<Answer, Box<Status>> {
+        let kind_id = self.kind_id(request)?;
         if request.subresource.as_deref().is_some_and(|part| part != "status") {
             return Err(status_error::no_such_path());
         }
         let deletes = matches!(request.verb, Verb::Delete | Verb::DeleteCollection);
         let options = if deletes && !body.is_empty() { parse(body)? } else { Value::Null };
         let dry = options["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        for asked in dry.chain(request.param("dryRun")) {
+        for asked in dry.chain(request.query_param("dryRun")) {
             if asked != "All" {
-                return Err(status_error::no_such_dry_run(self.kind(place), asked));
+                return Err(status_error::no_such_dry_run(self.kind(kind_id), asked));
             }
             self.dry = true;
         }
@@ -62,39 +67,39 @@ impl State {
             }
         };
         Ok(match request.verb {
-            Verb::Get => object(200, self.get(place, request)?),
+            Verb::Get => object(200, self.get(kind_id, request)?),
             Verb::List => {
-                let page = self.list(place, request)?;
-                Answer::Whole(200, list(self.kind(place), &page, request.metadata_only))
+                let page = self.list(kind_id, request)?;
+                Answer::Whole(200, list(self.kind(kind_id), &page, request.metadata_only))
             }
-            Verb::Watch => Answer::Stream(self.watch(place, request)?),
-            Verb::Create => object(201, self.create(place, request, parse(body)?, now)?),
-            Verb::Update => object(200, self.update(place, request, parse(body)?)?),
+            Verb::Watch => Answer::Stream(self.watch(kind_id, request)?),
+            Verb::Create => object(201, self.create(kind_id, request, parse(body)?, now)?),
+            Verb::Update => object(200, self.update(kind_id, request, parse(body)?)?),
             Verb::Patch => {
-                let code = if self.get(place, request).is_ok() { 200 } else { 201 };
-                object(code, self.patch(place, request, body, now)?)
+                let code = if self.get(kind_id, request).is_ok() { 200 } else { 201 };
+                object(code, self.patch(kind_id, request, body, now)?)
             }
-            Verb::Delete => match self.delete(place, request, &options, now)? {
-                Deleted::Held(left) => object(200, left),
-                Deleted::Gone(last) => {
+            Verb::Delete => match self.delete(kind_id, request, &options, now)? {
+                Deleted::Terminating(left) => object(200, left),
+                Deleted::Removed(last) => {
                     let uid = metadata::text(&last, "uid").unwrap_or_default();
                     Answer::Whole(
                         200,
-                        said(&status_error::deleted(self.kind(place), metadata::name(&last), uid)),
+                        said(&status_error::deleted(self.kind(kind_id), metadata::name(&last), uid)),
                     )
                 }
             },
             Verb::DeleteCollection => {
                 let selection = Selection::of(request)?;
-                let doomed = self.objects(place).iter().filter(|(_, object)| selection.holds(object));
+                let doomed = self.objects(kind_id).iter().filter(|(_, object)| selection.matches(object));
                 let doomed: Vec<_> = doomed.map(|(key, object)| (key.clone(), object.clone())).collect();
                 for (key, object) in &doomed {
                     let dependents = Dependents::asked(request, &options);
-                    self.take_away(place, key.clone(), object, dependents, now);
+                    self.begin_delete(kind_id, key.clone(), object, dependents, now);
                 }
                 let items = doomed.into_iter().map(|(_, object)| object).collect();
                 let page = Page { items, version: self.version, more: None, remaining: None };
-                Answer::Whole(200, list(self.kind(place), &page, request.metadata_only))
+                Answer::Whole(200, list(self.kind(kind_id), &page, request.metadata_only))
             }
         })
     }
@@ -137,7 +142,7 @@ fn list(kind: &Kind, page: &Page, metadata_only: bool) -> Vec<u8> {
     bytes(&List { kind: &name, api_version: &kind.resource.api_version, metadata, items })
 }
 
-/// An object that does not say what it is: within a list of a built-in kind, the list does.
+/// An object without `kind` and `apiVersion`, as lists of built-in kinds have them.
 struct Untyped<'a>(&'a Value);
 
 impl Serialize for Untyped<'_> {
@@ -147,7 +152,7 @@ impl Serialize for Untyped<'_> {
     }
 }
 
-/// A status as an object of its own, as it is sent.
+/// A status as the body of an answer.
 fn said(status: &Status) -> Vec<u8> {
     let mut body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}});
     if let (Some(body), Ok(Value::Object(status))) = (body.as_object_mut(), serde_json::to_value(status)) {

@@ -1,48 +1,49 @@
-//! PURE. What becomes of the dependents of a deleted object, as far as it waits for them: the part of the garbage collector that a client sees as finalizers.
+//! PURE. Deletions that wait for dependents: the part of garbage collection that clients see as finalizers.
 //!
-//! A real server leaves this to kube-controller-manager, a moment later. What nobody owns any more is not collected here.
+//! On a real cluster kube-controller-manager does this, a moment later. Objects whose owners are gone are not collected here.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::request::Request;
+use crate::request::RecordedRequest;
 use crate::state::State;
 use crate::state::metadata;
 
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
-/// What a deletion says of the dependents: its `propagationPolicy`.
+/// The `propagationPolicy` of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dependents {
-    /// Nothing: what the object's finalizers say stays.
-    Unsaid,
-    /// They come later: the object waits for nobody.
+    /// None: the finalizers of the object decide.
+    Default,
+    /// The object waits for no dependents.
     Background,
-    /// Those that block go first.
+    /// Dependents that block the deletion are deleted first.
     Foreground,
-    /// They stay, and do not name the object any more.
+    /// Dependents stay, without this owner.
     Orphan,
 }
 
 impl Dependents {
-    /// Of a request, or the options in its body.
-    pub(crate) fn asked(request: &Request, options: &Value) -> Self {
-        let asked = options["propagationPolicy"].as_str().or_else(|| request.param("propagationPolicy"));
+    /// From the options in the body, or else the parameters of the request.
+    pub(crate) fn asked(request: &RecordedRequest, options: &Value) -> Self {
+        let asked =
+            options["propagationPolicy"].as_str().or_else(|| request.query_param("propagationPolicy"));
         match asked {
             Some("Foreground") => Self::Foreground,
             Some("Background") => Self::Background,
             Some("Orphan") => Self::Orphan,
-            _ => Self::Unsaid,
+            _ => Self::Default,
         }
     }
 
-    /// Gives an object that is deleted so the finalizer that it needs.
+    /// Sets the finalizer that this policy needs.
     pub(crate) fn hold(self, object: &mut Value) {
         let finalizer = match self {
-            Self::Unsaid => return,
+            Self::Default => return,
             Self::Background => None,
             Self::Foreground => Some(FOREGROUND),
             Self::Orphan => Some(ORPHAN),
@@ -64,23 +65,23 @@ pub(crate) fn waits(object: &Value) -> bool {
 }
 
 impl State {
-    /// Goes on with all deletions that wait for dependents, as far as they go.
+    /// Continues all deletions that wait for dependents.
     pub(crate) fn collect(&mut self, now: Timestamp) {
         loop {
             let version = self.version;
-            for (place, key) in self.waiting.clone() {
-                if let Some(owner) = self.objects(place).get(&key).cloned() {
-                    self.collect_of(place, key, &owner, now);
+            for (kind_id, key) in self.waiting.clone() {
+                if let Some(owner) = self.objects(kind_id).get(&key).cloned() {
+                    self.collect_of(kind_id, key, &owner, now);
                 }
             }
-            // Whoever still waits does so for somebody else's finalizer.
+            // What still waits, waits for a finalizer of a client.
             if self.version == version {
                 return;
             }
         }
     }
 
-    fn collect_of(&mut self, place: usize, key: String, owner: &Arc<Value>, now: Timestamp) {
+    fn collect_of(&mut self, kind_id: usize, key: String, owner: &Arc<Value>, now: Timestamp) {
         let uid = metadata::text(owner, "uid").unwrap_or_default();
         let orphan = metadata::finalizers(owner).contains(&ORPHAN);
         let mut waits = false;
@@ -98,31 +99,32 @@ impl State {
                 waits = true;
                 if !metadata::is_terminating(&object) {
                     let own = self.dependents(metadata::text(&object, "uid").unwrap_or_default());
-                    let dependents = if own.is_empty() { Dependents::Unsaid } else { Dependents::Foreground };
-                    self.take_away(of, child, &object, dependents, now);
+                    let dependents =
+                        if own.is_empty() { Dependents::Default } else { Dependents::Foreground };
+                    self.begin_delete(of, child, &object, dependents, now);
                 }
             }
         }
-        // Those that have just gone are looked for again.
+        // Otherwise the next round finds whether they are gone.
         if !waits {
             let mut after = Value::clone(owner);
             Dependents::Background.hold(&mut after);
-            let left = metadata::is_held(&after).then_some(after);
-            self.commit(place, key, left);
+            let left = metadata::has_finalizers(&after).then_some(after);
+            self.commit(kind_id, key, left);
         }
     }
 
     /// All objects that name this one as an owner.
     fn dependents(&self, uid: &str) -> Vec<(usize, String, Arc<Value>)> {
-        let all = (0..self.kinds()).flat_map(|place| {
-            self.objects(place).iter().map(move |(key, object)| (place, key.clone(), object.clone()))
+        let all = (0..self.kinds()).flat_map(|kind_id| {
+            self.objects(kind_id).iter().map(move |(key, object)| (kind_id, key.clone(), object.clone()))
         });
         all.filter(|(_, _, object)| references(object).iter().any(|owner| owner["uid"] == uid)).collect()
     }
 
     fn is_there(&self, owner: &Value) -> bool {
-        (0..self.kinds()).any(|place| {
-            self.objects(place)
+        (0..self.kinds()).any(|kind_id| {
+            self.objects(kind_id)
                 .values()
                 .any(|object| object["metadata"]["uid"] == owner["uid"] && !waits(object))
         })

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. Versions of changes grow.
-//! 2. No change that a watch can still ask for is missing: those after `floor`, and those that an open watch has not been told.
+//! 2. No change that a watch can still ask for is missing: those after `floor`, and those that an open watch has not sent.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -43,10 +43,10 @@ impl History {
         self.floor
     }
 
-    /// Forgets all up to a version, but for what open watches were not told yet.
-    pub(crate) fn forget(&mut self, up_to: u64, told: u64) {
+    /// Forgets all up to a version, but for what open watches have not sent yet.
+    pub(crate) fn forget(&mut self, up_to: u64, sent: u64) {
         self.floor = self.floor.max(up_to);
-        let keep = self.changes.partition_point(|change| change.version <= up_to.min(told));
+        let keep = self.changes.partition_point(|change| change.version <= up_to.min(sent));
         self.changes.drain(..keep);
     }
 }

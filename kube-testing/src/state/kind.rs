@@ -1,4 +1,4 @@
-//! PURE. A kind of objects that the server knows.
+//! PURE. A registered kind.
 
 use kube::core::ApiResource;
 
@@ -10,20 +10,20 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// As messages name it: `deployments.apps`.
+    /// The name in messages: `deployments.apps`.
     pub(crate) fn title(&self) -> String {
         let ApiResource { group, plural, .. } = &self.resource;
         if group.is_empty() { plural.clone() } else { format!("{plural}.{group}") }
     }
 
-    /// Whether it is one of Kubernetes' own, and not of a CustomResourceDefinition.
+    /// Whether it is one of Kubernetes' own, not a custom resource.
     pub(crate) fn is_built_in(&self) -> bool {
         let group = &self.resource.group;
         !group.contains('.') || group.ends_with(".k8s.io")
     }
 
-    /// Whether a PUT may leave out the version and write over whatever there is: most of Kubernetes' own kinds, and none of a CustomResourceDefinition.
-    pub(crate) fn may_be_updated_blindly(&self) -> bool {
+    /// Whether an update may leave out the version: most of Kubernetes' own kinds, and no custom resource.
+    pub(crate) fn allows_unconditional_update(&self) -> bool {
         const STRICT: [&str; 5] = [
             "admissionregistration.k8s.io",
             "apiextensions.k8s.io",
@@ -34,8 +34,8 @@ impl Kind {
         self.is_built_in() && !STRICT.contains(&&*self.resource.group)
     }
 
-    /// Whether an object can have this name: a DNS subdomain, but for kinds that take any segment of a path.
-    pub(crate) fn may_be_called(&self, name: &str) -> bool {
+    /// Whether this is a valid name: a DNS subdomain, but for kinds that allow any path segment.
+    pub(crate) fn is_valid_name(&self, name: &str) -> bool {
         let label = |label: &str| {
             let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
             let (first, last) = (label.bytes().next(), label.bytes().last());
@@ -46,7 +46,7 @@ impl Kind {
         self.resource.group == "rbac.authorization.k8s.io" || name.len() <= 253 && name.split('.').all(label)
     }
 
-    /// Under which an object is kept. As in etcd, so that lists are in the order of a real server.
+    /// The key of an object. As in etcd, so that lists have the order of a real server.
     pub(crate) fn key(&self, namespace: Option<&str>, name: &str) -> String {
         match namespace {
             Some(namespace) if self.namespaced => format!("{namespace}/{name}"),

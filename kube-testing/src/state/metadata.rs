@@ -1,8 +1,8 @@
-//! PURE. Objects as JSON: what of their metadata the server reads and writes.
+//! PURE. The metadata of objects as JSON.
 
 use serde_json::{Map, Value, json};
 
-/// The text at `/metadata/…`, or nothing.
+/// The string at `/metadata/…`; an empty one counts as none.
 pub(crate) fn text<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
     object.get("metadata")?.get(field)?.as_str().filter(|text| !text.is_empty())
 }
@@ -31,7 +31,7 @@ pub(crate) fn set(object: &mut Value, field: &str, value: impl Into<Value>) {
     of(object).insert(field.to_owned(), value.into());
 }
 
-/// Makes a field what it is in another object: also absent.
+/// Copies a field of another object, also its absence.
 pub(crate) fn take_over(object: &mut Value, field: &str, from: &Value) {
     match from.get("metadata").and_then(|meta| meta.get(field)) {
         Some(value) => set(object, field, value.clone()),
@@ -39,7 +39,7 @@ pub(crate) fn take_over(object: &mut Value, field: &str, from: &Value) {
     }
 }
 
-pub(crate) fn is_held(object: &Value) -> bool {
+pub(crate) fn has_finalizers(object: &Value) -> bool {
     object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
 }
 
@@ -51,17 +51,17 @@ pub(crate) fn is_terminating(object: &Value) -> bool {
     text(object, "deletionTimestamp").is_some()
 }
 
-/// Whether something was asked of the object that was not before: all but its status and its metadata.
-pub(crate) fn wish_differs(a: &Value, b: &Value) -> bool {
-    let wish = |object: &Value| -> Map<String, Value> {
+/// Whether anything but status and metadata differs.
+pub(crate) fn spec_differs(a: &Value, b: &Value) -> bool {
+    let spec = |object: &Value| -> Map<String, Value> {
         let fields = object.as_object().into_iter().flatten();
-        let told = |key: &str| matches!(key, "metadata" | "status" | "apiVersion" | "kind");
-        fields.filter(|(key, _)| !told(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+        let excluded = |key: &str| matches!(key, "metadata" | "status" | "apiVersion" | "kind");
+        fields.filter(|(key, _)| !excluded(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
     };
-    wish(a) != wish(b)
+    spec(a) != spec(b)
 }
 
-/// What is left of an object where only the metadata was asked for.
+/// The object for a request for metadata only.
 pub(crate) fn partial(object: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata",

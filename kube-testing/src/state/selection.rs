@@ -1,14 +1,14 @@
-//! PURE. Which objects of a kind are asked for: by namespace, by labels, by fields.
+//! PURE. Selects objects of a kind: by namespace, labels and fields.
 
 use kube::core::Status;
 use serde_json::Value;
 
-use crate::request::Request;
+use crate::request::RecordedRequest;
 use crate::state::label_selector::LabelSelector;
 use crate::state::metadata;
 use crate::state::status_error;
 
-/// What a list or a watch is of.
+/// What a list or a watch selects.
 #[derive(Debug, Clone)]
 pub(crate) struct Selection {
     namespace: Option<String>,
@@ -16,7 +16,7 @@ pub(crate) struct Selection {
     fields: Vec<FieldTest>,
 }
 
-/// A field as a path, and what it has to be or must not be.
+/// A requirement of a field selector; any path to a string is a field.
 #[derive(Debug, Clone)]
 struct FieldTest {
     path: String,
@@ -25,35 +25,35 @@ struct FieldTest {
 }
 
 impl Selection {
-    pub(crate) fn of(request: &Request) -> Result<Self, Box<Status>> {
-        let labels = request.param("labelSelector").unwrap_or_default();
+    pub(crate) fn of(request: &RecordedRequest) -> Result<Self, Box<Status>> {
+        let labels = request.query_param("labelSelector").unwrap_or_default();
         let labels = labels.parse().map_err(|error: String| {
             status_error::bad_request(&format!("unable to parse requirement: {error}"))
         })?;
-        let fields = request.param("fieldSelector").unwrap_or_default();
+        let fields = request.query_param("fieldSelector").unwrap_or_default();
         let fields = fields.split(',').map(str::trim).filter(|term| !term.is_empty());
         let fields = fields.map(FieldTest::parse).collect::<Result<Vec<_>, _>>()?;
         Ok(Self { namespace: request.namespace.clone(), labels, fields })
     }
 
-    /// Whether nothing but the namespace narrows it.
+    /// Whether only the namespace narrows it.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_empty()
     }
 
-    pub(crate) fn holds(&self, object: &Value) -> bool {
+    pub(crate) fn matches(&self, object: &Value) -> bool {
         let label = |key: &str| object["metadata"]["labels"].get(key).and_then(Value::as_str);
         self.namespace
             .as_deref()
             .is_none_or(|namespace| metadata::text(object, "namespace") == Some(namespace))
             && self.labels.matches(label)
-            && self.fields.iter().all(|field| field.holds(object))
+            && self.fields.iter().all(|field| field.matches(object))
     }
 }
 
 impl FieldTest {
     fn parse(term: &str) -> Result<Self, Box<Status>> {
-        // The longest operator first: `!=` and `==` have a `=` in them.
+        // `!=` and `==` contain `=`, so they come first.
         let found = ["!=", "==", "="].into_iter().find_map(|operator| {
             term.split_once(operator).map(|(path, value)| (path, value, operator != "!="))
         });
@@ -64,8 +64,8 @@ impl FieldTest {
         Ok(Self { path: path.to_owned(), value: value.to_owned(), equal })
     }
 
-    /// A field that is not there is the empty text.
-    fn holds(&self, object: &Value) -> bool {
+    /// A missing field is the empty string.
+    fn matches(&self, object: &Value) -> bool {
         let field = self.path.split('.').try_fold(object, |value, part| value.get(part));
         (field.and_then(Value::as_str).unwrap_or_default() == self.value) == self.equal
     }

@@ -1,4 +1,4 @@
-//! PURE. The answers of a server that does not do what it was asked: code, reason and words as the real one has them.
+//! PURE. Error responses, with the codes, reasons and messages of a real server.
 
 use kube::core::response::{StatusCause, StatusDetails, reason};
 use kube::core::{ApiResource, Status};
@@ -80,7 +80,7 @@ pub(crate) fn invalid(kind: &Kind, name: &str, field: &str, why: &str) -> Box<St
     refused(kind, name, (&full, title), (field, cause, why))
 }
 
-/// Of a kind by its title in the message, and by its name in the details.
+/// With the kind as `full` in the message and as `title` in the details.
 fn refused(
     kind: &Kind,
     name: &str,
@@ -93,14 +93,14 @@ fn refused(
     failure(422, reason::INVALID, &message).with_details(details).boxed()
 }
 
-/// A write over whatever there is, of a kind that does not take one. It is named by its plural here.
+/// An update without a version, of a kind that needs one. Here the message names the plural.
 pub(crate) fn version_required(kind: &Kind, name: &str) -> Box<Status> {
     let why = "Invalid value: 0x0: must be specified for an update";
     let field = ("metadata.resourceVersion", "FieldValueInvalid", why);
     refused(kind, name, (&kind.title(), &kind.resource.plural), field)
 }
 
-/// A finalizer for an object that is being deleted already.
+/// New finalizers of an object that is being deleted.
 pub(crate) fn late_finalizers(kind: &Kind, name: &str, added: &[&str]) -> Box<Status> {
     let added: Vec<_> = added.iter().map(|added| format!("{added:?}")).collect();
     let why = format!(
@@ -108,7 +108,7 @@ pub(crate) fn late_finalizers(kind: &Kind, name: &str, added: &[&str]) -> Box<St
         added.join(", ")
     );
     let mut refused = invalid(kind, name, "metadata.finalizers", &why);
-    // A real server finds it twice, as an update of any object and as one of this kind.
+    // A real server reports it twice: as an update of any object, and of this kind.
     if let Some(details) = &mut refused.details {
         details.causes.extend_from_within(..);
     }

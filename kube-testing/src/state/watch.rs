@@ -1,4 +1,4 @@
-//! PURE. One watch: what it is of, what it was told, and how it ends.
+//! PURE. One watch: what it selects, what it has sent, and how it ends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use crate::state::history::Change;
 use crate::state::metadata;
 use crate::state::selection::Selection;
 
-/// What a watch hears.
+/// An event of a watch.
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
     Added(Arc<Value>),
     Modified(Arc<Value>),
     Deleted(Arc<Value>),
-    /// Nothing happened up to this version; with the end of the first objects, or without.
+    /// Everything up to this version is sent; `initial_end` marks the end of the initial objects.
     Bookmark {
         version: u64,
         initial_end: bool,
@@ -27,37 +27,37 @@ pub(crate) enum Event {
 /// How a watch ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// As one that has run for its time.
+    /// Without an error.
     Closed,
-    /// As one whose connection broke.
+    /// With a broken connection.
     Broken,
 }
 
 #[derive(Debug)]
 pub(crate) struct Watch {
-    pub(crate) place: usize,
+    pub(crate) kind_id: usize,
     pub(crate) selection: Selection,
     pub(crate) metadata_only: bool,
     pub(crate) bookmarks: bool,
-    /// All up to here is told, or not of interest.
-    pub(crate) told: u64,
-    /// To be told first, before what the history says.
+    /// Everything up to this version is sent, or not selected.
+    pub(crate) sent: u64,
+    /// Sent first, before the events of the history.
     pub(crate) first: VecDeque<Event>,
     pub(crate) bookmark_due: bool,
-    /// Ends when all is told.
+    /// Ends when all is sent.
     pub(crate) closing: bool,
-    /// Has ended, whatever was to be told.
+    /// Has ended, whatever was left to send.
     pub(crate) ended: Option<End>,
-    /// Says nothing any more, not even that it ends.
-    pub(crate) silent: bool,
+    /// Sends nothing any more, not even its end.
+    pub(crate) stalled: bool,
 }
 
 impl Watch {
-    /// What a change is to this watch: an object that begins to be what is asked for is new to it, one that ceases to be is gone.
+    /// The event of a change: an object that begins to match is added, one that ceases to match is deleted.
     pub(crate) fn event(&self, change: &Change) -> Option<Event> {
-        let holds = |object: &&Arc<Value>| self.selection.holds(object);
-        let before = change.before.as_ref().filter(holds);
-        match (before, change.after.as_ref().filter(holds)) {
+        let matches = |object: &&Arc<Value>| self.selection.matches(object);
+        let before = change.before.as_ref().filter(matches);
+        match (before, change.after.as_ref().filter(matches)) {
             (None, None) => None,
             (None, Some(after)) => Some(Event::Added(after.clone())),
             (Some(_), Some(after)) => Some(Event::Modified(after.clone())),

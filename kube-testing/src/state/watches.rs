@@ -1,10 +1,10 @@
-//! PURE. The watches that are open, and what each is told next.
+//! PURE. The open watches, and what each sends next.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use kube::core::Status;
 
-use crate::request::Request;
+use crate::request::RecordedRequest;
 use crate::state::State;
 use crate::state::list::number;
 use crate::state::metadata;
@@ -21,7 +21,7 @@ pub(crate) struct Watches {
 /// What a watch does next.
 #[derive(Debug)]
 pub(crate) enum Next {
-    Tell { event: Event, metadata_only: bool },
+    Send { event: Event, metadata_only: bool },
     Wait,
     End(End),
 }
@@ -31,25 +31,25 @@ impl Watches {
         self.open.values_mut().filter(|watch| watch.ended.is_none())
     }
 
-    /// Of those of a kind, or of all.
-    pub(crate) fn count(&self, place: Option<usize>) -> usize {
+    /// The number of open watches of a kind, or of all.
+    pub(crate) fn count(&self, kind_id: Option<usize>) -> usize {
         let counted = |watch: &&Watch| {
-            watch.ended.is_none() && !watch.silent && place.is_none_or(|place| watch.place == place)
+            watch.ended.is_none() && !watch.stalled && kind_id.is_none_or(|kind_id| watch.kind_id == kind_id)
         };
         self.open.values().filter(counted).count()
     }
 
     /// How far the history has to be kept.
     pub(crate) fn slowest(&self) -> Option<u64> {
-        let living = self.open.values().filter(|watch| watch.ended.is_none() && !watch.silent);
-        living.map(|watch| watch.told).min()
+        let living = self.open.values().filter(|watch| watch.ended.is_none() && !watch.stalled);
+        living.map(|watch| watch.sent).min()
     }
 
     pub(crate) fn close(&mut self, id: u64) {
         self.open.remove(&id);
     }
 
-    /// Its time is over: it is told what there is, and how far that goes.
+    /// The time of a watch is over: it sends what is left, then a bookmark, and ends.
     pub(crate) fn run_out(&mut self, id: u64) {
         if let Some(watch) = self.open.get_mut(&id) {
             watch.bookmark_due = watch.bookmarks;
@@ -59,44 +59,44 @@ impl Watches {
 }
 
 impl State {
-    pub(crate) fn watch(&mut self, place: usize, request: &Request) -> Result<u64, Box<Status>> {
+    pub(crate) fn watch(&mut self, kind_id: usize, request: &RecordedRequest) -> Result<u64, Box<Status>> {
         let selection = Selection::of(request)?;
         let from = number(request, "resourceVersion")?.unwrap_or(0);
         let all_first = request.flag("sendInitialEvents");
-        let matching = request.param("resourceVersionMatch");
+        let matching = request.query_param("resourceVersionMatch");
         if all_first != (matching == Some("NotOlderThan")) || (!all_first && matching.is_some()) {
             let why = "Forbidden: sendInitialEvents and resourceVersionMatch=NotOlderThan belong together";
-            return Err(status_error::invalid(self.kind(place), "", "resourceVersionMatch", why));
+            return Err(status_error::invalid(self.kind(kind_id), "", "resourceVersionMatch", why));
         }
         if all_first && from > self.version {
             return Err(status_error::too_large(from, self.version));
         }
         let mut first = VecDeque::new();
-        let mut told = from;
+        let mut sent = from;
         if all_first || from == 0 {
-            let objects = self.objects(place).values().filter(|object| selection.holds(object));
+            let objects = self.objects(kind_id).values().filter(|object| selection.matches(object));
             first.extend(objects.cloned().map(Event::Added));
-            told = self.version;
+            sent = self.version;
             if all_first {
-                first.push_back(Event::Bookmark { version: told, initial_end: true });
+                first.push_back(Event::Bookmark { version: sent, initial_end: true });
             }
         } else if from < self.history.floor() {
-            // Told as the first event, as a real server does, which has said that all is well by then.
+            // As the first event, as a real server does: it has sent the status 200 by then.
             first.push_back(Event::Error(status_error::too_old(from, self.history.floor())));
         }
         self.watches.opened += 1;
         let id = self.watches.opened;
         let watch = Watch {
-            place,
+            kind_id,
             selection,
             metadata_only: request.metadata_only,
             bookmarks: request.flag("allowWatchBookmarks"),
-            told,
+            sent,
             first,
             bookmark_due: false,
             closing: false,
             ended: None,
-            silent: false,
+            stalled: false,
         };
         self.watches.open.insert(id, watch);
         Ok(id)
@@ -104,7 +104,7 @@ impl State {
 
     pub(crate) fn next(&mut self, id: u64) -> Next {
         let Some(watch) = self.watches.open.get_mut(&id) else { return Next::End(End::Closed) };
-        if watch.silent {
+        if watch.stalled {
             return Next::Wait;
         }
         if let Some(end) = watch.ended {
@@ -115,20 +115,20 @@ impl State {
             if matches!(event, Event::Error(_)) {
                 watch.ended = Some(End::Closed);
             }
-            return Next::Tell { event, metadata_only };
+            return Next::Send { event, metadata_only };
         }
-        for change in self.history.after(watch.told) {
-            watch.told = change.version;
-            if change.kind == watch.place
+        for change in self.history.after(watch.sent) {
+            watch.sent = change.version;
+            if change.kind == watch.kind_id
                 && let Some(event) = watch.event(change)
             {
-                return Next::Tell { event, metadata_only };
+                return Next::Send { event, metadata_only };
             }
         }
-        watch.told = watch.told.max(self.version);
+        watch.sent = watch.sent.max(self.version);
         if std::mem::take(&mut watch.bookmark_due) {
-            let event = Event::Bookmark { version: watch.told, initial_end: false };
-            return Next::Tell { event, metadata_only };
+            let event = Event::Bookmark { version: watch.sent, initial_end: false };
+            return Next::Send { event, metadata_only };
         }
         if watch.closing {
             watch.ended = Some(End::Closed);
@@ -140,7 +140,7 @@ impl State {
     /// The event as a line of the answer's body.
     pub(crate) fn line(&self, id: u64, event: &Event, metadata_only: bool) -> Vec<u8> {
         let resource = match self.watches.open.get(&id) {
-            Some(watch) => &self.kind(watch.place).resource,
+            Some(watch) => &self.kind(watch.kind_id).resource,
             None => return Vec::new(),
         };
         let object = |object: &serde_json::Value| {

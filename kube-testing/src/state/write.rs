@@ -1,4 +1,4 @@
-//! PURE. Writes, with the rules of a real server: names, conflicts, status apart, generations, finalizers.
+//! PURE. Writes, by the rules of a real server: names, conflicts, status apart, generations, finalizers.
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use jiff::Timestamp;
 use kube::core::Status;
 use serde_json::Value;
 
-use crate::request::Request;
+use crate::request::RecordedRequest;
 use crate::state::garbage_collection::Dependents;
 use crate::state::metadata;
 use crate::state::status_error;
 use crate::state::{State, seconds};
 
-/// What a client does not write.
+/// Fields that clients do not write.
 const KEPT: [&str; 6] =
     ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
 impl State {
     pub(crate) fn create(
         &mut self,
-        place: usize,
-        request: &Request,
+        kind_id: usize,
+        request: &RecordedRequest,
         mut object: Value,
         now: Timestamp,
     ) -> Result<Arc<Value>, Box<Status>> {
@@ -29,19 +29,19 @@ impl State {
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        self.settle_place(place, request, &mut object)?;
+        self.set_namespace(kind_id, request, &mut object)?;
         if let (None, Some(stem)) = (metadata::text(&object, "name"), metadata::text(&object, "generateName"))
         {
             let name = format!("{stem}{}", self.ending());
             metadata::set(&mut object, "name", name);
         }
         let name = metadata::name(&object).to_owned();
-        let kind = self.kind(place);
+        let kind = self.kind(kind_id);
         if name.is_empty() {
             let why = "Required value: name or generateName is required";
             return Err(status_error::invalid(kind, "", "metadata.name", why));
         }
-        if !kind.may_be_called(&name) {
+        if !kind.is_valid_name(&name) {
             let why = format!(
                 "Invalid value: {name:?}: a lowercase RFC 1123 subdomain must consist of lower case \
                  alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character"
@@ -49,7 +49,7 @@ impl State {
             return Err(status_error::invalid(kind, &name, "metadata.name", &why));
         }
         let key = kind.key(metadata::text(&object, "namespace"), &name);
-        if self.objects(place).contains_key(&key) {
+        if self.objects(kind_id).contains_key(&key) {
             return Err(status_error::already_exists(kind, &name));
         }
         for field in KEPT {
@@ -58,19 +58,19 @@ impl State {
         if let Some(fields) = object.as_object_mut() {
             fields.remove("status");
         }
-        self.born(place, &mut object, now);
-        Ok(self.commit(place, key, Some(object)))
+        self.init_metadata(kind_id, &mut object, now);
+        Ok(self.commit(kind_id, key, Some(object)))
     }
 
     pub(crate) fn update(
         &mut self,
-        place: usize,
-        request: &Request,
+        kind_id: usize,
+        request: &RecordedRequest,
         mut object: Value,
     ) -> Result<Arc<Value>, Box<Status>> {
-        let before = self.get(place, request)?;
-        self.settle_place(place, request, &mut object)?;
-        let kind = self.kind(place);
+        let before = self.get(kind_id, request)?;
+        self.set_namespace(kind_id, request, &mut object)?;
+        let kind = self.kind(kind_id);
         let name = metadata::name(&before);
         match metadata::text(&object, "name") {
             None => {
@@ -86,7 +86,9 @@ impl State {
             Some(_) => {}
         }
         match metadata::text(&object, "resourceVersion") {
-            None if !kind.may_be_updated_blindly() => return Err(status_error::version_required(kind, name)),
+            None if !kind.allows_unconditional_update() => {
+                return Err(status_error::version_required(kind, name));
+            }
             Some(_) if metadata::version(&object) != metadata::version(&before) => {
                 return Err(status_error::modified(kind, name));
             }
@@ -122,7 +124,7 @@ impl State {
         }
         after["apiVersion"] = before["apiVersion"].clone();
         after["kind"] = before["kind"].clone();
-        if metadata::wish_differs(&before, &after) {
+        if metadata::spec_differs(&before, &after) {
             raise_generation(&mut after);
         }
         // A write that changes nothing is none: no version, no event.
@@ -130,28 +132,28 @@ impl State {
             return Ok(before);
         }
         let key = kind.key(metadata::text(&before, "namespace"), name);
-        if metadata::is_terminating(&after) && !metadata::is_held(&after) {
+        if metadata::is_terminating(&after) && !metadata::has_finalizers(&after) {
             // Its last event has what was there; the answer is what was written.
-            self.commit(place, key, None);
+            self.commit(kind_id, key, None);
             return Ok(Arc::new(after));
         }
-        Ok(self.commit(place, key, Some(after)))
+        Ok(self.commit(kind_id, key, Some(after)))
     }
 
     pub(crate) fn patch(
         &mut self,
-        place: usize,
-        request: &Request,
+        kind_id: usize,
+        request: &RecordedRequest,
         body: &[u8],
         now: Timestamp,
     ) -> Result<Arc<Value>, Box<Status>> {
         let patch = request.content_type.split(';').next().unwrap_or_default();
         let applied = patch == "application/apply-patch+yaml";
-        let before = match self.get(place, request) {
+        let before = match self.get(kind_id, request) {
             Err(missing) if applied && missing.is_not_found() => {
                 let mut object = parse(body)?;
                 metadata::set(&mut object, "name", request.name.clone().unwrap_or_default());
-                return self.create(place, request, object, now);
+                return self.create(kind_id, request, object, now);
             }
             before => before?,
         };
@@ -168,19 +170,19 @@ impl State {
             }
             other => return Err(status_error::unsupported_media(other)),
         }
-        self.update(place, request, object)
+        self.update(kind_id, request, object)
     }
 
-    /// What is left: the object while finalizers hold it, else nothing.
+    /// Deletes an object, or marks it while finalizers keep it.
     pub(crate) fn delete(
         &mut self,
-        place: usize,
-        request: &Request,
+        kind_id: usize,
+        request: &RecordedRequest,
         options: &Value,
         now: Timestamp,
     ) -> Result<Deleted, Box<Status>> {
-        let before = self.get(place, request)?;
-        let kind = self.kind(place);
+        let before = self.get(kind_id, request)?;
+        let kind = self.kind(kind_id);
         let name = metadata::name(&before);
         for (field, title) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
             let asked = options["preconditions"][field].as_str();
@@ -195,12 +197,12 @@ impl State {
         }
         let key = kind.key(metadata::text(&before, "namespace"), name);
         let dependents = Dependents::asked(request, options);
-        Ok(self.take_away(place, key, &before, dependents, now))
+        Ok(self.begin_delete(kind_id, key, &before, dependents, now))
     }
 
-    pub(crate) fn take_away(
+    pub(crate) fn begin_delete(
         &mut self,
-        place: usize,
+        kind_id: usize,
         key: String,
         before: &Arc<Value>,
         dependents: Dependents,
@@ -208,48 +210,53 @@ impl State {
     ) -> Deleted {
         let mut after = Value::clone(before);
         dependents.hold(&mut after);
-        if !metadata::is_held(&after) {
-            return Deleted::Gone(self.commit(place, key, None));
+        if !metadata::has_finalizers(&after) {
+            return Deleted::Removed(self.commit(kind_id, key, None));
         }
         if metadata::is_terminating(before) {
-            return Deleted::Held(if after == **before {
+            return Deleted::Terminating(if after == **before {
                 before.clone()
             } else {
-                self.commit(place, key, Some(after))
+                self.commit(kind_id, key, Some(after))
             });
         }
         metadata::set(&mut after, "deletionTimestamp", seconds(now));
         metadata::set(&mut after, "deletionGracePeriodSeconds", 0);
         raise_generation(&mut after);
-        Deleted::Held(self.commit(place, key, Some(after)))
+        Deleted::Terminating(self.commit(kind_id, key, Some(after)))
     }
 
-    /// Writes an object as it is, also its status, whatever rules there are for clients.
-    pub(crate) fn put(&mut self, place: usize, mut object: Value, now: Timestamp) -> Arc<Value> {
-        let key = self.kind(place).key(metadata::text(&object, "namespace"), metadata::name(&object));
-        match self.objects(place).get(&key).cloned() {
+    /// Writes an object as it is, status included, past the rules for clients.
+    pub(crate) fn put(&mut self, kind_id: usize, mut object: Value, now: Timestamp) -> Arc<Value> {
+        let key = self.kind(kind_id).key(metadata::text(&object, "namespace"), metadata::name(&object));
+        match self.objects(kind_id).get(&key).cloned() {
             Some(before) => {
                 for field in KEPT {
                     metadata::take_over(&mut object, field, &before);
                 }
                 object["apiVersion"] = before["apiVersion"].clone();
                 object["kind"] = before["kind"].clone();
-                if metadata::wish_differs(&before, &object) {
+                if metadata::spec_differs(&before, &object) {
                     raise_generation(&mut object);
                 }
             }
-            None => self.born(place, &mut object, now),
+            None => self.init_metadata(kind_id, &mut object, now),
         }
-        self.commit(place, key, Some(object))
+        self.commit(kind_id, key, Some(object))
     }
 
     /// Gives the object the namespace of the request; it must not name another.
-    fn settle_place(&self, place: usize, request: &Request, object: &mut Value) -> Result<(), Box<Status>> {
+    fn set_namespace(
+        &self,
+        kind_id: usize,
+        request: &RecordedRequest,
+        object: &mut Value,
+    ) -> Result<(), Box<Status>> {
         if !object.is_object() {
             return Err(status_error::bad_request("the body is no object"));
         }
         let given = metadata::text(object, "namespace");
-        if !self.kind(place).namespaced {
+        if !self.kind(kind_id).namespaced {
             metadata::of(object).remove("namespace");
             return Ok(());
         }
@@ -266,11 +273,11 @@ impl State {
     }
 }
 
-/// What became of an object that was to be deleted.
+/// The result of a deletion.
 #[derive(Debug)]
 pub(crate) enum Deleted {
-    Held(Arc<Value>),
-    Gone(Arc<Value>),
+    Terminating(Arc<Value>),
+    Removed(Arc<Value>),
 }
 
 pub(crate) fn parse(body: &[u8]) -> Result<Value, Box<Status>> {
@@ -278,7 +285,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<Value, Box<Status>> {
         .map_err(|error| status_error::bad_request(&format!("unable to decode: {error}")))
 }
 
-/// To a server that is written in Go, what is not there is null when it is tested.
+/// A test for null passes for a missing field, too, as on a real server.
 fn edit(object: &mut Value, patch: &json_patch::Patch) -> Result<(), Box<Status>> {
     for operation in patch.iter() {
         if let json_patch::PatchOperation::Test(test) = operation
@@ -299,7 +306,7 @@ fn raise_generation(object: &mut Value) {
     }
 }
 
-/// Makes a field what it is in another object: also absent.
+/// Copies a field of another object, also its absence.
 fn copy(object: &mut Value, field: &str, from: &Value) {
     let Some(fields) = object.as_object_mut() else { return };
     match from.get(field) {

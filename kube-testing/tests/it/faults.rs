@@ -2,7 +2,7 @@ use std::io;
 use std::time::Duration;
 
 use super::{config_map, config_maps, refused, server};
-use flyball_kube_testing::{Call, Verb};
+use flyball_kube_testing::{RequestMatcher, Verb};
 use futures_util::{StreamExt, poll};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
@@ -10,29 +10,29 @@ use kube::api::{ListParams, PostParams, WatchParams};
 use kube::core::Status;
 
 #[tokio::test(start_paused = true)]
-async fn requests_fail_as_ordered_and_are_not_carried_out() {
+async fn fail_next_fails_requests_without_carrying_them_out() {
     let server = server();
     let api = config_maps(&server);
     let busy = Status::failure("busy", "TooManyRequests").with_code(429);
-    server.fail_next(Call::to(Verb::Create).of::<ConfigMap>(), 2, busy);
+    server.fail_next(RequestMatcher::verb(Verb::Create).resource::<ConfigMap>(), 2, busy);
     assert!(api.list(&ListParams::default()).await.is_ok(), "another verb");
     for _ in 0..2 {
         assert_eq!(refused(api.create(&PostParams::default(), &config_map("a", "1")).await).code, 429);
     }
-    assert!(server.objects::<ConfigMap>().is_empty());
+    assert!(server.list::<ConfigMap>().is_empty());
     assert!(api.create(&PostParams::default(), &config_map("a", "1")).await.is_ok());
 
     let lost = Status::failure("timed out", "Timeout").with_code(504);
-    server.mislead_next(Call::any().named("a"), 1, lost);
+    server.fail_response_next(RequestMatcher::any().name("a"), 1, lost);
     assert_eq!(refused(api.delete("a", &Default::default()).await).code, 504);
-    assert!(server.objects::<ConfigMap>().is_empty(), "it was carried out all the same");
+    assert!(server.list::<ConfigMap>().is_empty(), "it was carried out all the same");
 }
 
 #[tokio::test(start_paused = true)]
-async fn frozen_requests_wait_for_the_thaw() {
+async fn hanging_requests_are_answered_after_resume() {
     let server = server();
     let api = config_maps(&server);
-    server.freeze(Call::to(Verb::List).of::<ConfigMap>());
+    server.hang(RequestMatcher::verb(Verb::List).resource::<ConfigMap>());
     let mut list = Box::pin(async { api.list(&ListParams::default()).await });
     for _ in 0..20 {
         assert!(poll!(&mut list).is_pending());
@@ -40,30 +40,30 @@ async fn frozen_requests_wait_for_the_thaw() {
     }
     assert!(Api::<Pod>::all(server.client()).list(&ListParams::default()).await.is_ok(), "another kind");
     server.put(&config_map("a", "1"));
-    server.thaw();
+    server.resume();
     assert_eq!(list.await.unwrap().items.len(), 1, "answered as things are when it is answered");
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_requests_take_their_time() {
+async fn latency_delays_matching_requests() {
     let server = server();
     let api = config_maps(&server);
-    server.slow(Call::to(Verb::List), Duration::from_secs(3));
+    server.set_latency(RequestMatcher::verb(Verb::List), Duration::from_secs(3));
     let began = tokio::time::Instant::now();
     api.list(&ListParams::default()).await.unwrap();
     assert_eq!(began.elapsed(), Duration::from_secs(3));
-    server.slow(Call::to(Verb::List), Duration::ZERO);
+    server.set_latency(RequestMatcher::verb(Verb::List), Duration::ZERO);
     api.list(&ListParams::default()).await.unwrap();
     assert_eq!(began.elapsed(), Duration::from_secs(3));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopped_server_refuses_and_forgets_nothing() {
+async fn refused_connections_lose_no_object() {
     let server = server();
     let api = config_maps(&server);
     server.put(&config_map("a", "1"));
     let mut events = Box::pin(api.watch(&WatchParams::default(), "2").await.unwrap());
-    server.stop();
+    server.refuse_connections();
     assert!(events.next().await.unwrap().is_err(), "the connection broke");
     assert!(events.next().await.is_none());
     let error = api.list(&ListParams::default()).await.unwrap_err();
@@ -73,18 +73,18 @@ async fn a_stopped_server_refuses_and_forgets_nothing() {
     }
     let refused = cause.downcast_ref::<io::Error>().map(io::Error::kind);
     assert_eq!(refused, Some(io::ErrorKind::ConnectionRefused), "{error:?}");
-    server.start();
+    server.accept_connections();
     assert_eq!(api.list(&ListParams::default()).await.unwrap().items.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_of_one_kind_are_cut() {
+async fn close_watches_of_ends_the_watches_of_one_kind() {
     let server = server();
     let maps = config_maps(&server);
     let pods = Api::<Pod>::all(server.client());
     let mut of_maps = Box::pin(maps.watch(&WatchParams::default(), "1").await.unwrap());
     let mut of_pods = Box::pin(pods.watch(&WatchParams::default(), "1").await.unwrap());
-    server.cut_watches_of::<Pod>();
+    server.close_watches_of::<Pod>();
     assert!(of_pods.next().await.is_none());
     server.put(&config_map("a", "1"));
     assert!(of_maps.next().await.unwrap().is_ok());
@@ -92,13 +92,13 @@ async fn watches_of_one_kind_are_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silenced_watches_hear_nothing_and_new_ones_do() {
+async fn stalled_watches_get_no_events_and_new_watches_do() {
     let server = server();
     let api = config_maps(&server);
     let params = WatchParams::default().timeout(30);
     let mut dead = Box::pin(api.watch(&params, "1").await.unwrap());
     assert!(poll!(dead.next()).is_pending());
-    server.silence_watches();
+    server.stall_watches();
     assert_eq!(server.open_watches(), 0);
     server.put(&config_map("a", "1"));
     tokio::time::advance(Duration::from_secs(60)).await;
@@ -118,14 +118,14 @@ async fn the_log_has_every_request() {
     let verbs: Vec<_> = log.iter().map(|request| request.verb).collect();
     assert_eq!(verbs, [Verb::Get, Verb::Create, Verb::Watch]);
     assert_eq!((log[0].plural.as_str(), log[0].name.as_deref()), ("configmaps", Some("a")));
-    assert_eq!(log[2].param("resourceVersion"), Some("1"));
-    assert_eq!(server.requests_to(&Call::to(Verb::Get).of::<Pod>()), []);
+    assert_eq!(log[2].query_param("resourceVersion"), Some("1"));
+    assert_eq!(server.requests_matching(&RequestMatcher::verb(Verb::Get).resource::<Pod>()), []);
     server.clear_requests();
     assert!(server.requests().is_empty());
 }
 
 #[test]
 #[should_panic(expected = "register::<Pod>() comes first")]
-fn a_kind_that_is_not_known_is_named() {
-    let _ = flyball_kube_testing::ApiServer::new().objects::<Pod>();
+fn panics_with_the_name_of_an_unregistered_kind() {
+    let _ = flyball_kube_testing::ApiServer::new().list::<Pod>();
 }

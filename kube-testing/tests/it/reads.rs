@@ -34,7 +34,7 @@ async fn a_list_is_of_one_namespace_or_of_all_in_order() {
     });
     // As etcd sorts: `-` comes before `/`.
     assert_eq!(keys.collect::<Vec<_>>(), ["a-b/y", "a/x", "a/z", "b/x"]);
-    assert_eq!(all.metadata.resource_version, Some(server.version().to_string()));
+    assert_eq!(all.metadata.resource_version, Some(server.resource_version().to_string()));
     let a = Api::<ConfigMap>::namespaced(server.client(), "a").list(&ListParams::default()).await.unwrap();
     assert_eq!(names(&a.items), ["x", "z"]);
 }
@@ -84,7 +84,7 @@ async fn a_list_does_not_go_on_over_a_compacted_history() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_is_met_exactly_or_at_least_or_is_too_large() {
+async fn lists_of_a_version_are_exact_or_not_older_or_too_large() {
     let server = server();
     let api = config_maps(&server);
     let old = server.put(&config_map("a", "old")).metadata.resource_version.unwrap();
@@ -112,7 +112,7 @@ async fn a_version_is_met_exactly_or_at_least_or_is_too_large() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn labels_and_fields_select() {
+async fn lists_select_by_labels_and_fields() {
     let server = server();
     let api = config_maps(&server);
     server.put(&labelled("a", json!({"app": "web", "tier": "front"})));
@@ -172,7 +172,7 @@ async fn kinds_without_namespaces_and_kinds_without_types_are_served() {
     let resource = ApiResource::from_gvk(&gizmo);
     let api = Api::<DynamicObject>::namespaced_with(server.client(), "a", &resource);
     assert_eq!(refused(api.list(&ListParams::default()).await).code, 404);
-    server.register_with(resource.clone(), true);
+    server.register_dynamic(resource.clone(), true);
     let created = api.create(&Default::default(), &DynamicObject::new("g", &resource)).await.unwrap();
     assert_eq!(created.types.unwrap().api_version, "example.com/v1");
     assert_eq!(api.list(&ListParams::default()).await.unwrap().items.len(), 1);

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use super::{config_map, config_maps, server};
-use flyball_kube_testing::{ApiServer, Call, Verb};
+use flyball_kube_testing::{ApiServer, RequestMatcher, Verb};
 use futures_util::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::Status;
@@ -38,7 +38,7 @@ impl Heard {
     }
 }
 
-async fn follows_through_cuts_and_compactions(config: Config) {
+async fn follows_through_closed_watches_and_compactions(config: Config) {
     let server = server();
     for name in ["a", "b", "c"] {
         server.put(&config_map(name, "1"));
@@ -50,13 +50,13 @@ async fn follows_through_cuts_and_compactions(config: Config) {
     watcher.hears(["apply a=2", "delete b=1"]).await;
 
     // Cut: it goes on where it was.
-    server.cut_watches();
+    server.close_watches();
     server.put(&config_map("d", "1"));
     watcher.hears(["apply d=1"]).await;
     assert_eq!(server.open_watches(), 1);
 
     // Cut, and the history forgotten: it begins again.
-    server.cut_watches();
+    server.close_watches();
     server.put(&config_map("a", "3"));
     server.delete::<ConfigMap>("default", "c");
     server.compact();
@@ -68,38 +68,38 @@ async fn follows_through_cuts_and_compactions(config: Config) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_lists_and_watches() {
-    follows_through_cuts_and_compactions(Config::default().page_size(2)).await;
+async fn kubes_watcher_lists_and_watches() {
+    follows_through_closed_watches_and_compactions(Config::default().page_size(2)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_streams_lists() {
-    follows_through_cuts_and_compactions(Config::default().streaming_lists()).await;
+async fn kubes_watcher_streams_lists() {
+    follows_through_closed_watches_and_compactions(Config::default().streaming_lists()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_notices_silence_and_a_server_that_comes_back() {
+async fn kubes_watcher_recovers_from_stalled_watches_and_refused_connections() {
     let server = server();
     server.put(&config_map("a", "1"));
     let mut watcher = Heard::new(&server, Config::default().timeout(30));
     watcher.hears(["init", "there a=1", "done"]).await;
     server.put(&config_map("a", "2"));
     watcher.hears(["apply a=2"]).await;
-    server.silence_watches();
+    server.stall_watches();
     server.put(&config_map("a", "3"));
     let began = tokio::time::Instant::now();
     watcher.hears(["apply a=3"]).await;
     assert_eq!(began.elapsed(), Duration::from_secs(35), "the client's patience");
 
-    server.stop();
+    server.refuse_connections();
     assert!(watcher.next().await.starts_with("error"));
     server.put(&config_map("a", "4"));
-    server.start();
+    server.accept_connections();
     watcher.hears(["apply a=4"]).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_fails_between_pages_begins_again() {
+async fn kubes_watcher_restarts_a_list_that_fails_between_pages() {
     let server = server();
     for name in ["a", "b", "c"] {
         server.put(&config_map(name, "1"));
@@ -107,7 +107,7 @@ async fn a_list_that_fails_between_pages_begins_again() {
     let mut watcher = Heard::new(&server, Config::default().page_size(2));
     watcher.hears(["init", "there a=1", "there b=1"]).await;
     let broken = Status::failure("etcd is away", "InternalError").with_code(500);
-    server.fail_next(Call::to(Verb::List), 1, broken);
+    server.fail_next(RequestMatcher::verb(Verb::List), 1, broken);
     assert!(watcher.next().await.starts_with("error"));
     watcher.hears(["init", "there a=1", "there b=1", "there c=1", "done"]).await;
 }

@@ -17,7 +17,7 @@ async fn watch(server: &ApiServer, params: &WatchParams, version: &str) -> Event
 }
 
 /// All that can be heard now, in short.
-async fn heard(events: &mut Events) -> Vec<String> {
+async fn received(events: &mut Events) -> Vec<String> {
     let mut heard = Vec::new();
     loop {
         // The client has a task of its own.
@@ -30,12 +30,12 @@ async fn heard(events: &mut Events) -> Vec<String> {
                 heard.push("end".into());
                 return heard;
             }
-            Some(Some(event)) => heard.push(told(event)),
+            Some(Some(event)) => heard.push(line(event)),
         }
     }
 }
 
-fn told(event: kube::Result<WatchEvent<ConfigMap>>) -> String {
+fn line(event: kube::Result<WatchEvent<ConfigMap>>) -> String {
     let of = |what: &str, object: ConfigMap| {
         let meta = object.metadata;
         format!("{what} {}@{}", meta.name.unwrap(), meta.resource_version.unwrap())
@@ -53,48 +53,48 @@ fn told(event: kube::Result<WatchEvent<ConfigMap>>) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_tells_what_came_after_its_version() {
+async fn a_watch_sends_the_changes_after_its_version() {
     let server = server();
-    let from = server.version().to_string();
+    let from = server.resource_version().to_string();
     server.put(&config_map("a", "1"));
     let mut events = watch(&server, &WatchParams::default(), &from).await;
-    assert_eq!(heard(&mut events).await, ["+ a@2"]);
+    assert_eq!(received(&mut events).await, ["+ a@2"]);
     server.put(&config_map("a", "2"));
     server.put(&config_map("b", "1"));
     server.delete::<ConfigMap>("default", "a");
     // A deletion has a version of its own.
-    assert_eq!(heard(&mut events).await, ["~ a@3", "+ b@4", "- a@5"]);
+    assert_eq!(received(&mut events).await, ["~ a@3", "+ b@4", "- a@5"]);
     let mut later = watch(&server, &WatchParams::default(), "4").await;
-    assert_eq!(heard(&mut later).await, ["- a@5"]);
+    assert_eq!(received(&mut later).await, ["- a@5"]);
     assert_eq!(server.open_watches(), 2);
     drop(later);
     assert_eq!((server.open_watches(), server.open_watches_of::<ConfigMap>()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_nowhere_begins_with_what_is_there() {
+async fn a_watch_without_a_version_begins_with_existing_objects() {
     let server = server();
     server.put(&config_map("b", "1"));
     server.put(&config_map("a", "1"));
     let mut events = watch(&server, &WatchParams::default(), "0").await;
-    assert_eq!(heard(&mut events).await, ["+ a@3", "+ b@2"]);
+    assert_eq!(received(&mut events).await, ["+ a@3", "+ b@2"]);
     server.put(&config_map("a", "2"));
-    assert_eq!(heard(&mut events).await, ["~ a@4"]);
+    assert_eq!(received(&mut events).await, ["~ a@4"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_is_streamed_and_its_end_is_told() {
+async fn a_streaming_list_ends_with_a_bookmark() {
     let server = server();
     server.put(&config_map("a", "1"));
     server.put(&config_map("b", "1"));
     let params = WatchParams::default().initial_events();
     let mut events = watch(&server, &params, "").await;
     server.put(&config_map("c", "1"));
-    assert_eq!(heard(&mut events).await, ["+ a@2", "+ b@3", "all @3", "+ c@4"]);
+    assert_eq!(received(&mut events).await, ["+ a@2", "+ b@3", "all @3", "+ c@4"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_begins_or_ceases_to_be_selected_comes_and_goes() {
+async fn objects_that_begin_or_cease_to_match_are_added_or_deleted() {
     let server = server();
     let params = WatchParams::default().labels("app=web");
     server.put(&labelled("a", json!({"app": "db"})));
@@ -103,23 +103,23 @@ async fn what_begins_or_ceases_to_be_selected_comes_and_goes() {
     server.put(&labelled("a", json!({"app": "web", "x": "y"})));
     server.put(&labelled("a", json!({"app": "db"})));
     server.delete::<ConfigMap>("default", "a");
-    assert_eq!(heard(&mut events).await, ["+ a@3", "~ a@4", "- a@5"]);
+    assert_eq!(received(&mut events).await, ["+ a@3", "~ a@4", "- a@5"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forgotten_version_is_gone_and_open_watches_go_on() {
+async fn a_compacted_version_is_gone_and_open_watches_go_on() {
     let server = server();
     let mut open = watch(&server, &WatchParams::default(), "1").await;
     server.put(&config_map("a", "1"));
     server.put(&config_map("a", "2"));
     server.compact();
-    assert_eq!(heard(&mut open).await, ["+ a@2", "~ a@3"], "what was not told yet is not lost");
+    assert_eq!(received(&mut open).await, ["+ a@2", "~ a@3"], "what was not told yet is not lost");
     let mut old = watch(&server, &WatchParams::default(), "2").await;
-    assert_eq!(heard(&mut old).await, ["410 Expired", "end"]);
+    assert_eq!(received(&mut old).await, ["410 Expired", "end"]);
     server.put(&config_map("a", "3"));
     let mut just = watch(&server, &WatchParams::default(), "3").await;
-    assert_eq!(heard(&mut just).await, ["~ a@4"]);
-    assert_eq!(heard(&mut open).await, ["~ a@4"]);
+    assert_eq!(received(&mut just).await, ["~ a@4"]);
+    assert_eq!(received(&mut open).await, ["~ a@4"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,21 +127,21 @@ async fn a_watch_ends_in_time_with_a_bookmark() {
     let server = server();
     let mut quiet = watch(&server, &WatchParams::default().timeout(30), "1").await;
     let mut plain = watch(&server, &WatchParams::default().timeout(30).disable_bookmarks(), "1").await;
-    assert_eq!(heard(&mut quiet).await, [""; 0]);
+    assert_eq!(received(&mut quiet).await, [""; 0]);
     server.put(&labelled("a", json!({})));
     server.send_bookmarks();
-    assert_eq!(heard(&mut quiet).await, ["+ a@2", "at @2"]);
-    assert_eq!(heard(&mut plain).await, ["+ a@2"]);
+    assert_eq!(received(&mut quiet).await, ["+ a@2", "at @2"]);
+    assert_eq!(received(&mut plain).await, ["+ a@2"]);
     tokio::time::advance(Duration::from_secs(29)).await;
-    assert_eq!(heard(&mut quiet).await, [""; 0]);
+    assert_eq!(received(&mut quiet).await, [""; 0]);
     tokio::time::advance(Duration::from_secs(2)).await;
-    assert_eq!(heard(&mut quiet).await, ["at @2", "end"]);
-    assert_eq!(heard(&mut plain).await, ["end"]);
+    assert_eq!(received(&mut quiet).await, ["at @2", "end"]);
+    assert_eq!(received(&mut plain).await, ["end"]);
     assert_eq!(server.open_watches(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_of_metadata_have_nothing_else() {
+async fn watches_of_metadata_send_metadata_only() {
     let server = server();
     let api = Api::<PartialObjectMeta<ConfigMap>>::default_namespaced(server.client());
     let mut events = Box::pin(api.watch(&WatchParams::default().initial_events(), "0").await.unwrap());

@@ -8,11 +8,11 @@ use kube::{Api, ResourceExt};
 use serde_json::{from_value, json};
 
 #[tokio::test(start_paused = true)]
-async fn a_created_object_gets_what_the_server_gives() {
+async fn create_sets_server_side_metadata() {
     let server = server();
     let api = config_maps(&server);
     let made = api.create(&PostParams::default(), &config_map("a", "1")).await.unwrap();
-    assert_eq!(made.metadata.resource_version, Some(server.version().to_string()));
+    assert_eq!(made.metadata.resource_version, Some(server.resource_version().to_string()));
     assert_eq!(made.metadata.namespace.as_deref(), Some("default"));
     assert!(made.metadata.uid.is_some() && made.metadata.creation_timestamp.is_some());
     // Without anything asked for there is no generation of it.
@@ -36,7 +36,7 @@ async fn names_are_generated_and_differ() {
         let name = made.metadata.name.unwrap();
         assert!(name.starts_with("a-") && name.len() == 7, "{name}");
     }
-    assert_eq!(server.objects::<ConfigMap>().len(), 100);
+    assert_eq!(server.list::<ConfigMap>().len(), 100);
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,19 +66,19 @@ async fn a_write_on_an_old_version_is_a_conflict() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_changes_nothing_is_none() {
+async fn a_write_that_changes_nothing_takes_no_version() {
     let server = server();
     let api = config_maps(&server);
     let made = api.create(&PostParams::default(), &config_map("a", "1")).await.unwrap();
-    let version = server.version();
+    let version = server.resource_version();
     assert_eq!(api.replace("a", &PostParams::default(), &made).await.unwrap(), made);
     let patch = Patch::Merge(json!({"data": {"value": "1"}}));
     assert_eq!(api.patch("a", &PatchParams::default(), &patch).await.unwrap(), made);
-    assert_eq!(server.version(), version);
+    assert_eq!(server.resource_version(), version);
 }
 
 #[tokio::test(start_paused = true)]
-async fn status_is_written_apart_and_a_generation_is_of_the_wish() {
+async fn status_is_written_apart_and_only_the_spec_raises_the_generation() {
     let server = server();
     let api = Api::<Deployment>::default_namespaced(server.client());
     let mut wanted = deployment(1);
@@ -132,12 +132,12 @@ async fn patches_merge_edit_and_apply() {
     let told = api.patch("a", &params, &apply("a")).await.unwrap();
     assert_eq!(json!(told.data), json!({"other": "4"}));
     api.patch("b", &params, &apply("b")).await.unwrap();
-    assert_eq!(server.objects::<ConfigMap>().len(), 2);
+    assert_eq!(server.list::<ConfigMap>().len(), 2);
     assert!(refused(api.patch("c", &PatchParams::default(), &merge).await).is_not_found());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_object_is_gone_or_waits_for_its_finalizers() {
+async fn a_deleted_object_is_removed_or_waits_for_its_finalizers() {
     let server = server();
     let api = config_maps(&server);
     server.put(&config_map("a", "1"));
@@ -151,9 +151,9 @@ async fn a_deleted_object_is_gone_or_waits_for_its_finalizers() {
     let left = api.delete("b", &DeleteParams::default()).await.unwrap().left().unwrap();
     assert!(left.metadata.deletion_timestamp.is_some());
     assert_ne!(left.metadata.resource_version, held.metadata.resource_version);
-    let version = server.version();
+    let version = server.resource_version();
     api.delete("b", &DeleteParams::default()).await.unwrap();
-    assert_eq!(server.version(), version, "deleted already");
+    assert_eq!(server.resource_version(), version, "deleted already");
     // The client's word on it does not count.
     let undelete = Patch::Merge(json!({"metadata": {"deletionTimestamp": null}}));
     let told = api.patch("b", &PatchParams::default(), &undelete).await.unwrap();
@@ -189,7 +189,7 @@ async fn a_collection_is_deleted() {
     let some = ListParams::default().fields("metadata.name!=b");
     let deleted = api.delete_collection(&DeleteParams::default(), &some).await.unwrap();
     assert_eq!(deleted.left().unwrap().items.len(), 2);
-    assert_eq!(super::names(&server.objects()), ["b"]);
+    assert_eq!(super::names(&server.list()), ["b"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,7 +214,7 @@ async fn kube_runtimes_finalizer_works() {
     run("apply").await;
     api.delete("a", &DeleteParams::default()).await.unwrap();
     run("cleanup").await;
-    assert!(server.objects::<ConfigMap>().is_empty());
+    assert!(server.list::<ConfigMap>().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -241,7 +241,7 @@ async fn leases_and_custom_resources_are_not_replaced_without_a_version() {
     let server = server();
     server.register::<Lease>();
     let custom = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Site"));
-    server.register_with(custom.clone(), true);
+    server.register_dynamic(custom.clone(), true);
     let leases = Api::<Lease>::default_namespaced(server.client());
     let lease: Lease = from_value(json!({"metadata": {"name": "l"}})).unwrap();
     let made = leases.create(&PostParams::default(), &lease).await.unwrap();
@@ -265,7 +265,7 @@ async fn leases_and_custom_resources_are_not_replaced_without_a_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_answers_as_if_and_keeps_nothing() {
+async fn a_dry_run_answers_and_stores_nothing() {
     let server = server();
     let api = config_maps(&server);
     let dry = PostParams { dry_run: true, ..Default::default() };
@@ -274,7 +274,7 @@ async fn a_dry_run_answers_as_if_and_keeps_nothing() {
     let mut held = config_map("a", "1");
     held.metadata.finalizers = Some(vec!["example.com/x".into()]);
     let kept = server.put(&held);
-    let (version, uids) = (server.version(), kept.metadata.uid.clone());
+    let (version, uids) = (server.resource_version(), kept.metadata.uid.clone());
     let replaced = api.replace("a", &dry, &config_map("a", "2")).await.unwrap();
     assert_eq!(replaced.data, config_map("a", "2").data);
     assert_eq!(
@@ -289,7 +289,7 @@ async fn a_dry_run_answers_as_if_and_keeps_nothing() {
     assert!(left.metadata.deletion_timestamp.is_some());
     api.delete_collection(&delete, &ListParams::default()).await.unwrap();
     assert_eq!(refused(api.create(&dry, &config_map("a", "1")).await).reason, "AlreadyExists");
-    assert_eq!((server.objects::<ConfigMap>(), server.version()), (vec![kept], version));
+    assert_eq!((server.list::<ConfigMap>(), server.resource_version()), (vec![kept], version));
 }
 
 #[tokio::test(start_paused = true)]
@@ -310,7 +310,7 @@ async fn a_deletion_in_the_foreground_waits_for_the_dependents_that_block_it() {
     owned("other", &owner, false, &[]);
     let left = api.delete("owner", &DeleteParams::foreground()).await.unwrap().left().unwrap();
     assert_eq!(left.metadata.finalizers.unwrap(), ["foregroundDeletion"]);
-    let waiting = server.objects::<ConfigMap>();
+    let waiting = server.list::<ConfigMap>();
     assert!(
         waiting.iter().all(|map| map.metadata.deletion_timestamp.is_some() == (map.name_any() != "other")),
         "{waiting:?}"
@@ -318,7 +318,7 @@ async fn a_deletion_in_the_foreground_waits_for_the_dependents_that_block_it() {
     assert_eq!(waiting.len(), 4);
     let free = Patch::Merge(json!({"metadata": {"finalizers": []}}));
     api.patch("grandchild", &PatchParams::default(), &free).await.unwrap();
-    assert_eq!(super::names(&server.objects()), ["other"], "from the leaves up");
+    assert_eq!(super::names(&server.list()), ["other"], "from the leaves up");
 
     // Orphans do not name it any more.
     let owner = server.put(&config_map("owner", "1"));
@@ -326,7 +326,7 @@ async fn a_deletion_in_the_foreground_waits_for_the_dependents_that_block_it() {
     let delete = DeleteParams::orphan();
     let left = api.delete("owner", &delete).await.unwrap().left().unwrap();
     assert_eq!(left.metadata.finalizers.unwrap(), ["orphan"]);
-    assert_eq!(super::names(&server.objects()), ["child", "other"]);
+    assert_eq!(super::names(&server.list()), ["child", "other"]);
     let child = api.get("child").await.unwrap();
     assert!(child.owner_references().is_empty());
     // In the background nobody is waited for.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use flyball_informer_cache::{Index, Informer, NamespacedName};
 use flyball_kube::informer;
 use flyball_kube::{Controller, key_of};
-use flyball_kube_testing::{Call, Verb};
+use flyball_kube_testing::{RequestMatcher, Verb};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::runtime::watcher::Config;
@@ -79,7 +79,7 @@ async fn d5_a_subscriber_that_is_idle_stops_nobody() {
 async fn d6_everybody_who_waits_for_the_first_list_is_woken() {
     let server = server();
     server.put(&map("a", ""));
-    server.freeze(Call::to(Verb::List));
+    server.hang(RequestMatcher::verb(Verb::List));
     let cache = cache(&server);
     let waiting: Vec<_> = (0..8)
         .map(|_| {
@@ -90,7 +90,7 @@ async fn d6_everybody_who_waits_for_the_first_list_is_woken() {
     let logs: Vec<_> = (0..4).map(|_| run(Controller::over(&cache), idle)).collect();
     pass(5 * SECOND).await;
     assert!(waiting.iter().all(|task| !task.is_finished()));
-    server.thaw();
+    server.resume();
     pass(SECOND).await;
     assert_eq!(waiting.iter().filter(|task| task.is_finished()).count(), 8);
     assert!(logs.iter().all(|log| log.names() == ["a"]), "controllers wait, too");
@@ -117,7 +117,7 @@ async fn d13_a_relist_blocks_no_reader_and_keeps_what_stayed() {
         // Far longer than a read takes; only a reader that is blocked makes use of it.
         answered.send(told.recv_timeout(Duration::from_secs(10))).unwrap();
     });
-    server.cut_watches();
+    server.close_watches();
     for number in (0..OBJECTS).step_by(100) {
         server.put(&map(&format!("a{number:03}"), "new"));
     }
@@ -143,7 +143,7 @@ async fn d14_nothing_is_copied_on_the_way_to_a_reconcile() {
         }
         pass(SECOND).await;
     }
-    server.cut_watches();
+    server.close_watches();
     server.put(&map("first", "again"));
     server.compact();
     pass(300 * SECOND).await;

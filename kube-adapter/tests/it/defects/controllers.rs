@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use flyball_kube::{Config, Controller};
-use flyball_kube_testing::{Call, Verb};
+use flyball_kube_testing::{RequestMatcher, Verb};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
 use kube::ResourceExt;
@@ -55,12 +55,12 @@ async fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
         for name in ["a", "b", "c", "d"] {
             server.put(&map(name, "old"));
         }
-        server.slow(Call::to(Verb::List), Duration::from_millis(20));
+        server.set_latency(RequestMatcher::verb(Verb::List), Duration::from_millis(20));
         let log = run(controller(&server, config), idle);
         pass(5 * SECOND).await;
         assert_eq!(log.names().len(), 4);
 
-        server.cut_watches();
+        server.close_watches();
         server.put(&map("b", "new"));
         server.put(&map("e", "new"));
         server.compact();
@@ -86,7 +86,7 @@ async fn d3_what_vanished_in_a_gap_is_a_change_of_its_owner() {
     pass(5 * SECOND).await;
     log.runs();
 
-    server.cut_watches_of::<Pod>();
+    server.close_watches_of::<Pod>();
     server.delete::<Pod>("default", "child");
     server.compact();
     pass(300 * SECOND).await;
@@ -102,8 +102,8 @@ async fn d7_a_watch_that_fails_delays_no_other_one() {
     let log = run(controller(&server, config.clone()).owns(pods, config), idle);
     pass(5 * SECOND).await;
     let forbidden = Status::failure("pods is forbidden", "Forbidden").with_code(403);
-    server.fail_next(Call::any().of::<Pod>(), u32::MAX, forbidden);
-    server.cut_watches_of::<Pod>();
+    server.fail_next(RequestMatcher::any().resource::<Pod>(), u32::MAX, forbidden);
+    server.close_watches_of::<Pod>();
     pass(60 * SECOND).await;
     assert!(log.told().contains(&"!!".to_owned()), "it is told that it fails");
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use example_controllers::program::{self, Clock};
 use flyball_informer_cache::{Informer, NamespacedName};
-use flyball_kube_testing::{ApiServer, Call, Verb};
+use flyball_kube_testing::{ApiServer, RequestMatcher, Verb};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -59,10 +59,10 @@ impl Cluster {
                 }
             };
             if timeout(Duration::from_secs(600), poll).await.is_err() {
-                let pods: Vec<_> = self.server.objects::<Pod>().into_iter().map(|pod| pod.status).collect();
+                let pods: Vec<_> = self.server.list::<Pod>().into_iter().map(|pod| pod.status).collect();
                 panic!(
                     "{place}: it never was so. Sets: {:#?}, pods: {pods:?}",
-                    self.server.objects::<ReplicaSet>()
+                    self.server.list::<ReplicaSet>()
                 );
             }
         }
@@ -74,6 +74,6 @@ impl Cluster {
     }
 
     pub(crate) fn requests<K: Resource<DynamicType: Default>>(&self, verb: Verb) -> usize {
-        self.server.requests_to(&Call::to(verb).of::<K>()).len()
+        self.server.requests_matching(&RequestMatcher::verb(verb).resource::<K>()).len()
     }
 }

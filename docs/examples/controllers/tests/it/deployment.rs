@@ -2,7 +2,7 @@
 
 use example_controllers::{deployment, program, replicaset};
 use flyball_kube::Controller;
-use flyball_kube_testing::{Call, Verb};
+use flyball_kube_testing::{RequestMatcher, Verb};
 use futures::StreamExt;
 use futures::channel::mpsc;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
@@ -43,7 +43,7 @@ async fn start() -> (Cluster, mpsc::UnboundedSender<ObjectRef<Deployment>>) {
 }
 
 fn get(cluster: &Cluster) -> Deployment {
-    cluster.server.object("default", "web").unwrap()
+    cluster.server.get("default", "web").unwrap()
 }
 
 fn change(cluster: &Cluster, f: impl FnOnce(&mut Deployment)) {
@@ -70,7 +70,7 @@ fn is_all(cluster: &Cluster, image: &str) -> bool {
     let web = get(cluster);
     let wanted = web.spec.as_ref().unwrap().replicas.unwrap();
     let status = web.status.clone().unwrap_or_default();
-    let pods = cluster.server.objects::<Pod>();
+    let pods = cluster.server.list::<Pod>();
     let is = |pod: &Pod| pod.spec.as_ref().unwrap().containers[0].image.as_deref() == Some(image);
     status.observed_generation == web.metadata.generation
         && [status.replicas, status.updated_replicas, status.available_replicas] == [Some(wanted); 3]
@@ -80,7 +80,7 @@ fn is_all(cluster: &Cluster, image: &str) -> bool {
 }
 
 fn revisions(cluster: &Cluster) -> Vec<String> {
-    let sets = cluster.server.objects::<ReplicaSet>();
+    let sets = cluster.server.list::<ReplicaSet>();
     let mut revisions: Vec<_> = sets.iter().map(|set| set.annotations()[REVISION].clone()).collect();
     revisions.sort();
     revisions
@@ -111,7 +111,7 @@ async fn templates_come_and_go() {
     cluster.server.clear_requests();
     cluster.rest().await;
     for verb in [Verb::Create, Verb::Update, Verb::Patch, Verb::Delete] {
-        assert_eq!(cluster.server.requests_to(&Call::to(verb)), [], "{verb:?}");
+        assert_eq!(cluster.server.requests_matching(&RequestMatcher::verb(verb)), [], "{verb:?}");
     }
 }
 
@@ -133,13 +133,13 @@ async fn recreated_ones_wait_for_the_last_that_goes() {
     let (cluster, _poke) = start().await;
     cluster.server.put(&web(json!({"strategy": {"type": "Recreate"}})));
     cluster.until(|_| is_all(&cluster, "one")).await;
-    let mut last = cluster.server.objects::<Pod>().remove(0);
+    let mut last = cluster.server.list::<Pod>().remove(0);
     last.finalizers_mut().push("test/hold".into());
     cluster.server.put(&last);
     set_image(&cluster, "two");
-    cluster.until(|server| server.objects::<Pod>().len() == 1).await;
+    cluster.until(|server| server.list::<Pod>().len() == 1).await;
     cluster.rest().await;
-    let mut held = cluster.server.objects::<Pod>();
+    let mut held = cluster.server.list::<Pod>();
     assert_eq!((held.len(), held[0].name_any()), (1, last.name_any()), "no new one beside it");
     assert!(held[0].meta().deletion_timestamp.is_some());
     held[0].finalizers_mut().clear();
@@ -153,11 +153,11 @@ async fn a_set_that_is_there_is_adopted_and_kept() {
     let (cluster, _poke) = start().await;
     cluster.server.put(&web(json!({})));
     cluster.until(|_| is_all(&cluster, "one")).await;
-    let mut set = cluster.server.objects::<ReplicaSet>().remove(0);
+    let mut set = cluster.server.list::<ReplicaSet>().remove(0);
     let (uid, owners) = (set.uid(), std::mem::take(set.owner_references_mut()));
     cluster.server.put(&set);
-    cluster.until(|server| server.objects::<ReplicaSet>()[0].owner_references() == owners).await;
-    assert_eq!(cluster.server.objects::<ReplicaSet>()[0].uid(), uid);
+    cluster.until(|server| server.list::<ReplicaSet>()[0].owner_references() == owners).await;
+    assert_eq!(cluster.server.list::<ReplicaSet>()[0].uid(), uid);
     cluster.until(|_| is_all(&cluster, "one")).await;
 }
 
@@ -166,8 +166,8 @@ async fn a_name_that_is_taken_is_not_insisted_on() {
     // Which name it will be shows in another cluster: it is the same in each.
     let (cluster, _poke) = start().await;
     cluster.server.put(&web(json!({})));
-    cluster.until(|server| !server.objects::<ReplicaSet>().is_empty()).await;
-    let name = cluster.server.objects::<ReplicaSet>()[0].name_any();
+    cluster.until(|server| !server.list::<ReplicaSet>().is_empty()).await;
+    let name = cluster.server.list::<ReplicaSet>()[0].name_any();
 
     let (cluster, _poke) = start().await;
     let other = json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"replicas": 0,
@@ -182,7 +182,7 @@ async fn a_name_that_is_taken_is_not_insisted_on() {
 async fn what_keeps_pods_from_being_made_is_told() {
     let (cluster, _poke) = start().await;
     let quota = Status::failure("no more", "Forbidden").with_code(403);
-    cluster.server.fail_next(Call::to(Verb::Create).of::<Pod>(), 12, quota);
+    cluster.server.fail_next(RequestMatcher::verb(Verb::Create).resource::<Pod>(), 12, quota);
     cluster.server.put(&web(json!({})));
     cluster.until(|_| reason(&cluster, "ReplicaFailure").as_deref() == Some("FailedCreate")).await;
     cluster.until(|_| is_all(&cluster, "one") && reason(&cluster, "ReplicaFailure").is_none()).await;
@@ -193,11 +193,11 @@ async fn what_keeps_pods_from_being_made_is_told() {
 async fn a_cache_that_is_behind_brings_no_set_twice() {
     let (cluster, poke) = start().await;
     let one_second = std::time::Duration::from_secs(1);
-    cluster.server.slow(Call::to(Verb::Create).of::<ReplicaSet>(), one_second);
+    cluster.server.set_latency(RequestMatcher::verb(Verb::Create).resource::<ReplicaSet>(), one_second);
     cluster.server.put(&web(json!({})));
     cluster.until(|_| cluster.requests::<ReplicaSet>(Verb::Create) > 0).await;
-    cluster.server.silence_watches();
-    cluster.until(|server| !server.objects::<ReplicaSet>().is_empty()).await;
+    cluster.server.stall_watches();
+    cluster.until(|server| !server.list::<ReplicaSet>().is_empty()).await;
     for _ in 0..60 {
         poke.unbounded_send(ObjectRef::new("web").within("default")).unwrap();
         tokio::time::sleep(one_second).await;

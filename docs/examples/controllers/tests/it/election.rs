@@ -7,7 +7,7 @@ use example_controllers::endpointslice;
 use example_controllers::program::{self, LeadershipLost, Options, Probes, Term, as_leader, drive};
 use flyball_kube::Controller;
 use flyball_kube_lease::{Leadership, Lost};
-use flyball_kube_testing::{Call, Verb};
+use flyball_kube_testing::{RequestMatcher, Verb};
 use futures::FutureExt;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Service;
@@ -53,8 +53,7 @@ fn process(cluster: &Cluster) -> Process {
         let controller = Term::new(Some(leadership), Probes::default()).bound(Controller::over(&services));
         let begins = async {
             elected.await;
-            let _ =
-                begins.send(Begun { at: Instant::now(), slices: server.objects::<EndpointSlice>().len() });
+            let _ = begins.send(Begun { at: Instant::now(), slices: server.list::<EndpointSlice>().len() });
         };
         tokio::join!(begins, drive(endpointslice::run(controller, client, &pods, &services, &slices)));
     };
@@ -78,12 +77,12 @@ fn put_services(cluster: &Cluster, names: impl IntoIterator<Item = String>) {
 }
 
 fn has_slice(cluster: &Cluster, service: &str) -> bool {
-    let slices = cluster.server.objects::<EndpointSlice>();
+    let slices = cluster.server.list::<EndpointSlice>();
     slices.iter().any(|slice| slice.labels()["kubernetes.io/service-name"] == service)
 }
 
 fn holder(cluster: &Cluster) -> String {
-    let lease = cluster.server.object::<Lease>("default", LEASE);
+    let lease = cluster.server.get::<Lease>("default", LEASE);
     lease.and_then(|lease| lease.spec?.holder_identity).unwrap_or_default()
 }
 
@@ -96,10 +95,12 @@ async fn one_works_and_hands_over_when_its_work_is_done() {
     cluster.rest().await;
     assert!(second.begun.try_recv().is_err(), "it works, and does not lead");
 
-    cluster.server.slow(Call::to(Verb::Create).of::<EndpointSlice>(), Duration::from_secs(3));
+    cluster
+        .server
+        .set_latency(RequestMatcher::verb(Verb::Create).resource::<EndpointSlice>(), Duration::from_secs(3));
     put_services(&cluster, (0..5).map(|n| format!("web{n}")));
     cluster.until(|_| cluster.requests::<EndpointSlice>(Verb::Create) > 0).await;
-    assert_eq!(cluster.server.objects::<EndpointSlice>().len(), 0, "it is in the middle of its work");
+    assert_eq!(cluster.server.list::<EndpointSlice>().len(), 0, "it is in the middle of its work");
     first.stop.take();
     assert_eq!(first.end().await, Ok(()));
     let given_away = Instant::now();
@@ -139,17 +140,17 @@ async fn who_leads_no_more_ends_and_says_why() {
         cluster.until(|_| has_slice(&cluster, &format!("before-{happens}"))).await;
 
         if happens == "taken" {
-            let mut lease = cluster.server.object::<Lease>("default", LEASE).unwrap();
+            let mut lease = cluster.server.get::<Lease>("default", LEASE).unwrap();
             lease.spec.as_mut().unwrap().holder_identity = Some("thief".to_owned());
             cluster.server.put(&lease);
         } else {
-            cluster.server.freeze(Call::any().of::<Lease>());
+            cluster.server.hang(RequestMatcher::any().resource::<Lease>());
         }
         let lost = process.end().await.unwrap_err();
         assert_eq!((lost.to_string().as_str(), lost.0), (message, expected));
         put_services(&cluster, [format!("after-{happens}")]);
         cluster.rest().await;
         assert!(!has_slice(&cluster, &format!("after-{happens}")), "it still works");
-        cluster.server.thaw();
+        cluster.server.resume();
     }
 }

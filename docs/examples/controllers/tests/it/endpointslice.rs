@@ -34,7 +34,7 @@ async fn start() -> Cluster {
 
 /// Which pods are behind a service, and whether each is ready; nothing if it has no slice.
 fn behind(cluster: &Cluster, service: &str) -> Option<Vec<(String, bool)>> {
-    let slices = cluster.server.objects::<EndpointSlice>();
+    let slices = cluster.server.list::<EndpointSlice>();
     let slices: Vec<_> =
         slices.iter().filter(|slice| slice.labels()["kubernetes.io/service-name"] == service).collect();
     let endpoint = |endpoint: &Endpoint| {
@@ -61,7 +61,7 @@ async fn slices_follow_pods_and_their_labels() {
         cluster.server.put(&pod(name, "web"));
     }
     cluster.until(|_| behind(&cluster, "web") == ready(&["a", "b"])).await;
-    let mut moved = cluster.server.object::<Pod>("default", "a").unwrap();
+    let mut moved = cluster.server.get::<Pod>("default", "a").unwrap();
     moved.labels_mut().insert("app".into(), "db".into());
     cluster.server.put(&moved);
     cluster
@@ -75,7 +75,7 @@ async fn slices_follow_pods_and_their_labels() {
         "each service has one slice all the while"
     );
 
-    let slice = cluster.server.objects::<EndpointSlice>().remove(0);
+    let slice = cluster.server.list::<EndpointSlice>().remove(0);
     cluster.server.delete::<EndpointSlice>("default", &slice.name_any());
     cluster.until(|_| behind(&cluster, "db") == ready(&["a"]) && behind(&cluster, "web") == ready(&[])).await;
 }
@@ -91,7 +91,7 @@ async fn a_pod_that_goes_is_told_of_until_it_is_gone() {
     let api = kube::Api::<Pod>::default_namespaced(cluster.client.clone());
     api.delete("a", &kube::api::DeleteParams::default()).await.unwrap();
     cluster.until(|_| behind(&cluster, "web") == Some(vec![("a".to_owned(), false)])).await;
-    let slice = cluster.server.objects::<EndpointSlice>().remove(0);
+    let slice = cluster.server.list::<EndpointSlice>().remove(0);
     let conditions = slice.endpoints.unwrap()[0].conditions.clone().unwrap();
     assert_eq!(
         [conditions.ready, conditions.serving, conditions.terminating],
@@ -111,7 +111,7 @@ async fn many_pods_are_in_several_slices() {
             behind(&cluster, "web").is_some_and(|all| all.len() == 250 && all.iter().all(|(_, ready)| *ready))
         })
         .await;
-    let slices = cluster.server.objects::<EndpointSlice>();
+    let slices = cluster.server.list::<EndpointSlice>();
     assert!(slices.iter().all(|slice| slice.endpoints.as_ref().unwrap().len() <= 100));
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use example_controllers::replicaset::run;
 use flyball_kube::Controller;
-use flyball_kube_testing::{Call, Verb};
+use flyball_kube_testing::{RequestMatcher, Verb};
 use futures::StreamExt;
 use futures::channel::mpsc;
 use k8s_openapi::api::apps::v1::ReplicaSet;
@@ -26,14 +26,14 @@ fn set(replicas: i32, spec: Value) -> ReplicaSet {
 
 /// Writes the set as it is now, but for the number of its pods.
 fn scale(cluster: &Cluster, replicas: i32) {
-    let mut set = cluster.server.object::<ReplicaSet>("default", "web").unwrap();
+    let mut set = cluster.server.get::<ReplicaSet>("default", "web").unwrap();
     set.spec.as_mut().unwrap().replicas = Some(replicas);
     cluster.server.put(&set);
 }
 
 /// The numbers of the set: replicas, fully labelled, ready, available.
 fn counts(cluster: &Cluster) -> [i32; 4] {
-    let status = cluster.server.object::<ReplicaSet>("default", "web").unwrap().status.unwrap_or_default();
+    let status = cluster.server.get::<ReplicaSet>("default", "web").unwrap().status.unwrap_or_default();
     [Some(status.replicas), status.fully_labeled_replicas, status.ready_replicas, status.available_replicas]
         .map(|count| count.unwrap_or(0))
 }
@@ -59,12 +59,12 @@ async fn there_are_as_many_pods_as_are_wanted() {
     scale(&cluster, 2);
     cluster.until(|_| counts(&cluster) == [2; 4]).await;
 
-    let lost = cluster.server.objects::<Pod>()[0].name_any();
+    let lost = cluster.server.list::<Pod>()[0].name_any();
     cluster.server.delete::<Pod>("default", &lost);
-    cluster.until(|server| server.objects::<Pod>().len() == 2 && counts(&cluster) == [2; 4]).await;
+    cluster.until(|server| server.list::<Pod>().len() == 2 && counts(&cluster) == [2; 4]).await;
     cluster.rest().await;
     assert_eq!((cluster.requests::<Pod>(Verb::Create), cluster.requests::<Pod>(Verb::Delete)), (6, 3));
-    let status = cluster.server.object::<ReplicaSet>("default", "web").unwrap();
+    let status = cluster.server.get::<ReplicaSet>("default", "web").unwrap();
     assert_eq!(status.status.unwrap().observed_generation, status.metadata.generation);
 }
 
@@ -75,10 +75,10 @@ async fn a_pod_that_has_ended_is_replaced_and_stays() {
     let _poke = start(&mut cluster);
     cluster.server.put(&set(2, json!({})));
     cluster.until(|_| counts(&cluster) == [2; 4]).await;
-    let mut ended = cluster.server.objects::<Pod>().remove(0);
+    let mut ended = cluster.server.list::<Pod>().remove(0);
     ended.status.as_mut().unwrap().phase = Some("Failed".into());
     cluster.server.put(&ended);
-    cluster.until(|server| server.objects::<Pod>().len() == 3 && counts(&cluster) == [2; 4]).await;
+    cluster.until(|server| server.list::<Pod>().len() == 3 && counts(&cluster) == [2; 4]).await;
     cluster.rest().await;
     assert_eq!(cluster.requests::<Pod>(Verb::Delete), 0);
 }
@@ -95,13 +95,13 @@ async fn pods_are_taken_and_let_go_by_their_labels() {
     cluster.server.put(&set(2, json!({})));
     cluster.until(|_| counts(&cluster) == [2; 4]).await;
     assert_eq!(cluster.requests::<Pod>(Verb::Create), 1);
-    let mut taken = cluster.server.object::<Pod>("default", "orphan").unwrap();
+    let mut taken = cluster.server.get::<Pod>("default", "orphan").unwrap();
     assert_eq!(taken.owner_references()[0].name, "web");
 
     taken.labels_mut().insert("app".into(), "debug".into());
     cluster.server.put(&taken);
-    cluster.until(|server| server.objects::<Pod>().len() == 3 && counts(&cluster) == [2; 4]).await;
-    assert!(cluster.server.object::<Pod>("default", "orphan").unwrap().owner_references().is_empty());
+    cluster.until(|server| server.list::<Pod>().len() == 3 && counts(&cluster) == [2; 4]).await;
+    assert!(cluster.server.get::<Pod>("default", "orphan").unwrap().owner_references().is_empty());
 
     // One that comes later is too many, and being the latest it goes.
     cluster.rest().await;
@@ -110,7 +110,7 @@ async fn pods_are_taken_and_let_go_by_their_labels() {
         ..orphan
     });
     cluster.until(|_| cluster.requests::<Pod>(Verb::Delete) == 1).await;
-    cluster.until(|server| server.object::<Pod>("default", "late").is_none()).await;
+    cluster.until(|server| server.get::<Pod>("default", "late").is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,11 +132,11 @@ async fn a_refusal_is_told_and_ends_the_batch() {
     let mut cluster = Cluster::new().await;
     cluster.run_pods();
     let refusal = Status::failure("no more", "Forbidden").with_code(403);
-    cluster.server.fail_next(Call::to(Verb::Create).of::<Pod>(), 8, refusal);
+    cluster.server.fail_next(RequestMatcher::verb(Verb::Create).resource::<Pod>(), 8, refusal);
     let _poke = start(&mut cluster);
     cluster.server.put(&set(10, json!({})));
     let failed = |cluster: &Cluster| {
-        let status = cluster.server.object::<ReplicaSet>("default", "web").unwrap().status;
+        let status = cluster.server.get::<ReplicaSet>("default", "web").unwrap().status;
         status.and_then(|status| status.conditions).map(|conditions| conditions[0].reason.clone().unwrap())
     };
     cluster.until(|_| failed(&cluster).as_deref() == Some("FailedCreate")).await;
@@ -153,11 +153,11 @@ async fn a_cache_that_is_behind_brings_no_pod_twice() {
     let web = || ObjectRef::<ReplicaSet>::new("web").within("default");
     let one_second = Duration::from_secs(1);
 
-    cluster.server.slow(Call::to(Verb::Create).of::<Pod>(), one_second);
+    cluster.server.set_latency(RequestMatcher::verb(Verb::Create).resource::<Pod>(), one_second);
     cluster.server.put(&set(3, json!({})));
     cluster.until(|_| cluster.requests::<Pod>(Verb::Create) > 0).await;
-    cluster.server.silence_watches();
-    cluster.until(|server| server.objects::<Pod>().len() == 3).await;
+    cluster.server.stall_watches();
+    cluster.until(|server| server.list::<Pod>().len() == 3).await;
     for _ in 0..60 {
         poke.unbounded_send(web()).unwrap();
         tokio::time::sleep(one_second).await;
@@ -166,11 +166,11 @@ async fn a_cache_that_is_behind_brings_no_pod_twice() {
     cluster.until(|_| counts(&cluster)[0] == 3).await;
     assert_eq!(cluster.requests::<Pod>(Verb::Create), 3);
 
-    cluster.server.slow(Call::to(Verb::Delete).of::<Pod>(), one_second);
+    cluster.server.set_latency(RequestMatcher::verb(Verb::Delete).resource::<Pod>(), one_second);
     scale(&cluster, 1);
     cluster.until(|_| cluster.requests::<Pod>(Verb::Delete) > 0).await;
-    cluster.server.silence_watches();
-    cluster.until(|server| server.objects::<Pod>().len() == 1).await;
+    cluster.server.stall_watches();
+    cluster.until(|server| server.list::<Pod>().len() == 1).await;
     for _ in 0..60 {
         poke.unbounded_send(web()).unwrap();
         tokio::time::sleep(one_second).await;
@@ -191,12 +191,10 @@ async fn a_set_that_is_being_deleted_makes_nothing() {
     cluster.until(|_| counts(&cluster) == [2; 4]).await;
     let api = kube::Api::<ReplicaSet>::default_namespaced(cluster.client.clone());
     api.delete("web", &kube::api::DeleteParams::default()).await.unwrap();
-    let lost = cluster.server.objects::<Pod>()[0].name_any();
+    let lost = cluster.server.list::<Pod>()[0].name_any();
     cluster.server.delete::<Pod>("default", &lost);
     cluster.until(|_| counts(&cluster) == [1; 4]).await;
     cluster.rest().await;
     assert_eq!(cluster.requests::<Pod>(Verb::Create), 2);
-    assert!(
-        cluster.server.object::<ReplicaSet>("default", "web").unwrap().meta().deletion_timestamp.is_some()
-    );
+    assert!(cluster.server.get::<ReplicaSet>("default", "web").unwrap().meta().deletion_timestamp.is_some());
 }

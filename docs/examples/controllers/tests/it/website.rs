@@ -46,13 +46,13 @@ async fn start() -> Cluster {
 
 fn said(cluster: &Cluster) -> Vec<String> {
     let mut reasons: Vec<_> =
-        cluster.server.objects::<Event>().into_iter().map(|event| event.reason.unwrap()).collect();
+        cluster.server.list::<Event>().into_iter().map(|event| event.reason.unwrap()).collect();
     reasons.sort();
     reasons
 }
 
 fn is_ready(cluster: &Cluster, generation: i64) -> bool {
-    let Some(site) = cluster.server.object::<Website>("default", "home") else { return false };
+    let Some(site) = cluster.server.get::<Website>("default", "home") else { return false };
     let status = site.status.unwrap_or_default();
     status.observed_generation == Some(generation)
         && status.available_replicas == site.spec.replicas
@@ -67,10 +67,10 @@ async fn a_page_is_served_changed_and_taken_down() {
         "spec": {"html": "hello", "replicas": 3}});
     sites.create(&PostParams::default(), &from_value(site).unwrap()).await.unwrap();
     cluster.until(|_| is_ready(&cluster, 1)).await;
-    assert_eq!(cluster.server.objects::<Pod>().len(), 3);
+    assert_eq!(cluster.server.list::<Pod>().len(), 3);
     cluster
         .until(|server| {
-            let slices = server.objects::<EndpointSlice>();
+            let slices = server.list::<EndpointSlice>();
             slices.iter().map(|slice| slice.endpoints.as_ref().map_or(0, Vec::len)).sum::<usize>() == 3
         })
         .await;
@@ -78,21 +78,21 @@ async fn a_page_is_served_changed_and_taken_down() {
 
     let change = Patch::Merge(json!({"spec": {"html": "goodbye", "replicas": 2}}));
     sites.patch("home", &PatchParams::default(), &change).await.unwrap();
-    cluster.until(|server| is_ready(&cluster, 2) && server.objects::<Pod>().len() == 2).await;
-    let page = cluster.server.object::<ConfigMap>("default", "home").unwrap();
+    cluster.until(|server| is_ready(&cluster, 2) && server.list::<Pod>().len() == 2).await;
+    let page = cluster.server.get::<ConfigMap>("default", "home").unwrap();
     assert_eq!(page.data.unwrap()["index.html"], "goodbye");
 
     // What is taken away is put back.
     cluster.server.delete::<Service>("default", "home");
-    cluster.until(|server| server.object::<Service>("default", "home").is_some()).await;
+    cluster.until(|server| server.get::<Service>("default", "home").is_some()).await;
     cluster.rest().await;
     cluster.server.clear_requests();
     cluster.rest().await;
     assert_eq!(cluster.requests::<Website>(Verb::Patch) + cluster.requests::<Deployment>(Verb::Patch), 0);
 
     sites.delete("home", &DeleteParams::default()).await.unwrap();
-    cluster.until(|server| server.object::<Website>("default", "home").is_none()).await;
+    cluster.until(|server| server.get::<Website>("default", "home").is_none()).await;
     assert!(said(&cluster).contains(&"Deleted".to_owned()), "its end was told of before it was gone");
-    let left = cluster.server.object::<Deployment>("default", "home").unwrap();
+    let left = cluster.server.get::<Deployment>("default", "home").unwrap();
     assert_eq!(left.owner_references()[0].kind, Website::kind(&()), "the collector of garbage takes it");
 }

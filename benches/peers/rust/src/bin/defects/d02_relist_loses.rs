@@ -3,7 +3,7 @@
 use kube::runtime::controller::Action;
 use std::time::Duration;
 
-use flyball_kube_testing::{Call, Verb};
+use flyball_kube_testing::{RequestMatcher, Verb};
 
 use crate::engine::{Engine, Flyball, KubeRuntime, Plan, reconcile};
 use crate::report::{Defect, Finding};
@@ -23,7 +23,7 @@ fn program<E: Engine>() -> Finding {
         for of in ["a", "b", "c", "d"] {
             server.put(&config_map(of, "old"));
         }
-        server.slow(Call::to(Verb::List), Duration::from_millis(20));
+        server.set_latency(RequestMatcher::verb(Verb::List), Duration::from_millis(20));
         let noted = log.clone();
         let work = reconcile(move |object| {
             noted.note((name(&object), value(&object)));
@@ -33,7 +33,7 @@ fn program<E: Engine>() -> Finding {
         pass(5 * SECOND).await;
         assert_eq!(log.take().len(), 4, "all once");
 
-        server.cut_watches();
+        server.close_watches();
         server.put(&config_map("b", "new"));
         server.put(&config_map("e", "new"));
         server.compact();

@@ -29,7 +29,7 @@ fn program<E: Engine>() -> Finding {
         pass(5 * SECOND).await;
         assert!(!log.take().is_empty(), "it ran for what there was");
 
-        server.cut_watches_of::<Pod>();
+        server.close_watches_of::<Pod>();
         server.delete::<Pod>("default", "child");
         server.compact();
         pass(300 * SECOND).await;

@@ -1,6 +1,6 @@
 //! D6: of all who wait for the first list, one is woken.
 
-use flyball_kube_testing::{Call, Verb};
+use flyball_kube_testing::{RequestMatcher, Verb};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::watcher;
 
@@ -19,7 +19,7 @@ pub(crate) const DEFECT: Defect = Defect {
 fn program<C: Cache<ConfigMap>>() -> Finding {
     paused(async {
         let (server, log) = (server(), Log::new());
-        server.freeze(Call::to(Verb::List));
+        server.hang(RequestMatcher::verb(Verb::List));
         let (cache, _) = C::start(config_maps(&server), watcher::Config::default(), 0);
         for _ in 0..8 {
             let (ready, noted) = (cache.ready(), log.clone());
@@ -30,7 +30,7 @@ fn program<C: Cache<ConfigMap>>() -> Finding {
         }
         pass(SECOND).await;
         assert!(log.take().is_empty(), "nobody before the list");
-        server.thaw();
+        server.resume();
         pass(60 * SECOND).await;
         let woken = log.take().len();
         Finding::new(format!("{woken} of 8"), woken < 8)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flyball_kube_testing::Call;
+use flyball_kube_testing::RequestMatcher;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::Status;
 use kube::runtime::controller::Action;
@@ -32,8 +32,8 @@ fn program<E: Engine>() -> Finding {
         pass(60 * SECOND).await;
         // From now on, whoever asks for pods is told this.
         let forbidden = Status::failure("pods is forbidden", "Forbidden").with_code(403);
-        server.fail_next(Call::any().of::<Pod>(), u32::MAX, forbidden);
-        server.cut_watches_of::<Pod>();
+        server.fail_next(RequestMatcher::any().resource::<Pod>(), u32::MAX, forbidden);
+        server.close_watches_of::<Pod>();
         pass(60 * SECOND).await;
 
         let mut longest = Duration::ZERO;

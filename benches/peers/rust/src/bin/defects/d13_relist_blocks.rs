@@ -42,7 +42,7 @@ fn program<C: Cache<Counted>>() -> Finding {
             });
             noted.note(answer.recv_timeout(Duration::from_millis(500)) == Ok(true));
         });
-        server.cut_watches();
+        server.close_watches();
         for number in (0..OBJECTS).step_by(100) {
             server.put(&config_map(&format!("a{number:03}"), "new"));
         }
