@@ -1,4 +1,4 @@
-//! EDGE. The settings of an election.
+//! EDGE. Configures an election. Nothing here waits.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -9,20 +9,26 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
 use tokio::time::Instant;
 
-use crate::candidate::Candidate;
+use crate::candidate::{Candidate, ElectionTiming, InvalidElectionConfig};
 use crate::election::Election;
-use crate::lease_api::Leases;
-use crate::status::Standing;
-use crate::timing::{InvalidElection, Timing};
+use crate::lease_api::LeaseApi;
+use crate::status::LeaderStatus;
 
-/// The settings of an [`Election`]: see [`Election::builder`].
+/// Configures an [`Election`]; see [`Election::builder`]. The periods have client-go's rules and defaults:
+///
+/// | | default | rule |
+/// |---|---|---|
+/// | [`lease_duration`](Self::lease_duration) | 15 s | longer than the renew deadline |
+/// | [`renew_deadline`](Self::renew_deadline) | 10 s | longer than 1.2 retry periods |
+/// | [`retry_period`](Self::retry_period) | 2 s | not zero |
+/// | [`stop_grace`](Self::stop_grace) | half of what lies between the first two: 2.5 s | shorter than all of it |
 #[must_use]
 pub struct ElectionBuilder {
     api: Api<Lease>,
     lease: String,
     identity: String,
-    timing: Timing,
-    wind_down: Option<Duration>,
+    timing: ElectionTiming,
+    stop_grace: Option<Duration>,
     release: bool,
     seed: Option<u64>,
     on_new_leader: Option<OnNewLeader>,
@@ -43,48 +49,48 @@ impl ElectionBuilder {
             api: Api::namespaced(client, namespace),
             lease: name.into(),
             identity: identity.into(),
-            timing: Timing::default(),
-            wind_down: None,
+            timing: ElectionTiming::default(),
+            stop_grace: None,
             release: true,
             seed: None,
             on_new_leader: None,
         }
     }
 
-    /// How long others wait after the last renewal that they have seen. 15 s by default; a Lease says it in whole seconds, rounded up.
+    /// How long other candidates wait after the last renewal that they have seen. The Lease has it in whole seconds, rounded up.
     pub fn lease_duration(mut self, duration: Duration) -> Self {
         self.timing.lease_duration = duration;
         self
     }
 
-    /// For how long a leader leads after it has sent the last renewal that has succeeded. 10 s by default.
+    /// How long a leader leads after it sent its last successful renewal.
     pub fn renew_deadline(mut self, deadline: Duration) -> Self {
         self.timing.renew_deadline = deadline;
         self
     }
 
-    /// Between two tries: exactly so long for a leader, and up to 1.2 times as much longer for others. 2 s by default.
+    /// The time between two tries: exact for a leader; other candidates add up to 1.2 times as much, at random.
     pub fn retry_period(mut self, period: Duration) -> Self {
         self.timing.retry_period = period;
         self
     }
 
-    /// How long the work may go on after it was told that its leadership is over. By default half of the time between renew deadline and lease
-    /// duration.
-    pub fn wind_down(mut self, wind_down: Duration) -> Self {
-        self.wind_down = Some(wind_down);
+    /// How long the work may go on after its leadership is over, to stop in order; then it is dropped.
+    pub fn stop_grace(mut self, stop_grace: Duration) -> Self {
+        self.stop_grace = Some(stop_grace);
         self
     }
 
-    /// Whether the lease is given away when the work has ended, so that others need not wait for it to run out: client-go's `ReleaseOnCancel`, but on by default, as
-    /// here the work is known to be over.
-    pub fn release_on_end(mut self, release: bool) -> Self {
+    /// Whether the lease is released when the work has ended, so that others need not wait for it to expire. On by default, unlike client-go's `ReleaseOnCancel`: here
+    /// the work is known to have ended.
+    #[doc(alias = "ReleaseOnCancel")]
+    pub fn release_on_exit(mut self, release: bool) -> Self {
         self.release = release;
         self
     }
 
-    /// Called with every new leader that is seen, this candidate among them. In the task of the election: it must not block. A panic in it is caught
-    /// and logged.
+    /// Calls a function with the identity of every new leader, also with this candidate's. It runs in the task of the election and must not block. A panic in it is
+    /// caught and logged.
     pub fn on_new_leader(mut self, call: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on_new_leader = Some(Arc::new(call));
         self
@@ -97,29 +103,29 @@ impl ElectionBuilder {
         self
     }
 
-    /// The election. Nothing is asked of the API server before it [runs](Election::run).
+    /// Builds the election. It sends no request before it [runs](Election::run).
     ///
     /// # Errors
-    /// [`InvalidElection`] for periods that do not fit, or an empty identity.
-    pub fn build(self) -> Result<Election, InvalidElection> {
-        let Timing { lease_duration, renew_deadline, retry_period, .. } = self.timing;
-        let mut timing = Timing::new(lease_duration, renew_deadline, retry_period)?;
-        if let Some(wind_down) = self.wind_down {
-            timing = timing.with_wind_down(wind_down)?;
+    /// [`InvalidElectionConfig`] for periods that break a rule above, or an empty identity.
+    pub fn build(self) -> Result<Election, InvalidElectionConfig> {
+        let ElectionTiming { lease_duration, renew_deadline, retry_period, .. } = self.timing;
+        let mut timing = ElectionTiming::new(lease_duration, renew_deadline, retry_period)?;
+        if let Some(stop_grace) = self.stop_grace {
+            timing = timing.with_stop_grace(stop_grace)?;
         }
         if self.identity.is_empty() {
-            return Err(InvalidElection::Identity);
+            return Err(InvalidElectionConfig::Identity);
         }
         let seed = self.seed.unwrap_or_else(|| RandomState::new().hash_one(&self.identity));
         Ok(Election {
             candidate: Candidate::new(self.identity.clone(), timing, seed),
             identity: self.identity,
-            leases: Leases::new(self.api, self.lease.clone()),
+            lease_api: LeaseApi::new(self.api, self.lease.clone()),
             lease: self.lease,
             timing,
             release: self.release,
             on_new_leader: self.on_new_leader,
-            standing: Standing::new(),
+            status: LeaderStatus::new(),
             origin: Instant::now(),
         })
     }
@@ -136,8 +142,8 @@ impl fmt::Debug for ElectionBuilder {
     }
 }
 
-/// `prefix`, and something that no other process has: for a candidate's identity. With the name of the pod or the host as a prefix, a person who reads the Lease
-/// knows where to look.
+/// An identity that no other process has: `prefix`, an underscore and random digits. With the name of the pod or the host as prefix, the Lease tells a reader
+/// which one leads.
 ///
 /// # Examples
 /// ```

@@ -1,6 +1,6 @@
-//! EDGE. A candidate's clock, requests and logs.
+//! EDGE. Drives a candidate: its clock, requests and logs.
 //!
-//! Cancel safety: everything is polled, nothing spawned. When a driver is dropped, its term is over, and what it has asked is not awaited any more.
+//! Cancel safety: everything is polled, nothing is spawned. Dropping the driver ends its term, and stops waiting for its request.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -11,20 +11,19 @@ use flyball_sync::Nanos;
 use jiff::Timestamp;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::candidate::Candidate;
+use crate::candidate::{Candidate, CandidateStep};
 use crate::election::Election;
 use crate::leadership::Leadership;
-use crate::lease_api::{Request, Told};
-use crate::lease_request::Step;
+use crate::lease_api::{LeaseReply, PendingReply};
 
 pub(crate) struct Driver<'a> {
     election: &'a mut Election,
-    request: Option<Request>,
+    request: Option<PendingReply>,
     sleep: Pin<Box<Sleep>>,
     pub(crate) term: Leadership,
-    /// As the term was told last.
+    /// The end that the term has.
     until: Option<Nanos>,
-    told: bool,
+    lost: bool,
 }
 
 // === impl Driver ===
@@ -40,7 +39,7 @@ impl<'a> Driver<'a> {
             sleep: Box::pin(sleep_until(Instant::now())),
             term: Leadership::new(),
             until: None,
-            told: false,
+            lost: false,
         }
     }
 
@@ -52,29 +51,31 @@ impl<'a> Driver<'a> {
         self.election.clock()
     }
 
-    /// Asks and answers as far as it goes now, and leaves the waker where it will be needed.
+    /// Sends requests and takes replies as far as possible now, and registers the waker.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) {
         loop {
             let now = self.now();
             if let Some(request) = &mut self.request
-                && let Poll::Ready(told) = request.as_mut().poll(context)
+                && let Poll::Ready(reply) = request.as_mut().poll(context)
             {
                 self.request = None;
-                self.hear(told, now);
+                self.on_reply(reply, now);
             }
-            // The one place where a wall clock is read: it is told, and never compared.
+            // The one reading of the wall clock: it is written to the Lease, and never compared.
             let step = self.election.candidate.step(now, Timestamp::now());
-            self.term(now);
-            self.leader();
-            let unheard = self.request.is_some()
-                && (!self.election.candidate.is_asking() || matches!(step, Step::Ask(_)));
-            if unheard {
+            self.update_term(now);
+            self.update_leader();
+            let timed_out = self.request.is_some()
+                && (!self.election.candidate.awaits_response() || matches!(step, CandidateStep::Request(_)));
+            if timed_out {
                 self.request = None;
-                self.failed("no answer in time");
+                self.failed("no response in time");
             }
             match step {
-                Step::Ask(ask) => self.request = Some(self.election.leases.ask(ask)),
-                Step::Wait(until) => {
+                CandidateStep::Request(request) => {
+                    self.request = Some(self.election.lease_api.send(request));
+                }
+                CandidateStep::Wait(until) => {
                     let deadline = self.election.instant(until);
                     if self.sleep.deadline() != deadline || self.sleep.is_elapsed() {
                         self.sleep.as_mut().reset(deadline);
@@ -87,34 +88,34 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The work is over, whatever others are told from now on.
+    /// The work has ended: others may lead.
     pub(crate) fn end_of_work(&self) {
-        self.election.standing.view.send_modify(|view| view.others_from = None);
+        self.election.status.state.send_modify(|state| state.others_from = None);
     }
 
-    fn hear(&mut self, mut told: Told, now: Nanos) {
-        self.election.leases.learn(&mut told);
-        match told.error {
+    fn on_reply(&mut self, mut reply: LeaseReply, now: Nanos) {
+        self.election.lease_api.keep(&mut reply);
+        match reply.error {
             Some(error) => self.failed(&error.to_string()),
-            None => self.election.standing.view.send_modify(|view| view.error = None),
+            None => self.election.status.state.send_modify(|state| state.last_error = None),
         }
-        self.election.candidate.answered(told.answer, now);
+        self.election.candidate.on_response(reply.response, now);
     }
 
     fn failed(&self, error: &str) {
         let lease = &self.election.lease;
-        let before = self.election.standing.view.borrow().error.is_some();
+        let before = self.election.status.state.borrow().last_error.is_some();
         if before {
-            tracing::debug!(target: "flyball_kube_lease", lease, error, "a request for a lease has failed again");
+            tracing::debug!(target: "flyball_kube_lease", lease, error, "a request for a lease failed again");
         } else {
-            tracing::warn!(target: "flyball_kube_lease", lease, error, "a request for a lease has failed");
+            tracing::warn!(target: "flyball_kube_lease", lease, error, "a request for a lease failed");
         }
-        self.election.standing.view.send_modify(|view| view.error = Some(error.into()));
+        self.election.status.state.send_modify(|state| state.last_error = Some(error.into()));
     }
 
-    /// What has become of the leadership.
-    fn term(&mut self, now: Nanos) {
-        let Election { candidate, lease, identity, timing, standing, origin, .. } = &mut *self.election;
+    /// Prolongs or ends the term as the candidate says.
+    fn update_term(&mut self, now: Nanos) {
+        let Election { candidate, lease, identity, timing, status, origin, .. } = &mut *self.election;
         if let Some(until) = candidate.leads_until()
             && self.until != Some(until)
         {
@@ -124,40 +125,40 @@ impl<'a> Driver<'a> {
             match self.term.prolong(until) {
                 true if begins => {
                     tracing::info!(target: "flyball_kube_lease", lease, identity, "leads");
-                    standing.view.send_modify(|view| view.terms += 1);
+                    status.state.send_modify(|state| state.times_elected += 1);
                 }
-                true => tracing::debug!(target: "flyball_kube_lease", lease, "has renewed its lease"),
-                false => candidate.lose(now),
+                true => tracing::debug!(target: "flyball_kube_lease", lease, "renewed its lease"),
+                false => candidate.abandon(now),
             }
-            let renewed = until.checked_sub(timing.renew_deadline());
-            standing.view.send_modify(|view| {
-                view.term = Some(self.term.clone());
-                view.renewed = renewed;
-                view.others_from = renewed.map(|renewed| renewed + timing.lease_duration());
+            let last_renewal = until.checked_sub(timing.renew_deadline);
+            status.state.send_modify(|state| {
+                state.term = Some(self.term.clone());
+                state.last_renewal = last_renewal;
+                state.others_from = last_renewal.map(|sent| sent + timing.lease_duration);
             });
         }
         if let Some(why) = candidate.lost()
-            && !std::mem::replace(&mut self.told, true)
+            && !std::mem::replace(&mut self.lost, true)
         {
             self.term.lose();
-            tracing::warn!(target: "flyball_kube_lease", lease, identity, ?why, "leads no more");
+            tracing::warn!(target: "flyball_kube_lease", lease, identity, ?why, "lost the leadership");
         }
     }
 
-    /// Who leads now.
-    fn leader(&mut self) {
-        let Election { candidate, lease, standing, on_new_leader, .. } = &*self.election;
+    /// Reports a new leader.
+    fn update_leader(&mut self) {
+        let Election { candidate, lease, status, on_new_leader, .. } = &*self.election;
         let leader = candidate.leader();
-        if standing.view.borrow().leader.as_deref() == leader {
+        if status.state.borrow().leader.as_deref() == leader {
             return;
         }
-        standing.view.send_modify(|view| view.leader = leader.map(Arc::from));
+        status.state.send_modify(|state| state.leader = leader.map(Arc::from));
         let Some(leader) = leader else { return };
         tracing::info!(target: "flyball_kube_lease", lease, leader, "a new leader");
         if let Some(call) = on_new_leader
             && catch_unwind(AssertUnwindSafe(|| call(leader))).is_err()
         {
-            tracing::error!(target: "flyball_kube_lease", lease, "on_new_leader has panicked");
+            tracing::error!(target: "flyball_kube_lease", lease, "on_new_leader panicked");
         }
     }
 }
@@ -165,6 +166,6 @@ impl<'a> Driver<'a> {
 impl Drop for Driver<'_> {
     fn drop(&mut self) {
         self.term.lose();
-        self.election.standing.view.send_modify(|view| (view.term, view.others_from) = (None, None));
+        self.election.status.state.send_modify(|state| (state.term, state.others_from) = (None, None));
     }
 }

@@ -1,4 +1,4 @@
-//! EDGE. An election, as a program takes part in it.
+//! EDGE. Takes part in an election, and runs the work of the leader.
 //!
 //! Cancel safety: see [`Election::run`].
 
@@ -15,66 +15,64 @@ use kube::Client;
 use tokio::time::Instant;
 
 use crate::builder::{ElectionBuilder, OnNewLeader};
-use crate::candidate::Candidate;
+use crate::candidate::{Candidate, ElectionTiming, LossReason};
 use crate::driver::Driver;
 use crate::leadership::Leadership;
-use crate::lease_api::Leases;
-use crate::lease_request::Lost;
-use crate::status::Standing;
-use crate::timing::Timing;
+use crate::lease_api::LeaseApi;
+use crate::status::LeaderStatus;
 
-/// An election by a Lease: of all processes that take part, one at a time does the work.
+/// A candidate of a leader election by a Lease: of all processes that take part, one at a time does the work.
 ///
-/// With client-go's record and periods, so that it can take part with processes in Go in one election: see the [crate](crate) for what
-/// differs. Everything happens in the future of [`run`](Self::run): no task is spawned, and nothing is done before or after.
+/// Record and periods are client-go's, so that processes in Go can take part in the same election; the [crate's documentation](crate#client-gos-rules) lists what
+/// differs. Everything happens in the future of [`run`](Self::run): no task is spawned.
 ///
 /// # Examples
 /// ```
-/// use flyball_kube_lease::{Election, Ended, unique_identity};
+/// use flyball_kube_lease::{Election, ElectionOutcome, unique_identity};
 ///
 /// # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
 /// let identity = unique_identity(&std::env::var("HOSTNAME").unwrap_or_default());
 /// let mut election = Election::builder(client, "kube-system", "my-controller", identity).build()?;
-/// let standing = election.standing(); // for probes and metrics
-/// let ended = election
+/// let status = election.status(); // for probes and metrics
+/// let outcome = election
 ///     .run(|leadership| async move {
-///         // What only one process may do. For a controller see `run_standby`.
+///         // What only one process may do. With caches to fill: `run_as_standby`.
 ///         leadership.lost().await;
 ///     })
 ///     .await;
-/// // As in Go: a process that has lost its lease begins anew.
-/// if let Ended::Lost(why, _) = ended {
-///     return Err(format!("leads no more: {why:?}").into());
+/// // As in Go: a process that lost its lease exits, and is started anew.
+/// if let ElectionOutcome::Lost(reason, _) = outcome {
+///     return Err(format!("lost the leadership: {reason:?}").into());
 /// }
 /// # Ok(()) }
 /// ```
 pub struct Election {
     pub(crate) candidate: Candidate,
     pub(crate) identity: String,
-    pub(crate) leases: Leases,
+    pub(crate) lease_api: LeaseApi,
     pub(crate) lease: String,
-    pub(crate) timing: Timing,
+    pub(crate) timing: ElectionTiming,
     pub(crate) release: bool,
     pub(crate) on_new_leader: Option<OnNewLeader>,
-    pub(crate) standing: Standing,
+    pub(crate) status: LeaderStatus,
     pub(crate) origin: Instant,
 }
 
-/// How an election has ended for a candidate.
+/// How [`Election::run`] ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended<T> {
-    /// The work has ended, while it led, or before as a [standby](Election::run_standby). This is what it came to.
+pub enum ElectionOutcome<T> {
+    /// The work ended with this result: while it led, or before, as a [standby](Election::run_as_standby).
     Done(T),
-    /// Its leadership was lost. What the work came to, if it ended in the time that it had.
-    Lost(Lost, Option<T>),
-    /// It was told to stop before it led.
+    /// The leadership was lost; with the result of the work, if it ended in time.
+    Lost(LossReason, Option<T>),
+    /// It was stopped before it led.
     Stopped,
 }
 
 // === impl Election ===
 
 impl Election {
-    /// The Lease of this name, and who takes part. Of two processes with the same identity, each believes that it is the other: see
+    /// Configures a candidate for the Lease of this name. Identities must be unique, or two processes take each other's lease for their own: see
     /// [`unique_identity`](crate::unique_identity).
     ///
     /// The service account needs `get`, `create` and `update` of `leases` in `coordination.k8s.io`.
@@ -87,48 +85,42 @@ impl Election {
         ElectionBuilder::new(client, namespace, name, identity)
     }
 
-    /// How it stands, for who asks from outside.
+    /// The status of the election, for probes and metrics.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        self.standing.clone()
+    pub fn status(&self) -> LeaderStatus {
+        self.status.clone()
     }
 
-    /// The periods.
-    #[must_use]
-    pub const fn timing(&self) -> Timing {
-        self.timing
-    }
-
-    /// Campaigns until it leads, then does the work, and renews the lease meanwhile. It ends with the work, or with the leadership; it can run again then.
+    /// Campaigns until it leads, then runs the work, and renews the lease meanwhile. It ends with the work or with the leadership, and can run again.
     ///
-    /// The work is told when its leadership is over, by [`Leadership::lost`], and is dropped a [wind-down](Timing::wind_down) later, before others can lead; at
-    /// once if another leads already. It is not polled any more from then on, even if its process stood still meanwhile. But a thread that
-    /// computes is not interrupted, and tasks that it has spawned are its own: have them end by [`Leadership::lost`]. Nothing in a process can recall
-    /// a request that is under way, so the last word has the API server: `resourceVersion`, or an owner in the object.
+    /// [`Leadership::lost`] completes when the leadership is over, and the work is dropped a [stop grace](ElectionBuilder::stop_grace) later, before others can lead; at
+    /// once if another candidate leads already. From then on it is not polled, even if its process was suspended meanwhile. A thread that
+    /// computes is not interrupted, and tasks that the work spawned go on: have them end by [`Leadership::lost`]. A request that was sent
+    /// cannot be recalled: guard it by `resourceVersion`, or an owner in the object.
     ///
-    /// A work that blocks its thread keeps its own lease from being renewed, and so loses it.
+    /// Work that blocks its thread keeps its own lease from being renewed, and loses it.
     ///
     /// # Panics
-    /// When the work does; the lease is given away first.
+    /// When the work does; the lease is released first.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work. The lease is not given away then, as that takes a request: others wait until it has run out. To give it away, let the
+    /// Dropping the future drops the work. The lease is not released then, as that takes a request: others wait until it has expired. To release it, let the
     /// work end.
-    pub async fn run<T, F>(&mut self, work: impl FnOnce(Leadership) -> F) -> Ended<T>
+    pub async fn run<T, F>(&mut self, work: impl FnOnce(Leadership) -> F) -> ElectionOutcome<T>
     where
         F: Future<Output = T>,
     {
         self.run_until(std::future::pending(), work).await
     }
 
-    /// As [`run`](Self::run), until `stop` is done: a candidate ends then, and the work of a leader is asked to end, by
-    /// [`Leadership::lost`]. It leads, and renews its lease, until the work has ended; how long that may take is for the work to know.
+    /// As [`run`](Self::run), until `stop` completes: a candidate ends then, and the work of a leader is asked to end, by
+    /// [`Leadership::lost`]. It leads, and renews its lease, until the work has ended, without a time limit.
     ///
-    /// A candidate ends at once, unless it is just taking the lease: then it waits for the answer, for half of the [renew deadline](Timing::renew_deadline) at
-    /// most, and gives the lease away if it was taken.
+    /// A candidate ends at once, unless it is just taking the lease: then it waits for the response, for half of the [renew deadline](ElectionBuilder::renew_deadline) at
+    /// most, and releases the lease if it got it.
     ///
     /// # Panics
-    /// When the work or `stop` does; the lease is given away first.
+    /// When the work or `stop` does; the lease is released first.
     ///
     /// # Cancel safety
     /// As [`run`](Self::run).
@@ -136,23 +128,23 @@ impl Election {
         &mut self,
         stop: impl Future<Output = ()>,
         work: impl FnOnce(Leadership) -> F,
-    ) -> Ended<T>
+    ) -> ElectionOutcome<T>
     where
         F: Future<Output = T>,
     {
         self.take_part(false, stop, work).await
     }
 
-    /// As [`run_until`](Self::run_until), but the work begins at once, as that of a standby: it fills its caches, and changes nothing before it
+    /// As [`run_until`](Self::run_until), but the work begins at once: it fills its caches, and changes nothing before it
     /// [is elected](Leadership::elected). A replica with warm caches is ready, so that a rolling update goes on, and takes over without a list.
     ///
     /// **The work itself has to wait.** A controller of flyball-kube does, with
     /// `Controller::with_leadership`; other work awaits [`Leadership::elected`], or uses `run_until`.
     ///
-    /// It is dropped when `stop` is done before it has led. From when it leads, everything is as in `run_until`.
+    /// It is dropped when `stop` completes before it has led. Once it leads, everything is as in `run_until`.
     ///
     /// # Panics
-    /// When the work or `stop` does; the lease is given away first.
+    /// When the work or `stop` does; the lease is released first.
     ///
     /// # Cancel safety
     /// As [`run`](Self::run).
@@ -167,8 +159,8 @@ impl Election {
     /// # }
     /// # async fn sigterm() {}
     /// # async fn example(mut election: Election) {
-    /// let ended = election
-    ///     .run_standby(sigterm(), async |leadership| {
+    /// let outcome = election
+    ///     .run_as_standby(sigterm(), async |leadership| {
     ///         let caches = Caches::fill().await;
     ///         leadership.elected().await;
     ///         tokio::select! {
@@ -179,11 +171,11 @@ impl Election {
     ///     .await;
     /// # }
     /// ```
-    pub async fn run_standby<T, F>(
+    pub async fn run_as_standby<T, F>(
         &mut self,
         stop: impl Future<Output = ()>,
         work: impl FnOnce(Leadership) -> F,
-    ) -> Ended<T>
+    ) -> ElectionOutcome<T>
     where
         F: Future<Output = T>,
     {
@@ -196,7 +188,7 @@ impl Election {
         standby: bool,
         stop: impl Future<Output = ()>,
         work: impl FnOnce(Leadership) -> F,
-    ) -> Ended<T>
+    ) -> ElectionOutcome<T>
     where
         F: Future<Output = T>,
     {
@@ -208,7 +200,7 @@ impl Election {
         let mut working = pin!(None);
         let mut work = Some(work);
         let ended = poll_fn(|context| {
-            // A signal that is there already lets nothing begin.
+            // A signal that was given before lets nothing begin.
             if !stopped {
                 match caught(|| stop.as_mut().poll(context).map(Some)) {
                     Poll::Ready(Some(Err(panic))) => return Poll::Ready(Some(Err(panic))),
@@ -222,7 +214,7 @@ impl Election {
             if stopped && !term.has_begun() {
                 return Poll::Ready(None);
             }
-            // Before the work: what it finds out is what the work may still do.
+            // Before the work: it decides what the work may still do.
             driver.poll(context);
             let now = driver.now();
             if term.has_begun() && !driver.candidate().may_work(now) {
@@ -241,7 +233,7 @@ impl Election {
             })
         })
         .await;
-        // A panic of the work also where it is dropped.
+        // Dropping the work may panic, too.
         let dropped = catch_unwind(AssertUnwindSafe(|| working.set(None)));
         let ended = match (ended, dropped) {
             (Some(Err(panic)), _) | (_, Err(panic)) => Some(Err(panic)),
@@ -251,27 +243,29 @@ impl Election {
 
         let now = driver.now();
         let led = term.has_begun();
-        let leads = term.is_leading();
+        let leads = term.is_leader();
         term.lose();
         if release && (leads || !led) {
             driver.candidate().release(now);
             poll_fn(|context| {
                 driver.poll(context);
-                if driver.candidate().is_over() { Poll::Ready(()) } else { Poll::Pending }
+                if driver.candidate().has_ended() { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
         }
         let lost = driver.candidate().lost().cloned();
         match (ended, lost) {
             (Some(Err(panic)), _) => resume_unwind(panic),
-            (None, _) if !led => Ended::Stopped,
-            (Some(Ok(output)), None) if leads || !led => Ended::Done(output),
-            (Some(Ok(output)), lost) => Ended::Lost(lost.unwrap_or(Lost::NotRenewed), Some(output)),
-            (None, lost) => Ended::Lost(lost.unwrap_or(Lost::NotRenewed), None),
+            (None, _) if !led => ElectionOutcome::Stopped,
+            (Some(Ok(output)), None) if leads || !led => ElectionOutcome::Done(output),
+            (Some(Ok(output)), lost) => {
+                ElectionOutcome::Lost(lost.unwrap_or(LossReason::NotRenewed), Some(output))
+            }
+            (None, lost) => ElectionOutcome::Lost(lost.unwrap_or(LossReason::NotRenewed), None),
         }
     }
 
-    /// What its monotonic clock shows.
+    /// The monotonic clock of the candidate.
     pub(crate) fn clock(&self) -> Nanos {
         Nanos::ZERO + self.origin.elapsed()
     }
@@ -287,7 +281,7 @@ impl fmt::Debug for Election {
         f.debug_struct("Election")
             .field("lease", lease)
             .field("identity", identity)
-            .field("standing", &self.standing)
+            .field("status", &self.status)
             .finish_non_exhaustive()
     }
 }
@@ -300,5 +294,5 @@ fn caught<T>(poll: impl FnOnce() -> Poll<Option<T>>) -> Poll<Option<Result<T, Bo
     }
 }
 
-/// What tokio's clock can add up; a process does not get so old.
+/// The furthest deadline that tokio's clock can represent; longer than a process lives.
 const FAR: Duration = Duration::from_secs(20 * 365 * 24 * 60 * 60);

@@ -1,11 +1,11 @@
-//! SHELL. That somebody leads: one term, as its work and its watchers see it.
+//! SHELL. One term of a leader, for its work and for everything that waits on it.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | whether it has begun, until when it lasts, and whether it is over | a `watch` channel: written by the election, and by whoever finds that the time has passed |
+//! | begin, end and loss of the term | a `watch` channel: written by the election, and by `is_leader` when the time has passed |
 //!
-//! Whether the time has passed, and whether a renewal is in time, is decided under that one lock. So a term that somebody was told is over is not
-//! prolonged, and no part of a work goes on while another has ended.
+//! Whether the time has passed, and whether a renewal is in time, is decided under that one lock. So a term that was reported as over is not
+//! prolonged, and no part of the work goes on while another has ended.
 
 use std::fmt;
 use std::future::{Future, pending};
@@ -14,9 +14,9 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// The term of a candidate as leader, for the work that it does. Clones are of the same term.
+/// The term of a candidate as the leader, for its work. Clones share the term.
 ///
-/// For the work of [`run_standby`](crate::Election::run_standby) it has not begun yet. A controller of flyball-kube keeps to it
+/// For the work of [`run_as_standby`](crate::Election::run_as_standby) it begins later. A controller of flyball-kube keeps to it
 /// by `Controller::with_leadership`.
 #[derive(Clone)]
 pub struct Leadership {
@@ -28,7 +28,7 @@ struct Term {
     /// None before it was elected.
     until: Option<Instant>,
     lost: bool,
-    /// The election was told to stop.
+    /// The election was stopped.
     stop: bool,
 }
 
@@ -40,8 +40,8 @@ impl Leadership {
         Self { term: Arc::new(watch::Sender::new(Term { until: None, lost: false, stop: false })) }
     }
 
-    /// Done when this candidate leads; at once for the work of [`run`](crate::Election::run) and [`run_until`](crate::Election::run_until). Pending for ever if it
-    /// ends before, or if the leadership is over already.
+    /// Completes when this candidate leads; at once for the work of [`run`](crate::Election::run) and [`run_until`](crate::Election::run_until). Never completes if
+    /// the term ends before, or is over already.
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.
@@ -49,26 +49,26 @@ impl Leadership {
         let this = self.clone();
         async move {
             let mut changes = this.term.subscribe();
-            while !this.is_leading() {
+            while !this.is_leader() {
                 // It cannot fail: the sender is ours.
                 let _ = changes.changed().await;
             }
         }
     }
 
-    /// Done when the work has to end, also before it has led: the lease was lost, or could not be renewed in time, or the election was told to
-    /// [stop](crate::Election::run_until). The work has then the [wind-down](crate::Timing::wind_down) to end in order, and is dropped after it; after a
+    /// Completes when the work has to end, also before it has led: the lease was lost, was not renewed in time, or the election was
+    /// [stopped](crate::Election::run_until). The work then has the [stop grace](crate::ElectionBuilder::stop_grace) to end in order, and is dropped after it; after a
     /// stop it has as long as it leads.
     ///
-    /// For a controller's `graceful_shutdown_on` or `shutdown_on`. It goes by its own timer: whoever awaits it in another task is told in time also where the
-    /// task of the election is held up.
+    /// For a controller's `graceful_shutdown_on`. The future has a timer of its own: awaited in another task, it completes in time even while the task of the
+    /// election is blocked.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> + 'static {
         let this = self.clone();
         async move {
             let mut changes = this.term.subscribe();
             loop {
                 let term = *changes.borrow_and_update();
-                if term.stop || term.lost || term.until.is_some() && !this.is_leading() {
+                if term.stop || term.lost || term.until.is_some() && !this.is_leader() {
                     return;
                 }
                 let passed = async {
@@ -85,9 +85,9 @@ impl Leadership {
         }
     }
 
-    /// Whether it leads at this moment, by the clock: for what must not be done by two. What is sent to a server now may arrive later.
+    /// Whether it leads now, by the clock. A request that is sent now may still arrive later.
     #[must_use]
-    pub fn is_leading(&self) -> bool {
+    pub fn is_leader(&self) -> bool {
         let now = Instant::now();
         self.term.send_if_modified(|term| {
             let passed = !term.lost && term.until.is_some_and(|until| until <= now);
@@ -98,14 +98,14 @@ impl Leadership {
         term.until.is_some() && !term.lost
     }
 
-    /// Whether it leads, or has led.
+    /// Whether it leads or has led.
     pub(crate) fn has_begun(&self) -> bool {
         self.term.borrow().until.is_some()
     }
 
-    /// Begins the term, or prolongs it; says whether it was in time.
+    /// Begins or prolongs the term; false if that is too late.
     pub(crate) fn prolong(&self, until: Instant) -> bool {
-        let in_time = self.is_leading() || !self.has_begun();
+        let in_time = self.is_leader() || !self.has_begun();
         self.term.send_if_modified(|term| {
             let later = !term.lost && term.until != Some(until);
             if later {
@@ -113,7 +113,7 @@ impl Leadership {
             }
             later
         });
-        in_time && self.is_leading()
+        in_time && self.is_leader()
     }
 
     pub(crate) fn stop(&self) {

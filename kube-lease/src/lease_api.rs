@@ -1,6 +1,6 @@
-//! EDGE. An election's questions, asked of the API server.
+//! EDGE. The requests of an election, sent to the API server.
 //!
-//! Cancel safety: a question whose future is dropped may still be answered by a write; the candidate reckons with it.
+//! Cancel safety: a write whose future is dropped may be carried out all the same; the candidate allows for it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,77 +9,77 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::PostParams;
 
-use crate::lease_request::{Answer, Ask};
-use crate::record::Record;
+use crate::candidate::{LeaderElectionRecord, LeaseRequest, LeaseResponse};
 
 /// The Lease of an election.
-pub(crate) struct Leases {
+pub(crate) struct LeaseApi {
     api: Api<Lease>,
     name: String,
-    /// As last read or written: what it says besides is written back as it was.
+    /// As last read or written: its other fields are written back.
     last: Option<Lease>,
 }
 
-/// An answer, the Lease it told of, and the error if it was one that says more than "not now".
-pub(crate) struct Told {
-    pub(crate) answer: Answer,
+/// A response, its Lease, and its error, but for conflicts.
+pub(crate) struct LeaseReply {
+    pub(crate) response: LeaseResponse,
     pub(crate) lease: Option<Lease>,
     pub(crate) error: Option<kube::Error>,
 }
 
-pub(crate) type Request = Pin<Box<dyn Future<Output = Told> + Send>>;
+pub(crate) type PendingReply = Pin<Box<dyn Future<Output = LeaseReply> + Send>>;
 
-// === impl Leases ===
+// === impl LeaseApi ===
 
-impl Leases {
+impl LeaseApi {
     pub(crate) fn new(api: Api<Lease>, name: String) -> Self {
         Self { api, name, last: None }
     }
 
-    pub(crate) fn ask(&self, ask: Ask) -> Request {
+    pub(crate) fn send(&self, request: LeaseRequest) -> PendingReply {
         let (api, name) = (self.api.clone(), self.name.clone());
         let mut lease = self.last.clone().unwrap_or_default();
         Box::pin(async move {
-            let answer = match ask {
-                Ask::Get => api.get(&name).await,
-                Ask::Create(record) => {
+            let result = match request {
+                LeaseRequest::Get => api.get(&name).await,
+                LeaseRequest::Create(record) => {
                     let mut lease = Lease::default();
                     lease.metadata.name = Some(name);
-                    record.write_to(lease.spec.get_or_insert_default());
-                    return told(false, api.create(&PostParams::default(), &lease).await);
+                    record.write_spec(lease.spec.get_or_insert_default());
+                    return reply(false, api.create(&PostParams::default(), &lease).await);
                 }
-                Ask::Update { record, version } => {
+                LeaseRequest::Update { record, version } => {
                     lease.metadata.resource_version = Some(version);
-                    record.write_to(lease.spec.get_or_insert_default());
+                    record.write_spec(lease.spec.get_or_insert_default());
                     api.replace(&name, &PostParams::default(), &lease).await
                 }
             };
-            told(true, answer)
+            reply(true, result)
         })
     }
 
-    pub(crate) fn learn(&mut self, told: &mut Told) {
-        if let Some(lease) = told.lease.take() {
+    /// Keeps the Lease of a reply.
+    pub(crate) fn keep(&mut self, reply: &mut LeaseReply) {
+        if let Some(lease) = reply.lease.take() {
             self.last = Some(lease);
         }
     }
 }
 
-/// `may_lack`: that there is none is an answer, and not that there is no such namespace.
-fn told(may_lack: bool, answer: kube::Result<Lease>) -> Told {
-    match answer {
+/// `may_be_missing`: a 404 says that there is no Lease, rather than no namespace.
+fn reply(may_be_missing: bool, result: kube::Result<Lease>) -> LeaseReply {
+    match result {
         Ok(lease) => {
-            let record = lease.spec.as_ref().map(Record::of).unwrap_or_default();
+            let record = lease.spec.as_ref().map(LeaderElectionRecord::from_spec).unwrap_or_default();
             let version = lease.metadata.resource_version.clone().unwrap_or_default();
-            Told { answer: Answer::Found { record, version }, lease: Some(lease), error: None }
+            LeaseReply { response: LeaseResponse::Found { record, version }, lease: Some(lease), error: None }
         }
-        Err(kube::Error::Api(status)) if status.code == 404 && may_lack => {
-            Told { answer: Answer::NotFound, lease: None, error: None }
+        Err(kube::Error::Api(status)) if status.code == 404 && may_be_missing => {
+            LeaseReply { response: LeaseResponse::NotFound, lease: None, error: None }
         }
-        // Somebody else was first: no news.
+        // Another candidate was first: not worth a warning.
         Err(kube::Error::Api(status)) if status.code == 409 => {
-            Told { answer: Answer::Failed, lease: None, error: None }
+            LeaseReply { response: LeaseResponse::Failed, lease: None, error: None }
         }
-        Err(error) => Told { answer: Answer::Failed, lease: None, error: Some(error) },
+        Err(error) => LeaseReply { response: LeaseResponse::Failed, lease: None, error: Some(error) },
     }
 }

@@ -3,21 +3,17 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;
-mod candidate;
+// Hidden: for the tests that play random elections on the pure state machine.
+#[doc(hidden)]
+pub mod candidate;
 mod driver;
 mod election;
 mod leadership;
 mod lease_api;
-mod lease_request;
-mod record;
 mod status;
-mod timing;
 
 pub use crate::builder::{ElectionBuilder, unique_identity};
-pub use crate::candidate::Candidate;
-pub use crate::election::{Election, Ended};
+pub use crate::candidate::{InvalidElectionConfig, LossReason};
+pub use crate::election::{Election, ElectionOutcome};
 pub use crate::leadership::Leadership;
-pub use crate::lease_request::{Answer, Ask, Lost, Step};
-pub use crate::record::Record;
-pub use crate::status::{Overstays, Standing};
-pub use crate::timing::{InvalidElection, Timing};
+pub use crate::status::{LeaderStatus, LeaseOverrun};

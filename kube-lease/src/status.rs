@@ -1,8 +1,8 @@
-//! SHELL. How an election stands, for who asks from outside: probes, metrics, logs.
+//! SHELL. The status of an election, for probes, metrics and logs.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | who leads, the term, the last error | a `watch` channel: written by the election alone, read by anybody |
+//! | `StatusState` | a `watch` channel: written by the election alone |
 
 use std::error::Error;
 use std::fmt;
@@ -14,91 +14,91 @@ use tokio::time::Instant;
 
 use crate::leadership::Leadership;
 
-/// How an election stands. See [`Election::standing`](crate::Election::standing). A clone costs a reference count.
+/// The status of an election, seen from one candidate; see [`Election::status`](crate::Election::status). A clone costs a reference count.
 #[derive(Clone)]
-pub struct Standing {
-    pub(crate) view: Arc<watch::Sender<View>>,
+pub struct LeaderStatus {
+    pub(crate) state: Arc<watch::Sender<StatusState>>,
 }
 
 #[derive(Default)]
-pub(crate) struct View {
+pub(crate) struct StatusState {
     pub(crate) leader: Option<Arc<str>>,
     pub(crate) term: Option<Leadership>,
-    /// When the last renewal was sent that has succeeded.
-    pub(crate) renewed: Option<Instant>,
-    /// From when on others may lead, while the work of a term goes on.
+    /// When the last successful renewal was sent.
+    pub(crate) last_renewal: Option<Instant>,
+    /// When others may lead, while the work of a term goes on.
     pub(crate) others_from: Option<Instant>,
-    pub(crate) terms: u64,
-    pub(crate) error: Option<Arc<str>>,
+    pub(crate) times_elected: u64,
+    pub(crate) last_error: Option<Arc<str>>,
 }
 
-// === impl Standing ===
+// === impl LeaderStatus ===
 
-impl Standing {
+impl LeaderStatus {
     pub(crate) fn new() -> Self {
-        Self { view: Arc::default() }
+        Self { state: Arc::default() }
     }
 
-    /// Whether this candidate leads at this moment, by the clock.
+    /// Whether this candidate leads now, by the clock.
     #[must_use]
     pub fn is_leader(&self) -> bool {
-        self.view.borrow().term.as_ref().is_some_and(Leadership::is_leading)
+        self.state.borrow().term.as_ref().is_some_and(Leadership::is_leader)
     }
 
-    /// Who leads, as far as was seen last; `None` if nobody was seen, or the lease was given away.
+    /// The identity of the leader, by the Lease as it was seen last; `None` if it was not seen, or released.
     #[must_use]
     pub fn leader(&self) -> Option<Arc<str>> {
-        self.view.borrow().leader.clone()
+        self.state.borrow().leader.clone()
     }
 
-    /// How often this candidate has come to lead.
+    /// How often this candidate was elected.
     #[must_use]
-    pub fn terms(&self) -> u64 {
-        self.view.borrow().terms
+    pub fn times_elected(&self) -> u64 {
+        self.state.borrow().times_elected
     }
 
-    /// How long ago the last renewal was sent that has succeeded.
+    /// The time since the last successful renewal was sent.
     #[must_use]
-    pub fn renewed(&self) -> Option<Duration> {
-        self.view.borrow().renewed.map(|at| at.elapsed())
+    pub fn since_last_renewal(&self) -> Option<Duration> {
+        self.state.borrow().last_renewal.map(|at| at.elapsed())
     }
 
-    /// Why the last request has failed; `None` once another has succeeded.
+    /// Why the last request failed; `None` once one has succeeded.
     #[must_use]
-    pub fn error(&self) -> Option<Arc<str>> {
-        self.view.borrow().error.clone()
+    pub fn last_error(&self) -> Option<Arc<str>> {
+        self.state.borrow().last_error.clone()
     }
 
-    /// Whether there is hope: fails if the work of a leader still goes on when others may lead, for longer than `tolerated`. Its task is held up then, and only
-    /// the end of the process helps: for a liveness probe, as client-go's `HealthzAdaptor`.
+    /// A liveness check, as client-go's `HealthzAdaptor`: fails if the work of a leader goes on for longer than `tolerated` after others may lead. The task of
+    /// the election is blocked then, and only a restart of the process helps.
     ///
     /// # Errors
-    /// [`Overstays`], since when.
-    pub fn live(&self, tolerated: Duration) -> Result<(), Overstays> {
-        match self.view.borrow().others_from.map(|at| at.elapsed()) {
-            Some(since) if since > tolerated => Err(Overstays(since)),
+    /// [`LeaseOverrun`]: how long others may have led.
+    pub fn live(&self, tolerated: Duration) -> Result<(), LeaseOverrun> {
+        match self.state.borrow().others_from.map(|at| at.elapsed()) {
+            Some(since) if since > tolerated => Err(LeaseOverrun(since)),
             _ => Ok(()),
         }
     }
 }
 
-impl fmt::Debug for Standing {
+impl fmt::Debug for LeaderStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Standing")
-            .field("leads", &self.is_leader())
+        f.debug_struct("LeaderStatus")
+            .field("is_leader", &self.is_leader())
             .field("leader", &self.leader())
             .finish_non_exhaustive()
     }
 }
 
-/// The work of a leader goes on though others may lead: for so long.
+/// The work of a leader has gone on for this long after others may lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overstays(pub Duration);
+pub struct LeaseOverrun(pub Duration);
 
-impl fmt::Display for Overstays {
+impl fmt::Display for LeaseOverrun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the work of a leader goes on, though others may lead since {:?}", self.0)
     }
 }
 
-impl Error for Overstays {}
+impl Error for LeaseOverrun {}

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_kube::{Controller, Throttle};
-use flyball_kube_lease::{Election, Ended, unique_identity};
+use flyball_kube_lease::{Election, ElectionOutcome, unique_identity};
 use flyball_kube_testing::ApiServer;
 use flyball_ops::OpsServer;
 use flyball_ratelimit::Quota;
@@ -64,7 +64,7 @@ async fn main() -> anyhow::Result<()> {
     let server = OpsServer::new()
         .kube_controller("configmaps", &controller.monitor(), Duration::from_secs(60))
         .throttle("api", &throttle)
-        .election("example", &election.standing());
+        .election("example", &election.status());
     let (hang_up, hung_up) = oneshot::channel::<()>();
     let serving = tokio::spawn(server.serve(listener, async { drop(hung_up.await) }));
 
@@ -82,7 +82,7 @@ async fn main() -> anyhow::Result<()> {
     });
 
     let ended = election
-        .run_standby(async { drop(stopped.await) }, |leadership| {
+        .run_as_standby(async { drop(stopped.await) }, |leadership| {
             controller.with_leadership(&leadership).run(reconcile, error_policy, Arc::new(client)).for_each(
                 move |result| {
                     let _ = work.send(result.is_ok());
@@ -100,7 +100,7 @@ async fn main() -> anyhow::Result<()> {
     println!("{debug:#}");
 
     // It ended its work first, and then gave the lease away.
-    assert!(matches!(ended, Ended::Done(())), "{ended:?}");
+    assert!(matches!(ended, ElectionOutcome::Done(())), "{ended:?}");
     let lease = cluster.get::<Lease>("default", "example").and_then(|lease| lease.spec).expect("a lease");
     assert_eq!(lease.holder_identity.as_deref(), Some(""));
     assert!(

@@ -90,8 +90,7 @@ impl Engine {
         if let Some(leadership) = leadership.clone() {
             stopping.in_order.push(leadership.lost().boxed());
             // The second is asked when a key is handed out: the signal alone may come a moment too late, and lets a backlog be drained.
-            controller =
-                controller.standby_until(leadership.elected()).only(move |_| leadership.is_leading());
+            controller = controller.standby_until(leadership.elected()).only(move |_| leadership.is_leader());
         }
         if !config.requires_all_caches {
             controller = controller.start_unsynced();
@@ -129,7 +128,7 @@ impl Engine {
                 reconcile.await
             }
         };
-        let has_begun = || monitor.ready().is_ok() && leadership.as_ref().is_none_or(Leadership::is_leading);
+        let has_begun = || monitor.ready().is_ok() && leadership.as_ref().is_none_or(Leadership::is_leader);
         // Whatever ends first, the others are dropped with it, running reconciles among them.
         tokio::select! {
             ended = controller.run(reconcile) => match ended {

@@ -25,7 +25,7 @@ pub(crate) async fn pump<O: Turning>(
     let mut requests = select_all(requests);
     while let Some((keys, reason)) = requests.next().await {
         // All objects are reconciled when it is elected.
-        let keys = if leadership.is_none_or(Leadership::is_leading) { keys } else { Vec::new() };
+        let keys = if leadership.is_none_or(Leadership::is_leader) { keys } else { Vec::new() };
         for key in keys {
             // Refused only when the queue is being finished.
             let _ = adding.add(queue, key, false, || reason.clone());

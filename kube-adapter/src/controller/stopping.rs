@@ -45,9 +45,9 @@ impl<K: Resource> Controller<K> {
     /// Reconciles only while this process leads: the caches fill before, and the controller is [ready](crate::Monitor::ready) then. When it is elected, all
     /// objects are reconciled; when the election is stopped, or the leadership is lost, it ends
     /// [in order](Self::graceful_shutdown_on). No reconcile begins once the lease is past its
-    /// [renew deadline](flyball_kube_lease::Timing::renew_deadline), whatever waits for its turn.
+    /// [renew deadline](flyball_kube_lease::ElectionBuilder::renew_deadline), whatever waits for its turn.
     ///
-    /// For the work of [`Election::run_standby`](flyball_kube_lease::Election::run_standby), or of the other forms. What
+    /// For the work of [`Election::run_as_standby`](flyball_kube_lease::Election::run_as_standby), or of the other forms. What
     /// [`reconcile_on`](Self::reconcile_on) asks for before it leads is dropped, as all objects are reconciled later. The last one that was given counts.
     pub fn with_leadership(mut self, leadership: &Leadership) -> Self {
         self.leadership = Some(leadership.clone());

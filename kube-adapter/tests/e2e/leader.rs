@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use flyball_kube::{Controller, Monitor};
-use flyball_kube_lease::{Election, Ended, Leadership, Lost, Standing};
+use flyball_kube_lease::{Election, ElectionOutcome, LeaderStatus, Leadership, LossReason};
 use futures_util::StreamExt;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -117,7 +117,7 @@ async fn a_leader_that_is_cut_off_has_ended_before_another_leads() {
         });
         begun.await.unwrap();
         let mut second = election(client.clone(), &namespace, "second");
-        let standing = second.standing();
+        let status = second.status();
         let (begins, mut begun) = oneshot::channel();
         let working = at_work.clone();
         let second = tokio::spawn(async move {
@@ -132,15 +132,15 @@ async fn a_leader_that_is_cut_off_has_ended_before_another_leads() {
             _ = &mut begun => panic!("the first leads"),
             () = tokio::time::sleep(LEASE + RETRY) => {}
         }
-        assert_eq!(standing.leader().as_deref(), Some("first"));
+        assert_eq!(status.leader().as_deref(), Some("first"));
 
         cut.store(true, Ordering::SeqCst);
         let start = Instant::now();
-        assert_eq!(first.await.unwrap(), Ended::Lost(Lost::NotRenewed, None));
+        assert_eq!(first.await.unwrap(), ElectionOutcome::Lost(LossReason::NotRenewed, None));
         let takes_over = begun.await.unwrap() - start;
         assert!(takes_over >= LEASE - RETRY * 2, "{takes_over:?}: while the lease was valid");
         assert!(takes_over <= LEASE + RETRY * 22 / 10 + SLACK, "{takes_over:?}");
-        assert_eq!(second.await.unwrap(), Ended::Done(()));
+        assert_eq!(second.await.unwrap(), ElectionOutcome::Done(()));
         assert_eq!(spec(&client, &namespace).await.lease_transitions, Some(1));
     })
     .await;
@@ -152,7 +152,10 @@ async fn a_lease_is_given_away_at_the_end_and_runs_out_where_nobody_could() {
     soon(async {
         let client = client().await;
         let namespace = Namespace::fresh(&client).await;
-        assert_eq!(election(client.clone(), &namespace, "first").run(|_| async { 1 }).await, Ended::Done(1));
+        assert_eq!(
+            election(client.clone(), &namespace, "first").run(|_| async { 1 }).await,
+            ElectionOutcome::Done(1)
+        );
         let released = spec(&client, &namespace).await;
         assert_eq!(released.holder_identity.as_deref().unwrap_or_default(), "");
         assert_eq!((released.lease_duration_seconds, released.lease_transitions), (Some(1), Some(0)));
@@ -175,7 +178,7 @@ async fn a_lease_is_given_away_at_the_end_and_runs_out_where_nobody_could() {
         assert_eq!((held.holder_identity.as_deref(), held.lease_transitions), (Some("second"), Some(1)));
         assert!(held.renew_time > held.acquire_time, "it was renewed");
         let waited = election(client.clone(), &namespace, "third").run(|_| async { killed.elapsed() }).await;
-        let Ended::Done(waited) = waited else { panic!("{waited:?}") };
+        let ElectionOutcome::Done(waited) = waited else { panic!("{waited:?}") };
         assert!(waited >= LEASE, "{waited:?}: the whole lease from when it was seen");
         assert!(waited <= LEASE + RETRY * 22 / 10 + SLACK, "{waited:?}");
     })
@@ -185,9 +188,9 @@ async fn a_lease_is_given_away_at_the_end_and_runs_out_where_nobody_could() {
 /// A process with a controller of the ConfigMaps of a namespace, which works while it leads: it labels them with its name.
 struct Replica {
     monitor: Monitor,
-    standing: Standing,
+    status: LeaderStatus,
     stop: oneshot::Sender<()>,
-    ended: JoinHandle<Ended<()>>,
+    ended: JoinHandle<ElectionOutcome<()>>,
 }
 
 impl Replica {
@@ -196,7 +199,7 @@ impl Replica {
         let mut election = election(client.clone(), namespace, name);
         let maps = Api::<ConfigMap>::namespaced(client, &namespace.name);
         let controller = Controller::new(maps.clone(), watcher::Config::default().labels("rolled=yes"));
-        let (monitor, standing) = (controller.monitor(), election.standing());
+        let (monitor, status) = (controller.monitor(), election.status());
         let (stop, stopped) = oneshot::channel::<()>();
         let reconcile = |map: Arc<ConfigMap>, context: Arc<(Api<ConfigMap>, &'static str)>| async move {
             let (maps, name) = &*context;
@@ -206,7 +209,7 @@ impl Replica {
         };
         let ended = tokio::spawn(async move {
             election
-                .run_standby(async { drop(stopped.await) }, |leadership| {
+                .run_as_standby(async { drop(stopped.await) }, |leadership| {
                     controller
                         .with_leadership(&leadership)
                         .run(reconcile, |_, _, _| Action::requeue(RETRY), Arc::new((maps, name)))
@@ -214,7 +217,7 @@ impl Replica {
                 })
                 .await
         });
-        Self { monitor, standing, stop, ended }
+        Self { monitor, status, stop, ended }
     }
 
     /// As a kubelet asks.
@@ -245,11 +248,11 @@ async fn a_rolling_update_replaces_the_leader_by_a_replica_that_was_ready_before
             let new = Replica::start(&namespace, name).await;
             // The rollout waits for this; the old one leads, and goes on.
             new.is_ready().await;
-            assert!(old.standing.is_leader() && !new.standing.is_leader());
+            assert!(old.status.is_leader() && !new.status.is_leader());
             tokio::time::sleep(RETRY * 3).await;
             assert_ne!(maps.get("a").await.unwrap().labels()["by"], name);
             drop(old.stop);
-            assert_eq!(old.ended.await.unwrap(), Ended::Done(()));
+            assert_eq!(old.ended.await.unwrap(), ElectionOutcome::Done(()));
             let stopped = Instant::now();
             by(name).await;
             assert!(stopped.elapsed() < LEASE, "it waits for no lease");

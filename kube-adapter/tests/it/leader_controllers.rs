@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use flyball_kube::{Config, Controller, Monitor, Turns};
-use flyball_kube_lease::{Election, Ended, Lost, Standing};
+use flyball_kube_lease::{Election, ElectionOutcome, LeaderStatus, LossReason};
 use flyball_kube_testing::{ApiServer, RequestMatcher};
 use futures_util::{FutureExt, StreamExt};
 use http::{Method, Request};
@@ -75,9 +75,9 @@ impl Work {
 /// A process: a controller that does the work as long as it leads.
 struct Replica {
     monitor: Monitor,
-    standing: Standing,
+    status: LeaderStatus,
     stop: Option<oneshot::Sender<()>>,
-    ended: JoinHandle<Ended<()>>,
+    ended: JoinHandle<ElectionOutcome<()>>,
 }
 
 impl Replica {
@@ -97,12 +97,12 @@ impl Replica {
         let config = Config::default().turns(Turns::Fifo).concurrency(1);
         let controller = Controller::new(Api::<ConfigMap>::all(cluster.client()), watcher::Config::default())
             .with_config(config);
-        let (monitor, standing) = (controller.monitor(), election.standing());
+        let (monitor, status) = (controller.monitor(), election.status());
         let (stop, stopped) = oneshot::channel::<()>();
-        let context = Arc::new((name.to_owned(), work.clone(), standing.clone(), takes));
+        let context = Arc::new((name.to_owned(), work.clone(), status.clone(), takes));
         let ended = tokio::spawn(async move {
             election
-                .run_standby(stopped.map(drop), |leadership| {
+                .run_as_standby(stopped.map(drop), |leadership| {
                     controller
                         .with_leadership(&leadership)
                         .run(reconcile, |_, _, _| Action::await_change(), context)
@@ -110,7 +110,7 @@ impl Replica {
                 })
                 .await
         });
-        Self { monitor, standing, stop: Some(stop), ended }
+        Self { monitor, status, stop: Some(stop), ended }
     }
 
     /// As a kubelet: looks at it each second.
@@ -126,19 +126,19 @@ impl Replica {
     }
 
     /// SIGTERM, and how it ends.
-    async fn stop(mut self) -> Ended<()> {
+    async fn stop(mut self) -> ElectionOutcome<()> {
         self.stop.take();
         self.ended.await.unwrap()
     }
 }
 
-type Context = (String, Arc<Work>, Standing, Duration);
+type Context = (String, Arc<Work>, LeaderStatus, Duration);
 
 async fn reconcile(map: Arc<ConfigMap>, context: Arc<Context>) -> Result<Action, Refused> {
-    let (replica, work, standing, takes) = &*context;
+    let (replica, work, status, takes) = &*context;
     // A panic would be that of the object alone.
     let others = work.at_work.fetch_add(1, Ordering::SeqCst);
-    let (object, renewed) = (map.name_any(), standing.renewed().unwrap());
+    let (object, renewed) = (map.name_any(), status.since_last_renewal().unwrap());
     work.log.lock().push(Begun { replica: replica.clone(), object, at: Instant::now(), renewed, others });
     let _done = Done(work);
     sleep(*takes).await;
@@ -165,13 +165,13 @@ async fn a_rolling_update_replaces_the_leader_by_a_replica_that_was_ready_before
         // The rollout waits for this, and the old one goes on meanwhile.
         assert!(new.is_ready_within(60 * SECOND).await, "{name}: {:?}", new.monitor.ready());
         sleep(60 * SECOND).await;
-        assert!(old.standing.is_leader() && !new.standing.is_leader());
+        assert!(old.status.is_leader() && !new.status.is_leader());
         assert_eq!(work.of(&name), Vec::<String>::new(), "it does not lead");
         assert_eq!(new.monitor.live(SECOND), Ok(()));
 
-        assert_eq!(old.stop().await, Ended::Done(()));
+        assert_eq!(old.stop().await, ElectionOutcome::Done(()));
         sleep(5 * SECOND).await; // 2.2 retry periods, and not a lease
-        assert!(new.standing.is_leader());
+        assert!(new.status.is_leader());
         assert!(work.of(&name).contains(&"a".to_owned()));
         assert_eq!(new.monitor.ready(), Ok(()));
         old = new;
@@ -189,7 +189,7 @@ async fn no_reconcile_begins_after_the_renew_deadline() {
     sleep(5 * SECOND).await;
     cluster.hang(RequestMatcher::any().resource::<Lease>());
     let ended = replica.ended.await.unwrap();
-    assert!(matches!(ended, Ended::Lost(Lost::NotRenewed, _)), "{ended:?}");
+    assert!(matches!(ended, ElectionOutcome::Lost(LossReason::NotRenewed, _)), "{ended:?}");
     work.check();
     assert!(work.log.lock().last().unwrap().renewed > 9 * SECOND, "it was busy until then");
 }
@@ -288,8 +288,8 @@ fn in_random_elections_one_works_and_begins_nothing_after_the_renew_deadline() {
                     let client = client_over(&connections[n], &cluster);
                     let next = Replica::start_over(client, &cluster, &name, &work, takes);
                     let ended = std::mem::replace(&mut replicas[n], next);
-                    terms += ended.standing.terms();
-                    lost += u32::from(matches!(ended.ended.await.unwrap(), Ended::Lost(..)));
+                    terms += ended.status.times_elected();
+                    lost += u32::from(matches!(ended.ended.await.unwrap(), ElectionOutcome::Lost(..)));
                 }
             }
             work.check();
@@ -315,7 +315,7 @@ async fn a_standby_does_not_say_that_it_has_begun() {
     let all = watcher::Config::default;
     let controller = Controller::new(Api::<ConfigMap>::all(cluster.client()), all())
         .owns(Api::<Secret>::all(cluster.client()), all());
-    let run = election.run_standby(pending(), |leadership| {
+    let run = election.run_as_standby(pending(), |leadership| {
         let reconcile = async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, Refused>(Action::await_change());
         let controller = controller.with_leadership(&leadership);
         controller

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use flyball_kube_lease::{Answer, Ask, Candidate, Lost, Record, Step, Timing};
+use flyball_kube_lease::candidate::{
+    Candidate, CandidateStep, ElectionTiming, LeaderElectionRecord, LeaseRequest, LeaseResponse, LossReason,
+};
 use flyball_sync::Nanos;
 use jiff::Timestamp;
 
@@ -18,64 +20,64 @@ struct Play {
 
 impl Play {
     fn new(identity: &str) -> Self {
-        let candidate = Candidate::new(identity, Timing::default(), 7);
+        let candidate = Candidate::new(identity, ElectionTiming::default(), 7);
         // Its monotonic clock began long ago.
         let wall = "2026-01-01T00:00:00Z".parse().unwrap();
         Self { candidate, now: Nanos::ZERO + 1_000 * SECOND, wall, versions: 0 }
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> CandidateStep {
         self.candidate.check(self.now).unwrap();
         self.candidate.step(self.now, self.wall)
     }
 
-    fn asks(&mut self) -> Ask {
+    fn asks(&mut self) -> LeaseRequest {
         match self.step() {
-            Step::Ask(ask) => ask,
-            Step::Wait(until) => panic!("waits for {:?}", until.since(self.now)),
+            CandidateStep::Request(ask) => ask,
+            CandidateStep::Wait(until) => panic!("waits for {:?}", until.since(self.now)),
         }
     }
 
     /// For how long it waits.
     fn waits(&mut self) -> Duration {
         match self.step() {
-            Step::Wait(until) => until.since(self.now),
-            Step::Ask(ask) => panic!("asks {ask:?}"),
+            CandidateStep::Wait(until) => until.since(self.now),
+            CandidateStep::Request(ask) => panic!("asks {ask:?}"),
         }
     }
 
     /// What it writes next.
-    fn writes(&mut self) -> Record {
+    fn writes(&mut self) -> LeaderElectionRecord {
         match self.asks() {
-            Ask::Create(record) | Ask::Update { record, .. } => record,
-            Ask::Get => panic!("it looks"),
+            LeaseRequest::Create(record) | LeaseRequest::Update { record, .. } => record,
+            LeaseRequest::Get => panic!("it looks"),
         }
     }
 
     fn looks(&mut self) {
-        assert_eq!(self.asks(), Ask::Get);
+        assert_eq!(self.asks(), LeaseRequest::Get);
     }
 
     fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
     }
 
-    fn hears(&mut self, answer: Answer) {
-        self.candidate.answered(answer, self.now);
+    fn hears(&mut self, answer: LeaseResponse) {
+        self.candidate.on_response(answer, self.now);
         self.candidate.check(self.now).unwrap();
     }
 
     /// Of a version that it has not seen, also if nothing has changed but a label.
-    fn hears_of(&mut self, record: &Record) {
+    fn hears_of(&mut self, record: &LeaderElectionRecord) {
         self.versions += 1;
-        self.hears(Answer::Found { record: record.clone(), version: self.versions.to_string() });
+        self.hears(LeaseResponse::Found { record: record.clone(), version: self.versions.to_string() });
     }
 
     /// Leads, by a lease that it has made.
-    fn leading(identity: &str) -> (Self, Record) {
+    fn leading(identity: &str) -> (Self, LeaderElectionRecord) {
         let mut play = Self::new(identity);
         play.looks();
-        play.hears(Answer::NotFound);
+        play.hears(LeaseResponse::NotFound);
         let record = play.writes();
         play.hears_of(&record);
         assert!(play.candidate.leads(play.now));
@@ -84,13 +86,13 @@ impl Play {
 }
 
 /// What somebody else has written.
-fn held_by(holder: &str, seconds: i32) -> Record {
-    let mut record = Record::default();
-    record.holder = holder.into();
+fn held_by(holder: &str, seconds: i32) -> LeaderElectionRecord {
+    let mut record = LeaderElectionRecord::default();
+    record.holder_identity = holder.into();
     record.lease_duration_seconds = seconds;
     record.acquire_time = Some("2025-01-01T00:00:00Z".parse().unwrap());
     record.renew_time = Some("2025-06-01T00:00:00Z".parse().unwrap());
-    record.transitions = 3;
+    record.leader_transitions = 3;
     record
 }
 
@@ -101,7 +103,11 @@ fn after_a_restart_under_its_name_it_goes_on_at_once() {
     play.looks();
     play.hears_of(&before);
     let renewed = play.writes();
-    assert_eq!((&renewed.acquire_time, renewed.transitions), (&before.acquire_time, 3), "no new holder");
+    assert_eq!(
+        (&renewed.acquire_time, renewed.leader_transitions),
+        (&before.acquire_time, 3),
+        "no new holder"
+    );
     play.hears_of(&renewed);
     assert!(play.candidate.leads(play.now));
 }
@@ -113,7 +119,10 @@ fn a_new_holder_leads_since_now_and_adds_one() {
     play.hears_of(&held_by("b", 0));
     let taken = play.writes();
     assert_eq!((taken.acquire_time, taken.renew_time), (Some(play.wall), Some(play.wall)));
-    assert_eq!((&*taken.holder, taken.transitions, taken.lease_duration_seconds), ("a", 4, 15));
+    assert_eq!(
+        (&*taken.holder_identity, taken.leader_transitions, taken.lease_duration_seconds),
+        ("a", 4, 15)
+    );
 }
 
 #[test]
@@ -121,7 +130,7 @@ fn what_nobody_holds_is_taken_at_once_however_long_it_says() {
     let mut play = Play::new("a");
     play.looks();
     play.hears_of(&held_by("", 600));
-    assert_eq!(play.writes().holder, "a");
+    assert_eq!(play.writes().holder_identity, "a");
 }
 
 #[test]
@@ -132,7 +141,7 @@ fn it_looks_when_the_lease_has_run_out_and_not_a_moment_later() {
     // A slow answer: it has seen the record when it came, not when it asked.
     play.pass(SECOND);
     play.hears_of(&kept);
-    while let Step::Wait(until) = play.step() {
+    while let CandidateStep::Wait(until) = play.step() {
         let wait = until.since(play.now);
         waited += wait;
         assert!(waited <= 7 * SECOND, "a version that says the same is no change");
@@ -183,16 +192,16 @@ fn a_leader_renews_each_retry_period_after_the_last_was_sent_and_each_after_a_fa
         play.hears_of(&record);
         assert_eq!(play.candidate.leads_until(), Some(play.now + SECOND * 19 / 2), "since it was sent");
         play.pass(SECOND * 3 / 2);
-        assert_eq!(play.writes().holder, "a", "and not later");
+        assert_eq!(play.writes().holder_identity, "a", "and not later");
         play.hears_of(&record);
     }
     play.pass(2 * SECOND);
     play.writes();
-    play.hears(Answer::Failed);
+    play.hears(LeaseResponse::Failed);
     play.looks();
-    play.hears(Answer::Failed);
+    play.hears(LeaseResponse::Failed);
     assert_eq!(play.waits(), 2 * SECOND);
-    assert_eq!(play.candidate.leader(), Some(&*record.holder));
+    assert_eq!(play.candidate.leader(), Some(&*record.holder_identity));
 }
 
 #[test]
@@ -205,7 +214,7 @@ fn it_wakes_when_its_leadership_is_over_though_a_request_may_take_longer() {
     play.pass(SECOND);
     assert_eq!(play.now, end);
     assert_eq!(play.waits(), SECOND * 5 / 2, "then for the end of its work");
-    assert_eq!(play.candidate.lost(), Some(&Lost::NotRenewed));
+    assert_eq!(play.candidate.lost(), Some(&LossReason::NotRenewed));
 }
 
 #[test]
@@ -223,44 +232,44 @@ fn what_it_has_seen_counts_when_it_campaigns_again() {
     play.looks();
     play.hears_of(&kept);
     play.candidate.release(play.now);
-    assert!(play.candidate.is_over());
+    assert!(play.candidate.has_ended());
     play.pass(15 * SECOND);
     play.candidate.campaign();
     play.looks();
     play.hears_of(&kept);
-    assert_eq!(play.writes().holder, "a", "it was not seen to change for as long as it says");
+    assert_eq!(play.writes().holder_identity, "a", "it was not seen to change for as long as it says");
 }
 
 #[test]
 fn giving_away_is_tried_three_times_and_no_more() {
     let (mut play, record) = Play::leading("a");
     play.candidate.release(play.now);
-    assert_eq!(play.writes().holder, "");
-    play.hears(Answer::Failed);
+    assert_eq!(play.writes().holder_identity, "");
+    play.hears(LeaseResponse::Failed);
     for _ in 0..2 {
         play.looks();
         play.hears_of(&record);
-        assert_eq!(play.writes().holder, "");
-        assert!(!play.candidate.is_over());
-        play.hears(Answer::Failed);
+        assert_eq!(play.writes().holder_identity, "");
+        assert!(!play.candidate.has_ended());
+        play.hears(LeaseResponse::Failed);
     }
     play.looks();
-    play.hears(Answer::Failed);
-    assert!(play.candidate.is_over());
+    play.hears(LeaseResponse::Failed);
+    assert!(play.candidate.has_ended());
 }
 
 #[test]
 fn what_is_gone_or_another_has_is_not_given_away() {
-    let another = Answer::Found { record: held_by("b", 15), version: "2".into() };
-    for found in [Answer::NotFound, another] {
+    let another = LeaseResponse::Found { record: held_by("b", 15), version: "2".into() };
+    for found in [LeaseResponse::NotFound, another] {
         let (mut play, _) = Play::leading("a");
         play.candidate.release(play.now);
         play.writes();
-        play.hears(Answer::Failed);
+        play.hears(LeaseResponse::Failed);
         play.looks();
         play.hears(found);
-        assert!(play.candidate.is_over());
-        assert_eq!(play.step(), Step::Wait(Nanos::MAX));
+        assert!(play.candidate.has_ended());
+        assert_eq!(play.step(), CandidateStep::Wait(Nanos::MAX));
     }
 }
 
@@ -268,7 +277,7 @@ fn what_is_gone_or_another_has_is_not_given_away() {
 fn an_answer_after_the_deadline_makes_no_leader_and_ends_no_campaign() {
     let mut play = Play::new("a");
     play.looks();
-    play.hears(Answer::NotFound);
+    play.hears(LeaseResponse::NotFound);
     let record = play.writes();
     // It stood still; what it wrote may have run out meanwhile.
     play.pass(10 * SECOND);
@@ -289,7 +298,7 @@ fn an_answer_after_the_deadline_makes_no_leader_and_ends_no_campaign() {
 fn a_write_that_was_answered_with_another_holder_makes_no_leader() {
     let mut play = Play::new("a");
     play.looks();
-    play.hears(Answer::NotFound);
+    play.hears(LeaseResponse::NotFound);
     play.writes();
     play.hears_of(&held_by("b", 15));
     assert!(!play.candidate.leads(play.now));

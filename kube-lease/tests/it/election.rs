@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use flyball_kube_lease::{
-    Election, ElectionBuilder, Ended, InvalidElection, Leadership, Lost, Overstays, Timing,
+    Election, ElectionBuilder, ElectionOutcome, InvalidElectionConfig, Leadership, LeaseOverrun, LossReason,
 };
 use futures_util::FutureExt;
 use http::Method;
@@ -46,7 +46,7 @@ fn a_leader_writes_the_record_of_client_go_and_renews_it_each_retry_period_and_g
     local(async {
         let server = LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
-        let standing = election.standing();
+        let status = election.status();
         let ended = election
             .run(|leadership| async move {
                 let first = server.lease().spec.unwrap();
@@ -54,16 +54,16 @@ fn a_leader_writes_the_record_of_client_go_and_renews_it_each_retry_period_and_g
                 assert_eq!((first.lease_duration_seconds, first.lease_transitions), (Some(15), Some(0)));
                 assert_eq!(first.acquire_time, first.renew_time);
                 sleep(5 * SECOND).await;
-                assert!(leadership.is_leading() && standing.is_leader());
-                assert_eq!((standing.leader().as_deref(), standing.terms()), (Some("a"), 1));
-                assert_eq!(standing.renewed(), Some(SECOND));
+                assert!(leadership.is_leader() && status.is_leader());
+                assert_eq!((status.leader().as_deref(), status.times_elected()), (Some("a"), 1));
+                assert_eq!(status.since_last_renewal(), Some(SECOND));
                 let renewed = server.lease().spec.unwrap();
                 assert_eq!(renewed.acquire_time, first.acquire_time);
                 assert!(renewed.renew_time > first.renew_time);
-                (server, standing)
+                (server, status)
             })
             .await;
-        let Ended::Done((server, standing)) = ended else { panic!("it led") };
+        let ElectionOutcome::Done((server, status)) = ended else { panic!("it led") };
         let expected = [
             (0, Method::GET),
             (0, Method::POST),
@@ -75,8 +75,8 @@ fn a_leader_writes_the_record_of_client_go_and_renews_it_each_retry_period_and_g
         let released = server.lease().spec.unwrap();
         assert_eq!(released.holder_identity.as_deref(), Some(""));
         assert_eq!((released.lease_duration_seconds, released.lease_transitions), (Some(1), Some(0)));
-        assert!(!standing.is_leader());
-        assert_eq!(standing.leader(), None);
+        assert!(!status.is_leader());
+        assert_eq!(status.leader(), None);
     });
 }
 
@@ -85,7 +85,7 @@ fn what_was_given_away_is_taken_at_the_next_look_and_what_was_not_when_it_has_ru
     for (release, most) in [(true, 4400), (false, 15_000 + 4_400)] {
         local(async {
             let server = LeaseServer::new();
-            let mut first = candidate(server.client(), "a").release_on_end(release).build().unwrap();
+            let mut first = candidate(server.client(), "a").release_on_exit(release).build().unwrap();
             let mut second = candidate(server.client(), "b").build().unwrap();
             let (ended, led) = (Rc::<Cell<_>>::default(), Rc::<Cell<_>>::default());
             let start = Instant::now();
@@ -99,7 +99,7 @@ fn what_was_given_away_is_taken_at_the_next_look_and_what_was_not_when_it_has_ru
             });
             first.run(|_| sleep(7 * SECOND)).await;
             noted.set(start.elapsed());
-            assert_eq!(follower.await.unwrap(), Ended::Done(()));
+            assert_eq!(follower.await.unwrap(), ElectionOutcome::Done(()));
             let wait = (led.get().unwrap() - ended.get()).as_millis();
             assert!(wait <= most, "{wait} ms");
             if !release {
@@ -129,7 +129,7 @@ fn a_leader_that_is_cut_off_is_told_at_the_deadline_and_its_work_is_dropped_befo
                     other.run(|_| async move { led.set(start.elapsed().as_millis()) }).await
                 })
             };
-            let standing = cut_off.standing();
+            let status = cut_off.status();
             let ended = cut_off
                 .run(|leadership| {
                     let (told, dropped) = (told.clone(), dropped.clone());
@@ -138,21 +138,21 @@ fn a_leader_that_is_cut_off_is_told_at_the_deadline_and_its_work_is_dropped_befo
                         sleep(5 * SECOND).await;
                         *cut.lock() = mood;
                         leadership.lost().await;
-                        assert!(!leadership.is_leading());
+                        assert!(!leadership.is_leader());
                         told.set(start.elapsed().as_millis());
                         pending().await
                     }
                 })
                 .await;
-            assert_eq!(ended, Ended::<()>::Lost(Lost::NotRenewed, None));
+            assert_eq!(ended, ElectionOutcome::<()>::Lost(LossReason::NotRenewed, None));
             // Mute: the renewal of 6 s was done, but nobody told.
             assert_eq!(
                 (told.get(), dropped.get()),
                 (14_000, 16_500),
                 "{mood:?}: the last renewal was sent at 4 s"
             );
-            assert!(standing.error().is_some());
-            assert_eq!(follower.await.unwrap(), Ended::Done(()));
+            assert!(status.last_error().is_some());
+            assert_eq!(follower.await.unwrap(), ElectionOutcome::Done(()));
             assert!(led.get() >= 19_000, "{} ms", led.get());
             assert!(
                 led.get() <= 15_000 + 4_000 + 4_400 + if mood == Mood::Mute { 10_000 } else { 0 },
@@ -177,21 +177,21 @@ fn an_outage_shorter_than_the_deadline_is_survived() {
         for mood in [Mood::Silent, Mood::Mute, Mood::Refuses(503)] {
             let server = LeaseServer::new();
             let mut election = candidate(server.client(), "a").build().unwrap();
-            let standing = &election.standing();
+            let status = &election.status();
             let server = &server;
             let ended = election
                 .run(|leadership| async move {
                     sleep(3 * SECOND).await;
                     server.mood(mood);
                     sleep(6 * SECOND).await;
-                    assert!(standing.error().is_some());
+                    assert!(status.last_error().is_some());
                     server.mood(Mood::Well);
                     sleep(60 * SECOND).await;
-                    assert!(leadership.is_leading());
-                    assert_eq!(standing.error(), None);
+                    assert!(leadership.is_leader());
+                    assert_eq!(status.last_error(), None);
                 })
                 .await;
-            assert_eq!(ended, Ended::Done(()), "{mood:?}");
+            assert_eq!(ended, ElectionOutcome::Done(()), "{mood:?}");
             assert_eq!(server.lease().spec.unwrap().lease_transitions, Some(0));
         }
     });
@@ -211,10 +211,10 @@ fn a_conflict_is_looked_at_and_what_else_the_lease_says_stays() {
                         lease["spec"]["strategy"] = json!("OldestEmulationVersion");
                     });
                 }
-                leadership.is_leading()
+                leadership.is_leader()
             })
             .await;
-        assert_eq!(ended, Ended::Done(true));
+        assert_eq!(ended, ElectionOutcome::Done(true));
         let lease = server.lease();
         assert_eq!(lease.metadata.labels.unwrap()["n"], "29");
         assert_eq!(lease.spec.unwrap().strategy.as_deref(), Some("OldestEmulationVersion"));
@@ -235,7 +235,7 @@ fn a_lease_that_was_taken_by_a_foreign_hand_ends_the_work_at_once() {
                     pending::<()>().await;
                 })
                 .await;
-            assert_eq!(ended, Ended::Lost(Lost::Taken(holder.into()), None));
+            assert_eq!(ended, ElectionOutcome::Lost(LossReason::Taken(holder.into()), None));
             assert_eq!(start.elapsed(), 4 * SECOND, "with the next renewal");
             assert_eq!(server.holder(), holder, "it takes nothing back");
         });
@@ -252,10 +252,10 @@ fn a_lease_that_was_deleted_is_made_again() {
                 sleep(3 * SECOND).await;
                 server.remove();
                 sleep(20 * SECOND).await;
-                leadership.is_leading()
+                leadership.is_leader()
             })
             .await;
-        assert_eq!(ended, Ended::Done(true));
+        assert_eq!(ended, ElectionOutcome::Done(true));
         assert_eq!(server.holder(), "");
     });
 }
@@ -265,7 +265,7 @@ fn whoever_watches_in_another_task_is_told_in_time_though_the_election_is_held_u
     local(async {
         let server = LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
-        let standing = election.standing();
+        let status = election.status();
         let start = Instant::now();
         let told = Rc::<Cell<_>>::default();
         let (noted, polls) = (told.clone(), Rc::<Cell<u32>>::default());
@@ -284,21 +284,21 @@ fn whoever_watches_in_another_task_is_told_in_time_though_the_election_is_held_u
         // It leads, and then its thread is held up for a long time, as far as it can see.
         let begins = poll_fn(|context| {
             assert!(run.as_mut().poll(context).is_pending());
-            if standing.is_leader() { Poll::Ready(()) } else { Poll::Pending }
+            if status.is_leader() { Poll::Ready(()) } else { Poll::Pending }
         });
         begins.await;
-        assert_eq!(standing.live(Duration::ZERO), Ok(()));
+        assert_eq!(status.live(Duration::ZERO), Ok(()));
         sleep(14 * SECOND).await;
-        assert!(!standing.is_leader());
+        assert!(!status.is_leader());
         assert_eq!(told.get(), 10_000);
         sleep(3 * SECOND).await;
-        assert_eq!(standing.live(SECOND), Err(Overstays(2 * SECOND)));
-        assert_eq!(standing.live(2 * SECOND), Ok(()));
+        assert_eq!(status.live(SECOND), Err(LeaseOverrun(2 * SECOND)));
+        assert_eq!(status.live(2 * SECOND), Ok(()));
         // It wakes up: the work is not polled any more.
         let before = polls.get();
-        assert_eq!(run.as_mut().await, Ended::Lost(Lost::NotRenewed, None));
+        assert_eq!(run.as_mut().await, ElectionOutcome::Lost(LossReason::NotRenewed, None));
         assert_eq!(polls.get(), before);
-        assert_eq!(standing.live(Duration::ZERO), Ok(()));
+        assert_eq!(status.live(Duration::ZERO), Ok(()));
     });
 }
 
@@ -321,7 +321,7 @@ fn a_term_that_somebody_was_told_is_over_is_not_prolonged_by_a_late_answer() {
         }
         assert_eq!(server.asked().last(), Some(&(9000, Method::PUT)), "it was done");
         advance(2 * SECOND).await;
-        assert_eq!(run.await, Ended::Lost(Lost::NotRenewed, Some(())));
+        assert_eq!(run.await, ElectionOutcome::Lost(LossReason::NotRenewed, Some(())));
     });
 }
 
@@ -331,7 +331,7 @@ fn a_term_that_ends_while_an_answer_is_taken_is_not_prolonged_by_it() {
         let server = LeaseServer::new();
         let mood: Arc<Mutex<Mood>> = Arc::default();
         let mut election = candidate(server.moody_client(mood.clone()), "a").build().unwrap();
-        let standing = election.standing();
+        let status = election.status();
         let run = election.run(|_| {
             // Sent at 2 s and answered then, but heard of at 11 s, and of 10 s was the term.
             *mood.lock() = Mood::Takes(9 * SECOND);
@@ -340,10 +340,10 @@ fn a_term_that_ends_while_an_answer_is_taken_is_not_prolonged_by_it() {
         let ended = tokio::time::timeout(60 * SECOND, run).await;
         assert_eq!(
             ended,
-            Ok(Ended::Lost(Lost::NotRenewed, None)),
+            Ok(ElectionOutcome::Lost(LossReason::NotRenewed, None)),
             "it does not renew it for a work that was told"
         );
-        assert_eq!(standing.terms(), 1);
+        assert_eq!(status.times_elected(), 1);
     });
 }
 
@@ -354,7 +354,7 @@ fn a_work_that_ends_after_its_leadership_has_not_ended_while_it_led() {
         let mut election = candidate(server.client(), "a").build().unwrap();
         // It computes for too long.
         let ended = election.run(|_| async { advance(11 * SECOND).now_or_never().is_some() }).await;
-        assert_eq!(ended, Ended::Lost(Lost::NotRenewed, Some(false)));
+        assert_eq!(ended, ElectionOutcome::Lost(LossReason::NotRenewed, Some(false)));
         assert_eq!(server.holder(), "a", "it may be another's now");
     });
 }
@@ -369,7 +369,7 @@ fn whoever_waits_for_the_end_waits_as_long_as_the_lease_is_renewed() {
             leadership.lost().await;
             start.elapsed()
         });
-        assert_eq!(ended.await, Ended::Done(61 * SECOND));
+        assert_eq!(ended.await, ElectionOutcome::Done(61 * SECOND));
     });
 }
 
@@ -387,7 +387,7 @@ fn what_a_work_holds_is_dropped_before_the_lease_is_given_away() {
                 Poll::Ready(())
             })
         });
-        assert_eq!(ended.await, Ended::Done(()));
+        assert_eq!(ended.await, ElectionOutcome::Done(()));
         assert_eq!((holder.borrow().as_str(), server.holder().as_str()), ("a", ""));
     });
 }
@@ -406,19 +406,19 @@ fn a_lease_that_cannot_be_given_away_holds_nobody_up_for_ever_and_is_no_overstay
     local(async {
         let server = LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
-        let standing = election.standing();
+        let status = election.status();
         let start = Instant::now();
         let probe = spawn_local(async move {
             for _ in 0..60 {
                 sleep(SECOND).await;
-                assert_eq!(standing.live(Duration::ZERO), Ok(()), "{:?}", start.elapsed());
+                assert_eq!(status.live(Duration::ZERO), Ok(()), "{:?}", start.elapsed());
             }
         });
         let ended = election.run(|_| async {
             sleep(9 * SECOND).await;
             server.mood(Mood::Silent);
         });
-        assert_eq!(ended.await, Ended::Done(()));
+        assert_eq!(ended.await, ElectionOutcome::Done(()));
         // A write and a look, and two looks more, each for half of the renew deadline.
         assert_eq!(start.elapsed(), (9 + 20) * SECOND);
         probe.await.unwrap();
@@ -439,7 +439,7 @@ fn a_panic_of_the_work_gives_the_lease_away_and_one_of_the_callback_harms_nobody
             })
             .build()
             .unwrap();
-        let standing = election.standing();
+        let status = election.status();
         let run = election.run(|_| async {
             sleep(3 * SECOND).await;
             panic!("the work");
@@ -447,11 +447,11 @@ fn a_panic_of_the_work_gives_the_lease_away_and_one_of_the_callback_harms_nobody
         let panic = AssertUnwindSafe(run).catch_unwind().await.unwrap_err();
         assert_eq!(panic.downcast_ref(), Some(&"the work"));
         assert_eq!(server.holder(), "");
-        assert!(!standing.is_leader());
+        assert!(!status.is_leader());
         // It can run again; a new leader is told again.
-        assert_eq!(election.run(|_| async { 7 }).await, Ended::Done(7));
+        assert_eq!(election.run(|_| async { 7 }).await, ElectionOutcome::Done(7));
         assert_eq!(*seen.lock(), ["a", "a"]);
-        assert_eq!(standing.terms(), 2);
+        assert_eq!(status.times_elected(), 2);
     });
 }
 
@@ -463,7 +463,7 @@ fn a_stop_ends_a_candidate_at_once_and_lets_a_leader_end_its_work_with_the_lease
         let mut election = candidate(server.client(), "a").build().unwrap();
         let start = Instant::now();
         let never = |_: Leadership| pending::<()>();
-        assert_eq!(election.run_until(sleep(5 * SECOND), never).await, Ended::Stopped);
+        assert_eq!(election.run_until(sleep(5 * SECOND), never).await, ElectionOutcome::Stopped);
         assert_eq!(start.elapsed(), 5 * SECOND);
         assert_eq!(server.holder(), "other");
 
@@ -476,12 +476,12 @@ fn a_stop_ends_a_candidate_at_once_and_lets_a_leader_end_its_work_with_the_lease
                 // As long as it takes, and longer than the lease lasts.
                 for _ in 0..20 {
                     sleep(SECOND).await;
-                    held.borrow_mut().push((leadership.is_leading(), server.holder()));
+                    held.borrow_mut().push((leadership.is_leader(), server.holder()));
                 }
                 "ended in order"
             }
         });
-        assert_eq!(ended.await, Ended::Done("ended in order"));
+        assert_eq!(ended.await, ElectionOutcome::Done("ended in order"));
         assert!(held.borrow().iter().all(|held| *held == (true, "a".to_owned())), "{held:?}");
         assert_eq!(server.holder(), "");
     });
@@ -524,7 +524,7 @@ fn a_dropped_run_ends_its_term_and_leaves_the_lease_to_run_out() {
     local(async {
         let server = LeaseServer::new();
         let mut election = candidate(server.client(), "a").build().unwrap();
-        let standing = election.standing();
+        let status = election.status();
         let kept = Rc::<RefCell<Option<Leadership>>>::default();
         let keep = kept.clone();
         let run = election.run(|leadership| async move {
@@ -533,11 +533,11 @@ fn a_dropped_run_ends_its_term_and_leaves_the_lease_to_run_out() {
         });
         assert!(tokio::time::timeout(3 * SECOND, run).await.is_err());
         let leadership = kept.take().unwrap();
-        assert!(!leadership.is_leading() && !standing.is_leader());
+        assert!(!leadership.is_leader() && !status.is_leader());
         leadership.lost().await;
         assert_eq!(server.holder(), "a");
         sleep(60 * SECOND).await;
-        assert_eq!(standing.live(Duration::ZERO), Ok(()), "no work goes on");
+        assert_eq!(status.live(Duration::ZERO), Ok(()), "no work goes on");
     });
 }
 
@@ -546,18 +546,18 @@ fn periods_that_do_not_fit_cannot_be_built() {
     local(async {
         let server = LeaseServer::new();
         let built = |change: fn(ElectionBuilder) -> ElectionBuilder| {
-            change(candidate(server.client(), "a")).build().map(|election| election.timing())
+            change(candidate(server.client(), "a")).build().map(drop)
         };
-        assert_eq!(built(|b| b), Ok(Timing::default()));
-        assert_eq!(built(|b| b.lease_duration(10 * SECOND)), Err(InvalidElection::RenewDeadline));
-        assert_eq!(built(|b| b.lease_duration(Duration::MAX)), Err(InvalidElection::RenewDeadline));
-        assert_eq!(built(|b| b.renew_deadline(12 * SECOND / 5)), Err(InvalidElection::RetryPeriod));
+        assert_eq!(built(|b| b), Ok(()));
+        assert_eq!(built(|b| b.lease_duration(10 * SECOND)), Err(InvalidElectionConfig::RenewDeadline));
+        assert_eq!(built(|b| b.lease_duration(Duration::MAX)), Err(InvalidElectionConfig::RenewDeadline));
+        assert_eq!(built(|b| b.renew_deadline(12 * SECOND / 5)), Err(InvalidElectionConfig::RetryPeriod));
         assert!(built(|b| b.renew_deadline(12 * SECOND / 5 + Duration::from_nanos(1))).is_ok());
-        assert_eq!(built(|b| b.retry_period(Duration::ZERO)), Err(InvalidElection::RetryPeriod));
-        assert_eq!(built(|b| b.wind_down(5 * SECOND)), Err(InvalidElection::WindDown));
-        assert_eq!(built(|b| b.wind_down(Duration::ZERO)).unwrap().wind_down(), Duration::ZERO);
-        let nobody = candidate(server.client(), "").build().map(|_| ());
-        assert_eq!(nobody, Err(InvalidElection::Identity));
+        assert_eq!(built(|b| b.retry_period(Duration::ZERO)), Err(InvalidElectionConfig::RetryPeriod));
+        assert_eq!(built(|b| b.stop_grace(5 * SECOND)), Err(InvalidElectionConfig::StopGrace));
+        assert_eq!(built(|b| b.stop_grace(Duration::ZERO)), Ok(()));
+        let nobody = candidate(server.client(), "").build().map(drop);
+        assert_eq!(nobody, Err(InvalidElectionConfig::Identity));
         // A Lease has whole seconds: others wait longer, not shorter.
         let short = candidate(server.client(), "a")
             .retry_period(SECOND / 10)

@@ -7,7 +7,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use flyball_kube_lease::{Answer, Ask, Candidate, Record, Step, Timing};
+use flyball_kube_lease::candidate::{
+    Candidate, CandidateStep, ElectionTiming, LeaderElectionRecord, LeaseRequest, LeaseResponse,
+};
 use flyball_sync::Nanos;
 use testkit::random::Random;
 
@@ -18,29 +20,29 @@ const SECOND: Time = 1000 * MS;
 /// A Lease, and the API server that keeps it.
 #[derive(Default)]
 struct Server {
-    lease: Option<(Record, u64)>,
+    lease: Option<(LeaderElectionRecord, u64)>,
     versions: u64,
 }
 
 impl Server {
-    fn ask(&mut self, ask: &Ask) -> Answer {
-        match (ask, &mut self.lease) {
-            (Ask::Get, None) => return Answer::NotFound,
-            (Ask::Get, Some(_)) => {}
-            (Ask::Create(record), lease @ None) => {
+    fn answer(&mut self, request: &LeaseRequest) -> LeaseResponse {
+        match (request, &mut self.lease) {
+            (LeaseRequest::Get, None) => return LeaseResponse::NotFound,
+            (LeaseRequest::Get, Some(_)) => {}
+            (LeaseRequest::Create(record), lease @ None) => {
                 self.versions += 1;
                 *lease = Some((record.clone(), self.versions));
             }
-            (Ask::Update { record, version }, Some((kept, at))) if version.parse() == Ok(*at) => {
+            (LeaseRequest::Update { record, version }, Some((kept, at))) if version.parse() == Ok(*at) => {
                 if record != kept {
                     self.versions += 1;
                     (*kept, *at) = (record.clone(), self.versions);
                 }
             }
-            _ => return Answer::Failed,
+            _ => return LeaseResponse::Failed,
         }
         let (record, version) = self.lease.clone().unwrap();
-        Answer::Found { record, version: version.to_string() }
+        LeaseResponse::Found { record, version: version.to_string() }
     }
 }
 
@@ -60,7 +62,7 @@ struct Life {
     /// Nothing reaches it, and nothing leaves it, until then.
     cut: Time,
     /// What it heard while it stood still, and of which request.
-    heard: Vec<(u64, Answer)>,
+    heard: Vec<(u64, LeaseResponse)>,
     /// When the last renewal was sent that it knows of to have succeeded.
     renewed: Option<Time>,
     worked: bool,
@@ -89,11 +91,11 @@ struct World {
     events: BinaryHeap<Reverse<(Time, u64, usize, Event)>>,
     number: u64,
     /// What was asked, and the answer on its way.
-    requests: Vec<(Ask, Option<Answer>)>,
+    requests: Vec<(LeaseRequest, Option<LeaseResponse>)>,
     /// When each was sent.
     sent: Vec<Time>,
     calm: bool,
-    timing: Timing,
+    timing: ElectionTiming,
     seen: Seen,
 }
 
@@ -113,9 +115,9 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let timing = match random.below(3) {
-            0 => Timing::default(),
+            0 => ElectionTiming::default(),
             // As near to the edge as the rules allow.
-            1 => Timing::default().with_wind_down(Duration::from_millis(4999)).unwrap(),
+            1 => ElectionTiming::default().with_stop_grace(Duration::from_millis(4999)).unwrap(),
             _ => any_timing(&mut random),
         };
         let mut world = Self {
@@ -184,10 +186,10 @@ impl World {
             let elapsed = if life.frozen { 0 } else { i64::try_from(self.now / 1000).unwrap() };
             let wall = jiff::Timestamp::from_microsecond(life.wall * 1_000_000 + elapsed).unwrap();
             let step = life.candidate.step(now, wall);
-            let over =
-                life.candidate.is_over() || life.candidate.lost().is_some() && !life.candidate.may_work(now);
+            let over = life.candidate.has_ended()
+                || life.candidate.lost().is_some() && !life.candidate.may_work(now);
             match step {
-                Step::Ask(ask) => {
+                CandidateStep::Request(ask) => {
                     let request = self.requests.len() as u64;
                     self.requests.push((ask, None));
                     self.sent.push(self.now);
@@ -196,7 +198,7 @@ impl World {
                         self.at(self.now + delay, n, Event::Arrives(request));
                     }
                 }
-                Step::Wait(_) if over => {
+                CandidateStep::Wait(_) if over => {
                     life.candidate.campaign();
                     (life.led, life.over) = (false, false);
                     // Whoever has given it away lets others try.
@@ -206,7 +208,7 @@ impl World {
                         return;
                     }
                 }
-                Step::Wait(until) => {
+                CandidateStep::Wait(until) => {
                     if until < Nanos::MAX {
                         let origin = self.lives[n].origin;
                         self.step_at(until.get() - origin, n);
@@ -314,7 +316,7 @@ impl World {
 
     fn arrives(&mut self, n: usize, request: u64) {
         let (ask, answer) = &mut self.requests[request as usize];
-        let given = self.server.ask(ask);
+        let given = self.server.answer(ask);
         *answer = Some(given);
         match self.delay(n) {
             Some(delay) => self.at(self.now + delay, n, Event::Answered(request)),
@@ -330,13 +332,13 @@ impl World {
         }
         for (request, answer) in std::mem::take(&mut self.lives[n].heard) {
             let (ask, sent) = (&self.requests[request as usize].0, self.sent[request as usize]);
-            if !matches!(ask, Ask::Get)
-                && matches!(&answer, Answer::Found { record, .. } if record.holder == self.lives[n].name)
+            if !matches!(ask, LeaseRequest::Get)
+                && matches!(&answer, LeaseResponse::Found { record, .. } if record.holder_identity == self.lives[n].name)
             {
                 self.lives[n].renewed = Some(sent);
             }
             let before = self.lives[n].candidate.leads(now);
-            self.lives[n].candidate.answered(answer, now);
+            self.lives[n].candidate.on_response(answer, now);
             if !before && self.lives[n].candidate.leads(now) {
                 self.seen.terms += 1;
             }
@@ -354,8 +356,7 @@ impl World {
             assert!(!(life.over && leads), "a leadership that was over is not, after {} ms", self.now / MS);
             if leads {
                 // Only a candidate that leads begins anything.
-                let deadline =
-                    life.renewed.map(|sent| sent + self.timing.renew_deadline().as_nanos() as Time);
+                let deadline = life.renewed.map(|sent| sent + self.timing.renew_deadline.as_nanos() as Time);
                 assert!(
                     deadline.is_some_and(|deadline| self.now < deadline),
                     "a reconcile may begin after the renew deadline, after {} ms",
@@ -397,15 +398,15 @@ impl World {
 }
 
 /// Periods that the rules allow.
-fn any_timing(random: &mut Random) -> Timing {
+fn any_timing(random: &mut Random) -> ElectionTiming {
     loop {
         let longer = random.below(2) as usize;
         let mut upto = |most: u64| Duration::from_millis(1 + random.below(most));
         let most = [3_000, 30_000][longer];
         let (lease, renew, retry) = (upto(most), upto(most), upto(5_000));
-        if let Ok(timing) = Timing::new(lease, renew, retry) {
+        if let Ok(timing) = ElectionTiming::new(lease, renew, retry) {
             let most = (lease - renew).as_millis() as u64;
-            return timing.with_wind_down(Duration::from_millis(random.below(most))).unwrap_or(timing);
+            return timing.with_stop_grace(Duration::from_millis(random.below(most))).unwrap_or(timing);
         }
     }
 }
@@ -427,15 +428,15 @@ fn never_do_two_work_at_once_and_once_faults_stop_somebody_leads_and_stays() {
         world.calm_down();
 
         // Periods shorter than what messages take cannot be kept.
-        if world.timing.renew_deadline() < world.timing.retry_period() * 6 / 5 + Duration::from_millis(400) {
+        if world.timing.renew_deadline < world.timing.retry_period * 6 / 5 + Duration::from_millis(400) {
             continue;
         }
         // An open request is given up, a candidate rests, it sees the last record, which runs out; and two messages each way for a look and a write,
         // twice.
-        let rest = world.timing.retry_period().mul_f64(2.2);
-        let patience = world.timing.renew_deadline() / 2;
-        let lease = Duration::from_secs(world.timing.lease_duration().as_secs_f64().ceil() as u64);
-        let bound = patience + rest + lease + world.timing.wind_down() + Duration::from_millis(400);
+        let rest = world.timing.retry_period.mul_f64(2.2);
+        let request_deadline = world.timing.renew_deadline / 2;
+        let lease = Duration::from_secs(world.timing.lease_duration.as_secs_f64().ceil() as u64);
+        let bound = request_deadline + rest + lease + world.timing.stop_grace + Duration::from_millis(400);
         let bound = bound.as_nanos() as Time + 1;
         let calm = world.now;
         world.run_until(calm + bound);

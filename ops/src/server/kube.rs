@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use flyball_kube::{Monitor, Throttle};
-use flyball_kube_lease::Standing;
+use flyball_kube_lease::LeaderStatus;
 use serde_json::json;
 
 use super::debug_view::{self, seconds};
@@ -48,19 +48,19 @@ impl OpsServer {
 
     /// Adds a leader election: alive unless the leader's work goes on after its lease has expired; its metrics, and a section of `/debug`
     /// under `elections`. It adds no readiness check: a candidate that does not lead is ready.
-    pub fn election(mut self, name: &str, standing: &Standing) -> Self {
-        self.kube.elections.push((name.to_owned(), standing.clone()));
-        let shown = standing.clone();
+    pub fn election(mut self, name: &str, status: &LeaderStatus) -> Self {
+        self.kube.elections.push((name.to_owned(), status.clone()));
+        let shown = status.clone();
         self.debug.add("elections", name, move || {
             json!({
                 "leads": shown.is_leader(),
                 "leader": shown.leader().as_deref(),
-                "terms": shown.terms(),
-                "renewedSecondsAgo": shown.renewed().map(seconds),
-                "lastError": shown.error().as_deref(),
+                "terms": shown.times_elected(),
+                "renewedSecondsAgo": shown.since_last_renewal().map(seconds),
+                "lastError": shown.last_error().as_deref(),
             })
         });
-        let standing = standing.clone();
-        self.liveness_check(name, move || standing.live(ELECTION_TOLERANCE))
+        let status = status.clone();
+        self.liveness_check(name, move || status.live(ELECTION_TOLERANCE))
     }
 }

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use flyball_kube::{Monitor, Throttle};
-use flyball_kube_lease::Standing;
+use flyball_kube_lease::LeaderStatus;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
@@ -17,7 +17,7 @@ use super::gauges::{Families, flag, level};
 pub(super) struct KubeGauges {
     pub(super) controllers: Vec<(String, Monitor)>,
     pub(super) throttles: Vec<(String, Throttle)>,
-    pub(super) elections: Vec<(String, Standing)>,
+    pub(super) elections: Vec<(String, LeaderStatus)>,
 }
 
 impl Collector for KubeGauges {
@@ -71,10 +71,11 @@ fn encode_throttles(families: &mut Families<'_>, throttles: &[(String, Throttle)
     })
 }
 
-fn encode_elections(families: &mut Families<'_>, elections: &[(String, Standing)]) -> fmt::Result {
+fn encode_elections(families: &mut Families<'_>, elections: &[(String, LeaderStatus)]) -> fmt::Result {
     let help = "Whether this process leads";
-    families.add("leader_election_master_status", help, elections, |standing| flag(standing.is_leader()))?;
+    families.add("leader_election_master_status", help, elections, |status| flag(status.is_leader()))?;
     let help = "How often this process has come to lead";
-    families
-        .add("leader_election_terms_total", help, elections, |standing| ConstCounter::new(standing.terms()))
+    families.add("leader_election_terms_total", help, elections, |status| {
+        ConstCounter::new(status.times_elected())
+    })
 }

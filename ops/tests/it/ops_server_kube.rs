@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_kube::{Controller, Throttle};
-use flyball_kube_lease::{Election, Ended};
+use flyball_kube_lease::{Election, ElectionOutcome};
 use flyball_kube_testing::ApiServer;
 use flyball_ops::OpsServer;
 use futures_util::StreamExt;
@@ -23,7 +23,7 @@ async fn a_throttle_and_an_election_are_exported_and_shown() {
     let cluster = ApiServer::new();
     cluster.register::<Lease>();
     let mut election = Election::builder(cluster.client(), "ns", "l", "me").build().unwrap();
-    let server = OpsServer::new().throttle("client", &throttle).election("l", &election.standing());
+    let server = OpsServer::new().throttle("client", &throttle).election("l", &election.status());
     let served = serve(server).await;
     let ended = election.run(|_| async {
         let (status, metrics) = served.get("/metrics").await;
@@ -39,7 +39,7 @@ async fn a_throttle_and_an_election_are_exported_and_shown() {
         assert_eq!(debug["throttles"]["client"]["burst"], 10);
         assert_eq!(debug["elections"]["l"]["leader"], "me");
     });
-    assert_eq!(ended.await, Ended::Done(()));
+    assert_eq!(ended.await, ElectionOutcome::Done(()));
     assert_eq!(served.get("/healthz").await.0, 200);
     served.end().await;
 }

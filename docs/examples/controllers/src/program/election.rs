@@ -7,7 +7,9 @@ use std::fmt::{self, Debug};
 use std::hash::Hash;
 
 use flyball_kube::Controller;
-use flyball_kube_lease::{Election, Ended, InvalidElection, Leadership, Lost, unique_identity};
+use flyball_kube_lease::{
+    Election, ElectionOutcome, InvalidElectionConfig, Leadership, LossReason, unique_identity,
+};
 use kube::{Client, Resource};
 
 use super::options::Options;
@@ -45,7 +47,11 @@ impl Term {
 ///
 /// # Errors
 /// When its periods do not fit each other.
-pub fn election(client: &Client, program: &str, options: &Options) -> Result<Election, InvalidElection> {
+pub fn election(
+    client: &Client,
+    program: &str,
+    options: &Options,
+) -> Result<Election, InvalidElectionConfig> {
     // In a pod its name.
     let identity = unique_identity(&std::env::var("HOSTNAME").unwrap_or_default());
     let namespace = options.namespace.as_deref().unwrap_or_else(|| client.default_namespace());
@@ -66,23 +72,23 @@ pub async fn as_leader<F: Future<Output = ()>>(
     stop: impl Future<Output = ()>,
     work: impl FnOnce(Leadership) -> F,
 ) -> Result<(), LeadershipLost> {
-    match election.run_standby(stop, work).await {
-        Ended::Done(()) | Ended::Stopped => Ok(()),
-        Ended::Lost(why, _) => Err(LeadershipLost(why)),
+    match election.run_as_standby(stop, work).await {
+        ElectionOutcome::Done(()) | ElectionOutcome::Stopped => Ok(()),
+        ElectionOutcome::Lost(why, _) => Err(LeadershipLost(why)),
     }
 }
 
 /// Another process may lead now: this one has to end, and can begin anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeadershipLost(pub Lost);
+pub struct LeadershipLost(pub LossReason);
 
 impl fmt::Display for LeadershipLost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("leads no more: ")?;
         match &self.0 {
-            Lost::NotRenewed => f.write_str("the lease could not be renewed in time"),
-            Lost::Taken(holder) if holder.is_empty() => f.write_str("somebody gave the lease away"),
-            Lost::Taken(holder) => write!(f, "the lease was taken by {holder:?}"),
+            LossReason::NotRenewed => f.write_str("the lease could not be renewed in time"),
+            LossReason::Taken(holder) if holder.is_empty() => f.write_str("somebody gave the lease away"),
+            LossReason::Taken(holder) => write!(f, "the lease was taken by {holder:?}"),
             other => write!(f, "{other:?}"),
         }
     }

@@ -48,7 +48,6 @@ fn duration(value: &str) -> Result<Duration, jiff::Error> {
 mod tests {
     use clap::CommandFactory;
     use clap::error::ErrorKind;
-    use flyball_kube_lease::Timing;
 
     use super::*;
 
@@ -74,7 +73,7 @@ mod tests {
         }
         let Options { namespace, lease_duration, renew_deadline, retry_period, .. } = parse("").unwrap();
         assert_eq!(namespace, None);
-        assert_eq!(Timing::new(lease_duration, renew_deadline, retry_period), Ok(Timing::default()));
+        assert_eq!([lease_duration, renew_deadline, retry_period], [15, 10, 2].map(Duration::from_secs));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use clap::Parser;
 use example_controllers::endpointslice;
 use example_controllers::program::{self, LeadershipLost, Options, Probes, Term, as_leader, drive};
 use flyball_kube::Controller;
-use flyball_kube_lease::{Leadership, Lost};
+use flyball_kube_lease::{Leadership, LossReason};
 use flyball_kube_testing::{RequestMatcher, Verb};
 use futures::FutureExt;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -130,8 +130,8 @@ async fn told_to_end_before_it_leads_it_has_done_nothing() {
 async fn who_leads_no_more_ends_and_says_why() {
     let cluster = start().await;
     for (happens, expected, message) in [
-        ("taken", Lost::Taken("thief".to_owned()), "leads no more: the lease was taken by \"thief\""),
-        ("cut-off", Lost::NotRenewed, "leads no more: the lease could not be renewed in time"),
+        ("taken", LossReason::Taken("thief".to_owned()), "leads no more: the lease was taken by \"thief\""),
+        ("cut-off", LossReason::NotRenewed, "leads no more: the lease could not be renewed in time"),
     ] {
         cluster.server.delete::<Lease>("default", LEASE);
         let mut process = process(&cluster);

@@ -1,0 +1,118 @@
+//! PURE. The periods of an election.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+/// The periods of an election; see [`ElectionBuilder`](crate::ElectionBuilder).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ElectionTiming {
+    /// How long others wait, from when they see a record first.
+    pub lease_duration: Duration,
+    /// How long a leader leads after it sent its last successful renewal.
+    pub renew_deadline: Duration,
+    /// The time between two tries.
+    pub retry_period: Duration,
+    /// How long the work may go on after the leadership is over.
+    pub stop_grace: Duration,
+}
+
+/// A candidate waits for a retry period and up to this many hundredths of it more.
+pub(crate) const JITTER_PERCENT: u32 = 120;
+
+// === impl ElectionTiming ===
+
+impl ElectionTiming {
+    /// Checks the periods. The stop grace is half of what lies between renew deadline and lease duration.
+    ///
+    /// # Errors
+    /// [`InvalidElectionConfig`] for periods that do not fit.
+    pub fn new(
+        lease_duration: Duration,
+        renew_deadline: Duration,
+        retry_period: Duration,
+    ) -> Result<Self, InvalidElectionConfig> {
+        let stop_grace = lease_duration.saturating_sub(renew_deadline) / 2;
+        Self { lease_duration, renew_deadline, retry_period, stop_grace }.valid()
+    }
+
+    /// Replaces the stop grace.
+    ///
+    /// # Errors
+    /// [`InvalidElectionConfig::StopGrace`] if others could lead before it is over.
+    pub fn with_stop_grace(self, stop_grace: Duration) -> Result<Self, InvalidElectionConfig> {
+        Self { stop_grace, ..self }.valid()
+    }
+
+    fn valid(self) -> Result<Self, InvalidElectionConfig> {
+        if self.retry_period.is_zero() {
+            Err(InvalidElectionConfig::RetryPeriod)
+        } else if self.lease_duration > LONGEST || self.lease_duration <= self.renew_deadline {
+            Err(InvalidElectionConfig::RenewDeadline)
+        } else if self.renew_deadline <= self.retry_period.saturating_mul(JITTER_PERCENT) / 100 {
+            Err(InvalidElectionConfig::RetryPeriod)
+        } else if self.stop_grace >= self.lease_duration - self.renew_deadline {
+            Err(InvalidElectionConfig::StopGrace)
+        } else {
+            Ok(self)
+        }
+    }
+
+    /// The longest time for one request: a hanging one leaves time for another before the deadline.
+    pub(crate) fn request_deadline(&self) -> Duration {
+        self.renew_deadline / 2
+    }
+
+    /// The lease duration in whole seconds, as the record has it. Rounded up, as others must not come too early; client-go rounds down.
+    pub(crate) fn lease_seconds(&self) -> i32 {
+        let rounded_up =
+            self.lease_duration.as_secs().saturating_add(u64::from(self.lease_duration.subsec_nanos() > 0));
+        i32::try_from(rounded_up).unwrap_or(i32::MAX) // never: at most `LONGEST`
+    }
+}
+
+impl Default for ElectionTiming {
+    /// 15 s, 10 s and 2 s.
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            lease_duration: seconds(15),
+            renew_deadline: seconds(10),
+            retry_period: seconds(2),
+            stop_grace: seconds(5) / 2,
+        }
+    }
+}
+
+const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
+
+/// Why an [`ElectionBuilder`](crate::ElectionBuilder) builds no election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidElectionConfig {
+    /// The renew deadline is not shorter than the lease duration, or that is longer than a Lease can say (68 years).
+    RenewDeadline,
+    /// The retry period is zero, or 1.2 retry periods are not shorter than the renew deadline.
+    RetryPeriod,
+    /// The stop grace does not end before others could lead.
+    StopGrace,
+    /// The identity is empty, which means no holder.
+    Identity,
+}
+
+impl fmt::Display for InvalidElectionConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RenewDeadline => "the renew deadline must be shorter than the lease duration",
+            Self::RetryPeriod => {
+                "the retry period must not be zero, and 1.2 of them must be shorter than the renew deadline"
+            }
+            Self::StopGrace => {
+                "the stop grace must be shorter than what is left of the lease at the renew deadline"
+            }
+            Self::Identity => "a candidate needs an identity",
+        })
+    }
+}
+
+impl Error for InvalidElectionConfig {}
