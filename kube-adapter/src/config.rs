@@ -1,5 +1,8 @@
 //! PURE. How a controller runs.
 
+pub(crate) mod boxed_policy;
+pub(crate) mod classify;
+
 use std::error::Error;
 use std::fmt;
 use std::num::NonZeroU32;
@@ -11,8 +14,8 @@ use flyball_controller::{Class, Metrics};
 use flyball_informer_cache::{NamespacedName, ReflectorConfig};
 use flyball_ratelimit::{Exponential, Policy};
 
-use crate::classes::Classes;
-use crate::limit::Limit;
+use crate::config::boxed_policy::Limit;
+use crate::config::classify::Classes;
 
 /// The wait after a first failure, and the longest, where objects have a backoff: 5 ms to 5 minutes.
 pub(crate) const BACKOFF: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(300)];

@@ -2,17 +2,21 @@
 //!
 //! Cancel safety: nothing runs before the stream of [`Controller::run`] is polled; what dropping it does is told there.
 
+mod action;
 pub(crate) mod caches;
 mod engine;
 mod in_flight;
-mod reasons;
-mod requests;
-mod rows;
+mod manual_triggers;
+mod mapped;
+mod monitor;
+pub(crate) mod queue_order;
+pub(crate) mod reconcile_failed;
+mod reconcile_reasons;
 mod run;
-mod stopping;
+mod shutdown;
+mod store;
 mod trigger;
-pub(crate) mod turning;
-mod watching;
+mod watches;
 
 use std::fmt;
 use std::fmt::Debug;
@@ -29,13 +33,16 @@ use tokio::sync::mpsc;
 /// The target of spans and events of controllers: kube-runtime's, so that filters such as `kube=warn` match.
 pub(crate) const TARGET: &str = "kube_runtime::controller";
 
+pub use self::action::{UnknownAction, requeue_after};
 pub use self::caches::{CacheState, WatchFailure};
-use self::requests::Request;
-use self::rows::{Row, Rows};
+use self::manual_triggers::Request;
+use self::mapped::{Row, Rows};
+pub use self::monitor::Monitor;
 pub use self::run::Reconciles;
-use self::stopping::Stopping;
+use self::shutdown::Stopping;
+pub use self::store::Store;
 use self::trigger::Trigger;
-use crate::{ApiSource, Config, Monitor, Store, reflector_config, watcher_error};
+use crate::{ApiSource, Config, reflector_config, watcher_error};
 use flyball_kube_lease::Leadership;
 
 /// Runs a function for objects of a kind when they, or objects that concern them, change: kube-runtime's `Controller`, with the same

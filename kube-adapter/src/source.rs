@@ -3,11 +3,13 @@
 //! Cancel safety: a dropped request ends with its connection. A page that is being read on a thread for blocking work is read to
 //! its end there, and thrown away. A dropped watch closes its connection; nothing else is held.
 
+pub(crate) mod api_error;
 mod decode;
-mod exchange;
 mod listing;
-mod skipped;
+mod request;
+pub(crate) mod stream_source;
 mod unreadable;
+mod unreadable_counter;
 mod watch;
 
 use std::fmt;
@@ -24,15 +26,17 @@ use kube::runtime::watcher;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
+pub use self::api_error::{ApiError, watcher_error};
 use self::decode::Unread;
 use self::listing::Listing;
-pub use self::skipped::Skipped;
+pub use self::stream_source::{StreamSource, StreamWatch, informer_of};
 use self::unreadable::Fed;
 pub use self::unreadable::unreadable;
+pub use self::unreadable_counter::Skipped;
 pub use self::watch::ApiWatch;
 
-use crate::names::key_of;
-use crate::source_error::told;
+use crate::keys::key_of;
+use crate::source::api_error::told;
 
 /// A page larger than this is read on a thread for blocking work: about a millisecond's worth.
 const INLINE: usize = 64 * 1024;
@@ -238,8 +242,8 @@ where
         if request.continuation.is_none() {
             self.listing.begin();
         }
-        let body = exchange::send(&self.client, self.list_request(request)?).await?;
-        let bytes = exchange::read(body, &self.arrived).await?;
+        let body = request::send(&self.client, self.list_request(request)?).await?;
+        let bytes = request::read(body, &self.arrived).await?;
         let read = match bytes.len() > INLINE {
             true => elsewhere(move || decode(&bytes)).await?,
             false => decode(&bytes),
@@ -269,8 +273,8 @@ where
             self.listing.begin();
         }
         let open = async || {
-            let built = exchange::uncompressed(self.watch_request(&request)?);
-            exchange::send(&self.client, built).await
+            let built = request::uncompressed(self.watch_request(&request)?);
+            request::send(&self.client, built).await
         };
         let body = open().await.map_err(|error| told(watcher::Error::WatchStartFailed(error)))?;
         let (listing, fed) = (self.listing.clone(), self.fed.clone());

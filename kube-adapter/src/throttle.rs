@@ -3,8 +3,8 @@
 //! Cancel safety: see [`Throttled`].
 
 mod service;
+mod stats;
 mod throttled;
-mod waits;
 
 use std::fmt;
 use std::future::Future;
@@ -19,9 +19,9 @@ use flyball_sync::{Nanos, TokioTimer};
 use tower_layer::Layer;
 
 use service::SharedService;
+use stats::Tally;
+pub use stats::Waits;
 pub use throttled::{Throttled, ThrottledFuture};
-use waits::Tally;
-pub use waits::Waits;
 
 /// A rate and a burst for the requests of a client: a tower layer for
 /// [`ClientBuilder::with_layer`](kube::client::ClientBuilder::with_layer), and the handle by which it is watched and changed.

@@ -20,14 +20,14 @@ use tracing::{Instrument, Span};
 
 use super::OwnInformer;
 use super::in_flight::InFlight;
-use super::reasons::Reasons;
-use super::requests::{Request, pump};
-use super::stopping::{Stopping, any};
+use super::manual_triggers::{Request, pump};
+use super::queue_order::{Adding, Keys, Loop, Turning};
+use super::reconcile_reasons::Reasons;
+use super::shutdown::{Stopping, any};
 use super::trigger::Trigger;
-use super::turning::{Adding, Keys, Loop, Turning};
 use crate::config::BACKOFF;
-use crate::failed::Failed;
-use crate::limit::Limit;
+use crate::config::boxed_policy::Limit;
+use crate::controller::reconcile_failed::Failed;
 use crate::{Config, Monitor, Turns};
 use flyball_kube_lease::Leadership;
 

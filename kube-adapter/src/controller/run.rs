@@ -27,10 +27,10 @@ use tokio::time::timeout;
 use tracing::Instrument;
 
 use super::engine::Engine;
-use super::reasons::{Reason, Reasons};
+use super::reconcile_reasons::{Reason, Reasons};
 use super::{Controller, TARGET};
-use crate::classes::Classes;
-use crate::failed::Failed;
+use crate::config::classify::Classes;
+use crate::controller::reconcile_failed::Failed;
 use crate::{UnknownAction, object_ref, requeue_after, unreadable};
 
 /// Results that nobody has taken yet; then reconciles wait.

@@ -9,9 +9,9 @@ use flyball_workqueue::{Fifo, Priority};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
-use super::reasons::Reason;
-use super::rows::Row;
-use super::turning::{Adding, ByNamespace, Loop, Turning};
+use super::mapped::Row;
+use super::queue_order::{Adding, ByNamespace, Loop, Turning};
+use super::reconcile_reasons::Reason;
 use crate::{key_of_ref, unreadable};
 
 /// One informer and what its changes mean, its types out of sight: of the three, the one that fits the queue is called.

@@ -11,7 +11,7 @@ use serde::de::{DeserializeOwned, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::names::{key_of, version_of};
+use crate::keys::{key_of, version_of};
 
 /// On the bookmark that ends a streaming list.
 const INITIAL_END: &str = "k8s.io/initial-events-end";

@@ -13,7 +13,7 @@ use flyball_informer_cache::{Event, NamespacedName, Store};
 use kube::Resource;
 
 use super::decode::{Unread, trim};
-use crate::names::version_of;
+use crate::keys::version_of;
 
 const MARK: &str = "unreadable: ";
 

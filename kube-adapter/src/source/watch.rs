@@ -19,10 +19,10 @@ use tokio::task::yield_now;
 
 use super::decode::{self, Instead, Line, Unread};
 use super::listing::Listing;
-use super::skipped::Skipped;
 use super::unreadable::Fed;
-use crate::names::key_of;
-use crate::source_error::{is_lost, told};
+use super::unreadable_counter::Skipped;
+use crate::keys::key_of;
+use crate::source::api_error::{is_lost, told};
 
 /// The room a line may take for good, and what costs one unit of the task's budget to read.
 const PIECE: usize = 4096;

@@ -10,7 +10,7 @@
 mod api_server;
 mod cache;
 mod cluster;
+mod cluster_assumptions;
 mod controller;
 mod examples;
-mod given;
 mod leader;

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::script::{Answer, Script};
+use crate::scripted_server::{Answer, Script};
 use crate::world::{Refused, Runs, World, during, in_turn, map, noting, pod, told};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -13,7 +13,7 @@ use kube::runtime::watcher;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::script::{Answer, Script};
+use crate::scripted_server::{Answer, Script};
 use crate::world::{Refused, Runs, World, during, in_turn, map, noting, told};
 
 const SECOND: Duration = Duration::from_secs(1);

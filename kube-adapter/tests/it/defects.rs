@@ -4,7 +4,7 @@
 
 mod caches;
 mod controllers;
-mod counted;
+mod leak_counter;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use self::engine::{BOTH, Engine, Program, Ran, map, secret, server};
-use crate::lines::Lines;
+use crate::log_capture::Lines;
 use crate::world::Refused;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -19,7 +19,7 @@ use kube::{Api, Resource, ResourceExt};
 use serde_json::{from_value, json};
 use testkit::random::Random;
 
-use crate::script::{Answer, Script};
+use crate::scripted_server::{Answer, Script};
 
 fn server(objects: usize) -> ApiServer {
     let server = ApiServer::new();

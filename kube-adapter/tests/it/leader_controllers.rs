@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tower::{Service, service_fn};
 
-use crate::lines::Lines;
+use crate::log_capture::Lines;
 use crate::world::{Refused, map};
 
 const SECOND: Duration = Duration::from_secs(1);

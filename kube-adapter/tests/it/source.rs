@@ -13,7 +13,7 @@ use kube::runtime::watcher::{self, Config};
 use kube::{Api, Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::script::{Answer, Script};
+use crate::scripted_server::{Answer, Script};
 
 fn any(limit: Option<u32>) -> ListRequest {
     ListRequest { version: ListVersion::Any, limit, continuation: None }

@@ -18,7 +18,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-use crate::script::{Answer, Script};
+use crate::scripted_server::{Answer, Script};
 
 const LIST: ListRequest = ListRequest { version: ListVersion::Any, limit: None, continuation: None };
 

@@ -15,7 +15,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::script::{Answer, Script};
+use crate::scripted_server::{Answer, Script};
 
 const LIST: ListRequest = ListRequest { version: ListVersion::Any, limit: None, continuation: None };
 const WATCH: WatchRequest =

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::script::{Answer, Lines, Script};
+use crate::scripted_server::{Answer, Lines, Script};
 
 const SECOND: Duration = Duration::from_secs(1);
 

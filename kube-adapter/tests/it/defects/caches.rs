@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::runtime::watcher::Config;
 
-use super::counted::{self, Counted};
+use super::leak_counter::{self, Counted};
 use super::{SECOND, idle, map, maps, pass, run, server, value};
 
 fn key(name: &str) -> NamespacedName {
@@ -108,10 +108,10 @@ async fn d13_a_relist_blocks_no_reader_and_keeps_what_stayed() {
     let api = Api::<Counted>::all(server.client());
     let cache = informer(api, Config::default().page_size(100)).start().unwrap();
     cache.synced().await.unwrap();
-    counted::reset();
+    leak_counter::reset();
 
     let (reader, (answered, answer)) = (cache.clone(), mpsc::channel());
-    counted::at_end("old", move || {
+    leak_counter::at_end("old", move || {
         let (tell, told) = mpsc::channel();
         thread::spawn(move || tell.send(reader.store().get(&key("a001")).is_some()));
         // Far longer than a read takes; only a reader that is blocked makes use of it.
@@ -126,7 +126,7 @@ async fn d13_a_relist_blocks_no_reader_and_keeps_what_stayed() {
     assert_eq!(cache.status().relists, 1);
     assert_eq!(answer.try_recv().expect("an old object was dropped"), Ok(true));
     // What there was, a page that is compared with it, and what changed, with some to spare.
-    assert!(counted::most() <= OBJECTS + 150, "{} at one time", counted::most());
+    assert!(leak_counter::most() <= OBJECTS + 150, "{} at one time", leak_counter::most());
 }
 
 /// Every event copies its object, with all it holds.
@@ -149,7 +149,7 @@ async fn d14_nothing_is_copied_on_the_way_to_a_reconcile() {
     pass(300 * SECOND).await;
     while subscription.try_next().is_some() {}
     assert_eq!((cache.store().len(), cache.status().relists), (101, 1));
-    assert_eq!(counted::copies(), 0);
+    assert_eq!(leak_counter::copies(), 0);
 }
 
 thread_local! {

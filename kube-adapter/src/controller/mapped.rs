@@ -13,7 +13,7 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use tokio::task::yield_now;
 
-use crate::names::{key_of, version_of};
+use crate::keys::{key_of, version_of};
 use crate::{ApiSource, ApiWatch};
 
 /// One object that others depend on.

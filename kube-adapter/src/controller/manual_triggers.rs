@@ -8,8 +8,8 @@ use futures_util::future::pending;
 use futures_util::stream::{BoxStream, select_all};
 use tokio::task::coop::consume_budget;
 
-use super::reasons::Reason;
-use super::turning::{Adding, Keys, Turning};
+use super::queue_order::{Adding, Keys, Turning};
+use super::reconcile_reasons::Reason;
 use flyball_kube_lease::Leadership;
 
 /// Keys that are asked for from outside, and why.

@@ -18,8 +18,8 @@ use kube::Resource;
 use kube::runtime::watcher;
 use tokio::task::coop::consume_budget;
 
-use crate::names::{key_of, version_of};
-use crate::source_error::told;
+use crate::keys::{key_of, version_of};
+use crate::source::api_error::told;
 use crate::{ApiError, schema};
 use tokio::sync::Mutex as Turn;
 

@@ -11,7 +11,7 @@ use kube::core::Status;
 use kube::core::response::reason;
 use kube::runtime::watcher;
 
-use crate::classes::DEEPEST_CAUSE;
+use crate::config::classify::DEEPEST_CAUSE;
 
 /// Why a request of a source failed: kube's own error, and what it happened to. The [cause](SourceError::cause) of every error of
 /// the sources of this crate; clones share it.

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use tracing::Instrument;
 use tracing::subscriber::set_default;
 
-use crate::lines::Lines;
+use crate::log_capture::Lines;
 use crate::world::{Refused, Runs, World, during, in_turn, map, pod};
 
 const SECOND: Duration = Duration::from_secs(1);

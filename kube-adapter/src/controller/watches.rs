@@ -14,7 +14,7 @@ use kube::runtime::watcher;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use super::reasons::Reason;
+use super::reconcile_reasons::Reason;
 use super::trigger::{concerned, key_among, own, owned, owners_of, watched};
 use super::{Controller, filled, rows};
 use crate::{ApiSource, key_of_ref};

@@ -12,7 +12,7 @@ use flyball_workqueue::QueueStats;
 use crate::Skipped;
 use crate::controller::CacheState;
 use crate::controller::caches::Caches;
-use crate::controller::turning::{Keys, Turning};
+use crate::controller::queue_order::{Keys, Turning};
 
 /// How a controller fares: for probes and debug views. Made before it runs, by [`Controller::monitor`](crate::Controller::monitor);
 /// until then it is not ready, but alive. A clone costs a reference count.

@@ -6,10 +6,10 @@ use flyball_informer_cache::NamespacedName;
 use flyball_sync::TokioTimer;
 use flyball_workqueue::{AddError, Added, DelayMode, Fair, Fifo, Order, Priority, Queue, WithTimer};
 
-use super::reasons::{Reason, Reasons};
+use super::reconcile_reasons::{Reason, Reasons};
 use super::trigger::Trigger;
 use crate::config::Debounce;
-use crate::limit::Limit;
+use crate::config::boxed_policy::Limit;
 
 /// The queue of every controller of this crate, in one of three orders.
 pub(crate) type Keys<O> = Queue<NamespacedName, O, Limit, WithTimer<TokioTimer>>;
