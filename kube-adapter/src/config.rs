@@ -14,8 +14,8 @@ use flyball_controller::{Class, Metrics};
 use flyball_informer_cache::{NamespacedName, ReflectorConfig};
 use flyball_ratelimit::{Exponential, Policy};
 
-use crate::config::boxed_policy::Limit;
-use crate::config::classify::Classes;
+use self::boxed_policy::BoxedPolicy;
+use self::classify::Classifier;
 
 /// The wait after a first failure, and the longest, where objects have a backoff: 5 ms to 5 minutes.
 pub(crate) const BACKOFF: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(300)];
@@ -23,8 +23,6 @@ pub(crate) const BACKOFF: [Duration; 2] = [Duration::from_millis(5), Duration::f
 const CONFLICTS: [Duration; 2] = [Duration::from_millis(10), BACKOFF[1]];
 /// How many objects are reconciled at once, as recommended.
 const CONCURRENCY: u16 = 64;
-/// So many reconciles in flight are worth a warning, if nothing is said.
-const MANY_IN_FLIGHT: u32 = 256;
 /// How long reconciles in flight may take at a shutdown, as recommended.
 const GRACE: Duration = Duration::from_secs(20);
 /// How long they may still run after that, if nothing is said.
@@ -40,15 +38,15 @@ const DEBOUNCES: u32 = 10;
 /// # Examples
 /// ```
 /// use flyball_controller::Class;
-/// use flyball_kube::{Config, Turns};
+/// use flyball_kube::{Config, QueueOrder};
 /// use std::time::Duration;
 ///
 /// let config = Config::default()
 ///     .concurrency(8)
 ///     .debounce(Duration::from_millis(100))
-///     .turns(Turns::FairByNamespace { cap: Some(4) })
+///     .queue_order(QueueOrder::FairByNamespace { max_in_flight: Some(4) })
 ///     .backoff(Duration::from_millis(100)..=Duration::from_secs(60))
-///     .status(422, Class::Permanent)
+///     .classify_status(422, Class::Permanent)
 ///     .reconcile_timeout(Duration::from_secs(60));
 /// # let _ = config;
 /// ```
@@ -56,22 +54,20 @@ const DEBOUNCES: u32 = 10;
 #[must_use = "a configuration does nothing until a controller has it"]
 pub struct Config {
     pub(crate) concurrency: u16,
-    /// So many reconciles in flight are worth a warning; 0 is none.
-    pub(crate) many_in_flight: u32,
     pub(crate) debounce: Option<Debounce>,
-    pub(crate) turns: Turns,
+    pub(crate) queue_order: QueueOrder,
     /// The backoff of each object; `None` leaves errors to the error policy.
-    pub(crate) limit: Option<Arc<dyn Fn() -> Limit + Send + Sync>>,
-    pub(crate) classes: Classes,
+    pub(crate) backoff: Option<Arc<dyn Fn() -> BoxedPolicy + Send + Sync>>,
+    pub(crate) classifier: Classifier,
     pub(crate) conflicts: RangeInclusive<Duration>,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) requires_all_caches: bool,
+    pub(crate) waits_for_all_caches: bool,
     pub(crate) drains: bool,
     pub(crate) grace: Option<Duration>,
     pub(crate) abort_after: Duration,
     request_timeout: Option<Duration>,
     page_size: Option<NonZeroU32>,
-    pub(crate) metrics: Option<Arc<dyn Metrics>>,
+    pub(crate) controller_metrics: Option<Arc<dyn Metrics>>,
     pub(crate) queue_metrics: Option<Arc<dyn flyball_workqueue::QueueMetrics>>,
 }
 
@@ -79,34 +75,34 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Debounce {
     pub(crate) quiet: Duration,
-    pub(crate) longest: Duration,
+    pub(crate) max_wait: Duration,
 }
 
-/// Which of the objects that wait is reconciled next.
+/// The order in which waiting objects are reconciled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Turns {
-    /// First come, first served.
+pub enum QueueOrder {
+    /// FIFO.
     Fifo,
-    /// Objects from the initial list get the lowest priority: an object that changes meanwhile goes before them. Both are
-    /// first come, first served, and while both have work one of five reconciles is of the initial list, so nothing starves.
+    /// Objects from the initial list get the lowest priority: an object that changes meanwhile is reconciled before them. Each priority is
+    /// FIFO, and while both have work one of five reconciles is of the initial list, so that nothing starves.
     Priority {
-        /// The priority of objects from the initial list; changes have 0. It is the object's own: a change raises it for one
+        /// The priority of objects from the initial list; changes have 0. A change raises the priority of its object for one
         /// reconcile.
-        initial: i8,
+        initial_priority: i8,
     },
-    /// Namespaces take turns; within one, first come, first served. So one that has ten thousand objects does not keep those of
-    /// others waiting.
+    /// Round robin over namespaces, FIFO within each: ten thousand objects of one namespace do not delay those of
+    /// others.
     FairByNamespace {
-        /// How many objects of one namespace are reconciled at once, at most. Objects without one are a group of their own, all of them.
-        cap: Option<u32>,
+        /// The most objects of one namespace that are reconciled at once; 0 counts as 1. Objects without a namespace are one group.
+        max_in_flight: Option<u32>,
     },
 }
 
 /// Objects from the initial list get the lowest priority.
-impl Default for Turns {
+impl Default for QueueOrder {
     fn default() -> Self {
-        Self::Priority { initial: -100 }
+        Self::Priority { initial_priority: -100 }
     }
 }
 
@@ -117,7 +113,7 @@ impl Config {
     /// - a backoff for each object, 5 ms to 5 minutes, beside the delay of the error policy ([`backoff`](Self::backoff));
     /// - a schedule for conflicts, 10 ms to 5 minutes ([`conflict_backoff`](Self::conflict_backoff));
     /// - at least the delay that the API server asks for ([`respect_retry_after`](Self::respect_retry_after));
-    /// - reconciles begin when all caches are filled ([`require_all_caches`](Self::require_all_caches));
+    /// - reconciles begin when all caches are filled ([`wait_for_all_caches`](Self::wait_for_all_caches));
     /// - reconciles in flight have 20 s to end at a shutdown, and are dropped after 5 s more ([`shutdown_grace`](Self::shutdown_grace)).
     ///
     /// What is queued at a shutdown is left all the same: the next process lists all objects anyway.
@@ -136,23 +132,23 @@ impl Config {
             .backoff(BACKOFF[0]..=BACKOFF[1])
             .conflict_backoff(CONFLICTS[0]..=CONFLICTS[1])
             .respect_retry_after()
-            .require_all_caches()
+            .wait_for_all_caches()
             .shutdown_grace(GRACE)
     }
 
     /// Puts off what a change brings until nothing has happened to the object for so long: several changes become one
     /// reconcile. None by default; zero is none.
     ///
-    /// It waits for at most ten times this, however often the object changes; see [`debounce_within`](Self::debounce_within).
+    /// It waits for at most ten times this, however often the object changes; see [`debounce_with_max_wait`](Self::debounce_with_max_wait).
     /// What is asked for from outside, by [`reconcile_on`](crate::Controller::reconcile_on) say, is put off as a change is. What a reconcile asks
     /// for itself does not wait, and retries do not.
     pub fn debounce(self, quiet: Duration) -> Self {
-        self.debounce_within(quiet, quiet.saturating_mul(DEBOUNCES))
+        self.debounce_with_max_wait(quiet, quiet.saturating_mul(DEBOUNCES))
     }
 
-    /// As [`debounce`](Self::debounce), but no change waits for longer than `longest`.
-    pub fn debounce_within(mut self, quiet: Duration, longest: Duration) -> Self {
-        self.debounce = (!quiet.is_zero()).then_some(Debounce { quiet, longest: longest.max(quiet) });
+    /// As [`debounce`](Self::debounce), but no change waits for longer than `max_wait`.
+    pub fn debounce_with_max_wait(mut self, quiet: Duration, max_wait: Duration) -> Self {
+        self.debounce = (!quiet.is_zero()).then_some(Debounce { quiet, max_wait: max_wait.max(quiet) });
         self
     }
 
@@ -160,21 +156,15 @@ impl Config {
     ///
     /// Without a bound the first list of ten thousand objects starts ten thousand reconciles, which share the client's connections and
     /// the memory limit of the pod; [`recommended`](Self::recommended) has 64. With a bound, objects wait for slow reconciles of others.
-    /// [`Monitor::stats`](crate::Monitor::stats) reports how many are in flight, and [a warning](Self::warn_in_flight) is logged when there are many.
+    /// [`Monitor::stats`](crate::Monitor::stats) reports how many are in flight, and a warning is logged, at most once a minute, when there are 256 or more.
     pub fn concurrency(mut self, most: u16) -> Self {
         self.concurrency = most;
         self
     }
 
-    /// Logs a warning, at most once a minute, when so many reconciles are in flight: 256 by default, 0 is never.
-    pub fn warn_in_flight(mut self, many: u32) -> Self {
-        self.many_in_flight = many;
-        self
-    }
-
-    /// Which of the objects that wait is reconciled next; [`Turns::Priority`] by default.
-    pub fn turns(mut self, turns: Turns) -> Self {
-        self.turns = turns;
+    /// The order in which waiting objects are reconciled; [`QueueOrder::Priority`] by default.
+    pub fn queue_order(mut self, order: QueueOrder) -> Self {
+        self.queue_order = order;
         self
     }
 
@@ -188,47 +178,47 @@ impl Config {
     pub fn backoff(self, waits: RangeInclusive<Duration>) -> Self {
         let first = (*waits.start()).max(Duration::from_nanos(1));
         let longest = (*waits.end()).max(first);
-        self.limiter(move || Exponential::new(first..=longest))
+        self.backoff_policy(move || Exponential::new(first..=longest))
     }
 
-    /// As [`backoff`](Self::backoff), with a policy of choice: `make` makes it, when the controller runs.
+    /// As [`backoff`](Self::backoff), with a policy of choice: `make` makes it when the controller runs.
     ///
     /// # Examples
-    /// client-go's: each object by itself, and at most ten retries in a second of all of them together:
+    /// client-go's: a backoff for each object, and at most ten retries a second of all objects together:
     /// ```
     /// use flyball_kube::Config;
     /// use flyball_ratelimit::controller_default;
     ///
-    /// let config = Config::default().limiter(controller_default);
+    /// let config = Config::default().backoff_policy(controller_default);
     /// # let _ = config;
     /// ```
-    pub fn limiter<P>(mut self, make: impl Fn() -> P + Send + Sync + 'static) -> Self
+    pub fn backoff_policy<P>(mut self, make: impl Fn() -> P + Send + Sync + 'static) -> Self
     where
         P: Policy<NamespacedName> + Send + 'static,
         P::Reservation: Send + 'static,
     {
-        self.limit = Some(Arc::new(move || Limit::new(make())));
+        self.backoff = Some(Arc::new(move || BoxedPolicy::new(make())));
         self
     }
 
-    /// The delay of the error policy, exactly, as by default: undoes [`backoff`](Self::backoff), [`limiter`](Self::limiter),
+    /// The delay of the error policy, exactly, as by default: undoes [`backoff`](Self::backoff), [`backoff_policy`](Self::backoff_policy),
     /// [`conflict_backoff`](Self::conflict_backoff) and [`respect_retry_after`](Self::respect_retry_after).
     ///
     /// A reconcile that panics, or [takes too long](Self::reconcile_timeout), has no error for the policy: its object waits from 5 ms to
     /// 5 minutes, doubling with each in a row.
-    pub fn no_backoff(mut self) -> Self {
-        self.limit = None;
-        self.classes.conflicts = false;
-        self.classes.respects_retry_after = false;
+    pub fn without_backoff(mut self) -> Self {
+        self.backoff = None;
+        self.classifier.conflicts = false;
+        self.classifier.respects_retry_after = false;
         self
     }
 
-    /// Waits at least as long as the API server asks for in the status that it answers with, such as 429. Off by default: the error
+    /// ThrottleStats at least as long as the API server asks for in the status that it answers with, such as 429. Off by default: the error
     /// policy decides.
     ///
     /// kube's client does not pass on what a `Retry-After` header alone says.
     pub fn respect_retry_after(mut self) -> Self {
-        self.classes.respects_retry_after = true;
+        self.classifier.respects_retry_after = true;
         self
     }
 
@@ -240,19 +230,19 @@ impl Config {
     /// | [`Transient`](Class::Transient) | after the delay of the error policy, and [backoff](Self::backoff) if there is one |
     /// | [`Conflict`](Class::Conflict) | on the schedule of [`conflict_backoff`](Self::conflict_backoff), 10 ms to 5 minutes unless set there |
     /// | [`Permanent`](Class::Permanent) | not until the object changes |
-    pub fn status(mut self, code: u16, class: Class) -> Self {
-        self.classes.statuses.push((code, class));
+    pub fn classify_status(mut self, code: u16, class: Class) -> Self {
+        self.classifier.statuses.push((code, class));
         self
     }
 
-    /// The class of an error of a reconcile, as [`status`](Self::status) describes them; where `of` returns `None`, the status decides.
+    /// The class of an error of a reconcile, as [`classify_status`](Self::classify_status) describes them; where `of` returns `None`, the status decides.
     ///
     /// A panic of it counts as `None`.
     pub fn classify(
         mut self,
         of: impl Fn(&(dyn Error + 'static)) -> Option<Class> + Send + Sync + 'static,
     ) -> Self {
-        self.classes.first = Some(Arc::new(of));
+        self.classifier.first = Some(Arc::new(of));
         self
     }
 
@@ -262,7 +252,7 @@ impl Config {
     /// A conflict of versions is over when the cache has the next version. A conflict of field managers, or over a name, lasts. A change is
     /// reconciled at once; if that conflicts again, neither the count nor the end of the wait changes.
     pub fn conflict_backoff(mut self, waits: RangeInclusive<Duration>) -> Self {
-        self.classes.conflicts = true;
+        self.classifier.conflicts = true;
         let first = (*waits.start()).max(Duration::from_nanos(1));
         self.conflicts = first..=(*waits.end()).max(first);
         self
@@ -282,12 +272,12 @@ impl Config {
     /// By default it begins when the cache of its own objects and those that are [shared](crate::Controller::owns_shared) with the program
     /// are, as reconciles read no others. The objects of the others raise what they concern when they come, and a warning names the kinds
     /// that are missing after five seconds. With this, a kind that may not be listed keeps all objects from being reconciled.
-    pub fn require_all_caches(mut self) -> Self {
-        self.requires_all_caches = true;
+    pub fn wait_for_all_caches(mut self) -> Self {
+        self.waits_for_all_caches = true;
         self
     }
 
-    /// Reconciles what is queued when a shutdown begins, too, within the [grace](Self::shutdown_grace): set one. By default it is left, as in
+    /// ReconcileStream what is queued when a shutdown begins, too, within the [grace](Self::shutdown_grace): set one. By default it is left, as in
     /// kube-runtime: the next process lists all objects anyway.
     ///
     /// What waits for a later time, retries among it, is left all the same.
@@ -337,13 +327,13 @@ impl Config {
         self
     }
 
-    /// Is told of every reconcile.
-    pub fn metrics(mut self, metrics: impl Metrics) -> Self {
-        self.metrics = Some(Arc::new(metrics));
+    /// Reports every reconcile to these metrics.
+    pub fn controller_metrics(mut self, metrics: impl Metrics) -> Self {
+        self.controller_metrics = Some(Arc::new(metrics));
         self
     }
 
-    /// Is told of the queue: depth, latency and what client-go's metrics tell of theirs.
+    /// Reports the queue to these metrics: depth, latency and the others of client-go.
     pub fn queue_metrics(mut self, metrics: impl flyball_workqueue::QueueMetrics) -> Self {
         self.queue_metrics = Some(Arc::new(metrics));
         self
@@ -354,20 +344,19 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             concurrency: 0,
-            many_in_flight: MANY_IN_FLIGHT,
             debounce: None,
-            turns: Turns::default(),
-            limit: None,
-            classes: Classes::default(),
+            queue_order: QueueOrder::default(),
+            backoff: None,
+            classifier: Classifier::default(),
             conflicts: CONFLICTS[0]..=CONFLICTS[1],
             timeout: None,
-            requires_all_caches: false,
+            waits_for_all_caches: false,
             drains: false,
             grace: None,
             abort_after: ABORT_AFTER,
             request_timeout: None,
             page_size: None,
-            metrics: None,
+            controller_metrics: None,
             queue_metrics: None,
         }
     }
@@ -378,13 +367,13 @@ impl fmt::Debug for Config {
         f.debug_struct("Config")
             .field("concurrency", &self.concurrency)
             .field("debounce", &self.debounce)
-            .field("turns", &self.turns)
-            .field("statuses", &self.classes.statuses)
-            .field("backs_off", &self.limit.is_some())
-            .field("conflicts", &self.classes.conflicts.then_some(&self.conflicts))
-            .field("respects_retry_after", &self.classes.respects_retry_after)
+            .field("queue_order", &self.queue_order)
+            .field("statuses", &self.classifier.statuses)
+            .field("backs_off", &self.backoff.is_some())
+            .field("conflicts", &self.classifier.conflicts.then_some(&self.conflicts))
+            .field("respects_retry_after", &self.classifier.respects_retry_after)
             .field("timeout", &self.timeout)
-            .field("requires_all_caches", &self.requires_all_caches)
+            .field("waits_for_all_caches", &self.waits_for_all_caches)
             .field("drains", &self.drains)
             .field("grace", &self.grace)
             .field("abort_after", &self.abort_after)

@@ -9,13 +9,12 @@ mod in_flight;
 mod manual_triggers;
 mod mapped;
 mod monitor;
-pub(crate) mod queue_order;
 pub(crate) mod reconcile_failed;
 mod reconcile_reasons;
 mod run;
 mod shutdown;
 mod store;
-mod trigger;
+pub(crate) mod trigger;
 mod watches;
 
 use std::fmt;
@@ -33,16 +32,17 @@ use tokio::sync::mpsc;
 /// The target of spans and events of controllers: kube-runtime's, so that filters such as `kube=warn` match.
 pub(crate) const TARGET: &str = "kube_runtime::controller";
 
-pub use self::action::{UnknownAction, requeue_after};
-pub use self::caches::{CacheState, WatchFailure};
+pub use self::action::{UnknownAction, action_delay};
+pub use self::caches::{CacheStatus, WatchFailure};
 use self::manual_triggers::Request;
-use self::mapped::{Row, Rows};
+use self::mapped::{MappedObject, MappedSource};
 pub use self::monitor::Monitor;
-pub use self::run::Reconciles;
-use self::shutdown::Stopping;
-pub use self::store::Store;
+pub use self::run::ReconcileStream;
+use self::shutdown::ShutdownSignals;
+pub use self::store::ControllerStore;
 use self::trigger::Trigger;
-use crate::{ApiSource, Config, reflector_config, watcher_error};
+use crate::source::api_error::watcher_error;
+use crate::{ApiSource, Config, reflector_config};
 use flyball_kube_lease::Leadership;
 
 /// Runs a function for objects of a kind when they, or objects that concern them, change: kube-runtime's `Controller`, with the same
@@ -99,15 +99,15 @@ pub struct Controller<K: Resource> {
     config: Config,
     /// The first of them is its own objects.
     triggers: Vec<Box<dyn Trigger>>,
-    /// Waits for the caches that reconciles read.
+    /// ThrottleStats for the caches that reconciles read.
     required: Vec<BoxFuture<'static, Result<(), Stopped>>>,
     /// What is asked for from outside.
     requests: Vec<Request>,
     /// The informers that are this controller's own: they run as long as it does.
     informers: Vec<OwnInformer>,
     /// What its own informers have to say about their watches.
-    troubles: Troubles,
-    stopping: Stopping,
+    watch_errors: WatchErrors,
+    shutdown: ShutdownSignals,
     /// As long as which it reconciles, if it is one of several replicas.
     leadership: Option<Leadership>,
     monitor: Monitor,
@@ -117,12 +117,12 @@ pub struct Controller<K: Resource> {
 pub(crate) type OwnInformer = Box<dyn FnOnce(&Config) -> BoxFuture<'static, ()> + Send>;
 
 /// Errors of watches, on their way to the stream of results. Bounded: what nobody reads is the newest, and lost.
-struct Troubles {
+struct WatchErrors {
     tell: mpsc::Sender<watcher::Error>,
     told: mpsc::Receiver<watcher::Error>,
 }
 
-impl Default for Troubles {
+impl Default for WatchErrors {
     fn default() -> Self {
         let (tell, told) = mpsc::channel(64);
         Self { tell, told }
@@ -152,10 +152,10 @@ where
     /// As `new`.
     #[track_caller]
     pub fn new_with(api: Api<K>, config: watcher::Config, dyntype: K::DynamicType) -> Self {
-        let (troubles, monitor) = (Troubles::default(), Monitor::default());
+        let (watch_errors, monitor) = (WatchErrors::default(), Monitor::default());
         let kind = K::kind(&dyntype).into_owned();
-        let (main, run) = informer(ApiSource::new(api, config), kind, &troubles, &monitor);
-        Self { informers: vec![run], troubles, monitor, ..Self::over_with(&main, dyntype) }
+        let (main, run) = informer(ApiSource::new(api, config), kind, &watch_errors, &monitor);
+        Self { informers: vec![run], watch_errors, monitor, ..Self::for_shared_with(&main, dyntype) }
     }
 }
 
@@ -166,15 +166,15 @@ where
 {
     /// A controller of the objects of an informer: one that others use, too, has indexes, or is fed by a
     /// [`StreamSource`](crate::StreamSource). It runs and ends by itself, before the controller or after it.
-    pub fn over(informer: &Informer<NamespacedName, K>) -> Self
+    pub fn for_shared(informer: &Informer<NamespacedName, K>) -> Self
     where
         K::DynamicType: Default,
     {
-        Self::over_with(informer, K::DynamicType::default())
+        Self::for_shared_with(informer, K::DynamicType::default())
     }
 
-    /// As [`over`](Self::over), of a kind that is known at run time.
-    pub fn over_with(informer: &Informer<NamespacedName, K>, dyntype: K::DynamicType) -> Self {
+    /// As [`over`](Self::for_shared), of a kind that is known at run time.
+    pub fn for_shared_with(informer: &Informer<NamespacedName, K>, dyntype: K::DynamicType) -> Self {
         Self {
             main: informer.clone(),
             dyntype,
@@ -183,8 +183,8 @@ where
             required: vec![filled(informer)],
             requests: Vec::new(),
             informers: Vec::new(),
-            troubles: Troubles::default(),
-            stopping: Stopping::default(),
+            watch_errors: WatchErrors::default(),
+            shutdown: ShutdownSignals::default(),
             leadership: None,
             monitor: Monitor::default(),
         }
@@ -198,8 +198,8 @@ where
 
     /// The objects it knows; filled when it runs.
     #[must_use]
-    pub fn store(&self) -> Store<K> {
-        Store::new(self.main.clone())
+    pub fn store(&self) -> ControllerStore<K> {
+        ControllerStore::new(self.main.clone())
     }
 
     /// What says how it fares, also while it runs: for probes and debug views.
@@ -219,7 +219,7 @@ impl<K: Resource> Debug for Controller<K> {
     }
 }
 
-/// Waits until an informer has its first list.
+/// ThrottleStats until an informer has its first list.
 pub(crate) fn filled<V: Send + Sync + 'static>(
     informer: &Informer<NamespacedName, V>,
 ) -> BoxFuture<'static, Result<(), Stopped>> {
@@ -232,13 +232,13 @@ pub(crate) fn filled<V: Send + Sync + 'static>(
 fn informer<K>(
     source: ApiSource<K>,
     kind: String,
-    troubles: &Troubles,
+    watch_errors: &WatchErrors,
     monitor: &Monitor,
 ) -> (Informer<NamespacedName, K>, OwnInformer)
 where
     K: Resource + DeserializeOwned + Clone + Send + Sync + 'static,
 {
-    own(source.counted_by(monitor.skipping()).into_informer(), kind, troubles, monitor)
+    own(source.counted_by(monitor.unreadable_counter()).into_informer(), kind, watch_errors, monitor)
 }
 
 /// An informer of which keys the objects of `source` concern, as `map` says. The objects are not kept.
@@ -247,31 +247,31 @@ fn rows<K>(
     source: ApiSource<K>,
     kind: String,
     map: impl Fn(K) -> Vec<NamespacedName> + Send + Sync + 'static,
-    troubles: &Troubles,
+    watch_errors: &WatchErrors,
     monitor: &Monitor,
-) -> (Informer<NamespacedName, Row>, OwnInformer)
+) -> (Informer<NamespacedName, MappedObject>, OwnInformer)
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
 {
     let reflector = reflector_config(source.config());
-    let source = Rows::new(source.counted_by(monitor.skipping()), map);
+    let source = MappedSource::new(source.counted_by(monitor.unreadable_counter()), map);
     let stored = source.stored();
-    let builder = Informer::builder(Row::schema(), source).reflector(reflector);
-    own(builder.on_build(move |store| _ = stored.set(store.clone())), kind, troubles, monitor)
+    let builder = Informer::builder(MappedObject::schema(), source).reflector(reflector);
+    own(builder.on_build(move |store| _ = stored.set(store.clone())), kind, watch_errors, monitor)
 }
 
 #[track_caller]
 fn own<V, S>(
     builder: InformerBuilder<NamespacedName, V, S>,
     kind: String,
-    troubles: &Troubles,
+    watch_errors: &WatchErrors,
     monitor: &Monitor,
 ) -> (Informer<NamespacedName, V>, OwnInformer)
 where
     V: Send + Sync + 'static,
     S: Source<Object = V>,
 {
-    let (tell, cache) = (troubles.tell.clone(), monitor.caching().add(kind));
+    let (tell, cache) = (watch_errors.tell.clone(), monitor.own_caches().add(kind));
     let failing = cache.clone();
     let built = builder
         .on_error(move |failure| {

@@ -4,7 +4,7 @@ use flyball_informer_cache::{NamespacedName, ParseKeyError, Schema, Version};
 use kube::Resource;
 use kube::runtime::reflector::ObjectRef;
 
-use crate::unreadable;
+use crate::unreadable_reason;
 
 /// How a cache reads objects of Kubernetes: the key is `namespace/name`, or `name` of a kind without namespaces, the version is the
 /// `resourceVersion`, and two objects of one key are the same object if their `uid` is.
@@ -36,10 +36,10 @@ use crate::unreadable;
 /// ```
 #[must_use]
 pub fn schema<K: Resource>() -> Schema<NamespacedName, K> {
-    Schema::new(|object: &K| key_of(object).expect("an object of a source has a name"), version_of)
+    Schema::new(|object: &K| object_key(object).expect("an object of a source has a name"), version_of)
         .identity(|a, b| a.meta().uid == b.meta().uid)
         // One that could not be read is replaced when it can, which may take no write: a new default is enough.
-        .content(|a, b| unreadable(a).is_some() == unreadable(b).is_some())
+        .content(|a, b| unreadable_reason(a).is_some() == unreadable_reason(b).is_some())
 }
 
 /// The key of an object: `namespace/name`, or `name` of a kind without namespaces.
@@ -52,13 +52,13 @@ pub fn schema<K: Resource>() -> Schema<NamespacedName, K> {
 /// # use k8s_openapi::api::core::v1::{Node, Pod};
 /// # use kube::Resource;
 /// let mut pod = Pod::default();
-/// assert!(flyball_kube::key_of(&pod).is_err());
+/// assert!(flyball_kube::object_key(&pod).is_err());
 /// pod.meta_mut().name = Some("a".into());
 /// pod.meta_mut().namespace = Some("default".into());
-/// assert_eq!(flyball_kube::key_of(&pod)?.as_str(), "default/a");
+/// assert_eq!(flyball_kube::object_key(&pod)?.as_str(), "default/a");
 /// # Ok::<(), flyball_informer_cache::ParseKeyError>(())
 /// ```
-pub fn key_of(object: &impl Resource) -> Result<NamespacedName, ParseKeyError> {
+pub fn object_key(object: &impl Resource) -> Result<NamespacedName, ParseKeyError> {
     let meta = object.meta();
     named(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
 }
@@ -67,7 +67,7 @@ pub fn key_of(object: &impl Resource) -> Result<NamespacedName, ParseKeyError> {
 ///
 /// # Errors
 /// When it names none, or one that no API server has.
-pub fn key_of_ref<K>(reference: &ObjectRef<K>) -> Result<NamespacedName, ParseKeyError>
+pub(crate) fn reference_key<K>(reference: &ObjectRef<K>) -> Result<NamespacedName, ParseKeyError>
 where
     K: kube::runtime::reflector::Lookup,
 {
@@ -75,7 +75,7 @@ where
 }
 
 /// A reference to the object of this key, as kube's functions want it.
-pub fn object_ref<K: Resource>(key: &NamespacedName, dyntype: K::DynamicType) -> ObjectRef<K> {
+pub(crate) fn object_ref<K: Resource>(key: &NamespacedName, dyntype: K::DynamicType) -> ObjectRef<K> {
     let reference = ObjectRef::new_with(key.name(), dyntype);
     match key.namespace() {
         Some(namespace) => reference.within(namespace),

@@ -9,15 +9,17 @@ mod keys;
 mod source;
 mod throttle;
 
-pub use crate::config::{Config, Turns};
+pub use crate::config::{Config, QueueOrder};
 pub use crate::controller::{
-    CacheState, Controller, Monitor, Reconciles, Store, UnknownAction, WatchFailure, requeue_after,
+    CacheStatus, Controller, ControllerStore, Monitor, ReconcileStream, UnknownAction, WatchFailure,
+    action_delay,
 };
 pub use crate::informer::{informer, reflector_config};
-pub use crate::keys::{key_of, key_of_ref, object_ref, schema};
+pub use crate::keys::{object_key, schema};
 pub use crate::source::{
-    ApiError, ApiSource, ApiWatch, Skipped, StreamSource, StreamWatch, informer_of, unreadable, watcher_error,
+    ApiError, ApiSource, ApiWatch, StreamSource, StreamWatch, UnreadableCounter, informer_from_stream,
+    unreadable_reason,
 };
-pub use crate::throttle::{Throttle, Throttled, ThrottledFuture, Waits};
+pub use crate::throttle::{ThrottleLayer, ThrottleStats, Throttled, ThrottledFuture};
 #[doc(no_inline)]
 pub use flyball_sync::{Clock, ManualClock, Monotonic, Nanos, Timer, TokioTimer};

@@ -26,17 +26,17 @@ use kube::runtime::watcher;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
-pub use self::api_error::{ApiError, watcher_error};
-use self::decode::Unread;
+pub use self::api_error::ApiError;
+use self::decode::Unreadable;
 use self::listing::Listing;
-pub use self::stream_source::{StreamSource, StreamWatch, informer_of};
-use self::unreadable::Fed;
-pub use self::unreadable::unreadable;
-pub use self::unreadable_counter::Skipped;
+pub use self::stream_source::{StreamSource, StreamWatch, informer_from_stream};
+use self::unreadable::StoredObjects;
+pub use self::unreadable::unreadable_reason;
+pub use self::unreadable_counter::UnreadableCounter;
 pub use self::watch::ApiWatch;
 
-use crate::keys::key_of;
-use crate::source::api_error::told;
+use crate::keys::object_key;
+use crate::source::api_error::source_error;
 
 /// A page larger than this is read on a thread for blocking work: about a millisecond's worth.
 const INLINE: usize = 64 * 1024;
@@ -48,9 +48,9 @@ const INLINE: usize = 64 * 1024;
 /// [most recent](watcher::ListSemantic::MostRecent) one, which is kube's default: it is read from storage, not from the server's cache. Later lists
 /// are read from the cache.
 ///
-/// An object that cannot be read, or that has no name, is logged, [counted](Self::skipped) and skipped. It is not in the cache then, unless it
+/// An object that cannot be read, or that has no name, is logged, [counted](Self::unreadable_counter) and skipped. It is not in the cache then, unless it
 /// was before: an object that becomes unreadable keeps what was read last, gets its new metadata, so that a `deletionTimestamp` is seen, and is marked:
-/// [`unreadable`](crate::unreadable) reports it. (A transformation runs again on it. The cache of a source that wraps this one has the object as it was.)
+/// [`unreadable_reason`](crate::unreadable_reason) reports it. (A transformation runs again on it. The cache of a source that wraps this one has the object as it was.)
 /// To find it, the cache needs its name: a transformation that takes that away gives this up. When it is deleted while it cannot be read, its last known state is
 /// delivered, as one whose end was [missed](flyball_informer_cache::ChangeKind::Missed); in a cache whose [schema](crate::schema) is another one, which does not
 /// look at the `uid`, its metadata alone.
@@ -65,10 +65,10 @@ const INLINE: usize = 64 * 1024;
 ///
 /// # async fn run(client: Client) -> Result<(), Box<dyn std::error::Error>> {
 /// let source = ApiSource::new(Api::<Pod>::all(client), watcher::Config::default().labels("app=web"));
-/// let skipped = source.skipped();
+/// let unreadable = source.unreadable_counter();
 /// let pods = source.into_informer().start()?;
 /// pods.synced().await?;
-/// println!("{} pods, {} could not be read", pods.snapshot().len(), skipped.count());
+/// println!("{} pods, {} could not be read", pods.snapshot().len(), unreadable.get());
 /// # Ok(())
 /// # }
 /// ```
@@ -77,9 +77,9 @@ pub struct ApiSource<K> {
     request: Request,
     config: watcher::Config,
     metadata: bool,
-    skipped: Skipped,
+    counter: UnreadableCounter,
     listing: Listing,
-    fed: Fed<K>,
+    fed: StoredObjects<K>,
     /// Bytes of lists that have arrived.
     arrived: AtomicU64,
     objects: PhantomData<fn() -> K>,
@@ -92,7 +92,7 @@ where
 {
     /// The metadata alone of the objects of this `Api`.
     #[must_use]
-    pub fn metadata(api: Api<K>, config: watcher::Config) -> Self {
+    pub fn metadata_only(api: Api<K>, config: watcher::Config) -> Self {
         let request = Request::new(api.resource_url());
         Self::asking(api.into_client(), request, config, true)
     }
@@ -113,16 +113,16 @@ where
     }
 
     fn asking(client: Client, request: Request, config: watcher::Config, metadata: bool) -> Self {
-        let (skipped, listing) = (Skipped::default(), Listing::default());
+        let (counter, listing) = (UnreadableCounter::default(), Listing::default());
         let arrived = AtomicU64::new(0);
         Self {
             client,
             request,
             config,
             metadata,
-            skipped,
+            counter,
             listing,
-            fed: Fed::default(),
+            fed: StoredObjects::default(),
             arrived,
             objects: PhantomData,
         }
@@ -130,19 +130,19 @@ where
 
     /// How many objects could not be read so far; goes on counting when the source belongs to an informer.
     #[must_use]
-    pub fn skipped(&self) -> Skipped {
-        self.skipped.clone()
+    pub fn unreadable_counter(&self) -> UnreadableCounter {
+        self.counter.clone()
     }
 
     /// What it could not read is counted there.
-    pub(crate) fn counted_by(self, skipped: &Skipped) -> Self {
-        Self { skipped: skipped.clone(), ..self }
+    pub(crate) fn counted_by(self, counter: &UnreadableCounter) -> Self {
+        Self { counter: counter.clone(), ..self }
     }
 
     /// Whether the object of this key and `uid` was in the last list, but could not be read: [`Source::unread`] for a source that makes something else of
     /// the objects of this one. Without a `uid` the key decides.
     #[must_use]
-    pub fn has_unread(&self, key: &NamespacedName, uid: Option<&str>) -> bool {
+    pub fn has_unreadable(&self, key: &NamespacedName, uid: Option<&str>) -> bool {
         self.listing.has(key, uid)
     }
 
@@ -153,7 +153,7 @@ where
         map: impl Fn(K) -> V + Send + 'static,
     ) -> Result<Page<V>, SourceError> {
         let page = self.page(request, move |bytes| decode::page_as(bytes, &map)).await;
-        page.map_err(|error| told(watcher::Error::InitialListFailed(error)))
+        page.map_err(|error| source_error(watcher::Error::InitialListFailed(error)))
     }
 
     /// An informer of these objects, with a reflector as the configuration wants it; see [`reflector_config`](crate::reflector_config).
@@ -237,7 +237,7 @@ where
     async fn page<V: Send + 'static>(
         &self,
         request: ListRequest,
-        decode: impl FnOnce(&[u8]) -> serde_json::Result<(Page<V>, Vec<Unread>)> + Send + 'static,
+        decode: impl FnOnce(&[u8]) -> serde_json::Result<(Page<V>, Vec<Unreadable>)> + Send + 'static,
     ) -> Result<Page<V>, kube::Error> {
         if request.continuation.is_none() {
             self.listing.begin();
@@ -250,7 +250,7 @@ where
         };
         let (page, unread) = read.map_err(kube::Error::SerdeError)?;
         for object in unread {
-            self.skipped.add(&self.request.url_path, &object);
+            self.counter.add(&self.request.url_path, &object);
             self.listing.add(object, self.fed.is_attached());
         }
         Ok(page)
@@ -265,7 +265,9 @@ where
     type Watch = ApiWatch<K>;
 
     async fn list(&self, request: ListRequest) -> Result<Page<K>, SourceError> {
-        self.page(request, decode::page).await.map_err(|error| told(watcher::Error::InitialListFailed(error)))
+        self.page(request, decode::page)
+            .await
+            .map_err(|error| source_error(watcher::Error::InitialListFailed(error)))
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<ApiWatch<K>, SourceError> {
@@ -276,9 +278,9 @@ where
             let built = request::uncompressed(self.watch_request(&request)?);
             request::send(&self.client, built).await
         };
-        let body = open().await.map_err(|error| told(watcher::Error::WatchStartFailed(error)))?;
+        let body = open().await.map_err(|error| source_error(watcher::Error::WatchStartFailed(error)))?;
         let (listing, fed) = (self.listing.clone(), self.fed.clone());
-        Ok(ApiWatch::new(body, &request, self.skipped.clone(), listing, fed, self.request.url_path.clone()))
+        Ok(ApiWatch::new(body, &request, self.counter.clone(), listing, fed, self.request.url_path.clone()))
     }
 
     fn progress(&self) -> u64 {
@@ -287,7 +289,7 @@ where
     }
 
     fn unread(&self, stored: &K) -> bool {
-        key_of(stored).is_ok_and(|key| self.has_unread(&key, stored.meta().uid.as_deref()))
+        object_key(stored).is_ok_and(|key| self.has_unreadable(&key, stored.meta().uid.as_deref()))
     }
 }
 

@@ -19,14 +19,14 @@ use flyball_sync::{Nanos, TokioTimer};
 use tower_layer::Layer;
 
 use service::SharedService;
-use stats::Tally;
-pub use stats::Waits;
+use stats::StatsCounters;
+pub use stats::ThrottleStats;
 pub use throttled::{Throttled, ThrottledFuture};
 
 /// A rate and a burst for the requests of a client: a tower layer for
 /// [`ClientBuilder::with_layer`](kube::client::ClientBuilder::with_layer), and the handle by which it is watched and changed.
 ///
-/// kube has no limit of its own. client-go has one for every client, [`CLIENT_GO`](Self::CLIENT_GO) if nothing is said; controller-runtime has switched it
+/// kube has no limit of its own. client-go has one for every client, [`CLIENT_GO_DEFAULT`](Self::CLIENT_GO_DEFAULT) if nothing is said; controller-runtime has switched it
 /// off, as an API server has priority and fairness. It still protects a server from a mistake in a controller, and one part of a
 /// program from another. So here it is a choice, and its numbers must be said.
 ///
@@ -38,12 +38,12 @@ pub use throttled::{Throttled, ThrottledFuture};
 /// not wait takes one atomic compare-and-exchange.
 ///
 /// # Events
-/// Target `flyball_kube`. A request that had to wait for [50 ms](Self::LONG) or more: debug; for [a second](Self::TOO_LONG) or more: warn, at most one
+/// Target `flyball_kube`. A request that had to wait for 50 ms or more: debug; for a second or more: warn, at most one
 /// in ten seconds, as there is then more to ask of the server than the quota grants.
 ///
 /// # Examples
 /// ```
-/// use flyball_kube::Throttle;
+/// use flyball_kube::ThrottleLayer;
 /// use flyball_ratelimit::Quota;
 /// use kube::client::{Body, ClientBuilder};
 /// use std::num::NonZeroU32;
@@ -51,7 +51,7 @@ pub use throttled::{Throttled, ThrottledFuture};
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), kube::Error> {
 /// const FIFTY: NonZeroU32 = NonZeroU32::new(50).unwrap();
 /// const HUNDRED: NonZeroU32 = NonZeroU32::new(100).unwrap();
-/// let throttle = Throttle::new(Quota::per_second(FIFTY).allow_burst(HUNDRED));
+/// let throttle = ThrottleLayer::new(Quota::per_second(FIFTY).allow_burst(HUNDRED));
 /// # let stack = tower::service_fn(async |_: http::Request<Body>| Ok::<_, std::convert::Infallible>(http::Response::new(Body::empty())));
 /// // In a program: `ClientBuilder::try_from(Config::infer().await?)?`.
 /// let client = ClientBuilder::new(stack, "default").with_layer(&throttle).build();
@@ -59,33 +59,33 @@ pub use throttled::{Throttled, ThrottledFuture};
 /// for _ in 0..150 {
 ///     client.request_text(http::Request::get("/version").body(Vec::new()).unwrap()).await?;
 /// }
-/// assert_eq!(throttle.waits().requests, 150);
-/// assert_eq!(throttle.waits().delayed, 50);
+/// assert_eq!(throttle.stats().requests, 150);
+/// assert_eq!(throttle.stats().delayed, 50);
 /// throttle.set_quota(Quota::per_second(HUNDRED)); // also for those who wait
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct Throttle {
+pub struct ThrottleLayer {
     shared: Arc<Shared>,
 }
 
 struct Shared {
     bucket: RateLimiter<TokioTimer>,
-    tally: Tally,
+    tally: StatsCounters,
 }
 
-// === impl Throttle ===
+// === impl ThrottleLayer ===
 
-impl Throttle {
+impl ThrottleLayer {
     /// What client-go grants a client that does not say what it wants: 5 a second, and 10 at once after a rest.
-    pub const CLIENT_GO: Quota =
+    pub const CLIENT_GO_DEFAULT: Quota =
         Quota::per_second(NonZeroU32::new(5).unwrap()).allow_burst(NonZeroU32::new(10).unwrap());
 
-    /// From when on a wait is worth a line of debug, as in client-go.
-    pub const LONG: Duration = Duration::from_millis(50);
+    /// A wait that is worth a line of debug, as in client-go.
+    const LONG: Duration = Duration::from_millis(50);
 
-    /// From when on a wait is worth a warning, as in client-go.
-    pub const TOO_LONG: Duration = Duration::from_secs(1);
+    /// A wait that is worth a warning, as in client-go.
+    const TOO_LONG: Duration = Duration::from_secs(1);
 
     /// A full bucket, for the clients that it is layered on.
     ///
@@ -95,7 +95,7 @@ impl Throttle {
     #[track_caller]
     pub fn new(quota: Quota) -> Self {
         let bucket = RateLimiter::with_timer(quota, TokioTimer::current());
-        Self { shared: Arc::new(Shared { bucket, tally: Tally::default() }) }
+        Self { shared: Arc::new(Shared { bucket, tally: StatsCounters::default() }) }
     }
 
     /// Changes rate and burst from now on, also for the requests that wait.
@@ -111,13 +111,13 @@ impl Throttle {
 
     /// How many requests wait now.
     #[must_use]
-    pub fn waiting(&self) -> usize {
+    pub fn waiters(&self) -> usize {
         self.shared.bucket.waiters()
     }
 
     /// How much was waited until now.
     #[must_use]
-    pub fn waits(&self) -> Waits {
+    pub fn stats(&self) -> ThrottleStats {
         self.shared.tally.read()
     }
 
@@ -138,7 +138,7 @@ impl Throttle {
     }
 }
 
-impl<S> Layer<S> for Throttle {
+impl<S> Layer<S> for ThrottleLayer {
     type Service = Throttled<S>;
 
     fn layer(&self, inner: S) -> Throttled<S> {
@@ -146,10 +146,13 @@ impl<S> Layer<S> for Throttle {
     }
 }
 
-impl fmt::Debug for Throttle {
+impl fmt::Debug for ThrottleLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (quota, waiting) = (self.quota(), self.waiting());
-        f.debug_struct("Throttle").field("quota", &quota).field("waiting", &waiting).finish_non_exhaustive()
+        let (quota, waiting) = (self.quota(), self.waiters());
+        f.debug_struct("ThrottleLayer")
+            .field("quota", &quota)
+            .field("waiting", &waiting)
+            .finish_non_exhaustive()
     }
 }
 
@@ -157,7 +160,7 @@ type Token = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A place in the line; dropping it leaves.
 struct Waiting {
-    throttle: Throttle,
+    throttle: ThrottleLayer,
     since: Nanos,
     /// `None` if it came at once, after all.
     token: Option<Token>,
@@ -180,7 +183,7 @@ impl Waiting {
         let waiting = || bucket.waiters();
         if warns {
             tracing::warn!(target: "flyball_kube", ?waited, waiting = waiting(), "a request has waited for the client's quota; those of the next 10 s are not told");
-        } else if waited >= Throttle::LONG {
+        } else if waited >= ThrottleLayer::LONG {
             tracing::debug!(target: "flyball_kube", ?waited, waiting = waiting(), "a request has waited for the client's quota");
         }
     }

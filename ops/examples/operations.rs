@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_kube::{Controller, Throttle};
+use flyball_kube::{Controller, ThrottleLayer};
 use flyball_kube_lease::{Election, ElectionOutcome, unique_identity};
 use flyball_kube_testing::ApiServer;
 use flyball_ops::OpsServer;
@@ -47,7 +47,7 @@ async fn main() -> anyhow::Result<()> {
 
     // So many requests a second, and so many at once after a rest.
     let quota = Quota::per_second(NonZeroU32::new(50).unwrap()).allow_burst(NonZeroU32::new(100).unwrap());
-    let throttle = Throttle::new(quota);
+    let throttle = ThrottleLayer::new(quota);
     let client = ClientBuilder::new(cluster.clone(), "default").with_layer(&throttle).build();
     let maps: Api<ConfigMap> = Api::all(client.clone());
 
@@ -106,7 +106,7 @@ async fn main() -> anyhow::Result<()> {
     assert!(
         cluster.list::<ConfigMap>().iter().all(|map| map.data.iter().flatten().any(|(key, _)| key == "seen"))
     );
-    assert!(throttle.waits().requests >= 5);
+    assert!(throttle.stats().requests >= 5);
     let gone = get(address, "/readyz").await?;
     assert!(gone.contains("[-]configmaps failed: the controller has ended"), "{gone}");
     drop(hang_up);

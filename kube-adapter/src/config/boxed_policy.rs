@@ -8,7 +8,7 @@ use flyball_ratelimit::Policy;
 use flyball_sync::Nanos;
 
 /// Any policy over the keys of a controller. Costs a call through a table, and a box where a failure takes from a budget.
-pub(crate) struct Limit(Box<dyn Erased>);
+pub(crate) struct BoxedPolicy(Box<dyn Erased>);
 
 type Reservation = Box<dyn Any + Send>;
 
@@ -67,7 +67,7 @@ where
     }
 }
 
-impl Limit {
+impl BoxedPolicy {
     pub(crate) fn new<P>(policy: P) -> Self
     where
         P: Policy<NamespacedName> + Send + 'static,
@@ -77,7 +77,7 @@ impl Limit {
     }
 }
 
-impl Policy<NamespacedName> for Limit {
+impl Policy<NamespacedName> for BoxedPolicy {
     type Reservation = Reservation;
 
     fn record_failure(&mut self, key: &NamespacedName, now: Nanos, random: u64) -> (Duration, Reservation) {

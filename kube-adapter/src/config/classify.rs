@@ -19,13 +19,13 @@ pub(crate) type Classify = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<Class> +
 ///
 /// | status | class |
 /// |---|---|
-/// | those set by [`Config::status`](crate::Config::status) | as set |
+/// | those set by [`Config::classify_status`](crate::Config::classify_status) | as set |
 /// | 409 `Conflict`, if there is a [schedule for conflicts](crate::Config::conflict_backoff) | [`Conflict`](Class::Conflict) |
 /// | all others, `429` and `5xx` among them; timeouts; errors that are not the server's | [`Transient`](Class::Transient) |
 ///
 /// 409 with the reason `AlreadyExists` is not a conflict of versions, but the remedy is the same: read the current state.
 #[derive(Clone, Default)]
-pub(crate) struct Classes {
+pub(crate) struct Classifier {
     pub(crate) statuses: Vec<(u16, Class)>,
     /// 409 is a conflict.
     pub(crate) conflicts: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Classes {
     pub(crate) first: Option<Classify>,
 }
 
-impl Classes {
+impl Classifier {
     pub(crate) fn of(&self, error: &(dyn Error + 'static)) -> Class {
         if let Some(class) = self.first.as_ref().and_then(|classify| guarded(|| classify(error))) {
             return class;
@@ -109,48 +109,48 @@ mod tests {
 
     #[test]
     fn the_answer_is_found_among_the_causes() {
-        assert_eq!(Classes::default().of(&answer(409, 0)), Class::Transient);
-        let classes = Classes { conflicts: true, ..Classes::default() };
-        assert_eq!(classes.of(&answer(409, 0)), Class::Conflict);
+        assert_eq!(Classifier::default().of(&answer(409, 0)), Class::Transient);
+        let classifier = Classifier { conflicts: true, ..Classifier::default() };
+        assert_eq!(classifier.of(&answer(409, 0)), Class::Conflict);
         for code in [400, 403, 404, 422, 429, 500, 503, 504] {
-            assert_eq!(classes.of(&answer(code, 0)), Class::Transient, "{code}");
+            assert_eq!(classifier.of(&answer(code, 0)), Class::Transient, "{code}");
         }
-        assert_eq!(classes.of(&std::io::Error::other("not the server's")), Class::Transient);
+        assert_eq!(classifier.of(&std::io::Error::other("not the server's")), Class::Transient);
     }
 
     #[test]
     fn what_was_set_last_holds() {
-        let mut classes = Classes {
+        let mut classifier = Classifier {
             statuses: vec![(422, Class::Conflict), (422, Class::Permanent), (409, Class::Transient)],
             conflicts: true,
-            ..Classes::default()
+            ..Classifier::default()
         };
-        assert_eq!(classes.of(&answer(422, 0)), Class::Permanent);
-        assert_eq!(classes.of(&answer(409, 0)), Class::Transient);
-        classes.first = Some(Arc::new(|error| error.is::<Wrapped>().then_some(Class::Conflict)));
-        assert_eq!(classes.of(&answer(422, 0)), Class::Conflict);
-        assert_eq!(classes.of(&answer(422, 0).0), Class::Permanent);
+        assert_eq!(classifier.of(&answer(422, 0)), Class::Permanent);
+        assert_eq!(classifier.of(&answer(409, 0)), Class::Transient);
+        classifier.first = Some(Arc::new(|error| error.is::<Wrapped>().then_some(Class::Conflict)));
+        assert_eq!(classifier.of(&answer(422, 0)), Class::Conflict);
+        assert_eq!(classifier.of(&answer(422, 0).0), Class::Permanent);
     }
 
     #[test]
     fn the_time_asked_for_is_read() {
         assert_eq!(retry_after(&answer(429, 7)), Some(Duration::from_secs(7)));
-        assert_eq!(Classes::default().retry_after(&answer(429, 7)), None);
+        assert_eq!(Classifier::default().retry_after(&answer(429, 7)), None);
         assert_eq!(retry_after(&answer(429, 0)), None);
         assert_eq!(retry_after(&std::io::Error::other("no")), None);
     }
 
     /// An error that is its own cause.
     #[derive(Debug)]
-    struct Circle;
+    struct SourceCycle;
 
-    impl fmt::Display for Circle {
+    impl fmt::Display for SourceCycle {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("because")
         }
     }
 
-    impl Error for Circle {
+    impl Error for SourceCycle {
         fn source(&self) -> Option<&(dyn Error + 'static)> {
             Some(self)
         }
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn causes_without_an_end_have_one() {
-        assert_eq!(Classes::default().of(&Circle), Class::Transient);
-        assert_eq!(retry_after(&Circle), None);
+        assert_eq!(Classifier::default().of(&SourceCycle), Class::Transient);
+        assert_eq!(retry_after(&SourceCycle), None);
     }
 }

@@ -21,11 +21,11 @@ use kube::runtime::controller::Action;
 /// use std::time::Duration;
 ///
 /// let hourly = Duration::from_secs(3600);
-/// assert_eq!(flyball_kube::requeue_after(&Action::requeue(hourly))?, Some(hourly));
-/// assert_eq!(flyball_kube::requeue_after(&Action::await_change())?, None);
+/// assert_eq!(flyball_kube::action_delay(&Action::requeue(hourly))?, Some(hourly));
+/// assert_eq!(flyball_kube::action_delay(&Action::await_change())?, None);
 /// # Ok::<(), flyball_kube::UnknownAction>(())
 /// ```
-pub fn requeue_after(action: &Action) -> Result<Option<Duration>, UnknownAction> {
+pub fn action_delay(action: &Action) -> Result<Option<Duration>, UnknownAction> {
     if *action == Action::await_change() {
         return Ok(None);
     }
@@ -80,17 +80,17 @@ mod tests {
 
     #[test]
     fn every_action_is_read_exactly() {
-        assert_eq!(requeue_after(&Action::await_change()), Ok(None));
+        assert_eq!(action_delay(&Action::await_change()), Ok(None));
         let edges = [Duration::ZERO, Duration::from_nanos(1), Duration::from_nanos(1_001), Duration::MAX];
         for duration in edges {
-            assert_eq!(requeue_after(&Action::requeue(duration)), Ok(Some(duration)));
+            assert_eq!(action_delay(&Action::requeue(duration)), Ok(Some(duration)));
         }
         // Each shift gives another order of magnitude.
         let mut random = SplitMix64::new(0);
         for round in 0..100_000 {
             let x = random.next();
             let duration = Duration::new(x >> (round % 64), (x % 1_000_000_000) as u32 >> (round % 30));
-            assert_eq!(requeue_after(&Action::requeue(duration)), Ok(Some(duration)));
+            assert_eq!(action_delay(&Action::requeue(duration)), Ok(Some(duration)));
         }
     }
 

@@ -34,15 +34,15 @@ const SLOW: Duration = Duration::from_secs(5);
 /// [`watches`](crate::Controller::watches). See [`Monitor::caches`](crate::Monitor::caches).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct CacheState {
+pub struct CacheStatus {
     /// The kind of its objects.
     pub kind: String,
     /// Whether its first list is complete.
-    pub filled: bool,
+    pub synced: bool,
     /// Lists and watches that failed so far.
     pub failures: u64,
     /// What is wrong with its lists and watches; `None` if nothing is.
-    pub failing: Option<WatchFailure>,
+    pub failure: Option<WatchFailure>,
 }
 
 /// What is wrong with the lists and watches of a cache.
@@ -54,9 +54,9 @@ pub struct WatchFailure {
     /// Why it failed last.
     pub message: String,
     /// How many requests in a row have failed.
-    pub failures: u64,
+    pub consecutive_failures: u64,
     /// How long requests have been failing.
-    pub lasting: Duration,
+    pub failing_for: Duration,
 }
 
 /// All caches of one controller. A clone costs a reference count.
@@ -73,19 +73,19 @@ struct Shared {
 /// One of them.
 pub(crate) struct Cache {
     kind: String,
-    known: OnceLock<Known>,
-    trouble: Mutex<Trouble>,
+    known: OnceLock<CacheInfo>,
+    trouble: Mutex<CacheFailures>,
     caches: Caches,
 }
 
 /// What its informer tells, the types of which are out of sight.
-struct Known {
+struct CacheInfo {
     filled: Box<dyn Fn() -> bool + Send + Sync>,
     status: Box<dyn Fn() -> Status + Send + Sync>,
 }
 
 #[derive(Default)]
-struct Trouble {
+struct CacheFailures {
     /// In all.
     failures: u64,
     current: Option<Current>,
@@ -116,7 +116,7 @@ impl Caches {
         self.0.all.lock().clone()
     }
 
-    pub(crate) fn states(&self) -> Vec<CacheState> {
+    pub(crate) fn states(&self) -> Vec<CacheStatus> {
         self.all().iter().map(|cache| cache.state()).collect()
     }
 
@@ -129,7 +129,7 @@ impl Caches {
             for cache in &caches {
                 quiet &= !cache.recovers();
             }
-            let missing: Vec<bool> = caches.iter().map(|cache| !cache.filled()).collect();
+            let missing: Vec<bool> = caches.iter().map(|cache| !cache.synced()).collect();
             if begun.is_none() && has_begun() {
                 begun = Some(Instant::now());
             }
@@ -175,26 +175,28 @@ fn kinds<'a>(caches: &'a [Arc<Cache>], those: &[bool]) -> Vec<&'a str> {
 impl Cache {
     pub(crate) fn watch<V: Send + Sync + 'static>(&self, informer: &Informer<NamespacedName, V>) {
         let (filled, status) = (informer.clone(), informer.clone());
-        let known =
-            Known { filled: Box::new(move || filled.is_synced()), status: Box::new(move || status.status()) };
+        let known = CacheInfo {
+            filled: Box::new(move || filled.is_synced()),
+            status: Box::new(move || status.status()),
+        };
         // A cache has one informer.
         let _ = self.known.set(known);
     }
 
-    fn filled(&self) -> bool {
+    fn synced(&self) -> bool {
         self.known.get().is_some_and(|known| (known.filled)())
     }
 
-    fn state(&self) -> CacheState {
-        let filled = self.filled();
+    fn state(&self) -> CacheStatus {
+        let synced = self.synced();
         let trouble = self.trouble.lock();
-        let failing = trouble.current.as_ref().map(|current| WatchFailure {
+        let failure = trouble.current.as_ref().map(|current| WatchFailure {
             request: current.request,
             message: current.message.clone(),
-            failures: current.failures,
-            lasting: current.begun.elapsed(),
+            consecutive_failures: current.failures,
+            failing_for: current.begun.elapsed(),
         });
-        CacheState { kind: self.kind.clone(), filled, failures: trouble.failures, failing }
+        CacheStatus { kind: self.kind.clone(), synced, failures: trouble.failures, failure }
     }
 
     /// A request has failed. A version that is too old, or not there yet, is part of how watches work.

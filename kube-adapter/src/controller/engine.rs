@@ -21,14 +21,13 @@ use tracing::{Instrument, Span};
 use super::OwnInformer;
 use super::in_flight::InFlight;
 use super::manual_triggers::{Request, pump};
-use super::queue_order::{Adding, Keys, Loop, Turning};
 use super::reconcile_reasons::Reasons;
-use super::shutdown::{Stopping, any};
-use super::trigger::Trigger;
+use super::shutdown::{ShutdownSignals, any};
+use super::trigger::{AddOptions, Keys, Loop, OrderedLoop, Trigger};
 use crate::config::BACKOFF;
-use crate::config::boxed_policy::Limit;
-use crate::controller::reconcile_failed::Failed;
-use crate::{Config, Monitor, Turns};
+use crate::config::boxed_policy::BoxedPolicy;
+use crate::controller::reconcile_failed::ReconcileFailed;
+use crate::{Config, Monitor, QueueOrder};
 use flyball_kube_lease::Leadership;
 
 /// The user's functions, as the loop calls them.
@@ -44,7 +43,7 @@ pub(crate) struct Engine {
     pub(crate) requests: Vec<Request>,
     pub(crate) reasons: Arc<Reasons>,
     pub(crate) informers: Vec<OwnInformer>,
-    pub(crate) stopping: Stopping,
+    pub(crate) shutdown: ShutdownSignals,
     pub(crate) leadership: Option<Leadership>,
     pub(crate) monitor: Monitor,
     pub(crate) reconcile: Reconcile,
@@ -53,22 +52,24 @@ pub(crate) struct Engine {
 impl Engine {
     /// Runs until it is told to end.
     pub(crate) async fn run(self) {
-        match self.config.turns {
-            Turns::Fifo => self.run_in(Fifo, 0).await,
-            Turns::Priority { initial } => self.run_in(Priority::default(), initial).await,
-            Turns::FairByNamespace { cap } => {
+        match self.config.queue_order {
+            QueueOrder::Fifo => self.run_in(Fifo, 0).await,
+            QueueOrder::Priority { initial_priority } => {
+                self.run_in(Priority::default(), initial_priority).await
+            }
+            QueueOrder::FairByNamespace { max_in_flight } => {
                 let fair =
                     Fair::by_group(|key: &NamespacedName| Arc::from(key.namespace().unwrap_or_default()));
-                match cap {
-                    // None would suspend all namespaces.
-                    Some(cap) => self.run_in(fair.max_leased(cap.max(1)), 0).await,
+                match max_in_flight {
+                    // Zero would suspend all namespaces.
+                    Some(most) => self.run_in(fair.max_leased(most.max(1)), 0).await,
                     None => self.run_in(fair, 0).await,
                 }
             }
         }
     }
 
-    async fn run_in<O: Turning>(self, order: O, initial: i8) {
+    async fn run_in<O: OrderedLoop>(self, order: O, initial_priority: i8) {
         let Self {
             kind,
             config,
@@ -77,29 +78,29 @@ impl Engine {
             requests,
             reasons,
             informers,
-            mut stopping,
+            mut shutdown,
             leadership,
             monitor,
             reconcile,
         } = self;
-        let adding = Adding { debounce: config.debounce, initial, reasons };
+        let options = AddOptions { debounce: config.debounce, initial_priority, reasons };
         let queue = queue(order, &config);
-        let crashes = Arc::new(Crashes::new());
+        let crash_backoff = Arc::new(CrashBackoff::new());
         let controller = flyball_controller::Controller::new(queue.clone());
-        let mut controller = configured(controller, &config, &crashes);
+        let mut controller = configured(controller, &config, &crash_backoff);
         if let Some(leadership) = leadership.clone() {
-            stopping.in_order.push(leadership.lost().boxed());
+            shutdown.graceful.push(leadership.lost().boxed());
             // The second is asked when a key is handed out: the signal alone may come a moment too late, and lets a backlog be drained.
             controller = controller.standby_until(leadership.elected()).only(move |_| leadership.is_leader());
         }
-        if !config.requires_all_caches {
+        if !config.waits_for_all_caches {
             controller = controller.start_unsynced();
         }
         for filled in required {
             controller = controller.after(filled);
         }
         for trigger in triggers {
-            controller = O::attach(trigger, controller, adding.clone());
+            controller = O::attach(trigger, controller, options.clone());
         }
         // Workers are tasks of their own, and in no span.
         let (of, within) = (kind.clone(), Span::current());
@@ -107,19 +108,19 @@ impl Engine {
         let controller = controller
             .finally(move |key, ended, _| {
                 if ended.is_ok() {
-                    crashes.0.forget(&key);
+                    crash_backoff.0.forget(&key);
                 }
                 reporting.in_scope(|| report(&of, &key, ended.err().as_deref()));
-                async { Ok::<_, Failed>(()) }
+                async { Ok::<_, ReconcileFailed>(()) }
             })
-            .shutdown_on(any(stopping.in_order));
+            .shutdown_on(any(shutdown.graceful));
         monitor.watch(&queue, controller.health());
 
         let mut running = JoinSet::new();
         for informer in informers {
             running.spawn(informer(&config).in_current_span());
         }
-        let (in_flight, held) = (InFlight::new(kind.clone(), config.many_in_flight), queue.clone());
+        let (in_flight, held) = (InFlight::new(kind.clone()), queue.clone());
         let reconcile = move |key, context| {
             let running = in_flight.begin(|| held.stats().oldest_lease);
             let reconcile = reconcile(key, context).instrument(within.clone());
@@ -137,9 +138,9 @@ impl Engine {
                 }
                 Err(error) => tracing::error!(target: super::TARGET, kind, %error, "the controller cannot run"),
             },
-            () = any(stopping.at_once) => {}
-            () = pump(requests, &queue, adding, leadership.as_ref()) => {}
-            () = monitor.caching().attend(&kind, has_begun) => {}
+            () = any(shutdown.forceful) => {}
+            () = pump(requests, &queue, options, leadership.as_ref()) => {}
+            () = monitor.own_caches().attend(&kind, has_begun) => {}
             never = async { watched(&mut running).await; pending().await } => never,
         }
         // One that panicked before its first list is why the controller cannot run.
@@ -161,42 +162,46 @@ async fn watched(informers: &mut JoinSet<()>) {
 }
 
 /// The waits after panics and timeouts, which no error policy is asked about, where objects have no backoff of their own.
-struct Crashes(
+struct CrashBackoff(
     Limiter<NamespacedName, OncePerBackoff<NamespacedName, Exponential<NamespacedName>>, TokioTimer>,
 );
 
-impl Crashes {
+impl CrashBackoff {
     fn new() -> Self {
         let policy = OncePerBackoff::new(Exponential::new(BACKOFF[0]..=BACKOFF[1]));
         Self(Limiter::with_clock(policy, TokioTimer::current()))
     }
 }
 
-fn queue<O: Turning>(order: O, config: &Config) -> Keys<O> {
+fn queue<O: OrderedLoop>(order: O, config: &Config) -> Keys<O> {
     const AT_ONCE: Duration = Duration::from_nanos(1);
-    let limit = match &config.limit {
+    let policy = match &config.backoff {
         Some(make) => make(),
         // It counts failures, and leaves the wait to the error policy.
-        None => Limit::new(Exponential::new(AT_ONCE..=AT_ONCE)),
+        None => BoxedPolicy::new(Exponential::new(AT_ONCE..=AT_ONCE)),
     };
-    let queue = Queue::builder().order(order).limiter(limit).timer(TokioTimer::current());
+    let queue = Queue::builder().order(order).limiter(policy).timer(TokioTimer::current());
     match &config.queue_metrics {
         None => queue.build(),
         Some(metrics) => queue.metrics(metrics.clone()).build(),
     }
 }
 
-fn configured<O: Turning>(mut controller: Loop<O>, config: &Config, crashes: &Arc<Crashes>) -> Loop<O> {
-    let crashes = config.limit.is_none().then(|| crashes.clone());
+fn configured<O: OrderedLoop>(
+    mut controller: Loop<O>,
+    config: &Config,
+    crash_backoff: &Arc<CrashBackoff>,
+) -> Loop<O> {
+    let crash_backoff = config.backoff.is_none().then(|| crash_backoff.clone());
     let most = match config.concurrency {
         0 => usize::MAX,
         most => most.into(),
     };
     controller = controller
         .workers_between(1..=most)
-        .classify(Failed::class_of)
+        .classify(ReconcileFailed::class_of)
         .retry_after_at_least(move |key, failure| {
-            Failed::delay_of(failure).or_else(|| Some(crashes.as_ref()?.0.record_failure(key)))
+            ReconcileFailed::delay_of(failure).or_else(|| Some(crash_backoff.as_ref()?.0.record_failure(key)))
         })
         .conflict_schedule(Exponential::new(config.conflicts.clone()));
     let grace = config.grace.unwrap_or(Duration::MAX);
@@ -206,7 +211,7 @@ fn configured<O: Turning>(mut controller: Loop<O>, config: &Config, crashes: &Ar
     if config.drains {
         controller = controller.drain_on_shutdown();
     }
-    match &config.metrics {
+    match &config.controller_metrics {
         None => controller,
         Some(metrics) => controller.metrics(metrics.clone()),
     }

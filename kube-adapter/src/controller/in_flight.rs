@@ -11,14 +11,14 @@ use tokio::time::Instant;
 
 use flyball_sync::locks::Mutex;
 
+/// This many reconciles in flight are worth a warning.
+const MANY: usize = 256;
 /// At most one warning in this time.
 const WARNS_EVERY: Duration = Duration::from_secs(60);
 
 /// The reconciles of one controller.
 pub(crate) struct InFlight {
     kind: String,
-    /// So many are worth a warning.
-    many: usize,
     state: Mutex<State>,
 }
 
@@ -29,10 +29,9 @@ struct State {
 }
 
 impl InFlight {
-    /// For controllers of this kind; 0 warns of nothing.
-    pub(crate) fn new(kind: String, many: u32) -> Arc<Self> {
-        let many = if many == 0 { usize::MAX } else { many as usize };
-        Arc::new(Self { kind, many, state: Mutex::default() })
+    /// For controllers of this kind.
+    pub(crate) fn new(kind: String) -> Arc<Self> {
+        Arc::new(Self { kind, state: Mutex::default() })
     }
 
     /// Counts a reconcile until the guard is dropped. `oldest` is called for a warning alone.
@@ -40,7 +39,7 @@ impl InFlight {
         let mut state = self.state.lock();
         state.running += 1;
         let running = state.running;
-        if running >= self.many {
+        if running >= MANY {
             let now = Instant::now();
             if state.warned.is_none_or(|warned| now.duration_since(warned) >= WARNS_EVERY) {
                 state.warned = Some(now);

@@ -1,4 +1,4 @@
-//! EDGE. Reconciles that are asked for from outside.
+//! EDGE. ReconcileStream that are asked for from outside.
 //!
 //! Cancel safety: a stream that is dropped between two of its items loses none that it gave.
 
@@ -8,18 +8,18 @@ use futures_util::future::pending;
 use futures_util::stream::{BoxStream, select_all};
 use tokio::task::coop::consume_budget;
 
-use super::queue_order::{Adding, Keys, Turning};
 use super::reconcile_reasons::Reason;
+use super::trigger::{AddOptions, Keys, OrderedLoop};
 use flyball_kube_lease::Leadership;
 
 /// Keys that are asked for from outside, and why.
 pub(crate) type Request = BoxStream<'static, (Vec<NamespacedName>, Reason)>;
 
 /// Adds what the streams ask for. Never done: their end is not the controller's.
-pub(crate) async fn pump<O: Turning>(
+pub(crate) async fn pump<O: OrderedLoop>(
     requests: Vec<Request>,
     queue: &Keys<O>,
-    adding: Adding,
+    options: AddOptions,
     leadership: Option<&Leadership>,
 ) {
     let mut requests = select_all(requests);
@@ -28,7 +28,7 @@ pub(crate) async fn pump<O: Turning>(
         let keys = if leadership.is_none_or(Leadership::is_leader) { keys } else { Vec::new() };
         for key in keys {
             // Refused only when the queue is being finished.
-            let _ = adding.add(queue, key, false, || reason.clone());
+            let _ = options.add(queue, key, false, || reason.clone());
         }
         // A stream that always has another one would keep the thread, and signals would not be heard.
         consume_budget().await;

@@ -13,11 +13,11 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use tokio::task::yield_now;
 
-use crate::keys::{key_of, version_of};
+use crate::keys::{object_key, version_of};
 use crate::{ApiSource, ApiWatch};
 
 /// One object that others depend on.
-pub(crate) struct Row {
+pub(crate) struct MappedObject {
     key: NamespacedName,
     uid: Option<Box<str>>,
     version: Version,
@@ -25,7 +25,7 @@ pub(crate) struct Row {
     pub(crate) concerns: Box<[NamespacedName]>,
 }
 
-impl Row {
+impl MappedObject {
     /// How a cache of rows reads them.
     pub(crate) fn schema() -> Schema<NamespacedName, Self> {
         Schema::new(|row: &Self| row.key.clone(), |row| row.version).identity(|a, b| a.uid == b.uid)
@@ -33,16 +33,16 @@ impl Row {
 }
 
 /// A source of rows over one of objects, each of which is dropped as soon as it is mapped.
-pub(crate) struct Rows<K, F> {
+pub(crate) struct MappedSource<K, F> {
     source: ApiSource<K>,
     map: Arc<F>,
     stored: Stored,
 }
 
 /// The cache of rows, once it is built.
-pub(crate) type Stored = Arc<OnceLock<Store<NamespacedName, Row>>>;
+pub(crate) type Stored = Arc<OnceLock<Store<NamespacedName, MappedObject>>>;
 
-impl<K, F: Fn(K) -> Vec<NamespacedName>> Rows<K, F> {
+impl<K, F: Fn(K) -> Vec<NamespacedName>> MappedSource<K, F> {
     /// The objects of `source`, and the keys `map` says that each of them concerns.
     pub(crate) fn new(source: ApiSource<K>, map: F) -> Self {
         Self { source, map: Arc::new(map), stored: Arc::default() }
@@ -55,34 +55,37 @@ impl<K, F: Fn(K) -> Vec<NamespacedName>> Rows<K, F> {
 }
 
 /// The row of an object; where the mapper panics, the error is one that concerns none.
-fn row<K: Resource>(object: K, map: &impl Fn(K) -> Vec<NamespacedName>) -> Result<Row, Row> {
-    let key = key_of(&object).expect("an object of a source has a name");
+fn row<K: Resource>(
+    object: K,
+    map: &impl Fn(K) -> Vec<NamespacedName>,
+) -> Result<MappedObject, MappedObject> {
+    let key = object_key(&object).expect("an object of a source has a name");
     let uid = object.meta().uid.as_deref().map(Box::from);
     let version = version_of(&object);
     match catch_unwind(AssertUnwindSafe(|| map(object))) {
-        Ok(concerns) => Ok(Row { key, uid, version, concerns: concerns.into() }),
+        Ok(concerns) => Ok(MappedObject { key, uid, version, concerns: concerns.into() }),
         Err(_) => {
             tracing::error!(target: super::TARGET, object = %key, "a mapper panicked: until this object changes, it concerns those it concerned before");
-            Err(Row { key, uid, version, concerns: Box::default() })
+            Err(MappedObject { key, uid, version, concerns: Box::default() })
         }
     }
 }
 
 /// Those that the stored row concerns, if it is one of the same object.
-fn as_before(row: Row, stored: &Stored) -> Row {
+fn as_before(row: MappedObject, stored: &Stored) -> MappedObject {
     let before = stored.get().and_then(|store| store.get(&row.key)).filter(|before| before.uid == row.uid);
-    Row { concerns: before.map(|before| before.concerns.clone()).unwrap_or_default(), ..row }
+    MappedObject { concerns: before.map(|before| before.concerns.clone()).unwrap_or_default(), ..row }
 }
 
-impl<K, F> Source for Rows<K, F>
+impl<K, F> Source for MappedSource<K, F>
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
     F: Fn(K) -> Vec<NamespacedName> + Send + Sync + 'static,
 {
-    type Object = Row;
-    type Watch = RowsWatch<K, F>;
+    type Object = MappedObject;
+    type Watch = MappedWatch<K, F>;
 
-    async fn list(&self, request: ListRequest) -> Result<Page<Row>, SourceError> {
+    async fn list(&self, request: ListRequest) -> Result<Page<MappedObject>, SourceError> {
         let (map, stored) = (self.map.clone(), self.stored.clone());
         let row = move |object| row(object, &*map).unwrap_or_else(|row| as_before(row, &stored));
         self.source.list_as(request, row).await
@@ -90,33 +93,33 @@ where
 
     async fn watch(&self, request: WatchRequest) -> Result<Self::Watch, SourceError> {
         let watch = self.source.watch(request).await?;
-        Ok(RowsWatch { watch, map: self.map.clone(), stored: self.stored.clone() })
+        Ok(MappedWatch { watch, map: self.map.clone(), stored: self.stored.clone() })
     }
 
     fn progress(&self) -> u64 {
         self.source.progress()
     }
 
-    fn unread(&self, stored: &Row) -> bool {
-        self.source.has_unread(&stored.key, stored.uid.as_deref())
+    fn unread(&self, stored: &MappedObject) -> bool {
+        self.source.has_unreadable(&stored.key, stored.uid.as_deref())
     }
 }
 
 /// A running watch of [`Rows`].
-pub(crate) struct RowsWatch<K, F> {
+pub(crate) struct MappedWatch<K, F> {
     watch: ApiWatch<K>,
     map: Arc<F>,
     stored: Stored,
 }
 
-impl<K, F> Watch for RowsWatch<K, F>
+impl<K, F> Watch for MappedWatch<K, F>
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
     F: Fn(K) -> Vec<NamespacedName> + Send + Sync + 'static,
 {
-    type Object = Row;
+    type Object = MappedObject;
 
-    async fn next(&mut self) -> Option<Result<Event<Row>, SourceError>> {
+    async fn next(&mut self) -> Option<Result<Event<MappedObject>, SourceError>> {
         let event = match self.watch.next().await? {
             Ok(event) => event.map(|object| row(object, &*self.map)),
             Err(error) => return Some(Err(error)),

@@ -9,10 +9,10 @@ use std::time::Duration;
 use flyball_controller::{Health, NotLive, NotReady};
 use flyball_workqueue::QueueStats;
 
-use crate::Skipped;
-use crate::controller::CacheState;
+use crate::UnreadableCounter;
+use crate::controller::CacheStatus;
 use crate::controller::caches::Caches;
-use crate::controller::queue_order::{Keys, Turning};
+use crate::controller::trigger::{Keys, OrderedLoop};
 
 /// How a controller fares: for probes and debug views. Made before it runs, by [`Controller::monitor`](crate::Controller::monitor);
 /// until then it is not ready, but alive. A clone costs a reference count.
@@ -20,7 +20,7 @@ use crate::controller::queue_order::{Keys, Turning};
 pub struct Monitor {
     /// What runs, once it does.
     watched: Arc<OnceLock<Watched>>,
-    skipped: Skipped,
+    unreadable: UnreadableCounter,
     caches: Caches,
 }
 
@@ -30,7 +30,7 @@ struct Watched {
 }
 
 impl Monitor {
-    pub(crate) fn watch<O: Turning>(&self, queue: &Keys<O>, health: Health) {
+    pub(crate) fn watch<O: OrderedLoop>(&self, queue: &Keys<O>, health: Health) {
         let queue = queue.clone();
         let watched = Watched { health, stats: Box::new(move || queue.stats()) };
         // A controller runs once.
@@ -38,7 +38,7 @@ impl Monitor {
     }
 
     /// Whether it does its work, or waits to [lead](crate::Controller::with_leadership): the caches that it
-    /// [waits for](crate::Config::require_all_caches) are filled, and it is not shutting down. [`caches`](Self::caches) reports the others.
+    /// [waits for](crate::Config::wait_for_all_caches) are filled, and it is not shutting down. [`caches`](Self::caches) reports the others.
     ///
     /// # Errors
     /// Why not.
@@ -63,24 +63,24 @@ impl Monitor {
 
     /// How many objects the caches that are its own could not read so far; see [`ApiSource`](crate::ApiSource). One that is listed again is counted again.
     #[must_use]
-    pub fn skipped(&self) -> u64 {
-        self.skipped.count()
+    pub fn unreadable_count(&self) -> u64 {
+        self.unreadable.get()
     }
 
     /// How the caches that are its own fare, the one of its objects first: whether they are filled, and which lists and watches fail, and
     /// why. A kind that may not be listed is seen here.
     #[must_use]
-    pub fn caches(&self) -> Vec<CacheState> {
+    pub fn caches(&self) -> Vec<CacheStatus> {
         self.caches.states()
     }
 
-    pub(crate) const fn caching(&self) -> &Caches {
+    pub(crate) const fn own_caches(&self) -> &Caches {
         &self.caches
     }
 
     /// Where its own caches count them.
-    pub(crate) const fn skipping(&self) -> &Skipped {
-        &self.skipped
+    pub(crate) const fn unreadable_counter(&self) -> &UnreadableCounter {
+        &self.unreadable
     }
 }
 

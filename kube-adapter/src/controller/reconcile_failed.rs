@@ -10,13 +10,13 @@ use crate::UnknownAction;
 
 /// What becomes of the object after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Failed {
+pub(crate) struct ReconcileFailed {
     pub(crate) class: Class,
     /// The delay that is asked for; `None` when there is none, or it cannot be read.
     pub(crate) delay: Option<Duration>,
 }
 
-impl Failed {
+impl ReconcileFailed {
     /// What becomes of it when the error policy returns `action`. A policy that waits for a change decides alone; otherwise the
     /// later of its delay and the server's holds, where the latter is to be respected.
     pub(crate) fn new(
@@ -41,10 +41,10 @@ impl Failed {
     }
 }
 
-impl fmt::Display for Failed {
+impl fmt::Display for ReconcileFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the reconciler failed")
     }
 }
 
-impl Error for Failed {}
+impl Error for ReconcileFailed {}

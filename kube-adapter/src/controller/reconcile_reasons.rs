@@ -49,10 +49,10 @@ impl fmt::Display for Reason {
 /// Those of the keys of one controller.
 #[derive(Default)]
 pub(crate) struct Reasons {
-    noted: Mutex<HashMap<NamespacedName, Noted>>,
+    noted: Mutex<HashMap<NamespacedName, PendingReason>>,
 }
 
-struct Noted {
+struct PendingReason {
     reason: Reason,
     count: u32,
     /// For a later time: a change before that is the reason instead.
@@ -69,7 +69,7 @@ impl Reasons {
         match noted.get_mut(key) {
             Some(before) if !before.later => before.count = before.count.saturating_add(1),
             _ => {
-                noted.insert(key.clone(), Noted { reason: reason(), count: 1, later: false });
+                noted.insert(key.clone(), PendingReason { reason: reason(), count: 1, later: false });
             }
         }
     }
@@ -77,7 +77,7 @@ impl Reasons {
     /// Notes why a key comes back later, unless there is a reason for it to come sooner.
     pub(crate) fn note_retry(&self, key: &NamespacedName, reason: Reason) {
         if wanted() {
-            let noted = Noted { reason, count: 1, later: true };
+            let noted = PendingReason { reason, count: 1, later: true };
             self.noted.lock().entry(key.clone()).or_insert(noted);
         }
     }

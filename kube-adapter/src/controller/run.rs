@@ -26,17 +26,19 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::Instrument;
 
+use super::action::{UnknownAction, action_delay};
 use super::engine::Engine;
 use super::reconcile_reasons::{Reason, Reasons};
 use super::{Controller, TARGET};
-use crate::config::classify::Classes;
-use crate::controller::reconcile_failed::Failed;
-use crate::{UnknownAction, object_ref, requeue_after, unreadable};
+use crate::config::classify::Classifier;
+use crate::controller::reconcile_failed::ReconcileFailed;
+use crate::keys::object_ref;
+use crate::unreadable_reason;
 
 /// Results that nobody has taken yet; then reconciles wait.
 const UNTAKEN: usize = 256;
 
-type Outcomes<K, E> = Result<(ObjectRef<K>, Action), Outcome<E, watcher::Error>>;
+type ReconcileResult<K, E> = Result<(ObjectRef<K>, Action), Outcome<E, watcher::Error>>;
 
 impl<K> Controller<K>
 where
@@ -49,18 +51,18 @@ where
     /// once more after a change while it ran. `error_policy` is called after each error; the object is retried after exactly the delay
     /// that it returns, or sooner if it changes. [`Config::backoff`](crate::Config::backoff),
     /// [`conflict_backoff`](crate::Config::conflict_backoff), [`respect_retry_after`](crate::Config::respect_retry_after) and
-    /// [`status`](crate::Config::status) change that. After [`Action::await_change`] the object is not retried until it changes.
+    /// [`status`](crate::Config::classify_status) change that. After [`Action::await_change`] the object is not retried until it changes.
     ///
     /// It begins when the cache of its own objects is filled, and those that are shared with the program are; with
-    /// [`require_all_caches`](crate::Config::require_all_caches), when all of them are. A reconcile that panics, or takes [too long](crate::Config::reconcile_timeout), has no result here:
+    /// [`wait_for_all_caches`](crate::Config::wait_for_all_caches), when all of them are. A reconcile that panics, or takes [too long](crate::Config::reconcile_timeout), has no result here:
     /// it is logged, counted, and tried again. An object that is gone when its turn comes is an
     /// [`ObjectNotFound`](Outcome::ObjectNotFound), and what goes wrong with a watch that is the controller's own a [`QueueError`](Outcome::QueueError).
     /// Neither ends anything.
     ///
     /// An object that becomes unreadable, as its JSON does not fit its type any more, is not reconciled: it is a `QueueError` that names it, each time that its
     /// turn comes. While it is being deleted, it is reconciled all the same, so that finalizers run: with its new metadata, and everything else as it was
-    /// read last. [`unreadable`](crate::unreadable) reports them. When it can be read again it is reconciled, whatever
-    /// [`for_changes`](Self::for_changes) says.
+    /// read last. [`unreadable_reason`](crate::unreadable_reason) reports them. When it can be read again it is reconciled, whatever
+    /// [`filter_changes`](Self::filter_changes) says.
     ///
     /// Each reconcile is a span of `tracing`, within the one in which the stream is polled first: `reconciling object`, under kube-runtime's
     /// own target `kube_runtime::controller`, with `object.ref`, `object.reason` (of several reasons that became one reconcile, the
@@ -78,7 +80,7 @@ where
         reconcile: F,
         error_policy: impl Fn(Arc<K>, &R::Error, Arc<C>) -> Action + Send + Sync + 'static,
         context: Arc<C>,
-    ) -> Reconciles<K, R::Error>
+    ) -> ReconcileStream<K, R::Error>
     where
         F: Fn(Arc<K>, Arc<C>) -> R + Send + Sync + 'static,
         R: TryFuture<Ok = Action> + Send + 'static,
@@ -87,13 +89,13 @@ where
     {
         let (results, untaken) = mpsc::channel(UNTAKEN);
         let (kind, reasons) = (K::kind(&self.dyntype).into_owned(), Arc::new(Reasons::default()));
-        let user = Arc::new(User {
+        let user = Arc::new(Callbacks {
             reconcile,
             error_policy,
             context,
             main: self.main,
             dyntype: self.dyntype,
-            classes: self.config.classes.clone(),
+            classifier: self.config.classifier.clone(),
             limit: self.config.timeout,
             reasons: reasons.clone(),
             results,
@@ -106,30 +108,34 @@ where
             requests: self.requests,
             reasons,
             informers: self.informers,
-            stopping: self.stopping,
+            shutdown: self.shutdown,
             leadership: self.leadership,
             monitor: self.monitor,
             reconcile: Arc::new(move |key, _| user.clone().reconcile(key).boxed()),
         };
-        Reconciles { state: State::Begin(engine.run().boxed()), untaken, troubles: self.troubles.told }
+        ReconcileStream {
+            state: State::Begin(engine.run().boxed()),
+            untaken,
+            watch_errors: self.watch_errors.told,
+        }
     }
 }
 
 /// The user's side of a controller.
-struct User<K: Resource, C, F, P, E: 'static> {
+struct Callbacks<K: Resource, C, F, P, E: 'static> {
     reconcile: F,
     error_policy: P,
     context: Arc<C>,
     main: Informer<NamespacedName, K>,
     dyntype: K::DynamicType,
-    classes: Classes,
+    classifier: Classifier,
     /// Of the user's reconcile alone: it is not to blame if nobody takes its result.
     limit: Option<Duration>,
     reasons: Arc<Reasons>,
-    results: mpsc::Sender<Outcomes<K, E>>,
+    results: mpsc::Sender<ReconcileResult<K, E>>,
 }
 
-impl<K, C, F, P, R> User<K, C, F, P, R::Error>
+impl<K, C, F, P, R> Callbacks<K, C, F, P, R::Error>
 where
     K: Resource + Send + Sync + 'static,
     K::DynamicType: Clone + Send + Sync,
@@ -153,7 +159,7 @@ where
         };
         // What it asks for is not known, so there is nothing to enforce; but what is to be cleaned up does not change any more.
         if object.meta().deletion_timestamp.is_none()
-            && let Some(why) = unreadable(&*object)
+            && let Some(why) = unreadable_reason(&*object)
         {
             self.tell(Err(Outcome::QueueError(cannot_be_read(&reference, why)))).await;
             return Ok(Next::await_change());
@@ -176,7 +182,7 @@ where
         };
         match done {
             Ok(action) => {
-                let next = next(&key, requeue_after(&action));
+                let next = next(&key, action_delay(&action));
                 if next.is_ok_and(|next| next.requeues_after().is_some()) {
                     self.reasons.note_retry(&key, Reason::ReconcilerRequestedRetry);
                 }
@@ -195,11 +201,15 @@ where
         }
     }
 
-    fn failed(&self, error: &R::Error, action: &Action) -> Failed {
-        Failed::new(requeue_after(action), self.classes.of(error), self.classes.retry_after(error))
+    fn failed(&self, error: &R::Error, action: &Action) -> ReconcileFailed {
+        ReconcileFailed::new(
+            action_delay(action),
+            self.classifier.of(error),
+            self.classifier.retry_after(error),
+        )
     }
 
-    async fn tell(&self, result: Outcomes<K, R::Error>) {
+    async fn tell(&self, result: ReconcileResult<K, R::Error>) {
         // Refused when nobody listens any more: then all of this is being dropped.
         let _ = self.results.send(result).await;
     }
@@ -212,23 +222,26 @@ fn cannot_be_read(object: &impl fmt::Display, why: &str) -> watcher::Error {
 }
 
 /// Reconciled too often is better than never again: what cannot be read is a failure.
-fn next(key: &NamespacedName, asked: Result<Option<Duration>, UnknownAction>) -> Result<Next, Failed> {
+fn next(
+    key: &NamespacedName,
+    asked: Result<Option<Duration>, UnknownAction>,
+) -> Result<Next, ReconcileFailed> {
     match asked {
         Ok(None) => Ok(Next::await_change()),
         Ok(Some(delay)) => Ok(Next::requeue_after(delay)),
         Err(error) => {
             tracing::error!(target: TARGET, object = %key, %error, "this version of kube is not known");
-            Err(Failed { class: Class::Transient, delay: None })
+            Err(ReconcileFailed { class: Class::Transient, delay: None })
         }
     }
 }
 
 /// What comes of each reconcile; the stream of [`Controller::run`]. Dropping it ends the controller.
 #[must_use = "a controller does nothing until its stream is polled"]
-pub struct Reconciles<K: Resource, E: 'static> {
+pub struct ReconcileStream<K: Resource, E: 'static> {
     state: State,
-    untaken: mpsc::Receiver<Outcomes<K, E>>,
-    troubles: mpsc::Receiver<watcher::Error>,
+    untaken: mpsc::Receiver<ReconcileResult<K, E>>,
+    watch_errors: mpsc::Receiver<watcher::Error>,
 }
 
 enum State {
@@ -237,10 +250,10 @@ enum State {
     Over,
 }
 
-impl<K: Resource, E> Unpin for Reconciles<K, E> {}
+impl<K: Resource, E> Unpin for ReconcileStream<K, E> {}
 
-impl<K: Resource, E> Stream for Reconciles<K, E> {
-    type Item = Outcomes<K, E>;
+impl<K: Resource, E> Stream for ReconcileStream<K, E> {
+    type Item = ReconcileResult<K, E>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         // A task of its own: while the results are being looked at, the controller goes on.
@@ -249,7 +262,7 @@ impl<K: Resource, E> Stream for Reconciles<K, E> {
             state => state,
         };
         // First, as they are few: results may never end. When nobody is left who could be in trouble, the results alone say when it is over.
-        if let Poll::Ready(Some(error)) = self.troubles.poll_recv(context) {
+        if let Poll::Ready(Some(error)) = self.watch_errors.poll_recv(context) {
             return Poll::Ready(Some(Err(Outcome::QueueError(error))));
         }
         if let Some(result) = ready!(self.untaken.poll_recv(context)) {
@@ -269,7 +282,7 @@ impl<K: Resource, E> Stream for Reconciles<K, E> {
     }
 }
 
-impl<K: Resource, E> Drop for Reconciles<K, E> {
+impl<K: Resource, E> Drop for ReconcileStream<K, E> {
     fn drop(&mut self) {
         if let State::Running(task) = &self.state {
             task.abort();
@@ -277,8 +290,8 @@ impl<K: Resource, E> Drop for Reconciles<K, E> {
     }
 }
 
-impl<K: Resource, E> fmt::Debug for Reconciles<K, E> {
+impl<K: Resource, E> fmt::Debug for ReconcileStream<K, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reconciles").field("untaken", &self.untaken.len()).finish_non_exhaustive()
+        f.debug_struct("ReconcileStream").field("untaken", &self.untaken.len()).finish_non_exhaustive()
     }
 }

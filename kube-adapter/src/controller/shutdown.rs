@@ -11,9 +11,9 @@ use flyball_kube_lease::Leadership;
 
 /// The signals that end a controller. Any of a list will do.
 #[derive(Default)]
-pub(crate) struct Stopping {
-    pub(crate) in_order: Vec<BoxFuture<'static, ()>>,
-    pub(crate) at_once: Vec<BoxFuture<'static, ()>>,
+pub(crate) struct ShutdownSignals {
+    pub(crate) graceful: Vec<BoxFuture<'static, ()>>,
+    pub(crate) forceful: Vec<BoxFuture<'static, ()>>,
 }
 
 /// Done when the first of them is; never, if there is none.
@@ -32,17 +32,17 @@ impl<K: Resource> Controller<K> {
     /// [`Config::shutdown_grace`](crate::Config::shutdown_grace) bounds the time for it. With
     /// [`Config::drain_on_shutdown`](crate::Config::drain_on_shutdown) what is queued is reconciled, too.
     pub fn graceful_shutdown_on(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
-        self.stopping.in_order.push(signal.boxed());
+        self.shutdown.graceful.push(signal.boxed());
         self
     }
 
     /// Ends at once when `signal` is done: running reconciles are dropped where they await something.
     pub fn forceful_shutdown_on(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
-        self.stopping.at_once.push(signal.boxed());
+        self.shutdown.forceful.push(signal.boxed());
         self
     }
 
-    /// Reconciles only while this process leads: the caches fill before, and the controller is [ready](crate::Monitor::ready) then. When it is elected, all
+    /// ReconcileStream only while this process leads: the caches fill before, and the controller is [ready](crate::Monitor::ready) then. When it is elected, all
     /// objects are reconciled; when the election is stopped, or the leadership is lost, it ends
     /// [in order](Self::graceful_shutdown_on). No reconcile begins once the lease is past its
     /// [renew deadline](flyball_kube_lease::ElectionBuilder::renew_deadline), whatever waits for its turn.
@@ -60,7 +60,7 @@ impl<K: Resource> Controller<K> {
     /// end by itself.
     pub fn shutdown_on_signal(mut self) -> Self {
         let (first, graceful) = tokio::sync::oneshot::channel();
-        self.stopping.in_order.push(graceful.map(|_| ()).boxed());
+        self.shutdown.graceful.push(graceful.map(|_| ()).boxed());
         let signals = async move {
             signal().await;
             tracing::info!(target: super::TARGET, "shutting down; press ctrl+c again to end at once");
@@ -69,7 +69,7 @@ impl<K: Resource> Controller<K> {
             signal().await;
             tracing::info!(target: super::TARGET, "ending at once");
         };
-        self.stopping.at_once.push(signals.boxed());
+        self.shutdown.forceful.push(signals.boxed());
         self
     }
 }

@@ -1,6 +1,6 @@
 //! EDGE. A controller's cache, under the names that kube-runtime's readers use.
 //!
-//! Cancel safety: dropping [`Store::wait_until_ready`] forgets the wait and nothing else.
+//! Cancel safety: dropping [`ControllerStore::wait_until_ready`] forgets the wait and nothing else.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use kube::core::{Selector, SelectorExt};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
-use crate::key_of_ref;
+use crate::keys::reference_key;
 
 /// The objects a controller knows, as kube-runtime's `Store` gives them: same names, same meanings. A clone costs a
 /// reference count.
 ///
 /// [`informer`](Self::informer) has the rest: views of one instant that nobody waits for, indexes, labels, changes, how the
 /// watch fares.
-pub struct Store<K> {
+pub struct ControllerStore<K> {
     informer: Informer<NamespacedName, K>,
 }
 
-impl<K: Resource + Send + Sync + 'static> Store<K> {
+impl<K: Resource + Send + Sync + 'static> ControllerStore<K> {
     pub(crate) fn new(informer: Informer<NamespacedName, K>) -> Self {
         Self { informer }
     }
@@ -32,7 +32,7 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
         &self.informer
     }
 
-    /// Waits until the first list is there. Any number may wait; all are woken.
+    /// ThrottleStats until the first list is there. Any number may wait; all are woken.
     ///
     /// # Errors
     /// When the informer ended before, as its controller was dropped, say.
@@ -47,7 +47,7 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     #[must_use]
     pub fn get(&self, reference: &ObjectRef<K>) -> Option<Arc<K>> {
         let store = self.informer.store();
-        let key = key_of_ref(reference).ok()?;
+        let key = reference_key(reference).ok()?;
         store.get(&key).or_else(|| match key.namespace() {
             Some(_) => store.get(key.name()),
             None => None,
@@ -89,14 +89,14 @@ impl<K: Resource + Send + Sync + 'static> Store<K> {
     }
 }
 
-impl<K> Clone for Store<K> {
+impl<K> Clone for ControllerStore<K> {
     fn clone(&self) -> Self {
         Self { informer: self.informer.clone() }
     }
 }
 
-impl<K> fmt::Debug for Store<K> {
+impl<K> fmt::Debug for ControllerStore<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").field("informer", &self.informer).finish()
+        f.debug_struct("ControllerStore").field("informer", &self.informer).finish()
     }
 }

@@ -5,20 +5,23 @@
 use std::sync::Arc;
 
 use flyball_informer_cache::{Change, Informer, NamespacedName};
-use flyball_workqueue::{Fifo, Priority};
+use flyball_sync::TokioTimer;
+use flyball_workqueue::{AddError, Added, DelayMode, Fair, Fifo, Order, Priority, Queue, WithTimer};
 use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 
-use super::mapped::Row;
-use super::queue_order::{Adding, ByNamespace, Loop, Turning};
-use super::reconcile_reasons::Reason;
-use crate::{key_of_ref, unreadable};
+use super::mapped::MappedObject;
+use super::reconcile_reasons::{Reason, Reasons};
+use crate::config::Debounce;
+use crate::config::boxed_policy::BoxedPolicy;
+use crate::keys::reference_key;
+use crate::unreadable_reason;
 
 /// One informer and what its changes mean, its types out of sight: of the three, the one that fits the queue is called.
 pub(crate) trait Trigger: Send {
-    fn fifo(self: Box<Self>, to: Loop<Fifo>, adding: Adding) -> Loop<Fifo>;
-    fn priority(self: Box<Self>, to: Loop<Priority>, adding: Adding) -> Loop<Priority>;
-    fn fair(self: Box<Self>, to: Loop<ByNamespace>, adding: Adding) -> Loop<ByNamespace>;
+    fn fifo(self: Box<Self>, to: Loop<Fifo>, options: AddOptions) -> Loop<Fifo>;
+    fn priority(self: Box<Self>, to: Loop<Priority>, options: AddOptions) -> Loop<Priority>;
+    fn fair(self: Box<Self>, to: Loop<ByNamespace>, options: AddOptions) -> Loop<ByNamespace>;
 }
 
 /// An informer, and which keys a change of its objects brings.
@@ -34,10 +37,10 @@ where
     V: Send + Sync + 'static,
     F: Fn(&Change<NamespacedName, V>) -> Vec<NamespacedName> + Send + Sync + 'static,
 {
-    fn attach<O: Turning>(self, to: Loop<O>, adding: Adding) -> Loop<O> {
+    fn attach<O: OrderedLoop>(self, to: Loop<O>, options: AddOptions) -> Loop<O> {
         let related = self.related;
         to.on_with(&self.informer, self.keys, move |queue, change, key| {
-            adding.add(queue, key, change.is_initial(), || match &related {
+            options.add(queue, key, change.is_initial(), || match &related {
                 None => Reason::ObjectUpdated,
                 Some(kind) => Reason::RelatedObjectUpdated { kind: kind.clone(), key: change.key().clone() },
             })
@@ -50,16 +53,16 @@ where
     V: Send + Sync + 'static,
     F: Fn(&Change<NamespacedName, V>) -> Vec<NamespacedName> + Send + Sync + 'static,
 {
-    fn fifo(self: Box<Self>, to: Loop<Fifo>, adding: Adding) -> Loop<Fifo> {
-        self.attach(to, adding)
+    fn fifo(self: Box<Self>, to: Loop<Fifo>, options: AddOptions) -> Loop<Fifo> {
+        self.attach(to, options)
     }
 
-    fn priority(self: Box<Self>, to: Loop<Priority>, adding: Adding) -> Loop<Priority> {
-        self.attach(to, adding)
+    fn priority(self: Box<Self>, to: Loop<Priority>, options: AddOptions) -> Loop<Priority> {
+        self.attach(to, options)
     }
 
-    fn fair(self: Box<Self>, to: Loop<ByNamespace>, adding: Adding) -> Loop<ByNamespace> {
-        self.attach(to, adding)
+    fn fair(self: Box<Self>, to: Loop<ByNamespace>, options: AddOptions) -> Loop<ByNamespace> {
+        self.attach(to, options)
     }
 }
 
@@ -73,8 +76,9 @@ where
     K: Resource + Send + Sync + 'static,
 {
     // What was due meanwhile was not done.
-    let is_unreadable =
-        |change: &Change<NamespacedName, K>| states(change).any(|state| unreadable(&**state).is_some());
+    let is_unreadable = |change: &Change<NamespacedName, K>| {
+        states(change).any(|state| unreadable_reason(&**state).is_some())
+    };
     let keys = move |change: &Change<NamespacedName, K>| match change.kind().is_deletion() {
         false if is_unreadable(change) || worth(change) => vec![change.key().clone()],
         _ => Vec::new(),
@@ -110,7 +114,7 @@ where
 
 /// Objects of which nothing is kept but the keys they concern: those of the state before a change, and those of the one after it.
 pub(crate) fn concerned<K>(
-    informer: &Informer<NamespacedName, Row>,
+    informer: &Informer<NamespacedName, MappedObject>,
     main: &Informer<NamespacedName, K>,
     kind: &str,
 ) -> Box<dyn Trigger>
@@ -118,7 +122,7 @@ where
     K: Resource + Send + Sync + 'static,
 {
     let main = main.clone();
-    let keys = move |change: &Change<NamespacedName, Row>| {
+    let keys = move |change: &Change<NamespacedName, MappedObject>| {
         let now = &change.object().concerns;
         let before = change.old().map(|old| &old.concerns).filter(|before| *before != now);
         let concerned = before.into_iter().flatten().chain(now);
@@ -159,7 +163,7 @@ pub(crate) fn key_among<K>(
 where
     K: Resource + Send + Sync + 'static,
 {
-    Some(among(main, key_of_ref(reference).ok()?))
+    Some(among(main, reference_key(reference).ok()?))
 }
 
 /// The key of what a key of such a reference means.
@@ -180,4 +184,81 @@ where
 fn states<W>(change: &Change<NamespacedName, W>) -> impl Iterator<Item = &Arc<W>> {
     let old = change.old().filter(|old| !Arc::ptr_eq(old, change.object()));
     old.into_iter().chain([change.object()])
+}
+
+/// The queue of every controller of this crate, in one of three orders.
+pub(crate) type Keys<O> = Queue<NamespacedName, O, BoxedPolicy, WithTimer<TokioTimer>>;
+/// The loop over it. Its types know nothing of the user's: it is compiled once for each order, here.
+pub(crate) type Loop<O> =
+    flyball_controller::Controller<NamespacedName, O, BoxedPolicy, WithTimer<TokioTimer>>;
+/// Namespaces as groups; those of objects without one are one group.
+pub(crate) type ByNamespace = Fair<NamespacedName, Arc<str>>;
+
+/// A loop over a queue in one of three orders.
+pub(crate) trait OrderedLoop: Order<NamespacedName> + Sized {
+    /// Attaches a trigger to the loop.
+    fn attach(trigger: Box<dyn Trigger>, to: Loop<Self>, options: AddOptions) -> Loop<Self>;
+
+    /// Adds a key at a priority, where there are some.
+    fn add(queue: &Keys<Self>, key: NamespacedName, priority: i8) -> Result<Added, AddError<NamespacedName>>;
+}
+
+impl OrderedLoop for Fifo {
+    fn attach(trigger: Box<dyn Trigger>, to: Loop<Self>, options: AddOptions) -> Loop<Self> {
+        trigger.fifo(to, options)
+    }
+
+    fn add(queue: &Keys<Self>, key: NamespacedName, _: i8) -> Result<Added, AddError<NamespacedName>> {
+        queue.add(key)
+    }
+}
+
+impl OrderedLoop for Priority {
+    fn attach(trigger: Box<dyn Trigger>, to: Loop<Self>, options: AddOptions) -> Loop<Self> {
+        trigger.priority(to, options)
+    }
+
+    fn add(queue: &Keys<Self>, key: NamespacedName, at: i8) -> Result<Added, AddError<NamespacedName>> {
+        queue.with_priority(at).add(key)
+    }
+}
+
+impl OrderedLoop for ByNamespace {
+    fn attach(trigger: Box<dyn Trigger>, to: Loop<Self>, options: AddOptions) -> Loop<Self> {
+        trigger.fair(to, options)
+    }
+
+    fn add(queue: &Keys<Self>, key: NamespacedName, _: i8) -> Result<Added, AddError<NamespacedName>> {
+        queue.add(key)
+    }
+}
+
+/// How a key is added.
+#[derive(Clone)]
+pub(crate) struct AddOptions {
+    pub(crate) debounce: Option<Debounce>,
+    /// The priority of objects from the initial list.
+    pub(crate) initial_priority: i8,
+    pub(crate) reasons: Arc<Reasons>,
+}
+
+impl AddOptions {
+    /// Adds a key. Keys of the initial list are not debounced: they do not come in bursts.
+    pub(crate) fn add<O: OrderedLoop>(
+        &self,
+        queue: &Keys<O>,
+        key: NamespacedName,
+        initial: bool,
+        reason: impl FnOnce() -> Reason,
+    ) -> Result<Added, AddError<NamespacedName>> {
+        // Before the key is added: it may be handed out at once.
+        self.reasons.note(&key, reason);
+        match self.debounce {
+            _ if initial => O::add(queue, key, self.initial_priority),
+            None => O::add(queue, key, 0),
+            Some(Debounce { quiet, max_wait }) => {
+                queue.add_after_with(key, quiet, DelayMode::Debounce { max_wait })
+            }
+        }
+    }
 }

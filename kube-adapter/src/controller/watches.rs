@@ -17,7 +17,8 @@ use serde::de::DeserializeOwned;
 use super::reconcile_reasons::Reason;
 use super::trigger::{concerned, key_among, own, owned, owners_of, watched};
 use super::{Controller, filled, rows};
-use crate::{ApiSource, key_of_ref};
+use crate::ApiSource;
+use crate::keys::reference_key;
 
 /// Which other objects concern those that are reconciled.
 impl<K> Controller<K>
@@ -37,10 +38,10 @@ where
     /// # use flyball_kube::Controller;
     /// # use k8s_openapi::api::apps::v1::Deployment;
     /// # fn example(deployments: Controller<Deployment>) {
-    /// let controller = deployments.for_changes(predicate::changed(|it: &Deployment| it.metadata.generation));
+    /// let controller = deployments.filter_changes(predicate::changed(|it: &Deployment| it.metadata.generation));
     /// # }
     /// ```
-    pub fn for_changes(
+    pub fn filter_changes(
         mut self,
         worth: impl Fn(&Change<NamespacedName, K>) -> bool + Send + Sync + 'static,
     ) -> Self {
@@ -76,14 +77,14 @@ where
     {
         let owner = self.dyntype.clone();
         let owners = move |child: PartialObjectMeta<C>| keys(owners_of::<K>(&child, &owner));
-        let (source, kind) = (ApiSource::metadata(api, config), C::kind(&dyntype).into_owned());
-        let (informer, run) = rows(source, kind.clone(), owners, &self.troubles, &self.monitor);
+        let (source, kind) = (ApiSource::metadata_only(api, config), C::kind(&dyntype).into_owned());
+        let (informer, run) = rows(source, kind.clone(), owners, &self.watch_errors, &self.monitor);
         self.informers.push(run);
         self.triggers.push(concerned(&informer, &self.main, &kind));
         self
     }
 
-    /// As [`owns`](Self::owns), of an informer that others use, too. It runs and ends by itself. Reconciles begin when it is filled.
+    /// As [`owns`](Self::owns), of an informer that others use, too. It runs and ends by itself. ReconcileStream begin when it is filled.
     pub fn owns_shared<C>(mut self, informer: &Informer<NamespacedName, C>) -> Self
     where
         C: Resource + Send + Sync + 'static,
@@ -142,7 +143,7 @@ where
     {
         let (source, kind) = (ApiSource::new(api, config), W::kind(&dyntype).into_owned());
         let mapper = move |object| keys(mapper(object));
-        let (informer, run) = rows(source, kind.clone(), mapper, &self.troubles, &self.monitor);
+        let (informer, run) = rows(source, kind.clone(), mapper, &self.watch_errors, &self.monitor);
         let main = self.main.clone();
         self.informers.push(Box::new(move |config| {
             let run = run(config);
@@ -157,7 +158,7 @@ where
     }
 
     /// As [`watches`](Self::watches), of an informer that others use, too. It runs and ends by itself. The mapper is called at each change, for the
-    /// state before and the one after it. Reconciles begin when it is filled.
+    /// state before and the one after it. ReconcileStream begin when it is filled.
     pub fn watches_shared<W, I>(
         mut self,
         informer: &Informer<NamespacedName, W>,
@@ -172,7 +173,7 @@ where
         self
     }
 
-    /// Reconciles every object each time `trigger` says so. Its end ends nothing else.
+    /// ReconcileStream every object each time `trigger` says so. Its end ends nothing else.
     pub fn reconcile_all_on(mut self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
         let main = self.main.clone();
         self.requests.push(
@@ -181,7 +182,7 @@ where
         self
     }
 
-    /// Reconciles each object that `trigger` names. Its end ends nothing else.
+    /// ReconcileStream each object that `trigger` names. Its end ends nothing else.
     pub fn reconcile_on(mut self, trigger: impl Stream<Item = ObjectRef<K>> + Send + 'static) -> Self {
         let main = self.main.clone();
         self.requests.push(
@@ -202,5 +203,5 @@ fn named<T>() -> &'static str {
 
 /// The keys of what these references mean, without those that no API server has.
 fn keys<K: Resource>(references: impl IntoIterator<Item = ObjectRef<K>>) -> Vec<NamespacedName> {
-    references.into_iter().filter_map(|reference| key_of_ref(&reference).ok()).collect()
+    references.into_iter().filter_map(|reference| reference_key(&reference).ok()).collect()
 }

@@ -39,13 +39,13 @@ pub struct ApiError {
 impl ApiError {
     /// The error as kube's watcher would have told it: its variant says what failed, the list, the opening of a watch, or a watch.
     #[must_use]
-    pub fn error(&self) -> &watcher::Error {
+    pub fn watcher_error(&self) -> &watcher::Error {
         &self.error
     }
 
     /// What the client said, if it said anything.
     #[must_use]
-    pub fn client_error(&self) -> Option<&kube::Error> {
+    pub fn kube_error(&self) -> Option<&kube::Error> {
         match &*self.error {
             watcher::Error::InitialListFailed(error)
             | watcher::Error::WatchStartFailed(error)
@@ -59,7 +59,7 @@ impl ApiError {
     pub fn status(&self) -> Option<&Status> {
         match &*self.error {
             watcher::Error::WatchError(status) => Some(status),
-            _ => match self.client_error()? {
+            _ => match self.kube_error()? {
                 kube::Error::Api(status) => Some(status),
                 _ => None,
             },
@@ -69,10 +69,10 @@ impl ApiError {
     /// What an informer goes by.
     #[must_use]
     pub fn kind(&self) -> SourceErrorKind {
-        match (self.status(), self.client_error()) {
+        match (self.status(), self.kube_error()) {
             (Some(status), _) => kind_of_status(status),
             // No answer at all: it says nothing against the version asked for, so nothing need be listed again.
-            (None, Some(error)) if is_lost(error) => SourceErrorKind::Refused,
+            (None, Some(error)) if is_connection_lost(error) => SourceErrorKind::Refused,
             _ => SourceErrorKind::Other,
         }
     }
@@ -80,7 +80,7 @@ impl ApiError {
     /// The client's error, where that is all there is to say. What kube puts in front of an error of a service is said by the error around
     /// this one.
     fn within(&self) -> Option<&(dyn StdError + 'static)> {
-        match self.client_error().filter(|_| self.within)? {
+        match self.kube_error().filter(|_| self.within)? {
             kube::Error::Service(error) => Some(&**error),
             error => Some(error),
         }
@@ -103,7 +103,7 @@ impl ApiError {
 }
 
 /// An error of a source, as informers want it.
-pub(crate) fn told(error: watcher::Error) -> SourceError {
+pub(crate) fn source_error(error: watcher::Error) -> SourceError {
     ApiError::from(error).into()
 }
 
@@ -141,20 +141,7 @@ impl StdError for ApiError {
 ///
 /// What kube's watcher has no word for, such as a request nobody answered in time, is
 /// [`WatchFailed`](watcher::Error::WatchFailed), with the words of the informer inside.
-///
-/// # Examples
-/// Given to an informer's `on_error`:
-/// ```
-/// # use kube::{Api, Client, runtime::watcher};
-/// # use k8s_openapi::api::core::v1::Pod;
-/// # fn pods(client: Client) {
-/// let (tell, errors) = std::sync::mpsc::channel::<watcher::Error>();
-/// let pods = flyball_kube::informer(Api::<Pod>::all(client), watcher::Config::default())
-///     .on_error(move |failure| drop(tell.send(flyball_kube::watcher_error(failure))));
-/// # }
-/// ```
-#[must_use]
-pub fn watcher_error(failure: &SourceFailure<'_>) -> watcher::Error {
+pub(crate) fn watcher_error(failure: &SourceFailure<'_>) -> watcher::Error {
     let cause = failure.error.and_then(SourceError::cause);
     match (cause.and_then(|cause| cause.downcast_ref::<ApiError>()), failure.cause) {
         (Some(error), _) => error.to_watcher(),
@@ -194,14 +181,14 @@ fn is_too_large_version(status: &Status) -> bool {
 /// Whether a connection could not be had or ended, rather than that something was said which makes no sense.
 ///
 /// client-go lists again unless it was refused, and while a server dies or starts a connection can fail in many ways.
-pub(crate) fn is_lost(error: &(dyn StdError + 'static)) -> bool {
+pub(crate) fn is_connection_lost(error: &(dyn StdError + 'static)) -> bool {
     std::iter::successors(Some(error), |error| beneath(*error)).take(DEEPEST_CAUSE).any(|error| {
-        error.downcast_ref().is_some_and(is_lost_io)
+        error.downcast_ref().is_some_and(is_io_connection_lost)
             || error.downcast_ref().is_some_and(hyper::Error::is_incomplete_message)
     })
 }
 
-fn is_lost_io(error: &io::Error) -> bool {
+fn is_io_connection_lost(error: &io::Error) -> bool {
     use io::ErrorKind::{
         BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable,
         NetworkUnreachable, NotConnected, TimedOut, UnexpectedEof,

@@ -11,13 +11,13 @@ use serde::de::{DeserializeOwned, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::keys::{key_of, version_of};
+use crate::keys::{object_key, version_of};
 
 /// On the bookmark that ends a streaming list.
 const INITIAL_END: &str = "k8s.io/initial-events-end";
 
 /// An object that could not be read, or has no name.
-pub(super) struct Unread {
+pub(super) struct Unreadable {
     /// `namespace/name`, as far as that can be read.
     pub(super) name: Option<String>,
     /// As far as that can be read.
@@ -35,10 +35,10 @@ pub(super) enum Line<K> {
     /// The watch failed.
     Failed(Box<Status>),
     /// It cannot be read; what to do instead.
-    Unread(Unread, Instead<K>),
+    Unreadable(Unreadable, Fallback<K>),
 }
 
-pub(super) enum Instead<K> {
+pub(super) enum Fallback<K> {
     Nothing,
     Tell(Event<K>),
     /// The cache cannot be told what happened; it has to be listed again.
@@ -62,7 +62,7 @@ fn or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Ve
 ///
 /// # Errors
 /// When it is none.
-pub(super) fn page<K>(bytes: &[u8]) -> serde_json::Result<(Page<K>, Vec<Unread>)>
+pub(super) fn page<K>(bytes: &[u8]) -> serde_json::Result<(Page<K>, Vec<Unreadable>)>
 where
     K: Resource + DeserializeOwned,
 {
@@ -73,13 +73,13 @@ where
     // One of them, or something else altogether. Read one by one only then, as each is gone through twice.
     let Ok(list) = serde_json::from_slice::<List<K>>(bytes) else { return page_as(bytes, &trimmed) };
     let (mut unreadable, List { metadata, mut items }) = (Vec::new(), list);
-    items.retain_mut(|object| match key_of(object) {
+    items.retain_mut(|object| match object_key(object) {
         Ok(_) => {
             trim(object);
             true
         }
         Err(error) => {
-            unreadable.push(Unread::unnamed(object, error));
+            unreadable.push(Unreadable::unnamed(object, error));
             false
         }
     });
@@ -90,18 +90,21 @@ where
 ///
 /// # Errors
 /// When it is none.
-pub(super) fn page_as<K, V>(bytes: &[u8], map: &impl Fn(K) -> V) -> serde_json::Result<(Page<V>, Vec<Unread>)>
+pub(super) fn page_as<K, V>(
+    bytes: &[u8],
+    map: &impl Fn(K) -> V,
+) -> serde_json::Result<(Page<V>, Vec<Unreadable>)>
 where
     K: Resource + DeserializeOwned,
 {
     let mut unreadable = Vec::new();
     // As text, since an object may also be too deep to be read as anything else.
     let List { metadata, items } = serde_json::from_slice::<List<&RawValue>>(bytes)?;
-    let read = |item: &RawValue| -> Result<V, Unread> {
-        let object: K = serde_json::from_str(item.get()).map_err(|error| Unread::new(item, error))?;
-        match key_of(&object) {
+    let read = |item: &RawValue| -> Result<V, Unreadable> {
+        let object: K = serde_json::from_str(item.get()).map_err(|error| Unreadable::new(item, error))?;
+        match object_key(&object) {
             Ok(_) => Ok(map(object)),
-            Err(error) => Err(Unread::unnamed(&object, error)),
+            Err(error) => Err(Unreadable::unnamed(&object, error)),
         }
     };
     let items = items.into_iter().filter_map(|item| read(item).map_err(|error| unreadable.push(error)).ok());
@@ -128,15 +131,15 @@ pub(super) fn line<K>(bytes: &[u8]) -> Line<K>
 where
     K: Resource + DeserializeOwned,
 {
-    let named = |mut object: K, event: fn(K) -> Event<K>| match key_of(&object) {
+    let named = |mut object: K, event: fn(K) -> Event<K>| match object_key(&object) {
         Ok(_) => {
             trim(&mut object);
             Line::Event(event(object))
         }
         // Never in the cache, whatever happened to it.
         Err(error) => {
-            let instead = Instead::Tell(Event::Bookmark(version_of(&object)));
-            Line::Unread(Unread::unnamed(&object, error), instead)
+            let instead = Fallback::Tell(Event::Bookmark(version_of(&object)));
+            Line::Unreadable(Unreadable::unnamed(&object, error), instead)
         }
     };
     match serde_json::from_slice::<WatchEvent<K>>(bytes) {
@@ -173,21 +176,21 @@ fn other_line<K: Resource + DeserializeOwned>(bytes: &[u8], error: serde_json::E
     {
         return Line::Failed(status);
     }
-    let unread = Unread::new(object.unwrap_or(RawValue::NULL), error);
+    let unread = Unreadable::new(object.unwrap_or(RawValue::NULL), error);
     let at = unread.version;
     let instead = match object.and_then(bare::<K>) {
-        _ if unread.name.is_none() && at == Version::ZERO => Instead::Nothing,
+        _ if unread.name.is_none() && at == Version::ZERO => Fallback::Nothing,
         // An object the cache may know is gone. Without its uid it is not taken for a state of that one, of which the last known is told: all whom
         // that concerned have to hear of it, and its metadata does not say who they are.
         Some(mut object) if event == "DELETED" => {
             object.meta_mut().uid = None;
-            Instead::Tell(Event::Deleted(object))
+            Fallback::Tell(Event::Deleted(object))
         }
-        None if event == "DELETED" => Instead::List,
+        None if event == "DELETED" => Fallback::List,
         // So that a watch that follows does not tell it again.
-        _ => Instead::Tell(Event::Bookmark(at)),
+        _ => Fallback::Tell(Event::Bookmark(at)),
     };
-    Line::Unread(unread, instead)
+    Line::Unreadable(unread, instead)
 }
 
 /// An object with nothing but its metadata, if its type allows that.
@@ -223,7 +226,7 @@ fn version(text: &str) -> Version {
     text.parse().unwrap_or_default()
 }
 
-impl Unread {
+impl Unreadable {
     fn new(object: &RawValue, error: impl fmt::Display) -> Self {
         let Head { metadata: names } = serde_json::from_str(object.get()).unwrap_or_default();
         let namespace = names.namespace.as_str().filter(|namespace| !namespace.is_empty());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use flyball_informer_cache::NamespacedName;
 use flyball_sync::locks::Mutex;
 
-use super::decode::Unread;
+use super::decode::Unreadable;
 
 /// What could not be read. Clones share it: a streaming list is delivered by a watch.
 #[derive(Clone, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Listing(Arc<Mutex<HashMap<NamespacedName, Listed>>>);
 struct Listed {
     uid: Option<String>,
     /// Until the list is stored, for a source that makes something of it then.
-    unread: Option<Unread>,
+    unread: Option<Unreadable>,
 }
 
 impl Listing {
@@ -26,7 +26,7 @@ impl Listing {
         drop(std::mem::take(&mut *self.0.lock()));
     }
 
-    pub(super) fn add(&self, unread: Unread, keeps: bool) {
+    pub(super) fn add(&self, unread: Unreadable, keeps: bool) {
         // What has no key was never in the cache.
         if let Some(key) = unread.key() {
             self.0.lock().insert(key, Listed { uid: unread.uid.clone(), unread: keeps.then_some(unread) });
@@ -48,7 +48,7 @@ impl Listing {
     }
 
     /// The list is stored: what of it could not be read, once.
-    pub(super) fn take(&self) -> Vec<(NamespacedName, Unread)> {
+    pub(super) fn take(&self) -> Vec<(NamespacedName, Unreadable)> {
         let mut listed = self.0.lock();
         listed.iter_mut().filter_map(|(key, listed)| Some((key.clone(), listed.unread.take()?))).collect()
     }

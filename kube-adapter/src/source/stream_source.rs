@@ -18,8 +18,8 @@ use kube::Resource;
 use kube::runtime::watcher;
 use tokio::task::coop::consume_budget;
 
-use crate::keys::{key_of, version_of};
-use crate::source::api_error::told;
+use crate::keys::{object_key, version_of};
+use crate::source::api_error::source_error;
 use crate::{ApiError, schema};
 use tokio::sync::Mutex as Turn;
 
@@ -28,7 +28,7 @@ type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<K>>> +
 /// A stream of [`watcher()`](watcher::watcher), with whatever there is in front of it, as a source of an informer.
 ///
 /// The stream decides when a list begins anew; an informer cannot ask for one. So it needs a reflector that does not:
-/// [`into_informer`](Self::into_informer) makes an informer with such a one. A list has the version of its newest object, as a watcher does
+/// [`informer_from_stream`] makes an informer with such a one. A list has the version of its newest object, as a watcher does
 /// not tell the list's own.
 ///
 /// An error of the stream is a failure of the source; then the informer waits, longer each time, and goes on with the same stream. So the
@@ -44,7 +44,7 @@ type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<K>>> +
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// let pod: Pod = from_value(json!({"metadata": {"namespace": "default", "name": "a", "resourceVersion": "7"}}))?;
 /// let events = [Event::Init, Event::InitApply(pod), Event::InitDone].map(Ok);
-/// let pods = flyball_kube::informer_of(stream::iter(events)).start()?;
+/// let pods = flyball_kube::informer_from_stream(stream::iter(events)).start()?;
 /// pods.synced().await?;
 /// assert!(pods.store().get("default/a").is_some());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -61,7 +61,7 @@ struct State<K> {
 }
 
 /// An informer of the objects that a stream of [`watcher()`](watcher::watcher) tells of; see [`StreamSource`].
-pub fn informer_of<K, S>(events: S) -> InformerBuilder<NamespacedName, K, StreamSource<K>>
+pub fn informer_from_stream<K, S>(events: S) -> InformerBuilder<NamespacedName, K, StreamSource<K>>
 where
     K: Resource + Send + Sync + 'static,
     S: Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
@@ -77,7 +77,7 @@ impl<K: Resource + Send + Sync + 'static> StreamSource<K> {
     }
 
     /// An informer of these objects, whose reflector leaves it to the stream when to list.
-    pub fn into_informer(self) -> InformerBuilder<NamespacedName, K, Self> {
+    fn into_informer(self) -> InformerBuilder<NamespacedName, K, Self> {
         let config = ReflectorConfig {
             // Internal errors never lead to a list, and a watch does not end by itself.
             internal_retry: Duration::MAX,
@@ -94,10 +94,10 @@ impl<K: Resource + Send + Sync + 'static> Source for StreamSource<K> {
 
     async fn list(&self, _: ListRequest) -> Result<Page<K>, SourceError> {
         let mut state = self.0.lock().await;
-        let over = || told(watcher::Error::InitialListFailed(words("the stream is over")));
+        let over = || source_error(watcher::Error::InitialListFailed(words("the stream is over")));
         loop {
             let event = state.events.next().await.ok_or_else(over)?;
-            let items = state.collect(event.map_err(told)?);
+            let items = state.collect(event.map_err(source_error)?);
             if let Some(items) = items {
                 // Not that of an older list: if the server went back, so must the cache. Not none: that would be a watch from any state.
                 let newest = items.iter().map(version_of).max().unwrap_or_default();
@@ -127,7 +127,7 @@ impl<K: Resource> State<K> {
             }
             watcher::Event::Delete(object) => {
                 if let Some(half) = &mut self.half {
-                    half.retain(|other| key_of(other).ok() != key_of(&object).ok());
+                    half.retain(|other| object_key(other).ok() != object_key(&object).ok());
                 }
             }
         }
@@ -147,7 +147,9 @@ impl<K: Resource + Send + Sync + 'static> Watch for StreamWatch<K> {
             let event = match state.events.next().await {
                 Some(Ok(event)) => event,
                 Some(Err(error)) => return Some(Err(failed(error))),
-                None => return Some(Err(told(watcher::Error::WatchFailed(words("the stream is over"))))),
+                None => {
+                    return Some(Err(source_error(watcher::Error::WatchFailed(words("the stream is over")))));
+                }
             };
             match event {
                 watcher::Event::Apply(object) if is_named(&object) => {
@@ -186,7 +188,7 @@ fn words(text: &str) -> kube::Error {
 }
 
 fn is_named(object: &impl Resource) -> bool {
-    let key = key_of(object);
+    let key = object_key(object);
     if let Err(error) = &key {
         tracing::warn!(object = object.meta().name, %error, "an object of a stream has no key and is skipped");
     }

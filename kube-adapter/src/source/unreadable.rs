@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use flyball_informer_cache::{Event, NamespacedName, Store};
 use kube::Resource;
 
-use super::decode::{Unread, trim};
+use super::decode::{Unreadable, trim};
 use crate::keys::version_of;
 
 const MARK: &str = "unreadable: ";
@@ -24,7 +24,7 @@ const MARK: &str = "unreadable: ";
 ///
 /// # Examples
 /// ```
-/// # use flyball_kube::{ApiSource, unreadable};
+/// # use flyball_kube::{ApiSource, unreadable_reason};
 /// # use flyball_kube_testing::ApiServer;
 /// # use k8s_openapi::api::core::v1::ConfigMap;
 /// # use kube::{Api, api::{Patch, PatchParams}, runtime::watcher};
@@ -46,34 +46,34 @@ const MARK: &str = "unreadable: ";
 /// let map = maps.store().get("default/a").expect("it is there");
 /// assert_eq!(map.metadata.labels.as_ref().expect("new ones")["app"], "web");
 /// assert_eq!(map.data.as_ref().expect("the last that could be read")["size"], "3");
-/// assert!(unreadable(&*map).expect("it is marked").starts_with("invalid type"));
+/// assert!(unreadable_reason(&*map).expect("it is marked").starts_with("invalid type"));
 /// # Ok(())
 /// # }
 /// ```
 #[must_use]
-pub fn unreadable<K: Resource>(object: &K) -> Option<&str> {
+pub fn unreadable_reason<K: Resource>(object: &K) -> Option<&str> {
     object.meta().self_link.as_deref()?.strip_prefix(MARK)
 }
 
 /// The cache that a source feeds: where the last state of an object is that could be read. Clones share it.
-pub(super) struct Fed<K>(Arc<OnceLock<Stored<K>>>);
+pub(super) struct StoredObjects<K>(Arc<OnceLock<Stored<K>>>);
 
 /// A copy of the stored object.
 type Stored<K> = Box<dyn Fn(&NamespacedName) -> Option<K> + Send + Sync>;
 
-impl<K> Clone for Fed<K> {
+impl<K> Clone for StoredObjects<K> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<K> Default for Fed<K> {
+impl<K> Default for StoredObjects<K> {
     fn default() -> Self {
         Self(Arc::default())
     }
 }
 
-impl<K: Resource + Send + Sync + 'static> Fed<K> {
+impl<K: Resource + Send + Sync + 'static> StoredObjects<K> {
     pub(super) fn attach(&self, store: &Store<NamespacedName, K>)
     where
         K: Clone,
@@ -88,8 +88,8 @@ impl<K: Resource + Send + Sync + 'static> Fed<K> {
     }
 
     /// The stored object with the metadata it has now, marked; nothing if there is none, or that is no news. Everything that was delivered has to be stored.
-    pub(super) fn renewed(&self, key: &NamespacedName, unread: Unread) -> Option<Event<K>> {
-        let Unread { uid, version, meta, error, .. } = unread;
+    pub(super) fn renewed(&self, key: &NamespacedName, unread: Unreadable) -> Option<Event<K>> {
+        let Unreadable { uid, version, meta, error, .. } = unread;
         let mut object = self.0.get().and_then(|stored| stored(key))?;
         let another = object.meta().uid.is_some() && uid.is_some() && object.meta().uid != uid;
         if another || version.is_none() || version <= version_of(&object) {

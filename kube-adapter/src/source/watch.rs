@@ -17,12 +17,12 @@ use serde::de::DeserializeOwned;
 use tokio::task::coop::consume_budget;
 use tokio::task::yield_now;
 
-use super::decode::{self, Instead, Line, Unread};
+use super::decode::{self, Fallback, Line, Unreadable};
 use super::listing::Listing;
-use super::unreadable::Fed;
-use super::unreadable_counter::Skipped;
-use crate::keys::key_of;
-use crate::source::api_error::{is_lost, told};
+use super::unreadable::StoredObjects;
+use super::unreadable_counter::UnreadableCounter;
+use crate::keys::object_key;
+use crate::source::api_error::{is_connection_lost, source_error};
 
 /// The room a line may take for good, and what costs one unit of the task's budget to read.
 const PIECE: usize = 4096;
@@ -35,14 +35,14 @@ pub struct ApiWatch<K> {
     line: Vec<u8>,
     /// It tells first what exists, in no order, so the version of one object says nothing about the others.
     unordered: bool,
-    skipped: Skipped,
+    counter: UnreadableCounter,
     /// The list that came before, or comes first.
     listing: Listing,
     /// Until a streaming list is complete.
     lists: bool,
-    fed: Fed<K>,
+    fed: StoredObjects<K>,
     /// What the list could not read, once it is stored.
-    owed: Vec<(NamespacedName, Unread)>,
+    owed: Vec<(NamespacedName, Unreadable)>,
     url: String,
     objects: PhantomData<fn() -> K>,
 }
@@ -51,9 +51,9 @@ impl<K> ApiWatch<K> {
     pub(super) fn new(
         body: Body,
         request: &WatchRequest,
-        skipped: Skipped,
+        counter: UnreadableCounter,
         listing: Listing,
-        fed: Fed<K>,
+        fed: StoredObjects<K>,
         url: String,
     ) -> Self {
         let failed: fn(kube::Error) -> io::Error = io::Error::other;
@@ -63,7 +63,7 @@ impl<K> ApiWatch<K> {
         // A list in pages is stored before the watch after it is opened.
         let owed = if lists { Vec::new() } else { listing.take() };
         let line = Vec::new();
-        Self { lines, line, unordered, skipped, listing, lists, fed, owed, url, objects: PhantomData }
+        Self { lines, line, unordered, counter, listing, lists, fed, owed, url, objects: PhantomData }
     }
 
     /// The next line; `None` at the end, also in the middle of a line, which the next watch tells again.
@@ -74,7 +74,7 @@ impl<K> ApiWatch<K> {
             Ok(_) if self.line.ends_with(b"\n") => Some(Ok(())),
             Ok(_) => None,
             // The watch is over, and can go on where it was.
-            Err(error) if is_lost(&error) => {
+            Err(error) if is_connection_lost(&error) => {
                 tracing::debug!(url = self.url, %error, "the connection of a watch is lost");
                 None
             }
@@ -89,7 +89,7 @@ impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
         if self.lists {
             match &event {
                 Event::Added(object) | Event::Modified(object) | Event::Deleted(object) => {
-                    drop(key_of(object).map(|key| self.listing.remove(&key)));
+                    drop(object_key(object).map(|key| self.listing.remove(&key)));
                 }
                 // The informer stores the list before it asks for more.
                 Event::InitialEnd(_) => (self.lists, self.owed) = (false, self.listing.take()),
@@ -100,7 +100,7 @@ impl<K: Resource + Send + Sync + 'static> ApiWatch<K> {
     }
 
     /// What is told of an object that could not be read, if it is stored in an older state: that with its new metadata.
-    async fn renewed(&mut self, key: &NamespacedName, unread: Unread) -> Option<Event<K>> {
+    async fn renewed(&mut self, key: &NamespacedName, unread: Unreadable) -> Option<Event<K>> {
         if !self.fed.is_attached() {
             return None;
         }
@@ -121,7 +121,7 @@ where
     type Object = K;
 
     async fn next(&mut self) -> Option<Result<Event<K>, SourceError>> {
-        let failed = |error| Some(Err(told(error)));
+        let failed = |error| Some(Err(source_error(error)));
         loop {
             while let Some((key, unread)) = self.owed.pop() {
                 if let Some(event) = self.renewed(&key, unread).await {
@@ -138,12 +138,12 @@ where
             let (unread, instead) = match decode::line(&self.line) {
                 Line::Event(event) => return Some(Ok(self.delivered(event))),
                 Line::Failed(status) => return failed(watcher::Error::WatchError(status)),
-                Line::Unread(unread, instead) => (unread, instead),
+                Line::Unreadable(unread, instead) => (unread, instead),
             };
-            self.skipped.add(&self.url, &unread);
+            self.counter.add(&self.url, &unread);
             match instead {
-                Instead::Nothing => {}
-                Instead::Tell(Event::Bookmark(version)) => {
+                Fallback::Nothing => {}
+                Fallback::Tell(Event::Bookmark(version)) => {
                     match unread.key() {
                         Some(_) if self.lists => self.listing.add(unread, self.fed.is_attached()),
                         Some(key) => {
@@ -157,8 +157,8 @@ where
                         return Some(Ok(Event::Bookmark(version)));
                     }
                 }
-                Instead::Tell(event) => return Some(Ok(self.delivered(event))),
-                Instead::List => {
+                Fallback::Tell(event) => return Some(Ok(self.delivered(event))),
+                Fallback::List => {
                     let error = serde::de::Error::custom(unread.error);
                     return failed(watcher::Error::WatchFailed(kube::Error::SerdeError(error)));
                 }

@@ -6,24 +6,24 @@ use std::time::Duration;
 use flyball_sync::Nanos;
 use flyball_sync::locks::{AtomicU64, Ordering};
 
-use crate::Throttle;
+use crate::ThrottleLayer;
 
-/// How much the requests of a [`Throttle`](crate::Throttle) have waited for it since it was made.
+/// How much the requests of a [`ThrottleLayer`](crate::ThrottleLayer) have waited for it since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Waits {
+pub struct ThrottleStats {
     /// Requests that were let through.
     pub requests: u64,
     /// Those of them that had to wait.
     pub delayed: u64,
     /// For how long, all of them together.
-    pub total: Duration,
+    pub total_wait: Duration,
     /// The longest wait.
-    pub longest: Duration,
+    pub longest_wait: Duration,
 }
 
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct StatsCounters {
     requests: AtomicU64,
     delayed: AtomicU64,
     total: AtomicU64,
@@ -32,7 +32,7 @@ pub(super) struct Tally {
     quiet_until: AtomicU64,
 }
 
-impl Tally {
+impl StatsCounters {
     pub(super) fn passed(&self) {
         // Ordering: none needed here and below, the numbers say nothing about other memory.
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -48,7 +48,7 @@ impl Tally {
         self.total.fetch_add(nanos, Ordering::Relaxed);
         // Ordering: as above.
         self.longest.fetch_max(nanos, Ordering::Relaxed);
-        waited >= Throttle::TOO_LONG && self.breaks_the_silence(now)
+        waited >= ThrottleLayer::TOO_LONG && self.breaks_the_silence(now)
     }
 
     fn breaks_the_silence(&self, now: Nanos) -> bool {
@@ -62,14 +62,14 @@ impl Tally {
         self.quiet_until.compare_exchange(quiet_until, until, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    pub(super) fn read(&self) -> Waits {
+    pub(super) fn read(&self) -> ThrottleStats {
         // Ordering: as above.
         let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        Waits {
+        ThrottleStats {
             requests: read(&self.requests),
             delayed: read(&self.delayed),
-            total: Duration::from_nanos(read(&self.total)),
-            longest: Duration::from_nanos(read(&self.longest)),
+            total_wait: Duration::from_nanos(read(&self.total)),
+            longest_wait: Duration::from_nanos(read(&self.longest)),
         }
     }
 }

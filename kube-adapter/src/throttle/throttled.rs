@@ -20,9 +20,9 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::service::SharedService;
-use super::{Throttle, Waiting};
+use super::{ThrottleLayer, Waiting};
 
-/// A service whose requests wait for the tokens of a [`Throttle`].
+/// A service whose requests wait for the tokens of a [`ThrottleLayer`].
 ///
 /// It is always ready: a request waits after the call, first for its token, in the order of the calls, then for the inner service to be
 /// ready. So whoever bounds the requests under way should do so before this layer. Clones share the inner service, which need not be `Clone`.
@@ -30,7 +30,7 @@ use super::{Throttle, Waiting};
 /// # Cancel safety
 /// A request that is dropped while it waits for its token takes none. One that is kept and never polled costs the others its token, and nothing else.
 pub struct Throttled<S> {
-    pub(super) throttle: Throttle,
+    pub(super) throttle: ThrottleLayer,
     pub(super) inner: Arc<SharedService<S>>,
 }
 

@@ -32,11 +32,13 @@ mod own_cluster {
         let (pods, sets) = (program::pods(&client), program::replica_sets(&client));
         let (deployments, services) = (program::deployments(&client), program::services(&client));
         let slices = program::slices(&client);
-        let of_sets = replicaset::run(Controller::over(&sets), client.clone(), wall_clock(), &pods, &sets);
-        let of_deployments = Controller::over(&deployments);
+        let of_sets =
+            replicaset::run(Controller::for_shared(&sets), client.clone(), wall_clock(), &pods, &sets);
+        let of_deployments = Controller::for_shared(&deployments);
         let of_deployments =
             deployment::run(of_deployments, client.clone(), wall_clock(), &pods, &sets, &deployments);
-        let of_services = endpointslice::run(Controller::over(&services), client, &pods, &services, &slices);
+        let of_services =
+            endpointslice::run(Controller::for_shared(&services), client, &pods, &services, &slices);
         join!(
             of_sets.for_each(async |_| {}),
             of_deployments.for_each(async |_| {}),
@@ -90,7 +92,7 @@ mod own_cluster {
             self.change(json!({"spec": {"template": {"spec": {"containers": containers}}}})).await;
         }
 
-        /// Waits until so many pods are available of so many, and nothing changes any more; then remembers how it is.
+        /// ThrottleStats until so many pods are available of so many, and nothing changes any more; then remembers how it is.
         async fn settle(&mut self, step: &'static str, available: i32, all: i32) {
             let end = Instant::now() + LIMIT;
             let mut last = (Value::Null, Instant::now());

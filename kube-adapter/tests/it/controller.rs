@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use flyball_controller::predicate;
-use flyball_kube::{Config, Controller, Turns};
+use flyball_kube::{Config, Controller, QueueOrder};
 use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::ResourceExt;
@@ -22,7 +22,7 @@ const SECOND: Duration = Duration::from_secs(1);
 async fn what_there_is_what_comes_and_what_changes() {
     let world = World::of([map("default/a"), map("default/b")]);
     let runs = Runs::new();
-    let mut reconciles = noting(Controller::over(&world.informer).with_config(in_turn()), &runs);
+    let mut reconciles = noting(Controller::for_shared(&world.informer).with_config(in_turn()), &runs);
     assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a", "b"]);
 
     world.server.put(map("default/c"));
@@ -42,7 +42,8 @@ async fn changes_that_are_worth_it() {
     };
     let world = World::of([of(1)]);
     let generations = predicate::changed(|map: &ConfigMap| map.metadata.generation);
-    let controller = Controller::over(&world.informer).with_config(in_turn()).for_changes(generations);
+    let controller =
+        Controller::for_shared(&world.informer).with_config(in_turn()).filter_changes(generations);
     let mut reconciles = noting(controller, &Runs::new());
     assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
     world.server.put(of(1));
@@ -57,7 +58,7 @@ async fn changes_that_are_worth_it() {
 async fn the_time_asked_for_counts_from_the_end() {
     let world = World::of([map("default/a")]);
     let runs = Runs::new();
-    let mut reconciles = Controller::over(&world.informer).run(
+    let mut reconciles = Controller::for_shared(&world.informer).run(
         async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
             runs.saw(&*map);
             sleep(SECOND).await;
@@ -75,7 +76,8 @@ async fn owners_of_before_and_after() {
     let world = World::of(["a", "b", "c"].map(|name| map(&format!("default/{name}"))));
     let pods = World::of([pod("default/p", &["a", "b"])]);
     let runs = Runs::new();
-    let controller = Controller::over(&world.informer).with_config(in_turn()).owns_shared(&pods.informer);
+    let controller =
+        Controller::for_shared(&world.informer).with_config(in_turn()).owns_shared(&pods.informer);
     let mut reconciles = noting(controller, &runs);
     during(&mut reconciles, SECOND).await;
 
@@ -106,7 +108,7 @@ async fn an_owner_without_a_namespace_has_one_key() {
     .unwrap();
     let pods = World::of([owned.clone()]);
     let mut reconciles =
-        Controller::over(&nodes.informer).with_config(in_turn()).owns_shared(&pods.informer).run(
+        Controller::for_shared(&nodes.informer).with_config(in_turn()).owns_shared(&pods.informer).run(
             async |node: Arc<Node>, runs: Arc<Runs>| {
                 runs.saw(&*node);
                 sleep(SECOND).await;
@@ -135,7 +137,7 @@ async fn an_owner_without_a_namespace_is_not_missed_where_its_pods_are() {
     };
     let pods = World::of(["a/p", "b/p"].map(owned));
     let config = in_turn().debounce(SECOND);
-    let controller = Controller::over(&nodes.informer).with_config(config).owns_shared(&pods.informer);
+    let controller = Controller::for_shared(&nodes.informer).with_config(config).owns_shared(&pods.informer);
     let mut reconciles = controller.run(
         async |_: Arc<Node>, _: Arc<()>| Ok::<_, Refused>(Action::await_change()),
         |_, _, _| unreachable!(),
@@ -158,7 +160,7 @@ async fn a_mapper_is_asked_of_both_states() {
         named.map(|name| ObjectRef::<ConfigMap>::new(name).within("default"))
     };
     let controller =
-        Controller::over(&world.informer).with_config(in_turn()).watches_shared(&pods.informer, of);
+        Controller::for_shared(&world.informer).with_config(in_turn()).watches_shared(&pods.informer, of);
     let mut reconciles = noting(controller, &runs);
     during(&mut reconciles, SECOND).await;
     let labelled = |map: &str| {
@@ -176,8 +178,8 @@ async fn a_mapper_is_asked_of_both_states() {
 async fn a_change_waits_until_it_is_quiet_but_not_for_ever() {
     let world = World::of([map("default/a")]);
     let runs = Runs::new();
-    let config = in_turn().debounce_within(SECOND, SECOND * 5);
-    let mut reconciles = noting(Controller::over(&world.informer).with_config(config), &runs);
+    let config = in_turn().debounce_with_max_wait(SECOND, SECOND * 5);
+    let mut reconciles = noting(Controller::for_shared(&world.informer).with_config(config), &runs);
     // At the start nothing is put off.
     assert_eq!(told(&during(&mut reconciles, SECOND / 10).await), ["a"]);
     // Every half second for nine seconds: at 5 s it has waited for long enough, and again.
@@ -201,8 +203,10 @@ async fn what_is_asked_for_from_outside() {
         Some((ObjectRef::new(name).within("default"), said))
     });
     let all = stream::once(sleep(SECOND * 5));
-    let controller =
-        Controller::over(&world.informer).with_config(in_turn()).reconcile_on(named).reconcile_all_on(all);
+    let controller = Controller::for_shared(&world.informer)
+        .with_config(in_turn())
+        .reconcile_on(named)
+        .reconcile_all_on(all);
     let mut reconciles = noting(controller, &runs);
     during(&mut reconciles, SECOND).await;
     say.send("b").unwrap();
@@ -220,7 +224,7 @@ async fn what_is_asked_for_from_outside_is_put_off_as_a_change_is() {
     let world = World::of([map("default/a")]);
     let runs = Runs::new();
     let named = stream::once(sleep(SECOND * 5)).map(|()| ObjectRef::new("a").within("default"));
-    let controller = Controller::over(&world.informer).with_config(in_turn().debounce(SECOND));
+    let controller = Controller::for_shared(&world.informer).with_config(in_turn().debounce(SECOND));
     let mut reconciles = noting(controller.reconcile_on(named), &runs);
     during(&mut reconciles, SECOND * 10).await;
     assert_eq!(runs.of("a"), [0, 6_000]);
@@ -231,7 +235,7 @@ async fn who_is_asked_for_with_a_namespace_it_has_not_is_found() {
     let node: Node = serde_json::from_value(serde_json::json!({"metadata": {"name": "n"}})).unwrap();
     let nodes = World::of([node]);
     let named = stream::once(sleep(SECOND * 5)).map(|()| ObjectRef::<Node>::new("n").within("default"));
-    let mut reconciles = Controller::over(&nodes.informer).reconcile_on(named).run(
+    let mut reconciles = Controller::for_shared(&nodes.informer).reconcile_on(named).run(
         async |_: Arc<Node>, _: Arc<()>| Ok::<_, Refused>(Action::await_change()),
         |_, _, _| unreachable!(),
         Arc::new(()),
@@ -248,7 +252,7 @@ async fn requests_without_a_pause_keep_nobody_waiting() {
     let eager = stream::iter(0..1_000_000).map(move |_| {
         count.fetch_add(1, Relaxed);
     });
-    let controller = Controller::over(&world.informer).with_config(in_turn()).reconcile_all_on(eager);
+    let controller = Controller::for_shared(&world.informer).with_config(in_turn()).reconcile_all_on(eager);
     let mut reconciles = noting(controller, &Runs::new());
     assert!(reconciles.next().await.is_some());
     assert!(asked.load(Relaxed) < 10_000);
@@ -258,15 +262,16 @@ async fn requests_without_a_pause_keep_nobody_waiting() {
 async fn what_there_is_at_the_start_goes_last() {
     let world = World::of((0..20).map(|n| map(&format!("default/old-{n}"))));
     let runs = Runs::new();
-    let mut reconciles = Controller::over(&world.informer).with_config(Config::default().concurrency(1)).run(
-        async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
-            runs.saw(&*map);
-            sleep(SECOND).await;
-            Ok::<_, Refused>(Action::await_change())
-        },
-        |_, _, _| unreachable!(),
-        runs.clone(),
-    );
+    let mut reconciles =
+        Controller::for_shared(&world.informer).with_config(Config::default().concurrency(1)).run(
+            async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
+                runs.saw(&*map);
+                sleep(SECOND).await;
+                Ok::<_, Refused>(Action::await_change())
+            },
+            |_, _, _| unreachable!(),
+            runs.clone(),
+        );
     during(&mut reconciles, SECOND * 3).await;
     world.server.put(map("default/new"));
     during(&mut reconciles, SECOND * 30).await;
@@ -280,8 +285,9 @@ async fn what_there_is_at_the_start_goes_last() {
 async fn namespaces_take_turns() {
     let world = World::of((0..20).map(|n| map(&format!("big/{n}"))).chain([map("small/x")]));
     let runs = Runs::new();
-    let config = Config::default().concurrency(4).turns(Turns::FairByNamespace { cap: Some(2) });
-    let mut reconciles = Controller::over(&world.informer).with_config(config).run(
+    let config =
+        Config::default().concurrency(4).queue_order(QueueOrder::FairByNamespace { max_in_flight: Some(2) });
+    let mut reconciles = Controller::for_shared(&world.informer).with_config(config).run(
         async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
             runs.saw(&*map);
             sleep(SECOND).await;
@@ -303,8 +309,9 @@ async fn concurrency_is_a_bound_and_zero_is_none() {
     for (concurrency, at_once) in [(3, 3), (0, 100)] {
         let world = World::of((0..100).map(|n| map(&format!("default/{n}"))));
         let runs = Runs::new();
-        let mut reconciles =
-            Controller::over(&world.informer).with_config(Config::default().concurrency(concurrency)).run(
+        let mut reconciles = Controller::for_shared(&world.informer)
+            .with_config(Config::default().concurrency(concurrency))
+            .run(
                 async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
                     runs.saw(&*map);
                     sleep(SECOND).await;
@@ -338,15 +345,16 @@ impl flyball_workqueue::QueueMetrics for Counted {
 async fn metrics_are_told() {
     let world = World::of([map("default/a"), map("default/b")]);
     let (of_loop, of_queue) = (Counted::default(), Counted::default());
-    let config = in_turn().metrics(of_loop.clone()).queue_metrics(of_queue.clone());
-    during(&mut noting(Controller::over(&world.informer).with_config(config), &Runs::new()), SECOND).await;
+    let config = in_turn().controller_metrics(of_loop.clone()).queue_metrics(of_queue.clone());
+    during(&mut noting(Controller::for_shared(&world.informer).with_config(config), &Runs::new()), SECOND)
+        .await;
     assert_eq!((of_loop.0.load(Relaxed), of_queue.0.load(Relaxed)), (2, 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_store_has_the_names_of_kube() {
     let world = World::of([map("default/a"), map("default/b")]);
-    let controller = Controller::over(&world.informer);
+    let controller = Controller::for_shared(&world.informer);
     let store = controller.store();
     let waiters: Vec<_> = (0..8)
         .map(|_| {
@@ -378,7 +386,7 @@ async fn the_store_has_the_names_of_kube() {
 #[tokio::test(start_paused = true)]
 async fn results_say_which_object_it_was() {
     let world = World::of([map("default/a"), map("default/b")]);
-    let mut reconciles = Controller::over(&world.informer).with_config(in_turn()).run(
+    let mut reconciles = Controller::for_shared(&world.informer).with_config(in_turn()).run(
         async |map: Arc<ConfigMap>, _: Arc<()>| match &*map.name_any() {
             "a" => Ok(Action::await_change()),
             _ => Err(Refused(None)),
@@ -408,7 +416,8 @@ impl flyball_controller::Metrics for Most {
 async fn no_bound_on_reconciles_is_no_number() {
     for (config, told) in [(Config::default().concurrency(3), 3), (Config::default(), 0)] {
         let (world, most) = (World::of([map("default/a")]), Most::default());
-        let controller = Controller::over(&world.informer).with_config(config.metrics(most.clone()));
+        let controller =
+            Controller::for_shared(&world.informer).with_config(config.controller_metrics(most.clone()));
         during(&mut noting(controller, &Runs::new()), SECOND).await;
         assert_eq!(most.0.load(Relaxed), told);
     }

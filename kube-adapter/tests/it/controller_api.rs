@@ -272,10 +272,10 @@ async fn objects_that_cannot_be_read_stop_nobody_and_are_counted() {
     let controller =
         Controller::new(api(), watcher::Config::default()).watches(api(), watcher::Config::default(), nobody);
     let (monitor, runs) = (controller.monitor(), Runs::new());
-    assert_eq!(monitor.skipped(), 0);
+    assert_eq!(monitor.unreadable_count(), 0);
     let mut reconciles = noting(controller, &runs);
     assert_eq!(told(&during(&mut reconciles, SECOND).await), ["a"]);
-    assert_eq!(monitor.skipped(), 2);
+    assert_eq!(monitor.unreadable_count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -293,7 +293,7 @@ async fn whom_an_object_concerned_hears_of_its_end_though_it_cannot_be_read() {
         names.collect::<Vec<_>>()
     };
     let controller =
-        Controller::over(&world.informer).with_config(in_turn()).watches_shared(&others, concerned);
+        Controller::for_shared(&world.informer).with_config(in_turn()).watches_shared(&others, concerned);
     let mut reconciles = noting(controller, &runs);
     during(&mut reconciles, SECOND * 5).await;
     let before = runs.all().len();

@@ -22,7 +22,10 @@ use crate::world::{Refused, Runs, World, during, in_turn, map, noting, told};
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Each takes a second.
-fn slow(controller: Controller<ConfigMap>, runs: &Arc<Runs>) -> flyball_kube::Reconciles<ConfigMap, Refused> {
+fn slow(
+    controller: Controller<ConfigMap>,
+    runs: &Arc<Runs>,
+) -> flyball_kube::ReconcileStream<ConfigMap, Refused> {
     controller.run(
         async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
             sleep(SECOND).await;
@@ -42,7 +45,7 @@ fn ten() -> World<ConfigMap> {
 async fn in_order_nothing_that_waits_for_its_turn_is_lost() {
     let world = ten();
     let (runs, (end, ended)) = (Runs::new(), oneshot::channel::<()>());
-    let controller = Controller::over(&world.informer)
+    let controller = Controller::for_shared(&world.informer)
         .with_config(in_turn().concurrency(2).drain_on_shutdown())
         .graceful_shutdown_on(async { drop(ended.await) });
     let monitor = controller.monitor();
@@ -76,8 +79,9 @@ async fn the_grace_is_a_bound() {
     ] {
         let world = ten();
         let runs = Runs::new();
-        let controller =
-            Controller::over(&world.informer).with_config(config).graceful_shutdown_on(sleep(SECOND * 5 / 2));
+        let controller = Controller::for_shared(&world.informer)
+            .with_config(config)
+            .graceful_shutdown_on(sleep(SECOND * 5 / 2));
         let mut reconciles = slow(controller, &runs);
         let begun = Instant::now();
         let items: Vec<_> = (&mut reconciles).collect().await;
@@ -89,7 +93,7 @@ async fn the_grace_is_a_bound() {
 async fn at_once_is_at_once() {
     let world = ten();
     let runs = Runs::new();
-    let controller = Controller::over(&world.informer)
+    let controller = Controller::for_shared(&world.informer)
         .with_config(in_turn().concurrency(1).drain_on_shutdown())
         .graceful_shutdown_on(sleep(SECOND))
         .forceful_shutdown_on(sleep(SECOND * 5 / 2));
@@ -102,7 +106,7 @@ async fn at_once_is_at_once() {
 async fn the_first_of_several_signals_counts() {
     for [in_order, at_once] in [[1, 1000], [1000, 1]] {
         let world = World::of([map("default/a")]);
-        let controller = Controller::over(&world.informer)
+        let controller = Controller::for_shared(&world.informer)
             .graceful_shutdown_on(sleep(SECOND * 100))
             .graceful_shutdown_on(sleep(SECOND * in_order))
             .forceful_shutdown_on(sleep(SECOND * at_once))
@@ -130,7 +134,7 @@ async fn the_first_signal_ends_it_in_order_and_the_second_at_once() {
     for (twice, results) in [(false, 1), (true, 0)] {
         let world = World::of([map("default/a")]);
         let begun_and_may_end = Arc::new((Notify::new(), Notify::new()));
-        let reconciles = Controller::over(&world.informer).shutdown_on_signal().run(
+        let reconciles = Controller::for_shared(&world.informer).shutdown_on_signal().run(
             async |_: Arc<ConfigMap>, begun_and_may_end: Arc<(Notify, Notify)>| {
                 begun_and_may_end.0.notify_one();
                 begun_and_may_end.1.notified().await;
@@ -162,7 +166,7 @@ async fn the_first_signal_ends_it_in_order_and_the_second_at_once() {
 async fn dropping_the_stream_ends_everything() {
     let world = ten();
     let runs = Runs::new();
-    let controller = Controller::over(&world.informer).with_config(in_turn().concurrency(2));
+    let controller = Controller::for_shared(&world.informer).with_config(in_turn().concurrency(2));
     let monitor = controller.monitor();
     let mut reconciles = slow(controller, &runs);
     during(&mut reconciles, SECOND * 3 / 2).await;
@@ -173,7 +177,7 @@ async fn dropping_the_stream_ends_everything() {
     assert_eq!(Arc::strong_count(&runs), 1, "nothing is kept");
     // The informer is not the controller's: another one begins with all there is.
     let again = Runs::new();
-    during(&mut noting(Controller::over(&world.informer), &again), SECOND).await;
+    during(&mut noting(Controller::for_shared(&world.informer), &again), SECOND).await;
     assert_eq!(again.all().len(), 10);
 }
 
@@ -181,7 +185,7 @@ async fn dropping_the_stream_ends_everything() {
 async fn never_polled_it_never_begins() {
     let world = ten();
     let runs = Runs::new();
-    let reconciles = noting(Controller::over(&world.informer), &runs);
+    let reconciles = noting(Controller::for_shared(&world.informer), &runs);
     sleep(SECOND * 60).await;
     assert_eq!(runs.all().len(), 0);
     drop(reconciles);
@@ -210,7 +214,7 @@ async fn it_goes_on_while_nobody_takes_its_results() {
     let world = World::of((0..1_000).map(|n| map(&format!("default/{n}"))));
     let runs = Runs::new();
     let mut reconciles =
-        noting(Controller::over(&world.informer).with_config(Config::default().concurrency(8)), &runs);
+        noting(Controller::for_shared(&world.informer).with_config(Config::default().concurrency(8)), &runs);
     let first = reconciles.next().await;
     sleep(SECOND).await;
     // So many results wait, eight reconciles hold one each, and one was taken. Then it waits, and does not grow.
@@ -225,7 +229,7 @@ async fn it_begins_when_every_cache_is_filled() {
     let pods = World::of([] as [k8s_openapi::api::core::v1::Pod; 0]);
     pods.server.fail_list(flyball_informer_cache::SourceErrorKind::Refused);
     let runs = Runs::new();
-    let controller = Controller::over(&world.informer).owns_shared(&pods.informer);
+    let controller = Controller::for_shared(&world.informer).owns_shared(&pods.informer);
     let monitor = controller.monitor();
     let mut reconciles = noting(controller, &runs);
     assert_eq!(told(&during(&mut reconciles, SECOND / 2).await), [""; 0]);
@@ -244,7 +248,7 @@ async fn a_cache_that_never_comes_ends_the_stream() {
     .build()
     .unwrap();
     let runs = Runs::new();
-    let mut reconciles = noting(Controller::over(&world.informer).owns_shared(&pods), &runs);
+    let mut reconciles = noting(Controller::for_shared(&world.informer).owns_shared(&pods), &runs);
     assert_eq!(during(&mut reconciles, SECOND).await.len(), 0);
     drop(run);
     assert!(timeout(SECOND, reconciles.next()).await.unwrap().is_none());

@@ -22,7 +22,7 @@ const SECOND: Duration = Duration::from_secs(1);
 async fn tries(config: Config, error: fn() -> Refused, policy: Action) -> Vec<u64> {
     let world = World::of([map("default/a")]);
     let runs = Runs::new();
-    let mut reconciles = Controller::over(&world.informer).with_config(config).run(
+    let mut reconciles = Controller::for_shared(&world.informer).with_config(config).run(
         move |map: Arc<ConfigMap>, runs: Arc<Runs>| async move {
             runs.saw(&*map);
             Err(error())
@@ -46,7 +46,7 @@ async fn the_longer_of_policy_and_backoff() {
     let config = || in_turn().backoff(SECOND..=SECOND * 300);
     let policy = Action::requeue(SECOND * 3);
     assert_eq!(tries(config(), unknown, policy.clone()).await, [0, 3_000, 6_000, 10_000, 18_000, 34_000]);
-    assert_eq!(tries(config().no_backoff(), unknown, policy).await.len(), 20);
+    assert_eq!(tries(config().without_backoff(), unknown, policy).await.len(), 20);
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,8 +67,8 @@ async fn a_conflict_is_tried_again_soon() {
     assert_eq!(scheduled.len(), 13);
     // Where no schedule is asked for, the policy decides.
     assert_eq!(tries(in_turn(), conflict, policy.clone()).await, [0, 30_000]);
-    assert_eq!(tries(config.no_backoff(), conflict, policy.clone()).await, [0, 30_000]);
-    assert_eq!(tries(in_turn().status(409, Class::Conflict), conflict, policy).await, scheduled);
+    assert_eq!(tries(config.without_backoff(), conflict, policy.clone()).await, [0, 30_000]);
+    assert_eq!(tries(in_turn().classify_status(409, Class::Conflict), conflict, policy).await, scheduled);
 }
 
 /// As long as it can be said, longer than a clock runs, and what a server may ask for at most.
@@ -87,7 +87,7 @@ async fn who_takes_no_results_makes_no_timeouts() {
     let world = World::of((0..300).map(|n| map(&format!("default/{n}"))));
     let runs = Runs::new();
     let config = in_turn().concurrency(4).reconcile_timeout(SECOND);
-    let mut reconciles = noting(Controller::over(&world.informer).with_config(config), &runs);
+    let mut reconciles = noting(Controller::for_shared(&world.informer).with_config(config), &runs);
     assert!(reconciles.next().await.is_some());
     sleep(SECOND * 10).await;
     let rest = during(&mut reconciles, SECOND * 60).await;
@@ -101,8 +101,11 @@ async fn the_server_is_left_alone_for_as_long_as_it_asks() {
     assert_eq!(tries(config(), busy, Action::requeue(SECOND)).await, [0, 20_000, 40_000]);
     // And for longer, if the policy says so.
     assert_eq!(tries(config(), busy, Action::requeue(SECOND * 25)).await, [0, 25_000, 50_000]);
-    assert_eq!(tries(config().no_backoff(), busy, Action::requeue(SECOND * 25)).await, [0, 25_000, 50_000]);
-    assert_eq!(tries(config().no_backoff(), busy, Action::requeue(SECOND * 5)).await.len(), 12);
+    assert_eq!(
+        tries(config().without_backoff(), busy, Action::requeue(SECOND * 25)).await,
+        [0, 25_000, 50_000]
+    );
+    assert_eq!(tries(config().without_backoff(), busy, Action::requeue(SECOND * 5)).await.len(), 12);
 }
 
 /// The error policy is not asked about panics and timeouts, so they have a backoff that nobody had to ask for. A burst of changes does not
@@ -112,7 +115,7 @@ async fn panics_and_timeouts_back_off_by_default() {
     let world = World::of([map("default/a")]);
     let runs = Runs::new();
     let config = in_turn().reconcile_timeout(Duration::from_nanos(1));
-    let mut reconciles = Controller::over(&world.informer).with_config(config).run(
+    let mut reconciles = Controller::for_shared(&world.informer).with_config(config).run(
         async |map: Arc<ConfigMap>, runs: Arc<Runs>| match runs.saw(&*map) {
             1 => panic!("a bug in the reconciler"),
             2 => std::future::pending().await,
@@ -143,7 +146,7 @@ async fn statuses_are_what_they_are_set_to() {
     let invalid = || Refused::status(422, 0);
     let policy = Action::requeue(SECOND * 10);
     assert_eq!(tries(in_turn(), invalid, policy.clone()).await.len(), 6);
-    assert_eq!(tries(in_turn().status(422, Class::Permanent), invalid, policy.clone()).await, [0]);
+    assert_eq!(tries(in_turn().classify_status(422, Class::Permanent), invalid, policy.clone()).await, [0]);
     let classified = in_turn().classify(|error| error.is::<Refused>().then_some(Class::Permanent));
     assert_eq!(tries(classified, unknown, policy.clone()).await, [0]);
     let panics = in_turn().classify(|_| panic!("a bug in the classifier"));
@@ -155,7 +158,7 @@ async fn a_success_ends_the_backoff() {
     let world = World::of([map("default/a")]);
     let runs = Runs::new();
     let config = in_turn().backoff(SECOND..=SECOND * 300);
-    let mut reconciles = Controller::over(&world.informer).with_config(config).run(
+    let mut reconciles = Controller::for_shared(&world.informer).with_config(config).run(
         async |map: Arc<ConfigMap>, runs: Arc<Runs>| match runs.saw(&*map) {
             4 => Ok(Action::requeue(SECOND)),
             8.. => Ok(Action::await_change()),
@@ -174,7 +177,7 @@ async fn a_change_during_a_backoff_is_looked_at_and_makes_it_no_longer() {
     let world = World::of([map("default/a")]);
     let runs = Runs::new();
     let config = in_turn().backoff(SECOND * 10..=SECOND * 300);
-    let mut reconciles = Controller::over(&world.informer).with_config(config).run(
+    let mut reconciles = Controller::for_shared(&world.informer).with_config(config).run(
         async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
             runs.saw(&*map);
             Err(unknown())
@@ -193,7 +196,7 @@ async fn a_panic_and_a_hang_are_failures_of_their_object_alone() {
     let world = World::of(["panics", "hangs", "policy", "works"].map(|name| map(&format!("default/{name}"))));
     let runs = Runs::new();
     let config = in_turn().backoff(SECOND..=SECOND * 300).reconcile_timeout(SECOND);
-    let mut reconciles = Controller::over(&world.informer).with_config(config).run(
+    let mut reconciles = Controller::for_shared(&world.informer).with_config(config).run(
         async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
             let first = runs.saw(&*map) == 1;
             match map.metadata.name.as_deref() {
@@ -224,7 +227,7 @@ async fn troubles_of_a_watch_are_told_though_results_never_end() {
     let empty = Answer::json(&json!({"metadata": {"resourceVersion": "7"}, "items": []}));
     let pods = Api::<Pod>::all(Script::of([empty, watch]).client());
     let world = World::of([map("default/a")]);
-    let mut reconciles = Controller::over(&world.informer).owns(pods, watcher::Config::default()).run(
+    let mut reconciles = Controller::for_shared(&world.informer).owns(pods, watcher::Config::default()).run(
         async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, Refused>(Action::requeue(Duration::from_micros(1))),
         |_, _, _| unreachable!(),
         Arc::new(()),

@@ -29,7 +29,7 @@ async fn a_reconcile_is_in_a_span_and_what_has_no_result_is_logged() {
     let program = async {
         let world = World::of(["works", "panics", "hangs"].map(|name| map(&format!("default/{name}"))));
         let config = in_turn().backoff(SECOND * 100..=SECOND * 100).reconcile_timeout(SECOND);
-        let mut reconciles = Controller::over(&world.informer).with_config(config).run(
+        let mut reconciles = Controller::for_shared(&world.informer).with_config(config).run(
             async |map: Arc<ConfigMap>, _: Arc<()>| {
                 tracing::info!("called");
                 match map.metadata.name.as_deref() {
@@ -66,7 +66,7 @@ async fn many_reconciles_in_flight_are_warned_of_once_a_minute() {
     let lines = Lines::ours();
     let _default = set_default(lines.clone());
     let world = World::of((0..300).map(|number| map(&format!("default/{number}"))));
-    let controller = Controller::over(&world.informer).with_config(in_turn());
+    let controller = Controller::for_shared(&world.informer).with_config(in_turn());
     let monitor = controller.monitor();
     let mut reconciles = controller.run(
         async |_: Arc<ConfigMap>, _: Arc<()>| {
@@ -114,9 +114,12 @@ async fn a_forbidden_kind_is_logged_and_so_is_its_recovery() {
     assert_eq!(monitor.ready(), Ok(()), "the other kind is reconciled");
     let caches = monitor.caches();
     assert_eq!([&*caches[0].kind, &*caches[1].kind], ["ConfigMap", "Secret"]);
-    assert_eq!((caches[0].filled, caches[0].failures, &caches[0].failing), (true, 0, &None));
-    let failing = caches[1].failing.as_ref().unwrap();
-    assert_eq!((caches[1].filled, failing.request, failing.failures), (false, "list", caches[1].failures));
+    assert_eq!((caches[0].synced, caches[0].failures, &caches[0].failure), (true, 0, &None));
+    let failing = caches[1].failure.as_ref().unwrap();
+    assert_eq!(
+        (caches[1].synced, failing.request, failing.consecutive_failures),
+        (false, "list", caches[1].failures)
+    );
     assert!(failing.message.contains("secrets is forbidden"), "{failing:?}");
     let warnings = lines.with("WARN");
     assert_eq!(warnings.len(), 2, "{warnings:?}");
@@ -134,7 +137,7 @@ async fn a_forbidden_kind_is_logged_and_so_is_its_recovery() {
 
     during(&mut reconciles, SECOND * 600).await;
     let caches = monitor.caches();
-    assert_eq!((caches[1].filled, caches[1].failures, &caches[1].failing), (true, 10, &None));
+    assert_eq!((caches[1].synced, caches[1].failures, &caches[1].failure), (true, 10, &None));
     let told = lines.with("WARN");
     assert!((3..=7).contains(&told.len()), "once a minute at most: {told:?}");
     let told = lines.with("INFO");
@@ -157,7 +160,7 @@ async fn the_span_of_a_reconcile_says_why() {
     let everything = futures_util::stream::once(sleep(SECOND * 60));
     let config = in_turn().debounce(SECOND);
     let runs = Runs::new();
-    let mut reconciles = Controller::over(&world.informer)
+    let mut reconciles = Controller::for_shared(&world.informer)
         .owns_shared(&pods.informer)
         .reconcile_all_on(everything)
         .with_config(config)

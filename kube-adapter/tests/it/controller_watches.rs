@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use flyball_kube::{Controller, Reconciles};
+use flyball_kube::{Controller, ReconcileStream};
 use flyball_kube_testing::ApiServer;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -30,7 +30,7 @@ fn controller(server: &ApiServer) -> Controller<ConfigMap> {
     Controller::new(Api::all(server.client()), watcher::Config::default()).with_config(in_turn())
 }
 
-fn run(controller: Controller<ConfigMap>) -> Reconciles<ConfigMap, Refused> {
+fn run(controller: Controller<ConfigMap>) -> ReconcileStream<ConfigMap, Refused> {
     controller.run(
         async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, Refused>(Action::await_change()),
         |_, _, _| unreachable!(),
@@ -39,7 +39,7 @@ fn run(controller: Controller<ConfigMap>) -> Reconciles<ConfigMap, Refused> {
 }
 
 /// What is reconciled within ten minutes, which is more than any backoff.
-async fn reconciled(reconciles: &mut Reconciles<ConfigMap, Refused>) -> Vec<String> {
+async fn reconciled(reconciles: &mut ReconcileStream<ConfigMap, Refused>) -> Vec<String> {
     let mut names = told(&during(reconciles, SECOND * 600).await);
     names.retain(|name| name != "!!");
     names.sort();

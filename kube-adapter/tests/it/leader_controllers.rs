@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use flyball_kube::{Config, Controller, Monitor, Turns};
+use flyball_kube::{Config, Controller, Monitor, QueueOrder};
 use flyball_kube_lease::{Election, ElectionOutcome, LeaderStatus, LossReason};
 use flyball_kube_testing::{ApiServer, RequestMatcher};
 use futures_util::{FutureExt, StreamExt};
@@ -94,7 +94,7 @@ impl Replica {
         takes: Duration,
     ) -> Self {
         let mut election = Election::builder(leases, "ns", "l", name).seed(7).build().unwrap();
-        let config = Config::default().turns(Turns::Fifo).concurrency(1);
+        let config = Config::default().queue_order(QueueOrder::Fifo).concurrency(1);
         let controller = Controller::new(Api::<ConfigMap>::all(cluster.client()), watcher::Config::default())
             .with_config(config);
         let (monitor, status) = (controller.monitor(), election.status());

@@ -194,5 +194,8 @@ async fn a_connection_that_is_lost_ends_a_watch_and_anything_else_fails_it() {
     lines.fail(InvalidData.into());
     let error = watch.next().await.unwrap().unwrap_err();
     assert_eq!(error.kind(), SourceErrorKind::Other);
-    assert!(matches!(api_error(&error).error(), watcher::Error::WatchFailed(kube::Error::ReadEvents(_))));
+    assert!(matches!(
+        api_error(&error).watcher_error(),
+        watcher::Error::WatchFailed(kube::Error::ReadEvents(_))
+    ));
 }

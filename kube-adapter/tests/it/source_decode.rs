@@ -57,15 +57,15 @@ async fn objects_of_a_list_that_cannot_be_read_are_left_out_and_counted() {
         [object("a", 1), bad("b", 2), nameless.clone(), slash, json!(null), json!("text"), object("c", 3)];
     let read = list(&[object("a", 1), nameless]);
     let source = source::<ConfigMap>([Answer::json(&list(&items)), Answer::json(&read)]);
-    let skipped = source.skipped();
+    let skipped = source.unreadable_counter();
     let page = source.list(LIST).await.unwrap();
     let names: Vec<_> = page.items.iter().map(ResourceExt::name_any).collect();
     assert_eq!((names, page.version), (vec!["a".to_owned(), "c".to_owned()], Version::new(7)));
     assert_eq!(page.continuation.as_deref(), Some("more"));
-    assert_eq!(skipped.count(), 5);
+    assert_eq!(skipped.get(), 5);
     // Where all can be read, a name is still needed.
     assert_eq!(source.list(LIST).await.unwrap().items.len(), 1);
-    assert_eq!(skipped.count(), 6);
+    assert_eq!(skipped.get(), 6);
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ where
             break;
         }
     }
-    (told, source.skipped().count())
+    (told, source.unreadable_counter().get())
 }
 
 fn line(event: &str, object: Value) -> Value {
@@ -352,7 +352,7 @@ async fn an_object_that_is_listed_and_cannot_be_read_stays_until_it_is_gone() {
     let relisted = [with_uid(object("a", 8), "u"), with_uid(bad("b", 8), "u"), with_uid(bad("c", 8), "v")];
     let source = source::<ConfigMap>([all(&known), first, all(&relisted), second]);
     let (informer, skipped) = {
-        let skipped = source.skipped();
+        let skipped = source.unreadable_counter();
         (source.into_informer().start().unwrap(), skipped)
     };
     informer.synced().await.unwrap();
@@ -373,7 +373,7 @@ async fn an_object_that_is_listed_and_cannot_be_read_stays_until_it_is_gone() {
         let change = tokio::time::timeout(Duration::from_secs(600), changes.next()).await;
         assert!(change.is_ok_and(|change| change.is_some()), "{:?}", versions());
     }
-    assert_eq!(skipped.count(), 2);
+    assert_eq!(skipped.get(), 2);
     lines.tell("DELETED", &with_uid(bad("b", 9), "u"));
     let told = loop {
         let change = tokio::time::timeout(Duration::from_secs(600), changes.next()).await;
@@ -411,7 +411,7 @@ where
     let source = source(script.client(), Config::default());
     let page = source.list(LIST).await.unwrap();
     assert_eq!(page.items.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["a"]);
-    assert!(source.has_unread(&"x/deep".parse().unwrap(), Some("u")));
+    assert!(source.has_unreadable(&"x/deep".parse().unwrap(), Some("u")));
 }
 
 #[tokio::test]
@@ -419,7 +419,7 @@ async fn an_object_that_is_too_deep_to_be_read_stops_no_list() {
     reads_what_is_beside_a_deep_one(|client, config| ApiSource::new(Api::<ConfigMap>::all(client), config))
         .await;
     reads_what_is_beside_a_deep_one(|client, config| {
-        ApiSource::metadata(Api::<ConfigMap>::all(client), config)
+        ApiSource::metadata_only(Api::<ConfigMap>::all(client), config)
     })
     .await;
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "K"));
@@ -457,7 +457,7 @@ async fn a_namespace_without_a_name_is_none() {
     bad["metadata"]["namespace"] = "".into();
     let source = source::<ConfigMap>([Answer::json(&list(&[bad]))]);
     source.list(LIST).await.unwrap();
-    assert!(source.has_unread(&"a".parse().unwrap(), Some("u")));
+    assert!(source.has_unreadable(&"a".parse().unwrap(), Some("u")));
 }
 
 #[tokio::test(start_paused = true)]

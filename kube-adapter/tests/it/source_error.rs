@@ -1,15 +1,18 @@
 //! What an error of the server or of the connection means to an informer, and to those who know kube's errors.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_informer_cache::{
-    Informer, ListRequest, ListVersion, Source, SourceError, SourceErrorKind, Version, Watch, WatchRequest,
+    ListRequest, ListVersion, Source, SourceError, SourceErrorKind, Version, Watch, WatchRequest,
 };
-use flyball_kube::{ApiError, ApiSource, watcher_error};
+use flyball_kube::{ApiError, ApiSource, Controller};
+use futures_util::StreamExt;
 use http::HeaderMap;
 use http::header::{HeaderValue, RETRY_AFTER};
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::controller::{Action, Error};
 use kube::runtime::watcher::{self, Config};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -66,11 +69,11 @@ async fn the_kind_of_an_answer_is_client_gos() {
         let error = source(Answer::status(&status)).list(LIST).await.unwrap_err();
         assert_eq!(error.kind(), kind, "a list: {status}");
         assert_eq!(api_error(&error).status().unwrap().message, status["message"]);
-        assert!(matches!(api_error(&error).error(), watcher::Error::InitialListFailed(_)));
+        assert!(matches!(api_error(&error).watcher_error(), watcher::Error::InitialListFailed(_)));
 
         let error = source(Answer::status(&status)).watch(WATCH).await.err().unwrap();
         assert_eq!(error.kind(), kind, "a watch: {status}");
-        assert!(matches!(api_error(&error).error(), watcher::Error::WatchStartFailed(_)));
+        assert!(matches!(api_error(&error).watcher_error(), watcher::Error::WatchStartFailed(_)));
 
         // As an event, and bare, as some proxies send it.
         for line in [json!({"type": "ERROR", "object": status}), status.clone()] {
@@ -79,7 +82,7 @@ async fn the_kind_of_an_answer_is_client_gos() {
             lines.raw(&format!("{line}\n"));
             let error = watch.next().await.unwrap().unwrap_err();
             assert_eq!(error.kind(), kind, "{line}");
-            assert!(matches!(api_error(&error).error(), watcher::Error::WatchError(_)));
+            assert!(matches!(api_error(&error).watcher_error(), watcher::Error::WatchError(_)));
         }
     }
 }
@@ -149,47 +152,44 @@ async fn an_answer_that_is_no_list_is_an_error_and_not_an_empty_list() {
         let answer = Answer::Text(200, HeaderMap::new(), text.to_owned());
         let error = source(answer).list(LIST).await.expect_err(text);
         assert_eq!(error.kind(), SourceErrorKind::Other);
-        let cause = api_error(&error).client_error().unwrap();
+        let cause = api_error(&error).kube_error().unwrap();
         assert!(matches!(cause, kube::Error::SerdeError(_)), "{text}: {cause}");
     }
     let nothing = Answer::Text(200, HeaderMap::new(), r#"{"items": null}"#.to_owned());
     assert_eq!(source(nothing).list(LIST).await.unwrap().items, []);
 }
 
-/// The first failure of an informer, as kube's watcher would tell it.
-async fn told(answers: impl IntoIterator<Item = Answer>) -> watcher::Error {
-    let source = ApiSource::<ConfigMap>::new(Api::all(Script::of(answers).client()), Config::default());
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let informer: Informer<_, _> = source
-        .into_informer()
-        .on_error(move |failure| drop(tell.send(watcher_error(failure))))
-        .start()
-        .unwrap();
-    let error = told.recv().await.unwrap();
-    informer.shut_down();
-    error
+/// The first failure of a controller's cache, as its stream reports it.
+async fn first_failure(answers: impl IntoIterator<Item = Answer>) -> watcher::Error {
+    let controller = Controller::new(Api::<ConfigMap>::all(Script::of(answers).client()), Config::default());
+    let reconcile = async |_: Arc<ConfigMap>, _: Arc<()>| Ok::<_, io::Error>(Action::await_change());
+    let mut results = controller.run(reconcile, |_, _, _| Action::await_change(), Arc::new(()));
+    match results.next().await {
+        Some(Err(Error::QueueError(error))) => error,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_of_an_informer_is_told_as_kubes_watcher_would() {
+async fn a_controller_reports_a_failure_as_kubes_watcher_does() {
     let forbidden = || Answer::status(&failure(403, "Forbidden", "no", &json!({})));
     let empty = || Answer::json(&json!({"metadata": {"resourceVersion": "7"}, "items": []}));
-    match told([forbidden()]).await {
+    match first_failure([forbidden()]).await {
         watcher::Error::InitialListFailed(kube::Error::Api(status)) => assert!(status.is_forbidden()),
         other => panic!("{other:?}"),
     }
-    match told([empty(), forbidden()]).await {
+    match first_failure([empty(), forbidden()]).await {
         watcher::Error::WatchStartFailed(kube::Error::Api(status)) => assert!(status.is_forbidden()),
         other => panic!("{other:?}"),
     }
     let (answer, lines) = Answer::watch();
     lines.tell("ERROR", &failure(410, "Expired", "old", &json!({})));
-    match told([empty(), answer]).await {
+    match first_failure([empty(), answer]).await {
         watcher::Error::WatchError(status) => assert_eq!((status.code, &*status.message), (410, "old")),
         other => panic!("{other:?}"),
     }
     // Not to be copied, so shared.
-    let refused = told([Answer::Failed(io::ErrorKind::ConnectionRefused.into())]).await;
+    let refused = first_failure([Answer::Failed(io::ErrorKind::ConnectionRefused.into())]).await;
     assert_eq!(
         refused.to_string(),
         "failed to perform initial object list: ServiceError: connection refused",
@@ -203,7 +203,7 @@ async fn a_failure_of_an_informer_is_told_as_kubes_watcher_would() {
         other => panic!("{other:?}"),
     }
     // Nobody answers.
-    match told([]).await {
+    match first_failure([]).await {
         watcher::Error::WatchFailed(error) => {
             assert_eq!(error.to_string(), "ServiceError: no answer in time");
         }

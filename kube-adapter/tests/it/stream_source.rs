@@ -8,9 +8,9 @@ use flyball_informer_cache::{
     Event as Told, Informer, ListRequest, ListVersion, NamespacedName, Source, SourceErrorKind, Version,
     Watch, WatchRequest,
 };
-use flyball_kube::{StreamSource, informer_of, watcher_error};
+use flyball_kube::{StreamSource, informer_from_stream};
 use flyball_kube_testing::ApiServer;
-use futures_util::stream;
+use futures_util::{Stream, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Config, Event, watcher};
@@ -30,10 +30,14 @@ fn object(name: &str, version: u64) -> ConfigMap {
         .unwrap()
 }
 
+fn events() -> (Events, impl Stream<Item = watcher::Result<Event<ConfigMap>>> + Send + 'static) {
+    let (sender, receiver) = unbounded_channel();
+    (sender, stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver))))
+}
+
 fn source() -> (Events, StreamSource<ConfigMap>) {
-    let (tell, told) = unbounded_channel();
-    let events = stream::unfold(told, async |mut told| Some((told.recv().await?, told)));
-    (tell, StreamSource::new(events))
+    let (sender, events) = events();
+    (sender, StreamSource::new(events))
 }
 
 fn tell(events: &Events, told: impl IntoIterator<Item = Event<ConfigMap>>) {
@@ -139,11 +143,10 @@ fn an_error_within_a_watch_means_a_list_only_if_the_stream_will_give_one() {
 
 #[tokio::test(start_paused = true)]
 async fn an_informer_goes_on_with_the_same_stream_after_errors() {
-    let (events, source) = source();
+    let (events, stream) = events();
     let (report, mut reports) = unbounded_channel();
-    let cache = source
-        .into_informer()
-        .on_error(move |failure| report.send(watcher_error(failure)).unwrap())
+    let cache = informer_from_stream(stream)
+        .on_error(move |failure| report.send(failure.to_string()).unwrap())
         .start()
         .unwrap();
     fail(&events, 403);
@@ -167,7 +170,7 @@ async fn an_informer_goes_on_with_the_same_stream_after_errors() {
     assert_eq!(cache.status().relists, 2);
     drop(events);
     let mut last = None;
-    while last.as_ref().is_none_or(|error: &watcher::Error| !error.to_string().contains("is over")) {
+    while last.as_ref().is_none_or(|error: &String| !error.contains("is over")) {
         last = reports.recv().await;
     }
     assert_eq!(versions(&cache), ["c@3"]);
@@ -183,7 +186,7 @@ async fn kubes_watcher_and_a_server_that_forgets_its_history() {
         }
         let events =
             watcher(Api::<ConfigMap>::all(server.client()), config).modify(|object| object.data = None);
-        let cache = informer_of(events).start().unwrap();
+        let cache = informer_from_stream(events).start().unwrap();
         cache.synced().await.unwrap();
         for round in 0..5 {
             server.put(&object(&format!("round-{round}"), 0));

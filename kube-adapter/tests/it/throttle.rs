@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use flyball_kube::Throttle;
+use flyball_kube::ThrottleLayer;
 use flyball_ratelimit::{Quota, RateLimiter};
 use flyball_sync::TokioTimer;
 use kube::client::{Body, ClientBuilder};
@@ -59,7 +59,7 @@ fn local(test: impl Future<Output = ()>) {
 fn a_hundred_requests_at_fifty_a_second_keep_their_order_and_wake_nobody_else() {
     local(async {
         let asked = Rc::default();
-        let throttle = Throttle::new(quota(50, 10));
+        let throttle = ThrottleLayer::new(quota(50, 10));
         let mut service = throttle.layer(noting(&asked));
         let polls = Rc::new(RefCell::new(0));
         let mut answers: Vec<_> = (0..100)
@@ -73,7 +73,7 @@ fn a_hundred_requests_at_fifty_a_second_keep_their_order_and_wake_nobody_else() 
             })
             .map(Box::pin)
             .collect();
-        assert_eq!(throttle.waiting(), 90);
+        assert_eq!(throttle.waiters(), 90);
         // Polled the wrong way round: the order is that of the calls.
         answers.reverse();
         let tasks: Vec<_> = answers.into_iter().map(tokio::task::spawn_local).collect();
@@ -87,10 +87,10 @@ fn a_hundred_requests_at_fifty_a_second_keep_their_order_and_wake_nobody_else() 
         asked[..10].sort();
         assert_eq!(asked, expected);
         assert_eq!(*polls.borrow(), 10 + 90 * 2, "a request is polled to wait and with its token");
-        let waits = throttle.waits();
+        let waits = throttle.stats();
         assert_eq!((waits.requests, waits.delayed), (100, 90));
-        assert_eq!(waits.longest, Duration::from_millis(1800));
-        assert_eq!(waits.total, Duration::from_millis(20 * (90 * 91) / 2));
+        assert_eq!(waits.longest_wait, Duration::from_millis(1800));
+        assert_eq!(waits.total_wait, Duration::from_millis(20 * (90 * 91) / 2));
     });
 }
 
@@ -98,7 +98,7 @@ fn a_hundred_requests_at_fifty_a_second_keep_their_order_and_wake_nobody_else() 
 fn a_dropped_request_takes_no_token_and_those_behind_it_move_up() {
     local(async {
         let asked = Rc::default();
-        let throttle = Throttle::new(quota(10, 1));
+        let throttle = ThrottleLayer::new(quota(10, 1));
         let mut service = throttle.layer(noting(&asked));
         let mut answers: Vec<_> = (0..4).map(|n| service.call(n)).collect();
         let last = answers.pop().unwrap();
@@ -109,7 +109,7 @@ fn a_dropped_request_takes_no_token_and_those_behind_it_move_up() {
         last.await.unwrap().unwrap();
         settle().await;
         assert_eq!(*asked.borrow(), [(100, 3)]);
-        assert_eq!(throttle.waiting(), 0);
+        assert_eq!(throttle.waiters(), 0);
         // One that is granted its token and does not look gives it back to the next.
         let granted = service.call(4);
         let next = service.call(5);
@@ -125,13 +125,13 @@ fn a_dropped_request_takes_no_token_and_those_behind_it_move_up() {
 fn clones_share_one_bucket_and_the_quota_changes_for_those_who_wait() {
     local(async {
         let asked = Rc::default();
-        let throttle = Throttle::new(quota(1, 1));
+        let throttle = ThrottleLayer::new(quota(1, 1));
         let noting = noting(&asked);
         let mut one = throttle.layer(noting.clone());
         let mut two = throttle.clone().layer(noting);
         let mut three = two.clone();
         let answers = [one.call(0), two.call(1), three.call(2), one.call(3)];
-        assert_eq!(throttle.waiting(), 3);
+        assert_eq!(throttle.waiters(), 3);
         throttle.set_quota(quota(100, 1));
         assert_eq!(throttle.quota(), quota(100, 1));
         for answer in answers {
@@ -182,7 +182,7 @@ impl Service<()> for Picky {
 #[tokio::test(start_paused = true)]
 async fn the_service_that_was_ready_is_the_one_that_is_called() {
     let (free, calls) = (Arc::new(AtomicBool::new(true)), Arc::<AtomicUsize>::default());
-    let throttle = Throttle::new(quota(1000, 1000));
+    let throttle = ThrottleLayer::new(quota(1000, 1000));
     let service = throttle.layer(Picky { ready: false, free, calls: calls.clone() });
     let start = Instant::now();
     let clients: Vec<_> = (0..3).map(|_| tokio::spawn(service.clone().oneshot(()))).collect();
@@ -206,7 +206,7 @@ async fn the_service_that_was_ready_is_the_one_that_is_called() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_kept_and_never_polled_holds_up_no_other() {
     let (free, calls) = (Arc::new(AtomicBool::new(false)), Arc::<AtomicUsize>::default());
-    let throttle = Throttle::new(quota(1000, 1000));
+    let throttle = ThrottleLayer::new(quota(1000, 1000));
     let service = throttle.layer(Picky { ready: false, free: free.clone(), calls: calls.clone() });
     let mut kept = [service.clone().call(()), service.clone().call(())].map(Box::pin);
     for request in &mut kept {
@@ -221,7 +221,7 @@ async fn a_request_that_is_kept_and_never_polled_holds_up_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_of_kube_waits_in_the_order_of_its_requests() {
-    let throttle = Throttle::new(Throttle::CLIENT_GO);
+    let throttle = ThrottleLayer::new(ThrottleLayer::CLIENT_GO_DEFAULT);
     let stack = service_fn(|request: http::Request<Body>| {
         let path = request.uri().path().to_owned();
         std::future::ready(Ok::<_, Infallible>(http::Response::new(Body::from(path.into_bytes()))))
@@ -241,7 +241,7 @@ async fn a_client_of_kube_waits_in_the_order_of_its_requests() {
         let expected = (n as u128).saturating_sub(9) * 200;
         assert_eq!(request.await.unwrap(), (format!("/{n}"), expected));
     }
-    assert_eq!(throttle.waits().delayed, 10);
+    assert_eq!(throttle.stats().delayed, 10);
 }
 
 /// Ready at the fourth look, and then for all at once.
@@ -274,7 +274,7 @@ impl Service<usize> for Late {
 
 #[tokio::test(start_paused = true)]
 async fn two_requests_of_one_task_are_both_woken() {
-    let mut service = Throttle::new(quota(50, 10)).layer(Late { asked: 0, waker: None });
+    let mut service = ThrottleLayer::new(quota(50, 10)).layer(Late { asked: 0, waker: None });
     let (waits, goes, start) = (service.call(2), service.call(1), Instant::now());
     let both = async {
         tokio::select! {
@@ -329,7 +329,7 @@ impl Wake for WakeCount {
 #[tokio::test(start_paused = true)]
 async fn a_waker_that_panics_leaves_no_other_request_asleep() {
     let (ready, waker) = (Arc::<AtomicBool>::default(), Arc::default());
-    let mut service = Throttle::new(quota(50, 10)).layer(Panics { ready, waker: Arc::clone(&waker) });
+    let mut service = ThrottleLayer::new(quota(50, 10)).layer(Panics { ready, waker: Arc::clone(&waker) });
     let tasks = [true, false, true, false].map(WakeCount::new);
     let mut requests = [(); 4].map(|()| Box::pin(service.call(())));
     for (request, task) in requests.iter_mut().zip(&tasks) {
@@ -346,7 +346,7 @@ async fn a_waker_that_panics_leaves_no_other_request_asleep() {
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_inner_service_panicked_is_not_pending_for_ever() {
     let ready = Arc::new(AtomicBool::new(true));
-    let mut service = Throttle::new(quota(50, 10)).layer(Panics { ready, waker: Arc::default() });
+    let mut service = ThrottleLayer::new(quota(50, 10)).layer(Panics { ready, waker: Arc::default() });
     let mut request = Box::pin(service.call(()));
     let mut context = Context::from_waker(Waker::noop());
     for panicked in ["called", "polled after the inner service has refused the request, or panicked"] {
@@ -358,14 +358,14 @@ async fn a_request_whose_inner_service_panicked_is_not_pending_for_ever() {
 /// Where many tokens were taken at once, the next `acquire` on the thread gives way before it joins the line.
 #[tokio::test(start_paused = true)]
 async fn a_request_has_its_place_from_its_call_on_also_where_others_are_given_way_to() {
-    let throttle = Throttle::new(quota(10, 1));
+    let throttle = ThrottleLayer::new(quota(10, 1));
     let mut service = throttle.layer(service_fn(|n: usize| std::future::ready(Ok::<_, Infallible>(n))));
     service.call(0).await.unwrap();
     let plenty = RateLimiter::with_timer(quota(1000, 1000), TokioTimer::current());
     let mut context = Context::from_waker(Waker::noop());
     while pin!(plenty.acquire()).poll(&mut context).is_ready() {}
     let (first, second) = (service.call(1), service.call(2));
-    assert_eq!(throttle.waiting(), 2);
+    assert_eq!(throttle.waiters(), 2);
     let start = Instant::now();
     let (second, first) = tokio::join!(async { (second.await.unwrap(), start.elapsed()) }, async {
         (first.await.unwrap(), start.elapsed())

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use flyball_controller::predicate;
 use flyball_informer_cache::{Informer, NamespacedName};
-use flyball_kube::{ApiSource, Controller, unreadable};
+use flyball_kube::{ApiSource, Controller, unreadable_reason};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::controller::{Action, Error as Outcome};
@@ -62,7 +62,7 @@ fn state(maps: &Informer<NamespacedName, ConfigMap>) -> State {
     let map = maps.store().get("x/a")?;
     let at: u64 = map.labels()["at"].parse().unwrap();
     let size = map.data.as_ref().map_or(0, |data| data["size"].parse().unwrap());
-    Some((at, size, unreadable(&*map).is_some()))
+    Some((at, size, unreadable_reason(&*map).is_some()))
 }
 
 async fn settles(maps: &Informer<NamespacedName, ConfigMap>, wanted: State) {
@@ -85,7 +85,7 @@ async fn a_watch_keeps_the_metadata_of_an_unreadable_object_current() {
     lines.tell("MODIFIED", &bad(3));
     settles(&maps, Some((3, 2, true))).await;
     let held = maps.store().get("x/a").unwrap();
-    assert!(unreadable(&*held).unwrap().starts_with("invalid type: integer `3`"));
+    assert!(unreadable_reason(&*held).unwrap().starts_with("invalid type: integer `3`"));
     assert_eq!((held.resource_version().as_deref(), held.meta().generation), (Some("3"), Some(3)));
     lines.tell("MODIFIED", &ending(bad(4)));
     settles(&maps, Some((4, 2, true))).await;
@@ -94,7 +94,7 @@ async fn a_watch_keeps_the_metadata_of_an_unreadable_object_current() {
     lines.tell("MODIFIED", &ending(bad(4)));
     lines.tell("MODIFIED", &good(5));
     settles(&maps, Some((5, 5, false))).await;
-    assert!(unreadable(&*held).is_some(), "who holds that state is told of that state");
+    assert!(unreadable_reason(&*held).is_some(), "who holds that state is told of that state");
     lines.tell("MODIFIED", &bad(7));
     lines.tell("DELETED", &bad(8));
     settles(&maps, None).await;
@@ -221,7 +221,7 @@ fn noting(controller: Controller<ConfigMap>) -> (Seen, tokio::task::JoinHandle<(
     let noted = seen.clone();
     let reconcile = move |map: Arc<ConfigMap>, _: Arc<()>| {
         let size = map.data.as_ref().map_or("none", |data| &data["size"]).to_owned();
-        let marked = if unreadable(&*map).is_some() { ", unreadable" } else { "" };
+        let marked = if unreadable_reason(&*map).is_some() { ", unreadable" } else { "" };
         noted.lock().push(format!("{}/{size}{marked}", map.labels()["at"]));
         async { Ok::<_, std::convert::Infallible>(Action::await_change()) }
     };
@@ -276,7 +276,7 @@ async fn what_is_unreadable_passes_every_filter_and_what_was_due_meanwhile_is_ma
     let (watch, lines) = Answer::watch();
     let client = Script::of([list(1, &[good(1)]), watch]).client();
     let controller = Controller::new(Api::<ConfigMap>::all(client), Config::default())
-        .for_changes(predicate::changed(|map: &ConfigMap| map.metadata.generation));
+        .filter_changes(predicate::changed(|map: &ConfigMap| map.metadata.generation));
     let (noted, running) = noting(controller);
     let same = |mut object: Value| {
         object["metadata"]["generation"] = json!(1);
@@ -298,7 +298,7 @@ async fn what_is_unreadable_passes_every_filter_and_what_was_due_meanwhile_is_ma
 async fn so_does_a_controller_over_a_shared_informer() {
     let (watch, lines) = Answer::watch();
     let maps = informer([list(1, &[good(1)]), watch], Config::default());
-    let (noted, running) = noting(Controller::over(&maps));
+    let (noted, running) = noting(Controller::for_shared(&maps));
     assert_eq!(seen(&noted).await, ["1/1"]);
     lines.tell("MODIFIED", &bad(2));
     let reported = seen(&noted).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flyball_informer_cache::testing::Server;
 use flyball_informer_cache::{Informer, NamespacedName};
-use flyball_kube::{Config, Controller, Reconciles, schema};
+use flyball_kube::{Config, Controller, ReconcileStream, schema};
 use futures_util::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Resource;
@@ -114,7 +114,10 @@ impl std::error::Error for Refused {
 }
 
 /// Every reconcile is noted, and does nothing.
-pub(crate) fn noting(controller: Controller<ConfigMap>, runs: &Arc<Runs>) -> Reconciles<ConfigMap, Refused> {
+pub(crate) fn noting(
+    controller: Controller<ConfigMap>,
+    runs: &Arc<Runs>,
+) -> ReconcileStream<ConfigMap, Refused> {
     controller.run(
         async |map: Arc<ConfigMap>, runs: Arc<Runs>| {
             runs.saw(&*map);
@@ -127,7 +130,7 @@ pub(crate) fn noting(controller: Controller<ConfigMap>, runs: &Arc<Runs>) -> Rec
 
 /// FIFO, so that tests can tell what comes when.
 pub(crate) fn in_turn() -> Config {
-    Config::default().turns(flyball_kube::Turns::Fifo)
+    Config::default().queue_order(flyball_kube::QueueOrder::Fifo)
 }
 
 /// Takes what the stream gives for so long, in virtual time.

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use flyball_kube::{Monitor, Throttle};
+use flyball_kube::{Monitor, ThrottleLayer};
 use flyball_kube_lease::LeaderStatus;
 use serde_json::json;
 
@@ -27,20 +27,20 @@ impl OpsServer {
     }
 
     /// Adds the quota of a client: its metrics, and a section of `/debug` under `throttles`.
-    pub fn throttle(mut self, name: &str, throttle: &Throttle) -> Self {
+    pub fn throttle(mut self, name: &str, throttle: &ThrottleLayer) -> Self {
         self.kube.throttles.push((name.to_owned(), throttle.clone()));
         let throttle = throttle.clone();
         self.debug.add("throttles", name, move || {
-            let (waits, quota) = (throttle.waits(), throttle.quota());
+            let (stats, quota) = (throttle.stats(), throttle.quota());
             json!({
                 "tokens": quota.tokens(),
                 "periodSeconds": seconds(quota.period()),
                 "burst": quota.burst_size(),
-                "waiting": throttle.waiting(),
-                "requests": waits.requests,
-                "delayed": waits.delayed,
-                "waitedSeconds": seconds(waits.total),
-                "longestWaitSeconds": seconds(waits.longest),
+                "waiting": throttle.waiters(),
+                "requests": stats.requests,
+                "delayed": stats.delayed,
+                "waitedSeconds": seconds(stats.total_wait),
+                "longestWaitSeconds": seconds(stats.longest_wait),
             })
         });
         self

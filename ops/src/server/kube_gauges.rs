@@ -1,10 +1,10 @@
 //! EDGE. Controllers, quotas and elections of `flyball_kube` as metrics, read at the scrape.
 //!
-//! Cancel safety: nothing here waits.
+//! Cancel safety: nothing here stats.
 
 use std::fmt;
 
-use flyball_kube::{Monitor, Throttle};
+use flyball_kube::{Monitor, ThrottleLayer};
 use flyball_kube_lease::LeaderStatus;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -16,7 +16,7 @@ use super::gauges::{Families, flag, level};
 #[derive(Debug, Default)]
 pub(super) struct KubeGauges {
     pub(super) controllers: Vec<(String, Monitor)>,
-    pub(super) throttles: Vec<(String, Throttle)>,
+    pub(super) throttles: Vec<(String, ThrottleLayer)>,
     pub(super) elections: Vec<(String, LeaderStatus)>,
 }
 
@@ -32,7 +32,7 @@ impl Collector for KubeGauges {
 fn encode_controllers(families: &mut Families<'_>, controllers: &[(String, Monitor)]) -> fmt::Result {
     let help = "Objects that its own caches could not read";
     families.add("controller_objects_skipped_total", help, controllers, |monitor| {
-        ConstCounter::new(monitor.skipped())
+        ConstCounter::new(monitor.unreadable_count())
     })?;
     let help = "Lists and watches of its own caches that failed";
     families.add("controller_watch_failures_total", help, controllers, |monitor| {
@@ -40,34 +40,34 @@ fn encode_controllers(families: &mut Families<'_>, controllers: &[(String, Monit
     })?;
     let help = "Caches of its own whose lists or watches fail now";
     families.add("controller_caches_failing", help, controllers, |monitor| {
-        level(monitor.caches().iter().filter(|cache| cache.failing.is_some()).count())
+        level(monitor.caches().iter().filter(|cache| cache.failure.is_some()).count())
     })?;
     let help = "Caches of its own that are not filled";
     families.add("controller_caches_unfilled", help, controllers, |monitor| {
-        level(monitor.caches().iter().filter(|cache| !cache.filled).count())
+        level(monitor.caches().iter().filter(|cache| !cache.synced).count())
     })?;
-    let help = "Reconciles that run now";
+    let help = "ReconcileStream that run now";
     families.add("controller_reconciles_in_flight", help, controllers, |monitor| {
         level(monitor.stats().map_or(0, |counts| counts.leased))
     })
 }
 
-fn encode_throttles(families: &mut Families<'_>, throttles: &[(String, Throttle)]) -> fmt::Result {
+fn encode_throttles(families: &mut Families<'_>, throttles: &[(String, ThrottleLayer)]) -> fmt::Result {
     // Each is read once, so that its figures are of one moment.
     let read: Vec<_> =
-        throttles.iter().map(|(name, throttle)| (name.clone(), (throttle.waits(), throttle))).collect();
+        throttles.iter().map(|(name, throttle)| (name.clone(), (throttle.stats(), throttle))).collect();
     let help = "Requests that were let through";
     families
-        .add("client_throttle_requests_total", help, &read, |(waits, _)| ConstCounter::new(waits.requests))?;
+        .add("client_throttle_requests_total", help, &read, |(stats, _)| ConstCounter::new(stats.requests))?;
     let help = "Requests that had to wait";
     families
-        .add("client_throttle_delayed_total", help, &read, |(waits, _)| ConstCounter::new(waits.delayed))?;
+        .add("client_throttle_delayed_total", help, &read, |(stats, _)| ConstCounter::new(stats.delayed))?;
     let help = "For how long requests have waited, all together";
-    families.add("client_throttle_wait_seconds_total", help, &read, |(waits, _)| {
-        ConstCounter::new(waits.total.as_secs_f64())
+    families.add("client_throttle_wait_seconds_total", help, &read, |(stats, _)| {
+        ConstCounter::new(stats.total_wait.as_secs_f64())
     })?;
     families.add("client_throttle_waiting", "Requests that wait now", &read, |(_, throttle)| {
-        level(throttle.waiting())
+        level(throttle.waiters())
     })
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_kube::{Controller, Throttle};
+use flyball_kube::{Controller, ThrottleLayer};
 use flyball_kube_lease::{Election, ElectionOutcome};
 use flyball_kube_testing::ApiServer;
 use flyball_ops::OpsServer;
@@ -19,7 +19,7 @@ use crate::http_client::{assert_has_lines, serve};
 
 #[tokio::test]
 async fn a_throttle_and_an_election_are_exported_and_shown() {
-    let throttle = Throttle::new(Throttle::CLIENT_GO);
+    let throttle = ThrottleLayer::new(ThrottleLayer::CLIENT_GO_DEFAULT);
     let cluster = ApiServer::new();
     cluster.register::<Lease>();
     let mut election = Election::builder(cluster.client(), "ns", "l", "me").build().unwrap();

@@ -11,7 +11,7 @@ mod template;
 use std::sync::Arc;
 
 use flyball_informer_cache::{Informer, NamespacedName};
-use flyball_kube::{Config, Controller, Reconciles, key_of};
+use flyball_kube::{Config, Controller, ReconcileStream, object_key};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
@@ -48,7 +48,7 @@ pub fn run(
     pods: &Informer<NamespacedName, Pod>,
     sets: &Informer<NamespacedName, ReplicaSet>,
     deployments: &Informer<NamespacedName, Deployment>,
-) -> Reconciles<Deployment, Error> {
+) -> ReconcileStream<Deployment, Error> {
     let context = Context {
         client,
         clock,
@@ -101,7 +101,7 @@ async fn reconcile(deployment: Arc<Deployment>, context: Arc<Context>) -> Result
     context.own_sets.seen(&*deployment).await?;
     context.own_deployments.seen(&*deployment).await?;
     // It may be newer by now.
-    let newest = key_of(&*deployment).ok().and_then(|key| context.deployments.store().get(&key));
+    let newest = object_key(&*deployment).ok().and_then(|key| context.deployments.store().get(&key));
     let Some(deployment) = newest.filter(|newest| uid_of(&**newest) == uid_of(&*deployment)) else {
         return Ok(Action::await_change());
     };

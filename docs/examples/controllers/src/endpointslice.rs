@@ -10,7 +10,7 @@ mod plan;
 use std::sync::Arc;
 
 use flyball_informer_cache::{Index, Informer, Labels, NamespacedName, Selector};
-use flyball_kube::{Config, Controller, Reconciles};
+use flyball_kube::{Config, Controller, ReconcileStream};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{DeleteParams, PostParams};
@@ -95,7 +95,7 @@ pub fn run(
     pods: &Informer<NamespacedName, Pod>,
     services: &Informer<NamespacedName, Service>,
     slices: &Informer<NamespacedName, EndpointSlice>,
-) -> Reconciles<Service, Error> {
+) -> ReconcileStream<Service, Error> {
     let context =
         Context { client, pods: pods.clone(), slices: slices.clone(), own_slices: OwnWrites::new(slices) };
     let candidates = services.clone();

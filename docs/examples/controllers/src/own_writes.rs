@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use flyball_informer_cache::{Informer, NamespacedName, Version};
-use flyball_kube::key_of;
+use flyball_kube::object_key;
 use kube::Resource;
 use parking_lot::Mutex;
 use tokio::time::timeout;
@@ -51,17 +51,18 @@ impl<K: Resource + Send + Sync + 'static> OwnWrites<K> {
 
     /// The API server says that this object is gone, or going.
     pub fn deleted(&self, object: &K) {
-        if let Ok(key) = key_of(object) {
+        if let Ok(key) = object_key(object) {
             self.deleted.lock().insert(key, uid_of(object).to_owned());
         }
     }
 
     /// Whether this object, which the cache may still show, was deleted.
     pub fn is_deleted(&self, object: &K) -> bool {
-        key_of(object).is_ok_and(|key| self.deleted.lock().get(&key).is_some_and(|uid| uid == uid_of(object)))
+        object_key(object)
+            .is_ok_and(|key| self.deleted.lock().get(&key).is_some_and(|uid| uid == uid_of(object)))
     }
 
-    /// Waits until the cache shows all that was written on behalf of `owner`.
+    /// ThrottleStats until the cache shows all that was written on behalf of `owner`.
     ///
     /// # Errors
     /// When the cache takes too long, or is over.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flyball_informer_cache::{Informer, InformerBuilder, NamespacedName};
-use flyball_kube::{ApiSource, Reconciles, informer};
+use flyball_kube::{ApiSource, ReconcileStream, informer};
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
@@ -139,7 +139,7 @@ where
 }
 
 /// Runs a controller to its end, and tells what fails.
-pub async fn drive<K, E>(reconciles: Reconciles<K, E>)
+pub async fn drive<K, E>(reconciles: ReconcileStream<K, E>)
 where
     E: Error + 'static,
     K: Resource<DynamicType: Debug + Clone + Eq + std::hash::Hash> + Send + Sync + 'static,

@@ -10,7 +10,7 @@ mod victims;
 use std::sync::Arc;
 
 use flyball_informer_cache::{Informer, NamespacedName};
-use flyball_kube::{Config, Controller, Reconciles, key_of};
+use flyball_kube::{Config, Controller, ReconcileStream, object_key};
 use futures::future::join_all;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::Pod;
@@ -45,7 +45,7 @@ pub fn run(
     clock: Clock,
     pods: &Informer<NamespacedName, Pod>,
     sets: &Informer<NamespacedName, ReplicaSet>,
-) -> Reconciles<ReplicaSet, Error> {
+) -> ReconcileStream<ReplicaSet, Error> {
     let context = Context {
         client,
         clock,
@@ -80,7 +80,7 @@ async fn reconcile(set: Arc<ReplicaSet>, context: Arc<Context>) -> Result<Action
     context.own_pods.seen(&*set).await?;
     context.own_sets.seen(&*set).await?;
     // It may be newer by now.
-    let newest = key_of(&*set).ok().and_then(|key| context.sets.store().get(&key));
+    let newest = object_key(&*set).ok().and_then(|key| context.sets.store().get(&key));
     let Some(set) = newest.filter(|newest| uid_of(&**newest) == uid_of(&*set)) else {
         return Ok(Action::await_change());
     };

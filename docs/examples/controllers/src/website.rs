@@ -8,7 +8,7 @@ mod resource;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use flyball_kube::{Config, Controller, Reconciles};
+use flyball_kube::{Config, Controller, ReconcileStream};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::api::{Patch, PatchParams};
@@ -47,7 +47,7 @@ pub fn run(
     controller: Controller<Website>,
     client: Client,
     clock: Clock,
-) -> Reconciles<Website, Finalized<Error>> {
+) -> ReconcileStream<Website, Finalized<Error>> {
     let recorder = Recorder::new(client.clone(), Reporter { controller: MANAGER.to_owned(), instance: None });
     let context = Context { client: client.clone(), clock, recorder };
     let all = watcher::Config::default();

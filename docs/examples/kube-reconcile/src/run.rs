@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_kube::requeue_after;
+use flyball_kube::action_delay;
 use flyball_ratelimit::{Exponential, Limiter, OncePerBackoff};
 use flyball_workqueue::{Fifo, Lease, NoLimiter, Queue, TokioTimer, WithTimer};
 use futures::FutureExt;
@@ -64,7 +64,7 @@ pub(crate) async fn run<K, C, E, F>(
         if !failed {
             failures.forget(&key);
         }
-        match requeue_after(&action) {
+        match action_delay(&action) {
             Ok(None) => key.done(),
             Ok(Some(wait)) if !failed => key.succeed_and_requeue_after(wait),
             // Also where a kube shows its actions in another way: too often is better than never.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flyball_informer_cache::{Index, Informer, NamespacedName};
 use flyball_kube::informer;
-use flyball_kube::{Controller, key_of};
+use flyball_kube::{Controller, object_key};
 use flyball_kube_testing::{RequestMatcher, Verb};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -31,7 +31,7 @@ async fn d4_a_delete_before_anybody_ran_stops_nobody() {
     let cache = cache(&server);
     cache.synced().await.unwrap();
     let mut subscription = cache.subscribe();
-    let log = run(Controller::over(&cache), idle);
+    let log = run(Controller::for_shared(&cache), idle);
     server.put(&map("a", ""));
     server.delete::<ConfigMap>("default", "a");
     pass(SECOND).await;
@@ -61,7 +61,7 @@ async fn d5_a_subscriber_that_is_idle_stops_nobody() {
     let server = server();
     let cache = cache(&server);
     let idle_one = cache.subscribe();
-    let log = run(Controller::over(&cache), idle);
+    let log = run(Controller::for_shared(&cache), idle);
     for round in ["1", "2", "3"] {
         for number in 0..OBJECTS {
             server.put(&map(&format!("a{number}"), round));
@@ -87,7 +87,7 @@ async fn d6_everybody_who_waits_for_the_first_list_is_woken() {
             tokio::spawn(async move { cache.synced().await })
         })
         .collect();
-    let logs: Vec<_> = (0..4).map(|_| run(Controller::over(&cache), idle)).collect();
+    let logs: Vec<_> = (0..4).map(|_| run(Controller::for_shared(&cache), idle)).collect();
     pass(5 * SECOND).await;
     assert!(waiting.iter().all(|task| !task.is_finished()));
     server.resume();
@@ -197,5 +197,5 @@ async fn d16_a_key_is_one_shared_string() {
     let second = subscription.next().await.unwrap();
     assert_eq!(second.key(), first.key(), "no version is in it");
     assert_eq!(second.key().as_str().as_ptr(), kept("a"));
-    assert_eq!(key_of(&**second.object()).unwrap(), *second.key());
+    assert_eq!(object_key(&**second.object()).unwrap(), *second.key());
 }

@@ -174,7 +174,8 @@ async fn d10_what_comes_first_is_reconciled_first() {
 #[tokio::test(start_paused = true)]
 async fn d11_a_debounce_has_an_end_and_delays_changes_only() {
     let server = server();
-    let config = Config::default().debounce_within(Duration::from_millis(100), Duration::from_millis(500));
+    let config =
+        Config::default().debounce_with_max_wait(Duration::from_millis(100), Duration::from_millis(500));
     let log =
         run(Controller::new(maps(&server), watcher::Config::default()).with_config(config), async |map| {
             if value(&map) == "again" { Action::requeue(SECOND) } else { Action::await_change() }

@@ -12,7 +12,7 @@ use anyhow::Context;
 use flyball_informer_cache::{
     Event, Index, Informer, ListRequest, Page, Source, SourceError, SourceFailure, Watch, WatchRequest,
 };
-use flyball_kube::{ApiError, ApiSource, ApiWatch, Skipped, reflector_config};
+use flyball_kube::{ApiError, ApiSource, ApiWatch, UnreadableCounter, reflector_config};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use parking_lot::Mutex;
@@ -43,7 +43,7 @@ pub(super) struct Sources {
 pub(super) struct Kind<V> {
     pub(super) cache: Cache<V>,
     events: Arc<AtomicU64>,
-    skipped: Skipped,
+    skipped: UnreadableCounter,
 }
 
 /// Kinds, whatever their objects.
@@ -79,7 +79,7 @@ impl Sources {
         let config = watcher::Config::default().any_semantic();
         let reflector = reflector_config(&config);
         let source = ApiSource::new(Api::<K>::all(self.client.clone()), config);
-        let (events, skipped) = (Arc::default(), source.skipped());
+        let (events, skipped) = (Arc::default(), source.unreadable_counter());
         let cutting = Cutting { cut, interned: self.interned.clone(), events: Arc::clone(&events) };
         let mut builder = Informer::builder(schema(), Cut { source, cutting }).reflector(reflector);
         for index in indexes {
@@ -112,7 +112,7 @@ impl<V: Object> AnyKind for Kind<V> {
     }
 
     fn skipped(&self) -> u64 {
-        self.skipped.count()
+        self.skipped.get()
     }
 
     fn relists(&self) -> u64 {
@@ -181,7 +181,7 @@ where
 
     fn unread(&self, stored: &Arc<V>) -> bool {
         let Meta { name, uid, .. } = stored.meta();
-        name.parse().is_ok_and(|key| self.source.has_unread(&key, Some(uid)))
+        name.parse().is_ok_and(|key| self.source.has_unreadable(&key, Some(uid)))
     }
 }
 

@@ -13,8 +13,8 @@ use futures::join;
 async fn main() -> ExitCode {
     run("deployment", Options::parse(), async |client, term| {
         let (pods, sets, deployments) = (pods(&client), replica_sets(&client), deployments(&client));
-        let of_sets = term.bound(Controller::over(&sets));
-        let of_deployments = term.bound(Controller::over(&deployments));
+        let of_sets = term.bound(Controller::for_shared(&sets));
+        let of_deployments = term.bound(Controller::for_shared(&deployments));
         join!(
             drive(replicaset::run(of_sets, client.clone(), wall_clock(), &pods, &sets)),
             drive(deployment::run(of_deployments, client, wall_clock(), &pods, &sets, &deployments)),

@@ -11,7 +11,7 @@ use flyball_kube::Controller;
 async fn main() -> ExitCode {
     run("endpointslice", Options::parse(), async |client, term| {
         let (pods, services, slices) = (pods(&client), services(&client), slices(&client));
-        let controller = term.bound(Controller::over(&services));
+        let controller = term.bound(Controller::for_shared(&services));
         drive(endpointslice::run(controller, client, &pods, &services, &slices)).await;
     })
     .await

@@ -11,7 +11,7 @@ use flyball_kube::Controller;
 async fn main() -> ExitCode {
     run("replicaset", Options::parse(), async |client, term| {
         let (pods, sets) = (pods(&client), replica_sets(&client));
-        let controller = term.bound(Controller::over(&sets));
+        let controller = term.bound(Controller::for_shared(&sets));
         drive(replicaset::run(controller, client, wall_clock(), &pods, &sets)).await;
     })
     .await

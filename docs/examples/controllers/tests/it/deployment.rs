@@ -31,10 +31,10 @@ async fn start() -> (Cluster, mpsc::UnboundedSender<ObjectRef<Deployment>>) {
     let deployments = program::deployments(&cluster.client);
     cluster.run_pods();
     let (client, clock) = (cluster.client.clone(), cluster.clock.clone());
-    let of_sets = Controller::over(&cluster.sets);
+    let of_sets = Controller::for_shared(&cluster.sets);
     let of_sets = replicaset::run(of_sets, client.clone(), clock.clone(), &cluster.pods, &cluster.sets);
     let (poke, poked) = mpsc::unbounded();
-    let controller = Controller::over(&deployments).reconcile_on(poked);
+    let controller = Controller::for_shared(&deployments).reconcile_on(poked);
     let of_deployments =
         deployment::run(controller, client, clock, &cluster.pods, &cluster.sets, &deployments);
     cluster.tasks.spawn(of_sets.for_each(async |_| {}));

@@ -50,7 +50,8 @@ fn process(cluster: &Cluster) -> Process {
     let work = async move |leadership: Leadership| {
         let elected = leadership.elected();
         let (services, slices) = (program::services(&client), program::slices(&client));
-        let controller = Term::new(Some(leadership), Probes::default()).bound(Controller::over(&services));
+        let controller =
+            Term::new(Some(leadership), Probes::default()).bound(Controller::for_shared(&services));
         let begins = async {
             elected.await;
             let _ = begins.send(Begun { at: Instant::now(), slices: server.list::<EndpointSlice>().len() });

@@ -25,7 +25,7 @@ async fn start() -> Cluster {
     let mut cluster = Cluster::new().await;
     cluster.run_pods();
     let (services, slices) = (program::services(&cluster.client), program::slices(&cluster.client));
-    let controller = Controller::over(&services);
+    let controller = Controller::for_shared(&services);
     let reconciles =
         endpointslice::run(controller, cluster.client.clone(), &cluster.pods, &services, &slices);
     cluster.tasks.spawn(reconciles.for_each(async |_| {}));

@@ -40,7 +40,7 @@ fn counts(cluster: &Cluster) -> [i32; 4] {
 
 fn start(cluster: &mut Cluster) -> mpsc::UnboundedSender<ObjectRef<ReplicaSet>> {
     let (poke, poked) = mpsc::unbounded();
-    let controller = Controller::over(&cluster.sets).reconcile_on(poked);
+    let controller = Controller::for_shared(&cluster.sets).reconcile_on(poked);
     let reconciles =
         run(controller, cluster.client.clone(), cluster.clock.clone(), &cluster.pods, &cluster.sets);
     cluster.tasks.spawn(reconciles.for_each(async |_| {}));

@@ -24,9 +24,9 @@ async fn start() -> Cluster {
     let (pods, sets) = (&cluster.pods, &cluster.sets);
     let deployments = program::deployments(&client);
     let (services, slices) = (program::services(&client), program::slices(&client));
-    let of_sets = replicaset::run(Controller::over(sets), client.clone(), clock.clone(), pods, sets);
+    let of_sets = replicaset::run(Controller::for_shared(sets), client.clone(), clock.clone(), pods, sets);
     let of_deployments = deployment::run(
-        Controller::over(&deployments),
+        Controller::for_shared(&deployments),
         client.clone(),
         clock.clone(),
         pods,
@@ -34,7 +34,7 @@ async fn start() -> Cluster {
         &deployments,
     );
     let of_services =
-        endpointslice::run(Controller::over(&services), client.clone(), pods, &services, &slices);
+        endpointslice::run(Controller::for_shared(&services), client.clone(), pods, &services, &slices);
     let controller = Controller::new(Api::all(client.clone()), watcher::Config::default());
     let of_sites = run(controller, client, clock);
     cluster.tasks.spawn(of_sets.for_each(async |_| {}));

@@ -89,7 +89,7 @@ impl Table for flyball::Store<NamespacedName, Shared> {
     type Key = NamespacedName;
 
     fn key(object: &Shared) -> Self::Key {
-        flyball_kube::key_of(object).expect("it has a name")
+        flyball_kube::object_key(object).expect("it has a name")
     }
 
     fn new() -> Self {
