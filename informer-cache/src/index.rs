@@ -17,7 +17,7 @@ pub(crate) use definition::{Definition, erased, typed};
 pub(crate) use labels::Label;
 pub use labels::Labels;
 pub use ordered::OrderedIndex;
-pub use selector::{ParseSelectorError, Selector};
+pub use selector::{ParseSelectorError, Selector, SelectorOperator, SelectorRequirement};
 
 /// A typed handle of an index: how objects are found by something other than their key.
 ///

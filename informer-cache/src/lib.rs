@@ -21,7 +21,10 @@ pub use crate::error::{
     DuplicateIndex, IndexError, MissingIndex, ParseKeyError, ParseVersionError, Stopped, TimedOut,
     WaitForError,
 };
-pub use crate::index::{AnyIndex, CapturingIndex, Index, Labels, OrderedIndex, ParseSelectorError, Selector};
+pub use crate::index::{
+    AnyIndex, CapturingIndex, Index, Labels, OrderedIndex, ParseSelectorError, Selector, SelectorOperator,
+    SelectorRequirement,
+};
 pub use crate::informer::{
     BuildError, ConfigDifference, Informer, InformerBuilder, InformerName, InformerSet, InformerState,
     LastError, NoTimer, NotSynced, PreparedInformer, SharedInformer, SourceFailure, StartError, Status,

@@ -17,7 +17,7 @@ mod requirement;
 mod tests;
 
 pub use error::ParseSelectorError;
-pub(crate) use requirement::{Operator, Requirement};
+pub use requirement::{SelectorOperator, SelectorRequirement};
 
 /// Which labels an object has to have: requirements that all have to hold, as in Kubernetes.
 ///
@@ -58,7 +58,7 @@ pub(crate) use requirement::{Operator, Requirement};
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Selector {
     /// All have to hold; none of them can be added to nothing.
-    requirements: Option<Vec<Requirement>>,
+    requirements: Option<Vec<SelectorRequirement>>,
 }
 
 impl Selector {
@@ -95,7 +95,7 @@ impl Selector {
     ) -> Self {
         match set(values) {
             values if values.is_empty() => Self::nothing(),
-            values => self.with(key, Operator::In(values)),
+            values => self.with(key, SelectorOperator::In(values)),
         }
     }
 
@@ -108,32 +108,32 @@ impl Selector {
     ) -> Self {
         match set(values) {
             values if values.is_empty() => self,
-            values => self.with(key, Operator::NotIn(values)),
+            values => self.with(key, SelectorOperator::NotIn(values)),
         }
     }
 
     /// Requires the label `key`, whatever its value.
     #[must_use]
     pub fn exists(self, key: impl Into<Arc<str>>) -> Self {
-        self.with(key, Operator::Exists)
+        self.with(key, SelectorOperator::Exists)
     }
 
     /// Requires that there is no label `key`.
     #[must_use]
     pub fn absent(self, key: impl Into<Arc<str>>) -> Self {
-        self.with(key, Operator::Absent)
+        self.with(key, SelectorOperator::DoesNotExist)
     }
 
     /// Requires the label `key` with a value that is a decimal number of 64 bits, and greater.
     #[must_use]
     pub fn greater_than(self, key: impl Into<Arc<str>>, number: i64) -> Self {
-        self.with(key, Operator::Greater(number))
+        self.with(key, SelectorOperator::GreaterThan(number))
     }
 
     /// Requires the label `key` with a value that is a decimal number of 64 bits, and less.
     #[must_use]
     pub fn less_than(self, key: impl Into<Arc<str>>, number: i64) -> Self {
-        self.with(key, Operator::Less(number))
+        self.with(key, SelectorOperator::LessThan(number))
     }
 
     /// Requires what `other` requires, too. Nothing and anything is nothing.
@@ -163,13 +163,25 @@ impl Selector {
         requirements.is_some_and(|all| all.iter().all(|one| one.operator.holds(label(&one.key))))
     }
 
-    /// What all has to hold, by key; `None` for nothing.
-    pub(crate) fn requirements(&self) -> Option<&[Requirement]> {
+    /// The requirements, all of which have to hold, sorted by key; `None` for [`nothing`](Self::nothing).
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{Selector, SelectorOperator};
+    ///
+    /// let selector: Selector = "tier in (a,b)".parse()?;
+    /// let [requirement] = selector.requirements().expect("not nothing") else { panic!("one") };
+    /// assert_eq!(&*requirement.key, "tier");
+    /// assert!(matches!(&requirement.operator, SelectorOperator::In(values) if values.len() == 2));
+    /// # Ok::<(), flyball_informer_cache::ParseSelectorError>(())
+    /// ```
+    #[must_use]
+    pub fn requirements(&self) -> Option<&[SelectorRequirement]> {
         self.requirements.as_deref()
     }
 
-    fn with(self, key: impl Into<Arc<str>>, operator: Operator) -> Self {
-        self.and(Self { requirements: Some(vec![Requirement { key: key.into(), operator }]) })
+    fn with(self, key: impl Into<Arc<str>>, operator: SelectorOperator) -> Self {
+        self.and(Self { requirements: Some(vec![SelectorRequirement { key: key.into(), operator }]) })
     }
 }
 

@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hash};
 use std::iter::FusedIterator;
 use std::sync::Arc;
 
-use crate::index::selector::{Operator, Requirement};
+use crate::index::selector::{SelectorOperator, SelectorRequirement};
 use crate::index::{Label, typed};
 use crate::table::persist::Items;
 use crate::table::record::Record;
@@ -176,17 +176,21 @@ impl<'a, K: Eq + Hash, V: 'static> Query<'a, K, V> {
         Ok(self)
     }
 
-    fn condition(&self, column: &'a Column, requirement: &Requirement) -> Condition<'a> {
+    fn condition(&self, column: &'a Column, requirement: &SelectorRequirement) -> Condition<'a> {
         let with_value = |value: &str| {
             let hash = self.snapshot.reading.seed.hash_one((&*requirement.key, value));
             column.find(hash, |known| typed::<Label>(known).is(&requirement.key, value))
         };
         let (mut groups, excluded): (Vec<_>, _) = match &requirement.operator {
-            Operator::In(values) => (values.iter().filter_map(|value| with_value(value)).collect(), false),
-            Operator::NotIn(values) => (values.iter().filter_map(|value| with_value(value)).collect(), true),
-            Operator::Exists => (of_key(column, &requirement.key, |_| true), false),
-            Operator::Absent => (of_key(column, &requirement.key, |_| true), true),
-            Operator::Greater(_) | Operator::Less(_) => {
+            SelectorOperator::In(values) => {
+                (values.iter().filter_map(|value| with_value(value)).collect(), false)
+            }
+            SelectorOperator::NotIn(values) => {
+                (values.iter().filter_map(|value| with_value(value)).collect(), true)
+            }
+            SelectorOperator::Exists => (of_key(column, &requirement.key, |_| true), false),
+            SelectorOperator::DoesNotExist => (of_key(column, &requirement.key, |_| true), true),
+            SelectorOperator::GreaterThan(_) | SelectorOperator::LessThan(_) => {
                 (of_key(column, &requirement.key, |value| requirement.operator.holds(Some(value))), false)
             }
         };

@@ -10,14 +10,14 @@
 
 use std::sync::Arc;
 
-use super::{Operator, ParseSelectorError, Requirement, label, set};
+use super::{ParseSelectorError, SelectorOperator, SelectorRequirement, label, set};
 
 const KEY: &str = "a key, as `app` or `example.com/app`";
 const OPERATOR: &str = "`=`, `==`, `!=`, `in`, `notin`, `<`, `>`, `,` or the end";
 const VALUE: &str = "a value: at most 63 letters, digits, `-`, `_` or `.`";
 const NUMBER: &str = "a whole number below 2^63";
 
-pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, ParseSelectorError> {
+pub(super) fn requirements(text: &str) -> Result<Vec<SelectorRequirement>, ParseSelectorError> {
     let mut parser = Parser { text, at: 0 };
     let mut requirements = Vec::new();
     if parser.next().text.is_empty() {
@@ -81,30 +81,30 @@ impl<'a> Parser<'a> {
         ParseSelectorError { text: self.text.into(), position: token.at, expected }
     }
 
-    fn requirement(&mut self) -> Result<Requirement, ParseSelectorError> {
+    fn requirement(&mut self) -> Result<SelectorRequirement, ParseSelectorError> {
         let negated = self.take("!");
         let key = self.next();
         if !key.is_word() || !label::is_key(key.text) {
             return Err(self.expected(key, KEY));
         }
         self.at = key.end();
-        let operator = if negated { Operator::Absent } else { self.operator()? };
-        Ok(Requirement { key: key.text.into(), operator })
+        let operator = if negated { SelectorOperator::DoesNotExist } else { self.operator()? };
+        Ok(SelectorRequirement { key: key.text.into(), operator })
     }
 
-    fn operator(&mut self) -> Result<Operator, ParseSelectorError> {
+    fn operator(&mut self) -> Result<SelectorOperator, ParseSelectorError> {
         let token = self.next();
         if let "" | "," = token.text {
-            return Ok(Operator::Exists);
+            return Ok(SelectorOperator::Exists);
         }
         self.at = token.end();
         Ok(match token.text {
-            "=" | "==" => Operator::In(set([self.value()?])),
-            "!=" => Operator::NotIn(set([self.value()?])),
-            "in" => Operator::In(self.values()?),
-            "notin" => Operator::NotIn(self.values()?),
-            ">" => Operator::Greater(self.number()?),
-            "<" => Operator::Less(self.number()?),
+            "=" | "==" => SelectorOperator::In(set([self.value()?])),
+            "!=" => SelectorOperator::NotIn(set([self.value()?])),
+            "in" => SelectorOperator::In(self.values()?),
+            "notin" => SelectorOperator::NotIn(self.values()?),
+            ">" => SelectorOperator::GreaterThan(self.number()?),
+            "<" => SelectorOperator::LessThan(self.number()?),
             _ => return Err(self.expected(token, OPERATOR)),
         })
     }

@@ -5,25 +5,33 @@ use std::sync::Arc;
 
 use super::label;
 
-/// What has to hold of the label `key`. Sorted by key first, as it is printed.
+/// One requirement of a [`Selector`](crate::Selector); see [`Selector::requirements`](crate::Selector::requirements). Sorted by key first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Requirement {
-    pub(crate) key: Arc<str>,
-    pub(crate) operator: Operator,
+pub struct SelectorRequirement {
+    /// The key of the label.
+    pub key: Arc<str>,
+    /// What has to hold of its value.
+    pub operator: SelectorOperator,
 }
 
-/// Values are sorted, distinct and at least one; `=` and `!=` are sets of one.
+/// What a requirement demands of the value of a label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Operator {
+pub enum SelectorOperator {
+    /// One of these values; at least one, sorted and distinct. `=` is a set of one.
     In(Box<[Arc<str>]>),
+    /// None of these values, or no such label; at least one, sorted and distinct. `!=` is a set of one.
     NotIn(Box<[Arc<str>]>),
+    /// Any value.
     Exists,
-    Absent,
-    Greater(i64),
-    Less(i64),
+    /// No such label.
+    DoesNotExist,
+    /// A whole number greater than this.
+    GreaterThan(i64),
+    /// A whole number less than this.
+    LessThan(i64),
 }
 
-impl Operator {
+impl SelectorOperator {
     /// Whether it holds for this value of the label, or for its absence.
     pub(crate) fn holds(&self, value: Option<&str>) -> bool {
         let among = |values: &[Arc<str>]| {
@@ -35,23 +43,25 @@ impl Operator {
             Self::In(values) => among(values),
             Self::NotIn(values) => !among(values),
             Self::Exists => value.is_some(),
-            Self::Absent => value.is_none(),
-            Self::Greater(bound) => number().is_some_and(|number| number > *bound),
-            Self::Less(bound) => number().is_some_and(|number| number < *bound),
+            Self::DoesNotExist => value.is_none(),
+            Self::GreaterThan(bound) => number().is_some_and(|number| number > *bound),
+            Self::LessThan(bound) => number().is_some_and(|number| number < *bound),
         }
     }
 }
 
-impl fmt::Display for Requirement {
+impl fmt::Display for SelectorRequirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = Word { text: &self.key, plain: label::is_key(&self.key) };
         match &self.operator {
-            Operator::In(values) => write!(f, "{key}{}", Values { one: "=", many: " in ", values }),
-            Operator::NotIn(values) => write!(f, "{key}{}", Values { one: "!=", many: " notin ", values }),
-            Operator::Exists => write!(f, "{key}"),
-            Operator::Absent => write!(f, "!{key}"),
-            Operator::Greater(bound) => write!(f, "{key}>{bound}"),
-            Operator::Less(bound) => write!(f, "{key}<{bound}"),
+            SelectorOperator::In(values) => write!(f, "{key}{}", Values { one: "=", many: " in ", values }),
+            SelectorOperator::NotIn(values) => {
+                write!(f, "{key}{}", Values { one: "!=", many: " notin ", values })
+            }
+            SelectorOperator::Exists => write!(f, "{key}"),
+            SelectorOperator::DoesNotExist => write!(f, "!{key}"),
+            SelectorOperator::GreaterThan(bound) => write!(f, "{key}>{bound}"),
+            SelectorOperator::LessThan(bound) => write!(f, "{key}<{bound}"),
         }
     }
 }
