@@ -6,6 +6,7 @@ mod config;
 mod controller;
 mod informer;
 mod keys;
+mod selector;
 mod source;
 mod throttle;
 
@@ -16,6 +17,7 @@ pub use crate::controller::{
 };
 pub use crate::informer::{informer, reflector_config};
 pub use crate::keys::{object_key, schema};
+pub use crate::selector::{SelectorError, SelectorExt};
 pub use crate::source::{
     ApiError, ApiSource, ApiWatch, StreamSource, StreamWatch, UnreadableCounter, informer_from_stream,
     unreadable_reason,

@@ -13,6 +13,7 @@ mod informer;
 mod leader_controllers;
 mod log_capture;
 mod scripted_server;
+mod selector;
 mod source;
 mod source_decode;
 mod source_error;

@@ -11,11 +11,10 @@ mod template;
 use std::sync::Arc;
 
 use flyball_informer_cache::{Informer, NamespacedName};
-use flyball_kube::{Config, Controller, ReconcileStream, object_key};
+use flyball_kube::{Config, Controller, ReconcileStream, SelectorExt, object_key};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::SelectorExt;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -78,8 +77,7 @@ fn who_may_adopt(
     }
     let selects = |deployment: &&Arc<Deployment>| {
         let selector = deployment.spec.as_ref().and_then(|spec| selector_of(&spec.selector).ok());
-        deployment.namespace() == set.namespace()
-            && selector.is_some_and(|selector| selector.matches(set.labels()))
+        deployment.namespace() == set.namespace() && selector.is_some_and(|selector| selector.selects(set))
     };
     deployments
         .snapshot()

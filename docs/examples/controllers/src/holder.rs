@@ -1,8 +1,8 @@
 //! PURE. Who holds an object: its controller, and how one takes an object or lets it go.
 
-use flyball_informer_cache::Index;
+use flyball_informer_cache::{Index, Selector};
+use flyball_kube::SelectorExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
-use kube::core::{Selector, SelectorExt};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
@@ -53,8 +53,8 @@ pub fn uid_of(object: &impl Resource) -> &str {
 /// # Errors
 /// When it cannot be read.
 pub fn selector_of(selector: &LabelSelector) -> Result<Selector, Error> {
-    let selector = Selector::try_from(selector.clone()).map_err(|_| Error::Invalid("selector"))?;
-    if selector.selects_all() { Err(Error::Invalid("empty selector")) } else { Ok(selector) }
+    let selector = Selector::from_label_selector(selector).map_err(|_| Error::Invalid("selector"))?;
+    if selector.is_everything() { Err(Error::Invalid("empty selector")) } else { Ok(selector) }
 }
 
 /// What a controller has to do to hold what it should, and nothing else.
@@ -72,7 +72,7 @@ pub enum Claim {
 
 /// What `holder` has to do with `object`. A holder that is being deleted takes nothing and lets nothing go.
 pub fn claim(holder: &impl Resource, selector: &Selector, object: &impl Resource) -> Claim {
-    let selected = selector.matches(object.labels());
+    let selected = selector.selects(object);
     let going = holder.meta().deletion_timestamp.is_some();
     match controller_of(object) {
         Some(owner) if owner.uid != uid_of(holder) => Claim::No,
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn who_is_claimed() {
-        let selector = Selector::from_iter([("app", "web")]);
+        let selector = Selector::everything().equals("app", "web");
         for (label, owner, pod_goes, set_goes, expected) in [
             ("web", Some("s1"), false, false, Claim::Held),
             ("web", Some("s1"), true, true, Claim::Held),

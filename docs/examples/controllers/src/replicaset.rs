@@ -10,12 +10,11 @@ mod victims;
 use std::sync::Arc;
 
 use flyball_informer_cache::{Informer, NamespacedName};
-use flyball_kube::{Config, Controller, ReconcileStream, object_key};
+use flyball_kube::{Config, Controller, ReconcileStream, SelectorExt, object_key};
 use futures::future::join_all;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::SelectorExt;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -69,9 +68,10 @@ fn who_may_adopt(sets: &Informer<NamespacedName, ReplicaSet>, pod: &Pod) -> Vec<
     }
     let selects = |set: &&Arc<ReplicaSet>| {
         set.namespace() == pod.namespace()
-            && set.spec.as_ref().is_some_and(|spec| {
-                selector_of(&spec.selector).is_ok_and(|selector| selector.matches(pod.labels()))
-            })
+            && set
+                .spec
+                .as_ref()
+                .is_some_and(|spec| selector_of(&spec.selector).is_ok_and(|selector| selector.selects(pod)))
     };
     sets.snapshot().objects().filter(selects).map(|set| ObjectRef::from_obj(&**set)).collect()
 }
