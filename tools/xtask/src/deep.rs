@@ -14,6 +14,7 @@ use crate::process::{self, Ended};
 use crate::workspace::Workspace;
 
 mod machine;
+mod newest_kube;
 mod page;
 mod record;
 mod rungs;

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
+use super::newest_kube;
 use crate::e2e::binaries;
 use crate::workspace::{Workspace, cargo};
 
@@ -56,10 +57,17 @@ pub(super) const RUNGS: &[Rung] = &[
         command: |_, scale| {
             let mut command = cargo();
             command.args(["test", "--release", "--locked", "-p", "flyball-controller", "-p", "flyball-kube"]);
-            command.args(["--features", "flyball-controller/testing", "--test", "it"]);
-            command.args(["--", "simulation", "lives"]);
+            command.args(["-p", "flyball-kube-lease", "--features", "flyball-controller/testing"]);
+            command.args(["--test", "it", "--", "simulation", "leader_random", "in_random_elections"]);
             Ok(cases(command, 1e4 * scale))
         },
+        missing: nothing,
+        figures: tests,
+    },
+    Rung {
+        name: "newest-kube",
+        what: "the delay of an `Action` is read with the newest kube that the manifests allow",
+        command: |workspace, _| newest_kube::command(workspace),
         missing: nothing,
         figures: tests,
     },
