@@ -246,7 +246,7 @@ impl Candidate {
 
     /// Whether it waits for a response.
     #[must_use]
-    pub fn awaits_response(&self) -> bool {
+    pub fn waits_for_response(&self) -> bool {
         matches!(self.phase, Phase::Requested { .. })
     }
 
@@ -268,7 +268,8 @@ impl Candidate {
         if matches!(self.role, Role::Leads(sent) if sent > now || other) {
             return fail(2);
         }
-        if matches!(self.role, Role::Lost(..) | Role::Ended) && (self.leads(now) || self.awaits_response()) {
+        if matches!(self.role, Role::Lost(..) | Role::Ended) && (self.leads(now) || self.waits_for_response())
+        {
             return fail(3);
         }
         if matches!(self.phase, Phase::Requested { kind: Kind::Fast | Kind::Write, .. })

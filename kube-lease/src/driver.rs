@@ -66,7 +66,8 @@ impl<'a> Driver<'a> {
             self.update_term(now);
             self.update_leader();
             let timed_out = self.request.is_some()
-                && (!self.election.candidate.awaits_response() || matches!(step, CandidateStep::Request(_)));
+                && (!self.election.candidate.waits_for_response()
+                    || matches!(step, CandidateStep::Request(_)));
             if timed_out {
                 self.request = None;
                 self.failed("no response in time");
