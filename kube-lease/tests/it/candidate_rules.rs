@@ -87,13 +87,13 @@ impl Play {
 
 /// What somebody else has written.
 fn held_by(holder: &str, seconds: i32) -> LeaderElectionRecord {
-    let mut record = LeaderElectionRecord::default();
-    record.holder_identity = holder.into();
-    record.lease_duration_seconds = seconds;
-    record.acquire_time = Some("2025-01-01T00:00:00Z".parse().unwrap());
-    record.renew_time = Some("2025-06-01T00:00:00Z".parse().unwrap());
-    record.leader_transitions = 3;
-    record
+    LeaderElectionRecord {
+        holder_identity: holder.into(),
+        lease_duration_seconds: seconds,
+        acquire_time: Some("2025-01-01T00:00:00Z".parse().unwrap()),
+        renew_time: Some("2025-06-01T00:00:00Z".parse().unwrap()),
+        leader_transitions: 3,
+    }
 }
 
 #[test]
