@@ -213,7 +213,7 @@ impl Config {
         self
     }
 
-    /// ThrottleStats at least as long as the API server asks for in the status that it answers with, such as 429. Off by default: the error
+    /// Waits at least as long as the API server asks for in the status that it answers with, such as 429. Off by default: the error
     /// policy decides.
     ///
     /// kube's client does not pass on what a `Retry-After` header alone says.
@@ -277,7 +277,7 @@ impl Config {
         self
     }
 
-    /// ReconcileStream what is queued when a shutdown begins, too, within the [grace](Self::shutdown_grace): set one. By default it is left, as in
+    /// Reconciles what is queued when a shutdown begins, too, within the [grace](Self::shutdown_grace): set one. By default it is left, as in
     /// kube-runtime: the next process lists all objects anyway.
     ///
     /// What waits for a later time, retries among it, is left all the same.

@@ -99,7 +99,7 @@ pub struct Controller<K: Resource> {
     config: Config,
     /// The first of them is its own objects.
     triggers: Vec<Box<dyn Trigger>>,
-    /// ThrottleStats for the caches that reconciles read.
+    /// Waits for the caches that reconciles read.
     required: Vec<BoxFuture<'static, Result<(), Stopped>>>,
     /// What is asked for from outside.
     requests: Vec<Request>,
@@ -219,7 +219,7 @@ impl<K: Resource> Debug for Controller<K> {
     }
 }
 
-/// ThrottleStats until an informer has its first list.
+/// Waits until an informer has its first list.
 pub(crate) fn filled<V: Send + Sync + 'static>(
     informer: &Informer<NamespacedName, V>,
 ) -> BoxFuture<'static, Result<(), Stopped>> {

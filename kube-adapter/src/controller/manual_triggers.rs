@@ -1,4 +1,4 @@
-//! EDGE. ReconcileStream that are asked for from outside.
+//! EDGE. Reconciles that are asked for from outside.
 //!
 //! Cancel safety: a stream that is dropped between two of its items loses none that it gave.
 

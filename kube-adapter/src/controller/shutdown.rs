@@ -42,7 +42,7 @@ impl<K: Resource> Controller<K> {
         self
     }
 
-    /// ReconcileStream only while this process leads: the caches fill before, and the controller is [ready](crate::Monitor::ready) then. When it is elected, all
+    /// Reconciles only while this process leads: the caches fill before, and the controller is [ready](crate::Monitor::ready) then. When it is elected, all
     /// objects are reconciled; when the election is stopped, or the leadership is lost, it ends
     /// [in order](Self::graceful_shutdown_on). No reconcile begins once the lease is past its
     /// [renew deadline](flyball_kube_lease::ElectionBuilder::renew_deadline), whatever waits for its turn.

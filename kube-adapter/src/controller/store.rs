@@ -32,7 +32,7 @@ impl<K: Resource + Send + Sync + 'static> ControllerStore<K> {
         &self.informer
     }
 
-    /// ThrottleStats until the first list is there. Any number may wait; all are woken.
+    /// Waits until the first list is there. Any number may wait; all are woken.
     ///
     /// # Errors
     /// When the informer ended before, as its controller was dropped, say.

@@ -84,7 +84,7 @@ where
         self
     }
 
-    /// As [`owns`](Self::owns), of an informer that others use, too. It runs and ends by itself. ReconcileStream begin when it is filled.
+    /// As [`owns`](Self::owns), of an informer that others use, too. It runs and ends by itself. Reconciles begin when it is filled.
     pub fn owns_shared<C>(mut self, informer: &Informer<NamespacedName, C>) -> Self
     where
         C: Resource + Send + Sync + 'static,
@@ -158,7 +158,7 @@ where
     }
 
     /// As [`watches`](Self::watches), of an informer that others use, too. It runs and ends by itself. The mapper is called at each change, for the
-    /// state before and the one after it. ReconcileStream begin when it is filled.
+    /// state before and the one after it. Reconciles begin when it is filled.
     pub fn watches_shared<W, I>(
         mut self,
         informer: &Informer<NamespacedName, W>,
@@ -173,7 +173,7 @@ where
         self
     }
 
-    /// ReconcileStream every object each time `trigger` says so. Its end ends nothing else.
+    /// Reconciles every object each time `trigger` says so. Its end ends nothing else.
     pub fn reconcile_all_on(mut self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
         let main = self.main.clone();
         self.requests.push(
@@ -182,7 +182,7 @@ where
         self
     }
 
-    /// ReconcileStream each object that `trigger` names. Its end ends nothing else.
+    /// Reconciles each object that `trigger` names. Its end ends nothing else.
     pub fn reconcile_on(mut self, trigger: impl Stream<Item = ObjectRef<K>> + Send + 'static) -> Self {
         let main = self.main.clone();
         self.requests.push(

@@ -42,7 +42,7 @@ async fn truth(api: &Api<ConfigMap>) -> BTreeMap<String, String> {
     list.items.iter().map(text).collect()
 }
 
-/// ThrottleStats until the cache holds what a direct list tells, which nobody changes any more.
+/// Waits until the cache holds what a direct list tells, which nobody changes any more.
 async fn agreed<K: Resource + Send + Sync + 'static>(cache: &Cache<K>, api: &Api<ConfigMap>) {
     let truth = truth(api).await;
     let mut changes = cache.subscribe();

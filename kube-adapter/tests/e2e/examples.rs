@@ -92,7 +92,7 @@ mod own_cluster {
             self.change(json!({"spec": {"template": {"spec": {"containers": containers}}}})).await;
         }
 
-        /// ThrottleStats until so many pods are available of so many, and nothing changes any more; then remembers how it is.
+        /// Waits until so many pods are available of so many, and nothing changes any more; then remembers how it is.
         async fn settle(&mut self, step: &'static str, available: i32, all: i32) {
             let end = Instant::now() + LIMIT;
             let mut last = (Value::Null, Instant::now());

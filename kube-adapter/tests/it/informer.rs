@@ -49,7 +49,7 @@ fn truth(server: &ApiServer) -> Vec<String> {
     truth
 }
 
-/// ThrottleStats until the cache knows what is true.
+/// Waits until the cache knows what is true.
 async fn agreed<K: Resource + Send + Sync + 'static>(cache: &Informer<NamespacedName, K>, truth: &[String]) {
     let mut changes = cache.subscribe();
     while known(cache) != truth {

@@ -46,7 +46,7 @@ fn encode_controllers(families: &mut Families<'_>, controllers: &[(String, Monit
     families.add("controller_caches_unfilled", help, controllers, |monitor| {
         level(monitor.caches().iter().filter(|cache| !cache.synced).count())
     })?;
-    let help = "ReconcileStream that run now";
+    let help = "Reconciles that run now";
     families.add("controller_reconciles_in_flight", help, controllers, |monitor| {
         level(monitor.stats().map_or(0, |counts| counts.leased))
     })

@@ -62,7 +62,7 @@ impl<K: Resource + Send + Sync + 'static> OwnWrites<K> {
             .is_ok_and(|key| self.deleted.lock().get(&key).is_some_and(|uid| uid == uid_of(object)))
     }
 
-    /// ThrottleStats until the cache shows all that was written on behalf of `owner`.
+    /// Waits until the cache shows all that was written on behalf of `owner`.
     ///
     /// # Errors
     /// When the cache takes too long, or is over.

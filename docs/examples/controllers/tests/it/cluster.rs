@@ -48,7 +48,7 @@ impl Cluster {
         self.tasks.spawn(run_pods(self.client.clone(), self.clock.clone(), self.pods.clone(), None));
     }
 
-    /// ThrottleStats until it is so; for ten minutes, in virtual time.
+    /// Waits until it is so; for ten minutes, in virtual time.
     #[track_caller]
     pub(crate) fn until(&self, mut is_so: impl FnMut(&ApiServer) -> bool) -> impl Future<Output = ()> {
         let place = std::panic::Location::caller();
