@@ -9,7 +9,7 @@ pub enum Outcome {
     Added,
     /// A newer state of the same object.
     Updated,
-    /// Another object under the same key: consumers hear of a deletion and an addition.
+    /// Another object under the same key: consumers receive [`ChangeKind::Replaced`](crate::ChangeKind::Replaced).
     Replaced,
     /// The object is gone.
     Deleted,
