@@ -8,11 +8,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flyball_informer_cache::testing::ScriptedSource;
 use flyball_informer_cache::{Index, Informer, Page, Schema, SourceError, SourceErrorKind, Version};
-use flyball_sync::ManualClock;
+use flyball_sync::{Clock, ManualClock, Monotonic};
 
 const OBJECTS: u64 = 100_000;
 
@@ -39,6 +39,7 @@ fn page(version: u64) -> Page<Pod> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    let wall = Monotonic;
     let (source, clock) = (ScriptedSource::new(), ManualClock::new());
     let builder = Informer::builder(PODS, source.clone()).index(&BY_NODE).index(&BY_OWNER);
     let (pods, run) = builder.timer(clock.timer()).build()?;
@@ -56,9 +57,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         source.watch(Ok(()));
         let (mut longest, mut all, mut turns) = (Duration::ZERO, Duration::ZERO, 0_u32);
         loop {
-            let begun = Instant::now();
+            let begun = wall.now();
             let ended = run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
-            let turn = begun.elapsed();
+            let turn = wall.now().since(begun);
             (longest, all, turns) = (longest.max(turn), all + turn, turns + 1);
             if ended
                 || reported.load(Ordering::Relaxed) as u64 == version * OBJECTS && source.open_watches() > 0

@@ -164,8 +164,8 @@ fn is_same<'a, IK: Eq + 'static>(old: impl Iterator<Item = &'a Arc<AnyValue>>, v
         count += 1;
     }
     // As those there were are distinct, equal ones among the new leave one of them over.
-    let mut take = |value| left[..count].iter_mut().any(|old| old.take_if(|old| *old == value).is_some());
-    count > 0 && count == values.len() && values.iter().all(|value| take(value))
+    let take = |value| left[..count].iter_mut().any(|old| old.take_if(|old| *old == value).is_some());
+    count > 0 && count == values.len() && values.iter().all(take)
 }
 
 /// As many values as this are not compared one by one.

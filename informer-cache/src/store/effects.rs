@@ -4,7 +4,6 @@
 //! The steps that are numbered here are those of a write ([`Inner`](crate::store::inner::Inner)); each function takes one subscription's lock after the other.
 
 use std::ops::Range;
-use std::slice;
 use std::sync::Arc;
 
 use crate::changes::buffer::{Feed, Feeds, Merging};
@@ -58,8 +57,7 @@ impl<K, V> Effects<K, V> {
     /// Step 5 but for the drops, which are the owner's: they may panic. This does not.
     pub(crate) fn finish(&mut self, inner: &Inner<K, V>) {
         if let Some(listeners) = self.listeners.take() {
-            let changes = self.change.as_ref().map_or(&[][..], slice::from_ref);
-            observer::report(&listeners, changes);
+            observer::report(&listeners, self.change.as_slice());
         }
         if self.detached {
             self.feeds.push(inner.remove_detached());
