@@ -153,7 +153,7 @@ where
                     }
                     match verdict {
                         Verdict::Publish(version) => {
-                            self.publish(list, version).await?;
+                            Box::pin(self.publish(list, version)).await?;
                             self.tombstones.listed(version);
                         }
                         _ => self.half = Some(list),
@@ -208,7 +208,7 @@ where
             match told {
                 Outcome::Done(Some(Ok(event))) => {
                     if let Some((list, version)) = self.accept(event) {
-                        self.publish(list, version).await?;
+                        Box::pin(self.publish(list, version)).await?;
                         self.tombstones.complete(version);
                         self.report();
                         if !matches!(self.reflector.step(), Step::Read) {

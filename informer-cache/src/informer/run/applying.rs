@@ -115,7 +115,7 @@ where
         self.shared.status.succeeded(self.timer.now(), self.stale);
     }
 
-    /// Publishes a list, in pieces, between which others run.
+    /// Publishes a list, in pieces, between which others run. To be boxed: it is rare, and would make the run future larger for every event.
     pub(super) async fn publish(
         &mut self,
         mut list: RelistDraft<K, V>,
