@@ -162,7 +162,7 @@ fn a_panic_anywhere_leaves_everything_intact() {
             }
         }
     }
-    assert!(panics > 50, "{panics} panics");
+    assert!(panics > 40, "{panics} panics");
 }
 
 #[test]
