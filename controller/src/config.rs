@@ -1,133 +1,107 @@
-//! PURE. How a controller runs, checked before anything is started.
+//! PURE. How a controller runs, as data.
 
-use std::error::Error;
-use std::fmt;
-use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_ratelimit::Policy;
-use flyball_sync::Clock;
-use flyball_workqueue::Key;
+use crate::ConfigError;
+use crate::run::retry::CONFLICTS;
+use crate::run::run_config::{LINGER, SYNC_TIMEOUT, Shutdown};
 
-use crate::classes::Classes;
-use crate::events::{BoxFuture, Only};
-use crate::spans::Spans;
-use crate::{Action, ConfigError, Context, Failure, Metrics};
-
-/// What becomes of a key that is given up.
-pub(crate) type DeadLetter<K> = dyn Fn(&K, &Failure) + Send + Sync;
-
-/// What comes after every reconcile.
-pub(crate) type Finally<K> =
-    dyn Fn(K, Result<Action, Arc<Failure>>, Context) -> BoxFuture<Result<(), BoxError>> + Send + Sync;
-
-pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
-
-/// So long an idle worker stays, unless set otherwise.
-pub(crate) const LINGER: Duration = Duration::from_secs(10);
-
-/// So long the caches may take to sync, as with controller-runtime.
-pub(crate) const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// What becomes of the queue and of running reconciles at shutdown.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shutdown {
-    /// Whether what is Ready is worked off, too.
-    pub(crate) drains: bool,
-    /// So long reconciles may run until they are cancelled.
-    pub(crate) grace: Duration,
-    /// So long a cancelled one may run until it is dropped.
-    pub(crate) abort_after: Duration,
+/// How a controller runs, as data: with the feature `serde`, a section of a configuration file. See
+/// [`Controller::configured`](crate::Controller::configured).
+///
+/// What is left out is as it is by default; what is unknown is an error. Spans of time are words: `"250ms"`, `"5s"`, `"2m"`.
+///
+/// # Examples
+/// ```
+/// use flyball_controller::{ConfigError, Settings};
+/// use std::time::Duration;
+///
+/// let mut settings = Settings::default();
+/// settings.workers = 4;
+/// settings.reconcile_timeout = Some(Duration::from_secs(30));
+/// assert_eq!(settings.check(), Ok(()));
+/// settings.workers = 0;
+/// assert_eq!(settings.check(), Err(ConfigError::NoWorkers));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
+#[non_exhaustive]
+pub struct Settings {
+    /// How many keys are worked on at once: [`workers`](crate::Controller::workers).
+    pub workers: usize,
+    /// How many it may become while all are busy: [`workers_between`](crate::Controller::workers_between). As many as `workers`, unless set.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub most_workers: Option<usize>,
+    /// [`worker_linger`](crate::Controller::worker_linger).
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
+    pub worker_linger: Duration,
+    /// [`reconcile_timeout`](crate::Controller::reconcile_timeout).
+    #[cfg_attr(
+        feature = "serde",
+        serde(with = "flyball_sync::duration_serde::option", skip_serializing_if = "Option::is_none")
+    )]
+    pub reconcile_timeout: Option<Duration>,
+    /// [`max_attempts`](crate::Controller::max_attempts); who is told is set by [`given_up`](crate::Controller::given_up).
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub max_attempts: Option<u32>,
+    /// The first wait after a conflict, for [`conflict_schedule`](crate::Controller::conflict_schedule); it doubles.
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
+    pub conflict_wait: Duration,
+    /// The longest wait after a conflict.
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
+    pub longest_conflict_wait: Duration,
+    /// [`cache_sync_timeout`](crate::Controller::cache_sync_timeout).
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
+    pub cache_sync_timeout: Duration,
+    /// [`shutdown_grace`](crate::Controller::shutdown_grace).
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
+    pub shutdown_grace: Duration,
+    /// [`abort_after`](crate::Controller::abort_after).
+    #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
+    pub abort_after: Duration,
+    /// [`drain_on_shutdown`](crate::Controller::drain_on_shutdown).
+    pub drain_on_shutdown: bool,
 }
 
-impl Default for Shutdown {
-    /// Together less than the 30 s that Kubernetes gives a pod, with time left to release a lease and to exit.
-    fn default() -> Self {
-        Self { drains: false, grace: Duration::from_secs(20), abort_after: Duration::from_secs(5) }
-    }
-}
-
-pub(crate) struct Config<K> {
-    pub(crate) workers: RangeInclusive<usize>,
-    /// So long an idle worker stays that is one too many.
-    pub(crate) linger: Duration,
-    pub(crate) only: Arc<Only<K>>,
-    pub(crate) timeout: Option<Duration>,
-    /// So many failures in a row are one too many.
-    pub(crate) attempts: Option<u32>,
-    pub(crate) given_up: Option<Box<DeadLetter<K>>>,
-    pub(crate) classes: Classes<K>,
-    pub(crate) finally: Option<Box<Finally<K>>>,
-    pub(crate) metrics: Option<Box<dyn Metrics>>,
-    pub(crate) spans: Spans<K>,
-    pub(crate) shutdown: Shutdown,
-    /// So long the caches may take to sync.
-    pub(crate) sync_timeout: Duration,
-    /// An informer that is not there was said to be optional.
-    pub(crate) nothing_optional: bool,
-    pub(crate) settles: bool,
-    /// Workers do not wait for the informers that it listens to.
-    pub(crate) starts_unsynced: bool,
-}
-
-impl<K: Key> Config<K> {
-    /// What is not set. The waits after conflicts are measured by this clock.
-    pub(crate) fn new(clock: impl Clock) -> Self {
-        Self {
-            workers: 1..=1,
-            linger: LINGER,
-            only: Arc::new(|_| true),
-            timeout: None,
-            attempts: None,
-            given_up: None,
-            classes: Classes::new(clock),
-            finally: None,
-            metrics: None,
-            spans: Spans::default(),
-            shutdown: Shutdown::default(),
-            sync_timeout: SYNC_TIMEOUT,
-            nothing_optional: false,
-            settles: false,
-            starts_unsynced: false,
-        }
-    }
-}
-
-impl<K> Config<K> {
-    /// Whether a controller with this many informers and a limiter of type `L` can run with it.
-    pub(crate) fn check<L: Policy<K>>(&self, informers: usize) -> Result<(), ConfigError> {
+impl Settings {
+    /// Whether a controller can run so.
+    ///
+    /// # Errors
+    /// The first thing that makes no sense; [`ConfigError::setting`] names it.
+    pub fn check(&self) -> Result<(), ConfigError> {
         match self {
-            Self { workers, .. } if *workers.start() == 0 => Err(ConfigError::NoWorkers),
-            Self { workers, .. } if workers.end() < workers.start() => Err(ConfigError::FewerWorkers),
-            Self { linger: Duration::ZERO, .. } => Err(ConfigError::NoLinger),
-            Self { timeout: Some(Duration::ZERO), .. } => Err(ConfigError::NoTime),
-            Self { attempts: Some(0), .. } => Err(ConfigError::NoAttempts),
-            Self { attempts: Some(_), .. } if !L::COUNTS_FAILURES => Err(ConfigError::NothingCountsAttempts),
-            Self { sync_timeout: Duration::ZERO, .. } => Err(ConfigError::NoSyncTime),
-            Self { nothing_optional: true, .. } => Err(ConfigError::NothingOptional),
-            Self { settles: true, .. } if informers == 0 => Err(ConfigError::NothingSettles),
+            Self { workers: 0, .. } => Err(ConfigError::NoWorkers),
+            Self { workers, most_workers: Some(most), .. } if most < workers => {
+                Err(ConfigError::FewerWorkers)
+            }
+            Self { worker_linger: Duration::ZERO, .. } => Err(ConfigError::NoLinger),
+            Self { reconcile_timeout: Some(Duration::ZERO), .. } => Err(ConfigError::NoTime),
+            Self { max_attempts: Some(0), .. } => Err(ConfigError::NoAttempts),
+            Self { cache_sync_timeout: Duration::ZERO, .. } => Err(ConfigError::NoSyncTime),
+            Self { conflict_wait: Duration::ZERO, .. } => Err(ConfigError::NoConflictWait),
+            _ if self.conflict_wait > self.longest_conflict_wait => Err(ConfigError::ConflictWaits),
             _ => Ok(()),
         }
     }
 }
 
-impl<K> fmt::Debug for Config<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
-            .field("workers", &self.workers)
-            .field("linger", &self.linger)
-            .field("timeout", &self.timeout)
-            .field("attempts", &self.attempts)
-            .field("given_up", &self.given_up.is_some())
-            .field("classifies", &self.classes.of.is_some())
-            .field("asks_for_least_waits", &self.classes.least.is_some())
-            .field("finally", &self.finally.is_some())
-            .field("measures", &self.metrics.is_some())
-            .field("shutdown", &self.shutdown)
-            .field("sync_timeout", &self.sync_timeout)
-            .field("settles", &self.settles)
-            .field("starts_unsynced", &self.starts_unsynced)
-            .finish()
+impl Default for Settings {
+    fn default() -> Self {
+        let [conflict_wait, longest_conflict_wait] = CONFLICTS;
+        let Shutdown { drains, grace, abort_after } = Shutdown::default();
+        Self {
+            workers: 1,
+            most_workers: None,
+            worker_linger: LINGER,
+            reconcile_timeout: None,
+            max_attempts: None,
+            conflict_wait,
+            longest_conflict_wait,
+            cache_sync_timeout: SYNC_TIMEOUT,
+            shutdown_grace: grace,
+            abort_after,
+            drain_on_shutdown: drains,
+        }
     }
 }

@@ -15,7 +15,7 @@ use flyball_informer_cache::InformerState;
 use tokio::sync::watch;
 
 use crate::CacheStatus;
-use crate::caches::Probe;
+use crate::cache_status::Probe;
 
 /// Whether a controller is ready and alive: for the probes of whoever runs the process. See
 /// [`Controller::health`](crate::Controller::health). A clone costs a reference count.

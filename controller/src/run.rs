@@ -3,6 +3,19 @@
 //! Cancel safety: the workers are aborted and the observers dropped with the future; see `Controller::run` for what that
 //! leaves behind.
 
+pub(crate) mod attempt;
+pub(crate) mod batch;
+pub(crate) mod batch_config;
+pub(crate) mod mapper_retry;
+pub(crate) mod phase;
+pub(crate) mod pool;
+pub(crate) mod retry;
+pub(crate) mod run_config;
+pub(crate) mod runtime;
+pub(crate) mod span;
+pub(crate) mod watched_informer;
+pub(crate) mod worker;
+
 use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +23,15 @@ use std::time::Duration;
 use flyball_workqueue::{Key, Order, Queue, QueueLimiter, SupportsAsync, SupportsDelays};
 use tokio::sync::watch;
 
-use crate::caches::{Probe, all};
-use crate::context::Stage;
-use crate::events::{AddInitial, BoxFuture, Events, Observing, Only};
+use crate::cache_status::{Probe, all};
 use crate::health::{Phase, has_ended};
-use crate::pace::Pace;
-use crate::remap::{Remap, keep_remapping};
+use crate::reconcile::context::Stage;
 use crate::report::Tally;
-use crate::runtime::{Runtime, Tasks};
-use crate::worker::Shop;
+use crate::run::mapper_retry::{Remap, keep_remapping};
+use crate::run::phase::Pace;
+use crate::run::runtime::{Runtime, Tasks};
+use crate::run::watched_informer::{AddInitial, BoxFuture, Events, Observing, Only};
+use crate::run::worker::Shop;
 use crate::{Awaited, CacheStatus, Context, Controller, Report, RunError};
 
 /// `worker` is the life of one of the workers; `release` gives back what none of them has begun.

@@ -12,7 +12,7 @@ use flyball_sync::Clock;
 
 use super::scheduler::Scheduler;
 use super::time::Time;
-use crate::runtime::{Runtime, Tasks};
+use crate::run::runtime::{Runtime, Tasks};
 
 #[derive(Clone)]
 pub(super) struct Simulated(pub(super) Arc<Scheduler>);

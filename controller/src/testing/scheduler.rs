@@ -20,8 +20,8 @@ use flyball_sync::locks::Mutex;
 use flyball_sync::random::SplitMix64;
 use tokio::task::coop::unconstrained;
 
-use crate::events::BoxFuture;
 use crate::guard::guarded;
+use crate::run::watched_informer::BoxFuture;
 
 pub(super) struct Scheduler {
     pub(super) clock: ManualClock,

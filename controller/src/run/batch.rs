@@ -11,6 +11,8 @@
 //! and the next one goes on with it. Whatever is in there when the controller is dropped comes back, as what was being worked on
 //! does: each key counts as failed.
 
+pub(crate) mod accumulator;
+
 use std::error::Error;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -20,14 +22,14 @@ use std::task::Poll;
 
 use flyball_workqueue::{Key, Lease, Order, QueueLimiter, SupportsAsync, SupportsDelays};
 
-use crate::attempt::attempt;
-use crate::batch::Accumulator;
-use crate::batches::Batches;
 use crate::guard::guarded;
 use crate::metrics::{OnDuty, Owed};
-use crate::pace::Pace;
-use crate::runtime::Runtime;
-use crate::worker::{Shop, copied};
+use crate::run::attempt::attempt;
+use crate::run::batch::accumulator::Accumulator;
+use crate::run::batch_config::Batches;
+use crate::run::phase::Pace;
+use crate::run::runtime::Runtime;
+use crate::run::worker::{Shop, copied};
 use crate::{Action, Context, Failure};
 use tokio::sync::Mutex as Turn;
 

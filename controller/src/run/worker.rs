@@ -16,15 +16,15 @@ use flyball_workqueue::{
     EndAndGet, Key, KeyState, Lease, LeaseOutcome, Order, Queue, QueueLimiter, SupportsAsync, SupportsDelays,
 };
 
-use crate::attempt::attempt;
-use crate::config::{Config, Finally};
 use crate::guard::guarded;
 use crate::metrics::{Metrics, OnDuty, Owed};
-use crate::pace::{Pace, Pacing};
 use crate::report::Tally;
-use crate::runtime::{Runtime, Tasks};
-use crate::spans::Within;
-use crate::staff::Staff;
+use crate::run::attempt::attempt;
+use crate::run::phase::{Pace, Pacing};
+use crate::run::pool::Staff;
+use crate::run::run_config::{Config, Finally};
+use crate::run::runtime::{Runtime, Tasks};
+use crate::run::span::Within;
 use crate::{Action, Class, Context, Failure, Outcome};
 
 /// The key for a call of the user's, or the panic of its `Clone`, which is user code, too.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use flyball_workqueue::{Key, Order, QueueLimiter, SupportsAsync, SupportsDelays};
 
-use crate::classes::{QueueClock, schedule};
+use crate::run::retry::{QueueClock, schedule};
 use crate::{Action, Class, Context, Controller, Failure};
 
 /// What counts as a failure, and what becomes of the key then.
@@ -138,7 +138,7 @@ where
     where
         K: std::fmt::Debug,
     {
-        self.config.spans = crate::spans::Spans::new(controller.into());
+        self.config.spans = crate::run::span::Spans::new(controller.into());
         self
     }
 

@@ -2,10 +2,10 @@
 //!
 //! Cancel safety: nothing runs until [`Controller::run`] is polled; what dropping that does is told there.
 
-mod failing;
-mod listening;
-mod staffing;
-mod stopping;
+mod failures;
+mod shutdown;
+mod watches;
+mod workers;
 
 use std::error::Error;
 use std::fmt;
@@ -15,12 +15,12 @@ use std::sync::Arc;
 use flyball_ratelimit::Exponential;
 use flyball_workqueue::{Fifo, Key, NoLimiter, Order, Queue, QueueLimiter, SupportsAsync, SupportsDelays};
 
-use crate::batch_worker::Batching;
-use crate::classes::QueueClock;
-use crate::config::{Config, Shutdown};
-use crate::events::{AddInitial, BoxFuture, Events};
 use crate::health::Alive;
-use crate::runtime::{Runtime, Tokio};
+use crate::run::batch::Batching;
+use crate::run::retry::QueueClock;
+use crate::run::run_config::{Config, Shutdown};
+use crate::run::runtime::{Runtime, Tokio};
+use crate::run::watched_informer::{AddInitial, BoxFuture, Events};
 use crate::{Action, Batches, ConfigError, Context, Health, Metrics, Report, RunError, Settings};
 
 /// The reconcile loop: changes become keys, keys become reconciles.

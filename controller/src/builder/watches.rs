@@ -11,7 +11,7 @@ use flyball_workqueue::{
     AddError, Added, Key, Order, Priority, Queue, QueueLimiter, SupportsAsync, SupportsDelays,
 };
 
-use crate::events::Events;
+use crate::run::watched_informer::Events;
 use crate::{Caches, Controller};
 
 /// What it listens to, and which keys come of it.

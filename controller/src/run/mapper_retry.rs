@@ -14,10 +14,10 @@ use std::time::Duration;
 use flyball_informer_cache::Change;
 use tokio::sync::watch;
 
-use crate::events::BoxFuture;
 use crate::guard::guarded;
 use crate::report::Tally;
-use crate::runtime::Runtime;
+use crate::run::runtime::Runtime;
+use crate::run::watched_informer::BoxFuture;
 use tokio::sync::Mutex as Turn;
 
 /// When the changes of one object are mapped again: after the first, doubling up to the last.

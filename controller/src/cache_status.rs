@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use flyball_informer_cache::{InformerState, Stopped};
 
-use crate::events::BoxFuture;
+use crate::run::watched_informer::BoxFuture;
 
 /// A wait for one cache, its types out of sight.
 pub(crate) type Syncing = Arc<dyn Fn() -> BoxFuture<Result<(), Stopped>> + Send + Sync>;

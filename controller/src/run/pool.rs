@@ -11,14 +11,16 @@
 //! idle worker has looked at the queue after he was counted idle, or is about to. One that goes while he is woken hands
 //! that on to another idle one, of whom there is one, or he would not go.
 
+pub(crate) mod state;
+
 use std::future::Future;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::runtime::Runtime;
-use crate::scaling::Crew;
+use crate::run::pool::state::Crew;
+use crate::run::runtime::Runtime;
 
 pub(crate) struct Staff {
     crew: watch::Sender<Crew>,

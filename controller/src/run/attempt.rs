@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::Failure;
 use crate::guard::guarded;
-use crate::runtime::Runtime;
+use crate::run::runtime::Runtime;
 
 /// Runs one future of the user on the worker's own task. It is dropped when this returns, and when this is dropped.
 ///

@@ -13,9 +13,9 @@ use flyball_informer_cache::{Change, Informer};
 use flyball_workqueue::{AddError, Added, Key, Order, Queue, QueueLimiter, TimeMode};
 
 use crate::CacheStatus;
-use crate::caches::{Probe, Syncing};
-use crate::remap::{Mapper, Remap};
+use crate::cache_status::{Probe, Syncing};
 use crate::report::Tally;
+use crate::run::mapper_retry::{Mapper, Remap};
 
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
