@@ -6,7 +6,6 @@ mod builder;
 mod cache_status;
 mod config;
 mod error;
-mod guard;
 mod health;
 mod metrics;
 pub mod predicate;

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::guard::guarded;
 use crate::{Class, Outcome};
+use flyball_sync::panics;
 
 /// What a controller tells of its reconciles as they happen: a sink, given to [`Controller::metrics`](crate::Controller::metrics).
 ///
@@ -142,7 +142,7 @@ impl Drop for OnDuty<'_> {
     fn drop(&mut self) {
         if let Some(sink) = self.0 {
             // Perhaps nobody is left to count a panic.
-            let _ = guarded(|| sink.worker_went());
+            panics::caught(|| sink.worker_went());
         }
     }
 }
@@ -165,7 +165,7 @@ impl Drop for Owed<'_> {
     fn drop(&mut self) {
         if let Some(sink) = self.0 {
             // Nobody is left to count a panic.
-            let _ = guarded(|| sink.dropped());
+            panics::caught(|| sink.dropped());
         }
     }
 }

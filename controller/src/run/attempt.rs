@@ -8,8 +8,8 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use crate::Failure;
-use crate::guard::guarded;
 use crate::run::runtime::Runtime;
+use flyball_sync::panics;
 
 /// Runs one future of the user on the worker's own task. It is dropped when this returns, and when this is dropped.
 ///
@@ -25,9 +25,9 @@ where
     R: Future<Output = Result<A, E>> + Send,
     E: Into<Box<dyn Error + Send + Sync>>,
 {
-    let mut running = Running(pin!(Some(guarded(start).map_err(Failure::Panic)?)));
+    let mut running = Running(pin!(Some(panics::attempt(start).map_err(Failure::Panic)?)));
     let done = poll_fn(|context| {
-        let polled = guarded(|| {
+        let polled = panics::attempt(|| {
             let future = running.0.as_mut().as_pin_mut().expect("it is taken out after the last poll only");
             future.poll(context).map_err(|error| Failure::of(error.into()))
         });
@@ -46,7 +46,7 @@ struct Running<'a, R>(Pin<&'a mut Option<R>>);
 
 impl<R> Running<'_, R> {
     fn end(&mut self) -> Result<(), String> {
-        guarded(|| self.0.set(None))
+        panics::attempt(|| self.0.set(None))
     }
 }
 

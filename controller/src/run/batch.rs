@@ -22,7 +22,6 @@ use std::task::Poll;
 
 use flyball_workqueue::{Key, Lease, Order, QueueLimiter, SupportsAsync, SupportsDelays};
 
-use crate::guard::guarded;
 use crate::metrics::{OnDuty, Owed};
 use crate::run::attempt::attempt;
 use crate::run::batch::accumulator::Accumulator;
@@ -31,6 +30,7 @@ use crate::run::phase::Pace;
 use crate::run::runtime::Runtime;
 use crate::run::worker::{Shop, copied};
 use crate::{Action, Context, Failure};
+use flyball_sync::panics;
 use tokio::sync::Mutex as Turn;
 
 /// So many batches may be in the making, by number of keys: the queue's order holds for what is in the queue.
@@ -268,8 +268,9 @@ where
     let said = results.len();
     let error = |error: E| Arc::new(Failure::of(error.into()));
     // What becomes of an error is user code.
-    let results: Results = guarded(|| results.into_iter().map(|result| result.map_err(error)).collect())
-        .map_err(Failure::Panic)?;
+    let results: Results =
+        panics::attempt(|| results.into_iter().map(|result| result.map_err(error)).collect())
+            .map_err(Failure::Panic)?;
     if said == count { Ok(results) } else { Err(Failure::Error(Box::new(Miscounted { said, count }))) }
 }
 

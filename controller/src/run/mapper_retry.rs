@@ -14,10 +14,10 @@ use std::time::Duration;
 use flyball_informer_cache::Change;
 use tokio::sync::watch;
 
-use crate::guard::guarded;
 use crate::report::Tally;
 use crate::run::runtime::Runtime;
 use crate::run::watched_informer::BoxFuture;
+use flyball_sync::panics;
 use tokio::sync::Mutex as Turn;
 
 /// When the changes of one object are mapped again: after the first, doubling up to the last.
@@ -86,12 +86,12 @@ impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>)> Mapper<OK, V, M> {
             return;
         }
         // A key whose `Clone` panics, too, is lost.
-        let Ok(change) = guarded(|| change.clone()) else { return };
+        let Ok(change) = panics::attempt(|| change.clone()) else { return };
         self.failed.send_modify(|failed| failed.push(change));
     }
 
     fn maps(&self, change: &Change<OK, V>) -> bool {
-        let mapped = guarded(|| (self.map)(change)).is_ok();
+        let mapped = panics::caught(|| (self.map)(change)).is_some();
         if !mapped {
             self.tally.hook_panics.count();
         }
@@ -125,7 +125,7 @@ impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
         let first = self.order.first_entry().filter(|first| first.key().0 <= now)?;
         let failed = first.remove();
         if let Some(change) = failed.changes.front() {
-            let _ = guarded(|| self.objects.remove(change.key()));
+            panics::caught(|| self.objects.remove(change.key()));
         }
         Some(failed)
     }
@@ -136,7 +136,7 @@ impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
         let wait = failed.wait.saturating_mul(2).min(WAITS[1]);
         self.tickets += 1;
         let place = (now.saturating_add(wait), self.tickets);
-        let _ = guarded(|| self.objects.insert(change.key().clone(), place));
+        panics::caught(|| self.objects.insert(change.key().clone(), place));
         failed.wait = wait;
         self.order.insert(place, failed);
     }
@@ -144,7 +144,7 @@ impl<OK: Clone + Eq + Hash, V> Waiting<OK, V> {
 
 /// Drops what is the user's.
 fn discard<T>(what: T) {
-    let _ = guarded(|| drop(what));
+    panics::caught(|| drop(what));
 }
 
 impl<OK, V, M> Mapper<OK, V, M>
@@ -183,7 +183,7 @@ where
             false
         });
         for change in taken {
-            let added = guarded(|| self.waiting(|waiting| waiting.add(change, now)));
+            let added = panics::attempt(|| self.waiting(|waiting| waiting.add(change, now)));
             if added.is_err() {
                 self.tally.hook_panics.count();
             }

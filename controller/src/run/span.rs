@@ -16,7 +16,7 @@ mod on {
     use tracing::{Instrument, Span, info_span};
 
     use crate::Outcome;
-    use crate::guard::guarded;
+    use flyball_sync::panics;
 
     const TARGET: &str = "flyball_controller";
 
@@ -71,7 +71,7 @@ mod on {
     impl Drop for Within {
         fn drop(&mut self) {
             // Nobody to tell: the panic hook has said it.
-            let _ = guarded(|| drop(std::mem::replace(&mut self.0, Span::none())));
+            panics::caught(|| drop(std::mem::replace(&mut self.0, Span::none())));
         }
     }
 

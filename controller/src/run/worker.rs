@@ -16,7 +16,6 @@ use flyball_workqueue::{
     EndAndGet, Key, KeyState, Lease, LeaseOutcome, Order, Queue, QueueLimiter, SupportsAsync, SupportsDelays,
 };
 
-use crate::guard::guarded;
 use crate::metrics::{Metrics, OnDuty, Owed};
 use crate::report::Tally;
 use crate::run::attempt::attempt;
@@ -26,10 +25,11 @@ use crate::run::run_config::{Config, Finally};
 use crate::run::runtime::{Runtime, Tasks};
 use crate::run::span::Within;
 use crate::{Action, Class, Context, Failure, Outcome};
+use flyball_sync::panics;
 
 /// The key for a call of the user's, or the panic of its `Clone`, which is user code, too.
 pub(crate) fn copied<K: Clone, T>(lease: &Lease<K, T>) -> Result<K, String> {
-    guarded(|| lease.key().clone())
+    panics::attempt(|| lease.key().clone())
 }
 
 /// The key, or that panic, within the guard of the call.
@@ -305,7 +305,7 @@ where
 
     /// Calls user code, and counts it if that panics.
     pub(crate) fn call<A>(&self, user: impl FnOnce() -> A) -> Option<A> {
-        let called = guarded(user).ok();
+        let called = panics::caught(user);
         if called.is_none() {
             self.tally.hook_panics.count();
         }

@@ -20,8 +20,8 @@ use flyball_sync::locks::Mutex;
 use flyball_sync::random::SplitMix64;
 use tokio::task::coop::unconstrained;
 
-use crate::guard::guarded;
 use crate::run::watched_informer::BoxFuture;
+use flyball_sync::panics;
 
 pub(super) struct Scheduler {
     pub(super) clock: ManualClock,
@@ -151,7 +151,7 @@ impl Scheduler {
             state.ready.remove(&id);
             drop(state);
             // It may panic while the test unwinds already.
-            let _ = guarded(|| drop(task));
+            panics::caught(|| drop(task));
         }
     }
 }
