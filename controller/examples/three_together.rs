@@ -60,8 +60,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         })
         .workers(2)
         .reconcile_timeout(Duration::from_secs(5))
-        .max_attempts(10, |shelf, failure| eprintln!("giving shelf {shelf} up: {failure}"))
-        .until_settled(); // a service would say `.shutdown_on(a signal)` instead
+        .max_attempts(10)
+        .on_give_up(|shelf, failure| eprintln!("giving shelf {shelf} up: {failure}"))
+        .stop_when_idle(); // a service would say `.graceful_shutdown_on(a signal)` instead
     let (cache, wall) = (items.clone(), signs.clone());
     let running = tokio::spawn(controller.run(move |shelf: Arc<str>, _context| {
         let (cache, wall) = (cache.clone(), wall.clone());

@@ -15,13 +15,16 @@ use std::sync::Arc;
 use flyball_ratelimit::Exponential;
 use flyball_workqueue::{Fifo, Key, NoLimiter, Order, Queue, QueueLimiter, SupportsAsync, SupportsDelays};
 
-use crate::health::Alive;
+use crate::health::RunGuard;
 use crate::run::batch::Batching;
 use crate::run::retry::QueueClock;
 use crate::run::run_config::{Config, Shutdown};
 use crate::run::runtime::{Runtime, Tokio};
-use crate::run::watched_informer::{AddInitial, BoxFuture, Events};
-use crate::{Action, Batches, ConfigError, Context, Health, Metrics, Report, RunError, Settings};
+use crate::run::watched_informer::{AddInitial, BoxFuture, WatchedInformer};
+use crate::{
+    Action, BatchConfig, Context, ControllerConfig, ControllerMetrics, Health, InvalidControllerConfig,
+    RunError, RunReport,
+};
 
 /// The reconcile loop: changes become keys, keys become reconciles.
 ///
@@ -59,7 +62,7 @@ use crate::{Action, Batches, ConfigError, Context, Health, Metrics, Report, RunE
 pub struct Controller<K, O: Order<K> = Fifo, L = NoLimiter, T = flyball_workqueue::NoDelays> {
     pub(crate) queue: Queue<K, O, L, T>,
     pub(crate) config: Config<K>,
-    pub(crate) events: Vec<Events<K, O, L, T>>,
+    pub(crate) events: Vec<WatchedInformer<K, O, L, T>>,
     pub(crate) initial: AddInitial<K, O, L, T>,
     /// What else is waited for before workers start.
     pub(crate) after: Vec<BoxFuture<Result<(), ()>>>,
@@ -67,7 +70,7 @@ pub struct Controller<K, O: Order<K> = Fifo, L = NoLimiter, T = flyball_workqueu
     pub(crate) standby: Option<BoxFuture<()>>,
     pub(crate) stop: BoxFuture<()>,
     /// It is over wherever this is dropped, also before it runs.
-    pub(crate) health: Alive,
+    pub(crate) health: RunGuard,
 }
 
 impl<K, O, L, T> Controller<K, O, L, T>
@@ -93,7 +96,7 @@ where
             after: Vec::new(),
             standby: None,
             stop: Box::pin(std::future::pending()),
-            health: Alive(Health::new(move || held.stats().oldest_lease)),
+            health: RunGuard(Health::new(move || held.stats().oldest_lease)),
         }
     }
 
@@ -104,26 +107,26 @@ where
     ///
     /// # Examples
     /// ```
-    /// # use flyball_controller::{ConfigError, Controller, Settings, TokioTimer};
+    /// # use flyball_controller::{InvalidControllerConfig, Controller, ControllerConfig, TokioTimer};
     /// # use flyball_workqueue::Queue;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let queue = Queue::<u32>::builder().timer(TokioTimer::current()).build();
     /// let file = r#"{ "workers": 4, "reconcile_timeout": "30s", "shutdown_grace": "1m" }"#;
     /// # #[cfg(feature = "serde")]
-    /// let settings: Settings = serde_json::from_str(file)?;
+    /// let settings: ControllerConfig = serde_json::from_str(file)?;
     /// # #[cfg(not(feature = "serde"))]
-    /// # let settings = Settings::default();
-    /// let controller = Controller::new(queue).configured(&settings)?;
+    /// # let settings = ControllerConfig::default();
+    /// let controller = Controller::new(queue).with_config(&settings)?;
     /// # let _ = (controller, file);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn configured(mut self, settings: &Settings) -> Result<Self, ConfigError> {
-        settings.check()?;
-        let waits = settings.conflict_wait..=settings.longest_conflict_wait;
-        self.config.workers = settings.workers..=settings.most_workers.unwrap_or(settings.workers);
-        self.config.linger = settings.worker_linger;
+    pub fn with_config(mut self, settings: &ControllerConfig) -> Result<Self, InvalidControllerConfig> {
+        settings.validate()?;
+        let waits = settings.conflict_backoff_initial..=settings.conflict_backoff_max;
+        self.config.workers = settings.workers..=settings.max_workers.unwrap_or(settings.workers);
+        self.config.idle_timeout = settings.worker_idle_timeout;
         self.config.timeout = settings.reconcile_timeout;
         self.config.attempts = settings.max_attempts;
         self.config.sync_timeout = settings.cache_sync_timeout;
@@ -132,12 +135,12 @@ where
             grace: settings.shutdown_grace,
             abort_after: settings.abort_after,
         };
-        Ok(self.conflict_schedule(Exponential::new(waits)))
+        Ok(self.conflict_backoff(Exponential::new(waits)))
     }
 
     /// Is told of every reconcile as it begins and ends, and for how long it ran. That costs reading the queue's clock at
     /// each add and each end; without metrics nothing is measured.
-    pub fn metrics(mut self, metrics: impl Metrics) -> Self {
+    pub fn metrics(mut self, metrics: impl ControllerMetrics) -> Self {
         self.config.metrics = Some(Box::new(metrics));
         self
     }
@@ -157,7 +160,7 @@ where
     /// # queue.shut_down();
     /// let controller = Controller::new(queue);
     /// let health = controller.health();
-    /// assert_eq!(health.ready(), Err(NotReady::Idle)); // "not ready" to a probe
+    /// assert_eq!(health.ready(), Err(NotReady::NotStarted)); // "not ready" to a probe
     /// let longest = Duration::from_secs(60);
     /// assert_eq!(health.live(longest), Ok(()));
     ///
@@ -168,7 +171,7 @@ where
     ///         async { Ok::<_, String>(Action::await_change()) }
     ///     })
     ///     .await?;
-    /// assert_eq!(health.live(longest), Err(NotLive::Over));
+    /// assert_eq!(health.live(longest), Err(NotLive::Ended));
     /// # Ok(())
     /// # }
     /// ```
@@ -183,7 +186,7 @@ where
     ///
     /// A controller that stands by, with all caches synced, is [ready](Health::ready); otherwise a rolling update that waits for the new replica
     /// never stops the old one. When `begins` is done, all objects become keys, as at any start. To keep reconciles from starting once the
-    /// leadership is over, add [`only`](Self::only) with a function that says whether it still lasts.
+    /// leadership is over, add [`filter_keys`](Self::filter_keys) with a function that says whether it still lasts.
     ///
     /// # Examples
     /// ```
@@ -218,16 +221,16 @@ where
     /// 2. Workers start when **every** informer that is not [optional](Self::optional) has synced. An informer that ends before the
     ///    controller does ends the run. One that
     ///    [stands by](Self::standby_until) observes them only once it begins.
-    /// 3. At [shutdown](Self::shutdown_on) the events are stopped first: no change is mapped any more.
+    /// 3. At [shutdown](Self::graceful_shutdown_on) the events are stopped first: no change is mapped any more.
     /// 4. Running reconciles end, and no other key is started, unless it [drains](Self::drain_on_shutdown). After the
     ///    [grace](Self::shutdown_grace) they are [cancelled](Context::cancelled), and dropped [some time later](Self::abort_after).
-    /// 5. The workers are joined and the queue is shut down. What it still holds is in the [report](Report::leftovers).
+    /// 5. The workers are joined and the queue is shut down. What it still holds is in the [report](RunReport::leftovers).
     ///
     /// Shut down before the informers have synced, it reconciles nothing, and all keys are leftovers.
     ///
     /// # Errors
     /// - [`RunError::Config`] when the controller makes no sense as configured.
-    /// - [`RunError::NeverSynced`] when an informer ended before it had synced, and [`RunError::SyncTimeout`] when one took
+    /// - [`RunError::SyncFailed`] when an informer ended before it had synced, and [`RunError::SyncTimeout`] when one took
     ///   [too long](Self::cache_sync_timeout). No key was reconciled then.
     /// - [`RunError::CacheEnded`] when an informer ended later: its cache would never change again. Running reconciles have ended.
     ///
@@ -242,7 +245,7 @@ where
     /// shut down, keys that were being worked on count as failed and come back after their backoff, and all stay in
     /// the queue for whoever serves it next. Every change published until then has become keys; another controller over
     /// the same informers starts with all objects there are.
-    pub async fn run<F, R, E>(self, reconcile: F) -> Result<Report<K>, RunError>
+    pub async fn run<F, R, E>(self, reconcile: F) -> Result<RunReport<K>, RunError>
     where
         F: Fn(K, Context) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Action, E>> + Send + 'static,
@@ -251,7 +254,7 @@ where
         self.run_on(Tokio::new(), reconcile).await
     }
 
-    pub(crate) async fn run_on<X, F, R, E>(self, runtime: X, reconcile: F) -> Result<Report<K>, RunError>
+    pub(crate) async fn run_on<X, F, R, E>(self, runtime: X, reconcile: F) -> Result<RunReport<K>, RunError>
     where
         X: Runtime,
         F: Fn(K, Context) -> R + Send + Sync + 'static,
@@ -259,13 +262,13 @@ where
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
     {
         self.config.check::<L>(self.events.len())?;
-        crate::run::run(runtime, self, reconcile, |shop| shop.work(), |_| {}).await
+        crate::run::run(runtime, self, reconcile, |workers| workers.work(), |_| {}).await
     }
 
     /// As [`run`](Self::run), but a reconcile is of several keys at once, for what is cheaper together: one request for a
     /// hundred objects, one transaction.
     ///
-    /// It is told the keys of one [batch](Batches), each of them once, and returns what came of each, in the same order. Each
+    /// It is told the keys of one [batch](BatchConfig), each of them once, and returns what came of each, in the same order. Each
     /// key keeps an outcome of its own: it is retried, given up or asks to come back by itself. When the whole fails, by an error, a
     /// panic, or as it takes too long, or says more or less than it was asked, that is a failure of every key in it.
     ///
@@ -284,7 +287,7 @@ where
     ///
     /// # Examples
     /// ```
-    /// # use flyball_controller::{Action, Batches, Controller};
+    /// # use flyball_controller::{Action, BatchConfig, Controller};
     /// # use flyball_ratelimit::Exponential;
     /// # use flyball_controller::TokioTimer;
     /// # use flyball_workqueue::Queue;
@@ -296,7 +299,7 @@ where
     /// # queue.add_many(0..100);
     /// # queue.shut_down();
     /// let report = Controller::new(queue)
-    ///     .run_batches(Batches::of(50), |keys, _context| async move {
+    ///     .run_batches(BatchConfig::new(50), |keys, _context| async move {
     ///         // One request, and an answer for each of them.
     ///         let answers = keys.iter().map(|key| {
     ///             if *key == 7 { Err("no luck") } else { Ok(Action::await_change()) }
@@ -310,9 +313,9 @@ where
     /// ```
     pub async fn run_batches<G, F, R, E>(
         self,
-        batches: Batches<K, G>,
+        batches: BatchConfig<K, G>,
         reconcile: F,
-    ) -> Result<Report<K>, RunError>
+    ) -> Result<RunReport<K>, RunError>
     where
         G: Key,
         F: Fn(Vec<K>, Context) -> R + Send + Sync + 'static,
@@ -325,9 +328,9 @@ where
     pub(crate) async fn run_batches_on<X, G, F, R, E>(
         self,
         runtime: X,
-        batches: Batches<K, G>,
+        batches: BatchConfig<K, G>,
         reconcile: F,
-    ) -> Result<Report<K>, RunError>
+    ) -> Result<RunReport<K>, RunError>
     where
         X: Runtime,
         G: Key,
@@ -336,11 +339,18 @@ where
         E: Into<Box<dyn Error + Send + Sync>> + Send + 'static,
     {
         self.config.check::<L>(self.events.len())?;
-        if batches.size == 0 {
-            return Err(ConfigError::EmptyBatches.into());
+        if batches.max_size == 0 {
+            return Err(InvalidControllerConfig::ZeroBatchSize.into());
         }
         let batching = Batching::new(batches, reconcile);
-        crate::run::run(runtime, self, batching, |shop| shop.work_batches(), |shop| shop.release()).await
+        crate::run::run(
+            runtime,
+            self,
+            batching,
+            |workers| workers.work_batches(),
+            |workers| workers.release(),
+        )
+        .await
     }
 }
 

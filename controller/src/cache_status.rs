@@ -24,7 +24,7 @@ pub struct CacheStatus {
     /// Which one, in the order in which their informers were given to the controller, from 0.
     pub index: usize,
     /// The type of its objects, for people: how it is written is not promised.
-    pub objects: &'static str,
+    pub object_type: &'static str,
     /// Whether workers wait for it; see [`Controller::optional`](crate::Controller::optional).
     pub required: bool,
     /// Whether its first list is published.
@@ -37,7 +37,7 @@ pub struct CacheStatus {
 
 impl fmt::Display for CacheStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the cache of `{}`, number {}", self.objects, self.index)?;
+        write!(f, "the cache of `{}`, number {}", self.object_type, self.index)?;
         match &self.last_error {
             Some(error) => write!(f, " (last error: {error})"),
             None => Ok(()),
@@ -45,7 +45,7 @@ impl fmt::Display for CacheStatus {
     }
 }
 
-/// The caches of a controller, for somebody else to wait for; see [`Controller::after`](crate::Controller::after).
+/// The caches of a controller, for somebody else to wait for; see [`Controller::wait_for_cache`](crate::Controller::wait_for_cache).
 #[derive(Clone)]
 pub struct Caches(pub(crate) Vec<Syncing>);
 

@@ -2,55 +2,55 @@
 
 use std::time::Duration;
 
-use crate::ConfigError;
+use crate::InvalidControllerConfig;
 use crate::run::retry::CONFLICTS;
-use crate::run::run_config::{LINGER, SYNC_TIMEOUT, Shutdown};
+use crate::run::run_config::{IDLE_TIMEOUT, SYNC_TIMEOUT, Shutdown};
 
 /// How a controller runs, as data: with the feature `serde`, a section of a configuration file. See
-/// [`Controller::configured`](crate::Controller::configured).
+/// [`Controller::with_config`](crate::Controller::with_config).
 ///
-/// What is left out is as it is by default; what is unknown is an error. Spans of time are words: `"250ms"`, `"5s"`, `"2m"`.
+/// What is left out is as it is by default; what is unknown is an error. ReconcileSpans of time are words: `"250ms"`, `"5s"`, `"2m"`.
 ///
 /// # Examples
 /// ```
-/// use flyball_controller::{ConfigError, Settings};
+/// use flyball_controller::{InvalidControllerConfig, ControllerConfig};
 /// use std::time::Duration;
 ///
-/// let mut settings = Settings::default();
+/// let mut settings = ControllerConfig::default();
 /// settings.workers = 4;
 /// settings.reconcile_timeout = Some(Duration::from_secs(30));
-/// assert_eq!(settings.check(), Ok(()));
+/// assert_eq!(settings.validate(), Ok(()));
 /// settings.workers = 0;
-/// assert_eq!(settings.check(), Err(ConfigError::NoWorkers));
+/// assert_eq!(settings.validate(), Err(InvalidControllerConfig::ZeroWorkers));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[non_exhaustive]
-pub struct Settings {
+pub struct ControllerConfig {
     /// How many keys are worked on at once: [`workers`](crate::Controller::workers).
     pub workers: usize,
     /// How many it may become while all are busy: [`workers_between`](crate::Controller::workers_between). As many as `workers`, unless set.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
-    pub most_workers: Option<usize>,
-    /// [`worker_linger`](crate::Controller::worker_linger).
+    pub max_workers: Option<usize>,
+    /// [`worker_idle_timeout`](crate::Controller::worker_idle_timeout).
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
-    pub worker_linger: Duration,
+    pub worker_idle_timeout: Duration,
     /// [`reconcile_timeout`](crate::Controller::reconcile_timeout).
     #[cfg_attr(
         feature = "serde",
         serde(with = "flyball_sync::duration_serde::option", skip_serializing_if = "Option::is_none")
     )]
     pub reconcile_timeout: Option<Duration>,
-    /// [`max_attempts`](crate::Controller::max_attempts); who is told is set by [`given_up`](crate::Controller::given_up).
+    /// [`max_attempts`](crate::Controller::max_attempts); who is told is set by [`on_give_up`](crate::Controller::on_give_up).
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub max_attempts: Option<u32>,
-    /// The first wait after a conflict, for [`conflict_schedule`](crate::Controller::conflict_schedule); it doubles.
+    /// The first wait after a conflict, for [`conflict_backoff`](crate::Controller::conflict_backoff); it doubles.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
-    pub conflict_wait: Duration,
+    pub conflict_backoff_initial: Duration,
     /// The longest wait after a conflict.
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
-    pub longest_conflict_wait: Duration,
+    pub conflict_backoff_max: Duration,
     /// [`cache_sync_timeout`](crate::Controller::cache_sync_timeout).
     #[cfg_attr(feature = "serde", serde(with = "flyball_sync::duration_serde"))]
     pub cache_sync_timeout: Duration,
@@ -64,40 +64,50 @@ pub struct Settings {
     pub drain_on_shutdown: bool,
 }
 
-impl Settings {
+impl ControllerConfig {
     /// Whether a controller can run so.
     ///
     /// # Errors
-    /// The first thing that makes no sense; [`ConfigError::setting`] names it.
-    pub fn check(&self) -> Result<(), ConfigError> {
+    /// The first thing that makes no sense; [`InvalidControllerConfig::setting`] names it.
+    pub fn validate(&self) -> Result<(), InvalidControllerConfig> {
         match self {
-            Self { workers: 0, .. } => Err(ConfigError::NoWorkers),
-            Self { workers, most_workers: Some(most), .. } if most < workers => {
-                Err(ConfigError::FewerWorkers)
+            Self { workers: 0, .. } => Err(InvalidControllerConfig::ZeroWorkers),
+            Self { workers, max_workers: Some(most), .. } if most < workers => {
+                Err(InvalidControllerConfig::MaxWorkersBelowMin)
             }
-            Self { worker_linger: Duration::ZERO, .. } => Err(ConfigError::NoLinger),
-            Self { reconcile_timeout: Some(Duration::ZERO), .. } => Err(ConfigError::NoTime),
-            Self { max_attempts: Some(0), .. } => Err(ConfigError::NoAttempts),
-            Self { cache_sync_timeout: Duration::ZERO, .. } => Err(ConfigError::NoSyncTime),
-            Self { conflict_wait: Duration::ZERO, .. } => Err(ConfigError::NoConflictWait),
-            _ if self.conflict_wait > self.longest_conflict_wait => Err(ConfigError::ConflictWaits),
+            Self { worker_idle_timeout: Duration::ZERO, .. } => {
+                Err(InvalidControllerConfig::ZeroWorkerIdleTimeout)
+            }
+            Self { reconcile_timeout: Some(Duration::ZERO), .. } => {
+                Err(InvalidControllerConfig::ZeroReconcileTimeout)
+            }
+            Self { max_attempts: Some(0), .. } => Err(InvalidControllerConfig::ZeroMaxAttempts),
+            Self { cache_sync_timeout: Duration::ZERO, .. } => {
+                Err(InvalidControllerConfig::ZeroCacheSyncTimeout)
+            }
+            Self { conflict_backoff_initial: Duration::ZERO, .. } => {
+                Err(InvalidControllerConfig::ZeroConflictBackoff)
+            }
+            _ if self.conflict_backoff_initial > self.conflict_backoff_max => {
+                Err(InvalidControllerConfig::ConflictBackoffMaxBelowInitial)
+            }
             _ => Ok(()),
         }
     }
 }
 
-impl Default for Settings {
+impl Default for ControllerConfig {
     fn default() -> Self {
-        let [conflict_wait, longest_conflict_wait] = CONFLICTS;
+        let [conflict_backoff_initial, conflict_backoff_max] = CONFLICTS;
         let Shutdown { drains, grace, abort_after } = Shutdown::default();
         Self {
             workers: 1,
-            most_workers: None,
-            worker_linger: LINGER,
+            max_workers: None,
+            worker_idle_timeout: IDLE_TIMEOUT,
             reconcile_timeout: None,
             max_attempts: None,
-            conflict_wait,
-            longest_conflict_wait,
+            conflict_backoff_initial,
+            conflict_backoff_max,
             cache_sync_timeout: SYNC_TIMEOUT,
             shutdown_grace: grace,
             abort_after,

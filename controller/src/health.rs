@@ -21,33 +21,33 @@ use crate::cache_status::Probe;
 /// [`Controller::health`](crate::Controller::health). A clone costs a reference count.
 #[derive(Clone)]
 pub struct Health {
-    life: Arc<watch::Sender<Life>>,
+    life: Arc<watch::Sender<HealthState>>,
     /// For how long the oldest lease has been held.
     oldest: Arc<dyn Fn() -> Option<Duration> + Send + Sync>,
 }
 
 #[derive(Default)]
-struct Life {
-    phase: Phase,
+struct HealthState {
+    phase: Lifecycle,
     /// Its own.
     caches: Vec<Probe>,
     /// Whether they may be stopped while it works.
-    settles: bool,
+    stop_when_idle: bool,
     /// The cache that ended the run.
     ended: Option<CacheStatus>,
 }
 
 /// Where a controller is in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum Lifecycle {
     #[default]
-    Idle,
+    NotStarted,
     Syncing,
     /// All caches have synced; it waits for its turn to work.
     Standby,
-    Working,
-    Stopping,
-    Over,
+    Running,
+    ShuttingDown,
+    Ended,
 }
 
 impl Health {
@@ -61,15 +61,15 @@ impl Health {
     /// # Errors
     /// Why not.
     pub fn ready(&self) -> Result<(), NotReady> {
-        if let Some(CacheStatus { index, objects, .. }) = self.ended_cache() {
-            return Err(NotReady::CacheEnded { index, objects });
+        if let Some(CacheStatus { index, object_type, .. }) = self.ended_cache() {
+            return Err(NotReady::CacheEnded { index, object_type });
         }
         match self.life.borrow().phase {
-            Phase::Idle => Err(NotReady::Idle),
-            Phase::Syncing => Err(NotReady::Syncing),
-            Phase::Standby | Phase::Working => Ok(()),
-            Phase::Stopping => Err(NotReady::Stopping),
-            Phase::Over => Err(NotReady::Over),
+            Lifecycle::NotStarted => Err(NotReady::NotStarted),
+            Lifecycle::Syncing => Err(NotReady::Syncing),
+            Lifecycle::Standby | Lifecycle::Running => Ok(()),
+            Lifecycle::ShuttingDown => Err(NotReady::ShuttingDown),
+            Lifecycle::Ended => Err(NotReady::Ended),
         }
     }
 
@@ -85,8 +85,8 @@ impl Health {
         if self.ended_cache().is_some() {
             return Err(NotLive::CacheEnded);
         }
-        if self.life.borrow().phase == Phase::Over {
-            return Err(NotLive::Over);
+        if self.life.borrow().phase == Lifecycle::Ended {
+            return Err(NotLive::Ended);
         }
         match (self.oldest)() {
             Some(held) if held > longest => Err(NotLive::Stuck(held)),
@@ -105,12 +105,12 @@ impl Health {
     /// The first cache that has ended while the controller needs it.
     fn ended_cache(&self) -> Option<CacheStatus> {
         let life = self.life.borrow();
-        let (phase, settles, ended) = (life.phase, life.settles, life.ended.clone());
+        let (phase, stop_when_idle, ended) = (life.phase, life.stop_when_idle, life.ended.clone());
         drop(life);
-        if ended.is_some() || !matches!(phase, Phase::Syncing | Phase::Standby | Phase::Working) {
+        if ended.is_some() || !matches!(phase, Lifecycle::Syncing | Lifecycle::Standby | Lifecycle::Running) {
             return ended;
         }
-        self.caches().into_iter().find(|cache| has_ended(cache, settles))
+        self.caches().into_iter().find(|cache| has_ended(cache, stop_when_idle))
     }
 
     /// The run ends because of this one.
@@ -118,18 +118,18 @@ impl Health {
         self.life.send_modify(|life| life.ended = Some(cache));
     }
 
-    pub(crate) fn moved(&self, phase: Phase) {
+    pub(crate) fn moved(&self, phase: Lifecycle) {
         self.life.send_modify(|life| life.phase = phase);
     }
 
-    pub(crate) fn listens(&self, caches: Vec<Probe>, settles: bool) {
-        self.life.send_modify(|life| (life.caches, life.settles) = (caches, settles));
+    pub(crate) fn listens(&self, caches: Vec<Probe>, stop_when_idle: bool) {
+        self.life.send_modify(|life| (life.caches, life.stop_when_idle) = (caches, stop_when_idle));
     }
 }
 
-/// Whether a cache will never change again, though the controller needs it. One that settles needs none that was stopped.
-pub(crate) fn has_ended(cache: &CacheStatus, settles: bool) -> bool {
-    cache.state.is_final() && !(settles && cache.state == InformerState::Stopped)
+/// Whether a cache will never change again, though the controller needs it. One that stop_when_idle needs none that was stopped.
+pub(crate) fn has_ended(cache: &CacheStatus, stop_when_idle: bool) -> bool {
+    cache.state.is_final() && !(stop_when_idle && cache.state == InformerState::Stopped)
 }
 
 impl fmt::Debug for Health {
@@ -139,11 +139,11 @@ impl fmt::Debug for Health {
 }
 
 /// The controller is over when this is dropped, wherever that is.
-pub(crate) struct Alive(pub(crate) Health);
+pub(crate) struct RunGuard(pub(crate) Health);
 
-impl Drop for Alive {
+impl Drop for RunGuard {
     fn drop(&mut self) {
-        self.0.moved(Phase::Over);
+        self.0.moved(Lifecycle::Ended);
         // They hold the caches' handles.
         self.0.listens(Vec::new(), false);
     }
@@ -154,8 +154,8 @@ impl Drop for Alive {
 #[non_exhaustive]
 pub enum NotReady {
     /// It does not run yet.
-    Idle,
-    /// A cache has not synced, or something else that workers come [after](crate::Controller::after) is not there.
+    NotStarted,
+    /// A cache has not synced, or something else that workers come [after](crate::Controller::wait_for_cache) is not there.
     Syncing,
     /// A cache has ended, so its changes do not come any more: the run ends as
     /// [`RunError::CacheEnded`](crate::RunError::CacheEnded), which says why.
@@ -163,24 +163,24 @@ pub enum NotReady {
         /// Which one, in the order in which they were given to the controller, from 0.
         index: usize,
         /// The type of its objects, for people: how it is written is not promised.
-        objects: &'static str,
+        object_type: &'static str,
     },
     /// It shuts down.
-    Stopping,
+    ShuttingDown,
     /// It has ended, or was dropped.
-    Over,
+    Ended,
 }
 
 impl fmt::Display for NotReady {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::CacheEnded { index, objects } => {
-                return write!(f, "the cache of `{objects}`, number {index}, has ended");
+            Self::CacheEnded { index, object_type } => {
+                return write!(f, "the cache of `{object_type}`, number {index}, has ended");
             }
-            Self::Idle => "the controller does not run yet",
+            Self::NotStarted => "the controller does not run yet",
             Self::Syncing => "the controller waits for its caches",
-            Self::Stopping => "the controller shuts down",
-            Self::Over => "the controller has ended",
+            Self::ShuttingDown => "the controller shuts down",
+            Self::Ended => "the controller has ended",
         })
     }
 }
@@ -194,10 +194,10 @@ pub enum NotLive {
     /// A key has been held for this long.
     Stuck(Duration),
     /// A cache of the controller has ended and delivers no more changes. A cache that was stopped in order is not reported if the
-    /// controller ends [once it has settled](crate::Controller::until_settled).
+    /// controller ends [once it has settled](crate::Controller::stop_when_idle).
     CacheEnded,
     /// It has ended, or was dropped.
-    Over,
+    Ended,
 }
 
 impl fmt::Display for NotLive {
@@ -205,7 +205,7 @@ impl fmt::Display for NotLive {
         match self {
             Self::Stuck(held) => write!(f, "a key has been worked on for {held:?}"),
             Self::CacheEnded => f.write_str("a cache of the controller has ended"),
-            Self::Over => f.write_str("the controller has ended"),
+            Self::Ended => f.write_str("the controller has ended"),
         }
     }
 }

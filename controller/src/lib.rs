@@ -18,13 +18,13 @@ pub mod testing;
 
 pub use crate::builder::Controller;
 pub use crate::cache_status::{CacheStatus, Caches};
-pub use crate::config::Settings;
-pub use crate::error::{Awaited, ConfigError, RunError};
+pub use crate::config::ControllerConfig;
+pub use crate::error::{InvalidControllerConfig, RunError, StartCondition};
 pub use crate::health::{Health, NotLive, NotReady};
-pub use crate::metrics::Metrics;
-pub use crate::reconcile::{Action, Class, Context, Failure, Outcome};
-pub use crate::report::{Report, Times};
-pub use crate::run::batch_config::Batches;
-pub use crate::shard::{NoSuchShard, Shard};
+pub use crate::metrics::ControllerMetrics;
+pub use crate::reconcile::{Action, Context, FailureClass, ReconcileError, ReconcileOutcome};
+pub use crate::report::{ReconcileDurations, RunReport};
+pub use crate::run::batch_config::BatchConfig;
+pub use crate::shard::{InvalidShard, Shard};
 #[doc(no_inline)]
 pub use flyball_sync::{Clock, ManualClock, Monotonic, Nanos, Timer, TokioTimer};

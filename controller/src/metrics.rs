@@ -5,13 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Class, Outcome};
+use crate::{FailureClass, ReconcileOutcome};
 use flyball_sync::panics;
 
 /// What a controller tells of its reconciles as they happen: a sink, given to [`Controller::metrics`](crate::Controller::metrics).
 ///
 /// Every method has an empty body; implement those you need. They are called by the workers, so they should be quick. They
-/// decide nothing: a panic in one is caught and [counted](crate::Report::hook_panics). No key is told, as a label it would
+/// decide nothing: a panic in one is caught and [counted](crate::RunReport::callback_panics). No key is told, as a label it would
 /// make a series of each.
 ///
 /// What is queued, and for how long, the queue tells: see its [metrics](flyball_workqueue::QueueBuilder::metrics).
@@ -19,7 +19,7 @@ use flyball_sync::panics;
 /// # Examples
 /// Failures per kind, and how long the slowest reconcile took:
 /// ```
-/// # use flyball_controller::{Action, Controller, Metrics, Outcome};
+/// # use flyball_controller::{Action, Controller, ControllerMetrics, ReconcileOutcome};
 /// # use flyball_ratelimit::Exponential;
 /// # use flyball_controller::TokioTimer;
 /// # use flyball_workqueue::Queue;
@@ -29,8 +29,8 @@ use flyball_sync::panics;
 /// #[derive(Default)]
 /// struct Seen(Mutex<BTreeMap<&'static str, (u32, Duration)>>);
 ///
-/// impl Metrics for Seen {
-///     fn ended(&self, outcome: Outcome, took: Duration) {
+/// impl ControllerMetrics for Seen {
+///     fn reconcile_ended(&self, outcome: ReconcileOutcome, took: Duration) {
 ///         let mut seen = self.0.lock().unwrap();
 ///         let (count, slowest) = seen.entry(outcome.label()).or_default();
 ///         (*count, *slowest) = (*count + 1, took.max(*slowest));
@@ -53,119 +53,119 @@ use flyball_sync::panics;
 /// # Ok(())
 /// # }
 /// ```
-pub trait Metrics: Send + Sync + 'static {
+pub trait ControllerMetrics: Send + Sync + 'static {
     /// The controller begins, and will have so many workers at most. Not called if there is no bound.
-    fn most_workers(&self, workers: usize) {
+    fn max_workers(&self, workers: usize) {
         let _ = workers;
     }
 
     /// A worker comes: from the start on, or [as all others are busy](crate::Controller::workers_between).
-    fn worker_came(&self) {}
+    fn worker_started(&self) {}
 
     /// A worker went: he had nothing to do, or the controller ends.
-    fn worker_went(&self) {}
+    fn worker_stopped(&self) {}
 
     /// A reconcile begins.
-    fn started(&self) {}
+    fn reconcile_started(&self) {}
 
     /// A batch of so many keys begins. Each of them is told as a reconcile of its own, too.
-    fn batch(&self, keys: usize) {
+    fn batch_started(&self, keys: usize) {
         let _ = keys;
     }
 
     /// A reconcile has ended, so long after its key was handed out. The lease of its key ends with it or, after a success, right after
     /// this call, in the step in which the worker takes its next key.
-    fn ended(&self, outcome: Outcome, took: Duration) {
+    fn reconcile_ended(&self, outcome: ReconcileOutcome, took: Duration) {
         let _ = (outcome, took);
     }
 
     /// A reconcile was dropped with its worker: the controller was, or the grace of its shutdown was over.
-    fn dropped(&self) {}
+    fn reconcile_dropped(&self) {}
 
     /// A key succeeded that had failed so often before, conflicts included. Told before its end.
-    fn recovered(&self, failures: u32) {
+    fn retry_succeeded(&self, failures: u32) {
         let _ = failures;
     }
 
     /// A key was given up, after a failure of this class. Told before its end.
-    fn gave_up(&self, class: Class) {
+    fn gave_up(&self, class: FailureClass) {
         let _ = class;
     }
 }
 
-/// Tells nobody: for the [times](crate::Report::times) in the report alone.
-impl Metrics for () {}
+/// Tells nobody: for the [times](crate::RunReport::durations) in the report alone.
+impl ControllerMetrics for () {}
 
 /// For a sink of which the caller keeps a handle.
-impl<M: Metrics + ?Sized> Metrics for Arc<M> {
-    fn most_workers(&self, workers: usize) {
-        (**self).most_workers(workers);
+impl<M: ControllerMetrics + ?Sized> ControllerMetrics for Arc<M> {
+    fn max_workers(&self, workers: usize) {
+        (**self).max_workers(workers);
     }
 
-    fn worker_came(&self) {
-        (**self).worker_came();
+    fn worker_started(&self) {
+        (**self).worker_started();
     }
 
-    fn worker_went(&self) {
-        (**self).worker_went();
+    fn worker_stopped(&self) {
+        (**self).worker_stopped();
     }
 
-    fn started(&self) {
-        (**self).started();
+    fn reconcile_started(&self) {
+        (**self).reconcile_started();
     }
 
-    fn batch(&self, keys: usize) {
-        (**self).batch(keys);
+    fn batch_started(&self, keys: usize) {
+        (**self).batch_started(keys);
     }
 
-    fn ended(&self, outcome: Outcome, took: Duration) {
-        (**self).ended(outcome, took);
+    fn reconcile_ended(&self, outcome: ReconcileOutcome, took: Duration) {
+        (**self).reconcile_ended(outcome, took);
     }
 
-    fn dropped(&self) {
-        (**self).dropped();
+    fn reconcile_dropped(&self) {
+        (**self).reconcile_dropped();
     }
 
-    fn recovered(&self, failures: u32) {
-        (**self).recovered(failures);
+    fn retry_succeeded(&self, failures: u32) {
+        (**self).retry_succeeded(failures);
     }
 
-    fn gave_up(&self, class: Class) {
+    fn gave_up(&self, class: FailureClass) {
         (**self).gave_up(class);
     }
 }
 
 /// A worker of whom it was told that he came.
-pub(crate) struct OnDuty<'a>(pub(crate) Option<&'a dyn Metrics>);
+pub(crate) struct WorkerMetricsGuard<'a>(pub(crate) Option<&'a dyn ControllerMetrics>);
 
-impl Drop for OnDuty<'_> {
+impl Drop for WorkerMetricsGuard<'_> {
     fn drop(&mut self) {
         if let Some(sink) = self.0 {
             // Perhaps nobody is left to count a panic.
-            panics::caught(|| sink.worker_went());
+            panics::caught(|| sink.worker_stopped());
         }
     }
 }
 
-/// A reconcile of which the start was told, and of which the end is owed.
-pub(crate) struct Owed<'a>(Option<&'a dyn Metrics>);
+/// A reconcile of which the start was told, and of which the end is metrics_guard.
+pub(crate) struct ReconcileMetricsGuard<'a>(Option<&'a dyn ControllerMetrics>);
 
-impl<'a> Owed<'a> {
-    pub(crate) fn new(sink: Option<&'a dyn Metrics>) -> Self {
+impl<'a> ReconcileMetricsGuard<'a> {
+    pub(crate) fn new(sink: Option<&'a dyn ControllerMetrics>) -> Self {
         Self(sink)
     }
 
     /// It has ended, which is told by somebody else.
-    pub(crate) fn paid(mut self) {
+    pub(crate) fn disarm(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Owed<'_> {
+impl Drop for ReconcileMetricsGuard<'_> {
     fn drop(&mut self) {
         if let Some(sink) = self.0 {
             // Nobody is left to count a panic.
-            panics::caught(|| sink.dropped());
+            panics::caught(|| sink.reconcile_dropped());
         }
     }
 }

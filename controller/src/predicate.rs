@@ -49,12 +49,12 @@ pub fn changed<K, V, P: PartialEq>(
 /// # use flyball_controller::predicate;
 /// # use flyball_informer_cache::Change;
 /// # use std::sync::Arc;
-/// let stale = predicate::unobserved(|(generation, observed): &(u64, Option<u64>)| (*generation, *observed));
+/// let stale = predicate::generation_unobserved(|(generation, observed): &(u64, Option<u64>)| (*generation, *observed));
 /// assert!(stale(&Change::added("new", Arc::new((1, None)), true)));
 /// assert!(!stale(&Change::added("done", Arc::new((1, Some(1))), true)));
 /// assert!(stale(&Change::deleted("gone", Arc::new((1, Some(1))), false)));
 /// ```
-pub fn unobserved<K, V, G: PartialEq>(
+pub fn generation_unobserved<K, V, G: PartialEq>(
     generations: impl Fn(&V) -> (G, Option<G>) + Send + Sync + 'static,
 ) -> impl Fn(&Change<K, V>) -> bool + Send + Sync + 'static {
     move |change| {

@@ -3,11 +3,11 @@
 mod action;
 pub(crate) mod context;
 mod failure_class;
-mod outcome;
 mod reconcile_error;
+mod reconcile_outcome;
 
 pub use self::action::Action;
 pub use self::context::Context;
-pub use self::failure_class::Class;
-pub use self::outcome::Outcome;
-pub use self::reconcile_error::Failure;
+pub use self::failure_class::FailureClass;
+pub use self::reconcile_error::ReconcileError;
+pub use self::reconcile_outcome::ReconcileOutcome;

@@ -9,19 +9,19 @@ use std::time::Duration;
 use flyball_sync::locks::{AtomicU64, Ordering};
 use flyball_workqueue::Leftovers;
 
-use crate::{Class, Outcome};
+use crate::{FailureClass, ReconcileOutcome};
 
 /// What a controller did from its start until its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Report<K> {
+pub struct RunReport<K> {
     /// Keys that changes were mapped to and that the queue took, those merged with a waiting one included.
-    pub adds: u64,
-    /// Keys that were taken out of the queue, as they are not [this controller's](crate::Controller::only).
-    pub foreign: u64,
+    pub keys_added: u64,
+    /// Keys that were taken out of the queue, as they are not [this controller's](crate::Controller::filter_keys).
+    pub filtered_keys: u64,
     /// Reconciles that ended, well or not.
     pub reconciles: u64,
-    /// Batches that were [reconciled](crate::Controller::run_batches). Each of their keys counts as a reconcile of its own.
+    /// BatchConfig that were [reconciled](crate::Controller::run_batches). Each of their keys counts as a reconcile of its own.
     pub batches: u64,
     /// Reconciles that ended well and asked to come back.
     pub requeues: u64,
@@ -39,14 +39,14 @@ pub struct Report<K> {
     /// kinds of failure above, too.
     pub finally_failures: u64,
     /// Reconciles that ended well of keys that had failed before: retries that were worth it.
-    pub recoveries: u64,
+    pub successful_retries: u64,
     /// How long reconciles took. Zero without [metrics](crate::Controller::metrics), as nobody looks at the clock then.
-    pub times: Times,
+    pub durations: ReconcileDurations,
     /// Panics in mappers and other functions that were given to the controller; what they were called for was left out, but a change is
     /// mapped again.
-    pub hook_panics: u64,
+    pub callback_panics: u64,
     /// Changes whose mapper panicked each time, so that their keys are not known.
-    pub unmapped: u64,
+    pub mapper_failures: u64,
     /// What the queue still held. `ready` and `waiting` were left queued; `leased` are the keys whose reconciles were
     /// [dropped](crate::Controller::abort_after), and those that others hold who share the queue.
     pub leftovers: Leftovers<K>,
@@ -55,7 +55,7 @@ pub struct Report<K> {
 /// How long reconciles took, all together, by how they ended: up to 584 years each, which ten thousand workers fill in three weeks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Times {
+pub struct ReconcileDurations {
     /// Those that ended well, and asked for nothing.
     pub successes: Duration,
     /// Those that asked to come back.
@@ -68,7 +68,7 @@ pub struct Times {
     pub timeouts: Duration,
 }
 
-impl<K> Report<K> {
+impl<K> RunReport<K> {
     /// Failures that were answered by a retry.
     #[must_use]
     pub fn retries(&self) -> u64 {
@@ -106,12 +106,12 @@ impl Counter {
 
 /// Reconciles that ended in one way.
 #[derive(Debug, Default)]
-struct Ends {
+struct OutcomeCounters {
     count: Counter,
     nanos: Counter,
 }
 
-impl Ends {
+impl OutcomeCounters {
     fn time(&self) -> Duration {
         Duration::from_nanos(self.nanos.read())
     }
@@ -119,47 +119,47 @@ impl Ends {
 
 /// The report in the making, shared by the workers and mappers of a controller.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) adds: Counter,
-    pub(crate) foreign: Counter,
+pub(crate) struct ReportCounters {
+    pub(crate) keys_added: Counter,
+    pub(crate) filtered_keys: Counter,
     pub(crate) batches: Counter,
-    successes: Ends,
-    requeues: Ends,
-    errors: Ends,
-    panics: Ends,
-    timeouts: Ends,
+    successes: OutcomeCounters,
+    requeues: OutcomeCounters,
+    errors: OutcomeCounters,
+    panics: OutcomeCounters,
+    timeouts: OutcomeCounters,
     conflicts: Counter,
     pub(crate) given_up: Counter,
     pub(crate) finally_failures: Counter,
-    pub(crate) recoveries: Counter,
-    pub(crate) hook_panics: Counter,
+    pub(crate) successful_retries: Counter,
+    pub(crate) callback_panics: Counter,
 }
 
-impl Tally {
+impl ReportCounters {
     /// A reconcile has ended.
-    pub(crate) fn ended(&self, outcome: Outcome, took: Duration) {
+    pub(crate) fn record(&self, outcome: ReconcileOutcome, took: Duration) {
         let ends = match outcome {
-            Outcome::Succeeded => &self.successes,
-            Outcome::Requeued => &self.requeues,
-            Outcome::Errored(_) => &self.errors,
-            Outcome::Panicked(_) => &self.panics,
-            Outcome::TimedOut(_) => &self.timeouts,
+            ReconcileOutcome::Succeeded => &self.successes,
+            ReconcileOutcome::Requeued => &self.requeues,
+            ReconcileOutcome::Failed(_) => &self.errors,
+            ReconcileOutcome::Panicked(_) => &self.panics,
+            ReconcileOutcome::TimedOut(_) => &self.timeouts,
         };
         ends.count.count();
         if !took.is_zero() {
             ends.nanos.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         }
-        if outcome.class() == Some(Class::Conflict) {
+        if outcome.class() == Some(FailureClass::Conflict) {
             self.conflicts.count();
         }
     }
 
-    pub(crate) fn report<K>(&self, leftovers: Leftovers<K>, unmapped: u64) -> Report<K> {
+    pub(crate) fn report<K>(&self, leftovers: Leftovers<K>, mapper_failures: u64) -> RunReport<K> {
         let ends = [&self.successes, &self.requeues, &self.errors, &self.panics, &self.timeouts];
         let [_, requeues, errors, panics, timeouts] = ends.map(|ends| ends.count.read());
-        Report {
-            adds: self.adds.read(),
-            foreign: self.foreign.read(),
+        RunReport {
+            keys_added: self.keys_added.read(),
+            filtered_keys: self.filtered_keys.read(),
             reconciles: ends.iter().map(|ends| ends.count.read()).sum(),
             batches: self.batches.read(),
             requeues,
@@ -169,16 +169,16 @@ impl Tally {
             conflicts: self.conflicts.read(),
             given_up: self.given_up.read(),
             finally_failures: self.finally_failures.read(),
-            recoveries: self.recoveries.read(),
-            times: Times {
+            successful_retries: self.successful_retries.read(),
+            durations: ReconcileDurations {
                 successes: self.successes.time(),
                 requeues: self.requeues.time(),
                 errors: self.errors.time(),
                 panics: self.panics.time(),
                 timeouts: self.timeouts.time(),
             },
-            hook_panics: self.hook_panics.read(),
-            unmapped,
+            callback_panics: self.callback_panics.read(),
+            mapper_failures,
             leftovers,
         }
     }

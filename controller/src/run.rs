@@ -24,24 +24,24 @@ use flyball_workqueue::{Key, Order, Queue, QueueLimiter, SupportsAsync, Supports
 use tokio::sync::watch;
 
 use crate::cache_status::{Probe, all};
-use crate::health::{Phase, has_ended};
-use crate::reconcile::context::Stage;
-use crate::report::Tally;
-use crate::run::mapper_retry::{Remap, keep_remapping};
-use crate::run::phase::Pace;
+use crate::health::{Lifecycle, has_ended};
+use crate::reconcile::context::ShutdownStage;
+use crate::report::ReportCounters;
+use crate::run::mapper_retry::{RetryMapping, retry_mapping};
+use crate::run::phase::RunPhase;
 use crate::run::runtime::{Runtime, Tasks};
-use crate::run::watched_informer::{AddInitial, BoxFuture, Events, Observing, Only};
-use crate::run::worker::Shop;
-use crate::{Awaited, CacheStatus, Context, Controller, Report, RunError};
+use crate::run::watched_informer::{ActiveWatch, AddInitial, BoxFuture, KeyFilter, WatchedInformer};
+use crate::run::worker::WorkerContext;
+use crate::{CacheStatus, Context, Controller, RunError, RunReport, StartCondition};
 
 /// `worker` is the life of one of the workers; `release` gives back what none of them has begun.
 pub(crate) async fn run<X, K, O, L, T, F, W>(
     runtime: X,
     controller: Controller<K, O, L, T>,
     reconcile: F,
-    worker: impl Fn(Arc<Shop<X, K, O, L, T, F>>) -> W,
-    release: impl Fn(&Shop<X, K, O, L, T, F>),
-) -> Result<Report<K>, RunError>
+    worker: impl Fn(Arc<WorkerContext<X, K, O, L, T, F>>) -> W,
+    release: impl Fn(&WorkerContext<X, K, O, L, T, F>),
+) -> Result<RunReport<K>, RunError>
 where
     X: Runtime,
     K: Key,
@@ -53,16 +53,24 @@ where
 {
     let Controller { queue, config, events, initial, after, standby, stop, health: alive } = controller;
     let health = &alive.0;
-    let (shutdown, settles, sync_timeout) = (config.shutdown, config.settles, config.sync_timeout);
-    let (only, waits) = (config.only.clone(), !config.starts_unsynced);
+    let (shutdown, stop_when_idle, sync_timeout) =
+        (config.shutdown, config.stop_when_idle, config.sync_timeout);
+    let (only, waits) = (config.filter_key.clone(), !config.start_before_sync);
     let (measures, most) = (config.metrics.is_some(), *config.workers.end());
-    let (tally, context) = (Arc::new(Tally::default()), Context::new());
-    let (tasks, tallied) = (runtime.clone(), tally.clone());
-    let shop = Arc::new(Shop::new(tasks, queue.clone(), reconcile, config, context.clone(), tallied));
+    let (counters, context) = (Arc::new(ReportCounters::default()), Context::new());
+    let (tasks, shared_counters) = (runtime.clone(), counters.clone());
+    let workers = Arc::new(WorkerContext::new(
+        tasks,
+        queue.clone(),
+        reconcile,
+        config,
+        context.clone(),
+        shared_counters,
+    ));
 
     // No bound is no number, which would be summed up with others.
     if most < usize::MAX {
-        shop.tell(|metrics| metrics.most_workers(most));
+        workers.report(|metrics| metrics.max_workers(most));
     }
     if measures {
         // For how long a key has been held is how long its reconcile took.
@@ -71,39 +79,39 @@ where
 
     // Before its caches have synced, so that no change is missed; one that stands by looks at all objects when it begins: until then, keys of objects that
     // come and go would pile up in its queue.
-    let mut heard = hear(events, &queue, &initial, &only, &tally, waits);
+    let mut heard = hear(events, &queue, &initial, &only, &counters, waits);
     let (mut observers, mut observing) = (std::mem::take(&mut heard.observers), Vec::new());
     if standby.is_none() {
         observing.extend(observers.drain(..).map(|observe| observe()));
     }
     let mappers = watch::Sender::new(remaps(&observing));
-    health.listens(heard.caches.clone(), settles);
-    health.moved(Phase::Syncing);
+    health.listens(heard.caches.clone(), stop_when_idle);
+    health.moved(Lifecycle::Syncing);
     let ready = heard.ready(after, &runtime, sync_timeout);
-    let ended = heard.ended(settles);
+    let ended = heard.ended(stop_when_idle);
 
     let mut working = runtime.tasks();
     let live = async {
         all(ready).await?;
         if let Some(begins) = standby {
-            health.moved(Phase::Standby);
+            health.moved(Lifecycle::Standby);
             begins.await;
             observing.extend(observers.into_iter().map(|observe| observe()));
             mappers.send_replace(remaps(&observing));
         }
-        shop.open();
-        health.moved(Phase::Working);
+        workers.open();
+        health.moved(Lifecycle::Running);
         // They end when the queue is closed: because it has settled, or by somebody else.
-        shop.keep_staffed(&mut working, &worker).await;
+        workers.run_workers(&mut working, &worker).await;
         Ok(())
     };
     let caches = async {
         all(ended).await?;
-        if settles {
-            shop.pace.reached(Pace::Working).await;
+        if stop_when_idle {
+            workers.phase.reached(RunPhase::Working).await;
             // The last retry of changes whose mapper panicked; the report counts those that fail again.
             mappers.borrow().clone().iter().for_each(|mapper| mapper.remap_all(runtime.now()));
-            shop.pace.raise(Pace::Hurrying);
+            workers.phase.raise(RunPhase::Draining);
             queue.wait_empty().await;
             queue.shut_down();
         }
@@ -115,61 +123,61 @@ where
         () = stop => Ok(()),
         lived = live => lived,
         ended = caches => ended,
-        () = keep_remapping(mappers.subscribe(), &runtime) => unreachable!("it has no end"),
+        () = retry_mapping(mappers.subscribe(), &runtime) => unreachable!("it has no end"),
     };
     if let Err(RunError::CacheEnded(cache)) = &lived {
         health.failed(cache.clone());
     }
 
-    health.moved(Phase::Stopping);
-    context.enter(Stage::ShuttingDown);
+    health.moved(Lifecycle::ShuttingDown);
+    context.enter(ShutdownStage::ShuttingDown);
     // Stops the events. A change that is being mapped on another thread may still add its keys; they are left over, or
     // refused.
     drop(observing);
 
     if shutdown.drains && lived.is_ok() {
-        shop.pace.raise(Pace::Hurrying);
+        workers.phase.raise(RunPhase::Draining);
         queue.shut_down();
         queue.resume();
     } else {
-        shop.pace.raise(Pace::Closing);
+        workers.phase.raise(RunPhase::Stopping);
     }
-    if !ends_within(&shop, &mut working, &worker, shutdown.grace).await {
-        shop.pace.raise(Pace::Closing);
-        context.enter(Stage::Cancelled);
+    if !ends_within(&workers, &mut working, &worker, shutdown.grace).await {
+        workers.phase.raise(RunPhase::Stopping);
+        context.enter(ShutdownStage::Cancelled);
         // What still runs after that is dropped below; whether it is there is seen then.
-        ends_within(&shop, &mut working, &worker, shutdown.abort_after).await;
+        ends_within(&workers, &mut working, &worker, shutdown.abort_after).await;
     }
-    release(&shop);
+    release(&workers);
     // Shuts down, and looks at what there is. Before the abort, which makes failures of leases. After an error the queue is
     // somebody else's to go on with.
     let ended = lived.map(|()| queue.blocking_drain_timeout(Duration::ZERO));
     working.abort_all();
     while working.join_next().await {}
-    let unmapped = mappers.borrow().iter().map(|mapper| mapper.pending(runtime.now()) as u64).sum();
-    ended.map(|leftovers| tally.report(leftovers, unmapped))
+    let mapper_failures = mappers.borrow().iter().map(|mapper| mapper.pending(runtime.now()) as u64).sum();
+    ended.map(|leftovers| counters.report(leftovers, mapper_failures))
 }
 
 /// What a controller hears of its informers.
 struct Heard {
-    observers: Vec<Box<dyn FnOnce() -> Observing + Send>>,
+    observers: Vec<Box<dyn FnOnce() -> ActiveWatch + Send>>,
     caches: Vec<Probe>,
     syncing: Vec<(Probe, BoxFuture<Result<(), RunError>>)>,
     stopped: Vec<(Probe, BoxFuture<()>)>,
 }
 
 /// What the mappers of these could not map.
-fn remaps(observing: &[Observing]) -> Vec<Arc<dyn Remap>> {
+fn remaps(observing: &[ActiveWatch]) -> Vec<Arc<dyn RetryMapping>> {
     observing.iter().map(|one| one.remap.clone()).collect()
 }
 
 /// Makes of each informer what the run needs of it; `waits` says whether workers wait for those that are required.
 fn hear<K, O, L, T>(
-    events: Vec<Events<K, O, L, T>>,
+    events: Vec<WatchedInformer<K, O, L, T>>,
     queue: &Queue<K, O, L, T>,
     initial: &AddInitial<K, O, L, T>,
-    only: &Arc<Only<K>>,
-    tally: &Arc<Tally>,
+    only: &Arc<KeyFilter<K>>,
+    counters: &Arc<ReportCounters>,
     waits: bool,
 ) -> Heard
 where
@@ -180,14 +188,15 @@ where
 {
     let mut heard =
         Heard { observers: Vec::new(), caches: Vec::new(), syncing: Vec::new(), stopped: Vec::new() };
-    for (index, Events { objects, required, observe, synced, stopped, status }) in
+    for (index, WatchedInformer { object_type, required, observe, synced, stopped, status }) in
         events.into_iter().enumerate()
     {
-        let (queue, initial, only, tally) = (queue.clone(), initial.clone(), only.clone(), tally.clone());
-        heard.observers.push(Box::new(move || observe(queue, initial, only, tally)));
+        let (queue, initial, only, counters) =
+            (queue.clone(), initial.clone(), only.clone(), counters.clone());
+        heard.observers.push(Box::new(move || observe(queue, initial, only, counters)));
         let probe: Probe = Arc::new(move || CacheStatus { index, required, ..status() });
         if required && waits {
-            let never = RunError::NeverSynced(Awaited::Cache { index, objects });
+            let never = RunError::SyncFailed(StartCondition::Cache { index, object_type });
             heard.syncing.push((probe.clone(), Box::pin(async move { synced().await.map_err(|_| never) })));
         }
         heard.stopped.push((probe.clone(), stopped));
@@ -206,7 +215,7 @@ impl Heard {
     ) -> Vec<BoxFuture<Result<(), RunError>>> {
         let mut ready: Vec<BoxFuture<Result<(), RunError>>> = Vec::new();
         for (index, ready_one) in after.into_iter().enumerate() {
-            let never = RunError::NeverSynced(Awaited::After { index });
+            let never = RunError::SyncFailed(StartCondition::Future { index });
             ready.push(Box::pin(async move { ready_one.await.map_err(|()| never) }));
         }
         let (probes, waits): (Vec<Probe>, Vec<_>) = std::mem::take(&mut self.syncing).into_iter().unzip();
@@ -222,12 +231,12 @@ impl Heard {
     }
 
     /// The ends of all caches: an error where one is needed.
-    fn ended(&mut self, settles: bool) -> Vec<BoxFuture<Result<(), RunError>>> {
+    fn ended(&mut self, stop_when_idle: bool) -> Vec<BoxFuture<Result<(), RunError>>> {
         let ended = |(probe, stopped): (Probe, BoxFuture<()>)| -> BoxFuture<Result<(), RunError>> {
             Box::pin(async move {
                 stopped.await;
                 let cache = probe();
-                if has_ended(&cache, settles) { Err(RunError::CacheEnded(cache)) } else { Ok(()) }
+                if has_ended(&cache, stop_when_idle) { Err(RunError::CacheEnded(cache)) } else { Ok(()) }
             })
         };
         std::mem::take(&mut self.stopped).into_iter().map(ended).collect()
@@ -236,9 +245,9 @@ impl Heard {
 
 /// Whether all workers end within this time.
 async fn ends_within<X, K, O, L, T, F, W>(
-    shop: &Arc<Shop<X, K, O, L, T, F>>,
+    workers: &Arc<WorkerContext<X, K, O, L, T, F>>,
     working: &mut X::Tasks,
-    worker: &impl Fn(Arc<Shop<X, K, O, L, T, F>>) -> W,
+    worker: &impl Fn(Arc<WorkerContext<X, K, O, L, T, F>>) -> W,
     limit: Duration,
 ) -> bool
 where
@@ -252,7 +261,7 @@ where
     tokio::select! {
         // In a fixed order, so that a simulated run replays. A drain is worked off by as many as before.
         biased;
-        () = shop.keep_staffed(working, worker) => true,
-        _ = shop.runtime.timeout(limit, pending::<()>()) => false,
+        () = workers.run_workers(working, worker) => true,
+        _ = workers.runtime.timeout(limit, pending::<()>()) => false,
     }
 }

@@ -10,7 +10,7 @@ use std::fmt;
 
 use flyball_sync::random::mix;
 
-/// A fixed share of all keys, for one of several replicas; see [`Controller::only`](crate::Controller::only).
+/// A fixed share of all keys, for one of several replicas; see [`Controller::filter_keys`](crate::Controller::filter_keys).
 ///
 /// What decides is a name, in bytes: that of the namespace, so that a namespace is one replica's, or the whole key. The
 /// same name is in the same shard in every process and every version of this crate. Shards are about equal where there
@@ -24,7 +24,7 @@ use flyball_sync::random::mix;
 /// use flyball_controller::Shard;
 ///
 /// let shards = [0, 1, 2].map(|index| Shard::new(index, 3).unwrap());
-/// let mine: Vec<_> = shards.iter().filter(|shard| shard.holds("kube-system")).collect();
+/// let mine: Vec<_> = shards.iter().filter(|shard| shard.contains("kube-system")).collect();
 /// assert_eq!(mine.len(), 1);
 /// assert!(Shard::new(3, 3).is_err()); // they are counted from 0
 /// ```
@@ -46,9 +46,9 @@ struct Unchecked {
 
 #[cfg(feature = "serde")]
 impl TryFrom<Unchecked> for Shard {
-    type Error = NoSuchShard;
+    type Error = InvalidShard;
 
-    fn try_from(Unchecked { index, of }: Unchecked) -> Result<Self, NoSuchShard> {
+    fn try_from(Unchecked { index, of }: Unchecked) -> Result<Self, InvalidShard> {
         Self::new(index, of)
     }
 }
@@ -58,13 +58,13 @@ impl Shard {
     ///
     /// # Errors
     /// When there is no such shard.
-    pub const fn new(index: u32, of: u32) -> Result<Self, NoSuchShard> {
-        if index < of { Ok(Self { index, of }) } else { Err(NoSuchShard { index, of }) }
+    pub const fn new(index: u32, of: u32) -> Result<Self, InvalidShard> {
+        if index < of { Ok(Self { index, of }) } else { Err(InvalidShard { index, of }) }
     }
 
     /// Whether this name is in it.
     #[must_use]
-    pub fn holds(&self, name: impl AsRef<[u8]>) -> bool {
+    pub fn contains(&self, name: impl AsRef<[u8]>) -> bool {
         // The high half of the product: no division, and no bias worth the name.
         let place = (u128::from(hash(name.as_ref())) * u128::from(self.of)) >> 64;
         place == u128::from(self.index)
@@ -82,18 +82,18 @@ fn hash(name: &[u8]) -> u64 {
 
 /// There is no shard of this index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoSuchShard {
+pub struct InvalidShard {
     index: u32,
     of: u32,
 }
 
-impl fmt::Display for NoSuchShard {
+impl fmt::Display for InvalidShard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "there is no shard {} of {}, as they are counted from 0", self.index, self.of)
     }
 }
 
-impl Error for NoSuchShard {}
+impl Error for InvalidShard {}
 
 #[cfg(test)]
 mod tests {
@@ -119,7 +119,8 @@ mod tests {
             let mut sizes = vec![0_u32; of as usize];
             for number in 0..10_000 {
                 let name = format!("namespace-{number}");
-                let holding: Vec<_> = (0..shards.len()).filter(|shard| shards[*shard].holds(&name)).collect();
+                let holding: Vec<_> =
+                    (0..shards.len()).filter(|shard| shards[*shard].contains(&name)).collect();
                 let [shard] = holding[..] else { panic!("{name} is in {holding:?} of {of}") };
                 sizes[shard] += 1;
             }
@@ -135,6 +136,6 @@ mod tests {
             "there is no shard 2 of 2, as they are counted from 0"
         );
         assert!(Shard::new(0, 0).is_err());
-        assert!(Shard::new(0, 1).unwrap().holds("anything"));
+        assert!(Shard::new(0, 1).unwrap().contains("anything"));
     }
 }

@@ -6,10 +6,10 @@
 
 mod runtime;
 mod scheduler;
+mod simulated_task;
+mod simulated_time;
 mod simulation;
-mod task;
-mod time;
 
+pub use self::simulated_task::SimulatedTask;
+pub use self::simulated_time::SimulatedTime;
 pub use self::simulation::Simulation;
-pub use self::task::Task;
-pub use self::time::Time;

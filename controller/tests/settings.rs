@@ -4,20 +4,23 @@
 
 use std::time::Duration;
 
-use flyball_controller::{ConfigError, Controller, NoSuchShard, Settings, Shard};
+use flyball_controller::{Controller, ControllerConfig, InvalidControllerConfig, InvalidShard, Shard};
 use serde_json::{from_str, to_string};
 
-const FULL: &str = r#"{"workers":3,"most_workers":9,"worker_linger":"30s","reconcile_timeout":"2s","max_attempts":2,"conflict_wait":"100ms","longest_conflict_wait":"200ms","cache_sync_timeout":"3m","shutdown_grace":"1m","abort_after":"10s","drain_on_shutdown":true}"#;
+const FULL: &str = r#"{"workers":3,"max_workers":9,"worker_idle_timeout":"30s","reconcile_timeout":"2s","max_attempts":2,"conflict_backoff_initial":"100ms","conflict_backoff_max":"200ms","cache_sync_timeout":"3m","shutdown_grace":"1m","abort_after":"10s","drain_on_shutdown":true}"#;
 
 #[test]
 fn what_is_written_is_read() {
-    let settings: Settings = from_str(FULL).unwrap();
+    let settings: ControllerConfig = from_str(FULL).unwrap();
     assert_eq!(to_string(&settings).unwrap(), FULL);
     assert_eq!(settings.shutdown_grace, Duration::from_secs(60));
-    assert_eq!(from_str::<Settings>("{}").unwrap(), Settings::default());
-    assert_eq!(from_str::<Settings>(r#"{"reconcile_timeout":null}"#).unwrap(), Settings::default());
-    let default = r#"{"workers":1,"worker_linger":"10s","conflict_wait":"10ms","longest_conflict_wait":"1s","cache_sync_timeout":"2m","shutdown_grace":"20s","abort_after":"5s","drain_on_shutdown":false}"#;
-    assert_eq!(to_string(&Settings::default()).unwrap(), default);
+    assert_eq!(from_str::<ControllerConfig>("{}").unwrap(), ControllerConfig::default());
+    assert_eq!(
+        from_str::<ControllerConfig>(r#"{"reconcile_timeout":null}"#).unwrap(),
+        ControllerConfig::default()
+    );
+    let default = r#"{"workers":1,"worker_idle_timeout":"10s","conflict_backoff_initial":"10ms","conflict_backoff_max":"1s","cache_sync_timeout":"2m","shutdown_grace":"20s","abort_after":"5s","drain_on_shutdown":false}"#;
+    assert_eq!(to_string(&ControllerConfig::default()).unwrap(), default);
 }
 
 #[test]
@@ -26,10 +29,10 @@ fn what_nobody_knows_is_refused() {
         (r#"{"worker":3}"#, "unknown field `worker`"),
         (r#"{"workers":-1}"#, "invalid value"),
         (r#"{"reconcile_timeout":5}"#, "a span of time"),
-        (r#"{"conflict_wait":"soon"}"#, "\"soon\", expected a span of time"),
-        (r#"{"conflict_wait":null}"#, "a span of time"),
+        (r#"{"conflict_backoff_initial":"soon"}"#, "\"soon\", expected a span of time"),
+        (r#"{"conflict_backoff_initial":null}"#, "a span of time"),
     ] {
-        let error = from_str::<Settings>(file).unwrap_err().to_string();
+        let error = from_str::<ControllerConfig>(file).unwrap_err().to_string();
         assert!(error.contains(why), "{file}: {error}");
     }
 }
@@ -37,19 +40,22 @@ fn what_nobody_knows_is_refused() {
 #[test]
 fn every_rule_refuses_a_file_and_names_the_setting() {
     for (file, expected) in [
-        (r#"{"workers":0}"#, ConfigError::NoWorkers),
-        (r#"{"workers":3,"most_workers":2}"#, ConfigError::FewerWorkers),
-        (r#"{"worker_linger":"0s"}"#, ConfigError::NoLinger),
-        (r#"{"reconcile_timeout":"0s"}"#, ConfigError::NoTime),
-        (r#"{"max_attempts":0}"#, ConfigError::NoAttempts),
-        (r#"{"conflict_wait":"0s"}"#, ConfigError::NoConflictWait),
-        (r#"{"conflict_wait":"2s","longest_conflict_wait":"1s"}"#, ConfigError::ConflictWaits),
+        (r#"{"workers":0}"#, InvalidControllerConfig::ZeroWorkers),
+        (r#"{"workers":3,"max_workers":2}"#, InvalidControllerConfig::MaxWorkersBelowMin),
+        (r#"{"worker_idle_timeout":"0s"}"#, InvalidControllerConfig::ZeroWorkerIdleTimeout),
+        (r#"{"reconcile_timeout":"0s"}"#, InvalidControllerConfig::ZeroReconcileTimeout),
+        (r#"{"max_attempts":0}"#, InvalidControllerConfig::ZeroMaxAttempts),
+        (r#"{"conflict_backoff_initial":"0s"}"#, InvalidControllerConfig::ZeroConflictBackoff),
+        (
+            r#"{"conflict_backoff_initial":"2s","conflict_backoff_max":"1s"}"#,
+            InvalidControllerConfig::ConflictBackoffMaxBelowInitial,
+        ),
     ] {
-        let settings: Settings = from_str(file).unwrap();
-        assert_eq!(settings.check(), Err(expected), "{file}");
+        let settings: ControllerConfig = from_str(file).unwrap();
+        assert_eq!(settings.validate(), Err(expected), "{file}");
         assert!(file.contains(expected.setting()), "{file}: {}", expected.setting());
         let refused = Controller::new(flyball_workqueue::Queue::<u32>::builder().timer(Never).build());
-        assert_eq!(refused.configured(&settings).err(), Some(expected), "{file}");
+        assert_eq!(refused.with_config(&settings).err(), Some(expected), "{file}");
     }
 }
 
@@ -73,7 +79,7 @@ fn a_shard_of_a_file_is_one_there_is() {
         (shard, to_string(&shard).unwrap().as_str()),
         (Shard::new(1, 3).unwrap(), r#"{"index":1,"of":3}"#)
     );
-    let refused: NoSuchShard = Shard::new(3, 3).unwrap_err();
+    let refused: InvalidShard = Shard::new(3, 3).unwrap_err();
     assert!(
         from_str::<Shard>(r#"{"index":3,"of":3}"#).unwrap_err().to_string().contains(&refused.to_string())
     );

@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_controller::{Class, Metrics};
+use flyball_controller::{ControllerMetrics, FailureClass};
 use flyball_informer_cache::{NamespacedName, ReflectorConfig};
 use flyball_ratelimit::{Exponential, Policy};
 
@@ -37,7 +37,7 @@ const DEBOUNCES: u32 = 10;
 ///
 /// # Examples
 /// ```
-/// use flyball_controller::Class;
+/// use flyball_controller::FailureClass;
 /// use flyball_kube::{Config, QueueOrder};
 /// use std::time::Duration;
 ///
@@ -46,7 +46,7 @@ const DEBOUNCES: u32 = 10;
 ///     .debounce(Duration::from_millis(100))
 ///     .queue_order(QueueOrder::FairByNamespace { max_in_flight: Some(4) })
 ///     .backoff(Duration::from_millis(100)..=Duration::from_secs(60))
-///     .classify_status(422, Class::Permanent)
+///     .classify_status(422, FailureClass::Permanent)
 ///     .reconcile_timeout(Duration::from_secs(60));
 /// # let _ = config;
 /// ```
@@ -67,7 +67,7 @@ pub struct Config {
     pub(crate) abort_after: Duration,
     request_timeout: Option<Duration>,
     page_size: Option<NonZeroU32>,
-    pub(crate) controller_metrics: Option<Arc<dyn Metrics>>,
+    pub(crate) controller_metrics: Option<Arc<dyn ControllerMetrics>>,
     pub(crate) queue_metrics: Option<Arc<dyn flyball_workqueue::QueueMetrics>>,
 }
 
@@ -223,14 +223,14 @@ impl Config {
     }
 
     /// The class of errors of requests that were answered with this status, such as 403, 404 or 422. By default all of them are
-    /// [transient](Class::Transient), and the delay of the error policy holds.
+    /// [transient](FailureClass::Transient), and the delay of the error policy holds.
     ///
     /// | class | retried |
     /// |---|---|
-    /// | [`Transient`](Class::Transient) | after the delay of the error policy, and [backoff](Self::backoff) if there is one |
-    /// | [`Conflict`](Class::Conflict) | on the schedule of [`conflict_backoff`](Self::conflict_backoff), 10 ms to 5 minutes unless set there |
-    /// | [`Permanent`](Class::Permanent) | not until the object changes |
-    pub fn classify_status(mut self, code: u16, class: Class) -> Self {
+    /// | [`Transient`](FailureClass::Transient) | after the delay of the error policy, and [backoff](Self::backoff) if there is one |
+    /// | [`Conflict`](FailureClass::Conflict) | on the schedule of [`conflict_backoff`](Self::conflict_backoff), 10 ms to 5 minutes unless set there |
+    /// | [`Permanent`](FailureClass::Permanent) | not until the object changes |
+    pub fn classify_status(mut self, code: u16, class: FailureClass) -> Self {
         self.classifier.statuses.push((code, class));
         self
     }
@@ -240,7 +240,7 @@ impl Config {
     /// A panic of it counts as `None`.
     pub fn classify(
         mut self,
-        of: impl Fn(&(dyn Error + 'static)) -> Option<Class> + Send + Sync + 'static,
+        of: impl Fn(&(dyn Error + 'static)) -> Option<FailureClass> + Send + Sync + 'static,
     ) -> Self {
         self.classifier.first = Some(Arc::new(of));
         self
@@ -328,7 +328,7 @@ impl Config {
     }
 
     /// Reports every reconcile to these metrics.
-    pub fn controller_metrics(mut self, metrics: impl Metrics) -> Self {
+    pub fn controller_metrics(mut self, metrics: impl ControllerMetrics) -> Self {
         self.controller_metrics = Some(Arc::new(metrics));
         self
     }

@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let controller = Controller::new(queue.clone())
         .on(&numbers, |change| *change.key())
         .metrics(controllers.controller("numbers"))
-        .shutdown_on(async move { stopped.notified().await });
+        .graceful_shutdown_on(async move { stopped.notified().await });
 
     let config = Arc::new(OnceLock::new());
     let shown = config.clone();

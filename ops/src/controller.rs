@@ -1,4 +1,4 @@
-//! EDGE. Adapters of `flyball_controller::Metrics`: all controllers of a process.
+//! EDGE. Adapters of `flyball_controller::ControllerMetrics`: all controllers of a process.
 //!
 //! Cancel safety: nothing here waits.
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use flyball_workqueue::{Key, Order, QueueLimiter, SupportsAsync, SupportsDelays};
 
 use crate::run::retry::{QueueClock, schedule};
-use crate::{Action, Class, Context, Controller, Failure};
+use crate::{Action, Context, Controller, FailureClass, ReconcileError};
 
 /// What counts as a failure, and what becomes of the key then.
 impl<K, O, L, T> Controller<K, O, L, T>
@@ -28,28 +28,22 @@ where
         self
     }
 
-    /// Gives a key up at its `most`-th failure in a row, instead of retrying it: `given_up` is told the key and the
-    /// failure, and the failures are forgotten. The next change brings the key back. By default it is retried for ever.
+    /// Gives a key up at its `n`-th failure in a row, instead of retrying it: [`on_give_up`](Self::on_give_up) is called, and the failures
+    /// are forgotten. The next change brings the key back. By default it is retried for ever; 0 is an error of the run.
     ///
     /// Failures are those the queue's limiter counts: one of a key that ran before its backoff was over, because it
     /// was added, does not count. So a storm of changes gives no key up.
-    ///
-    /// `given_up` is called as [`given_up`](Self::given_up) says, and takes its place.
-    pub fn max_attempts(
-        mut self,
-        most: u32,
-        given_up: impl Fn(&K, &Failure) + Send + Sync + 'static,
-    ) -> Self {
-        self.config.attempts = Some(most);
-        self.given_up(given_up)
+    pub fn max_attempts(mut self, n: u32) -> Self {
+        self.config.attempts = Some(n);
+        self
     }
 
-    /// Is told every key that is given up, and the failure that was the last: one too many, or a
-    /// [permanent](Class::Permanent) one.
+    /// Calls this with every key that is given up, and its last error: after the last of its [attempts](Self::max_attempts), or a
+    /// [permanent](FailureClass::Permanent) one.
     ///
-    /// It is called by the worker that holds the key, and a panic in it is caught.
-    pub fn given_up(mut self, given_up: impl Fn(&K, &Failure) + Send + Sync + 'static) -> Self {
-        self.config.given_up = Some(Box::new(given_up));
+    /// It is called by the worker while the key is still leased, and a panic in it is caught.
+    pub fn on_give_up(mut self, on_give_up: impl Fn(&K, &ReconcileError) + Send + Sync + 'static) -> Self {
+        self.config.on_give_up = Some(Box::new(on_give_up));
         self
     }
 
@@ -97,7 +91,7 @@ where
     /// ```
     pub fn finally<F, R, E>(mut self, finally: F) -> Self
     where
-        F: Fn(K, Result<Action, Arc<Failure>>, Context) -> R + Send + Sync + 'static,
+        F: Fn(K, Result<Action, Arc<ReconcileError>>, Context) -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
@@ -124,7 +118,7 @@ where
     /// # queue.add("a")?;
     /// # queue.shut_down();
     /// Controller::new(queue)
-    ///     .traced("pods")
+    ///     .with_tracing("pods")
     ///     .run(|_, _| async {
     ///         tracing::info!("working"); // INFO reconcile{controller="pods" key="a"}: working
     ///         Ok::<_, String>(Action::await_change())
@@ -134,19 +128,19 @@ where
     /// # }
     /// ```
     #[cfg(feature = "tracing")]
-    pub fn traced(mut self, controller: impl Into<String>) -> Self
+    pub fn with_tracing(mut self, controller: impl Into<String>) -> Self
     where
         K: std::fmt::Debug,
     {
-        self.config.spans = crate::run::span::Spans::new(controller.into());
+        self.config.spans = crate::run::span::ReconcileSpans::new(controller.into());
         self
     }
 
-    /// Says what kind of failure each one is. By default, and where this panics, all are [transient](Class::Transient).
+    /// Says what kind of failure each one is. By default, and where this panics, all are [transient](FailureClass::Transient).
     ///
     /// # Examples
     /// ```
-    /// # use flyball_controller::{Action, Class, Controller, Failure};
+    /// # use flyball_controller::{Action, FailureClass, Controller, ReconcileError};
     /// # use flyball_ratelimit::Exponential;
     /// # use flyball_controller::TokioTimer;
     /// # use flyball_workqueue::Queue;
@@ -159,24 +153,24 @@ where
     /// queue.add("a name that nobody can have")?;
     /// queue.shut_down();
     /// let report = Controller::new(queue)
-    ///     .classify(|failure| match failure.error::<Error>().map(Error::kind) {
-    ///         Some(ErrorKind::AlreadyExists) => Class::Conflict,
-    ///         Some(ErrorKind::InvalidInput) => Class::Permanent,
-    ///         _ => Class::Transient,
+    ///     .classify(|failure| match failure.downcast_ref::<Error>().map(Error::kind) {
+    ///         Some(ErrorKind::AlreadyExists) => FailureClass::Conflict,
+    ///         Some(ErrorKind::InvalidInput) => FailureClass::Permanent,
+    ///         _ => FailureClass::Transient,
     ///     })
-    ///     .given_up(|key, failure| eprintln!("{key}: {failure}"))
+    ///     .on_give_up(|key, failure| eprintln!("{key}: {failure}"))
     ///     .run(|_, _| async { Err::<Action, _>(Error::from(ErrorKind::InvalidInput)) })
     ///     .await?;
     /// assert_eq!((report.given_up, report.retries()), (1, 0));
     /// # Ok(())
     /// # }
     /// ```
-    pub fn classify(mut self, of: impl Fn(&Failure) -> Class + Send + Sync + 'static) -> Self {
+    pub fn classify(mut self, of: impl Fn(&ReconcileError) -> FailureClass + Send + Sync + 'static) -> Self {
         self.config.classes.of = Some(Box::new(of));
         self
     }
 
-    /// After a [transient](Class::Transient) failure the key waits for at least so long, whatever the limiter says: for a server that
+    /// After a [transient](FailureClass::Transient) failure the key waits for at least so long, whatever the limiter says: for a server that
     /// says when to come back. The later of the two holds; `None` leaves it to the limiter, and so does a panic.
     ///
     /// It is asked by the worker that holds the key, once for each transient failure. A change of the key runs it at once all the
@@ -202,7 +196,7 @@ where
     /// # queue.add("a")?;
     /// # queue.shut_down();
     /// let report = Controller::new(queue)
-    ///     .retry_after_at_least(|_key, failure| failure.error::<Busy>().map(|busy| busy.retry_after))
+    ///     .retry_after_at_least(|_key, failure| failure.downcast_ref::<Busy>().map(|busy| busy.retry_after))
     ///     .run(|_, _| async { Err::<Action, _>(Busy { retry_after: Duration::from_secs(30) }) })
     ///     .await?;
     /// assert_eq!(report.retries(), 1);
@@ -211,20 +205,20 @@ where
     /// ```
     pub fn retry_after_at_least(
         mut self,
-        of: impl Fn(&K, &Failure) -> Option<Duration> + Send + Sync + 'static,
+        of: impl Fn(&K, &ReconcileError) -> Option<Duration> + Send + Sync + 'static,
     ) -> Self {
         self.config.classes.least = Some(Box::new(of));
         self
     }
 
-    /// When a key is tried again after a [conflict](Class::Conflict): 10 ms, doubling up to a second, unless set here.
+    /// When a key is tried again after a [conflict](FailureClass::Conflict): 10 ms, doubling up to a second, unless set here.
     ///
     /// The policy counts the conflicts in a row of each key, until the key succeeds or is given up, also by the queue's
     /// [dead letters](flyball_workqueue::QueueBuilder::give_up_after); for a key that was added meanwhile, until the next of these. A key has one
     /// open wait: if it is added, runs before the wait is over and conflicts again, neither the count nor the end of the wait changes.
     ///
     /// Use a policy with jitter if two writers conflict with each other, so that they do not retry at the same time.
-    pub fn conflict_schedule<P>(mut self, policy: P) -> Self
+    pub fn conflict_backoff<P>(mut self, policy: P) -> Self
     where
         P: QueueLimiter<K>,
     {

@@ -22,13 +22,13 @@ where
     ///
     /// | from the signal on | by default | |
     /// |---|---|---|
-    /// | at once | | changes are not mapped any more; reconciles see [`Context::shutdown`](crate::Context::shutdown) |
+    /// | at once | | changes are not mapped any more; reconciles see [`Context::shutdown_started`](crate::Context::shutdown_started) |
     /// | after [`shutdown_grace`](Self::shutdown_grace) | 20 s | reconciles that still run see [`Context::cancelled`](crate::Context::cancelled); a drain ends |
     /// | after [`abort_after`](Self::abort_after) more | 5 s | they are dropped where they await something |
     ///
-    /// The run ends as soon as no reconcile runs. [`Report::leftovers`](crate::Report::leftovers) has the keys that were left queued, and
+    /// The run ends as soon as no reconcile runs. [`RunReport::leftovers`](crate::RunReport::leftovers) has the keys that were left queued, and
     /// those of the reconciles that were dropped.
-    pub fn shutdown_on(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
+    pub fn graceful_shutdown_on(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
         self.stop = Box::pin(signal);
         self
     }
@@ -41,7 +41,7 @@ where
     }
 
     /// How long a reconcile that was [cancelled](crate::Context::cancelled) at shutdown may still run. Then it is dropped where it
-    /// awaits something, and its key is a [leftover](crate::Report::leftovers); a panic while it is dropped is caught. 5 s by default.
+    /// awaits something, and its key is a [leftover](crate::RunReport::leftovers); a panic while it is dropped is caught. 5 s by default.
     ///
     /// With the default of the [grace](Self::shutdown_grace) that makes 25 s at most: a pod has 30.
     pub fn abort_after(mut self, limit: Duration) -> Self {
@@ -63,8 +63,8 @@ where
     /// change has become a key, and the queue is idle (retries and delayed keys included).
     ///
     /// For jobs and tests. A key that always asks to be requeued keeps it running.
-    pub fn until_settled(mut self) -> Self {
-        self.config.settles = true;
+    pub fn stop_when_idle(mut self) -> Self {
+        self.config.stop_when_idle = true;
         self
     }
 }

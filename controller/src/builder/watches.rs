@@ -11,7 +11,7 @@ use flyball_workqueue::{
     AddError, Added, Key, Order, Priority, Queue, QueueLimiter, SupportsAsync, SupportsDelays,
 };
 
-use crate::run::watched_informer::Events;
+use crate::run::watched_informer::WatchedInformer;
 use crate::{Caches, Controller};
 
 /// What it listens to, and which keys come of it.
@@ -29,8 +29,8 @@ where
     /// quick: the informer waits for it.
     ///
     /// A change at which the mapper panics is mapped again, after 100 ms, doubling up to a minute, until it returns; other objects do not
-    /// wait for that. Of one object at most 16 such changes are kept, the newest. [`Report::hook_panics`](crate::Report::hook_panics) counts the
-    /// panics, [`Report::unmapped`](crate::Report::unmapped) the changes that are left in the end.
+    /// wait for that. Of one object at most 16 such changes are kept, the newest. [`RunReport::callback_panics`](crate::RunReport::callback_panics) counts the
+    /// panics, [`RunReport::mapper_failures`](crate::RunReport::mapper_failures) the changes that are left in the end.
     pub fn on<OK, V>(
         self,
         informer: &Informer<OK, V>,
@@ -85,7 +85,7 @@ where
         V: Send + Sync + 'static,
         I: IntoIterator<Item = K> + 'static,
     {
-        self.events.push(Events::new(informer, keys_of));
+        self.events.push(WatchedInformer::new(informer, keys_of));
         self
     }
 
@@ -127,7 +127,7 @@ where
         I: IntoIterator<Item = K> + 'static,
     {
         let add = move |queue: &_, _: &_, change: &_, key| add(queue, change, key);
-        self.events.push(Events::adding(informer, keys_of, |key| key, add));
+        self.events.push(WatchedInformer::adding(informer, keys_of, |key| key, add));
         self
     }
 
@@ -166,7 +166,7 @@ where
     /// [`RunError::SyncTimeout`](crate::RunError::SyncTimeout), which names those that are missing, with their last errors.
     /// 2 minutes by default, as with controller-runtime; `Duration::MAX` is no limit.
     ///
-    /// What is given to [`after`](Self::after) may take longer.
+    /// What is given to [`wait_for_cache`](Self::wait_for_cache) may take longer.
     pub fn cache_sync_timeout(mut self, limit: Duration) -> Self {
         self.config.sync_timeout = limit;
         self
@@ -190,32 +190,32 @@ where
     /// let caches = of_nodes.caches();
     /// let of_pods = Controller::new(other)
     ///     .on(&pods, |change| *change.key())
-    ///     .after(async move { caches.synced().await });
+    ///     .wait_for_cache(async move { caches.synced().await });
     /// # let _ = of_pods.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await;
     /// # }
     /// ```
-    pub fn after<E>(mut self, ready: impl Future<Output = Result<(), E>> + Send + 'static) -> Self {
+    pub fn wait_for_cache<E>(mut self, ready: impl Future<Output = Result<(), E>> + Send + 'static) -> Self {
         self.after.push(Box::pin(async move { ready.await.map_err(drop) }));
         self
     }
 
-    /// Starts workers without waiting until the informers have synced that it listens to. What is given to [`after`](Self::after) is
+    /// Starts workers without waiting until the informers have synced that it listens to. What is given to [`wait_for_cache`](Self::wait_for_cache) is
     /// still awaited: the caches that reconciles read, say.
     ///
     /// The objects of an informer that syncs later become keys then, as any change does.
-    pub fn start_unsynced(mut self) -> Self {
-        self.config.starts_unsynced = true;
+    pub fn start_before_sync(mut self) -> Self {
+        self.config.start_before_sync = true;
         self
     }
 
     /// The caches that this controller listens to, as far as they were given to it: for another one to run
-    /// [after](Self::after) them.
+    /// [after](Self::wait_for_cache) them.
     pub fn caches(&self) -> Caches {
         Caches(self.events.iter().map(|events| events.synced.clone()).collect())
     }
 
     /// Works on these keys only, and leaves all others to other replicas: no change becomes one of those, and if one is
-    /// added to the queue by somebody else, it is taken out and [counted](crate::Report::foreign), no more.
+    /// added to the queue by somebody else, it is taken out and [counted](crate::RunReport::filtered_keys), no more.
     ///
     /// The caches still hold everything. It is called for every key of a change, by the informer; a panic is one of the
     /// mapper.
@@ -234,15 +234,15 @@ where
     /// # let index = 0;
     /// let shard = Shard::new(index, 3)?;
     /// let report = Controller::new(queue)
-    ///     .only(move |(namespace, _name)| shard.holds(namespace))
+    ///     .filter_keys(move |(namespace, _name)| shard.contains(namespace))
     ///     .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
     ///     .await?;
-    /// assert_eq!(report.reconciles + report.foreign, 6);
+    /// assert_eq!(report.reconciles + report.filtered_keys, 6);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn only(mut self, mine: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
-        self.config.only = Arc::new(mine);
+    pub fn filter_keys(mut self, mine: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
+        self.config.filter_key = Arc::new(mine);
         self
     }
 }
@@ -276,7 +276,7 @@ where
         V: Send + Sync + 'static,
         I: IntoIterator<Item = (K, i8)> + 'static,
     {
-        self.events.push(Events::adding(
+        self.events.push(WatchedInformer::adding(
             informer,
             keys_of,
             |(key, _)| key,

@@ -23,10 +23,10 @@ where
     }
 
     /// How many keys are worked on at once, at least and at most: as long as all workers are busy another one comes, up to the upper
-    /// bound, and one that has had nothing to do [for a while](Self::worker_linger) goes, down to the lower one.
+    /// bound, and one that has had nothing to do [for a while](Self::worker_idle_timeout) goes, down to the lower one.
     ///
     /// So a key waits for a worker only while there are as many as there may be. Each is a task, cheap to start; the bound is
-    /// for what reconciles use. [`Metrics`](crate::Metrics) tells of those who come and go.
+    /// for what reconciles use. [`ControllerMetrics`](crate::ControllerMetrics) tells of those who come and go.
     ///
     /// # Examples
     /// ```
@@ -40,7 +40,7 @@ where
     /// # queue.shut_down();
     /// let report = Controller::new(queue)
     ///     .workers_between(1..=16)
-    ///     .worker_linger(Duration::from_secs(60))
+    ///     .worker_idle_timeout(Duration::from_secs(60))
     ///     .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
     ///     .await?;
     /// # assert_eq!(report.reconciles, 100);
@@ -53,8 +53,8 @@ where
     }
 
     /// How long a worker stays that has nothing to do and is one more than there have to be: 10 s by default.
-    pub fn worker_linger(mut self, linger: Duration) -> Self {
-        self.config.linger = linger;
+    pub fn worker_idle_timeout(mut self, idle_timeout: Duration) -> Self {
+        self.config.idle_timeout = idle_timeout;
         self
     }
 }

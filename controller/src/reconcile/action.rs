@@ -11,9 +11,9 @@ use flyball_workqueue::LeaseOutcome;
 /// use flyball_controller::Action;
 /// use std::time::Duration;
 ///
-/// assert_eq!(Action::await_change().requeues_after(), None);
+/// assert_eq!(Action::await_change().requeue_delay(), None);
 /// let daily = Duration::from_secs(86_400);
-/// assert_eq!(Action::requeue_after(daily).requeues_after(), Some(daily));
+/// assert_eq!(Action::requeue_after(daily).requeue_delay(), Some(daily));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an action does nothing until it is returned"]
@@ -42,7 +42,7 @@ impl Action {
 
     /// The delay it asks for.
     #[must_use]
-    pub const fn requeues_after(self) -> Option<Duration> {
+    pub const fn requeue_delay(self) -> Option<Duration> {
         self.0
     }
 }

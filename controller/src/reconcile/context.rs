@@ -1,6 +1,6 @@
 //! EDGE. What a reconcile is told beside its key.
 //!
-//! Cancel safety: a context only looks; dropping [`Context::shutdown`] or [`Context::cancelled`] stops looking.
+//! Cancel safety: a context only looks; dropping [`Context::shutdown_started`] or [`Context::cancelled`] stops looking.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use tokio::sync::watch;
 /// What a reconcile is told beside its key. A clone costs a reference count.
 #[derive(Clone, Debug)]
 pub struct Context {
-    stage: Arc<watch::Sender<Stage>>,
+    stage: Arc<watch::Sender<ShutdownStage>>,
 }
 
 /// How far a controller is in its shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
+pub(crate) enum ShutdownStage {
     #[default]
     Running,
     ShuttingDown,
@@ -26,7 +26,7 @@ impl Context {
         Self { stage: Arc::default() }
     }
 
-    pub(crate) fn enter(&self, stage: Stage) {
+    pub(crate) fn enter(&self, stage: ShutdownStage) {
         self.stage.send_replace(stage);
     }
 
@@ -34,22 +34,22 @@ impl Context {
     /// [drains](crate::Controller::drain_on_shutdown).
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
-        *self.stage.borrow() >= Stage::ShuttingDown
+        *self.stage.borrow() >= ShutdownStage::ShuttingDown
     }
 
     /// Waits until the controller begins to shut down. For long reconciles that want to end early then.
     ///
     /// # Cancel safety
     /// Dropping the future only stops waiting.
-    pub async fn shutdown(&self) {
-        self.reached(Stage::ShuttingDown).await;
+    pub async fn shutdown_started(&self) {
+        self.reached(ShutdownStage::ShuttingDown).await;
     }
 
     /// Whether the [grace](crate::Controller::shutdown_grace) of the shutdown is over: a reconcile that has not returned
     /// [soon](crate::Controller::abort_after) is dropped.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        *self.stage.borrow() >= Stage::Cancelled
+        *self.stage.borrow() >= ShutdownStage::Cancelled
     }
 
     /// Waits until the [grace](crate::Controller::shutdown_grace) of the shutdown is over. For reconciles that must not be dropped
@@ -74,10 +74,10 @@ impl Context {
     /// # let _ = reconcile;
     /// ```
     pub async fn cancelled(&self) {
-        self.reached(Stage::Cancelled).await;
+        self.reached(ShutdownStage::Cancelled).await;
     }
 
-    async fn reached(&self, stage: Stage) {
+    async fn reached(&self, stage: ShutdownStage) {
         // It cannot fail: the sender is ours.
         let _ = self.stage.subscribe().wait_for(|now| *now >= stage).await;
     }

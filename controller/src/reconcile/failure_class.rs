@@ -5,12 +5,12 @@
 /// | | the key | counted as a failure | after shutdown |
 /// |---|---|---|---|
 /// | `Transient` | is retried when the queue's limiter says, and [no sooner than asked for](crate::Controller::retry_after_at_least), up to [`max_attempts`](crate::Controller::max_attempts) | yes | a leftover |
-/// | `Conflict` | is retried on [a schedule of its own](crate::Controller::conflict_schedule) | no: what was counted stays | a leftover |
-/// | `Permanent` | is [given up](crate::Controller::given_up): the next change brings it back | no: what was counted is forgotten | is given up |
+/// | `Conflict` | is retried on [a schedule of its own](crate::Controller::conflict_backoff) | no: what was counted stays | a leftover |
+/// | `Permanent` | is [given up](crate::Controller::on_give_up): the next change brings it back | no: what was counted is forgotten | is given up |
 ///
 /// A key that was added meanwhile runs again at once, whatever became of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum FailureClass {
     /// It may go by itself: something is overloaded, or away.
     #[default]
     Transient,

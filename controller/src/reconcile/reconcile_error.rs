@@ -8,10 +8,10 @@ use std::time::Duration;
 ///
 /// All three are retried when the queue's limiter says, unless the controller [classifies](crate::Controller::classify) them.
 ///
-/// A reconcile around another one may hand on how that failed: one that returns a `Failure` as its error has failed in this way.
+/// A reconcile around another one may hand on how that failed: one that returns a `ReconcileError` as its error has failed in this way.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Failure {
+pub enum ReconcileError {
     /// It returned this error.
     Error(Box<dyn Error + Send + Sync>),
     /// It panicked, with this message.
@@ -20,7 +20,7 @@ pub enum Failure {
     Timeout(Duration),
 }
 
-impl Failure {
+impl ReconcileError {
     /// What a reconcile returned as its error.
     pub(crate) fn of(error: Box<dyn Error + Send + Sync>) -> Self {
         error.downcast().map_or_else(Self::Error, |failure| *failure)
@@ -30,15 +30,15 @@ impl Failure {
     ///
     /// # Examples
     /// ```
-    /// use flyball_controller::Failure;
+    /// use flyball_controller::ReconcileError;
     /// use std::io;
     ///
-    /// let failure = Failure::Error(Box::new(io::Error::from(io::ErrorKind::AlreadyExists)));
-    /// assert!(failure.error::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::AlreadyExists));
-    /// assert!(Failure::Panic("boom".into()).error::<io::Error>().is_none());
+    /// let failure = ReconcileError::Error(Box::new(io::Error::from(io::ErrorKind::AlreadyExists)));
+    /// assert!(failure.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::AlreadyExists));
+    /// assert!(ReconcileError::Panic("boom".into()).downcast_ref::<io::Error>().is_none());
     /// ```
     #[must_use]
-    pub fn error<E: Error + 'static>(&self) -> Option<&E> {
+    pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
         let Self::Error(error) = self else { return None };
         let mut next: Option<&(dyn Error + 'static)> = Some(&**error);
         while let Some(error) = next {
@@ -51,7 +51,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ReconcileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Error(error) => error.fmt(f),
@@ -61,7 +61,7 @@ impl fmt::Display for Failure {
     }
 }
 
-impl Error for Failure {
+impl Error for ReconcileError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             // The error itself is the message.

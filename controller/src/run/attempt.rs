@@ -7,7 +7,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use crate::Failure;
+use crate::ReconcileError;
 use crate::run::runtime::Runtime;
 use flyball_sync::panics;
 
@@ -18,26 +18,26 @@ pub(crate) async fn attempt<X, R, A, E>(
     runtime: &X,
     start: impl FnOnce() -> R,
     limit: Option<Duration>,
-) -> Result<A, Failure>
+) -> Result<A, ReconcileError>
 where
     X: Runtime,
     A: Send,
     R: Future<Output = Result<A, E>> + Send,
     E: Into<Box<dyn Error + Send + Sync>>,
 {
-    let mut running = Running(pin!(Some(panics::attempt(start).map_err(Failure::Panic)?)));
+    let mut running = Running(pin!(Some(panics::attempt(start).map_err(ReconcileError::Panic)?)));
     let done = poll_fn(|context| {
         let polled = panics::attempt(|| {
             let future = running.0.as_mut().as_pin_mut().expect("it is taken out after the last poll only");
-            future.poll(context).map_err(|error| Failure::of(error.into()))
+            future.poll(context).map_err(|error| ReconcileError::of(error.into()))
         });
-        polled.unwrap_or_else(|message| Err(Failure::Panic(message)).into())
+        polled.unwrap_or_else(|message| Err(ReconcileError::Panic(message)).into())
     });
     let outcome = match limit {
         None => done.await,
-        Some(limit) => runtime.timeout(limit, done).await.unwrap_or(Err(Failure::Timeout(limit))),
+        Some(limit) => runtime.timeout(limit, done).await.unwrap_or(Err(ReconcileError::Timeout(limit))),
     };
-    running.end().map_err(Failure::Panic)?;
+    running.end().map_err(ReconcileError::Panic)?;
     outcome
 }
 

@@ -22,39 +22,39 @@ use std::task::Poll;
 
 use flyball_workqueue::{Key, Lease, Order, QueueLimiter, SupportsAsync, SupportsDelays};
 
-use crate::metrics::{OnDuty, Owed};
+use crate::metrics::{ReconcileMetricsGuard, WorkerMetricsGuard};
 use crate::run::attempt::attempt;
 use crate::run::batch::accumulator::Accumulator;
-use crate::run::batch_config::Batches;
-use crate::run::phase::Pace;
+use crate::run::batch_config::BatchConfig;
+use crate::run::phase::RunPhase;
 use crate::run::runtime::Runtime;
-use crate::run::worker::{Shop, copied};
-use crate::{Action, Context, Failure};
+use crate::run::worker::{WorkerContext, copied};
+use crate::{Action, Context, ReconcileError};
 use flyball_sync::panics;
 use tokio::sync::Mutex as Turn;
 
 /// So many batches may be in the making, by number of keys: the queue's order holds for what is in the queue.
-const IN_THE_MAKING: usize = 8;
+const MAX_OPEN_BATCHES: usize = 8;
 
 /// So many keys may come into no batch before somebody looks which batch is due.
-const NOWHERE: usize = 64;
+const MAX_DROPPED: usize = 64;
 
 /// What a batch is, how it is reconciled, and what was collected so far.
 pub(crate) struct Batching<K, G, T, F> {
-    batches: Batches<K, G>,
+    batches: BatchConfig<K, G>,
     reconcile: F,
     collected: Turn<Accumulator<G, Lease<K, T>>>,
 }
 
 impl<K, G: Key, T, F> Batching<K, G, T, F> {
-    pub(crate) fn new(batches: Batches<K, G>, reconcile: F) -> Self {
-        let most = batches.size.saturating_mul(IN_THE_MAKING);
-        let collected = Turn::new(Accumulator::new(batches.size, batches.window, most));
+    pub(crate) fn new(batches: BatchConfig<K, G>, reconcile: F) -> Self {
+        let most = batches.max_size.saturating_mul(MAX_OPEN_BATCHES);
+        let collected = Turn::new(Accumulator::new(batches.max_size, batches.max_wait, most));
         Self { batches, reconcile, collected }
     }
 }
 
-impl<X, K, O, L, T, G, F> Shop<X, K, O, L, T, Batching<K, G, T, F>>
+impl<X, K, O, L, T, G, F> WorkerContext<X, K, O, L, T, Batching<K, G, T, F>>
 where
     X: Runtime,
     K: Key,
@@ -71,13 +71,13 @@ where
         R: Future<Output = Result<Vec<Result<Action, E>>, E>> + Send,
         E: Into<Box<dyn Error + Send + Sync>> + Send,
     {
-        self.tell(|metrics| metrics.worker_came());
-        let _on_duty = OnDuty(self.config.metrics.as_deref());
-        let mut may_leave = self.staff.is_large();
-        while let Some(batch) = self.next(may_leave, || self.collect()).await {
+        self.report(|metrics| metrics.worker_started());
+        let _metrics_guard = WorkerMetricsGuard(self.config.metrics.as_deref());
+        let mut may_expire = self.pool.exceeds_min();
+        while let Some(batch) = self.next(may_expire, || self.collect()).await {
             self.serve_batch(batch).await;
-            may_leave = self.staff.rests();
-            self.runtime.breathe().await;
+            may_expire = self.pool.worker_idle();
+            self.runtime.yield_now().await;
         }
     }
 
@@ -98,9 +98,9 @@ where
             // What is Ready comes first, so that a batch that waits for nothing has what there is; but not before a batch whose time is
             // over, as there may always be something Ready.
             // One that comes into no batch may come back at once, and again: nobody waits for that to end.
-            let (mut nowhere, mut held_back) = (0, false);
-            while nowhere < NOWHERE {
-                if self.pace.has(Pace::Closing) {
+            let (mut dropped, mut held_back) = (0, false);
+            while dropped < MAX_DROPPED {
+                if self.phase.has(RunPhase::Stopping) {
                     return None;
                 }
                 if let Some(batch) = self.call(|| collected.overdue(self.runtime.now())).flatten() {
@@ -113,13 +113,13 @@ where
                 match self.put(&mut collected, lease) {
                     Put::Full(batch) => return Some(batch),
                     Put::Open => {}
-                    Put::Nowhere => nowhere += 1,
+                    Put::Dropped => dropped += 1,
                 }
-                self.runtime.breathe().await;
+                self.runtime.yield_now().await;
             }
             let now = self.runtime.now();
             // What is Ready and not handed out is held back by a cap of its group, for which keys in the making count.
-            let waits = !held_back && !self.is_hurried();
+            let waits = !held_back && !self.is_draining();
             let batch = self.call(|| if waits { collected.due(now) } else { collected.oldest() });
             if let Some(batch) = batch.flatten() {
                 return Some(batch);
@@ -132,7 +132,7 @@ where
                         // In a fixed order, so that a simulated run replays.
                         biased;
                         taken = self.runtime.timeout(limit, self.queue.get()) => taken,
-                        () = self.hurried() => None,
+                        () = self.draining() => None,
                     }
                 }
             };
@@ -141,7 +141,7 @@ where
                     if let Put::Full(batch) = self.put(&mut collected, lease) {
                         return Some(batch);
                     }
-                    self.runtime.breathe().await;
+                    self.runtime.yield_now().await;
                 }
                 // Closed: nothing more comes to what is in the making.
                 Some(None) if collected.next_due().is_none() => return None,
@@ -152,16 +152,16 @@ where
     }
 
     /// Whether no change will bring a key any more.
-    fn is_hurried(&self) -> bool {
-        self.pace.has(Pace::Hurrying) || self.queue.is_shutting_down()
+    fn is_draining(&self) -> bool {
+        self.phase.has(RunPhase::Draining) || self.queue.is_shutting_down()
     }
 
     /// Waits for that, beside a `get` of this task: the queue wakes it when it is shut down.
-    async fn hurried(&self) {
-        let mut paced = pin!(self.pace.reached(Pace::Hurrying));
+    async fn draining(&self) {
+        let mut paced = pin!(self.phase.reached(RunPhase::Draining));
         poll_fn(|cx| {
-            let hurried = paced.as_mut().poll(cx).is_ready() || self.queue.is_shutting_down();
-            if hurried { Poll::Ready(()) } else { Poll::Pending }
+            let draining = paced.as_mut().poll(cx).is_ready() || self.queue.is_shutting_down();
+            if draining { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }
@@ -169,7 +169,7 @@ where
     /// Takes a key in.
     fn put(&self, collected: &mut Accumulator<G, Lease<K, T>>, lease: Lease<K, T>) -> Put<Lease<K, T>> {
         // `Eq` and `Hash` of the group, and the clock, are user code, too: the lease is dropped then, and so a failure.
-        let taken = self.own(lease).and_then(|lease| {
+        let taken = self.filter_key(lease).and_then(|lease| {
             self.call(|| {
                 let group = (self.reconcile.batches.group)(lease.key());
                 collected.put(group, lease, self.runtime.now())
@@ -178,7 +178,7 @@ where
         match taken {
             Some(Some(batch)) => Put::Full(batch),
             Some(None) => Put::Open,
-            None => Put::Nowhere,
+            None => Put::Dropped,
         }
     }
 
@@ -198,9 +198,9 @@ where
                     leases.push(lease);
                 }
                 Err(message) => {
-                    self.tell(|metrics| metrics.started());
-                    let failed = Err(Arc::new(Failure::Panic(message)));
-                    self.end_of(lease, Owed::new(metrics), failed).await;
+                    self.report(|metrics| metrics.reconcile_started());
+                    let failed = Err(Arc::new(ReconcileError::Panic(message)));
+                    self.end_of(lease, ReconcileMetricsGuard::new(metrics), failed).await;
                 }
             }
         }
@@ -208,17 +208,17 @@ where
         if count == 0 {
             return;
         }
-        self.tally.batches.count();
-        self.tell(|metrics| metrics.batch(count));
+        self.counters.batches.count();
+        self.report(|metrics| metrics.batch_started(count));
         let started = |lease| {
-            self.tell(|metrics| metrics.started());
-            (lease, Owed::new(metrics))
+            self.report(|metrics| metrics.reconcile_started());
+            (lease, ReconcileMetricsGuard::new(metrics))
         };
         let held: Vec<_> = leases.into_iter().map(started).collect();
         let span = self.call(|| self.config.spans.of_batch(count)).unwrap_or_default();
         let start = || span.start(|| (self.reconcile.reconcile)(keys, self.context.clone()));
         let results = attempt(&self.runtime, start, self.config.timeout).await;
-        let results = results.and_then(|results| own_results(results, count));
+        let results = results.and_then(|results| check_results(results, count));
         let results = match results {
             Ok(results) => results,
             // The failure of the batch is that of each of its keys.
@@ -226,8 +226,9 @@ where
         };
         // At once: none waits for what comes after another one, and one that is cut off then takes no others along.
         let ends = held.into_iter().zip(results);
-        let mut ends: Vec<_> =
-            ends.map(|((lease, owed), result)| Box::pin(self.end_of(lease, owed, result))).collect();
+        let mut ends: Vec<_> = ends
+            .map(|((lease, metrics_guard), result)| Box::pin(self.end_of(lease, metrics_guard, result)))
+            .collect();
         poll_fn(|cx| {
             ends.retain_mut(|end| end.as_mut().poll(cx).is_pending());
             if ends.is_empty() { Poll::Ready(()) } else { Poll::Pending }
@@ -236,13 +237,18 @@ where
     }
 
     /// The end of one key of a batch. What comes after is of each key, and so is its span.
-    async fn end_of(&self, lease: Lease<K, T>, owed: Owed<'_>, result: Result<Action, Arc<Failure>>) {
+    async fn end_of(
+        &self,
+        lease: Lease<K, T>,
+        metrics_guard: ReconcileMetricsGuard<'_>,
+        result: Result<Action, Arc<ReconcileError>>,
+    ) {
         let span = self.call(|| self.config.spans.of(lease.key())).unwrap_or_default();
         let result = match &self.config.finally {
             None => result,
             Some(finally) => self.finish(copied(&lease), result, &**finally, &span).await,
         };
-        owed.paid();
+        metrics_guard.disarm();
         if let Some((lease, outcome)) = self.ended(lease, &result, &span) {
             self.call(|| lease.end(outcome));
         }
@@ -255,36 +261,40 @@ enum Put<L> {
     Full(Vec<L>),
     Open,
     /// It is another replica's, or a failure: not held any more.
-    Nowhere,
+    Dropped,
 }
 
-type Results = Vec<Result<Action, Arc<Failure>>>;
+type Results = Vec<Result<Action, Arc<ReconcileError>>>;
 
 /// What was said of each key, if something was said of each.
-fn own_results<E>(results: Vec<Result<Action, E>>, count: usize) -> Result<Results, Failure>
+fn check_results<E>(results: Vec<Result<Action, E>>, count: usize) -> Result<Results, ReconcileError>
 where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
     let said = results.len();
-    let error = |error: E| Arc::new(Failure::of(error.into()));
+    let error = |error: E| Arc::new(ReconcileError::of(error.into()));
     // What becomes of an error is user code.
     let results: Results =
         panics::attempt(|| results.into_iter().map(|result| result.map_err(error)).collect())
-            .map_err(Failure::Panic)?;
-    if said == count { Ok(results) } else { Err(Failure::Error(Box::new(Miscounted { said, count }))) }
+            .map_err(ReconcileError::Panic)?;
+    if said == count {
+        Ok(results)
+    } else {
+        Err(ReconcileError::Error(Box::new(WrongResultCount { said, count })))
+    }
 }
 
 /// Nobody can tell which result is of which key.
 #[derive(Debug)]
-struct Miscounted {
+struct WrongResultCount {
     said: usize,
     count: usize,
 }
 
-impl fmt::Display for Miscounted {
+impl fmt::Display for WrongResultCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a batch of {} keys came to {} results", self.count, self.said)
     }
 }
 
-impl Error for Miscounted {}
+impl Error for WrongResultCount {}

@@ -14,7 +14,7 @@ use std::time::Duration;
 use flyball_informer_cache::Change;
 use tokio::sync::watch;
 
-use crate::report::Tally;
+use crate::report::ReportCounters;
 use crate::run::runtime::Runtime;
 use crate::run::watched_informer::BoxFuture;
 use flyball_sync::panics;
@@ -31,11 +31,11 @@ pub(crate) struct Mapper<OK, V, M> {
     map: M,
     failed: watch::Sender<Vec<Change<OK, V>>>,
     waiting: Turn<Waiting<OK, V>>,
-    tally: Arc<Tally>,
+    counters: Arc<ReportCounters>,
 }
 
 /// A [`Mapper`], its types out of sight.
-pub(crate) trait Remap: Send + Sync {
+pub(crate) trait RetryMapping: Send + Sync {
     /// Takes in what has failed: it is mapped again after a wait.
     fn take_in(&self, now: Duration);
 
@@ -76,9 +76,9 @@ struct Failed<OK, V> {
 }
 
 impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>)> Mapper<OK, V, M> {
-    pub(crate) fn new(map: M, tally: Arc<Tally>) -> Self {
+    pub(crate) fn new(map: M, counters: Arc<ReportCounters>) -> Self {
         let waiting = Waiting { objects: HashMap::new(), order: BTreeMap::new(), tickets: 0 };
-        Self { map, failed: watch::Sender::new(Vec::new()), waiting: Turn::new(waiting), tally }
+        Self { map, failed: watch::Sender::new(Vec::new()), waiting: Turn::new(waiting), counters }
     }
 
     pub(crate) fn changed(&self, change: &Change<OK, V>) {
@@ -93,7 +93,7 @@ impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>)> Mapper<OK, V, M> {
     fn maps(&self, change: &Change<OK, V>) -> bool {
         let mapped = panics::caught(|| (self.map)(change)).is_some();
         if !mapped {
-            self.tally.hook_panics.count();
+            self.counters.callback_panics.count();
         }
         mapped
     }
@@ -152,7 +152,7 @@ where
     OK: Clone + Eq + Hash,
     M: Fn(&Change<OK, V>),
 {
-    /// Runs `act` on what waits. Only the run future comes here, and never from within.
+    /// Runs `act` on what waits. KeyFilter the run future comes here, and never from within.
     fn waiting<T>(&self, act: impl FnOnce(&mut Waiting<OK, V>) -> T) -> Option<T> {
         Some(act(&mut *self.waiting.try_lock().ok()?))
     }
@@ -170,7 +170,7 @@ where
     }
 }
 
-impl<OK, V, M> Remap for Mapper<OK, V, M>
+impl<OK, V, M> RetryMapping for Mapper<OK, V, M>
 where
     OK: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -185,7 +185,7 @@ where
         for change in taken {
             let added = panics::attempt(|| self.waiting(|waiting| waiting.add(change, now)));
             if added.is_err() {
-                self.tally.hook_panics.count();
+                self.counters.callback_panics.count();
             }
         }
     }
@@ -240,8 +240,8 @@ impl<OK, V, M> Drop for Mapper<OK, V, M> {
 }
 
 /// Maps what failed again and again, each object with its own backoff.
-pub(crate) async fn keep_remapping<X: Runtime>(
-    mut mappers: watch::Receiver<Vec<Arc<dyn Remap>>>,
+pub(crate) async fn retry_mapping<X: Runtime>(
+    mut mappers: watch::Receiver<Vec<Arc<dyn RetryMapping>>>,
     runtime: &X,
 ) {
     // It cannot fail: the sender is the run's.
@@ -261,7 +261,7 @@ pub(crate) async fn keep_remapping<X: Runtime>(
                 for mapper in &mappers {
                     // One object at a time, so that the end of the run, and others on this thread, get their turn.
                     while mapper.remap_due(now) {
-                        runtime.breathe().await;
+                        runtime.yield_now().await;
                     }
                 }
             }

@@ -10,23 +10,23 @@ use tokio::sync::watch;
 
 /// How far workers are to go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Pace {
+pub(crate) enum RunPhase {
     /// There are none yet.
     #[default]
     Starting,
     /// They take keys, and wait for them.
     Working,
     /// They take keys, but no batch waits for more of them.
-    Hurrying,
+    Draining,
     /// They take no key any more.
-    Closing,
+    Stopping,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Pacing(watch::Sender<Pace>);
+pub(crate) struct PhaseSignal(watch::Sender<RunPhase>);
 
-impl Pacing {
-    pub(crate) fn raise(&self, to: Pace) {
+impl PhaseSignal {
+    pub(crate) fn raise(&self, to: RunPhase) {
         self.0.send_if_modified(|pace| {
             let raised = *pace < to;
             *pace = to.max(*pace);
@@ -34,12 +34,12 @@ impl Pacing {
         });
     }
 
-    pub(crate) fn has(&self, reached: Pace) -> bool {
+    pub(crate) fn has(&self, reached: RunPhase) -> bool {
         *self.0.borrow() >= reached
     }
 
     /// Waits until it is at least this.
-    pub(crate) async fn reached(&self, pace: Pace) {
+    pub(crate) async fn reached(&self, pace: RunPhase) {
         // It cannot fail: the sender is ours.
         let _ = self.0.subscribe().wait_for(|now| *now >= pace).await;
     }

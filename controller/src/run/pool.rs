@@ -2,12 +2,12 @@
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `crew` | the lock of a `watch` channel. Every decision is one call of the core under it; whoever wants another worker wakes the run future, which alone starts them |
+//! | `pool` | the lock of a `watch` channel. Every decision is one call of the core under it; whoever wants another worker wakes the run future, which alone starts them |
 //!
-//! Of a crew that neither grows nor shrinks nothing is ever asked.
+//! Of a pool that neither grows nor shrinks nothing is ever asked.
 //!
 //! # No key waits for a worker that could come
-//! A worker that takes a key leaves somebody idle behind, or the crew is as large as it may be (invariant 2 of the core). An
+//! A worker that takes a key leaves somebody idle behind, or the pool is as large as it may be (invariant 2 of the core). An
 //! idle worker has looked at the queue after he was counted idle, or is about to. One that goes while he is woken hands
 //! that on to another idle one, of whom there is one, or he would not go.
 
@@ -19,46 +19,46 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::run::pool::state::Crew;
+use crate::run::pool::state::PoolState;
 use crate::run::runtime::Runtime;
 
-pub(crate) struct Staff {
-    crew: watch::Sender<Crew>,
-    elastic: bool,
+pub(crate) struct WorkerPool {
+    pool: watch::Sender<PoolState>,
+    scalable: bool,
     /// So long an idle worker waits for a key before he goes.
-    linger: Duration,
+    idle_timeout: Duration,
 }
 
-impl Staff {
-    pub(crate) fn new(workers: &RangeInclusive<usize>, linger: Duration) -> Self {
-        let crew = Crew::new(*workers.start(), *workers.end());
-        Self { elastic: crew.is_elastic(), crew: watch::Sender::new(crew), linger }
+impl WorkerPool {
+    pub(crate) fn new(workers: &RangeInclusive<usize>, idle_timeout: Duration) -> Self {
+        let pool = PoolState::new(*workers.start(), *workers.end());
+        Self { scalable: pool.is_scalable(), pool: watch::Sender::new(pool), idle_timeout }
     }
 
     pub(crate) fn begin(&self) {
-        self.crew.send_modify(Crew::begin);
+        self.pool.send_modify(PoolState::begin);
     }
 
     /// How many are to be started now.
-    pub(crate) fn hire(&self) -> usize {
+    pub(crate) fn take_wanted(&self) -> usize {
         let mut wanted = 0;
-        self.crew.send_if_modified(|crew| {
-            wanted = crew.hire();
+        self.pool.send_if_modified(|pool| {
+            wanted = pool.take_wanted();
             false
         });
         wanted
     }
 
     /// Done when workers may be wanted.
-    pub(crate) fn changes(&self) -> watch::Receiver<Crew> {
-        self.crew.subscribe()
+    pub(crate) fn changes(&self) -> watch::Receiver<PoolState> {
+        self.pool.subscribe()
     }
 
     /// What a worker that is idle takes next; `None` when he is to go, or there is nothing more to take.
     pub(crate) async fn next<X, A, W>(
         &self,
         runtime: &X,
-        mut may_leave: bool,
+        mut may_expire: bool,
         mut take: impl FnMut() -> W + Send,
     ) -> Option<A>
     where
@@ -66,44 +66,44 @@ impl Staff {
         A: Send,
         W: Future<Output = Option<A>> + Send,
     {
-        if !self.elastic {
+        if !self.scalable {
             return take().await;
         }
         loop {
-            let taken = match may_leave {
-                true => runtime.timeout(self.linger, take()).await,
+            let taken = match may_expire {
+                true => runtime.timeout(self.idle_timeout, take()).await,
                 false => Some(take().await),
             };
             match taken {
                 Some(taken) => {
                     if taken.is_some() {
                         // A yes wakes the run future, which starts him.
-                        self.crew.send_if_modified(Crew::takes);
+                        self.pool.send_if_modified(PoolState::worker_busy);
                     }
                     return taken;
                 }
-                None if self.ask(Crew::leaves) => return None,
+                None if self.ask(PoolState::worker_expired) => return None,
                 // He is needed, and whoever comes to rest after him may go instead.
-                None => may_leave = false,
+                None => may_expire = false,
             }
         }
     }
 
     /// A worker is done with his key; whether he may go if no other one comes.
-    pub(crate) fn rests(&self) -> bool {
-        self.elastic && self.ask(Crew::rests)
+    pub(crate) fn worker_idle(&self) -> bool {
+        self.scalable && self.ask(PoolState::worker_idle)
     }
 
     /// Whether a worker that begins may go if no key comes.
-    pub(crate) fn is_large(&self) -> bool {
-        self.elastic && self.crew.borrow().is_large()
+    pub(crate) fn exceeds_min(&self) -> bool {
+        self.scalable && self.pool.borrow().exceeds_min()
     }
 
     /// What the core says. Wakes nobody.
-    fn ask(&self, question: impl FnOnce(&mut Crew) -> bool) -> bool {
+    fn ask(&self, question: impl FnOnce(&mut PoolState) -> bool) -> bool {
         let mut answer = false;
-        self.crew.send_if_modified(|crew| {
-            answer = question(crew);
+        self.pool.send_if_modified(|pool| {
+            answer = question(pool);
             false
         });
         answer

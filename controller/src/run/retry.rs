@@ -8,18 +8,18 @@ use flyball_ratelimit::{Exponential, Limiter, OncePerBackoff, Policy};
 use flyball_sync::{Clock, Nanos};
 use flyball_workqueue::{Key, Order, Queue, SupportsDelays};
 
-use crate::{Class, Failure};
+use crate::{FailureClass, ReconcileError};
 
 /// The waits after conflicts, unless set otherwise.
 pub(crate) const CONFLICTS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
 /// Who says for how long at least a key waits after a failure.
-type LeastWait<K> = dyn Fn(&K, &Failure) -> Option<Duration> + Send + Sync;
+type LeastWait<K> = dyn Fn(&K, &ReconcileError) -> Option<Duration> + Send + Sync;
 
 /// Who says of which class a failure is.
-type Classify = dyn Fn(&Failure) -> Class + Send + Sync;
+type Classify = dyn Fn(&ReconcileError) -> FailureClass + Send + Sync;
 
-pub(crate) struct Classes<K> {
+pub(crate) struct FailurePolicy<K> {
     /// Without one all are transient, and nobody looks at the schedule.
     pub(crate) of: Option<Box<Classify>>,
     pub(crate) conflicts: Box<dyn Schedule<K>>,
@@ -36,18 +36,18 @@ pub(crate) trait Schedule<K>: Send + Sync {
     fn forget(&self, key: &K) -> u32;
 }
 
-impl<K: Key> Classes<K> {
+impl<K: Key> FailurePolicy<K> {
     pub(crate) fn new(clock: impl Clock) -> Self {
         let [least, most] = CONFLICTS;
         Self { of: None, conflicts: schedule(Exponential::new(least..=most), clock), least: None }
     }
 
-    pub(crate) fn of(&self, failure: &Failure) -> Class {
-        self.of.as_ref().map_or(Class::Transient, |of| of(failure))
+    pub(crate) fn of(&self, failure: &ReconcileError) -> FailureClass {
+        self.of.as_ref().map_or(FailureClass::Transient, |of| of(failure))
     }
 
     /// For how long at least the key waits after it; zero leaves that to the limiter.
-    pub(crate) fn least_wait(&self, key: &K, failure: &Failure) -> Duration {
+    pub(crate) fn least_wait(&self, key: &K, failure: &ReconcileError) -> Duration {
         self.least.as_ref().and_then(|least| least(key, failure)).unwrap_or_default()
     }
 

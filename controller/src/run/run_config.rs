@@ -10,22 +10,22 @@ use flyball_ratelimit::Policy;
 use flyball_sync::Clock;
 use flyball_workqueue::Key;
 
-use crate::run::retry::Classes;
-use crate::run::span::Spans;
-use crate::run::watched_informer::{BoxFuture, Only};
-use crate::{Action, ConfigError, Context, Failure, Metrics};
+use crate::run::retry::FailurePolicy;
+use crate::run::span::ReconcileSpans;
+use crate::run::watched_informer::{BoxFuture, KeyFilter};
+use crate::{Action, Context, ControllerMetrics, InvalidControllerConfig, ReconcileError};
 
 /// What becomes of a key that is given up.
-pub(crate) type DeadLetter<K> = dyn Fn(&K, &Failure) + Send + Sync;
+pub(crate) type OnGiveUp<K> = dyn Fn(&K, &ReconcileError) + Send + Sync;
 
 /// What comes after every reconcile.
 pub(crate) type Finally<K> =
-    dyn Fn(K, Result<Action, Arc<Failure>>, Context) -> BoxFuture<Result<(), BoxError>> + Send + Sync;
+    dyn Fn(K, Result<Action, Arc<ReconcileError>>, Context) -> BoxFuture<Result<(), BoxError>> + Send + Sync;
 
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// So long an idle worker stays, unless set otherwise.
-pub(crate) const LINGER: Duration = Duration::from_secs(10);
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// So long the caches may take to sync, as with controller-runtime.
 pub(crate) const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
@@ -51,24 +51,24 @@ impl Default for Shutdown {
 pub(crate) struct Config<K> {
     pub(crate) workers: RangeInclusive<usize>,
     /// So long an idle worker stays that is one too many.
-    pub(crate) linger: Duration,
-    pub(crate) only: Arc<Only<K>>,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) filter_key: Arc<KeyFilter<K>>,
     pub(crate) timeout: Option<Duration>,
     /// So many failures in a row are one too many.
     pub(crate) attempts: Option<u32>,
-    pub(crate) given_up: Option<Box<DeadLetter<K>>>,
-    pub(crate) classes: Classes<K>,
+    pub(crate) on_give_up: Option<Box<OnGiveUp<K>>>,
+    pub(crate) classes: FailurePolicy<K>,
     pub(crate) finally: Option<Box<Finally<K>>>,
-    pub(crate) metrics: Option<Box<dyn Metrics>>,
-    pub(crate) spans: Spans<K>,
+    pub(crate) metrics: Option<Box<dyn ControllerMetrics>>,
+    pub(crate) spans: ReconcileSpans<K>,
     pub(crate) shutdown: Shutdown,
     /// So long the caches may take to sync.
     pub(crate) sync_timeout: Duration,
     /// An informer that is not there was said to be optional.
     pub(crate) nothing_optional: bool,
-    pub(crate) settles: bool,
+    pub(crate) stop_when_idle: bool,
     /// Workers do not wait for the informers that it listens to.
-    pub(crate) starts_unsynced: bool,
+    pub(crate) start_before_sync: bool,
 }
 
 impl<K: Key> Config<K> {
@@ -76,37 +76,41 @@ impl<K: Key> Config<K> {
     pub(crate) fn new(clock: impl Clock) -> Self {
         Self {
             workers: 1..=1,
-            linger: LINGER,
-            only: Arc::new(|_| true),
+            idle_timeout: IDLE_TIMEOUT,
+            filter_key: Arc::new(|_| true),
             timeout: None,
             attempts: None,
-            given_up: None,
-            classes: Classes::new(clock),
+            on_give_up: None,
+            classes: FailurePolicy::new(clock),
             finally: None,
             metrics: None,
-            spans: Spans::default(),
+            spans: ReconcileSpans::default(),
             shutdown: Shutdown::default(),
             sync_timeout: SYNC_TIMEOUT,
             nothing_optional: false,
-            settles: false,
-            starts_unsynced: false,
+            stop_when_idle: false,
+            start_before_sync: false,
         }
     }
 }
 
 impl<K> Config<K> {
     /// Whether a controller with this many informers and a limiter of type `L` can run with it.
-    pub(crate) fn check<L: Policy<K>>(&self, informers: usize) -> Result<(), ConfigError> {
+    pub(crate) fn check<L: Policy<K>>(&self, informers: usize) -> Result<(), InvalidControllerConfig> {
         match self {
-            Self { workers, .. } if *workers.start() == 0 => Err(ConfigError::NoWorkers),
-            Self { workers, .. } if workers.end() < workers.start() => Err(ConfigError::FewerWorkers),
-            Self { linger: Duration::ZERO, .. } => Err(ConfigError::NoLinger),
-            Self { timeout: Some(Duration::ZERO), .. } => Err(ConfigError::NoTime),
-            Self { attempts: Some(0), .. } => Err(ConfigError::NoAttempts),
-            Self { attempts: Some(_), .. } if !L::COUNTS_FAILURES => Err(ConfigError::NothingCountsAttempts),
-            Self { sync_timeout: Duration::ZERO, .. } => Err(ConfigError::NoSyncTime),
-            Self { nothing_optional: true, .. } => Err(ConfigError::NothingOptional),
-            Self { settles: true, .. } if informers == 0 => Err(ConfigError::NothingSettles),
+            Self { workers, .. } if *workers.start() == 0 => Err(InvalidControllerConfig::ZeroWorkers),
+            Self { workers, .. } if workers.end() < workers.start() => {
+                Err(InvalidControllerConfig::MaxWorkersBelowMin)
+            }
+            Self { idle_timeout: Duration::ZERO, .. } => Err(InvalidControllerConfig::ZeroWorkerIdleTimeout),
+            Self { timeout: Some(Duration::ZERO), .. } => Err(InvalidControllerConfig::ZeroReconcileTimeout),
+            Self { attempts: Some(0), .. } => Err(InvalidControllerConfig::ZeroMaxAttempts),
+            Self { attempts: Some(_), .. } if !L::COUNTS_FAILURES => {
+                Err(InvalidControllerConfig::LimiterCountsNoFailures)
+            }
+            Self { sync_timeout: Duration::ZERO, .. } => Err(InvalidControllerConfig::ZeroCacheSyncTimeout),
+            Self { nothing_optional: true, .. } => Err(InvalidControllerConfig::NothingOptional),
+            Self { stop_when_idle: true, .. } if informers == 0 => Err(InvalidControllerConfig::NoInformers),
             _ => Ok(()),
         }
     }
@@ -116,18 +120,18 @@ impl<K> fmt::Debug for Config<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("workers", &self.workers)
-            .field("linger", &self.linger)
+            .field("idle_timeout", &self.idle_timeout)
             .field("timeout", &self.timeout)
             .field("attempts", &self.attempts)
-            .field("given_up", &self.given_up.is_some())
+            .field("on_give_up", &self.on_give_up.is_some())
             .field("classifies", &self.classes.of.is_some())
             .field("asks_for_least_waits", &self.classes.least.is_some())
             .field("finally", &self.finally.is_some())
             .field("measures", &self.metrics.is_some())
             .field("shutdown", &self.shutdown)
             .field("sync_timeout", &self.sync_timeout)
-            .field("settles", &self.settles)
-            .field("starts_unsynced", &self.starts_unsynced)
+            .field("stop_when_idle", &self.stop_when_idle)
+            .field("start_before_sync", &self.start_before_sync)
             .finish()
     }
 }

@@ -29,7 +29,7 @@ pub(crate) trait Runtime: Clone + Send + Sync + 'static {
     fn now(&self) -> Duration;
 
     /// Lets others have their turn, for a task that may always have something to do.
-    fn breathe(&self) -> impl Future<Output = ()> + Send;
+    fn yield_now(&self) -> impl Future<Output = ()> + Send;
 }
 
 /// Tasks that end with whoever owns this.
@@ -71,7 +71,7 @@ impl Runtime for Tokio {
         self.0.elapsed()
     }
 
-    async fn breathe(&self) {
+    async fn yield_now(&self) {
         coop::consume_budget().await;
     }
 }

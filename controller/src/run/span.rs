@@ -3,9 +3,9 @@
 //! Cancel safety: as that of the future that runs within one.
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) use off::{Spans, Within};
+pub(crate) use off::{ReconcileSpan, ReconcileSpans};
 #[cfg(feature = "tracing")]
-pub(crate) use on::{Spans, Within};
+pub(crate) use on::{ReconcileSpan, ReconcileSpans};
 
 #[cfg(feature = "tracing")]
 mod on {
@@ -15,73 +15,73 @@ mod on {
     use tracing::field::Empty;
     use tracing::{Instrument, Span, info_span};
 
-    use crate::Outcome;
+    use crate::ReconcileOutcome;
     use flyball_sync::panics;
 
     const TARGET: &str = "flyball_controller";
 
     /// Who makes spans, if anybody does.
-    pub(crate) struct Spans<K>(Option<Tracing<K>>);
+    pub(crate) struct ReconcileSpans<K>(Option<Tracing<K>>);
 
     struct Tracing<K> {
         controller: String,
         of: fn(&str, &K) -> Span,
     }
 
-    impl<K> Default for Spans<K> {
+    impl<K> Default for ReconcileSpans<K> {
         fn default() -> Self {
             Self(None)
         }
     }
 
-    impl<K: Debug> Spans<K> {
+    impl<K: Debug> ReconcileSpans<K> {
         pub(crate) fn new(controller: String) -> Self {
             let of = |controller: &str, key: &K| info_span!(target: TARGET, "reconcile", controller, ?key, outcome = Empty);
             Self(Some(Tracing { controller, of }))
         }
     }
 
-    impl<K> Spans<K> {
+    impl<K> ReconcileSpans<K> {
         /// Of a reconcile. Shows the key, which is user code.
-        pub(crate) fn of(&self, key: &K) -> Within {
+        pub(crate) fn of(&self, key: &K) -> ReconcileSpan {
             let tracing = self.0.as_ref();
-            Within(tracing.map_or_else(Span::none, |tracing| (tracing.of)(&tracing.controller, key)))
+            ReconcileSpan(tracing.map_or_else(Span::none, |tracing| (tracing.of)(&tracing.controller, key)))
         }
 
         /// Of a batch of so many keys.
-        pub(crate) fn of_batch(&self, keys: usize) -> Within {
+        pub(crate) fn of_batch(&self, keys: usize) -> ReconcileSpan {
             let of = |tracing: &Tracing<K>| {
                 let controller = &*tracing.controller;
                 info_span!(target: TARGET, "reconcile_batch", controller, keys)
             };
-            Within(self.0.as_ref().map_or_else(Span::none, of))
+            ReconcileSpan(self.0.as_ref().map_or_else(Span::none, of))
         }
     }
 
     /// One span, or none.
-    pub(crate) struct Within(Span);
+    pub(crate) struct ReconcileSpan(Span);
 
-    impl Default for Within {
+    impl Default for ReconcileSpan {
         fn default() -> Self {
             Self(Span::none())
         }
     }
 
     /// To close a span is the subscriber's business, and no worker's.
-    impl Drop for Within {
+    impl Drop for ReconcileSpan {
         fn drop(&mut self) {
             // Nobody to tell: the panic hook has said it.
             panics::caught(|| drop(std::mem::replace(&mut self.0, Span::none())));
         }
     }
 
-    impl Within {
+    impl ReconcileSpan {
         /// The future, called for, polled and dropped within the span.
         pub(crate) fn start<R: Future>(&self, future: impl FnOnce() -> R) -> impl Future<Output = R::Output> {
             self.0.in_scope(future).instrument(self.0.clone())
         }
 
-        pub(crate) fn ended(&self, outcome: Outcome) {
+        pub(crate) fn ended(&self, outcome: ReconcileOutcome) {
             self.0.record("outcome", outcome.label());
         }
     }
@@ -91,38 +91,38 @@ mod on {
 mod off {
     use std::marker::PhantomData;
 
-    use crate::Outcome;
+    use crate::ReconcileOutcome;
 
     /// Nobody makes spans.
-    pub(crate) struct Spans<K>(PhantomData<fn(K)>);
+    pub(crate) struct ReconcileSpans<K>(PhantomData<fn(K)>);
 
-    impl<K> Default for Spans<K> {
+    impl<K> Default for ReconcileSpans<K> {
         fn default() -> Self {
             Self(PhantomData)
         }
     }
 
     #[expect(clippy::unused_self, reason = "it stands for what makes spans")]
-    impl<K> Spans<K> {
-        pub(crate) fn of(&self, _: &K) -> Within {
-            Within
+    impl<K> ReconcileSpans<K> {
+        pub(crate) fn of(&self, _: &K) -> ReconcileSpan {
+            ReconcileSpan
         }
 
-        pub(crate) fn of_batch(&self, _: usize) -> Within {
-            Within
+        pub(crate) fn of_batch(&self, _: usize) -> ReconcileSpan {
+            ReconcileSpan
         }
     }
 
     /// No span.
     #[derive(Default)]
-    pub(crate) struct Within;
+    pub(crate) struct ReconcileSpan;
 
     #[expect(clippy::unused_self, reason = "it stands for a span")]
-    impl Within {
+    impl ReconcileSpan {
         pub(crate) fn start<R>(&self, future: impl FnOnce() -> R) -> R {
             future()
         }
 
-        pub(crate) fn ended(&self, _: Outcome) {}
+        pub(crate) fn ended(&self, _: ReconcileOutcome) {}
     }
 }

@@ -14,15 +14,15 @@ use flyball_workqueue::{AddError, Added, Key, Order, Queue, QueueLimiter, TimeMo
 
 use crate::CacheStatus;
 use crate::cache_status::{Probe, Syncing};
-use crate::report::Tally;
-use crate::run::mapper_retry::{Mapper, Remap};
+use crate::report::ReportCounters;
+use crate::run::mapper_retry::{Mapper, RetryMapping};
 
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// One informer, its types out of sight.
-pub(crate) struct Events<K, O: Order<K>, L, T> {
+pub(crate) struct WatchedInformer<K, O: Order<K>, L, T> {
     /// The type of its objects.
-    pub(crate) objects: &'static str,
+    pub(crate) object_type: &'static str,
     /// Whether workers wait for it.
     pub(crate) required: bool,
     pub(crate) synced: Syncing,
@@ -30,9 +30,15 @@ pub(crate) struct Events<K, O: Order<K>, L, T> {
     pub(crate) status: Probe,
     /// Done when every change has become keys.
     pub(crate) stopped: BoxFuture<()>,
-    #[expect(clippy::type_complexity, reason = "a closure, named nowhere else")]
+    #[expect(clippy::type_complexity, reason = "a closure, named dropped else")]
     pub(crate) observe: Box<
-        dyn FnOnce(Queue<K, O, L, T>, AddInitial<K, O, L, T>, Arc<Only<K>>, Arc<Tally>) -> Observing + Send,
+        dyn FnOnce(
+                Queue<K, O, L, T>,
+                AddInitial<K, O, L, T>,
+                Arc<KeyFilter<K>>,
+                Arc<ReportCounters>,
+            ) -> ActiveWatch
+            + Send,
     >,
 }
 
@@ -41,16 +47,16 @@ pub(crate) type AddInitial<K, O, L, T> =
     Arc<dyn Fn(&Queue<K, O, L, T>, K) -> Result<Added, AddError<K>> + Send + Sync>;
 
 /// Which keys are this controller's.
-pub(crate) type Only<K> = dyn Fn(&K) -> bool + Send + Sync;
+pub(crate) type KeyFilter<K> = dyn Fn(&K) -> bool + Send + Sync;
 
 /// Changes become keys until it is dropped.
-pub(crate) struct Observing {
+pub(crate) struct ActiveWatch {
     pub(crate) _observer: Box<dyn Send>,
     /// What could not be mapped.
-    pub(crate) remap: Arc<dyn Remap>,
+    pub(crate) remap: Arc<dyn RetryMapping>,
 }
 
-impl<K, O, L, T> Events<K, O, L, T>
+impl<K, O, L, T> WatchedInformer<K, O, L, T>
 where
     K: Key,
     O: Order<K>,
@@ -96,13 +102,13 @@ where
         let (syncing, stopping, observed) = (informer.clone(), informer.clone(), informer.clone());
         let probed = informer.clone();
         Self {
-            objects: std::any::type_name::<V>(),
+            object_type: std::any::type_name::<V>(),
             required: true,
             status: Arc::new(move || {
                 let status = probed.status();
                 CacheStatus {
                     index: 0,
-                    objects: std::any::type_name::<V>(),
+                    object_type: std::any::type_name::<V>(),
                     required: true,
                     synced: probed.is_synced(),
                     state: status.state,
@@ -114,21 +120,21 @@ where
                 Box::pin(async move { syncing.synced().await })
             }),
             stopped: Box::pin(async move { stopping.stopped().await }),
-            observe: Box::new(move |queue, initial, only, tally| {
-                let counted = tally.clone();
+            observe: Box::new(move |queue, initial, only, counters| {
+                let counted = counters.clone();
                 let map = move |change: &Change<OK, V>| {
                     for key in keys_of(change).into_iter().filter(|key| only(key_of(key))) {
                         if add(&queue, &initial, change, key).is_err() {
                             // It is shut down: a change that was published as this ended.
                             break;
                         }
-                        counted.adds.count();
+                        counted.keys_added.count();
                     }
                 };
-                let mapper = Arc::new(Mapper::new(map, tally));
+                let mapper = Arc::new(Mapper::new(map, counters));
                 let remap = mapper.clone();
                 let observer = observed.observe(move |change| mapper.changed(change));
-                Observing { _observer: Box::new(observer), remap }
+                ActiveWatch { _observer: Box::new(observer), remap }
             }),
         }
     }

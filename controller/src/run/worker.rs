@@ -16,15 +16,15 @@ use flyball_workqueue::{
     EndAndGet, Key, KeyState, Lease, LeaseOutcome, Order, Queue, QueueLimiter, SupportsAsync, SupportsDelays,
 };
 
-use crate::metrics::{Metrics, OnDuty, Owed};
-use crate::report::Tally;
+use crate::metrics::{ControllerMetrics, ReconcileMetricsGuard, WorkerMetricsGuard};
+use crate::report::ReportCounters;
 use crate::run::attempt::attempt;
-use crate::run::phase::{Pace, Pacing};
-use crate::run::pool::Staff;
+use crate::run::phase::{PhaseSignal, RunPhase};
+use crate::run::pool::WorkerPool;
 use crate::run::run_config::{Config, Finally};
 use crate::run::runtime::{Runtime, Tasks};
-use crate::run::span::Within;
-use crate::{Action, Class, Context, Failure, Outcome};
+use crate::run::span::ReconcileSpan;
+use crate::{Action, Context, FailureClass, ReconcileError, ReconcileOutcome};
 use flyball_sync::panics;
 
 /// The key for a call of the user's, or the panic of its `Clone`, which is user code, too.
@@ -38,18 +38,18 @@ fn given<K>(key: Result<K, String>) -> K {
 }
 
 /// What all workers of a controller share.
-pub(crate) struct Shop<X, K, O: Order<K>, L, T, F> {
+pub(crate) struct WorkerContext<X, K, O: Order<K>, L, T, F> {
     pub(crate) runtime: X,
     pub(crate) queue: Queue<K, O, L, T>,
     pub(crate) reconcile: F,
     pub(crate) config: Config<K>,
     pub(crate) context: Context,
-    pub(crate) tally: Arc<Tally>,
-    pub(crate) staff: Staff,
-    pub(crate) pace: Pacing,
+    pub(crate) counters: Arc<ReportCounters>,
+    pub(crate) pool: WorkerPool,
+    pub(crate) phase: PhaseSignal,
 }
 
-impl<X, K, O, L, T, F> Shop<X, K, O, L, T, F>
+impl<X, K, O, L, T, F> WorkerContext<X, K, O, L, T, F>
 where
     X: Runtime,
     K: Key,
@@ -63,31 +63,31 @@ where
         reconcile: F,
         config: Config<K>,
         context: Context,
-        tally: Arc<Tally>,
+        counters: Arc<ReportCounters>,
     ) -> Self {
-        let staff = Staff::new(&config.workers, config.linger);
-        Self { runtime, queue, reconcile, config, context, tally, staff, pace: Pacing::default() }
+        let pool = WorkerPool::new(&config.workers, config.idle_timeout);
+        Self { runtime, queue, reconcile, config, context, counters, pool, phase: PhaseSignal::default() }
     }
 
     /// From now on there are workers.
     pub(crate) fn open(&self) {
-        self.staff.begin();
-        self.pace.raise(Pace::Working);
+        self.pool.begin();
+        self.phase.raise(RunPhase::Working);
     }
 
     /// Starts workers as they are wanted, until all have ended.
     ///
     /// One panics only where no guard is, inside a `get` of the queue: a reconcile that is aborted is dropped under a guard, too.
-    pub(crate) async fn keep_staffed<W>(
+    pub(crate) async fn run_workers<W>(
         self: &Arc<Self>,
         working: &mut X::Tasks,
         worker: &impl Fn(Arc<Self>) -> W,
     ) where
         W: Future<Output = ()> + Send + 'static,
     {
-        let mut changes = self.staff.changes();
+        let mut changes = self.pool.changes();
         loop {
-            for _ in 0..self.staff.hire() {
+            for _ in 0..self.pool.take_wanted() {
                 working.spawn(worker(self.clone()));
             }
             tokio::select! {
@@ -101,7 +101,7 @@ where
     }
 
     /// What a worker that is idle takes next; `None` when it is to end.
-    pub(crate) async fn next<A, W>(&self, may_leave: bool, take: impl FnMut() -> W + Send) -> Option<A>
+    pub(crate) async fn next<A, W>(&self, may_expire: bool, take: impl FnMut() -> W + Send) -> Option<A>
     where
         A: Send,
         W: Future<Output = Option<A>> + Send,
@@ -109,8 +109,8 @@ where
         tokio::select! {
             // The pace first, at each poll: there may always be a key, and one may come with the signal.
             biased;
-            () = self.pace.reached(Pace::Closing) => None,
-            taken = self.staff.next(&self.runtime, may_leave, take) => taken,
+            () = self.phase.reached(RunPhase::Stopping) => None,
+            taken = self.pool.next(&self.runtime, may_expire, take) => taken,
         }
     }
 
@@ -121,15 +121,15 @@ where
         R: Future<Output = Result<Action, E>> + Send,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        self.tell(|metrics| metrics.worker_came());
-        let _on_duty = OnDuty(self.config.metrics.as_deref());
-        let mut may_leave = self.staff.is_large();
+        self.report(|metrics| metrics.worker_started());
+        let _metrics_guard = WorkerMetricsGuard(self.config.metrics.as_deref());
+        let mut may_expire = self.pool.exceeds_min();
         // Dropped, it ends its lease all the same.
         let mut ending = None;
-        while let Some(lease) = self.next(may_leave, || self.end_and_get(ending.take())).await {
+        while let Some(lease) = self.next(may_expire, || self.end_and_get(ending.take())).await {
             // Nothing is awaited from here until the next key is.
             ending = self.serve(lease).await;
-            may_leave = self.staff.rests();
+            may_expire = self.pool.worker_idle();
         }
         // The pace came first. The end of a lease calls user code.
         self.call(|| drop(ending));
@@ -161,10 +161,10 @@ where
         R: Future<Output = Result<Action, E>> + Send,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        let lease = self.own(lease)?;
+        let lease = self.filter_key(lease)?;
         let metrics = self.config.metrics.as_deref();
-        self.tell(|metrics| metrics.started());
-        let owed = Owed::new(metrics);
+        self.report(|metrics| metrics.reconcile_started());
+        let metrics_guard = ReconcileMetricsGuard::new(metrics);
         let span = self.call(|| self.config.spans.of(lease.key())).unwrap_or_default();
         let key = copied(&lease);
         let start = || span.start(|| (self.reconcile)(given(key), self.context.clone()));
@@ -177,17 +177,17 @@ where
             }
         };
         // A reconcile that never waits would keep others from the thread. Before its end is counted: aborted in here it has not ended.
-        self.runtime.breathe().await;
-        owed.paid();
+        self.runtime.yield_now().await;
+        metrics_guard.disarm();
         let (lease, outcome) = self.ended(lease, &result, &span)?;
         Some(self.queue.end_and_get(lease, outcome))
     }
 
     /// Takes out what is another replica's.
-    pub(crate) fn own(&self, lease: Lease<K, T>) -> Option<Lease<K, T>> {
-        let mine = self.call(|| (self.config.only)(lease.key()));
+    pub(crate) fn filter_key(&self, lease: Lease<K, T>) -> Option<Lease<K, T>> {
+        let mine = self.call(|| (self.config.filter_key)(lease.key()));
         if mine == Some(false) {
-            self.tally.foreign.count();
+            self.counters.filtered_keys.count();
             self.call(|| lease.done());
             return None;
         }
@@ -198,16 +198,16 @@ where
     pub(crate) async fn finish(
         &self,
         key: Result<K, String>,
-        result: Result<Action, Arc<Failure>>,
+        result: Result<Action, Arc<ReconcileError>>,
         finally: &Finally<K>,
-        span: &Within,
-    ) -> Result<Action, Arc<Failure>> {
+        span: &ReconcileSpan,
+    ) -> Result<Action, Arc<ReconcileError>> {
         let told = result.clone();
         let start = || span.start(|| finally(given(key), told, self.context.clone()));
         match attempt(&self.runtime, start, self.config.timeout).await {
             Ok(()) => result,
             Err(failure) => {
-                self.tally.finally_failures.count();
+                self.counters.finally_failures.count();
                 result.and(Err(Arc::new(failure)))
             }
         }
@@ -217,18 +217,18 @@ where
     pub(crate) fn ended(
         &self,
         lease: Lease<K, T>,
-        result: &Result<Action, Arc<Failure>>,
-        span: &Within,
+        result: &Result<Action, Arc<ReconcileError>>,
+        span: &ReconcileSpan,
     ) -> Option<(Lease<K, T>, LeaseOutcome)> {
         let classified = result.as_ref().map_err(|failure| (&**failure, self.class_of(failure)));
-        let outcome = Outcome::of(classified);
+        let outcome = ReconcileOutcome::of(classified);
         // What follows calls the limiter and the clock, which are user code: whatever they do, the worker lives on, and
         // the queue says what becomes of the key.
         let took = match &self.config.metrics {
             None => Duration::ZERO,
             Some(_) => self.call(|| lease.age()).flatten().unwrap_or_default(),
         };
-        self.tally.ended(outcome, took);
+        self.counters.record(outcome, took);
         let ending = self.call(|| match result {
             Ok(action) => {
                 self.count_recovery(&lease);
@@ -239,26 +239,26 @@ where
                 None
             }
         });
-        self.tell(|metrics| metrics.ended(outcome, took));
+        self.report(|metrics| metrics.reconcile_ended(outcome, took));
         self.call(|| span.ended(outcome));
         ending.flatten()
     }
 
-    fn class_of(&self, failure: &Failure) -> Class {
+    fn class_of(&self, failure: &ReconcileError) -> FailureClass {
         self.call(|| self.config.classes.of(failure)).unwrap_or_default()
     }
 
     fn count_recovery(&self, lease: &Lease<K, T>) {
         let failures = lease.num_requeues().saturating_add(self.config.classes.forget(lease.key()));
         if failures > 0 {
-            self.tally.recoveries.count();
-            self.tell(|metrics| metrics.recovered(failures));
+            self.counters.successful_retries.count();
+            self.report(|metrics| metrics.retry_succeeded(failures));
         }
     }
 
-    fn failed(&self, lease: Lease<K, T>, failure: &Failure, class: Class) {
+    fn failed(&self, lease: Lease<K, T>, failure: &ReconcileError, class: FailureClass) {
         match class {
-            Class::Transient => {
+            FailureClass::Transient => {
                 let least =
                     self.call(|| self.config.classes.least_wait(lease.key(), failure)).unwrap_or_default();
                 let key = self.config.classes.counts().then(|| lease.key().clone());
@@ -278,26 +278,26 @@ where
                     self.config.classes.forget(&key);
                 }
             }
-            Class::Conflict => {
+            FailureClass::Conflict => {
                 let wait = self.config.classes.conflicts.next(lease.key());
                 lease.done_and_requeue_after(wait);
             }
-            Class::Permanent => self.give_up(lease, failure, class),
+            FailureClass::Permanent => self.give_up(lease, failure, class),
         }
     }
 
-    fn give_up(&self, lease: Lease<K, T>, failure: &Failure, class: Class) {
-        self.tally.given_up.count();
-        if let Some(given_up) = &self.config.given_up {
+    fn give_up(&self, lease: Lease<K, T>, failure: &ReconcileError, class: FailureClass) {
+        self.counters.given_up.count();
+        if let Some(given_up) = &self.config.on_give_up {
             // Told while the key is still held, so that nobody works on it meanwhile.
             self.call(|| given_up(lease.key(), failure));
         }
-        self.tell(|metrics| metrics.gave_up(class));
+        self.report(|metrics| metrics.gave_up(class));
         self.config.classes.forget(lease.key());
         lease.succeed();
     }
 
-    pub(crate) fn tell(&self, what: impl FnOnce(&dyn Metrics)) {
+    pub(crate) fn report(&self, what: impl FnOnce(&dyn ControllerMetrics)) {
         if let Some(metrics) = &self.config.metrics {
             self.call(|| what(&**metrics));
         }
@@ -307,7 +307,7 @@ where
     pub(crate) fn call<A>(&self, user: impl FnOnce() -> A) -> Option<A> {
         let called = panics::caught(user);
         if called.is_none() {
-            self.tally.hook_panics.count();
+            self.counters.callback_panics.count();
         }
         called
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use flyball_sync::Clock;
 
 use super::scheduler::Scheduler;
-use super::time::Time;
+use super::simulated_time::SimulatedTime;
 use crate::run::runtime::{Runtime, Tasks};
 
 #[derive(Clone)]
@@ -28,7 +28,8 @@ impl Runtime for Simulated {
     where
         F: Future<Output: Send> + Send,
     {
-        let (mut future, mut late) = (pin!(future), pin!(Time::new(self.0.clock.clone()).sleep(limit)));
+        let (mut future, mut late) =
+            (pin!(future), pin!(SimulatedTime::new(self.0.clock.clone()).sleep(limit)));
         poll_fn(|cx| match future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
             Poll::Pending => late.as_mut().poll(cx).map(|()| None),
@@ -40,10 +41,10 @@ impl Runtime for Simulated {
         Duration::from_nanos(self.0.clock.now().get())
     }
 
-    async fn breathe(&self) {
+    async fn yield_now(&self) {
         // As a budget, but one that ends anywhere.
         if self.0.random() % 2 == 0 {
-            Time::new(self.0.clock.clone()).sleep(Duration::ZERO).await;
+            SimulatedTime::new(self.0.clock.clone()).sleep(Duration::ZERO).await;
         }
     }
 }
@@ -67,7 +68,7 @@ impl Tasks for SimulatedTasks {
         if self.ids.is_empty() {
             return false;
         }
-        let over = poll_fn(|cx| self.scheduler.poll_over(&self.ids, cx)).await;
+        let over = poll_fn(|cx| self.scheduler.poll_finished(&self.ids, cx)).await;
         self.ids.remove(over);
         true
     }

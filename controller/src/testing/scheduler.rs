@@ -89,12 +89,12 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn is_over(&self, id: u64) -> bool {
+    pub(super) fn is_finished(&self, id: u64) -> bool {
         !self.state.lock().tasks.contains_key(&id)
     }
 
     /// One of these that is over; if none is, the next end of a task wakes the waker.
-    pub(super) fn poll_over(&self, ids: &[u64], cx: &Context<'_>) -> Poll<usize> {
+    pub(super) fn poll_finished(&self, ids: &[u64], cx: &Context<'_>) -> Poll<usize> {
         let waker = cx.waker().clone();
         let mut state = self.state.lock();
         match ids.iter().position(|id| !state.tasks.contains_key(id)) {

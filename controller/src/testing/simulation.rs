@@ -17,15 +17,15 @@ use flyball_workqueue::{Key, Order, QueueLimiter, SupportsAsync, SupportsDelays}
 
 use super::runtime::Simulated;
 use super::scheduler::Scheduler;
-use super::{Task, Time};
-use crate::{Action, Batches, Context, Controller, Report, RunError};
+use super::{SimulatedTask, SimulatedTime};
+use crate::{Action, BatchConfig, Context, Controller, RunError, RunReport};
 
 /// A controller and all around it on one thread, in an order and a time that a test decides.
 ///
-/// Informers, workers and whatever else is [spawned](Self::spawn) are tasks. They run within [`settle`](Self::settle) and
-/// [`pass`](Self::pass), one step after another; the seed decides whose turn it is, so one seed is one run, and it can be had again. Time
-/// passes in [`pass`](Self::pass) alone. Queues and reconciles have to use it: a queue is built on
-/// [`timer`](Self::timer) and seeded by [`random`](Self::random), a reconcile sleeps by [`Time::sleep`]. Timers of a real
+/// Informers, workers and whatever else is [spawned](Self::spawn) are tasks. They run within [`settle`](Self::run_until_stalled) and
+/// [`advance`](Self::advance), one step after another; the seed decides whose turn it is, so one seed is one run, and it can be had again. SimulatedTime
+/// passes in [`advance`](Self::advance) alone. Queues and reconciles have to use it: a queue is built on
+/// [`timer`](Self::timer) and seeded by [`random`](Self::random), a reconcile sleeps by [`SimulatedTime::sleep`]. Timers of a real
 /// runtime know nothing of it.
 ///
 /// A panic in a reconcile is caught by the controller, as always; one in any other task goes on in the call that ran it.
@@ -53,9 +53,9 @@ use crate::{Action, Batches, Context, Controller, Report, RunError};
 ///     let pods = sim.informer(Informer::builder(PODS, server.clone())).unwrap();
 ///
 ///     let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(60));
-///     let queue = Queue::builder().limiter(backoff).timer(sim.timer()).seed(sim.random()).build();
+///     let queue = Queue::builder().limiter(backoff).timer(sim.timer()).seed(sim.next_random()).build();
 ///     let controller = Controller::new(queue).on(&pods, |change| *change.key()).workers(2);
-///     let (cluster, time, answers) = (server.clone(), sim.time(), AtomicU32::new(sim.random() as u32 % 2));
+///     let (cluster, time, answers) = (server.clone(), sim.time(), AtomicU32::new(sim.next_random() as u32 % 2));
 ///     sim.run(controller, move |name, _| {
 ///         let (pods, cluster, time) = (pods.clone(), cluster.clone(), time.clone());
 ///         let refused = answers.fetch_add(1, Ordering::Relaxed) % 3 == 0;
@@ -71,10 +71,10 @@ use crate::{Action, Batches, Context, Controller, Report, RunError};
 ///     });
 ///
 ///     server.put(Pod { name: "a", address: None, version: Version::ZERO });
-///     sim.pass(Duration::from_millis(100));
+///     sim.advance(Duration::from_millis(100));
 ///     server.break_watches(SourceErrorKind::Other);
 ///     server.put(Pod { name: "b", address: None, version: Version::ZERO });
-///     sim.pass(Duration::from_secs(60));
+///     sim.advance(Duration::from_secs(60));
 ///     assert!(server.objects().iter().all(|pod| pod.address == Some(7)));
 /// });
 /// ```
@@ -121,11 +121,11 @@ impl Simulation {
     }
 
     /// The next of the run's random numbers, uniform over `u64`: to seed a queue, or to choose what the test does.
-    pub fn random(&self) -> u64 {
+    pub fn next_random(&self) -> u64 {
         self.scheduler.random()
     }
 
-    /// The clock. Move it with [`pass`](Self::pass) rather than by hand.
+    /// The clock. Move it with [`advance`](Self::advance) rather than by hand.
     #[must_use]
     pub fn clock(&self) -> &ManualClock {
         &self.scheduler.clock
@@ -139,31 +139,34 @@ impl Simulation {
 
     /// The time, for reconciles.
     #[must_use]
-    pub fn time(&self) -> Time {
-        Time::new(self.scheduler.clock.clone())
+    pub fn time(&self) -> SimulatedTime {
+        SimulatedTime::new(self.scheduler.clock.clone())
     }
 
     /// Whether time passes while tasks still have something to do, as on a machine under load: what was due at different
     /// times comes together then. Not by default: then everybody is done with what they can do before the clock moves.
-    pub fn set_loaded(&mut self, loaded: bool) {
+    pub fn set_busy_clock(&mut self, loaded: bool) {
         self.loaded = loaded;
     }
 
     /// Steps that tasks have made.
     #[must_use]
-    pub fn steps(&self) -> u64 {
+    pub fn poll_count(&self) -> u64 {
         self.scheduler.steps()
     }
 
     /// Runs the future as a task.
-    pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Task<T> {
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> SimulatedTask<T> {
         let output = Arc::new(Mutex::new(None));
         let slot = output.clone();
         let id = self.scheduler.spawn(Box::pin(async move {
             let output = future.await;
             *slot.lock() = Some(output);
         }));
-        Task::new(self.scheduler.clone(), id, output)
+        SimulatedTask::new(self.scheduler.clone(), id, output)
     }
 
     /// An informer, seeded and run as a task, on the time of this simulation.
@@ -179,7 +182,7 @@ impl Simulation {
         V: Send + Sync + 'static,
         S: Source<Object = V>,
     {
-        let (informer, run) = builder.timer(self.timer()).seed(self.random()).build()?;
+        let (informer, run) = builder.timer(self.timer()).seed(self.next_random()).build()?;
         self.spawn(run);
         Ok(informer)
     }
@@ -189,7 +192,7 @@ impl Simulation {
         &self,
         controller: Controller<K, O, L, T>,
         reconcile: F,
-    ) -> Task<Result<Report<K>, RunError>>
+    ) -> SimulatedTask<Result<RunReport<K>, RunError>>
     where
         K: Key,
         O: Order<K>,
@@ -206,9 +209,9 @@ impl Simulation {
     pub fn run_batches<K, O, L, T, G, F, R, E>(
         &self,
         controller: Controller<K, O, L, T>,
-        batches: Batches<K, G>,
+        batches: BatchConfig<K, G>,
         reconcile: F,
-    ) -> Task<Result<Report<K>, RunError>>
+    ) -> SimulatedTask<Result<RunReport<K>, RunError>>
     where
         K: Key,
         O: Order<K>,
@@ -227,7 +230,7 @@ impl Simulation {
     /// # Panics
     /// When there is no end to it. As a task does that is no reconcile.
     #[track_caller]
-    pub fn settle(&mut self) {
+    pub fn run_until_stalled(&mut self) {
         for _ in 0..1_000_000 {
             if !self.step() {
                 return;
@@ -239,16 +242,16 @@ impl Simulation {
     /// Lets time pass, from one alarm to the next; in between, every task does what it can.
     ///
     /// # Panics
-    /// As [`settle`](Self::settle).
+    /// As [`settle`](Self::run_until_stalled).
     #[track_caller]
-    pub fn pass(&mut self, time: Duration) {
+    pub fn advance(&mut self, time: Duration) {
         let clock = self.scheduler.clock.clone();
         let end = clock.now() + time;
         loop {
             match self.loaded {
-                false => self.settle(),
+                false => self.run_until_stalled(),
                 // Somewhere between here and settled.
-                true => while self.random() % 8 != 0 && self.step() {},
+                true => while self.next_random() % 8 != 0 && self.step() {},
             }
             match clock.next_alarm().filter(|alarm| *alarm <= end) {
                 Some(alarm) => clock.set(alarm.max(clock.now())),
@@ -256,7 +259,7 @@ impl Simulation {
             }
         }
         clock.set(end);
-        self.settle();
+        self.run_until_stalled();
     }
 
     fn step(&self) -> bool {
@@ -273,7 +276,7 @@ impl Drop for Simulation {
 impl fmt::Debug for Simulation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Simulation");
-        debug.field("seed", &self.seed).field("now", &self.clock().now()).field("steps", &self.steps());
+        debug.field("seed", &self.seed).field("now", &self.clock().now()).field("steps", &self.poll_count());
         debug.finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! Max attempts: a key that keeps failing is given up, and its hook is told.
 
-use flyball_controller::{Action, Controller, Failure};
+use flyball_controller::{Action, Controller, ReconcileError};
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
 use flyball_workqueue::Queue;
@@ -16,11 +16,12 @@ async fn a_key_is_given_up_at_the_last_attempt_and_comes_back_with_the_next_add(
     let (noted, told, held) = (runs.clone(), letters.clone(), queue.clone());
     let running = tokio::spawn(
         Controller::new(queue.clone())
-            .max_attempts(3, move |key, failure| {
+            .max_attempts(3)
+            .on_give_up(move |key, failure| {
                 assert_eq!(held.stats().leased, 1, "the key is still held");
                 told.note((*key, failure.to_string()));
             })
-            .shutdown_on(sleep(100 * SECOND))
+            .graceful_shutdown_on(sleep(100 * SECOND))
             .run(move |_, _| {
                 noted.note(begin.elapsed().as_secs());
                 async { Err::<Action, _>("no luck") }
@@ -50,19 +51,20 @@ async fn every_kind_of_failure_is_told_and_a_hook_that_panics_hurts_nobody() {
     let told = letters.clone();
     let controller = Controller::new(queue)
         .reconcile_timeout(SECOND)
-        .max_attempts(1, move |key, failure| {
+        .max_attempts(1)
+        .on_give_up(move |key, failure| {
             if *key == 4 {
                 panic_quietly("a hook panics");
             }
             let kind = match failure {
-                Failure::Error(_) => "error",
-                Failure::Panic(_) => "panic",
-                Failure::Timeout(_) => "timeout",
+                ReconcileError::Error(_) => "error",
+                ReconcileError::Panic(_) => "panic",
+                ReconcileError::Timeout(_) => "timeout",
                 _ => "unknown",
             };
             told.note((*key, kind, failure.to_string()));
         })
-        .shutdown_on(sleep(10 * SECOND));
+        .graceful_shutdown_on(sleep(10 * SECOND));
     let reconcile = |key, _| async move {
         match key {
             2 => panic_quietly("boom"),
@@ -77,7 +79,7 @@ async fn every_kind_of_failure_is_told_and_a_hook_that_panics_hurts_nobody() {
         (3, "timeout", "reconcile was not done after 1s".to_owned()),
     ];
     assert_eq!(letters.take(), expected);
-    assert_eq!((report.reconciles, report.given_up, report.hook_panics, report.retries()), (4, 4, 1, 0));
+    assert_eq!((report.reconciles, report.given_up, report.callback_panics, report.retries()), (4, 4, 1, 0));
     assert_eq!(left(&report), 0);
 }
 
@@ -89,10 +91,12 @@ async fn a_storm_of_adds_gives_no_key_up() {
     let (runs, letters) = (Log::new(), Log::new());
     let (noted, told) = (runs.clone(), letters.clone());
     let running = tokio::spawn(
-        Controller::new(queue.clone()).max_attempts(3, move |_, _| told.note(())).run(move |_, _| {
-            noted.note(());
-            async { Err::<Action, _>("no luck") }
-        }),
+        Controller::new(queue.clone()).max_attempts(3).on_give_up(move |_, _| told.note(())).run(
+            move |_, _| {
+                noted.note(());
+                async { Err::<Action, _>("no luck") }
+            },
+        ),
     );
     settle().await;
     for _ in 0..20 {
@@ -112,8 +116,9 @@ async fn gives_up_every_failing_key_under_a_backlog_of_a_thousand() {
     queue.add_many(0..1_000);
     let report = Controller::new(queue)
         .workers(1)
-        .max_attempts(3, |_, _| {})
-        .shutdown_on(sleep(3_100 * SECOND))
+        .max_attempts(3)
+        .on_give_up(|_, _| {})
+        .graceful_shutdown_on(sleep(3_100 * SECOND))
         .run(|_, _| async {
             sleep(SECOND).await;
             Err::<Action, _>("no luck")
@@ -138,10 +143,11 @@ async fn a_failure_that_does_not_count_gives_no_key_up() {
     let told = letters.clone();
     let (own, others) = (queue(), dead.build());
     let reconcile = |_, _| async { Err::<Action, _>("no luck") };
-    let minute = |_: &u32, _: &Failure| Some(60 * SECOND);
-    let attempts = Controller::new(own.clone()).retry_after_at_least(minute).max_attempts(4, move |_, _| {
-        told.note((2, begin.elapsed().as_secs()));
-    });
+    let minute = |_: &u32, _: &ReconcileError| Some(60 * SECOND);
+    let attempts =
+        Controller::new(own.clone()).retry_after_at_least(minute).max_attempts(4).on_give_up(move |_, _| {
+            told.note((2, begin.elapsed().as_secs()));
+        });
     let running = [
         tokio::spawn(attempts.run(reconcile)),
         tokio::spawn(Controller::new(others.clone()).retry_after_at_least(minute).run(reconcile)),

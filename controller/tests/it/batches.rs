@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use flyball_controller::testing::Simulation;
 use flyball_controller::{
-    Action, Batches, Class, ConfigError, Controller, Failure, Metrics, Outcome, RunError,
+    Action, BatchConfig, Controller, ControllerMetrics, FailureClass, InvalidControllerConfig,
+    ReconcileError, ReconcileOutcome, RunError,
 };
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualTimer, TokioTimer};
@@ -20,7 +21,7 @@ type Keys = Queue<u32, Fifo, Exponential<u32>, WithTimer<ManualTimer>>;
 
 fn simulated(sim: &Simulation) -> Keys {
     let backoff = Exponential::new(SECOND..=60 * SECOND);
-    Queue::builder().limiter(backoff).timer(sim.timer()).seed(sim.random()).build()
+    Queue::builder().limiter(backoff).timer(sim.timer()).seed(sim.next_random()).build()
 }
 
 type Results = Vec<Result<Action, String>>;
@@ -30,7 +31,7 @@ fn well(keys: &[u32]) -> Results {
 }
 
 /// Runs batches that end well, and notes them.
-fn run(sim: &Simulation, queue: &Keys, workers: usize, batches: Batches<u32, u32>) -> Log<Vec<u32>> {
+fn run(sim: &Simulation, queue: &Keys, workers: usize, batches: BatchConfig<u32, u32>) -> Log<Vec<u32>> {
     let log = Log::new();
     let (noted, time) = (log.clone(), sim.time());
     sim.run_batches(Controller::new(queue.clone()).workers(workers), batches, move |keys, _| {
@@ -49,21 +50,21 @@ fn run(sim: &Simulation, queue: &Keys, workers: usize, batches: Batches<u32, u32
 fn size_time_and_group_decide() {
     Simulation::explore(50, |sim| {
         let queue = simulated(sim);
-        let by_tens = Batches::of(3).within(5 * SECOND).by(|key| key / 10);
+        let by_tens = BatchConfig::new(3).max_wait(5 * SECOND).group_by(|key| key / 10);
         let log = run(sim, &queue, 4, by_tens);
-        sim.settle();
+        sim.run_until_stalled();
         for key in [1, 11, 2, 21, 3] {
             queue.add(key).unwrap();
         }
-        sim.settle();
+        sim.run_until_stalled();
         assert_eq!(log.take(), [[1, 2, 3]], "the first that is full goes at once");
-        sim.pass(4 * SECOND);
+        sim.advance(4 * SECOND);
         queue.add(12).unwrap();
-        sim.settle();
+        sim.run_until_stalled();
         assert_eq!(log.take(), [] as [Vec<u32>; 0]);
-        sim.pass(SECOND);
+        sim.advance(SECOND);
         assert_eq!(sorted(log.take()), [vec![11, 12], vec![21]], "their time began with the first of each");
-        sim.pass(10 * SECOND);
+        sim.advance(10 * SECOND);
         assert!(crate::support::holds_nothing(&queue.stats()));
     });
 }
@@ -74,13 +75,13 @@ fn batches_are_as_full_as_they_can_be() {
     Simulation::explore(50, |sim| {
         let queue = simulated(sim);
         (0..100).for_each(|key| _ = queue.add(key));
-        let log = run(sim, &queue, 4, Batches::of(25).by(|_| 0));
-        sim.settle();
+        let log = run(sim, &queue, 4, BatchConfig::new(25).group_by(|_| 0));
+        sim.run_until_stalled();
         let batches = log.take();
         assert_eq!(batches.concat(), (0..100).collect::<Vec<_>>(), "in their order");
         assert!(batches.iter().all(|batch| batch.len() == 25));
         queue.add(7).unwrap();
-        sim.pass(SECOND);
+        sim.advance(SECOND);
         assert_eq!(log.take(), [[7]], "without a time to wait, it waits for nobody");
     });
 }
@@ -90,11 +91,11 @@ fn batches_are_as_full_as_they_can_be() {
 fn no_more_is_held_than_is_worth_it() {
     Simulation::explore(20, |sim| {
         let queue = simulated(sim);
-        let log = run(sim, &queue, 1, Batches::of(2).within(60 * SECOND).by(|key| *key));
+        let log = run(sim, &queue, 1, BatchConfig::new(2).max_wait(60 * SECOND).group_by(|key| *key));
         (0..100).for_each(|key| _ = queue.add(key));
-        sim.settle();
+        sim.run_until_stalled();
         assert_eq!((log.take(), queue.stats().leased), (vec![vec![0]], 16));
-        sim.pass(10 * SECOND);
+        sim.advance(10 * SECOND);
         assert_eq!((log.take().len(), queue.stats().leased), (10, 16));
     });
 }
@@ -106,13 +107,13 @@ async fn each_key_keeps_its_outcome() {
     let (noted, told) = (log.clone(), letters.clone());
     let report = Controller::new(queue)
         .classify(|failure| match failure.to_string().as_str() {
-            "conflict" => Class::Conflict,
-            "hopeless" => Class::Permanent,
-            _ => Class::Transient,
+            "conflict" => FailureClass::Conflict,
+            "hopeless" => FailureClass::Permanent,
+            _ => FailureClass::Transient,
         })
-        .given_up(move |key, _| told.note(*key))
-        .shutdown_on(sleep(20 * SECOND))
-        .run_batches(Batches::of(10), move |keys, _| {
+        .on_give_up(move |key, _| told.note(*key))
+        .graceful_shutdown_on(sleep(20 * SECOND))
+        .run_batches(BatchConfig::new(10), move |keys, _| {
             let at = begin.elapsed().as_millis();
             let result = |key| match key {
                 0 => Ok(Action::await_change()),
@@ -132,7 +133,7 @@ async fn each_key_keeps_its_outcome() {
     assert_eq!(log.take(), expected);
     assert_eq!(letters.take(), [4]);
     assert_eq!((report.batches, report.reconciles, report.requeues), (4, 9, 1));
-    assert_eq!((report.errors, report.conflicts, report.recoveries), (3, 1, 2));
+    assert_eq!((report.errors, report.conflicts, report.successful_retries), (3, 1, 2));
 }
 
 /// Whatever ends a batch as a whole ends it for each of its keys.
@@ -144,9 +145,10 @@ async fn a_failure_of_the_batch_is_one_of_each_of_its_keys() {
         let told = letters.clone();
         let report = Controller::new(queue.clone())
             .reconcile_timeout(SECOND)
-            .max_attempts(2, move |key, failure| told.note((*key, failure.to_string())))
-            .shutdown_on(sleep(30 * SECOND))
-            .run_batches(Batches::of(3), move |keys, _| {
+            .max_attempts(2)
+            .on_give_up(move |key, failure| told.note((*key, failure.to_string())))
+            .graceful_shutdown_on(sleep(30 * SECOND))
+            .run_batches(BatchConfig::new(3), move |keys, _| {
                 runs.fetch_add(1, Ordering::Relaxed);
                 let results = well(&keys);
                 if how == "panic when called" {
@@ -188,21 +190,21 @@ async fn a_failure_of_the_batch_is_one_of_each_of_its_keys() {
 async fn what_is_called_for_keys_is_called_for_each() {
     #[derive(Clone)]
     struct Sink(Log<&'static str>);
-    impl Metrics for Sink {
-        fn batch(&self, keys: usize) {
+    impl ControllerMetrics for Sink {
+        fn batch_started(&self, keys: usize) {
             assert_eq!(keys, 3);
             self.0.note("batch");
         }
 
-        fn started(&self) {
+        fn reconcile_started(&self) {
             self.0.note("started");
         }
 
-        fn ended(&self, outcome: Outcome, _: Duration) {
+        fn reconcile_ended(&self, outcome: ReconcileOutcome, _: Duration) {
             self.0.note(outcome.label());
         }
 
-        fn dropped(&self) {
+        fn reconcile_dropped(&self) {
             self.0.note("dropped");
         }
     }
@@ -210,14 +212,14 @@ async fn what_is_called_for_keys_is_called_for_each() {
     (0..9).for_each(|key| _ = queue.add(key));
     let noted = finals.clone();
     let report = Controller::new(queue.clone())
-        .only(|key| key % 3 == 0)
+        .filter_keys(|key| key % 3 == 0)
         .metrics(Sink(told.clone()))
         .finally(move |key, ended, _| {
             noted.note((key, ended.is_ok()));
             async move { if key == 6 { Err("no status") } else { Ok(()) } }
         })
-        .shutdown_on(sleep(SECOND / 2))
-        .run_batches(Batches::of(3), |keys, _| async move {
+        .graceful_shutdown_on(sleep(SECOND / 2))
+        .run_batches(BatchConfig::new(3), |keys, _| async move {
             let result = |key: &u32| if *key == 3 { Err("no luck") } else { Ok(Action::await_change()) };
             Ok(keys.iter().map(result).collect())
         })
@@ -225,7 +227,7 @@ async fn what_is_called_for_keys_is_called_for_each() {
         .unwrap();
     assert_eq!(finals.take(), [(0, true), (3, false), (6, true)]);
     assert_eq!(told.take(), ["batch", "started", "started", "started", "success", "error", "error"]);
-    assert_eq!((report.foreign, report.finally_failures, report.errors, left(&report)), (6, 1, 2, 2));
+    assert_eq!((report.filtered_keys, report.finally_failures, report.errors, left(&report)), (6, 1, 2, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,12 +235,12 @@ async fn a_group_that_nobody_knows_is_a_failure_of_its_key() {
     let (queue, log) = (queue(), Log::new());
     (0..4).for_each(|key| _ = queue.add(key));
     let noted = log.clone();
-    let batches = Batches::of(4).by(|key| match key {
+    let batches = BatchConfig::new(4).group_by(|key| match key {
         2 => panic_quietly("nobody knows"),
         _ => 0,
     });
     let report = Controller::new(queue.clone())
-        .shutdown_on(sleep(SECOND / 2))
+        .graceful_shutdown_on(sleep(SECOND / 2))
         .run_batches(batches, move |keys, _| {
             let results = well(&keys);
             noted.note(keys);
@@ -247,7 +249,7 @@ async fn a_group_that_nobody_knows_is_a_failure_of_its_key() {
         .await
         .unwrap();
     assert_eq!(log.take(), [[0, 1, 3]]);
-    assert_eq!((report.hook_panics, report.leftovers.waiting), (1, vec![2]));
+    assert_eq!((report.callback_panics, report.leftovers.waiting), (1, vec![2]));
 }
 
 /// Nothing waits for others who cannot come any more.
@@ -258,9 +260,9 @@ async fn at_shutdown_what_is_in_the_making_is_done_at_once() {
     let noted = log.clone();
     let report = Controller::new(queue)
         .workers(2)
-        .shutdown_on(sleep(SECOND))
+        .graceful_shutdown_on(sleep(SECOND))
         .drain_on_shutdown()
-        .run_batches(Batches::of(5).within(3600 * SECOND).by(|key| key % 2), move |keys, _| {
+        .run_batches(BatchConfig::new(5).max_wait(3600 * SECOND).group_by(|key| key % 2), move |keys, _| {
             let results = well(&keys);
             noted.note(keys);
             async move { Ok::<_, String>(results) }
@@ -280,15 +282,18 @@ async fn what_is_in_the_making_at_shutdown_is_left_queued() {
         (0..3).for_each(|key| _ = queue.add(key));
         let report = Controller::new(queue.clone())
             .workers(2)
-            .shutdown_on(sleep(SECOND))
+            .graceful_shutdown_on(sleep(SECOND))
             .shutdown_grace(SECOND)
-            .run_batches(Batches::of(2).within(3600 * SECOND).by(|key| key % 2), move |keys, _| async move {
-                assert_eq!(keys, [0, 2]);
-                if busy {
-                    pending::<()>().await;
-                }
-                Ok::<_, String>(well(&keys))
-            })
+            .run_batches(
+                BatchConfig::new(2).max_wait(3600 * SECOND).group_by(|key| key % 2),
+                move |keys, _| async move {
+                    assert_eq!(keys, [0, 2]);
+                    if busy {
+                        pending::<()>().await;
+                    }
+                    Ok::<_, String>(well(&keys))
+                },
+            )
             .await
             .unwrap();
         let left = report.leftovers;
@@ -302,9 +307,9 @@ async fn after_the_grace_all_keys_of_a_batch_are_left_over() {
     let queue = queue();
     (0..5).for_each(|key| _ = queue.add(key));
     let report = Controller::new(queue)
-        .shutdown_on(sleep(SECOND))
+        .graceful_shutdown_on(sleep(SECOND))
         .shutdown_grace(SECOND)
-        .run_batches(Batches::of(3), |_, _| pending::<Result<Results, String>>())
+        .run_batches(BatchConfig::new(3), |_, _| pending::<Result<Results, String>>())
         .await
         .unwrap();
     assert_eq!((sorted(report.leftovers.leased), report.leftovers.ready), (vec![0, 1, 2], vec![3, 4]));
@@ -319,8 +324,8 @@ fn who_drops_it_loses_no_key() {
         (0..12).for_each(|key| _ = queue.add(key));
         let (done, time) = (Log::new(), sim.time());
         let noted = done.clone();
-        let controller = Controller::new(queue.clone()).workers_between(1..=3).worker_linger(SECOND);
-        let batches = Batches::of(3).within(2 * SECOND).by(|key| key % 5);
+        let controller = Controller::new(queue.clone()).workers_between(1..=3).worker_idle_timeout(SECOND);
+        let batches = BatchConfig::new(3).max_wait(2 * SECOND).group_by(|key| key % 5);
         let running = sim.run_batches(controller, batches, move |keys, _| {
             let (time, noted) = (time.clone(), noted.clone());
             async move {
@@ -330,11 +335,11 @@ fn who_drops_it_loses_no_key() {
                 Ok::<_, String>(results)
             }
         });
-        sim.pass(Duration::from_millis(sim.random() % 5_000));
+        sim.advance(Duration::from_millis(sim.next_random() % 5_000));
         most.fetch_max(queue.stats().leased, Ordering::Relaxed);
         running.abort();
-        sim.settle();
-        assert!(running.is_over());
+        sim.run_until_stalled();
+        assert!(running.is_finished());
         queue.check().unwrap();
         assert_eq!(queue.stats().leased, 0);
         let done = sorted(done.take());
@@ -350,9 +355,9 @@ async fn a_job_in_batches_settles() {
     let world = crate::support::World::new();
     (0..10).for_each(|key| _ = world.put(key, 0));
     let things = world.informer();
-    let controller = Controller::new(queue()).on(&things, |change| *change.key()).until_settled();
+    let controller = Controller::new(queue()).on(&things, |change| *change.key()).stop_when_idle();
     let running =
-        tokio::spawn(controller.run_batches(Batches::of(4).within(SECOND), |keys, _| async move {
+        tokio::spawn(controller.run_batches(BatchConfig::new(4).max_wait(SECOND), |keys, _| async move {
             Ok::<_, String>(well(&keys))
         }));
     things.synced().await.unwrap();
@@ -372,8 +377,8 @@ async fn a_job_in_batches_settles_also_after_a_key_that_is_in_none() {
         let queue: crate::support::Keys =
             queue.give_up_after(std::num::NonZeroU32::new(1).unwrap(), |_, _| {}).build();
         let controller = Controller::new(queue.clone()).on(&things, |change| *change.key());
-        let controller = controller.only(move |_| mine).until_settled();
-        let batches = Batches::of(4).by(|_| -> u32 { panic_quietly("no group") });
+        let controller = controller.filter_keys(move |_| mine).stop_when_idle();
+        let batches = BatchConfig::new(4).group_by(|_| -> u32 { panic_quietly("no group") });
         let running = tokio::spawn(
             controller.run_batches(batches, |keys, _| async move { Ok::<_, String>(well(&keys)) }),
         );
@@ -382,7 +387,7 @@ async fn a_job_in_batches_settles_also_after_a_key_that_is_in_none() {
         things.shut_down();
         let ended = timeout(3600 * SECOND, running).await.expect("it settles");
         let report = ended.unwrap().unwrap();
-        assert_eq!((report.foreign, report.hook_panics), if mine { (0, 1) } else { (1, 0) });
+        assert_eq!((report.filtered_keys, report.callback_panics), if mine { (0, 1) } else { (1, 0) });
     }
 }
 
@@ -394,8 +399,8 @@ async fn a_key_without_a_group_holds_up_no_batch() {
     for window in [Duration::ZERO, SECOND] {
         let log = Log::new();
         let noted = log.clone();
-        let batches = Batches::of(usize::MAX).within(window);
-        let batches = batches.by(|key| if *key == 0 { panic_quietly("no group") } else { *key });
+        let batches = BatchConfig::new(usize::MAX).max_wait(window);
+        let batches = batches.group_by(|key| if *key == 0 { panic_quietly("no group") } else { *key });
         let running = tokio::spawn(Controller::new(queue.clone()).run_batches(batches, move |keys, _| {
             let results = well(&keys);
             noted.note(keys);
@@ -414,8 +419,9 @@ async fn a_key_without_a_group_holds_up_no_batch() {
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_of_nothing_is_refused() {
-    let run = Controller::new(queue()).run_batches(Batches::of(0), |_, _| async { Ok::<_, String>(vec![]) });
-    assert_eq!(run.await.err(), Some(RunError::Config(ConfigError::EmptyBatches)));
+    let run =
+        Controller::new(queue()).run_batches(BatchConfig::new(0), |_, _| async { Ok::<_, String>(vec![]) });
+    assert_eq!(run.await.err(), Some(RunError::Config(InvalidControllerConfig::ZeroBatchSize)));
 }
 
 /// One group is never without a full batch; the other has a single key.
@@ -426,7 +432,7 @@ fn busy_beside_lonely(window: Duration) -> (u64, u64) {
     (1..65).for_each(|key| _ = queue.add(key));
     let (log, time) = (Log::new(), sim.time());
     let noted = log.clone();
-    let batches = Batches::of(4).within(window).by(|key| u32::from(*key > 0));
+    let batches = BatchConfig::new(4).max_wait(window).group_by(|key| u32::from(*key > 0));
     sim.run_batches(Controller::new(queue), batches, move |keys, _| {
         let (time, noted) = (time.clone(), noted.clone());
         async move {
@@ -439,7 +445,7 @@ fn busy_beside_lonely(window: Duration) -> (u64, u64) {
             Ok::<_, String>(keys.iter().map(again).collect::<Results>())
         }
     });
-    sim.pass(10 * SECOND);
+    sim.advance(10 * SECOND);
     let batches = log.take();
     let lonely = batches.iter().find(|(_, first)| *first == 0).expect("it is starved");
     (lonely.0, batches.len() as u64)
@@ -468,12 +474,12 @@ async fn a_dirty_key_in_the_making_is_done_at_once_when_no_key_can_come() {
         let (queue, log, begin) = (queue(), Log::new(), Instant::now());
         let controller = Controller::new(queue.clone()).on(&things, |change| *change.key());
         let controller = match how {
-            "drain" => controller.shutdown_on(sleep(2 * SECOND)).drain_on_shutdown(),
-            "settle" => controller.until_settled(),
+            "drain" => controller.graceful_shutdown_on(sleep(2 * SECOND)).drain_on_shutdown(),
+            "settle" => controller.stop_when_idle(),
             _ => controller,
         };
         let noted = log.clone();
-        let batches = Batches::of(5).within(3600 * SECOND);
+        let batches = BatchConfig::new(5).max_wait(3600 * SECOND);
         let running = tokio::spawn(controller.run_batches(batches, move |keys, _| {
             let results = well(&keys);
             noted.note(keys);
@@ -499,12 +505,12 @@ async fn a_failure_of_one_key_keeps_its_kind() {
     let queue = queue();
     (0..3).for_each(|key| _ = queue.add(key));
     let report = Controller::new(queue)
-        .shutdown_on(sleep(SECOND / 2))
-        .run_batches(Batches::of(3), |keys, _| async move {
+        .graceful_shutdown_on(sleep(SECOND / 2))
+        .run_batches(BatchConfig::new(3), |keys, _| async move {
             let how = |key| match key {
-                0 => Failure::Timeout(SECOND),
-                1 => Failure::Panic("boom".to_owned()),
-                _ => Failure::Error("no luck".into()),
+                0 => ReconcileError::Timeout(SECOND),
+                1 => ReconcileError::Panic("boom".to_owned()),
+                _ => ReconcileError::Error("no luck".into()),
             };
             Ok(keys.into_iter().map(|key| Err(how(key))).collect())
         })
@@ -525,8 +531,8 @@ async fn a_cut_in_what_comes_finally_leaves_the_other_keys_of_the_batch() {
             }
             Ok::<_, String>(())
         })
-        .shutdown_on(sleep(SECOND))
-        .run_batches(Batches::of(4), |keys, _| async move { Ok::<_, String>(well(&keys)) })
+        .graceful_shutdown_on(sleep(SECOND))
+        .run_batches(BatchConfig::new(4), |keys, _| async move { Ok::<_, String>(well(&keys)) })
         .await
         .unwrap();
     assert_eq!((report.reconciles, report.failures(), report.leftovers.leased), (3, 0, vec![0]));
@@ -541,14 +547,18 @@ fn a_cap_on_leases_holds_no_batch_up() {
     (0..10).for_each(|key| _ = queue.add(key));
     let log = Log::new();
     let noted = log.clone();
-    sim.run_batches(Controller::new(queue.clone()), Batches::of(10).within(60 * SECOND), move |keys, _| {
-        let results = well(&keys);
-        noted.note(keys);
-        async move { Ok::<_, String>(results) }
-    });
-    sim.settle();
+    sim.run_batches(
+        Controller::new(queue.clone()),
+        BatchConfig::new(10).max_wait(60 * SECOND),
+        move |keys, _| {
+            let results = well(&keys);
+            noted.note(keys);
+            async move { Ok::<_, String>(results) }
+        },
+    );
+    sim.run_until_stalled();
     assert_eq!(log.take(), [[0, 1], [2, 3], [4, 5], [6, 7]], "the last two may still get company");
-    sim.pass(60 * SECOND);
+    sim.advance(60 * SECOND);
     assert_eq!(log.take(), [[8, 9]]);
 }
 
@@ -562,14 +572,18 @@ fn a_suspended_group_hurries_no_batch() {
     queue.add_many([0, 1, 2]);
     let log = Log::new();
     let noted = log.clone();
-    sim.run_batches(Controller::new(queue.clone()), Batches::of(10).within(60 * SECOND), move |keys, _| {
-        let results = well(&keys);
-        noted.note(keys);
-        async move { Ok::<_, String>(results) }
-    });
-    sim.pass(59 * SECOND);
+    sim.run_batches(
+        Controller::new(queue.clone()),
+        BatchConfig::new(10).max_wait(60 * SECOND),
+        move |keys, _| {
+            let results = well(&keys);
+            noted.note(keys);
+            async move { Ok::<_, String>(results) }
+        },
+    );
+    sim.advance(59 * SECOND);
     assert!(log.take().is_empty(), "there is time for company still");
     queue.add(3).unwrap();
-    sim.pass(SECOND);
+    sim.advance(SECOND);
     assert_eq!(log.take(), [[1, 2, 3]]);
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use flyball_controller::{Action, Class, Controller, Failure, Report};
+use flyball_controller::{Action, Controller, FailureClass, ReconcileError, RunReport};
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
 use flyball_workqueue::{Fifo, Queue, WithTimer};
@@ -18,7 +18,7 @@ const MILLI: Duration = Duration::from_millis(1);
 
 /// An error that says of which class it is.
 #[derive(Debug)]
-struct Told(Class);
+struct Told(FailureClass);
 
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -28,16 +28,16 @@ impl fmt::Display for Told {
 
 impl std::error::Error for Told {}
 
-fn told(failure: &Failure) -> Class {
-    failure.error::<Told>().map_or(Class::Transient, |told| told.0)
+fn told(failure: &ReconcileError) -> FailureClass {
+    failure.downcast_ref::<Told>().map_or(FailureClass::Transient, |told| told.0)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_is_handed_on_is_that_failure() {
-    let handed: [fn() -> Failure; 3] = [
-        || Failure::Timeout(SECOND),
-        || Failure::Panic("boom".to_owned()),
-        || Failure::Error(Box::new(Told(Class::Permanent))),
+    let handed: [fn() -> ReconcileError; 3] = [
+        || ReconcileError::Timeout(SECOND),
+        || ReconcileError::Panic("boom".to_owned()),
+        || ReconcileError::Error(Box::new(Told(FailureClass::Permanent))),
     ];
     let runs = Log::new();
     for failure in handed {
@@ -45,8 +45,8 @@ async fn a_failure_that_is_handed_on_is_that_failure() {
         queue.add(1).unwrap();
         queue.shut_down();
         Controller::new(queue)
-            .given_up(move |_, failure| seen.note(format!("{failure:?}")))
-            .classify(|_| Class::Permanent)
+            .on_give_up(move |_, failure| seen.note(format!("{failure:?}")))
+            .classify(|_| FailureClass::Permanent)
             .run(move |_, _| async move { Err::<Action, _>(failure()) })
             .await
             .unwrap();
@@ -57,13 +57,13 @@ async fn a_failure_that_is_handed_on_is_that_failure() {
 /// Runs key 1, which ends as `life` says, one after the other, and well from then on; says when it ran, in milliseconds.
 async fn run(
     queue: &Keys,
-    life: &'static [Class],
+    life: &'static [FailureClass],
     with: impl FnOnce(Plain) -> Plain,
-) -> (Vec<u128>, Report<u32>) {
+) -> (Vec<u128>, RunReport<u32>) {
     let (log, begin) = (Log::new(), Instant::now());
     let (noted, runs) = (log.clone(), AtomicUsize::new(0));
     queue.add(1).unwrap();
-    let controller = Controller::new(queue.clone()).classify(told).shutdown_on(sleep(100 * SECOND));
+    let controller = Controller::new(queue.clone()).classify(told).graceful_shutdown_on(sleep(100 * SECOND));
     let report = with(controller)
         .run(move |_, _| {
             noted.note(begin.elapsed().as_millis());
@@ -78,8 +78,8 @@ async fn run(
 
 #[tokio::test(start_paused = true)]
 async fn each_class_has_its_schedule() {
-    use Class::{Conflict, Permanent, Transient};
-    let lives: [(&[Class], &[u128]); 5] = [
+    use FailureClass::{Conflict, Permanent, Transient};
+    let lives: [(&[FailureClass], &[u128]); 5] = [
         (&[Transient, Transient], &[0, 1_000, 3_000]),
         (&[Conflict, Conflict, Conflict], &[0, 10, 30, 70]),
         (&[Permanent, Permanent], &[0]),
@@ -100,7 +100,7 @@ async fn each_class_has_its_schedule() {
 
 #[tokio::test(start_paused = true)]
 async fn a_success_or_a_last_failure_forgets_the_conflicts() {
-    for last in [None, Some(Class::Permanent)] {
+    for last in [None, Some(FailureClass::Permanent)] {
         let queue = queue();
         let (log, begin) = (Log::new(), Instant::now());
         let (noted, adding) = (log.clone(), queue.clone());
@@ -110,11 +110,11 @@ async fn a_success_or_a_last_failure_forgets_the_conflicts() {
             adding.add(1).unwrap();
         });
         let runs = AtomicUsize::new(0);
-        let controller = Controller::new(queue).classify(told).shutdown_on(sleep(10 * SECOND));
+        let controller = Controller::new(queue).classify(told).graceful_shutdown_on(sleep(10 * SECOND));
         let reconcile = move |_, _| {
             noted.note(begin.elapsed().as_millis());
             let run = runs.fetch_add(1, Ordering::Relaxed);
-            let class = if run == 2 { last } else { Some(Class::Conflict).filter(|_| run < 5) };
+            let class = if run == 2 { last } else { Some(FailureClass::Conflict).filter(|_| run < 5) };
             async move { class.map_or(Ok(Action::await_change()), |class| Err(Told(class))) }
         };
         controller.run(reconcile).await.unwrap();
@@ -125,19 +125,19 @@ async fn a_success_or_a_last_failure_forgets_the_conflicts() {
 #[tokio::test(start_paused = true)]
 async fn the_schedule_of_conflicts_may_be_chosen() {
     let schedule = || Exponential::new(100 * MILLI..=200 * MILLI);
-    let life = &[Class::Conflict; 4];
-    let (runs, _) = run(&queue(), life, |controller| controller.conflict_schedule(schedule())).await;
+    let life = &[FailureClass::Conflict; 4];
+    let (runs, _) = run(&queue(), life, |controller| controller.conflict_backoff(schedule())).await;
     assert_eq!(runs, [0, 100, 300, 500, 700]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn attempts_are_used_up_by_transient_failures_alone() {
-    use Class::{Conflict, Transient};
+    use FailureClass::{Conflict, Transient};
     let letters = Log::new();
     let given_up = letters.clone();
     let life = &[Transient, Conflict, Conflict, Conflict, Transient];
     let (runs, report) = run(&queue(), life, |controller| {
-        controller.max_attempts(2, move |key, failure| given_up.note((*key, failure.to_string())))
+        controller.max_attempts(2).on_give_up(move |key, failure| given_up.note((*key, failure.to_string())))
     })
     .await;
     assert_eq!(runs, [0, 1_000, 1_010, 1_030, 1_070]);
@@ -149,26 +149,28 @@ async fn attempts_are_used_up_by_transient_failures_alone() {
 async fn what_is_given_up_at_once_is_told_and_comes_back_with_an_add() {
     let (queue, letters) = (queue(), Log::new());
     let given_up = letters.clone();
-    let life = &[Class::Permanent];
+    let life = &[FailureClass::Permanent];
     let adding = queue.clone();
     tokio::spawn(async move {
         sleep(SECOND).await;
         adding.add(1).unwrap();
     });
     let (runs, _) =
-        run(&queue, life, |controller| controller.given_up(move |key, _| given_up.note(*key))).await;
+        run(&queue, life, |controller| controller.on_give_up(move |key, _| given_up.note(*key))).await;
     assert_eq!((runs, letters.take()), (vec![0, 1_000], vec![1]));
 }
 
 /// A conflict at the end is not lost: adding the key for later would be refused then.
 #[tokio::test(start_paused = true)]
 async fn after_shutdown_what_would_come_back_is_left_over() {
-    for (class, left_over) in [(Class::Transient, 1), (Class::Conflict, 1), (Class::Permanent, 0)] {
+    for (class, left_over) in
+        [(FailureClass::Transient, 1), (FailureClass::Conflict, 1), (FailureClass::Permanent, 0)]
+    {
         let queue = queue();
         queue.add(1).unwrap();
         let report = Controller::new(queue)
             .classify(told)
-            .shutdown_on(sleep(SECOND))
+            .graceful_shutdown_on(sleep(SECOND))
             .run(move |_, _| async move {
                 sleep(2 * SECOND).await;
                 Err::<Action, _>(Told(class))
@@ -191,11 +193,11 @@ async fn who_classifies_sees_every_kind_and_may_panic() {
         .classify(move |failure| {
             noted.note(failure.to_string());
             match failure {
-                Failure::Error(_) => panic_quietly("nobody knows"),
-                _ => Class::Permanent,
+                ReconcileError::Error(_) => panic_quietly("nobody knows"),
+                _ => FailureClass::Permanent,
             }
         })
-        .shutdown_on(sleep(SECOND + SECOND / 2))
+        .graceful_shutdown_on(sleep(SECOND + SECOND / 2))
         .run(|key, _| async move {
             match key {
                 2 => panic_quietly("boom"),
@@ -208,7 +210,7 @@ async fn who_classifies_sees_every_kind_and_may_panic() {
         .unwrap();
     let expected = ["no luck", "reconcile panicked: boom", "reconcile was not done after 1s", "no luck"];
     assert_eq!(seen.take(), expected);
-    assert_eq!((report.given_up, report.hook_panics, report.retries()), (2, 2, 2), "it is transient");
+    assert_eq!((report.given_up, report.callback_panics, report.retries()), (2, 2, 2), "it is transient");
 }
 
 #[test]
@@ -225,17 +227,17 @@ fn an_error_is_found_among_the_causes() {
             Some(&self.0)
         }
     }
-    let failure = Failure::Error(Box::new(Outer(Told(Class::Conflict))));
-    assert_eq!(failure.error::<Told>().map(|told| told.0), Some(Class::Conflict));
-    assert!(failure.error::<Outer>().is_some());
-    assert!(failure.error::<fmt::Error>().is_none());
-    assert!(Failure::Timeout(SECOND).error::<Told>().is_none());
+    let failure = ReconcileError::Error(Box::new(Outer(Told(FailureClass::Conflict))));
+    assert_eq!(failure.downcast_ref::<Told>().map(|told| told.0), Some(FailureClass::Conflict));
+    assert!(failure.downcast_ref::<Outer>().is_some());
+    assert!(failure.downcast_ref::<fmt::Error>().is_none());
+    assert!(ReconcileError::Timeout(SECOND).downcast_ref::<Told>().is_none());
 }
 
 /// The queue may have dead letters of its own: what it gives up has no conflicts left, either.
 #[tokio::test(start_paused = true)]
 async fn what_the_queue_gives_up_has_no_conflicts_left() {
-    use Class::{Conflict, Transient};
+    use FailureClass::{Conflict, Transient};
     let queue: Keys = Queue::builder()
         .limiter(Exponential::new(SECOND..=60 * SECOND))
         .give_up_after(std::num::NonZeroU32::new(2).unwrap(), |_, _| {})
@@ -256,12 +258,12 @@ async fn what_the_queue_gives_up_has_no_conflicts_left() {
 /// waits that follow.
 #[tokio::test(start_paused = true)]
 async fn a_transient_failure_may_ask_for_a_least_wait() {
-    use Class::{Conflict, Permanent, Transient};
+    use FailureClass::{Conflict, Permanent, Transient};
     let (queue, asked) = (queue(), Log::new());
     let (noted, waits) = (asked.clone(), AtomicUsize::new(0));
     let life = &[Transient, Transient, Conflict, Transient, Transient, Transient, Permanent];
     let (runs, report) = run(&queue, life, |controller| {
-        controller.max_attempts(9, |_, _| {}).retry_after_at_least(move |_, failure| {
+        controller.max_attempts(9).on_give_up(|_, _| {}).retry_after_at_least(move |_, failure| {
             noted.note(failure.to_string());
             match waits.fetch_add(1, Ordering::Relaxed) {
                 0 => Some(1_500 * MILLI),
@@ -276,7 +278,7 @@ async fn a_transient_failure_may_ask_for_a_least_wait() {
     // 1.5 s instead of 1, 2 of the limiter, a conflict, 4 of the limiter, 8 of it, 17 instead of 16.
     assert_eq!(runs, [0, 1_500, 3_500, 3_510, 7_510, 15_510, 32_510]);
     assert_eq!(asked.take(), ["Transient"; 5]);
-    assert_eq!((report.hook_panics, report.errors, report.given_up), (1, 7, 1));
+    assert_eq!((report.callback_panics, report.errors, report.given_up), (1, 7, 1));
 }
 
 /// The key is added every 20 ms, and each reconcile conflicts: the wait grows with the waits that are over, not with the adds.
@@ -296,11 +298,11 @@ async fn a_burst_of_adds_does_not_drive_up_the_wait_after_conflicts() {
     queue.add(1).unwrap();
     Controller::new(queue)
         .classify(told)
-        .conflict_schedule(waits)
-        .shutdown_on(sleep(SECOND))
+        .conflict_backoff(waits)
+        .graceful_shutdown_on(sleep(SECOND))
         .run(move |_, _| {
             noted.note(begin.elapsed().as_millis());
-            async { Err::<Action, _>(Told(Class::Conflict)) }
+            async { Err::<Action, _>(Told(FailureClass::Conflict)) }
         })
         .await
         .unwrap();

@@ -4,14 +4,14 @@ use std::any::type_name;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use flyball_controller::{Action, Awaited, ConfigError, Controller, RunError};
+use flyball_controller::{Action, Controller, InvalidControllerConfig, RunError, StartCondition};
 use flyball_ratelimit::{Quota, TokenBucket};
 use flyball_sync::TokioTimer;
 use flyball_workqueue::{Fifo, NoLimiter, Queue, SupportsAsync, SupportsDelays};
 
 use crate::support::{Keys, SECOND, Thing, World, queue};
 
-async fn refused<L, T>(controller: Controller<u32, Fifo, L, T>) -> ConfigError
+async fn refused<L, T>(controller: Controller<u32, Fifo, L, T>) -> InvalidControllerConfig
 where
     L: flyball_workqueue::QueueLimiter<u32>,
     T: SupportsAsync + SupportsDelays,
@@ -27,33 +27,51 @@ async fn senseless_configurations_are_refused_and_start_nothing() {
     let waiting: Keys = queue();
     waiting.add(1).unwrap();
     let controller = || Controller::new(waiting.clone());
-    assert_eq!(refused(controller().workers(0)).await, ConfigError::NoWorkers);
-    assert_eq!(refused(controller().workers_between(0..=3)).await, ConfigError::NoWorkers);
+    assert_eq!(refused(controller().workers(0)).await, InvalidControllerConfig::ZeroWorkers);
+    assert_eq!(refused(controller().workers_between(0..=3)).await, InvalidControllerConfig::ZeroWorkers);
     let (more, fewer) = (3, 2);
-    assert_eq!(refused(controller().workers_between(more..=fewer)).await, ConfigError::FewerWorkers);
-    assert_eq!(refused(controller().worker_linger(Duration::ZERO)).await, ConfigError::NoLinger);
-    assert_eq!(refused(controller().reconcile_timeout(Duration::ZERO)).await, ConfigError::NoTime);
-    assert_eq!(refused(controller().max_attempts(0, |_, _| {})).await, ConfigError::NoAttempts);
-    assert_eq!(refused(controller().until_settled()).await, ConfigError::NothingSettles);
-    assert_eq!(refused(controller().optional()).await, ConfigError::NothingOptional);
-    assert_eq!(refused(controller().cache_sync_timeout(Duration::ZERO)).await, ConfigError::NoSyncTime);
+    assert_eq!(
+        refused(controller().workers_between(more..=fewer)).await,
+        InvalidControllerConfig::MaxWorkersBelowMin
+    );
+    assert_eq!(
+        refused(controller().worker_idle_timeout(Duration::ZERO)).await,
+        InvalidControllerConfig::ZeroWorkerIdleTimeout
+    );
+    assert_eq!(
+        refused(controller().reconcile_timeout(Duration::ZERO)).await,
+        InvalidControllerConfig::ZeroReconcileTimeout
+    );
+    assert_eq!(
+        refused(controller().max_attempts(0).on_give_up(|_, _| {})).await,
+        InvalidControllerConfig::ZeroMaxAttempts
+    );
+    assert_eq!(refused(controller().stop_when_idle()).await, InvalidControllerConfig::NoInformers);
+    assert_eq!(refused(controller().optional()).await, InvalidControllerConfig::NothingOptional);
+    assert_eq!(
+        refused(controller().cache_sync_timeout(Duration::ZERO)).await,
+        InvalidControllerConfig::ZeroCacheSyncTimeout
+    );
     let unlimited: Queue<u32, Fifo, NoLimiter, _> = Queue::builder().timer(TokioTimer::current()).build();
-    let refusal = refused(Controller::new(unlimited).max_attempts(3, |_, _| {})).await;
-    assert_eq!(refusal, ConfigError::NothingCountsAttempts);
+    let refusal = refused(Controller::new(unlimited).max_attempts(3).on_give_up(|_, _| {})).await;
+    assert_eq!(refusal, InvalidControllerConfig::LimiterCountsNoFailures);
     let bucket = TokenBucket::new(Quota::per_second(NonZeroU32::MIN));
     let uncounted = Queue::builder().timer(TokioTimer::current()).limiter(bucket).build();
-    let refusal = refused(Controller::new(uncounted).max_attempts(3, |_, _| {})).await;
-    assert_eq!(refusal, ConfigError::NothingCountsAttempts);
+    let refusal = refused(Controller::new(uncounted).max_attempts(3).on_give_up(|_, _| {})).await;
+    assert_eq!(refusal, InvalidControllerConfig::LimiterCountsNoFailures);
     assert_eq!(waiting.ready_len(), 1, "the key is untouched");
     assert!(!waiting.is_shutting_down());
 
     let things = World::new().informer();
     things.shut_down();
     let right = controller().on(&things, |change| *change.key()).workers(1).reconcile_timeout(SECOND);
-    let run = right.max_attempts(1, |_, _| {}).run(|_, _| async { Ok::<_, String>(Action::await_change()) });
+    let run = right
+        .max_attempts(1)
+        .on_give_up(|_, _| {})
+        .run(|_, _| async { Ok::<_, String>(Action::await_change()) });
     assert_eq!(
         run.await.err(),
-        Some(RunError::NeverSynced(Awaited::Cache { index: 0, objects: type_name::<Thing>() })),
+        Some(RunError::SyncFailed(StartCondition::Cache { index: 0, object_type: type_name::<Thing>() })),
         "sense was made, and it ran until the cache had ended"
     );
 }
@@ -63,10 +81,13 @@ fn errors_read_as_sentences_and_can_be_sent() {
     fn error<E: std::error::Error + Send + Sync + 'static>(error: E) -> String {
         error.to_string()
     }
-    assert_eq!(error(RunError::from(ConfigError::NoWorkers)), "a controller needs at least one worker");
-    let cache = Awaited::Cache { index: 2, objects: "Pod" };
+    assert_eq!(
+        error(RunError::from(InvalidControllerConfig::ZeroWorkers)),
+        "a controller needs at least one worker"
+    );
+    let cache = StartCondition::Cache { index: 2, object_type: "Pod" };
     let message = "the informer of `Pod`, number 2, ended before it had synced";
-    assert_eq!(error(RunError::NeverSynced(cache)), message);
+    assert_eq!(error(RunError::SyncFailed(cache)), message);
     let message = "what the workers come after, number 1, will never be";
-    assert_eq!(error(RunError::NeverSynced(Awaited::After { index: 1 })), message);
+    assert_eq!(error(RunError::SyncFailed(StartCondition::Future { index: 1 })), message);
 }

@@ -68,7 +68,7 @@ impl Source for Asked {
 
 fn queue(sim: &Simulation) -> Keys {
     let backoff = Exponential::new(SECOND..=60 * SECOND);
-    Queue::builder().limiter(backoff).timer(sim.timer()).seed(sim.random()).build()
+    Queue::builder().limiter(backoff).timer(sim.timer()).seed(sim.next_random()).build()
 }
 
 /// When a key was reconciled, and which versions of its objects the reconcile saw.
@@ -111,7 +111,7 @@ fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
             let builder = if streaming { builder.streaming_lists() } else { builder };
             let children = sim.informer(builder).expect("the configuration makes sense");
             let log = run(sim, &children, |child| child.key);
-            sim.pass(SECOND);
+            sim.advance(SECOND);
             assert_eq!(sorted(log.take().into_iter().map(|(key, ..)| key).collect()), [1, 2, 3, 4]);
             asked.take();
 
@@ -122,10 +122,10 @@ fn d2_a_relist_of_pages_or_a_stream_loses_no_update() {
             });
             // Changed while the list is on its way, and after the first page of it.
             while !asked.take().iter().any(|asked| matches!(*asked, "another page" | "a stream")) {
-                sim.pass(Duration::from_millis(5));
+                sim.advance(Duration::from_millis(5));
             }
             versions.insert(3, server.put(child(3)).get());
-            sim.pass(60 * SECOND);
+            sim.advance(60 * SECOND);
             assert_eq!(children.status().relists, 1);
             let seen: Vec<_> = log.take().into_iter().map(|(key, _, seen)| (key, seen)).collect();
             let expected: Vec<_> = versions.into_iter().map(|(key, version)| (key, vec![version])).collect();
@@ -145,11 +145,11 @@ fn d3_what_vanished_in_a_gap_is_a_change_of_its_owner() {
             let builder = if streaming { builder.streaming_lists() } else { builder };
             let children = sim.informer(builder).expect("the configuration makes sense");
             let log = run(sim, &children, |child| child.owner);
-            sim.pass(SECOND);
+            sim.advance(SECOND);
             log.take();
 
             in_a_gap(&server, |server| _ = server.delete(&21));
-            sim.pass(60 * SECOND);
+            sim.advance(60 * SECOND);
             assert_eq!(children.status().relists, 1);
             let seen: Vec<_> = log.take().into_iter().map(|(key, _, seen)| (key, seen)).collect();
             assert_eq!(seen, [(2, vec![])], "the owner sees that it has no child any more");
@@ -166,15 +166,15 @@ fn d4_a_delete_before_anybody_ran_stops_nobody() {
         let children = sim.informer(Informer::builder(CHILDREN, server.clone())).expect("it makes sense");
         let mut subscription = children.store().subscribe();
         let log = run(sim, &children, |child| child.key);
-        sim.pass(SECOND);
+        sim.advance(SECOND);
         log.take();
 
         // In one burst, and once with the cache in between, while the subscriber does nothing.
         server.put(child(9));
         server.delete(&9);
-        sim.pass(SECOND);
+        sim.advance(SECOND);
         server.put(child(8));
-        sim.pass(SECOND);
+        sim.advance(SECOND);
         server.delete(&8);
         let heard = Log::new();
         let noted = heard.clone();
@@ -183,7 +183,7 @@ fn d4_a_delete_before_anybody_ran_stops_nobody() {
                 noted.note(*change.key());
             }
         });
-        sim.pass(SECOND);
+        sim.advance(SECOND);
         let (seen, last) = (log.take(), |seen: &[Seen], key| {
             seen.iter().rev().find(|(of, ..)| *of == key).map(|(.., seen)| seen.clone())
         });
@@ -191,7 +191,7 @@ fn d4_a_delete_before_anybody_ran_stops_nobody() {
         heard.take();
 
         let version = server.put(child(9)).get();
-        sim.pass(SECOND);
+        sim.advance(SECOND);
         assert_eq!(last(&log.take(), 9), Some(vec![version]));
         assert_eq!(heard.take(), [9]);
     });
@@ -206,10 +206,10 @@ fn d5_a_subscriber_that_is_idle_stops_nobody() {
         let children = sim.informer(Informer::builder(CHILDREN, server.clone())).expect("it makes sense");
         let mut idle = [children.store().subscribe(), children.store().subscribe()];
         let log = run(sim, &children, |child| child.key);
-        sim.pass(SECOND);
+        sim.advance(SECOND);
         for _ in 0..3 {
             (0..OBJECTS).for_each(|key| _ = server.put(child(key)));
-            sim.pass(SECOND);
+            sim.advance(SECOND);
         }
         assert_eq!(children.store().len(), OBJECTS as usize);
         let newest: BTreeMap<u32, u64> =
@@ -248,16 +248,16 @@ fn d6_everybody_who_waits_for_the_first_list_is_woken() {
         for _ in 0..4 {
             let (queue, caches, noted) = (queue(sim), caches.clone(), woken.clone());
             queue.add(7).expect("it is open");
-            let controller = Controller::new(queue).after(async move { caches.synced().await });
+            let controller = Controller::new(queue).wait_for_cache(async move { caches.synced().await });
             sim.run(controller, move |_, _| {
                 noted.note(Ok(()));
                 async { Ok::<_, String>(Action::await_change()) }
             });
         }
-        sim.pass(5 * SECOND);
+        sim.advance(5 * SECOND);
         assert_eq!(woken.take(), []);
         server.faults(|faults| faults.silent = false);
-        sim.settle();
+        sim.run_until_stalled();
         assert_eq!(woken.take(), [Ok(()); 20], "at once");
         assert!(logs.iter().all(|log| log.take().len() == 1));
     });
@@ -280,7 +280,7 @@ fn d7_a_watch_that_fails_delays_no_other_one() {
             noted.note((key, time.now(), seen));
             async { Ok::<_, String>(Action::await_change()) }
         });
-        sim.pass(SECOND);
+        sim.advance(SECOND);
         for _ in 0..100_000 {
             bad.fail_watch(SourceErrorKind::Other);
             bad.fail_list(SourceErrorKind::Other);
@@ -288,9 +288,9 @@ fn d7_a_watch_that_fails_delays_no_other_one() {
         bad.break_watches(SourceErrorKind::Other);
         let failing = owned.status().last_success;
         for event in 0..600 {
-            sim.pass(Duration::from_millis(500 + event % 7 * 100));
+            sim.advance(Duration::from_millis(500 + event % 7 * 100));
             let version = good.put(child(1));
-            sim.settle();
+            sim.run_until_stalled();
             assert_eq!(log.take(), [(1, sim.clock().now(), Some(version))], "in no time");
         }
         assert!(owned.status().last_error.is_some());
@@ -298,7 +298,7 @@ fn d7_a_watch_that_fails_delays_no_other_one() {
 
         bad.heal();
         bad.put(child(2));
-        sim.pass(120 * SECOND);
+        sim.advance(120 * SECOND);
         let after = log.take();
         assert!(matches!(after[..], [(2, _, None)]), "and then it is heard again: {after:?}");
     });
@@ -320,7 +320,7 @@ fn d1_under_overload_every_key_has_its_turn() {
             Ok::<_, String>(Action::requeue_after(5 * SECOND))
         }
     });
-    sim.pass(60 * SECOND);
+    sim.advance(60 * SECOND);
     let mut runs = BTreeMap::<u32, u32>::new();
     log.take().into_iter().for_each(|key| *runs.entry(key).or_default() += 1);
     // Ten slots, 49 ms each, for a minute: six times each, and a bit.
@@ -338,13 +338,13 @@ fn d9_d10_what_may_run_runs_at_once_and_in_order() {
             noted.note((key, time.now()));
             async { Ok::<_, String>(Action::await_change()) }
         });
-        sim.pass(SECOND);
+        sim.advance(SECOND);
         let now = sim.clock().now();
         (0..10).for_each(|key| _ = queue.add(key));
-        sim.settle();
+        sim.run_until_stalled();
         assert_eq!(log.take(), (0..10).map(|key| (key, now)).collect::<Vec<_>>());
         (0..10).for_each(|key| _ = queue.add_after(key, SECOND));
-        sim.pass(SECOND);
+        sim.advance(SECOND);
         assert_eq!(log.take(), (0..10).map(|key| (key, now + SECOND)).collect::<Vec<_>>());
     });
 }

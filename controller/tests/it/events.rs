@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use flyball_controller::{Action, Controller, Report};
+use flyball_controller::{Action, Controller, RunReport};
 use flyball_workqueue::DelayMode;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -21,8 +21,8 @@ async fn every_kind_of_change_becomes_a_reconcile() {
     let things = world.informer();
     let log = Log::new();
     let (noted, cache) = (log.clone(), things.clone());
-    let running: JoinHandle<Result<Report<u32>, _>> = tokio::spawn(
-        Controller::new(queue()).on(&things, |change| *change.key()).until_settled().run(move |key, _| {
+    let running: JoinHandle<Result<RunReport<u32>, _>> = tokio::spawn(
+        Controller::new(queue()).on(&things, |change| *change.key()).stop_when_idle().run(move |key, _| {
             noted.note((key, cache.store().get(&key).map(|thing| thing.value)));
             async { Ok::<_, String>(Action::await_change()) }
         }),
@@ -44,7 +44,7 @@ async fn every_kind_of_change_becomes_a_reconcile() {
         [(1, None)],
         "the last change is reconciled although the cache was closed right after it"
     );
-    assert_eq!((report.adds, report.reconciles, report.retries()), (4, 4, 0));
+    assert_eq!((report.keys_added, report.reconciles, report.retries()), (4, 4, 0));
     assert_eq!(left(&report), 0);
 }
 
@@ -60,7 +60,7 @@ async fn a_change_may_become_no_key_or_several() {
     let running = tokio::spawn(
         Controller::new(queue())
             .on_many(&things, |change| (0..change.object().value).map(|copy| copy * 10).collect::<Vec<_>>())
-            .until_settled()
+            .stop_when_idle()
             .run(move |key, _| {
                 noted.note(key);
                 async { Ok::<_, String>(Action::await_change()) }
@@ -70,7 +70,7 @@ async fn a_change_may_become_no_key_or_several() {
     settle().await;
     things.shut_down();
     let report = running.await.unwrap().unwrap();
-    assert_eq!(report.adds, 6, "0 + 1 + 2 + 3");
+    assert_eq!(report.keys_added, 6, "0 + 1 + 2 + 3");
     let mut keys = sorted(log.take());
     keys.dedup();
     assert_eq!(keys, [0, 10, 20]);
@@ -88,7 +88,7 @@ async fn a_say_in_how_keys_are_added() {
     let (noted, adding) = (log.clone(), asked.clone());
     let running = tokio::spawn(
         Controller::new(queue())
-            .only(|key| *key < 9)
+            .filter_keys(|key| *key < 9)
             .on_with(
                 &things,
                 |change| [*change.key(), 10 + change.key()],
@@ -101,7 +101,7 @@ async fn a_say_in_how_keys_are_added() {
                     queue.add_after_with(key, 100 * MILLI, mode)
                 },
             )
-            .until_settled()
+            .stop_when_idle()
             .run(move |key, _| {
                 noted.note((key, begin.elapsed().as_millis()));
                 async { Ok::<_, String>(Action::await_change()) }
@@ -119,7 +119,7 @@ async fn a_say_in_how_keys_are_added() {
     let report = running.await.unwrap().unwrap();
     // Until 250 ms it is put off by the changes at 60, 120, 180 and 240; then by the one at 360. The one at 420 always panics.
     assert_eq!(log.take(), [(1, 250), (1, 460), (2, 1_520)]);
-    assert_eq!((report.adds, report.hook_panics, report.unmapped), (8, 5, 1));
+    assert_eq!((report.keys_added, report.callback_panics, report.mapper_failures), (8, 5, 1));
     // Three more times meanwhile, and once at the end.
     assert_eq!(asked.take(), [&[(1, true)], &[(1, false); 10][..], &[(2, false), (1, false)]].concat());
 }
@@ -141,7 +141,7 @@ async fn a_change_at_which_the_mapper_panics_is_mapped_again() {
                 olds.note(change.old().map(|old| old.value));
                 *change.key()
             })
-            .shutdown_on(sleep(SECOND))
+            .graceful_shutdown_on(sleep(SECOND))
             .run(move |key, _| {
                 noted.note((key, begin.elapsed().as_millis()));
                 async { Ok::<_, String>(Action::await_change()) }
@@ -156,7 +156,7 @@ async fn a_change_at_which_the_mapper_panics_is_mapped_again() {
     let report = running.await.unwrap().unwrap();
     assert_eq!(log.take(), [(1, 0), (2, 0), (3, 0), (2, 700)], "after 100, 200 and 400 ms");
     assert_eq!(old.take(), [None, None, None, Some(5)], "with what the object was before");
-    assert_eq!((report.adds, report.hook_panics, report.unmapped), (4, 3, 0));
+    assert_eq!((report.keys_added, report.callback_panics, report.mapper_failures), (4, 3, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,7 +167,7 @@ async fn a_change_that_is_never_mapped_is_told_and_keeps_nothing_running() {
     let running = tokio::spawn(
         Controller::new(queue())
             .on(&things, |change| if *change.key() == 2 { panic_quietly("always") } else { *change.key() })
-            .until_settled()
+            .stop_when_idle()
             .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
     );
     things.synced().await.unwrap();
@@ -180,8 +180,8 @@ async fn a_change_that_is_never_mapped_is_told_and_keeps_nothing_running() {
     sleep(10 * SECOND).await;
     things.shut_down();
     let report = running.await.unwrap().unwrap();
-    assert_eq!((begin.elapsed(), report.adds, report.reconciles), (10 * SECOND, 1, 1));
-    assert_eq!(report.unmapped, 16, "those of one object are bounded");
+    assert_eq!((begin.elapsed(), report.keys_added, report.reconciles), (10 * SECOND, 1, 1));
+    assert_eq!(report.mapper_failures, 16, "those of one object are bounded");
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,7 +282,7 @@ async fn after_the_end_no_change_is_mapped() {
     things.writer().upsert(written(1, 1, 0));
     assert_eq!(mapped.load(Ordering::SeqCst), 1, "the controller has not noticed yet");
     let report = running.await.unwrap().unwrap();
-    assert_eq!((report.adds, report.hook_panics), (0, 0), "its keys were refused");
+    assert_eq!((report.keys_added, report.callback_panics), (0, 0), "its keys were refused");
     things.writer().upsert(written(1, 2, 0));
     assert_eq!(mapped.load(Ordering::SeqCst), 1, "it ended with the run");
 }
@@ -295,7 +295,7 @@ async fn the_changes_of_one_object_that_are_kept_are_bounded_at_once() {
         Controller::new(queue())
             .on(&things, |_| -> u32 { panic_quietly("always") })
             // Before the first retry.
-            .shutdown_on(sleep(50 * MILLI))
+            .graceful_shutdown_on(sleep(50 * MILLI))
             .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
     );
     things.synced().await.unwrap();
@@ -303,7 +303,7 @@ async fn the_changes_of_one_object_that_are_kept_are_bounded_at_once() {
         let version = world.put(1, value);
         things.store().wait_for(version).await.unwrap();
     }
-    assert_eq!(running.await.unwrap().unwrap().unmapped, 16);
+    assert_eq!(running.await.unwrap().unwrap().mapper_failures, 16);
 }
 
 #[tokio::test(start_paused = true)]
@@ -346,7 +346,7 @@ async fn a_mapper_that_always_panics_does_not_hold_up_the_shutdown() {
                 counted.fetch_add(1, Ordering::SeqCst);
                 panic_quietly("always")
             })
-            .shutdown_on(async { drop(stop.await) })
+            .graceful_shutdown_on(async { drop(stop.await) })
             .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
     );
     // In the middle of the first round of retries.
@@ -355,6 +355,6 @@ async fn a_mapper_that_always_panics_does_not_hold_up_the_shutdown() {
         tokio::task::yield_now().await;
     }
     signal.send(()).unwrap();
-    assert_eq!(running.await.unwrap().unwrap().unmapped, 5_000);
+    assert_eq!(running.await.unwrap().unwrap().mapper_failures, 5_000);
     assert!(calls.load(Ordering::SeqCst) < 9_000, "the round was not gone through to its end");
 }

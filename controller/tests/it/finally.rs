@@ -3,19 +3,19 @@
 use std::future::pending;
 use std::sync::Arc;
 
-use flyball_controller::{Action, Class, Controller, Failure};
+use flyball_controller::{Action, Controller, FailureClass, ReconcileError};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Log, SECOND, left, panic_quietly, queue, settle};
 
 /// How a reconcile ended, in a word.
-fn word(ended: &Result<Action, Arc<Failure>>) -> &'static str {
+fn word(ended: &Result<Action, Arc<ReconcileError>>) -> &'static str {
     match ended {
         Ok(_) => "well",
         Err(failure) => match **failure {
-            Failure::Error(_) => "error",
-            Failure::Panic(_) => "panic",
-            Failure::Timeout(_) => "timeout",
+            ReconcileError::Error(_) => "error",
+            ReconcileError::Panic(_) => "panic",
+            ReconcileError::Timeout(_) => "timeout",
             _ => "unknown",
         },
     }
@@ -39,8 +39,9 @@ async fn it_is_done_after_every_reconcile_while_the_key_is_held() {
                 Ok::<_, String>(())
             }
         })
-        .max_attempts(1, |_, _| {})
-        .shutdown_on(sleep(20 * SECOND))
+        .max_attempts(1)
+        .on_give_up(|_, _| {})
+        .graceful_shutdown_on(sleep(20 * SECOND))
         .run(move |key, _| {
             reconciled.note((key, "runs"));
             async move {
@@ -56,7 +57,7 @@ async fn it_is_done_after_every_reconcile_while_the_key_is_held() {
         .unwrap();
     let ends = [(1, "well"), (2, "error"), (3, "panic"), (4, "timeout")];
     assert_eq!(log.take(), ends.map(|(key, end)| [(key, "runs"), (key, end)]).concat());
-    assert_eq!((report.reconciles, report.finally_failures, report.hook_panics), (4, 0, 0));
+    assert_eq!((report.reconciles, report.finally_failures, report.callback_panics), (4, 0, 0));
     assert_eq!((report.errors, report.panics, report.timeouts), (1, 1, 1));
 }
 
@@ -91,8 +92,9 @@ async fn its_failure_is_one_of_the_reconcile_and_hides_none() {
                     }
                 }
             })
-            .max_attempts(1, move |_, failure| told.note(failure.to_string()))
-            .shutdown_on(sleep(9 * SECOND))
+            .max_attempts(1)
+            .on_give_up(move |_, failure| told.note(failure.to_string()))
+            .graceful_shutdown_on(sleep(9 * SECOND))
             .run(move |_, _| async move {
                 if first == "well" { Ok(Action::await_change()) } else { Err("reconciled: no") }
             })
@@ -111,12 +113,12 @@ async fn a_conflict_of_what_it_writes_is_one() {
     let (log, begin) = (Log::new(), Instant::now());
     let noted = log.clone();
     Controller::new(queue)
-        .classify(|_| Class::Conflict)
+        .classify(|_| FailureClass::Conflict)
         .finally(move |_, _, _| {
             let at = begin.elapsed().as_millis();
             async move { if at == 0 { Err("somebody has written it") } else { Ok(()) } }
         })
-        .shutdown_on(sleep(9 * SECOND))
+        .graceful_shutdown_on(sleep(9 * SECOND))
         .run(move |_, _| {
             noted.note(begin.elapsed().as_millis());
             async { Ok::<_, String>(Action::await_change()) }
@@ -143,7 +145,7 @@ async fn a_reconcile_that_is_dropped_with_its_worker_has_no_end_to_tell() {
                 Ok::<_, String>(())
             }
         })
-        .shutdown_on(sleep(SECOND))
+        .graceful_shutdown_on(sleep(SECOND))
         .shutdown_grace(SECOND)
         .run(|key, _| async move {
             if key == 1 { pending().await } else { Ok::<_, String>(Action::await_change()) }

@@ -18,10 +18,10 @@ async fn a_life_as_probes_see_it() {
     let queue = queue();
     let controller = Controller::new(queue.clone())
         .on(&things, |change| *change.key())
-        .shutdown_on(async { drop(stop.await) });
+        .graceful_shutdown_on(async { drop(stop.await) });
     let health = controller.health();
     let probe = || (health.ready(), health.live(10 * SECOND));
-    assert_eq!(probe(), (Err(NotReady::Idle), Ok(())));
+    assert_eq!(probe(), (Err(NotReady::NotStarted), Ok(())));
 
     let running = tokio::spawn(controller.run(|_, _| async {
         sleep(5 * SECOND).await;
@@ -37,12 +37,12 @@ async fn a_life_as_probes_see_it() {
     signal.send(()).unwrap();
     settle().await;
     assert_eq!(queue.stats().leased, 1, "it finishes what it has begun");
-    assert_eq!(probe(), (Err(NotReady::Stopping), Ok(())));
+    assert_eq!(probe(), (Err(NotReady::ShuttingDown), Ok(())));
     things.shut_down();
     settle().await;
-    assert_eq!(probe(), (Err(NotReady::Stopping), Ok(())), "caches may end now");
+    assert_eq!(probe(), (Err(NotReady::ShuttingDown), Ok(())), "caches may end now");
     running.await.unwrap().unwrap();
-    assert_eq!(probe(), (Err(NotReady::Over), Err(NotLive::Over)));
+    assert_eq!(probe(), (Err(NotReady::Ended), Err(NotLive::Ended)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -60,7 +60,7 @@ async fn a_key_that_is_held_for_too_long_is_told() {
     assert_eq!(health.ready(), Ok(()));
     running.abort();
     settle().await;
-    assert_eq!((health.ready(), health.live(10 * SECOND)), (Err(NotReady::Over), Err(NotLive::Over)));
+    assert_eq!((health.ready(), health.live(10 * SECOND)), (Err(NotReady::Ended), Err(NotLive::Ended)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,7 +70,7 @@ async fn a_cache_that_ends_while_it_works_is_named_unless_the_run_ends_with_it()
         world.put(1, 0);
         let things = world.informer();
         let controller = Controller::new(queue()).on(&things, |change| *change.key());
-        let controller = if settles { controller.until_settled() } else { controller };
+        let controller = if settles { controller.stop_when_idle() } else { controller };
         let health = controller.health();
         let running = tokio::spawn(controller.run(|_, _| async {
             sleep(SECOND).await;
@@ -85,7 +85,7 @@ async fn a_cache_that_ends_while_it_works_is_named_unless_the_run_ends_with_it()
             continue;
         }
         let named =
-            NotReady::CacheEnded { index: 0, objects: std::any::type_name::<crate::support::Thing>() };
+            NotReady::CacheEnded { index: 0, object_type: std::any::type_name::<crate::support::Thing>() };
         assert_eq!((health.live(10 * SECOND), health.ready()), (Err(NotLive::CacheEnded), Err(named)));
         running.await.unwrap().unwrap_err();
         assert_eq!(
@@ -110,9 +110,9 @@ async fn one_that_was_refused_or_never_run_is_over() {
     let refused = Controller::new(queue()).workers(0);
     let health = refused.health();
     refused.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap_err();
-    assert_eq!(health.ready(), Err(NotReady::Over));
+    assert_eq!(health.ready(), Err(NotReady::Ended));
     let health = Controller::new(queue()).health();
-    assert_eq!(health.live(SECOND), Err(NotLive::Over));
+    assert_eq!(health.live(SECOND), Err(NotLive::Ended));
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,7 +124,7 @@ async fn one_that_never_synced_is_over() {
     settle().await;
     things.shut_down();
     running.await.unwrap().unwrap_err();
-    assert_eq!(health.ready(), Err(NotReady::Over));
+    assert_eq!(health.ready(), Err(NotReady::Ended));
     assert_eq!(NotReady::Syncing.to_string(), "the controller waits for its caches");
     assert_eq!(NotLive::Stuck(SECOND).to_string(), "a key has been worked on for 1s");
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_controller::{Action, Context, Controller, Report};
+use flyball_controller::{Action, Context, Controller, RunReport};
 use parking_lot::Mutex;
 use tokio::time::{Instant, advance, sleep};
 
@@ -31,7 +31,7 @@ impl Drop for PanicOnDrop {
 }
 
 /// Runs a controller in which key 1 fails twice, and says when each key ran (in seconds) and what is reported.
-async fn run(badly: Badly) -> (Vec<(u32, u64)>, Report<u32>) {
+async fn run(badly: Badly) -> (Vec<(u32, u64)>, RunReport<u32>) {
     let queue: Keys = queue();
     queue.add(1).unwrap();
     queue.add(2).unwrap();
@@ -60,8 +60,9 @@ async fn run(badly: Badly) -> (Vec<(u32, u64)>, Report<u32>) {
             Ok(Action::await_change())
         }
     };
-    let controller =
-        Controller::new(queue.clone()).reconcile_timeout(10 * SECOND).shutdown_on(sleep(100 * SECOND));
+    let controller = Controller::new(queue.clone())
+        .reconcile_timeout(10 * SECOND)
+        .graceful_shutdown_on(sleep(100 * SECOND));
     let report = controller.run(reconcile).await.unwrap();
     assert_eq!(left(&report), 0);
     assert_eq!(queue.num_requeues(&1), 0, "its success forgets its failures");
@@ -71,7 +72,7 @@ async fn run(badly: Badly) -> (Vec<(u32, u64)>, Report<u32>) {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_of_any_kind_is_retried_with_backoff_and_hurts_nobody_else() {
-    let counts = |report: &Report<u32>| (report.errors, report.panics, report.timeouts);
+    let counts = |report: &RunReport<u32>| (report.errors, report.panics, report.timeouts);
     for (badly, expected) in [
         (Badly::ReturnsAnError, (2, 0, 0)),
         (Badly::PanicsAtOnce, (0, 2, 0)),
@@ -138,9 +139,12 @@ async fn a_key_that_panics_when_it_is_cloned_fails_alone() {
         let queue = flyball_workqueue::Queue::builder().limiter(limit).timer(timer).build();
         queue.add(Fragile(1)).unwrap();
         queue.add(Fragile(2)).unwrap();
-        let controller = Controller::new(queue).max_attempts(1, |_, _| {}).shutdown_on(sleep(SECOND / 2));
+        let controller = Controller::new(queue)
+            .max_attempts(1)
+            .on_give_up(|_, _| {})
+            .graceful_shutdown_on(sleep(SECOND / 2));
         let report = if batches {
-            let each = flyball_controller::Batches::of(1);
+            let each = flyball_controller::BatchConfig::new(1);
             let well = |keys: Vec<Fragile>, _| async move {
                 Ok::<_, String>(keys.iter().map(|_| Ok(Action::await_change())).collect())
             };

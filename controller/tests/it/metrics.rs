@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use flyball_controller::testing::Simulation;
-use flyball_controller::{Action, Class, Controller, Metrics, Outcome, Times};
+use flyball_controller::{
+    Action, Controller, ControllerMetrics, FailureClass, ReconcileDurations, ReconcileOutcome,
+};
 use flyball_workqueue::Queue;
 use tokio::time::sleep;
 
@@ -14,30 +16,30 @@ use crate::support::{Log, SECOND, panic_quietly, queue, settle};
 #[derive(Clone, Debug, PartialEq)]
 enum Told {
     Started,
-    Ended(Outcome, Duration),
+    Ended(ReconcileOutcome, Duration),
     Dropped,
     Recovered(u32),
-    GaveUp(Class),
+    GaveUp(FailureClass),
 }
 
-impl Metrics for Log<Told> {
-    fn started(&self) {
+impl ControllerMetrics for Log<Told> {
+    fn reconcile_started(&self) {
         self.note(Told::Started);
     }
 
-    fn ended(&self, outcome: Outcome, took: Duration) {
+    fn reconcile_ended(&self, outcome: ReconcileOutcome, took: Duration) {
         self.note(Told::Ended(outcome, took));
     }
 
-    fn dropped(&self) {
+    fn reconcile_dropped(&self) {
         self.note(Told::Dropped);
     }
 
-    fn recovered(&self, failures: u32) {
+    fn retry_succeeded(&self, failures: u32) {
         self.note(Told::Recovered(failures));
     }
 
-    fn gave_up(&self, class: Class) {
+    fn gave_up(&self, class: FailureClass) {
         self.note(Told::GaveUp(class));
     }
 }
@@ -51,12 +53,12 @@ async fn every_outcome_is_told_with_its_time() {
     let report = Controller::new(queue)
         .metrics(told.clone())
         .classify(|failure| match failure.to_string().as_str() {
-            "conflict" => Class::Conflict,
-            "hopeless" => Class::Permanent,
-            _ => Class::Transient,
+            "conflict" => FailureClass::Conflict,
+            "hopeless" => FailureClass::Permanent,
+            _ => FailureClass::Transient,
         })
         .reconcile_timeout(9 * SECOND)
-        .shutdown_on(sleep(100 * SECOND))
+        .graceful_shutdown_on(sleep(100 * SECOND))
         .run(move |_, _| {
             let run = runs.fetch_add(1, Ordering::Relaxed);
             async move {
@@ -77,22 +79,26 @@ async fn every_outcome_is_told_with_its_time() {
         .unwrap();
     let ended = |outcome, seconds: u32| Ended(outcome, seconds * SECOND);
     let expected = [
-        vec![Started, ended(Outcome::Errored(Class::Transient), 1)],
-        vec![Started, ended(Outcome::Panicked(Class::Transient), 2)],
-        vec![Started, ended(Outcome::Errored(Class::Conflict), 3)],
-        vec![Started, Recovered(3), ended(Outcome::Requeued, 4)],
-        vec![Started, ended(Outcome::TimedOut(Class::Transient), 9)],
-        vec![Started, Recovered(1), ended(Outcome::Requeued, 6)],
-        vec![Started, GaveUp(Class::Permanent), ended(Outcome::Errored(Class::Permanent), 7)],
+        vec![Started, ended(ReconcileOutcome::Failed(FailureClass::Transient), 1)],
+        vec![Started, ended(ReconcileOutcome::Panicked(FailureClass::Transient), 2)],
+        vec![Started, ended(ReconcileOutcome::Failed(FailureClass::Conflict), 3)],
+        vec![Started, Recovered(3), ended(ReconcileOutcome::Requeued, 4)],
+        vec![Started, ended(ReconcileOutcome::TimedOut(FailureClass::Transient), 9)],
+        vec![Started, Recovered(1), ended(ReconcileOutcome::Requeued, 6)],
+        vec![
+            Started,
+            GaveUp(FailureClass::Permanent),
+            ended(ReconcileOutcome::Failed(FailureClass::Permanent), 7),
+        ],
     ];
     assert_eq!(told.take(), expected.concat());
     assert_eq!((report.reconciles, report.requeues, report.failures()), (7, 2, 5));
     assert_eq!((report.errors, report.panics, report.timeouts), (3, 1, 1));
-    assert_eq!((report.conflicts, report.given_up, report.recoveries), (1, 1, 2));
-    let mut times = Times::default();
+    assert_eq!((report.conflicts, report.given_up, report.successful_retries), (1, 1, 2));
+    let mut times = ReconcileDurations::default();
     (times.requeues, times.errors) = (10 * SECOND, 11 * SECOND);
     (times.panics, times.timeouts) = (2 * SECOND, 9 * SECOND);
-    assert_eq!(report.times, times);
+    assert_eq!(report.durations, times);
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,7 +106,7 @@ async fn a_success_at_the_first_try_recovers_nothing_and_without_metrics_nothing
     for measured in [false, true] {
         let queue = queue();
         queue.add(1).unwrap();
-        let controller = Controller::new(queue.clone()).shutdown_on(sleep(10 * SECOND));
+        let controller = Controller::new(queue.clone()).graceful_shutdown_on(sleep(10 * SECOND));
         let controller = if measured { controller.metrics(()) } else { controller };
         let report = controller
             .run(|_, _| async {
@@ -109,8 +115,8 @@ async fn a_success_at_the_first_try_recovers_nothing_and_without_metrics_nothing
             })
             .await
             .unwrap();
-        assert_eq!((report.reconciles, report.recoveries), (1, 0));
-        assert_eq!(report.times.successes, if measured { SECOND } else { Duration::ZERO });
+        assert_eq!((report.reconciles, report.successful_retries), (1, 0));
+        assert_eq!(report.durations.successes, if measured { SECOND } else { Duration::ZERO });
         assert_eq!(queue.stats().ages_tracked, measured, "no clock is read for nothing");
     }
 }
@@ -131,17 +137,17 @@ async fn a_reconcile_that_is_dropped_with_its_worker_is_told_so() {
 #[tokio::test(start_paused = true)]
 async fn a_sink_that_panics_decides_nothing() {
     struct PanickingMetrics;
-    impl Metrics for PanickingMetrics {
-        fn started(&self) {
+    impl ControllerMetrics for PanickingMetrics {
+        fn reconcile_started(&self) {
             panic_quietly("started");
         }
 
-        fn ended(&self, _: Outcome, _: Duration) {
+        fn reconcile_ended(&self, _: ReconcileOutcome, _: Duration) {
             panic_quietly("ended");
         }
 
-        fn recovered(&self, _: u32) {
-            panic_quietly("recovered");
+        fn retry_succeeded(&self, _: u32) {
+            panic_quietly("retry_succeeded");
         }
     }
     let queue = queue();
@@ -149,14 +155,17 @@ async fn a_sink_that_panics_decides_nothing() {
     let first = AtomicU32::new(0);
     let report = Controller::new(queue.clone())
         .metrics(PanickingMetrics)
-        .shutdown_on(sleep(10 * SECOND))
+        .graceful_shutdown_on(sleep(10 * SECOND))
         .run(move |_, _| {
             let first = first.fetch_add(1, Ordering::Relaxed) == 0;
             async move { if first { Err("no luck") } else { Ok(Action::await_change()) } }
         })
         .await
         .unwrap();
-    assert_eq!((report.reconciles, report.errors, report.recoveries, report.hook_panics), (2, 1, 1, 5));
+    assert_eq!(
+        (report.reconciles, report.errors, report.successful_retries, report.callback_panics),
+        (2, 1, 1, 5)
+    );
     assert_eq!(queue.num_requeues(&1), 0);
 }
 
@@ -175,7 +184,7 @@ fn a_sum_of_times_that_is_too_large_stays_at_its_end() {
             Ok::<_, String>(Action::await_change())
         }
     });
-    sim.pass(centuries);
-    let times = running.output().unwrap().unwrap().times;
+    sim.advance(centuries);
+    let times = running.take_output().unwrap().unwrap().durations;
     assert_eq!(times.successes, Duration::from_nanos(u64::MAX), "twice 400 years");
 }

@@ -16,7 +16,7 @@ async fn what_is_not_worth_it_becomes_no_key() {
     let (noted, cache) = (log.clone(), things.clone());
     let controller = Controller::new(queue())
         .on_if(&things, predicate::changed(|thing: &Thing| thing.value / 10), |change| *change.key())
-        .until_settled();
+        .stop_when_idle();
     let running = tokio::spawn(controller.run(move |key, _| {
         noted.note((key, cache.store().get(&key).map(|thing| thing.value)));
         async { Ok::<_, String>(Action::await_change()) }
@@ -37,7 +37,7 @@ async fn what_is_not_worth_it_becomes_no_key() {
     let once = |value| vec![(1, value)];
     assert_eq!(seen, [once(Some(0)), vec![], once(Some(12)), vec![], once(Some(20)), once(None)]);
     things.shut_down();
-    assert_eq!(running.await.unwrap().unwrap().adds, 4);
+    assert_eq!(running.await.unwrap().unwrap().keys_added, 4);
 }
 
 /// Changes are judged one by one: merged, the first and the last state would be alike.
@@ -82,7 +82,7 @@ fn what_each_of_them_says() {
         assert_eq!(changed(&change), says, "{change:?}");
     }
     // Two digits: the generation and the one that was observed, 0 for none.
-    let unobserved = predicate::unobserved(|thing: &Thing| {
+    let generation_unobserved = predicate::generation_unobserved(|thing: &Thing| {
         (thing.value / 10, Some(thing.value % 10).filter(|observed| *observed > 0))
     });
     for (change, says) in [
@@ -92,6 +92,6 @@ fn what_each_of_them_says() {
         (Change::updated(1, thing(21), thing(22)), false),
         (Change::deleted(1, thing(22), true), true),
     ] {
-        assert_eq!(unobserved(&change), says, "{change:?}");
+        assert_eq!(generation_unobserved(&change), says, "{change:?}");
     }
 }

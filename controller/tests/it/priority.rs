@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use flyball_controller::{Action, Class, Controller};
+use flyball_controller::{Action, Controller, FailureClass};
 use flyball_informer_cache::Informer;
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
@@ -50,7 +50,7 @@ async fn initial_goes_last(world: &World, before: impl AsyncFnOnce(&Informer<u32
     let first = AtomicBool::new(true);
     let controller =
         Controller::new(queue.clone()).on(&things, |change| *change.key()).initial_priority(-100);
-    let controller = controller.until_settled().run(move |key, _| {
+    let controller = controller.stop_when_idle().run(move |key, _| {
         noted.note(key);
         let first = first.swap(false, Ordering::Relaxed);
         let event = first.then(|| world.put(7, 0));
@@ -82,7 +82,7 @@ async fn a_change_may_say_its_priority() {
     let noted = log.clone();
     let controller = Controller::new(queue())
         .on_many_at(&things, |change| Some((*change.key(), change.object().value as i8)))
-        .until_settled();
+        .stop_when_idle();
     let running = tokio::spawn(controller.run(move |key, _| {
         noted.note(key);
         async { Ok::<_, String>(Action::await_change()) }
@@ -101,8 +101,8 @@ async fn a_conflict_keeps_the_priority_of_its_key() {
     queue.with_priority(7).add(2).unwrap();
     let (noted, seen) = (log.clone(), queue.clone());
     let report = Controller::new(queue)
-        .classify(|_| Class::Conflict)
-        .shutdown_on(sleep(SECOND))
+        .classify(|_| FailureClass::Conflict)
+        .graceful_shutdown_on(sleep(SECOND))
         .run(move |key, _| {
             let first = noted.count() < 2;
             noted.note((key, seen.priority(&key)));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use flyball_controller::testing::Simulation;
-use flyball_controller::{Action, Controller, Metrics};
+use flyball_controller::{Action, Controller, ControllerMetrics};
 use flyball_ratelimit::Exponential;
 use flyball_sync::{Clock, ManualTimer};
 use flyball_workqueue::{Fifo, Queue, WithTimer};
@@ -17,7 +17,7 @@ type Keys = Queue<u32, Fifo, Exponential<u32>, WithTimer<ManualTimer>>;
 
 fn simulated(sim: &Simulation) -> Keys {
     let backoff = Exponential::new(SECOND..=60 * SECOND);
-    Queue::builder().limiter(backoff).timer(sim.timer()).seed(sim.random()).build()
+    Queue::builder().limiter(backoff).timer(sim.timer()).seed(sim.next_random()).build()
 }
 
 /// How many workers there are, and how many there were at most.
@@ -34,13 +34,13 @@ impl Gauge {
     }
 }
 
-impl Metrics for Gauge {
-    fn worker_came(&self) {
+impl ControllerMetrics for Gauge {
+    fn worker_started(&self) {
         let now = self.0[0].fetch_add(1, Ordering::SeqCst) + 1;
         self.0[1].fetch_max(now, Ordering::SeqCst);
     }
 
-    fn worker_went(&self) {
+    fn worker_stopped(&self) {
         self.0[0].fetch_sub(1, Ordering::SeqCst);
     }
 }
@@ -66,26 +66,26 @@ fn they_are_as_many_as_there_is_work_within_bounds() {
     Simulation::explore(100, |sim| {
         let queue = simulated(sim);
         let (gauge, log) = run(sim, &queue);
-        sim.settle();
+        sim.run_until_stalled();
         assert_eq!(gauge.now(), 2);
         queue.add(1).unwrap();
-        sim.settle();
+        sim.run_until_stalled();
         assert_eq!(gauge.now(), 2, "one is free");
         queue.add(2).unwrap();
-        sim.settle();
+        sim.run_until_stalled();
         assert_eq!(gauge.now(), 3, "none was free for the next key");
-        sim.pass(30 * SECOND);
+        sim.advance(30 * SECOND);
         assert_eq!(gauge.now(), 2);
         log.take();
 
         (0..20).for_each(|key| _ = queue.add(key));
-        sim.settle();
+        sim.run_until_stalled();
         assert_eq!((gauge.now(), log.take().len()), (5, 5), "no more than it may be");
-        sim.pass(3 * SECOND);
+        sim.advance(3 * SECOND);
         assert_eq!(log.take().len(), 15, "all of them work");
-        sim.pass(SECOND);
+        sim.advance(SECOND);
         assert_eq!(gauge.now(), 5, "they stay for a while");
-        sim.pass(10 * SECOND);
+        sim.advance(10 * SECOND);
         assert_eq!((gauge.now(), gauge.most()), (2, 5));
     });
 }
@@ -95,7 +95,7 @@ fn they_are_as_many_as_there_is_work_within_bounds() {
 fn a_key_waits_for_no_worker_that_could_be_there() {
     Simulation::explore(100, |sim| {
         let (queue, log) = (simulated(sim), Log::new());
-        let controller = Controller::new(queue.clone()).workers_between(1..=3).worker_linger(SECOND);
+        let controller = Controller::new(queue.clone()).workers_between(1..=3).worker_idle_timeout(SECOND);
         let (noted, time) = (log.clone(), sim.time());
         sim.run(controller, move |key, _| {
             noted.note((key, time.now()));
@@ -106,13 +106,13 @@ fn a_key_waits_for_no_worker_that_could_be_there() {
             }
         });
         for key in 0..3 {
-            sim.pass(Duration::from_millis(500 + sim.random() % 3_000));
+            sim.advance(Duration::from_millis(500 + sim.next_random() % 3_000));
             queue.add(key).unwrap();
-            sim.settle();
+            sim.run_until_stalled();
             assert_eq!(log.take(), [(key, sim.clock().now())]);
         }
         queue.add(3).unwrap();
-        sim.pass(60 * SECOND);
+        sim.advance(60 * SECOND);
         assert_eq!(log.take(), [], "three are as many as there may be");
     });
 }
@@ -125,12 +125,12 @@ fn at_rest_nobody_looks_at_anything() {
         let queue = simulated(&sim);
         let (gauge, _log) = run(&sim, &queue);
         (0..9).for_each(|key| _ = queue.add(key));
-        sim.pass(60 * SECOND);
+        sim.advance(60 * SECOND);
         assert_eq!((gauge.now(), gauge.most()), (2, 5));
-        let steps = sim.steps();
+        let steps = sim.poll_count();
         assert_eq!(sim.clock().next_alarm(), None);
-        sim.pass(3600 * SECOND);
-        assert_eq!(sim.steps(), steps);
+        sim.advance(3600 * SECOND);
+        assert_eq!(sim.poll_count(), steps);
     }
 }
 
@@ -143,9 +143,9 @@ fn a_fixed_number_stays() {
     sim.run(controller, |_, _| async { Ok::<_, String>(Action::await_change()) });
     for key in 0..9 {
         queue.add(key).unwrap();
-        sim.settle();
+        sim.run_until_stalled();
         assert_eq!(sim.clock().next_alarm(), None);
-        sim.pass(60 * SECOND);
+        sim.advance(60 * SECOND);
         assert_eq!((gauge.now(), gauge.most()), (3, 3));
     }
 }
@@ -158,7 +158,8 @@ fn who_panics_stays_and_who_takes_too_long_is_free() {
         let controller = Controller::new(queue.clone())
             .workers_between(1..=4)
             .reconcile_timeout(SECOND)
-            .max_attempts(1, |_, _| {})
+            .max_attempts(1)
+            .on_give_up(|_, _| {})
             .metrics(gauge.clone());
         sim.run(controller, |key, _| async move {
             match key % 3 {
@@ -168,7 +169,7 @@ fn who_panics_stays_and_who_takes_too_long_is_free() {
             }
         });
         (0..30).for_each(|key| _ = queue.add(key));
-        sim.pass(60 * SECOND);
+        sim.advance(60 * SECOND);
         assert_eq!((gauge.now(), gauge.most()), (1, 4));
         assert!(crate::support::holds_nothing(&queue.stats()));
     });
@@ -181,10 +182,10 @@ fn in_the_middle_of_it_it_may_be_shut_down_or_dropped() {
         (0..12).for_each(|key| _ = queue.add(key));
         let controller = Controller::new(queue.clone())
             .workers_between(1..=4)
-            .worker_linger(SECOND)
+            .worker_idle_timeout(SECOND)
             .metrics(gauge.clone())
             .drain_on_shutdown()
-            .shutdown_on(sim.time().sleep(Duration::from_millis(sim.random() % 4_000)));
+            .graceful_shutdown_on(sim.time().sleep(Duration::from_millis(sim.next_random() % 4_000)));
         let time = sim.time();
         let running = sim.run(controller, move |_, _| {
             let time = time.clone();
@@ -195,13 +196,13 @@ fn in_the_middle_of_it_it_may_be_shut_down_or_dropped() {
         });
         let dropped = sim.seed() % 4 < 2;
         if dropped {
-            sim.pass(Duration::from_millis(sim.random() % 4_000));
+            sim.advance(Duration::from_millis(sim.next_random() % 4_000));
             running.abort();
         }
-        sim.pass(60 * SECOND);
-        assert!(running.is_over());
+        sim.advance(60 * SECOND);
+        assert!(running.is_finished());
         assert_eq!(gauge.now(), 0, "everybody who came went");
-        match running.output() {
+        match running.take_output() {
             Some(report) => {
                 let report = report.expect("it makes sense");
                 assert_eq!((report.reconciles, left(&report)), (12, 0), "the backlog was worked off");
@@ -223,7 +224,7 @@ async fn during_a_drain_the_crew_grows_on() {
     let report = Controller::new(queue)
         .workers_between(1..=10)
         .metrics(gauge.clone())
-        .shutdown_on(async move {
+        .graceful_shutdown_on(async move {
             sleep(SECOND).await;
             (0..100).for_each(|key| _ = adding.add(key));
         })
@@ -245,7 +246,7 @@ async fn nothing_is_lost_on_threads() {
     let (counted, ending) = (done.clone(), queue.clone());
     let controller = Controller::new(queue.clone())
         .workers_between(1..=8)
-        .worker_linger(Duration::from_nanos(1))
+        .worker_idle_timeout(Duration::from_nanos(1))
         .metrics(gauge.clone());
     let running = tokio::spawn(controller.run(move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);

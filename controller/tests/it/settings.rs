@@ -1,6 +1,6 @@
 //! A controller that is configured by data.
 
-use flyball_controller::{Action, Class, Controller, Settings};
+use flyball_controller::{Action, Controller, ControllerConfig, FailureClass};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Log, SECOND, queue};
@@ -12,18 +12,18 @@ async fn a_controller_runs_as_it_is_configured() {
     (1..=3).for_each(|key| drop(queue.add(key)));
     let (log, begin) = (Log::new(), Instant::now());
     let noted = log.clone();
-    let mut settings = Settings::default();
+    let mut settings = ControllerConfig::default();
     settings.reconcile_timeout = Some(2 * SECOND);
-    (settings.workers, settings.most_workers, settings.max_attempts) = (1, Some(3), Some(2));
-    (settings.conflict_wait, settings.longest_conflict_wait) = (SECOND / 10, SECOND / 5);
+    (settings.workers, settings.max_workers, settings.max_attempts) = (1, Some(3), Some(2));
+    (settings.conflict_backoff_initial, settings.conflict_backoff_max) = (SECOND / 10, SECOND / 5);
     let report = Controller::new(queue)
-        .configured(&settings)
+        .with_config(&settings)
         .unwrap()
         .classify(|failure| match failure.to_string().as_str() {
-            "conflict" => Class::Conflict,
-            _ => Class::Transient,
+            "conflict" => FailureClass::Conflict,
+            _ => FailureClass::Transient,
         })
-        .shutdown_on(sleep(10 * SECOND))
+        .graceful_shutdown_on(sleep(10 * SECOND))
         .run(move |key, _| {
             let at = begin.elapsed();
             noted.note((key, at.as_millis()));

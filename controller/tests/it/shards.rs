@@ -18,8 +18,8 @@ async fn every_key_is_one_replicas() {
         running.push(tokio::spawn(
             Controller::new(queue())
                 .on(&things, |change| *change.key())
-                .only(move |key| shard.holds(key.to_le_bytes()))
-                .until_settled()
+                .filter_keys(move |key| shard.contains(key.to_le_bytes()))
+                .stop_when_idle()
                 .run(move |key, _| {
                     noted.note((key, index));
                     async { Ok::<_, String>(Action::await_change()) }
@@ -42,8 +42,8 @@ async fn every_key_is_one_replicas() {
     let mut adds = 0;
     for running in running {
         let report = running.await.unwrap().unwrap();
-        adds += report.adds;
-        assert_eq!(report.foreign, 0);
+        adds += report.keys_added;
+        assert_eq!(report.filtered_keys, 0);
     }
     assert_eq!(adds, 200, "no key was added where it does not belong");
 }
@@ -55,7 +55,7 @@ async fn a_foreign_key_that_somebody_added_is_taken_out() {
     queue.shut_down();
     let noted = log.clone();
     let report = Controller::new(queue.clone())
-        .only(|key| match key {
+        .filter_keys(|key| match key {
             9 => panic_quietly("nobody knows"),
             key => key % 3 == 0,
         })
@@ -66,6 +66,6 @@ async fn a_foreign_key_that_somebody_added_is_taken_out() {
         .await
         .unwrap();
     assert_eq!(log.take(), [0, 3, 6, 9], "one of which nobody knows is worked on, as it must not be lost");
-    assert_eq!((report.reconciles, report.foreign, report.hook_panics), (4, 6, 1));
+    assert_eq!((report.reconciles, report.filtered_keys, report.callback_panics), (4, 6, 1));
     assert!(crate::support::holds_nothing(&queue.stats()));
 }

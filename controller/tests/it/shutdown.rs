@@ -26,7 +26,7 @@ async fn a_drain_stops_events_first_then_finishes_the_queue_then_joins_workers()
         Controller::new(queue.clone())
             .on(&things, |change| *change.key())
             .workers(2)
-            .shutdown_on(async { drop(stop.await) })
+            .graceful_shutdown_on(async { drop(stop.await) })
             .drain_on_shutdown()
             .run(move |key, context| {
                 let noted = noted.clone();
@@ -69,7 +69,7 @@ async fn running_reconciles_end_at_shutdown_and_the_queue_is_left() {
     (0..600).for_each(|key| _ = queue.add(key).unwrap());
     let noted = log.clone();
     let report = Controller::new(queue.clone())
-        .shutdown_on(sleep(SECOND * 9 / 2))
+        .graceful_shutdown_on(sleep(SECOND * 9 / 2))
         .run(move |key, _| {
             noted.note(key);
             async {
@@ -96,7 +96,7 @@ async fn a_drain_starts_nothing_after_its_grace_and_cuts_nothing_in_the_middle()
     let counted = dropped.clone();
     let report = Controller::new(queue)
         .workers(8)
-        .shutdown_on(sleep(SECOND / 2))
+        .graceful_shutdown_on(sleep(SECOND / 2))
         .drain_on_shutdown()
         .shutdown_grace(7 * SECOND)
         .run(move |_, _| {
@@ -121,12 +121,12 @@ async fn reconciles_are_cancelled_after_the_grace_and_dropped_some_time_later() 
     let noted = log.clone();
     let report = Controller::new(queue)
         .workers(3)
-        .shutdown_on(sleep(SECOND))
+        .graceful_shutdown_on(sleep(SECOND))
         .run(move |key, context| {
             let noted = noted.clone();
             async move {
                 assert!(!context.is_shutting_down() && !context.is_cancelled());
-                context.shutdown().await;
+                context.shutdown_started().await;
                 noted.note((key, begin.elapsed().as_secs(), context.is_cancelled()));
                 if key == 0 {
                     return Ok(Action::await_change());
@@ -168,7 +168,7 @@ async fn after_the_grace_what_runs_is_dropped_and_told() {
     let begin = Instant::now();
     let report = Controller::new(queue)
         .workers(2)
-        .shutdown_on(sleep(SECOND))
+        .graceful_shutdown_on(sleep(SECOND))
         .shutdown_grace(2 * SECOND)
         .abort_after(SECOND)
         .run(move |_, _| {
@@ -201,7 +201,7 @@ async fn after_the_grace_a_reconcile_that_panics_when_dropped_takes_no_report_aw
     }
     let report = Controller::new(queue)
         .workers(2)
-        .shutdown_on(sleep(SECOND))
+        .graceful_shutdown_on(sleep(SECOND))
         .shutdown_grace(SECOND)
         .run(|_, _| async {
             let _panic_on_drop = PanicOnDrop;
@@ -219,10 +219,10 @@ async fn a_long_reconcile_can_end_early_at_shutdown() {
     queue.add(1).unwrap();
     let begin = Instant::now();
     let report = Controller::new(queue)
-        .shutdown_on(sleep(SECOND))
+        .graceful_shutdown_on(sleep(SECOND))
         .run(|_, context| async move {
             tokio::select! {
-                () = context.shutdown() => Ok::<_, String>(Action::await_change()),
+                () = context.shutdown_started() => Ok::<_, String>(Action::await_change()),
                 () = sleep(3_600 * SECOND) => unreachable!("it was told to end"),
             }
         })
@@ -241,7 +241,7 @@ async fn shut_down_before_the_caches_have_synced_it_reconciles_nothing() {
     let report = Controller::new(queue())
         .on(&one, |change| *change.key())
         .on(&other, |change| *change.key())
-        .shutdown_on(sleep(SECOND))
+        .graceful_shutdown_on(sleep(SECOND))
         .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
         .await
         .unwrap();
@@ -253,7 +253,7 @@ async fn shut_down_before_the_caches_have_synced_it_reconciles_nothing() {
 async fn a_signal_that_is_there_already_lets_nothing_start() {
     let queue = queue();
     queue.add(1).unwrap();
-    let controller = Controller::new(queue).shutdown_on(async {});
+    let controller = Controller::new(queue).graceful_shutdown_on(async {});
     let report = controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap();
     assert_eq!((report.reconciles, report.leftovers.ready), (0, vec![1]));
 }
@@ -282,7 +282,7 @@ async fn it_settles_when_the_last_retry_is_done_and_not_before() {
     let begin = Instant::now();
     let failures = AtomicU32::new(0);
     let running = tokio::spawn(
-        Controller::new(queue()).on(&things, |change| *change.key()).workers(3).until_settled().run(
+        Controller::new(queue()).on(&things, |change| *change.key()).workers(3).stop_when_idle().run(
             move |_, _| {
                 let fails = failures.fetch_add(1, Ordering::SeqCst) < 3;
                 async move { if fails { Err("not yet") } else { Ok(Action::await_change()) } }
@@ -310,7 +310,7 @@ async fn it_settles_at_once_when_there_is_nothing_to_do() {
     let never = Notify::new();
     let run = Controller::new(queue())
         .on(&things, |change| *change.key())
-        .until_settled()
+        .stop_when_idle()
         .run(|_, _| async { Ok::<_, String>(Action::await_change()) });
     tokio::select! {
         report = run => assert_eq!(report.unwrap().reconciles, 0),
@@ -328,7 +328,7 @@ async fn it_settles_when_the_last_waiting_key_is_cancelled() {
     let running = tokio::spawn(
         Controller::new(queue.clone())
             .on(&things, |change| *change.key())
-            .until_settled()
+            .stop_when_idle()
             .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
     );
     settle().await;
@@ -345,12 +345,12 @@ async fn a_key_that_comes_with_the_signal_is_left() {
     let (queue, log) = (queue(), Log::new());
     let (signal, stop) = oneshot::channel::<()>();
     let noted = log.clone();
-    let running = tokio::spawn(Controller::new(queue.clone()).shutdown_on(async { drop(stop.await) }).run(
-        move |key, _| {
+    let running = tokio::spawn(
+        Controller::new(queue.clone()).graceful_shutdown_on(async { drop(stop.await) }).run(move |key, _| {
             noted.note(key);
             async { Ok::<_, String>(Action::await_change()) }
-        },
-    ));
+        }),
+    );
     settle().await;
     // This wakes the run first, and then the worker.
     signal.send(()).unwrap();

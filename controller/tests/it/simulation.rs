@@ -26,9 +26,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_controller::testing::{Simulation, Task, Time};
+use flyball_controller::testing::{SimulatedTask, SimulatedTime, Simulation};
 use flyball_controller::{
-    Action, Batches, Class, Controller, Failure, Metrics, Outcome, Report, RunError, Shard,
+    Action, BatchConfig, Controller, ControllerMetrics, FailureClass, ReconcileError, ReconcileOutcome,
+    RunError, RunReport, Shard,
 };
 use flyball_informer_cache::testing::{Server, ServerWatch};
 use flyball_informer_cache::{
@@ -142,7 +143,7 @@ impl Notes {
 
     /// Those of a shard.
     fn undone_of(&self, shard: Shard) -> Vec<u32> {
-        self.undone().into_iter().filter(|key| holds(shard, *key)).collect()
+        self.undone().into_iter().filter(|key| contains(shard, *key)).collect()
     }
 
     fn reach(&mut self, what: &'static str, times: u64) {
@@ -159,7 +160,7 @@ impl Notes {
 struct World {
     notes: Arc<Mutex<Notes>>,
     kinds: Arc<Vec<Informer<u32, Thing>>>,
-    time: Time,
+    time: SimulatedTime,
     broken: Broken,
 }
 
@@ -172,7 +173,7 @@ impl World {
         let mut notes = self.notes.lock();
         notes.clock += 1;
         let now = notes.clock;
-        if holds(shard, key) {
+        if contains(shard, key) {
             notes.wanted.insert(key, now);
         }
         let older = match &shown {
@@ -274,19 +275,19 @@ async fn reconcile(world: World, key: u32, old: Option<Arc<Vec<Snapshot>>>) -> R
 }
 
 /// Whether a key is one of this replica's.
-fn holds(shard: Shard, key: u32) -> bool {
-    shard.holds(key.to_le_bytes())
+fn contains(shard: Shard, key: u32) -> bool {
+    shard.contains(key.to_le_bytes())
 }
 
-fn class_of(world: &World, failure: &Failure) -> Class {
+fn class_of(world: &World, failure: &ReconcileError) -> FailureClass {
     let unsure = world.notes.lock().chance(20);
     if unsure {
         panic_quietly("nobody knows");
     }
     match failure.to_string().as_str() {
-        "conflict" => Class::Conflict,
-        "permanent" => Class::Permanent,
-        _ => Class::Transient,
+        "conflict" => FailureClass::Conflict,
+        "permanent" => FailureClass::Permanent,
+        _ => FailureClass::Transient,
     }
 }
 
@@ -316,33 +317,33 @@ impl Gauge {
     }
 }
 
-impl Metrics for Gauge {
-    fn worker_came(&self) {
+impl ControllerMetrics for Gauge {
+    fn worker_started(&self) {
         let mut counted = self.0.lock();
         counted.workers += 1;
         counted.came += 1;
     }
 
-    fn worker_went(&self) {
+    fn worker_stopped(&self) {
         self.0.lock().workers -= 1;
     }
 
-    fn started(&self) {
+    fn reconcile_started(&self) {
         self.0.lock().running += 1;
     }
 
-    fn ended(&self, _: Outcome, _: Duration) {
+    fn reconcile_ended(&self, _: ReconcileOutcome, _: Duration) {
         self.0.lock().running -= 1;
     }
 
-    fn dropped(&self) {
+    fn reconcile_dropped(&self) {
         self.0.lock().running -= 1;
     }
 }
 
 /// A controller that runs.
 struct Running {
-    task: Task<Result<Report<u32>, RunError>>,
+    task: SimulatedTask<Result<RunReport<u32>, RunError>>,
     stop: Option<oneshot::Sender<()>>,
     /// Which replica.
     shard: usize,
@@ -367,23 +368,23 @@ struct Life<'a> {
 
 impl<'a> Life<'a> {
     fn new(sim: &'a mut Simulation, broken: Broken) -> Self {
-        let kinds = 1 + sim.random() as usize % 2;
+        let kinds = 1 + sim.next_random() as usize % 2;
         let stamp =
             |thing: &mut Thing, uid, version: Version| (thing.uid, thing.version) = (uid, version.get());
         let clusters: Vec<Cluster> = (0..kinds).map(|_| Server::new(THINGS, stamp)).collect();
         let informer = |cluster: &Cluster| {
             let mut builder = Informer::builder(THINGS, Leaky { inner: cluster.clone(), broken });
-            if sim.random() % 2 == 0 {
+            if sim.next_random() % 2 == 0 {
                 builder = builder.streaming_lists();
             }
-            if sim.random() % 2 == 0 {
+            if sim.next_random() % 2 == 0 {
                 builder = builder.page_size(NonZeroU32::new(2).expect("it is 2"));
             }
             sim.informer(builder).expect("the configuration makes sense")
         };
         let informers = clusters.iter().map(informer).collect();
         let notes = Notes {
-            random: Random::new(sim.random()),
+            random: Random::new(sim.next_random()),
             calm: false,
             restored: false,
             clock: 0,
@@ -401,8 +402,8 @@ impl<'a> Life<'a> {
         };
         let notes = Arc::new(Mutex::new(notes));
         let world = World { notes, kinds: Arc::new(informers), time: sim.time(), broken };
-        sim.set_loaded(sim.seed() % 3 == 0);
-        let replicas = 1 + u32::from(sim.random() % 3 == 0);
+        sim.set_busy_clock(sim.seed() % 3 == 0);
+        let replicas = 1 + u32::from(sim.next_random() % 3 == 0);
         let shards: Vec<Shard> =
             (0..replicas).map(|index| Shard::new(index, replicas).expect("there is")).collect();
         let queues = shards.iter().map(|_| queue(sim)).collect();
@@ -413,7 +414,7 @@ impl<'a> Life<'a> {
     }
 
     fn below(&self, bound: u64) -> u64 {
-        self.sim.random() % bound
+        self.sim.next_random() % bound
     }
 
     /// Starts another controller of this replica, over its queue, or over a new one if that is shut down.
@@ -435,15 +436,16 @@ impl<'a> Life<'a> {
         let (classifies, waits, finishes) = (world.clone(), world.clone(), world.clone());
         let mut controller = Controller::new(self.queues[of].clone())
             .workers_between(least..=least + more)
-            .worker_linger(Duration::from_millis(1 + self.below(12_000)))
-            .only(move |key| alike || holds(shard, *key))
+            .worker_idle_timeout(Duration::from_millis(1 + self.below(12_000)))
+            .filter_keys(move |key| alike || contains(shard, *key))
             .classify(move |failure| class_of(&classifies, failure))
             .retry_after_at_least(move |_, _| least_wait(&waits))
             .initial_priority(-5)
             // Faults may keep a server from answering for longer than the default.
             .cache_sync_timeout(Duration::MAX)
-            .shutdown_on(async { drop(receiver.await) })
-            .max_attempts(2 + self.below(4) as u32, move |key, _| {
+            .graceful_shutdown_on(async { drop(receiver.await) })
+            .max_attempts(2 + self.below(4) as u32)
+            .on_give_up(move |key, _| {
                 let mut notes = gives_up.notes.lock();
                 let begun = notes.begun[key];
                 notes.done.insert(*key, begun);
@@ -503,7 +505,8 @@ impl<'a> Life<'a> {
         };
         let task = if self.below(3) == 0 {
             let window = Duration::from_millis(self.below(2_000));
-            let batches = Batches::of(1 + self.below(4) as usize).within(window).by(|key| key % 2);
+            let batches =
+                BatchConfig::new(1 + self.below(4) as usize).max_wait(window).group_by(|key| key % 2);
             self.sim.run_batches(controller, batches, move |keys: Vec<u32>, _| {
                 called(&keys);
                 let (world, old) = (world.clone(), old.clone());
@@ -539,7 +542,7 @@ impl<'a> Life<'a> {
 
     /// The replica of a key.
     fn home(&self, key: u32) -> usize {
-        self.shards.iter().position(|shard| holds(*shard, key)).expect("every key is one's")
+        self.shards.iter().position(|shard| contains(*shard, key)).expect("every key is one's")
     }
 
     /// Adds a key from elsewhere, perhaps where it does not belong.
@@ -588,8 +591,8 @@ impl<'a> Life<'a> {
             21 => cluster.faults(|faults| faults.endless ^= true),
             22 => cluster.faults(|faults| faults.repeats ^= true),
             23 => cluster.set_latency(self.sim.clock(), Duration::from_millis(number)),
-            24..=26 => self.sim.pass(Duration::from_millis(number * 8)),
-            27 => self.sim.pass(Duration::from_secs(number / 4)),
+            24..=26 => self.sim.advance(Duration::from_millis(number * 8)),
+            27 => self.sim.advance(Duration::from_secs(number / 4)),
             28 => self.add(key % KEYS, shard),
             29 => _ = self.queues[shard].add_after(key % KEYS, Duration::from_millis(number * 20)),
             30 | 33 if self.may_start(shard) => self.start(shard),
@@ -605,10 +608,10 @@ impl<'a> Life<'a> {
                 }
                 self.abort();
             }
-            _ => self.sim.settle(),
+            _ => self.sim.run_until_stalled(),
         }
         if self.below(2) == 0 {
-            self.sim.settle();
+            self.sim.run_until_stalled();
         }
         self.look();
     }
@@ -620,8 +623,8 @@ impl<'a> Life<'a> {
         let (queue, of) = (self.queues[running.shard].clone(), self.shards[running.shard]);
         let leased = queue.stats().leased as u64;
         self.world.notes.lock().reach("keys held at a drop", leased);
-        self.sim.settle();
-        assert!(running.task.is_over());
+        self.sim.run_until_stalled();
+        assert!(running.task.is_finished());
         self.look();
         if let Some(gauge) = &running.gauge {
             let Counted { workers, running, .. } = gauge.counted();
@@ -650,7 +653,7 @@ impl<'a> Life<'a> {
             informer.store().check().expect("the store is sound");
         }
         self.running.retain(|running| {
-            if let Some(report) = running.task.output() {
+            if let Some(report) = running.task.take_output() {
                 let report = report.expect("its informers live");
                 let mut notes = self.world.notes.lock();
                 notes.reach("controllers shut down", 1);
@@ -659,8 +662,8 @@ impl<'a> Life<'a> {
                 notes.reach("timeouts", report.timeouts);
                 notes.reach("keys given up", report.given_up);
                 notes.reach("conflicts", report.conflicts);
-                notes.reach("retries that were worth it", report.recoveries);
-                notes.reach("keys of another replica", report.foreign);
+                notes.reach("retries that were worth it", report.successful_retries);
+                notes.reach("keys of another replica", report.filtered_keys);
                 notes.reach("failures after the reconcile", report.finally_failures);
                 notes.reach("reconciles cut off", report.leftovers.leased.len() as u64);
                 if let Some(gauge) = &running.gauge {
@@ -698,9 +701,9 @@ impl<'a> Life<'a> {
             cluster.heal();
             cluster.set_latency(self.sim.clock(), Duration::ZERO);
         }
-        self.sim.set_loaded(false);
+        self.sim.set_busy_clock(false);
         // Who was told to stop does.
-        self.sim.pass(100 * SECOND);
+        self.sim.advance(100 * SECOND);
         self.look();
         for shard in 0..self.shards.len() {
             if self.running_of(shard) == 0 {
@@ -711,12 +714,12 @@ impl<'a> Life<'a> {
         let given_up = std::mem::take(&mut self.world.notes.lock().given_up);
         given_up.into_iter().for_each(|key| self.add(key, self.home(key)));
         // Longer than the longest wait, an unanswered request and a streaming list that never ends together.
-        self.sim.pass(800 * SECOND);
+        self.sim.advance(800 * SECOND);
         self.converged();
         let before = self.world.notes.lock().reconciles;
         self.clusters[0].put(Thing { key: 0, uid: 0, version: 0 });
         // A batch waits for less.
-        self.sim.pass(3 * SECOND);
+        self.sim.advance(3 * SECOND);
         self.converged();
         assert_eq!(self.world.notes.lock().reconciles, before + 1, "6: one change, one reconcile");
         self.rests();
@@ -751,13 +754,13 @@ impl<'a> Life<'a> {
 
     /// Nobody has anything to do: there are as few workers as may be, and all end in order.
     fn rests(&mut self) {
-        self.sim.pass(60 * SECOND);
+        self.sim.advance(60 * SECOND);
         for Running { gauge, least, .. } in &self.running {
             let workers = gauge.as_ref().map_or(*least, |gauge| gauge.counted().workers);
             assert_eq!(workers, *least, "6: more workers than there have to be");
         }
         self.running.iter_mut().for_each(|running| running.stop = None);
-        self.sim.pass(SECOND);
+        self.sim.advance(SECOND);
         self.look();
         assert!(self.running.is_empty(), "6: it does not end");
     }
@@ -765,11 +768,16 @@ impl<'a> Life<'a> {
 
 fn queue(sim: &Simulation) -> Keys {
     let backoff = Exponential::new(Duration::from_millis(100)..=20 * SECOND);
-    Queue::builder().order(Priority::new()).limiter(backoff).timer(sim.timer()).seed(sim.random()).build()
+    Queue::builder()
+        .order(Priority::new())
+        .limiter(backoff)
+        .timer(sim.timer())
+        .seed(sim.next_random())
+        .build()
 }
 
 fn live(sim: &mut Simulation, broken: Broken) -> Reached {
-    let acts = 1 + sim.random() % 100;
+    let acts = 1 + sim.next_random() % 100;
     let mut life = Life::new(sim, broken);
     for _ in 0..acts {
         life.act();

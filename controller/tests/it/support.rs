@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_controller::Report;
+use flyball_controller::RunReport;
 use flyball_informer_cache::{
     Event, Informer, ListRequest, Page, Schema, Source, SourceError, Version, Watch, WatchRequest,
 };
@@ -166,7 +166,7 @@ pub(crate) fn sorted<T: Ord + Debug>(mut entries: Vec<T>) -> Vec<T> {
 }
 
 /// How many keys a controller left over.
-pub(crate) fn left(report: &Report<u32>) -> usize {
+pub(crate) fn left(report: &RunReport<u32>) -> usize {
     let left = &report.leftovers;
     left.ready.len() + left.waiting.len() + left.leased.len()
 }

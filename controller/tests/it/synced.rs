@@ -3,7 +3,7 @@
 use std::any::type_name;
 use std::future::pending;
 
-use flyball_controller::{Action, Awaited, CacheStatus, Controller, NotReady, RunError};
+use flyball_controller::{Action, CacheStatus, Controller, NotReady, RunError, StartCondition};
 use flyball_informer_cache::{
     Event, Informer, InformerState, ListRequest, Page, Source, SourceError, SourceErrorKind, Watch,
     WatchRequest,
@@ -59,7 +59,7 @@ async fn a_cache_that_ends_before_it_has_synced_ends_the_run() {
     other.shut_down();
     assert_eq!(
         running.await.unwrap(),
-        Err(RunError::NeverSynced(Awaited::Cache { index: 1, objects: type_name::<Thing>() }))
+        Err(RunError::SyncFailed(StartCondition::Cache { index: 1, object_type: type_name::<Thing>() }))
     );
     assert!(!queue.is_shutting_down());
     assert_eq!(queue.ready_len(), 1, "the key of the other cache is still there");
@@ -94,7 +94,7 @@ async fn no_worker_starts_before_what_it_comes_after() {
     let running = tokio::spawn(
         Controller::new(first)
             .on(&one, |change| *change.key())
-            .after(async move { caches.synced().await })
+            .wait_for_cache(async move { caches.synced().await })
             .run(move |key, _| {
                 noted.note(key);
                 async { Ok::<_, String>(Action::await_change()) }
@@ -116,19 +116,20 @@ async fn what_will_never_be_ends_the_run_though_others_are_still_awaited() {
     let controller = || Controller::new(queue()).on(&late, |change| *change.key());
     let reconcile = |_, _| async { Ok::<_, String>(Action::await_change()) };
     let refused = controller()
-        .after(pending::<Result<(), ()>>())
-        .after(async { Err("nobody elected us") })
+        .wait_for_cache(pending::<Result<(), ()>>())
+        .wait_for_cache(async { Err("nobody elected us") })
         .run(reconcile)
         .await;
-    assert_eq!(refused.err(), Some(RunError::NeverSynced(Awaited::After { index: 1 })));
+    assert_eq!(refused.err(), Some(RunError::SyncFailed(StartCondition::Future { index: 1 })));
 
     let caches = Controller::new(queue()).on(&late, |_| 0).on(&never, |_| 0).caches();
-    let running = tokio::spawn(controller().after(async move { caches.synced().await }).run(reconcile));
+    let running =
+        tokio::spawn(controller().wait_for_cache(async move { caches.synced().await }).run(reconcile));
     settle().await;
     never.shut_down();
     settle().await;
     assert!(running.is_finished());
-    assert_eq!(running.await.unwrap().err(), Some(RunError::NeverSynced(Awaited::After { index: 0 })));
+    assert_eq!(running.await.unwrap().err(), Some(RunError::SyncFailed(StartCondition::Future { index: 0 })));
 }
 
 /// One that is refused for ever.
@@ -179,7 +180,7 @@ async fn a_cache_that_never_syncs_ends_the_run_and_is_named() {
         assert_eq!(error.to_string(), format!("not synced after {:?}: {words}", begin.elapsed()));
         assert_eq!(
             (queue.ready_len(), queue.is_shutting_down(), health.ready()),
-            (1, false, Err(NotReady::Over))
+            (1, false, Err(NotReady::Ended))
         );
     }
 }
@@ -276,7 +277,7 @@ async fn a_cache_that_ends_ends_the_run_and_is_named() {
         }
         settle().await;
         let thing = type_name::<Thing>();
-        assert_eq!(health.ready(), Err(NotReady::CacheEnded { index: 1, objects: thing }));
+        assert_eq!(health.ready(), Err(NotReady::CacheEnded { index: 1, object_type: thing }));
         let error = running.await.unwrap().unwrap_err();
         assert_eq!(begin.elapsed(), 2 * SECOND, "what ran ended");
         let RunError::CacheEnded(cache) = &error else { panic!("{error}") };
@@ -296,7 +297,7 @@ async fn a_cache_that_ends_ends_the_run_and_is_named() {
 async fn a_job_whose_cache_panicked_has_not_settled() {
     let world = World::new();
     let things = Informer::builder(THINGS, Fragile(world.clone())).seed(1).start().unwrap();
-    let controller = Controller::new(queue()).on(&things, |change| *change.key()).until_settled();
+    let controller = Controller::new(queue()).on(&things, |change| *change.key()).stop_when_idle();
     let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
     settle().await;
     world.put(1, 13);

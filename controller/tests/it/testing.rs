@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_controller::testing::{Simulation, Time};
+use flyball_controller::testing::{SimulatedTime, Simulation};
 use flyball_controller::{Action, Controller};
 use flyball_ratelimit::Exponential;
 use flyball_sync::{ManualTimer, Nanos};
@@ -19,11 +19,11 @@ fn queue(sim: &Simulation) -> Keys {
     Queue::builder()
         .limiter(Exponential::new(SECOND..=60 * SECOND))
         .timer(sim.timer())
-        .seed(sim.random())
+        .seed(sim.next_random())
         .build()
 }
 
-fn seconds(time: &Time) -> u64 {
+fn seconds(time: &SimulatedTime) -> u64 {
     time.now().since(Nanos::ZERO).as_secs()
 }
 
@@ -42,7 +42,7 @@ fn life(seed: u64) -> Vec<(u64, u32, bool)> {
             Ok::<_, String>(Action::await_change())
         }
     });
-    sim.pass(60 * SECOND);
+    sim.advance(60 * SECOND);
     log.take()
 }
 
@@ -65,13 +65,13 @@ fn time_passes_from_alarm_to_alarm_and_never_by_itself() {
             noted.note((seconds(&time), after));
             after
         });
-        assert!(!task.is_over());
+        assert!(!task.is_finished());
     }
-    sim.settle();
+    sim.run_until_stalled();
     assert_eq!((log.take(), seconds(&time)), (vec![], 0));
-    sim.pass(2 * SECOND);
+    sim.advance(2 * SECOND);
     assert_eq!((log.take(), seconds(&time)), (vec![(1, 1), (2, 2)], 2));
-    sim.pass(10 * SECOND);
+    sim.advance(10 * SECOND);
     assert_eq!((log.take(), seconds(&time)), (vec![(3, 3)], 12));
 }
 
@@ -79,7 +79,7 @@ fn time_passes_from_alarm_to_alarm_and_never_by_itself() {
 fn under_load_what_was_due_at_different_times_comes_together() {
     let together = |seed| {
         let mut sim = Simulation::new(seed);
-        sim.set_loaded(true);
+        sim.set_busy_clock(true);
         let (log, time) = (Log::new(), sim.time());
         for after in 1..=4 {
             let (noted, time) = (log.clone(), time.clone());
@@ -88,8 +88,8 @@ fn under_load_what_was_due_at_different_times_comes_together() {
                 noted.note(seconds(&time));
             });
         }
-        sim.settle();
-        sim.pass(10 * SECOND);
+        sim.run_until_stalled();
+        sim.advance(10 * SECOND);
         let at = log.take();
         assert_eq!(at.len(), 4);
         assert!(at.iter().all(|at| (1..=10).contains(at)), "late, but never early: {at:?}");
@@ -109,7 +109,7 @@ fn timeouts_backoff_panics_and_the_end_are_on_its_time() {
         let controller = Controller::new(queue.clone())
             .reconcile_timeout(2 * SECOND)
             .shutdown_grace(5 * SECOND)
-            .shutdown_on(stop);
+            .graceful_shutdown_on(stop);
         let run = sim.run(controller, move |_, context| {
             let (noted, time) = (noted.clone(), time.clone());
             async move {
@@ -129,11 +129,11 @@ fn timeouts_backoff_panics_and_the_end_are_on_its_time() {
                 if at == 10 { Err("the last") } else { Ok(Action::await_change()) }
             }
         });
-        sim.pass(19 * SECOND);
+        sim.advance(19 * SECOND);
         assert_eq!(log.take(), [0, 3, 5, 10, 12]);
-        assert!(!run.is_over());
-        sim.pass(SECOND);
-        let report = run.output().expect("it is over").unwrap();
+        assert!(!run.is_finished());
+        sim.advance(SECOND);
+        let report = run.take_output().expect("it is over").unwrap();
         assert_eq!((report.reconciles, report.timeouts, report.panics, report.errors), (5, 1, 1, 1));
         assert!(queue.is_shutting_down());
     }
@@ -152,11 +152,11 @@ fn who_is_aborted_is_dropped_and_so_is_everybody_with_the_simulation() {
     };
     let task = hold(&one);
     hold(&other);
-    sim.settle();
+    sim.run_until_stalled();
     task.abort();
     assert_eq!(Arc::strong_count(&one), 2, "when its turn comes");
-    sim.settle();
-    assert!(task.is_over() && task.output().is_none());
+    sim.run_until_stalled();
+    assert!(task.is_finished() && task.take_output().is_none());
     assert_eq!((Arc::strong_count(&one), Arc::strong_count(&other)), (1, 2));
 
     // A whole controller in the middle of a reconcile, too.
@@ -170,7 +170,7 @@ fn who_is_aborted_is_dropped_and_so_is_everybody_with_the_simulation() {
             std::future::pending::<Result<Action, String>>().await
         }
     });
-    sim.settle();
+    sim.run_until_stalled();
     assert_eq!((queue.stats().leased, Arc::strong_count(&other)), (1, 4));
     drop(sim);
     assert_eq!((queue.stats().leased, Arc::strong_count(&other)), (0, 1));
@@ -201,7 +201,7 @@ fn tasks_that_wake_each_other_for_ever_are_told() {
             time.sleep(Duration::ZERO).await;
         }
     });
-    let settled = catch_unwind(AssertUnwindSafe(|| sim.settle()));
+    let settled = catch_unwind(AssertUnwindSafe(|| sim.run_until_stalled()));
     assert!(settled.unwrap_err().downcast_ref::<&str>().unwrap().starts_with("a million steps"));
 }
 
@@ -211,14 +211,14 @@ fn a_task_that_panicked_is_over() {
     for seed in 0..20 {
         let mut sim = Simulation::new(seed);
         let task = sim.spawn(async { panic_quietly("a task") });
-        let settled = catch_unwind(AssertUnwindSafe(|| sim.settle()));
+        let settled = catch_unwind(AssertUnwindSafe(|| sim.run_until_stalled()));
         assert_eq!(settled.unwrap_err().downcast_ref(), Some(&"a task"));
-        assert!(task.is_over());
+        assert!(task.is_finished());
         task.abort();
         let time = sim.time();
         let other = sim.spawn(async move { time.sleep(SECOND).await });
-        sim.pass(SECOND);
-        assert!(other.is_over());
+        sim.advance(SECOND);
+        assert!(other.is_finished());
     }
 }
 
@@ -231,17 +231,17 @@ async fn it_runs_within_a_task_of_a_real_runtime() {
         let ends = Log::new();
         let (noted, time) = (ends.clone(), sim.time());
         queue.add(1).unwrap();
-        let controller = Controller::new(queue).shutdown_on(time.sleep(SECOND));
+        let controller = Controller::new(queue).graceful_shutdown_on(time.sleep(SECOND));
         let run = sim.run(controller, move |_, context| {
             let noted = noted.clone();
             async move {
-                context.shutdown().await;
+                context.shutdown_started().await;
                 noted.note(());
                 Ok::<_, String>(Action::await_change())
             }
         });
-        sim.pass(SECOND);
-        assert!(run.is_over());
+        sim.advance(SECOND);
+        assert!(run.is_finished());
         assert_eq!(ends.take().len(), 1);
     }
 }

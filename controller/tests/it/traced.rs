@@ -5,7 +5,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flyball_controller::{Action, Batches, Controller};
+use flyball_controller::{Action, BatchConfig, Controller};
 use tokio::time::sleep;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -90,7 +90,7 @@ async fn a_reconcile_is_a_span_from_its_call_to_its_end() {
     let _default = set_default(lines.clone());
     (1..=3).for_each(|key| _ = queue.add(key));
     let controller = Controller::new(queue)
-        .traced("pods")
+        .with_tracing("pods")
         .workers(2)
         .reconcile_timeout(SECOND)
         .finally(|_, _, _| async {
@@ -98,7 +98,7 @@ async fn a_reconcile_is_a_span_from_its_call_to_its_end() {
             Ok::<_, String>(())
         })
         // Before the second key is retried.
-        .shutdown_on(sleep(SECOND + SECOND / 20));
+        .graceful_shutdown_on(sleep(SECOND + SECOND / 20));
     controller
         .run(|key, _| {
             tracing::info!(key, "called");
@@ -141,9 +141,9 @@ async fn a_batch_is_a_span_and_each_key_has_its_own_after_it() {
     let _default = set_default(lines.clone());
     (1..=2).for_each(|key| _ = queue.add(key));
     queue.shut_down();
-    let controller = Controller::new(queue).traced("pods");
+    let controller = Controller::new(queue).with_tracing("pods");
     controller
-        .run_batches(Batches::of(2), |_, _| async {
+        .run_batches(BatchConfig::new(2), |_, _| async {
             tracing::info!("working");
             Ok(vec![Ok(Action::await_change()), Err("no luck")])
         })
@@ -206,7 +206,7 @@ async fn a_subscriber_that_panics_ends_no_worker() {
     (1..=2).for_each(|key| _ = queue.add(key));
     queue.shut_down();
     let _default = set_default(PanickingSubscriber);
-    let controller = Controller::new(queue).traced("pods");
+    let controller = Controller::new(queue).with_tracing("pods");
     let report = controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await.unwrap();
-    assert_eq!((report.reconciles, report.panics, report.hook_panics), (2, 2, 2));
+    assert_eq!((report.reconciles, report.panics, report.callback_panics), (2, 2, 2));
 }

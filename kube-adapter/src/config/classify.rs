@@ -5,14 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_controller::Class;
+use flyball_controller::FailureClass;
 use kube::core::Status;
 
 /// How far the causes of an error are followed: a `source` that leads in a circle must not hang its reader.
 pub(crate) const DEEPEST_CAUSE: usize = 16;
 
 /// Says of an error what helps against it; `None` when it cannot tell.
-pub(crate) type Classify = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<Class> + Send + Sync>;
+pub(crate) type Classify = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<FailureClass> + Send + Sync>;
 
 /// The class of an error of a reconcile: that of the status that the API server answered with, if there is one among the error and its
 /// causes.
@@ -20,13 +20,13 @@ pub(crate) type Classify = Arc<dyn Fn(&(dyn Error + 'static)) -> Option<Class> +
 /// | status | class |
 /// |---|---|
 /// | those set by [`Config::classify_status`](crate::Config::classify_status) | as set |
-/// | 409 `Conflict`, if there is a [schedule for conflicts](crate::Config::conflict_backoff) | [`Conflict`](Class::Conflict) |
-/// | all others, `429` and `5xx` among them; timeouts; errors that are not the server's | [`Transient`](Class::Transient) |
+/// | 409 `Conflict`, if there is a [schedule for conflicts](crate::Config::conflict_backoff) | [`Conflict`](FailureClass::Conflict) |
+/// | all others, `429` and `5xx` among them; timeouts; errors that are not the server's | [`Transient`](FailureClass::Transient) |
 ///
 /// 409 with the reason `AlreadyExists` is not a conflict of versions, but the remedy is the same: read the current state.
 #[derive(Clone, Default)]
 pub(crate) struct Classifier {
-    pub(crate) statuses: Vec<(u16, Class)>,
+    pub(crate) statuses: Vec<(u16, FailureClass)>,
     /// 409 is a conflict.
     pub(crate) conflicts: bool,
     /// The delay that the server asks for holds.
@@ -35,16 +35,16 @@ pub(crate) struct Classifier {
 }
 
 impl Classifier {
-    pub(crate) fn of(&self, error: &(dyn Error + 'static)) -> Class {
+    pub(crate) fn of(&self, error: &(dyn Error + 'static)) -> FailureClass {
         if let Some(class) = self.first.as_ref().and_then(|classify| guarded(|| classify(error))) {
             return class;
         }
-        let Some(status) = status_of(error) else { return Class::Transient };
+        let Some(status) = status_of(error) else { return FailureClass::Transient };
         // The last word is the one said last.
         match self.statuses.iter().rev().find(|(code, _)| *code == status.code) {
             Some((_, class)) => *class,
-            None if self.conflicts && status.code == 409 => Class::Conflict,
-            None => Class::Transient,
+            None if self.conflicts && status.code == 409 => FailureClass::Conflict,
+            None => FailureClass::Transient,
         }
     }
 
@@ -109,27 +109,31 @@ mod tests {
 
     #[test]
     fn the_answer_is_found_among_the_causes() {
-        assert_eq!(Classifier::default().of(&answer(409, 0)), Class::Transient);
+        assert_eq!(Classifier::default().of(&answer(409, 0)), FailureClass::Transient);
         let classifier = Classifier { conflicts: true, ..Classifier::default() };
-        assert_eq!(classifier.of(&answer(409, 0)), Class::Conflict);
+        assert_eq!(classifier.of(&answer(409, 0)), FailureClass::Conflict);
         for code in [400, 403, 404, 422, 429, 500, 503, 504] {
-            assert_eq!(classifier.of(&answer(code, 0)), Class::Transient, "{code}");
+            assert_eq!(classifier.of(&answer(code, 0)), FailureClass::Transient, "{code}");
         }
-        assert_eq!(classifier.of(&std::io::Error::other("not the server's")), Class::Transient);
+        assert_eq!(classifier.of(&std::io::Error::other("not the server's")), FailureClass::Transient);
     }
 
     #[test]
     fn what_was_set_last_holds() {
         let mut classifier = Classifier {
-            statuses: vec![(422, Class::Conflict), (422, Class::Permanent), (409, Class::Transient)],
+            statuses: vec![
+                (422, FailureClass::Conflict),
+                (422, FailureClass::Permanent),
+                (409, FailureClass::Transient),
+            ],
             conflicts: true,
             ..Classifier::default()
         };
-        assert_eq!(classifier.of(&answer(422, 0)), Class::Permanent);
-        assert_eq!(classifier.of(&answer(409, 0)), Class::Transient);
-        classifier.first = Some(Arc::new(|error| error.is::<Wrapped>().then_some(Class::Conflict)));
-        assert_eq!(classifier.of(&answer(422, 0)), Class::Conflict);
-        assert_eq!(classifier.of(&answer(422, 0).0), Class::Permanent);
+        assert_eq!(classifier.of(&answer(422, 0)), FailureClass::Permanent);
+        assert_eq!(classifier.of(&answer(409, 0)), FailureClass::Transient);
+        classifier.first = Some(Arc::new(|error| error.is::<Wrapped>().then_some(FailureClass::Conflict)));
+        assert_eq!(classifier.of(&answer(422, 0)), FailureClass::Conflict);
+        assert_eq!(classifier.of(&answer(422, 0).0), FailureClass::Permanent);
     }
 
     #[test]
@@ -158,7 +162,7 @@ mod tests {
 
     #[test]
     fn causes_without_an_end_have_one() {
-        assert_eq!(Classifier::default().of(&SourceCycle), Class::Transient);
+        assert_eq!(Classifier::default().of(&SourceCycle), FailureClass::Transient);
         assert_eq!(retry_after(&SourceCycle), None);
     }
 }

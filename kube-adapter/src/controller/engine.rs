@@ -8,7 +8,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_controller::{Action, Context, Failure};
+use flyball_controller::{Action, Context, ReconcileError};
 use flyball_informer_cache::{NamespacedName, Stopped};
 use flyball_ratelimit::{Exponential, Limiter, OncePerBackoff};
 use flyball_sync::TokioTimer;
@@ -32,7 +32,7 @@ use flyball_kube_lease::Leadership;
 
 /// The user's functions, as the loop calls them.
 pub(crate) type Reconcile =
-    Arc<dyn Fn(NamespacedName, Context) -> BoxFuture<'static, Result<Action, Failure>> + Send + Sync>;
+    Arc<dyn Fn(NamespacedName, Context) -> BoxFuture<'static, Result<Action, ReconcileError>> + Send + Sync>;
 
 /// Everything a controller consists of.
 pub(crate) struct Engine {
@@ -91,13 +91,14 @@ impl Engine {
         if let Some(leadership) = leadership.clone() {
             shutdown.graceful.push(leadership.lost().boxed());
             // The second is asked when a key is handed out: the signal alone may come a moment too late, and lets a backlog be drained.
-            controller = controller.standby_until(leadership.elected()).only(move |_| leadership.is_leader());
+            controller =
+                controller.standby_until(leadership.elected()).filter_keys(move |_| leadership.is_leader());
         }
         if !config.waits_for_all_caches {
-            controller = controller.start_unsynced();
+            controller = controller.start_before_sync();
         }
         for filled in required {
-            controller = controller.after(filled);
+            controller = controller.wait_for_cache(filled);
         }
         for trigger in triggers {
             controller = O::attach(trigger, controller, options.clone());
@@ -113,7 +114,7 @@ impl Engine {
                 reporting.in_scope(|| report(&of, &key, ended.err().as_deref()));
                 async { Ok::<_, ReconcileFailed>(()) }
             })
-            .shutdown_on(any(shutdown.graceful));
+            .graceful_shutdown_on(any(shutdown.graceful));
         monitor.watch(&queue, controller.health());
 
         let mut running = JoinSet::new();
@@ -203,7 +204,7 @@ fn configured<O: OrderedLoop>(
         .retry_after_at_least(move |key, failure| {
             ReconcileFailed::delay_of(failure).or_else(|| Some(crash_backoff.as_ref()?.0.record_failure(key)))
         })
-        .conflict_schedule(Exponential::new(config.conflicts.clone()));
+        .conflict_backoff(Exponential::new(config.conflicts.clone()));
     let grace = config.grace.unwrap_or(Duration::MAX);
     // As in kube-runtime, which waits for a cache for as long as it takes; what is missing is logged.
     controller = controller.cache_sync_timeout(Duration::MAX);
@@ -218,12 +219,12 @@ fn configured<O: OrderedLoop>(
 }
 
 /// What the stream of results has no word for.
-fn report(kind: &str, key: &NamespacedName, failure: Option<&Failure>) {
+fn report(kind: &str, key: &NamespacedName, failure: Option<&ReconcileError>) {
     match failure {
-        Some(Failure::Panic(message)) => {
+        Some(ReconcileError::Panic(message)) => {
             tracing::error!(target: super::TARGET, kind, object = %key, panic = message.as_str(), "reconciler panicked");
         }
-        Some(Failure::Timeout(limit)) => {
+        Some(ReconcileError::Timeout(limit)) => {
             tracing::error!(target: super::TARGET, kind, object = %key, ?limit, "reconciler was not done in time");
         }
         _ => {}

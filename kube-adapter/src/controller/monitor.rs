@@ -43,7 +43,7 @@ impl Monitor {
     /// # Errors
     /// Why not.
     pub fn ready(&self) -> Result<(), NotReady> {
-        self.watched.get().map_or(Err(NotReady::Idle), |watched| watched.health.ready())
+        self.watched.get().map_or(Err(NotReady::NotStarted), |watched| watched.health.ready())
     }
 
     /// Whether there is hope: no object has been worked on for longer than `longest`, no cache has ended, and the run is not over.

@@ -4,14 +4,14 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use flyball_controller::{Class, Failure};
+use flyball_controller::{FailureClass, ReconcileError};
 
 use crate::UnknownAction;
 
 /// What becomes of the object after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReconcileFailed {
-    pub(crate) class: Class,
+    pub(crate) class: FailureClass,
     /// The delay that is asked for; `None` when there is none, or it cannot be read.
     pub(crate) delay: Option<Duration>,
 }
@@ -21,23 +21,23 @@ impl ReconcileFailed {
     /// later of its delay and the server's holds, where the latter is to be respected.
     pub(crate) fn new(
         action: Result<Option<Duration>, UnknownAction>,
-        class: Class,
+        class: FailureClass,
         server: Option<Duration>,
     ) -> Self {
         match action {
-            Ok(None) => Self { class: Class::Permanent, delay: None },
+            Ok(None) => Self { class: FailureClass::Permanent, delay: None },
             Ok(Some(asked)) => Self { class, delay: Some(asked.max(server.unwrap_or_default())) },
             Err(_) => Self { class, delay: server },
         }
     }
 
-    pub(crate) fn class_of(failure: &Failure) -> Class {
-        failure.error::<Self>().map_or(Class::Transient, |failed| failed.class)
+    pub(crate) fn class_of(failure: &ReconcileError) -> FailureClass {
+        failure.downcast_ref::<Self>().map_or(FailureClass::Transient, |failed| failed.class)
     }
 
     /// The delay that the error policy asked for; a panic and a timeout have none.
-    pub(crate) fn delay_of(failure: &Failure) -> Option<Duration> {
-        failure.error::<Self>().and_then(|failed| failed.delay)
+    pub(crate) fn delay_of(failure: &ReconcileError) -> Option<Duration> {
+        failure.downcast_ref::<Self>().and_then(|failed| failed.delay)
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use flyball_controller::{Action as Next, Class, Failure};
+use flyball_controller::{Action as Next, FailureClass, ReconcileError};
 use flyball_informer_cache::{Informer, NamespacedName};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, Stream, TryFuture, TryFutureExt};
@@ -145,7 +145,7 @@ where
     R::Error: Error + Send + 'static,
     C: Send + Sync,
 {
-    async fn reconcile(self: Arc<Self>, key: NamespacedName) -> Result<Next, Failure> {
+    async fn reconcile(self: Arc<Self>, key: NamespacedName) -> Result<Next, ReconcileError> {
         let (reason, reasons) = self.reasons.take(&key);
         let mut reference = object_ref::<K>(&key, self.dyntype.clone());
         // Read when its turn has come: the newest state there is.
@@ -178,25 +178,25 @@ where
         let run = TryFutureExt::into_future(run).instrument(span);
         let done = match self.limit {
             None => run.await,
-            Some(limit) => timeout(limit, run).await.map_err(|_| Failure::Timeout(limit))?,
+            Some(limit) => timeout(limit, run).await.map_err(|_| ReconcileError::Timeout(limit))?,
         };
         match done {
             Ok(action) => {
                 let next = next(&key, action_delay(&action));
-                if next.is_ok_and(|next| next.requeues_after().is_some()) {
+                if next.is_ok_and(|next| next.requeue_delay().is_some()) {
                     self.reasons.note_retry(&key, Reason::ReconcilerRequestedRetry);
                 }
                 self.tell(Ok((reference, action))).await;
-                next.map_err(|failed| Failure::Error(failed.into()))
+                next.map_err(|failed| ReconcileError::Error(failed.into()))
             }
             Err(error) => {
                 let action = (self.error_policy)(object, &error, self.context.clone());
                 let failed = self.failed(&error, &action);
-                if failed.class != Class::Permanent {
+                if failed.class != FailureClass::Permanent {
                     self.reasons.note_retry(&key, Reason::ErrorPolicyRequestedRetry);
                 }
                 self.tell(Err(Outcome::ReconcilerFailed(error, Box::new(reference.erase())))).await;
-                Err(Failure::Error(failed.into()))
+                Err(ReconcileError::Error(failed.into()))
             }
         }
     }
@@ -231,7 +231,7 @@ fn next(
         Ok(Some(delay)) => Ok(Next::requeue_after(delay)),
         Err(error) => {
             tracing::error!(target: TARGET, object = %key, %error, "this version of kube is not known");
-            Err(ReconcileFailed { class: Class::Transient, delay: None })
+            Err(ReconcileFailed { class: FailureClass::Transient, delay: None })
         }
     }
 }

@@ -329,8 +329,8 @@ async fn concurrency_is_a_bound_and_zero_is_none() {
 #[derive(Clone, Default)]
 struct Counted(Arc<AtomicU32>);
 
-impl flyball_controller::Metrics for Counted {
-    fn started(&self) {
+impl flyball_controller::ControllerMetrics for Counted {
+    fn reconcile_started(&self) {
         self.0.fetch_add(1, Relaxed);
     }
 }
@@ -406,8 +406,8 @@ async fn results_say_which_object_it_was() {
 #[derive(Clone, Default)]
 struct Most(Arc<AtomicUsize>);
 
-impl flyball_controller::Metrics for Most {
-    fn most_workers(&self, workers: usize) {
+impl flyball_controller::ControllerMetrics for Most {
+    fn max_workers(&self, workers: usize) {
         self.0.store(workers, Relaxed);
     }
 }

@@ -49,20 +49,20 @@ async fn in_order_nothing_that_waits_for_its_turn_is_lost() {
         .with_config(in_turn().concurrency(2).drain_on_shutdown())
         .graceful_shutdown_on(async { drop(ended.await) });
     let monitor = controller.monitor();
-    assert_eq!((monitor.ready(), monitor.live(SECOND)), (Err(NotReady::Idle), Ok(())));
+    assert_eq!((monitor.ready(), monitor.live(SECOND)), (Err(NotReady::NotStarted), Ok(())));
     let mut reconciles = slow(controller, &runs);
     let mut items = during(&mut reconciles, SECOND * 3 / 2).await;
     assert_eq!(monitor.ready(), Ok(()));
     assert_eq!(monitor.stats().map(|counts| (counts.leased, counts.ready, counts.waiting)), Some((2, 6, 2)));
     end.send(()).unwrap();
     items.extend(during(&mut reconciles, SECOND).await);
-    assert_eq!(monitor.ready(), Err(NotReady::Stopping));
+    assert_eq!(monitor.ready(), Err(NotReady::ShuttingDown));
     world.server.put(map("default/late"));
     items.extend(during(&mut reconciles, SECOND * 60).await);
     assert!(timeout(SECOND, reconciles.next()).await.unwrap().is_none(), "the stream ends");
     assert!(reconciles.next().await.is_none());
     assert_eq!(items.len(), 10);
-    assert_eq!((monitor.ready(), monitor.live(SECOND)), (Err(NotReady::Over), Err(NotLive::Over)));
+    assert_eq!((monitor.ready(), monitor.live(SECOND)), (Err(NotReady::Ended), Err(NotLive::Ended)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,7 +173,7 @@ async fn dropping_the_stream_ends_everything() {
     drop(reconciles);
     sleep(SECOND * 60).await;
     assert_eq!(runs.all().len(), 2);
-    assert_eq!(monitor.live(SECOND), Err(NotLive::Over));
+    assert_eq!(monitor.live(SECOND), Err(NotLive::Ended));
     assert_eq!(Arc::strong_count(&runs), 1, "nothing is kept");
     // The informer is not the controller's: another one begins with all there is.
     let again = Runs::new();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_controller::Class;
+use flyball_controller::FailureClass;
 use flyball_kube::{Config, Controller};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -68,7 +68,10 @@ async fn a_conflict_is_tried_again_soon() {
     // Where no schedule is asked for, the policy decides.
     assert_eq!(tries(in_turn(), conflict, policy.clone()).await, [0, 30_000]);
     assert_eq!(tries(config.without_backoff(), conflict, policy.clone()).await, [0, 30_000]);
-    assert_eq!(tries(in_turn().classify_status(409, Class::Conflict), conflict, policy).await, scheduled);
+    assert_eq!(
+        tries(in_turn().classify_status(409, FailureClass::Conflict), conflict, policy).await,
+        scheduled
+    );
 }
 
 /// As long as it can be said, longer than a clock runs, and what a server may ask for at most.
@@ -146,8 +149,11 @@ async fn statuses_are_what_they_are_set_to() {
     let invalid = || Refused::status(422, 0);
     let policy = Action::requeue(SECOND * 10);
     assert_eq!(tries(in_turn(), invalid, policy.clone()).await.len(), 6);
-    assert_eq!(tries(in_turn().classify_status(422, Class::Permanent), invalid, policy.clone()).await, [0]);
-    let classified = in_turn().classify(|error| error.is::<Refused>().then_some(Class::Permanent));
+    assert_eq!(
+        tries(in_turn().classify_status(422, FailureClass::Permanent), invalid, policy.clone()).await,
+        [0]
+    );
+    let classified = in_turn().classify(|error| error.is::<Refused>().then_some(FailureClass::Permanent));
     assert_eq!(tries(classified, unknown, policy.clone()).await, [0]);
     let panics = in_turn().classify(|_| panic!("a bug in the classifier"));
     assert_eq!(tries(panics, unknown, policy).await.len(), 6);

@@ -71,7 +71,7 @@ pub(super) fn encode(encoder: DescriptorEncoder<'_>, series: &[Arc<Series>]) -> 
     page.one(
         "flyball_controller_recoveries_total",
         "Reconciles that succeeded of keys that had failed before: retries that were worth it.",
-        |own| &own.recoveries,
+        |own| &own.successful_retries,
     )?;
     page.one("flyball_controller_dropped_total", "Reconciles that were dropped with their worker.", |own| {
         &own.dropped

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_controller::{Class, Metrics, Outcome};
+use flyball_controller::{ControllerMetrics, FailureClass, ReconcileOutcome};
 use flyball_sync::locks::{AtomicU64, Ordering};
 
 use super::series::Series;
@@ -26,31 +26,31 @@ impl PrometheusController {
     }
 }
 
-impl Metrics for PrometheusController {
-    fn most_workers(&self, workers: usize) {
+impl ControllerMetrics for PrometheusController {
+    fn max_workers(&self, workers: usize) {
         let workers = u64::try_from(workers).unwrap_or(u64::MAX);
         // Ordering: Relaxed, it is read in `drop`, which has it alone.
         self.max_workers.fetch_add(workers, Ordering::Relaxed);
         self.series.max_workers.inc_by(workers);
     }
 
-    fn worker_came(&self) {
+    fn worker_started(&self) {
         self.series.workers.inc();
     }
 
-    fn worker_went(&self) {
+    fn worker_stopped(&self) {
         self.series.workers.dec();
     }
 
-    fn started(&self) {
+    fn reconcile_started(&self) {
         self.series.active.inc();
     }
 
-    fn batch(&self, _: usize) {
+    fn batch_started(&self, _: usize) {
         self.series.batches.inc();
     }
 
-    fn ended(&self, outcome: Outcome, took: Duration) {
+    fn reconcile_ended(&self, outcome: ReconcileOutcome, took: Duration) {
         let own = &*self.series;
         own.active.dec();
         own.took.observe(took.as_secs_f64());
@@ -59,26 +59,26 @@ impl Metrics for PrometheusController {
                 own.errors.inc();
                 own.failures.get(class).inc();
             }
-            None if outcome == Outcome::Requeued => _ = own.requeues.inc(),
+            None if outcome == ReconcileOutcome::Requeued => _ = own.requeues.inc(),
             None => _ = own.successes.inc(),
         }
         match outcome {
-            Outcome::Panicked(_) => _ = own.panics.inc(),
-            Outcome::TimedOut(_) => _ = own.timeouts.inc(),
+            ReconcileOutcome::Panicked(_) => _ = own.panics.inc(),
+            ReconcileOutcome::TimedOut(_) => _ = own.timeouts.inc(),
             _ => {}
         }
     }
 
-    fn dropped(&self) {
+    fn reconcile_dropped(&self) {
         self.series.active.dec();
         self.series.dropped.inc();
     }
 
-    fn recovered(&self, _: u32) {
-        self.series.recoveries.inc();
+    fn retry_succeeded(&self, _: u32) {
+        self.series.successful_retries.inc();
     }
 
-    fn gave_up(&self, class: Class) {
+    fn gave_up(&self, class: FailureClass) {
         self.series.given_up.get(class).inc();
     }
 }

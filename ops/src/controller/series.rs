@@ -2,7 +2,7 @@
 //!
 //! Cancel safety: nothing here waits.
 
-use flyball_controller::Class;
+use flyball_controller::FailureClass;
 use flyball_sync::locks::AtomicU64;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -25,7 +25,7 @@ pub(super) struct Series {
     pub(super) workers: Level,
     pub(super) failures: ByClass,
     pub(super) given_up: ByClass,
-    pub(super) recoveries: Counter,
+    pub(super) successful_retries: Counter,
     pub(super) dropped: Counter,
     pub(super) batches: Counter,
 }
@@ -45,7 +45,7 @@ impl Series {
             workers: Level::default(),
             failures: ByClass::default(),
             given_up: ByClass::default(),
-            recoveries: Counter::default(),
+            successful_retries: Counter::default(),
             dropped: Counter::default(),
             batches: Counter::default(),
         }
@@ -61,11 +61,11 @@ pub(super) struct ByClass {
 }
 
 impl ByClass {
-    pub(super) fn get(&self, class: Class) -> &Counter {
+    pub(super) fn get(&self, class: FailureClass) -> &Counter {
         match class {
-            Class::Transient => &self.transient,
-            Class::Conflict => &self.conflict,
-            Class::Permanent => &self.permanent,
+            FailureClass::Transient => &self.transient,
+            FailureClass::Conflict => &self.conflict,
+            FailureClass::Permanent => &self.permanent,
         }
     }
 }

@@ -132,7 +132,7 @@ async fn a_controller_is_ready_while_it_works_and_alive_until_it_ends() {
     queue.add(1).unwrap();
     let stop = Arc::new(Notify::new());
     let stopped = stop.clone();
-    let controller = Controller::new(queue).shutdown_on(async move { stopped.notified().await });
+    let controller = Controller::new(queue).graceful_shutdown_on(async move { stopped.notified().await });
     let server = OpsServer::new().controller("pods", &controller.health(), Duration::from_secs(60));
     let served = Arc::new(serve(server).await);
     let not_yet = "[-]pods failed: the controller does not run yet\nreadyz check failed\n";

@@ -4,7 +4,9 @@ use std::future::pending;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use flyball_controller::{Action, Batches, Class, Controller, Metrics, Outcome};
+use flyball_controller::{
+    Action, BatchConfig, Controller, ControllerMetrics, FailureClass, ReconcileOutcome,
+};
 use flyball_ops::PrometheusControllers;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
@@ -50,13 +52,13 @@ async fn a_busy_controller_line_by_line() {
         .workers(2)
         .metrics(prometheus.controller("pods"))
         .classify(|failure| match failure.to_string().as_str() {
-            "conflict" => Class::Conflict,
-            "hopeless" => Class::Permanent,
-            _ => Class::Transient,
+            "conflict" => FailureClass::Conflict,
+            "hopeless" => FailureClass::Permanent,
+            _ => FailureClass::Transient,
         })
-        .given_up(move |key, _| drop(again.add(*key)))
+        .on_give_up(move |key, _| drop(again.add(*key)))
         .reconcile_timeout(9 * SECOND)
-        .shutdown_on(sleep(100 * SECOND))
+        .graceful_shutdown_on(sleep(100 * SECOND))
         .run(move |_, _| {
             let run = runs.fetch_add(1, Ordering::Relaxed);
             if run == 7 {
@@ -133,12 +135,12 @@ async fn controllers_of_the_same_name_are_one_series() {
     let running = Controller::new(queue.clone())
         .workers_between(1..=3)
         .metrics(prometheus.controller("pods"))
-        .shutdown_on(sleep(SECOND))
+        .graceful_shutdown_on(sleep(SECOND))
         .shutdown_grace(SECOND)
         .run(|_, _| pending::<Result<Action, String>>());
     let running = tokio::spawn(running);
     sleep(SECOND / 2).await;
-    kept.most_workers(4);
+    kept.max_workers(4);
     has(&registry, "controller_runtime_max_concurrent_reconciles{controller=\"pods\"} 7");
     has(&registry, "controller_runtime_active_workers{controller=\"pods\"} 1");
     has(&registry, "flyball_controller_workers{controller=\"pods\"} 2");
@@ -156,15 +158,15 @@ async fn controllers_of_the_same_name_are_one_series() {
     other.shut_down();
     Controller::new(other)
         .metrics(prometheus.controller("pods"))
-        .run_batches(Batches::of(2), |keys, _| async move {
+        .run_batches(BatchConfig::new(2), |keys, _| async move {
             Ok::<_, String>(keys.iter().map(|_| Ok(Action::await_change())).collect())
         })
         .await
         .unwrap();
     has(&registry, "flyball_controller_batches_total{controller=\"pods\"} 2");
     has(&registry, "controller_runtime_reconcile_total{controller=\"pods\",result=\"success\"} 3");
-    kept.started();
-    kept.ended(Outcome::Succeeded, Duration::from_millis(10));
+    kept.reconcile_started();
+    kept.reconcile_ended(ReconcileOutcome::Succeeded, Duration::from_millis(10));
     has(&registry, "controller_runtime_reconcile_time_seconds_bucket{le=\"0.01\",controller=\"pods\"} 4");
     let nodes = prometheus.controller("nodes");
     let text = scrape(&registry);

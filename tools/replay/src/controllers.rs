@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_controller::{Action, Controller, Report};
+use flyball_controller::{Action, Controller, RunReport};
 use flyball_ratelimit::Exponential;
 use flyball_sync::{Clock, Monotonic, TokioTimer};
 use flyball_workqueue::{Fifo, Queue, WithTimer};
@@ -25,7 +25,7 @@ pub(crate) const GRACE: Duration = Duration::from_millis(300);
 /// How long a failed key waits. Short, as a trace is played in a fraction of a second; growing, as in production.
 const BACKOFF: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(16);
 
-pub(crate) type Running = JoinHandle<Result<Report<Key>, flyball_controller::RunError>>;
+pub(crate) type Running = JoinHandle<Result<RunReport<Key>, flyball_controller::RunError>>;
 
 fn queue(args: &Args) -> Queue<Key, Fifo, Exponential<Key>, WithTimer<TokioTimer>> {
     let backoff = Exponential::new(BACKOFF);
@@ -49,8 +49,8 @@ pub(crate) fn count(replicas: &Arc<Replicas>, faults: &Arc<Injector>, args: &Arg
             owners(change).map(move |key| queued(key, &**pod))
         })
         .workers(args.workers as usize)
-        .until_settled()
-        .shutdown_on(async move { stop.wished().await })
+        .stop_when_idle()
+        .graceful_shutdown_on(async move { stop.wished().await })
         .shutdown_grace(GRACE);
     let replicas = replicas.clone();
     tokio::spawn(controller.run(move |key, _| {
@@ -75,8 +75,8 @@ pub(crate) fn collect(
             mapper.selecting(change).into_iter().map(move |key| queued(key, &**pod))
         })
         .workers(args.workers as usize)
-        .until_settled()
-        .shutdown_on(async move { stop.wished().await })
+        .stop_when_idle()
+        .graceful_shutdown_on(async move { stop.wished().await })
         .shutdown_grace(GRACE);
     let endpoints = endpoints.clone();
     tokio::spawn(controller.run(move |key, _| {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use flyball_controller::Report;
+use flyball_controller::RunReport;
 use flyball_sync::{Clock, Monotonic};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -109,12 +109,12 @@ pub(crate) async fn play(
     let (replicas, [waits, lags]) = replicas.ledger.close();
     let (endpoints, [more_waits, more_lags]) = endpoints.ledger.close();
     let differences = compare(&trace.expected, &replicas, &endpoints);
-    let sum = |figure: fn(&Report<Key>) -> u64| figure(&counted) + figure(&collected);
+    let sum = |figure: fn(&RunReport<Key>) -> u64| figure(&counted) + figure(&collected);
     let figures = Figures {
         events: trace.events,
-        adds: sum(|report| report.adds),
+        adds: sum(|report| report.keys_added),
         reconciles: sum(|report| report.reconciles),
-        retries: sum(Report::retries),
+        retries: sum(RunReport::retries),
         panics: sum(|report| report.panics),
         relists: all.iter().map(|resource| resource.relists()).sum(),
         faults: cluster.faults.fired(),
@@ -131,7 +131,7 @@ pub(crate) async fn play(
     Ok(Ended::Done(Box::new(figures), differences))
 }
 
-fn left(report: &Report<Key>) -> usize {
+fn left(report: &RunReport<Key>) -> usize {
     let left = &report.leftovers;
     left.ready.len() + left.waiting.len() + left.leased.len()
 }

@@ -36,7 +36,7 @@ struct Open<G, T> {
 }
 
 impl<G: Clone + Eq + Hash, T> Accumulator<G, T> {
-    /// Batches of up to `size`, which is positive, for up to `window` after the first of each.
+    /// BatchConfig of up to `size`, which is positive, for up to `window` after the first of each.
     pub(crate) fn new(size: usize, window: Duration, most: usize) -> Self {
         Self {
             size,

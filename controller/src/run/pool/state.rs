@@ -1,20 +1,20 @@
 //! PURE. How many workers there are, within bounds.
 //!
 //! As long as all of them are busy, another one comes; and whoever has had nothing to do for a while goes, if he may. So at
-//! each moment somebody is free for the next key, or the crew is as large as it may be; and nobody looks at a clock or at the
+//! each moment somebody is free for the next key, or the pool is as large as it may be; and nobody looks at a clock or at the
 //! backlog to find that out.
 //!
 //! # Invariants
-//! 1. `least <= workers <= most`, once it has [begun](Crew::begin).
+//! 1. `least <= workers <= most`, once it has [begun](PoolState::begin).
 //! 2. Somebody is idle, or `workers == most`. A worker is idle from the moment at which he is wanted.
 //! 3. `idle <= workers`, and `wanted <= idle`.
 //!
-//! Hence, once all are idle, the crew shrinks to `least`: whoever was kept because he was the only idle one is one, those who
+//! Hence, once all are idle, the pool shrinks to `least`: whoever was kept because he was the only idle one is one, those who
 //! were kept because there were no more than `least` were so when nobody had been wanted since, and all others go in time.
 
 /// The workers of a controller, by number.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct PoolState {
     least: usize,
     most: usize,
     workers: usize,
@@ -24,14 +24,14 @@ pub(crate) struct Crew {
     wanted: usize,
 }
 
-impl Crew {
+impl PoolState {
     /// At least one, and no fewer at most than at least.
     pub(crate) fn new(least: usize, most: usize) -> Self {
         Self { least, most, workers: 0, idle: 0, wanted: 0 }
     }
 
     /// Whether there is anything to decide.
-    pub(crate) fn is_elastic(&self) -> bool {
+    pub(crate) fn is_scalable(&self) -> bool {
         self.least < self.most
     }
 
@@ -40,12 +40,12 @@ impl Crew {
     }
 
     /// How many are to be started now.
-    pub(crate) fn hire(&mut self) -> usize {
+    pub(crate) fn take_wanted(&mut self) -> usize {
         std::mem::take(&mut self.wanted)
     }
 
     /// An idle one takes a key; whether another one is wanted for that.
-    pub(crate) fn takes(&mut self) -> bool {
+    pub(crate) fn worker_busy(&mut self) -> bool {
         self.idle -= 1;
         let wanted = self.idle == 0 && self.workers < self.most;
         if wanted {
@@ -57,20 +57,20 @@ impl Crew {
     }
 
     /// A busy one is done with his key; whether he may go if no other one comes for a while.
-    pub(crate) fn rests(&mut self) -> bool {
+    pub(crate) fn worker_idle(&mut self) -> bool {
         self.idle += 1;
-        self.is_large()
+        self.exceeds_min()
     }
 
     /// Whether there are more than have to be.
-    pub(crate) fn is_large(&self) -> bool {
+    pub(crate) fn exceeds_min(&self) -> bool {
         self.workers > self.least
     }
 
     /// No key has come to an idle one for a while; whether he goes.
-    pub(crate) fn leaves(&mut self) -> bool {
+    pub(crate) fn worker_expired(&mut self) -> bool {
         // The only idle one is kept for the next key.
-        let leaves = self.is_large() && self.idle > 1;
+        let leaves = self.exceeds_min() && self.idle > 1;
         if leaves {
             self.workers -= 1;
             self.idle -= 1;
@@ -87,7 +87,7 @@ mod tests {
     #[derive(Clone, Copy, PartialEq)]
     enum Worker {
         Busy,
-        Idle { may_leave: bool },
+        Idle { may_expire: bool },
     }
 
     fn idle(workers: &[Worker]) -> usize {
@@ -105,45 +105,47 @@ mod tests {
         for life in 0..2_000 {
             let least = 1 + life % 3;
             let most = least + life % 5;
-            let mut crew = Crew::new(least, most);
-            crew.begin();
+            let mut pool = PoolState::new(least, most);
+            pool.begin();
             let mut workers = Vec::new();
             for _ in 0..below(200) {
-                for _ in 0..crew.hire() {
-                    workers.push(Worker::Idle { may_leave: crew.is_large() });
+                for _ in 0..pool.take_wanted() {
+                    workers.push(Worker::Idle { may_expire: pool.exceeds_min() });
                 }
                 assert!((least..=most).contains(&workers.len()), "1");
-                assert_eq!((crew.workers, crew.idle), (workers.len(), idle(&workers)));
-                assert!(crew.idle > 0 || crew.workers == most, "2");
+                assert_eq!((pool.workers, pool.idle), (workers.len(), idle(&workers)));
+                assert!(pool.idle > 0 || pool.workers == most, "2");
                 largest = largest.max(workers.len() - least);
                 let one = below(workers.len());
                 match &mut workers[one] {
-                    worker @ Worker::Busy => *worker = Worker::Idle { may_leave: crew.rests() },
-                    Worker::Idle { may_leave } if *may_leave && below(2) == 0 => match crew.leaves() {
-                        true => drop((workers.remove(one), left += 1)),
-                        false => *may_leave = false,
-                    },
+                    worker @ Worker::Busy => *worker = Worker::Idle { may_expire: pool.worker_idle() },
+                    Worker::Idle { may_expire } if *may_expire && below(2) == 0 => {
+                        match pool.worker_expired() {
+                            true => drop((workers.remove(one), left += 1)),
+                            false => *may_expire = false,
+                        }
+                    }
                     worker => {
                         *worker = Worker::Busy;
-                        let grew = crew.takes();
-                        assert_eq!(grew, crew.wanted == 1);
+                        let grew = pool.worker_busy();
+                        assert_eq!(grew, pool.wanted == 1);
                     }
                 }
             }
             // All come to rest, and wait for long.
-            for _ in 0..crew.hire() {
-                workers.push(Worker::Idle { may_leave: crew.is_large() });
+            for _ in 0..pool.take_wanted() {
+                workers.push(Worker::Idle { may_expire: pool.exceeds_min() });
             }
             for worker in workers.iter_mut().filter(|worker| **worker == Worker::Busy) {
-                *worker = Worker::Idle { may_leave: crew.rests() };
+                *worker = Worker::Idle { may_expire: pool.worker_idle() };
             }
-            while let Some(one) = workers.iter().position(|of| *of == Worker::Idle { may_leave: true }) {
-                match crew.leaves() {
+            while let Some(one) = workers.iter().position(|of| *of == Worker::Idle { may_expire: true }) {
+                match pool.worker_expired() {
                     true => drop(workers.remove(one)),
-                    false => workers[one] = Worker::Idle { may_leave: false },
+                    false => workers[one] = Worker::Idle { may_expire: false },
                 }
             }
-            assert_eq!((crew.workers, workers.len()), (least, least), "of {least} to {most}");
+            assert_eq!((pool.workers, workers.len()), (least, least), "of {least} to {most}");
         }
         assert_eq!(largest, 4, "they never were as many as they may be");
         assert!(left > 1_000, "hardly anybody left: {left}");

@@ -10,26 +10,26 @@ use flyball_sync::locks::Mutex;
 use super::scheduler::Scheduler;
 
 /// A task of a [`Simulation`](super::Simulation). The task goes on when this is dropped.
-pub struct Task<T> {
+pub struct SimulatedTask<T> {
     scheduler: Arc<Scheduler>,
     id: u64,
     output: Arc<Mutex<Option<T>>>,
 }
 
-impl<T> Task<T> {
+impl<T> SimulatedTask<T> {
     pub(super) fn new(scheduler: Arc<Scheduler>, id: u64, output: Arc<Mutex<Option<T>>>) -> Self {
         Self { scheduler, id, output }
     }
 
     /// Whether it has ended or was dropped.
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.scheduler.is_over(self.id)
+    pub fn is_finished(&self) -> bool {
+        self.scheduler.is_finished(self.id)
     }
 
     /// What it returned; once, and not before it has ended.
     #[must_use]
-    pub fn output(&self) -> Option<T> {
+    pub fn take_output(&self) -> Option<T> {
         self.output.lock().take()
     }
 
@@ -39,8 +39,11 @@ impl<T> Task<T> {
     }
 }
 
-impl<T> fmt::Debug for Task<T> {
+impl<T> fmt::Debug for SimulatedTask<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task").field("id", &self.id).field("is_over", &self.is_over()).finish()
+        f.debug_struct("SimulatedTask")
+            .field("id", &self.id)
+            .field("is_finished", &self.is_finished())
+            .finish()
     }
 }

@@ -10,11 +10,11 @@ use flyball_sync::{Clock, ManualClock, Nanos, Timer};
 
 /// The time of a [`Simulation`](super::Simulation), to be cloned into reconciles.
 #[derive(Clone, Debug)]
-pub struct Time {
+pub struct SimulatedTime {
     clock: ManualClock,
 }
 
-impl Time {
+impl SimulatedTime {
     pub(super) fn new(clock: ManualClock) -> Self {
         Self { clock }
     }

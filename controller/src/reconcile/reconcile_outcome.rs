@@ -1,40 +1,40 @@
 //! PURE. How a reconcile ended.
 
-use crate::{Action, Class, Failure};
+use crate::{Action, FailureClass, ReconcileError};
 
 /// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum ReconcileOutcome {
     /// Well, and it waits for the next change.
     Succeeded,
     /// Well, and it asked to come back.
     Requeued,
     /// It returned an error.
-    Errored(Class),
+    Failed(FailureClass),
     /// It panicked.
-    Panicked(Class),
+    Panicked(FailureClass),
     /// It took too long.
-    TimedOut(Class),
+    TimedOut(FailureClass),
 }
 
-impl Outcome {
-    pub(crate) fn of(result: Result<&Action, (&Failure, Class)>) -> Self {
+impl ReconcileOutcome {
+    pub(crate) fn of(result: Result<&Action, (&ReconcileError, FailureClass)>) -> Self {
         match result {
-            Ok(action) if action.requeues_after().is_none() => Self::Succeeded,
+            Ok(action) if action.requeue_delay().is_none() => Self::Succeeded,
             Ok(_) => Self::Requeued,
-            Err((Failure::Error(_), class)) => Self::Errored(class),
-            Err((Failure::Panic(_), class)) => Self::Panicked(class),
-            Err((Failure::Timeout(_), class)) => Self::TimedOut(class),
+            Err((ReconcileError::Error(_), class)) => Self::Failed(class),
+            Err((ReconcileError::Panic(_), class)) => Self::Panicked(class),
+            Err((ReconcileError::Timeout(_), class)) => Self::TimedOut(class),
         }
     }
 
     /// Of which class the failure was; `None` if it ended well.
     #[must_use]
-    pub const fn class(self) -> Option<Class> {
+    pub const fn class(self) -> Option<FailureClass> {
         match self {
             Self::Succeeded | Self::Requeued => None,
-            Self::Errored(class) | Self::Panicked(class) | Self::TimedOut(class) => Some(class),
+            Self::Failed(class) | Self::Panicked(class) | Self::TimedOut(class) => Some(class),
         }
     }
 
@@ -44,7 +44,7 @@ impl Outcome {
         match self {
             Self::Succeeded => "success",
             Self::Requeued => "requeue",
-            Self::Errored(_) => "error",
+            Self::Failed(_) => "error",
             Self::Panicked(_) => "panic",
             Self::TimedOut(_) => "timeout",
         }
