@@ -18,7 +18,7 @@ use flyball_workqueue::{Fifo, Key, NoLimiter, Order, Queue, QueueLimiter, Suppor
 use crate::health::RunGuard;
 use crate::run::batch::Batching;
 use crate::run::retry::QueueClock;
-use crate::run::run_config::{Config, Shutdown};
+use crate::run::run_config::RunConfig;
 use crate::run::runtime::{Runtime, Tokio};
 use crate::run::watched_informer::{AddInitial, BoxFuture, WatchedInformer};
 use crate::{
@@ -61,7 +61,7 @@ use crate::{
 #[must_use = "a controller does nothing until it is run"]
 pub struct Controller<K, O: Order<K> = Fifo, L = NoLimiter, T = flyball_workqueue::NoDelays> {
     pub(crate) queue: Queue<K, O, L, T>,
-    pub(crate) config: Config<K>,
+    pub(crate) config: RunConfig<K>,
     pub(crate) events: Vec<WatchedInformer<K, O, L, T>>,
     pub(crate) initial: AddInitial<K, O, L, T>,
     /// What else is waited for before workers start.
@@ -89,7 +89,7 @@ where
     pub fn new(queue: Queue<K, O, L, T>) -> Self {
         let held = queue.clone();
         Self {
-            config: Config::new(QueueClock(queue.clone())),
+            config: RunConfig::new(QueueClock(queue.clone())),
             queue,
             events: Vec::new(),
             initial: Arc::new(Queue::add),
@@ -124,18 +124,8 @@ where
     /// ```
     pub fn with_config(mut self, settings: &ControllerConfig) -> Result<Self, InvalidControllerConfig> {
         settings.validate()?;
-        let waits = settings.conflict_backoff_initial..=settings.conflict_backoff_max;
-        self.config.workers = settings.workers..=settings.max_workers.unwrap_or(settings.workers);
-        self.config.idle_timeout = settings.worker_idle_timeout;
-        self.config.timeout = settings.reconcile_timeout;
-        self.config.attempts = settings.max_attempts;
-        self.config.sync_timeout = settings.cache_sync_timeout;
-        self.config.shutdown = Shutdown {
-            drains: settings.drain_on_shutdown,
-            grace: settings.shutdown_grace,
-            abort_after: settings.abort_after,
-        };
-        Ok(self.conflict_backoff(Exponential::new(waits)))
+        self.config.settings = settings.clone();
+        Ok(self.conflict_backoff(Exponential::new(settings.conflict_backoff())))
     }
 
     /// Is told of every reconcile as it begins and ends, and for how long it ran. That costs reading the queue's clock at

@@ -1,10 +1,9 @@
 //! PURE. How a controller runs, as data.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::InvalidControllerConfig;
-use crate::run::retry::CONFLICTS;
-use crate::run::run_config::{IDLE_TIMEOUT, SYNC_TIMEOUT, Shutdown};
 
 /// How a controller runs, as data: with the feature `serde`, a section of a configuration file. See
 /// [`Controller::with_config`](crate::Controller::with_config).
@@ -96,22 +95,29 @@ impl ControllerConfig {
     }
 }
 
+impl ControllerConfig {
+    /// The backoff after conflicts: the first, and the longest.
+    pub(crate) fn conflict_backoff(&self) -> RangeInclusive<Duration> {
+        self.conflict_backoff_initial..=self.conflict_backoff_max
+    }
+}
+
 impl Default for ControllerConfig {
+    /// The grace and the abort together take less than the 30 s that Kubernetes gives a pod, with time left to release a lease and to exit. The limit of
+    /// the sync is controller-runtime's.
     fn default() -> Self {
-        let [conflict_backoff_initial, conflict_backoff_max] = CONFLICTS;
-        let Shutdown { drains, grace, abort_after } = Shutdown::default();
         Self {
             workers: 1,
             max_workers: None,
-            worker_idle_timeout: IDLE_TIMEOUT,
+            worker_idle_timeout: Duration::from_secs(10),
             reconcile_timeout: None,
             max_attempts: None,
-            conflict_backoff_initial,
-            conflict_backoff_max,
-            cache_sync_timeout: SYNC_TIMEOUT,
-            shutdown_grace: grace,
-            abort_after,
-            drain_on_shutdown: drains,
+            conflict_backoff_initial: Duration::from_millis(10),
+            conflict_backoff_max: Duration::from_secs(1),
+            cache_sync_timeout: Duration::from_secs(120),
+            shutdown_grace: Duration::from_secs(20),
+            abort_after: Duration::from_secs(5),
+            drain_on_shutdown: false,
         }
     }
 }

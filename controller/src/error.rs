@@ -32,8 +32,6 @@ pub enum InvalidControllerConfig {
     LimiterCountsNoFailures,
     /// Nothing stop_when_idle without an informer: a controller without one waits for keys from elsewhere.
     NoInformers,
-    /// No informer was given before [`optional`](crate::Controller::optional).
-    NothingOptional,
     /// No cache would ever sync in no time.
     ZeroCacheSyncTimeout,
 }
@@ -52,7 +50,6 @@ impl InvalidControllerConfig {
             Self::ZeroConflictBackoff => "conflict_backoff_initial",
             Self::ConflictBackoffMaxBelowInitial => "conflict_backoff_max",
             Self::NoInformers => "stop_when_idle",
-            Self::NothingOptional => "optional",
             Self::ZeroCacheSyncTimeout => "cache_sync_timeout",
         }
     }
@@ -75,7 +72,6 @@ impl fmt::Display for InvalidControllerConfig {
                 "a limit of attempts needs a queue with a limiter that counts failures"
             }
             Self::NoInformers => "a controller without an informer never stop_when_idle",
-            Self::NothingOptional => "there is no informer that could be optional",
             Self::ZeroCacheSyncTimeout => "the cache sync timeout must be positive",
         })
     }

@@ -21,7 +21,7 @@ pub struct RunReport<K> {
     pub filtered_keys: u64,
     /// Reconciles that ended, well or not.
     pub reconciles: u64,
-    /// BatchConfig that were [reconciled](crate::Controller::run_batches). Each of their keys counts as a reconcile of its own.
+    /// Batches that were [reconciled](crate::Controller::run_batches). Each of their keys counts as a reconcile of its own.
     pub batches: u64,
     /// Reconciles that ended well and asked to come back.
     pub requeues: u64,

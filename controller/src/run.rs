@@ -53,10 +53,9 @@ where
 {
     let Controller { queue, config, events, initial, after, standby, stop, health: alive } = controller;
     let health = &alive.0;
-    let (shutdown, stop_when_idle, sync_timeout) =
-        (config.shutdown, config.stop_when_idle, config.sync_timeout);
+    let (settings, stop_when_idle) = (config.settings.clone(), config.stop_when_idle);
     let (only, waits) = (config.filter_key.clone(), !config.start_before_sync);
-    let (measures, most) = (config.metrics.is_some(), *config.workers.end());
+    let (measures, most) = (config.metrics.is_some(), settings.max_workers.unwrap_or(settings.workers));
     let (counters, context) = (Arc::new(ReportCounters::default()), Context::new());
     let (tasks, shared_counters) = (runtime.clone(), counters.clone());
     let workers = Arc::new(WorkerContext::new(
@@ -87,7 +86,7 @@ where
     let mappers = watch::Sender::new(remaps(&observing));
     health.listens(heard.caches.clone(), stop_when_idle);
     health.moved(Lifecycle::Syncing);
-    let ready = heard.ready(after, &runtime, sync_timeout);
+    let ready = heard.ready(after, &runtime, settings.cache_sync_timeout);
     let ended = heard.ended(stop_when_idle);
 
     let mut working = runtime.tasks();
@@ -135,18 +134,18 @@ where
     // refused.
     drop(observing);
 
-    if shutdown.drains && lived.is_ok() {
+    if settings.drain_on_shutdown && lived.is_ok() {
         workers.phase.raise(RunPhase::Draining);
         queue.shut_down();
         queue.resume();
     } else {
         workers.phase.raise(RunPhase::Stopping);
     }
-    if !ends_within(&workers, &mut working, &worker, shutdown.grace).await {
+    if !ends_within(&workers, &mut working, &worker, settings.shutdown_grace).await {
         workers.phase.raise(RunPhase::Stopping);
         context.enter(ShutdownStage::Cancelled);
         // What still runs after that is dropped below; whether it is there is seen then.
-        ends_within(&workers, &mut working, &worker, shutdown.abort_after).await;
+        ends_within(&workers, &mut working, &worker, settings.abort_after).await;
     }
     release(&workers);
     // Shuts down, and looks at what there is. Before the abort, which makes failures of leases. After an error the queue is

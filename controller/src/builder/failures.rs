@@ -24,7 +24,7 @@ where
     ///
     /// It is dropped where it awaits something: one that blocks its thread is not interrupted.
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
-        self.config.timeout = Some(limit);
+        self.config.settings.reconcile_timeout = Some(limit);
         self
     }
 
@@ -34,7 +34,7 @@ where
     /// Failures are those the queue's limiter counts: one of a key that ran before its backoff was over, because it
     /// was added, does not count. So a storm of changes gives no key up.
     pub fn max_attempts(mut self, n: u32) -> Self {
-        self.config.attempts = Some(n);
+        self.config.settings.max_attempts = Some(n);
         self
     }
 
@@ -166,7 +166,7 @@ where
     /// # }
     /// ```
     pub fn classify(mut self, of: impl Fn(&ReconcileError) -> FailureClass + Send + Sync + 'static) -> Self {
-        self.config.classes.of = Some(Box::new(of));
+        self.config.failure_policy.of = Some(Box::new(of));
         self
     }
 
@@ -207,7 +207,7 @@ where
         mut self,
         of: impl Fn(&K, &ReconcileError) -> Option<Duration> + Send + Sync + 'static,
     ) -> Self {
-        self.config.classes.least = Some(Box::new(of));
+        self.config.failure_policy.least = Some(Box::new(of));
         self
     }
 
@@ -222,7 +222,7 @@ where
     where
         P: QueueLimiter<K>,
     {
-        self.config.classes.conflicts = schedule(policy, QueueClock(self.queue.clone()));
+        self.config.failure_policy.conflicts = schedule(policy, QueueClock(self.queue.clone()));
         self
     }
 }

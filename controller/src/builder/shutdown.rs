@@ -36,7 +36,7 @@ where
     /// How long running reconciles, and a [drain](Self::drain_on_shutdown), may take at shutdown. Then they are
     /// [cancelled](crate::Context::cancelled), and nothing is started any more. 20 s by default; `Duration::MAX` is no limit.
     pub fn shutdown_grace(mut self, limit: Duration) -> Self {
-        self.config.shutdown.grace = limit;
+        self.config.settings.shutdown_grace = limit;
         self
     }
 
@@ -45,7 +45,7 @@ where
     ///
     /// With the default of the [grace](Self::shutdown_grace) that makes 25 s at most: a pod has 30.
     pub fn abort_after(mut self, limit: Duration) -> Self {
-        self.config.shutdown.abort_after = limit;
+        self.config.settings.abort_after = limit;
         self
     }
 
@@ -55,7 +55,7 @@ where
     /// Retries and delayed keys are not served. The queue refuses adds from the signal on. Open [batches](Self::run_batches) are
     /// closed at once.
     pub fn drain_on_shutdown(mut self) -> Self {
-        self.config.shutdown.drains = true;
+        self.config.settings.drain_on_shutdown = true;
         self
     }
 

@@ -155,9 +155,8 @@ where
     /// # }
     /// ```
     pub fn optional(mut self) -> Self {
-        match self.events.last_mut() {
-            Some(events) => events.required = false,
-            None => self.config.nothing_optional = true,
+        if let Some(events) = self.events.last_mut() {
+            events.required = false;
         }
         self
     }
@@ -168,7 +167,7 @@ where
     ///
     /// What is given to [`wait_for_cache`](Self::wait_for_cache) may take longer.
     pub fn cache_sync_timeout(mut self, limit: Duration) -> Self {
-        self.config.sync_timeout = limit;
+        self.config.settings.cache_sync_timeout = limit;
         self
     }
 

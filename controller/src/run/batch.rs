@@ -217,7 +217,7 @@ where
         let held: Vec<_> = leases.into_iter().map(started).collect();
         let span = self.call(|| self.config.spans.of_batch(count)).unwrap_or_default();
         let start = || span.start(|| (self.reconcile.reconcile)(keys, self.context.clone()));
-        let results = attempt(&self.runtime, start, self.config.timeout).await;
+        let results = attempt(&self.runtime, start, self.config.settings.reconcile_timeout).await;
         let results = results.and_then(|results| check_results(results, count));
         let results = match results {
             Ok(results) => results,

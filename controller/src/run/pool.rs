@@ -14,11 +14,11 @@
 pub(crate) mod state;
 
 use std::future::Future;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::ControllerConfig;
 use crate::run::pool::state::PoolState;
 use crate::run::runtime::Runtime;
 
@@ -30,8 +30,9 @@ pub(crate) struct WorkerPool {
 }
 
 impl WorkerPool {
-    pub(crate) fn new(workers: &RangeInclusive<usize>, idle_timeout: Duration) -> Self {
-        let pool = PoolState::new(*workers.start(), *workers.end());
+    pub(crate) fn new(settings: &ControllerConfig) -> Self {
+        let pool = PoolState::new(settings.workers, settings.max_workers.unwrap_or(settings.workers));
+        let idle_timeout = settings.worker_idle_timeout;
         Self { scalable: pool.is_scalable(), pool: watch::Sender::new(pool), idle_timeout }
     }
 

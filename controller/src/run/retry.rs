@@ -2,6 +2,7 @@
 //!
 //! Cancel safety: nothing here waits.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use flyball_ratelimit::{Exponential, Limiter, OncePerBackoff, Policy};
@@ -9,9 +10,6 @@ use flyball_sync::{Clock, Nanos};
 use flyball_workqueue::{Key, Order, Queue, SupportsDelays};
 
 use crate::{FailureClass, ReconcileError};
-
-/// The waits after conflicts, unless set otherwise.
-pub(crate) const CONFLICTS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
 /// Who says for how long at least a key waits after a failure.
 type LeastWait<K> = dyn Fn(&K, &ReconcileError) -> Option<Duration> + Send + Sync;
@@ -37,9 +35,9 @@ pub(crate) trait Schedule<K>: Send + Sync {
 }
 
 impl<K: Key> FailurePolicy<K> {
-    pub(crate) fn new(clock: impl Clock) -> Self {
-        let [least, most] = CONFLICTS;
-        Self { of: None, conflicts: schedule(Exponential::new(least..=most), clock), least: None }
+    /// With this backoff after conflicts.
+    pub(crate) fn new(conflicts: RangeInclusive<Duration>, clock: impl Clock) -> Self {
+        Self { of: None, conflicts: schedule(Exponential::new(conflicts), clock), least: None }
     }
 
     pub(crate) fn of(&self, failure: &ReconcileError) -> FailureClass {

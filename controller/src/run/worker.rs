@@ -21,7 +21,7 @@ use crate::report::ReportCounters;
 use crate::run::attempt::attempt;
 use crate::run::phase::{PhaseSignal, RunPhase};
 use crate::run::pool::WorkerPool;
-use crate::run::run_config::{Config, Finally};
+use crate::run::run_config::{Finally, RunConfig};
 use crate::run::runtime::{Runtime, Tasks};
 use crate::run::span::ReconcileSpan;
 use crate::{Action, Context, FailureClass, ReconcileError, ReconcileOutcome};
@@ -42,7 +42,7 @@ pub(crate) struct WorkerContext<X, K, O: Order<K>, L, T, F> {
     pub(crate) runtime: X,
     pub(crate) queue: Queue<K, O, L, T>,
     pub(crate) reconcile: F,
-    pub(crate) config: Config<K>,
+    pub(crate) config: RunConfig<K>,
     pub(crate) context: Context,
     pub(crate) counters: Arc<ReportCounters>,
     pub(crate) pool: WorkerPool,
@@ -61,11 +61,11 @@ where
         runtime: X,
         queue: Queue<K, O, L, T>,
         reconcile: F,
-        config: Config<K>,
+        config: RunConfig<K>,
         context: Context,
         counters: Arc<ReportCounters>,
     ) -> Self {
-        let pool = WorkerPool::new(&config.workers, config.idle_timeout);
+        let pool = WorkerPool::new(&config.settings);
         Self { runtime, queue, reconcile, config, context, counters, pool, phase: PhaseSignal::default() }
     }
 
@@ -168,7 +168,7 @@ where
         let span = self.call(|| self.config.spans.of(lease.key())).unwrap_or_default();
         let key = copied(&lease);
         let start = || span.start(|| (self.reconcile)(given(key), self.context.clone()));
-        let result = attempt(&self.runtime, start, self.config.timeout).await;
+        let result = attempt(&self.runtime, start, self.config.settings.reconcile_timeout).await;
         let result = match &self.config.finally {
             None => result.map_err(Arc::new),
             Some(finally) => {
@@ -204,7 +204,7 @@ where
     ) -> Result<Action, Arc<ReconcileError>> {
         let told = result.clone();
         let start = || span.start(|| finally(given(key), told, self.context.clone()));
-        match attempt(&self.runtime, start, self.config.timeout).await {
+        match attempt(&self.runtime, start, self.config.settings.reconcile_timeout).await {
             Ok(()) => result,
             Err(failure) => {
                 self.counters.finally_failures.count();
@@ -245,11 +245,11 @@ where
     }
 
     fn class_of(&self, failure: &ReconcileError) -> FailureClass {
-        self.call(|| self.config.classes.of(failure)).unwrap_or_default()
+        self.call(|| self.config.failure_policy.of(failure)).unwrap_or_default()
     }
 
     fn count_recovery(&self, lease: &Lease<K, T>) {
-        let failures = lease.num_requeues().saturating_add(self.config.classes.forget(lease.key()));
+        let failures = lease.num_requeues().saturating_add(self.config.failure_policy.forget(lease.key()));
         if failures > 0 {
             self.counters.successful_retries.count();
             self.report(|metrics| metrics.retry_succeeded(failures));
@@ -259,10 +259,11 @@ where
     fn failed(&self, lease: Lease<K, T>, failure: &ReconcileError, class: FailureClass) {
         match class {
             FailureClass::Transient => {
-                let least =
-                    self.call(|| self.config.classes.least_wait(lease.key(), failure)).unwrap_or_default();
-                let key = self.config.classes.counts().then(|| lease.key().clone());
-                let retried = match self.config.attempts {
+                let least = self
+                    .call(|| self.config.failure_policy.least_wait(lease.key(), failure))
+                    .unwrap_or_default();
+                let key = self.config.failure_policy.counts().then(|| lease.key().clone());
+                let retried = match self.config.settings.max_attempts {
                     // By the limiter's count: a failure within an open backoff is none.
                     Some(most) => lease.retry_up_to(most, least),
                     None => {
@@ -275,11 +276,11 @@ where
                 }
                 // The queue may have given the key up, or it was cancelled: its conflicts are forgotten with it.
                 if let Some(key) = key.filter(|key| self.queue.state(key) == KeyState::Absent) {
-                    self.config.classes.forget(&key);
+                    self.config.failure_policy.forget(&key);
                 }
             }
             FailureClass::Conflict => {
-                let wait = self.config.classes.conflicts.next(lease.key());
+                let wait = self.config.failure_policy.conflicts.next(lease.key());
                 lease.done_and_requeue_after(wait);
             }
             FailureClass::Permanent => self.give_up(lease, failure, class),
@@ -293,7 +294,7 @@ where
             self.call(|| given_up(lease.key(), failure));
         }
         self.report(|metrics| metrics.gave_up(class));
-        self.config.classes.forget(lease.key());
+        self.config.failure_policy.forget(lease.key());
         lease.succeed();
     }
 

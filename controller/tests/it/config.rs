@@ -47,7 +47,6 @@ async fn senseless_configurations_are_refused_and_start_nothing() {
         InvalidControllerConfig::ZeroMaxAttempts
     );
     assert_eq!(refused(controller().stop_when_idle()).await, InvalidControllerConfig::NoInformers);
-    assert_eq!(refused(controller().optional()).await, InvalidControllerConfig::NothingOptional);
     assert_eq!(
         refused(controller().cache_sync_timeout(Duration::ZERO)).await,
         InvalidControllerConfig::ZeroCacheSyncTimeout
