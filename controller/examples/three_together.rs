@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // The controller: a shelf is reconciled when an item appears, changes, leaves, or moves from it or to it.
     let signs = Arc::new(Signs::default());
     let controller = Controller::new(shelves)
-        .on_many(&items, |change| {
+        .watches(&items, |change| {
             let shelf_of = |item: &Arc<Item>| item.shelf.clone();
             change.old().map(shelf_of).into_iter().chain(change.new().map(shelf_of))
         })

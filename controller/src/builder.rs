@@ -15,12 +15,12 @@ use std::sync::Arc;
 use flyball_ratelimit::Exponential;
 use flyball_workqueue::{Fifo, Key, NoLimiter, Order, Queue, QueueLimiter, SupportsAsync, SupportsDelays};
 
-use crate::health::RunGuard;
+use crate::run::RunSetup;
 use crate::run::batch::Batching;
 use crate::run::retry::QueueClock;
 use crate::run::run_config::RunConfig;
 use crate::run::runtime::{Runtime, Tokio};
-use crate::run::watched_informer::{AddInitial, BoxFuture, WatchedInformer};
+use crate::run::watch_set::{RunGuard, WatchSet};
 use crate::{
     Action, BatchConfig, Context, ControllerConfig, ControllerMetrics, Health, InvalidControllerConfig,
     RunError, RunReport,
@@ -60,17 +60,7 @@ use crate::{
 /// ```
 #[must_use = "a controller does nothing until it is run"]
 pub struct Controller<K, O: Order<K> = Fifo, L = NoLimiter, T = flyball_workqueue::NoDelays> {
-    pub(crate) queue: Queue<K, O, L, T>,
-    pub(crate) config: RunConfig<K>,
-    pub(crate) events: Vec<WatchedInformer<K, O, L, T>>,
-    pub(crate) initial: AddInitial<K, O, L, T>,
-    /// What else is waited for before workers start.
-    pub(crate) after: Vec<BoxFuture<Result<(), ()>>>,
-    /// Until when it stands by, with its caches synced.
-    pub(crate) standby: Option<BoxFuture<()>>,
-    pub(crate) stop: BoxFuture<()>,
-    /// It is over wherever this is dropped, also before it runs.
-    pub(crate) health: RunGuard,
+    setup: RunSetup<K, O, L, T>,
 }
 
 impl<K, O, L, T> Controller<K, O, L, T>
@@ -87,17 +77,19 @@ where
     /// [metrics](flyball_workqueue::QueueBuilder::metrics) to see the controller at work: a reconcile that succeeded, asked to
     /// come back, or failed is a lease that ended so; one that was dropped with its worker is a lease that was.
     pub fn new(queue: Queue<K, O, L, T>) -> Self {
-        let held = queue.clone();
-        Self {
+        let watches = WatchSet::default();
+        let setup = RunSetup {
             config: RunConfig::new(QueueClock(queue.clone())),
             queue,
-            events: Vec::new(),
-            initial: Arc::new(Queue::add),
-            after: Vec::new(),
+            sink: Arc::default(),
+            initial_priority: 0,
+            conditions: Vec::new(),
             standby: None,
             stop: Box::pin(std::future::pending()),
-            health: RunGuard(Health::new(move || held.stats().oldest_lease)),
-        }
+            guard: RunGuard(watches.clone()),
+            watches,
+        };
+        Self { setup }
     }
 
     /// Takes on all of these settings; what is called later has the last word.
@@ -124,14 +116,14 @@ where
     /// ```
     pub fn with_config(mut self, settings: &ControllerConfig) -> Result<Self, InvalidControllerConfig> {
         settings.validate()?;
-        self.config.settings = settings.clone();
+        self.setup.config.settings = settings.clone();
         Ok(self.conflict_backoff(Exponential::new(settings.conflict_backoff())))
     }
 
     /// Is told of every reconcile as it begins and ends, and for how long it ran. That costs reading the queue's clock at
     /// each add and each end; without metrics nothing is measured.
     pub fn metrics(mut self, metrics: impl ControllerMetrics) -> Self {
-        self.config.metrics = Some(Box::new(metrics));
+        self.setup.config.metrics = Some(Box::new(metrics));
         self
     }
 
@@ -167,8 +159,9 @@ where
     /// ```
     #[must_use]
     pub fn health(&self) -> Health {
-        self.queue.track_ages();
-        self.health.0.clone()
+        self.setup.queue.track_ages();
+        let queue = self.setup.queue.clone();
+        Health::new(self.setup.watches.clone(), move || queue.stats().oldest_lease)
     }
 
     /// Stands by until `begins` is done: the caches sync and stay current, but no change becomes a key and no worker starts. For leader election:
@@ -199,7 +192,7 @@ where
     /// # }
     /// ```
     pub fn standby_until(mut self, begins: impl Future<Output = ()> + Send + 'static) -> Self {
-        self.standby = Some(Box::pin(begins));
+        self.setup.standby = Some(Box::pin(begins));
         self
     }
 
@@ -251,8 +244,8 @@ where
         R: Future<Output = Result<Action, E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
     {
-        self.config.check::<L>(self.events.len())?;
-        crate::run::run(runtime, self, reconcile, |workers| workers.work(), |_| {}).await
+        self.setup.config.check::<L>(self.setup.watches.len())?;
+        crate::run::run(runtime, self.setup, reconcile, |workers| workers.work(), |_| {}).await
     }
 
     /// As [`run`](Self::run), but a reconcile is of several keys at once, for what is cheaper together: one request for a
@@ -328,14 +321,14 @@ where
         R: Future<Output = Result<Vec<Result<Action, E>>, E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>> + Send + 'static,
     {
-        self.config.check::<L>(self.events.len())?;
+        self.setup.config.check::<L>(self.setup.watches.len())?;
         if batches.max_size == 0 {
             return Err(InvalidControllerConfig::ZeroBatchSize.into());
         }
         let batching = Batching::new(batches, reconcile);
         crate::run::run(
             runtime,
-            self,
+            self.setup,
             batching,
             |workers| workers.work_batches(),
             |workers| workers.release(),
@@ -347,8 +340,8 @@ where
 impl<K, O: Order<K>, L, T> fmt::Debug for Controller<K, O, L, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Controller")
-            .field("config", &self.config)
-            .field("informers", &self.events.len())
+            .field("config", &self.setup.config)
+            .field("informers", &self.setup.watches.len())
             .finish_non_exhaustive()
     }
 }

@@ -1,58 +1,32 @@
-//! SHELL. Whether a controller is ready, and whether it is alive, for who asks from outside.
+//! EDGE. Whether a controller is ready, and whether it is alive.
 //!
-//! | guarded by | |
-//! |---|---|
-//! | where it is in its life, and whose caches it listens to | a `watch` channel: written by the run future alone, read by anybody |
+//! Everything is read from the set of watches, the caches and the queue when it is asked for: there is no second truth.
 //!
-//! Everything else is asked of the queue and the caches at the moment of the question: there is no second truth.
+//! Cancel safety: nothing here waits.
 
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flyball_informer_cache::InformerState;
-use tokio::sync::watch;
-
 use crate::CacheStatus;
-use crate::cache_status::Probe;
+use crate::run::watch_set::{Lifecycle, WatchSet};
 
 /// Whether a controller is ready and alive: for the probes of whoever runs the process. See
 /// [`Controller::health`](crate::Controller::health). A clone costs a reference count.
 #[derive(Clone)]
 pub struct Health {
-    life: Arc<watch::Sender<HealthState>>,
+    watches: WatchSet,
     /// For how long the oldest lease has been held.
     oldest: Arc<dyn Fn() -> Option<Duration> + Send + Sync>,
 }
 
-#[derive(Default)]
-struct HealthState {
-    phase: Lifecycle,
-    /// Its own.
-    caches: Vec<Probe>,
-    /// Whether they may be stopped while it works.
-    stop_when_idle: bool,
-    /// The cache that ended the run.
-    ended: Option<CacheStatus>,
-}
-
-/// Where a controller is in its life.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Lifecycle {
-    #[default]
-    NotStarted,
-    Syncing,
-    /// All caches have synced; it waits for its turn to work.
-    Standby,
-    Running,
-    ShuttingDown,
-    Ended,
-}
-
 impl Health {
-    pub(crate) fn new(oldest: impl Fn() -> Option<Duration> + Send + Sync + 'static) -> Self {
-        Self { life: Arc::default(), oldest: Arc::new(oldest) }
+    pub(crate) fn new(
+        watches: WatchSet,
+        oldest: impl Fn() -> Option<Duration> + Send + Sync + 'static,
+    ) -> Self {
+        Self { watches, oldest: Arc::new(oldest) }
     }
 
     /// Whether the controller runs, or [stands by](crate::Controller::standby_until): all required caches have synced, none has
@@ -61,10 +35,10 @@ impl Health {
     /// # Errors
     /// Why not.
     pub fn ready(&self) -> Result<(), NotReady> {
-        if let Some(CacheStatus { index, object_type, .. }) = self.ended_cache() {
+        if let Some(CacheStatus { index, object_type, .. }) = self.watches.ended_cache() {
             return Err(NotReady::CacheEnded { index, object_type });
         }
-        match self.life.borrow().phase {
+        match self.watches.lifecycle() {
             Lifecycle::NotStarted => Err(NotReady::NotStarted),
             Lifecycle::Syncing => Err(NotReady::Syncing),
             Lifecycle::Standby | Lifecycle::Running => Ok(()),
@@ -82,10 +56,10 @@ impl Health {
     /// # Errors
     /// Why not.
     pub fn live(&self, longest: Duration) -> Result<(), NotLive> {
-        if self.ended_cache().is_some() {
+        if self.watches.ended_cache().is_some() {
             return Err(NotLive::CacheEnded);
         }
-        if self.life.borrow().phase == Lifecycle::Ended {
+        if self.watches.lifecycle() == Lifecycle::Ended {
             return Err(NotLive::Ended);
         }
         match (self.oldest)() {
@@ -94,58 +68,16 @@ impl Health {
         }
     }
 
-    /// How the caches fare that the controller listens to, in their order. None before it runs, and after that.
+    /// How the caches fare that the controller watches, in the order in which they were added. None after it has ended.
     #[must_use]
     pub fn caches(&self) -> Vec<CacheStatus> {
-        // A probe is not called while this is borrowed: the run future would wait for it.
-        let caches = self.life.borrow().caches.clone();
-        caches.iter().map(|probe| probe()).collect()
+        self.watches.statuses()
     }
-
-    /// The first cache that has ended while the controller needs it.
-    fn ended_cache(&self) -> Option<CacheStatus> {
-        let life = self.life.borrow();
-        let (phase, stop_when_idle, ended) = (life.phase, life.stop_when_idle, life.ended.clone());
-        drop(life);
-        if ended.is_some() || !matches!(phase, Lifecycle::Syncing | Lifecycle::Standby | Lifecycle::Running) {
-            return ended;
-        }
-        self.caches().into_iter().find(|cache| has_ended(cache, stop_when_idle))
-    }
-
-    /// The run ends because of this one.
-    pub(crate) fn failed(&self, cache: CacheStatus) {
-        self.life.send_modify(|life| life.ended = Some(cache));
-    }
-
-    pub(crate) fn moved(&self, phase: Lifecycle) {
-        self.life.send_modify(|life| life.phase = phase);
-    }
-
-    pub(crate) fn listens(&self, caches: Vec<Probe>, stop_when_idle: bool) {
-        self.life.send_modify(|life| (life.caches, life.stop_when_idle) = (caches, stop_when_idle));
-    }
-}
-
-/// Whether a cache will never change again, though the controller needs it. One that stop_when_idle needs none that was stopped.
-pub(crate) fn has_ended(cache: &CacheStatus, stop_when_idle: bool) -> bool {
-    cache.state.is_final() && !(stop_when_idle && cache.state == InformerState::Stopped)
 }
 
 impl fmt::Debug for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Health").field("phase", &self.life.borrow().phase).finish_non_exhaustive()
-    }
-}
-
-/// The controller is over when this is dropped, wherever that is.
-pub(crate) struct RunGuard(pub(crate) Health);
-
-impl Drop for RunGuard {
-    fn drop(&mut self) {
-        self.0.moved(Lifecycle::Ended);
-        // They hold the caches' handles.
-        self.0.listens(Vec::new(), false);
+        f.debug_struct("Health").field("lifecycle", &self.watches.lifecycle()).finish_non_exhaustive()
     }
 }
 

@@ -17,7 +17,7 @@ mod shard;
 pub mod testing;
 
 pub use crate::builder::Controller;
-pub use crate::cache_status::{CacheStatus, Caches};
+pub use crate::cache_status::CacheStatus;
 pub use crate::config::ControllerConfig;
 pub use crate::error::{InvalidControllerConfig, RunError, StartCondition};
 pub use crate::health::{Health, NotLive, NotReady};
@@ -25,6 +25,9 @@ pub use crate::metrics::ControllerMetrics;
 pub use crate::reconcile::{Action, Context, FailureClass, ReconcileError, ReconcileOutcome};
 pub use crate::report::{ReconcileDurations, RunReport};
 pub use crate::run::batch_config::BatchConfig;
+pub use crate::run::controller_handle::{AddWatchError, ControllerHandle, WatchId};
+pub use crate::run::into_keys::IntoKeys;
+pub use crate::run::watch_options::WatchOptions;
 pub use crate::shard::{InvalidShard, Shard};
 #[doc(no_inline)]
 pub use flyball_sync::{Clock, ManualClock, Monotonic, Nanos, Timer, TokioTimer};

@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (reconciled, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (done, stopped) = (reconciled.clone(), stop.clone());
     let controller = Controller::new(queue.clone())
-        .on(&numbers, |change| *change.key())
+        .watches(&numbers, |change| *change.key())
         .metrics(controllers.controller("numbers"))
         .graceful_shutdown_on(async move { stopped.notified().await });
 

@@ -24,7 +24,7 @@ where
     ///
     /// It is dropped where it awaits something: one that blocks its thread is not interrupted.
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
-        self.config.settings.reconcile_timeout = Some(limit);
+        self.setup.config.settings.reconcile_timeout = Some(limit);
         self
     }
 
@@ -34,7 +34,7 @@ where
     /// Failures are those the queue's limiter counts: one of a key that ran before its backoff was over, because it
     /// was added, does not count. So a storm of changes gives no key up.
     pub fn max_attempts(mut self, n: u32) -> Self {
-        self.config.settings.max_attempts = Some(n);
+        self.setup.config.settings.max_attempts = Some(n);
         self
     }
 
@@ -43,7 +43,7 @@ where
     ///
     /// It is called by the worker while the key is still leased, and a panic in it is caught.
     pub fn on_give_up(mut self, on_give_up: impl Fn(&K, &ReconcileError) + Send + Sync + 'static) -> Self {
-        self.config.on_give_up = Some(Box::new(on_give_up));
+        self.setup.config.on_give_up = Some(Box::new(on_give_up));
         self
     }
 
@@ -95,7 +95,7 @@ where
         R: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        self.config.finally = Some(Box::new(move |key, ended, context| {
+        self.setup.config.finally = Some(Box::new(move |key, ended, context| {
             let done = finally(key, ended, context);
             Box::pin(async move { done.await.map_err(Into::into) })
         }));
@@ -132,7 +132,7 @@ where
     where
         K: std::fmt::Debug,
     {
-        self.config.spans = crate::run::span::ReconcileSpans::new(controller.into());
+        self.setup.config.spans = crate::run::span::ReconcileSpans::new(controller.into());
         self
     }
 
@@ -166,7 +166,7 @@ where
     /// # }
     /// ```
     pub fn classify(mut self, of: impl Fn(&ReconcileError) -> FailureClass + Send + Sync + 'static) -> Self {
-        self.config.failure_policy.of = Some(Box::new(of));
+        self.setup.config.failure_policy.of = Some(Box::new(of));
         self
     }
 
@@ -207,7 +207,7 @@ where
         mut self,
         of: impl Fn(&K, &ReconcileError) -> Option<Duration> + Send + Sync + 'static,
     ) -> Self {
-        self.config.failure_policy.least = Some(Box::new(of));
+        self.setup.config.failure_policy.least = Some(Box::new(of));
         self
     }
 
@@ -222,7 +222,7 @@ where
     where
         P: QueueLimiter<K>,
     {
-        self.config.failure_policy.conflicts = schedule(policy, QueueClock(self.queue.clone()));
+        self.setup.config.failure_policy.conflicts = schedule(policy, QueueClock(self.setup.queue.clone()));
         self
     }
 }

@@ -29,14 +29,14 @@ where
     /// The run ends as soon as no reconcile runs. [`RunReport::leftovers`](crate::RunReport::leftovers) has the keys that were left queued, and
     /// those of the reconciles that were dropped.
     pub fn graceful_shutdown_on(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
-        self.stop = Box::pin(signal);
+        self.setup.stop = Box::pin(signal);
         self
     }
 
     /// How long running reconciles, and a [drain](Self::drain_on_shutdown), may take at shutdown. Then they are
     /// [cancelled](crate::Context::cancelled), and nothing is started any more. 20 s by default; `Duration::MAX` is no limit.
     pub fn shutdown_grace(mut self, limit: Duration) -> Self {
-        self.config.settings.shutdown_grace = limit;
+        self.setup.config.settings.shutdown_grace = limit;
         self
     }
 
@@ -45,7 +45,7 @@ where
     ///
     /// With the default of the [grace](Self::shutdown_grace) that makes 25 s at most: a pod has 30.
     pub fn abort_after(mut self, limit: Duration) -> Self {
-        self.config.settings.abort_after = limit;
+        self.setup.config.settings.abort_after = limit;
         self
     }
 
@@ -55,7 +55,7 @@ where
     /// Retries and delayed keys are not served. The queue refuses adds from the signal on. Open [batches](Self::run_batches) are
     /// closed at once.
     pub fn drain_on_shutdown(mut self) -> Self {
-        self.config.settings.drain_on_shutdown = true;
+        self.setup.config.settings.drain_on_shutdown = true;
         self
     }
 
@@ -64,7 +64,7 @@ where
     ///
     /// For jobs and tests. A key that always asks to be requeued keeps it running.
     pub fn stop_when_idle(mut self) -> Self {
-        self.config.stop_when_idle = true;
+        self.setup.config.stop_when_idle = true;
         self
     }
 }

@@ -48,14 +48,14 @@ where
     /// # }
     /// ```
     pub fn workers_between(mut self, workers: RangeInclusive<usize>) -> Self {
-        (self.config.settings.workers, self.config.settings.max_workers) =
+        (self.setup.config.settings.workers, self.setup.config.settings.max_workers) =
             (*workers.start(), Some(*workers.end()));
         self
     }
 
     /// How long a worker stays that has nothing to do and is one more than there have to be: 10 s by default.
     pub fn worker_idle_timeout(mut self, idle_timeout: Duration) -> Self {
-        self.config.settings.worker_idle_timeout = idle_timeout;
+        self.setup.config.settings.worker_idle_timeout = idle_timeout;
         self
     }
 }

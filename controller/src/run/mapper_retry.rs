@@ -5,10 +5,11 @@
 //! | `failed` | a `watch` channel: changes that failed for the first time, pushed by the informer and taken out by the run future. No user code runs under it |
 //! | `waiting` | what the run future has taken in, with a backoff for each object. A lock that nobody else takes: it is `Hash`, `Eq` and `Clone` of keys that run under it |
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::future::poll_fn;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use flyball_informer_cache::Change;
@@ -16,6 +17,7 @@ use tokio::sync::watch;
 
 use crate::report::ReportCounters;
 use crate::run::runtime::Runtime;
+use crate::run::watch_set::WatchSet;
 use crate::run::watched_informer::BoxFuture;
 use flyball_sync::panics;
 use tokio::sync::Mutex as Turn;
@@ -28,7 +30,8 @@ const KEPT: usize = 16;
 
 /// The mapper of one informer, and the changes that it panicked at.
 pub(crate) struct Mapper<OK, V, M> {
-    map: M,
+    /// Taken out when this is dropped, and only then.
+    map: Option<M>,
     failed: watch::Sender<Vec<Change<OK, V>>>,
     waiting: Turn<Waiting<OK, V>>,
     counters: Arc<ReportCounters>,
@@ -78,7 +81,7 @@ struct Failed<OK, V> {
 impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>)> Mapper<OK, V, M> {
     pub(crate) fn new(map: M, counters: Arc<ReportCounters>) -> Self {
         let waiting = Waiting { objects: HashMap::new(), order: BTreeMap::new(), tickets: 0 };
-        Self { map, failed: watch::Sender::new(Vec::new()), waiting: Turn::new(waiting), counters }
+        Self { map: Some(map), failed: watch::Sender::new(Vec::new()), waiting: Turn::new(waiting), counters }
     }
 
     pub(crate) fn changed(&self, change: &Change<OK, V>) {
@@ -91,7 +94,7 @@ impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>)> Mapper<OK, V, M> {
     }
 
     fn maps(&self, change: &Change<OK, V>) -> bool {
-        let mapped = panics::caught(|| (self.map)(change)).is_some();
+        let mapped = panics::caught(|| self.map.as_ref().map(|map| map(change))).is_some();
         if !mapped {
             self.counters.callback_panics.count();
         }
@@ -229,6 +232,7 @@ where
 impl<OK, V, M> Drop for Mapper<OK, V, M> {
     fn drop(&mut self) {
         // One whose drop panics takes neither the others along nor who drops this.
+        discard(self.map.take());
         let waiting = self.waiting.get_mut();
         std::mem::take(&mut waiting.order).into_values().flat_map(|failed| failed.changes).for_each(discard);
         discard(std::mem::take(&mut waiting.objects));
@@ -239,41 +243,48 @@ impl<OK, V, M> Drop for Mapper<OK, V, M> {
     }
 }
 
-/// Maps what failed again and again, each object with its own backoff.
-pub(crate) async fn retry_mapping<X: Runtime>(
-    mut mappers: watch::Receiver<Vec<Arc<dyn RetryMapping>>>,
-    runtime: &X,
-) {
-    // It cannot fail: the sender is the run's.
-    let mappers =
-        mappers.wait_for(|mappers| !mappers.is_empty()).await.map_or_else(|_| Vec::new(), |all| all.clone());
+/// Maps again what failed, each object with its own backoff. Never done.
+async fn retry_mapping<X: Runtime>(mapper: Arc<dyn RetryMapping>, runtime: X) {
     loop {
         let now = runtime.now();
-        mappers.iter().for_each(|mapper| mapper.take_in(now));
-        let failed = any(mappers.iter().map(|mapper| mapper.failed()).collect());
-        let due = mappers.iter().filter_map(|mapper| mapper.next_due()).min();
-        match due.map(|due| (due.cmp(&now), due)) {
-            None => failed.await,
-            Some((Ordering::Greater, due)) => {
-                let _ = runtime.timeout(due - now, failed).await;
-            }
+        mapper.take_in(now);
+        match mapper.next_due() {
+            None => mapper.failed().await,
+            Some(due) if due > now => _ = runtime.timeout(due - now, mapper.failed()).await,
             Some(_) => {
-                for mapper in &mappers {
-                    // One object at a time, so that the end of the run, and others on this thread, get their turn.
-                    while mapper.remap_due(now) {
-                        runtime.yield_now().await;
-                    }
+                // One object at a time, so that the end of the run, and others on this thread, get their turn.
+                while mapper.remap_due(now) {
+                    runtime.yield_now().await;
                 }
             }
         }
     }
 }
 
-/// Waits for the first of them; without any, for ever.
-async fn any(mut waits: Vec<BoxFuture<()>>) {
-    std::future::poll_fn(|cx| {
-        let come = waits.iter_mut().any(|wait| wait.as_mut().poll(cx).is_ready());
-        if come { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-    })
-    .await;
+/// Does so for every active watch. Never done.
+pub(crate) async fn retry_all<X: Runtime>(watches: &WatchSet, runtime: &X) {
+    let mut changes = watches.subscribe();
+    let mut running: Vec<(usize, BoxFuture<()>)> = Vec::new();
+    loop {
+        let active = changes.borrow_and_update().mappers();
+        running.retain(|(index, _)| active.iter().any(|(there, _)| there == index));
+        for (index, mapper) in active {
+            if running.iter().all(|(there, _)| *there != index) {
+                running.push((index, Box::pin(retry_mapping(mapper, runtime.clone()))));
+            }
+        }
+        let run_all = poll_fn(|cx| {
+            running.iter_mut().for_each(|(_, retry)| _ = retry.as_mut().poll(cx));
+            // The first has the task's budget first.
+            let first = usize::from(!running.is_empty());
+            running.rotate_left(first);
+            Poll::<()>::Pending
+        });
+        tokio::select! {
+            biased;
+            // It cannot fail: the sender is ours.
+            _ = changes.changed() => {}
+            () = run_all => {}
+        }
+    }
 }

@@ -1,141 +1,192 @@
-//! EDGE. One informer as a controller sees it: its changes become keys, and two signals say how far it is.
+//! EDGE. One informer that a controller watches: its changes become keys, and two signals report how far it is.
 //!
 //! Cancel safety: nothing is awaited between a change and its keys. The informer itself maps a change when it
-//! publishes it, so there is no place in between where one could be lost; whoever reads the new state is named by a key
-//! that is added after it was published.
+//! publishes it, so a change cannot be lost in between; the key of a new state is added after that was published.
 
+use std::any::Any;
 use std::future::Future;
 use std::hash::Hash;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use flyball_informer_cache::{Change, Informer};
-use flyball_workqueue::{AddError, Added, Key, Order, Queue, QueueLimiter, TimeMode};
+use flyball_informer_cache::{Change, Informer, Stopped};
+use flyball_sync::locks::{AtomicBool, Ordering};
+use flyball_workqueue::{AddError, Added, Key, Order, Priority, Queue, QueueLimiter, TimeMode};
 
 use crate::CacheStatus;
-use crate::cache_status::{Probe, Syncing};
 use crate::report::ReportCounters;
+use crate::run::into_keys::IntoKeys;
 use crate::run::mapper_retry::{Mapper, RetryMapping};
+use crate::run::watch_options::WatchOptions;
 
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
-/// One informer, its types out of sight.
-pub(crate) struct WatchedInformer<K, O: Order<K>, L, T> {
-    /// The type of its objects.
-    pub(crate) object_type: &'static str,
-    /// Whether workers wait for it.
-    pub(crate) required: bool,
-    pub(crate) synced: Syncing,
-    /// Without its index, and whether it is required.
-    pub(crate) status: Probe,
-    /// Done when every change has become keys.
-    pub(crate) stopped: BoxFuture<()>,
-    #[expect(clippy::type_complexity, reason = "a closure, named dropped else")]
-    pub(crate) observe: Box<
-        dyn FnOnce(
-                Queue<K, O, L, T>,
-                AddInitial<K, O, L, T>,
-                Arc<KeyFilter<K>>,
-                Arc<ReportCounters>,
-            ) -> ActiveWatch
-            + Send,
-    >,
-}
-
-/// How a key of an initial object is added.
-pub(crate) type AddInitial<K, O, L, T> =
-    Arc<dyn Fn(&Queue<K, O, L, T>, K) -> Result<Added, AddError<K>> + Send + Sync>;
 
 /// Which keys are this controller's.
 pub(crate) type KeyFilter<K> = dyn Fn(&K) -> bool + Send + Sync;
 
-/// Changes become keys until it is dropped.
-pub(crate) struct ActiveWatch {
-    pub(crate) _observer: Box<dyn Send>,
-    /// What could not be mapped.
-    pub(crate) remap: Arc<dyn RetryMapping>,
+/// Where the keys of all watches go. Set when the controller runs.
+pub(crate) struct KeySink<K, O: Order<K>, L, T> {
+    pub(crate) queue: Queue<K, O, L, T>,
+    pub(crate) filter_key: Arc<KeyFilter<K>>,
+    /// Of initial objects.
+    pub(crate) initial_priority: i8,
+    pub(crate) counters: Arc<ReportCounters>,
 }
 
-impl<K, O, L, T> WatchedInformer<K, O, L, T>
+/// One informer, its types out of sight.
+pub(crate) struct WatchedInformer {
+    pub(crate) object_type: &'static str,
+    /// Whether workers wait for it.
+    pub(crate) required: bool,
+    informer: Box<dyn AnyInformer>,
+    /// Set once. Whoever maps a change after that adds no key.
+    removed: AtomicBool,
+}
+
+/// What is asked of an informer, whatever its objects are.
+trait AnyInformer: Send + Sync {
+    fn status(&self) -> CacheStatus;
+
+    /// Done when its first list is published.
+    fn synced(&self) -> BoxFuture<Result<(), Stopped>>;
+
+    /// Done when every change has become keys.
+    fn stopped(&self) -> BoxFuture<()>;
+}
+
+impl<OK, V> AnyInformer for Informer<OK, V>
+where
+    OK: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    fn status(&self) -> CacheStatus {
+        let status = self.status();
+        CacheStatus {
+            index: 0,
+            object_type: std::any::type_name::<V>(),
+            required: true,
+            synced: self.is_synced(),
+            state: status.state,
+            last_error: status.last_error.map(|error| error.message),
+        }
+    }
+
+    fn synced(&self) -> BoxFuture<Result<(), Stopped>> {
+        let informer = self.clone();
+        Box::pin(async move { informer.synced().await })
+    }
+
+    fn stopped(&self) -> BoxFuture<()> {
+        let informer = self.clone();
+        Box::pin(async move { informer.stopped().await })
+    }
+}
+
+impl WatchedInformer {
+    /// How the cache fares of the watch of this number.
+    pub(crate) fn status(&self, index: usize) -> CacheStatus {
+        CacheStatus { index, required: self.required, ..self.informer.status() }
+    }
+
+    pub(crate) fn synced(&self) -> BoxFuture<Result<(), Stopped>> {
+        self.informer.synced()
+    }
+
+    pub(crate) fn stopped(&self) -> BoxFuture<()> {
+        self.informer.stopped()
+    }
+
+    pub(crate) fn remove(&self) {
+        // Ordering: Relaxed, it publishes nothing: a change that is published after the removal, by any order between threads, is mapped after
+        // this store, and a later load of the same flag sees it.
+        self.removed.store(true, Ordering::Relaxed);
+    }
+
+    fn is_removed(&self) -> bool {
+        // Ordering: Relaxed, see where it is set.
+        self.removed.load(Ordering::Relaxed)
+    }
+}
+
+/// Changes become keys until the observer is dropped.
+pub(crate) struct ActiveWatch {
+    pub(crate) _observer: Box<dyn Send + Sync>,
+    /// The mapper, and the changes that it could not map.
+    pub(crate) mapper: Arc<dyn RetryMapping>,
+}
+
+/// Begins to map changes, those of the objects there are first.
+pub(crate) type Observe = Box<dyn FnOnce() -> ActiveWatch + Send + Sync>;
+
+/// An informer to watch, and how to begin with it once the sink is set.
+pub(crate) fn watched<OK, V, R, M, K, O, L, T>(
+    informer: &Informer<OK, V>,
+    mapper: impl Fn(&Change<OK, V>) -> R + Send + Sync + 'static,
+    options: WatchOptions<OK, V, K, O, L, T>,
+    sink: &Arc<OnceLock<KeySink<K, O, L, T>>>,
+) -> (Arc<WatchedInformer>, Observe)
+where
+    OK: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    R: IntoKeys<K, M>,
+    K: Key,
+    O: Order<K>,
+    L: QueueLimiter<K>,
+    T: TimeMode,
+{
+    let watched = Arc::new(WatchedInformer {
+        object_type: std::any::type_name::<V>(),
+        required: options.required,
+        informer: Box::new(informer.clone()),
+        removed: AtomicBool::new(false),
+    });
+    let (observed, sink, shared) = (informer.clone(), sink.clone(), watched.clone());
+    let observe = move || {
+        let counters = sink.get().expect("it is set before changes become keys").counters.clone();
+        let map = move |change: &Change<OK, V>| {
+            let Some(sink) = sink.get() else { return };
+            if shared.is_removed() || options.filter.as_ref().is_some_and(|filter| !filter(change)) {
+                return;
+            }
+            for key in mapper(change).into_keys().filter(|key| (sink.filter_key)(key)) {
+                if shared.is_removed() || options.add(sink, change, key).is_err() {
+                    // It is shut down: a change that was published as this ended.
+                    break;
+                }
+                sink.counters.keys_added.count();
+            }
+        };
+        let mapper = Arc::new(Mapper::new(map, counters));
+        let mapped = mapper.clone();
+        let observer = Box::new(observed.observe(move |change| mapped.changed(change)));
+        ActiveWatch { _observer: observer, mapper }
+    };
+    (watched, Box::new(observe))
+}
+
+impl<OK, V, K: Key, O: Order<K>, L: QueueLimiter<K>, T: TimeMode> WatchOptions<OK, V, K, O, L, T> {
+    fn add(&self, sink: &KeySink<K, O, L, T>, change: &Change<OK, V>, key: K) -> Result<Added, AddError<K>> {
+        if let Some(add) = &self.add {
+            return add(&sink.queue, change, key);
+        }
+        let priority = match change.is_initial() {
+            true => self.initial_priority.or(self.priority).unwrap_or(sink.initial_priority),
+            false => self.priority.unwrap_or(0),
+        };
+        add_at(&sink.queue, key, priority)
+    }
+}
+
+/// Adds the key at this priority, if the queue has priorities.
+fn add_at<K, O, L, T>(queue: &Queue<K, O, L, T>, key: K, priority: i8) -> Result<Added, AddError<K>>
 where
     K: Key,
     O: Order<K>,
     L: QueueLimiter<K>,
     T: TimeMode,
 {
-    pub(crate) fn new<OK, V, I>(
-        informer: &Informer<OK, V>,
-        keys_of: impl Fn(&Change<OK, V>) -> I + Send + Sync + 'static,
-    ) -> Self
-    where
-        OK: Clone + Eq + Hash + Send + Sync + 'static,
-        V: Send + Sync + 'static,
-        I: IntoIterator<Item = K> + 'static,
-    {
-        let add =
-            |queue: &Queue<K, O, L, T>, initial: &AddInitial<K, O, L, T>, change: &Change<OK, V>, key| {
-                if change.is_initial() { initial(queue, key) } else { queue.add(key) }
-            };
-        Self::adding(informer, keys_of, |key| key, add)
-    }
-
-    /// With a say in how keys are added.
-    pub(crate) fn adding<OK, V, I>(
-        informer: &Informer<OK, V>,
-        keys_of: impl Fn(&Change<OK, V>) -> I + Send + Sync + 'static,
-        key_of: impl Fn(&I::Item) -> &K + Send + Sync + 'static,
-        add: impl Fn(
-            &Queue<K, O, L, T>,
-            &AddInitial<K, O, L, T>,
-            &Change<OK, V>,
-            I::Item,
-        ) -> Result<Added, AddError<K>>
-        + Send
-        + Sync
-        + 'static,
-    ) -> Self
-    where
-        OK: Clone + Eq + Hash + Send + Sync + 'static,
-        V: Send + Sync + 'static,
-        I: IntoIterator + 'static,
-    {
-        let (syncing, stopping, observed) = (informer.clone(), informer.clone(), informer.clone());
-        let probed = informer.clone();
-        Self {
-            object_type: std::any::type_name::<V>(),
-            required: true,
-            status: Arc::new(move || {
-                let status = probed.status();
-                CacheStatus {
-                    index: 0,
-                    object_type: std::any::type_name::<V>(),
-                    required: true,
-                    synced: probed.is_synced(),
-                    state: status.state,
-                    last_error: status.last_error.map(|error| error.message),
-                }
-            }),
-            synced: Arc::new(move || {
-                let syncing = syncing.clone();
-                Box::pin(async move { syncing.synced().await })
-            }),
-            stopped: Box::pin(async move { stopping.stopped().await }),
-            observe: Box::new(move |queue, initial, only, counters| {
-                let counted = counters.clone();
-                let map = move |change: &Change<OK, V>| {
-                    for key in keys_of(change).into_iter().filter(|key| only(key_of(key))) {
-                        if add(&queue, &initial, change, key).is_err() {
-                            // It is shut down: a change that was published as this ended.
-                            break;
-                        }
-                        counted.keys_added.count();
-                    }
-                };
-                let mapper = Arc::new(Mapper::new(map, counters));
-                let remap = mapper.clone();
-                let observer = observed.observe(move |change| mapper.changed(change));
-                ActiveWatch { _observer: Box::new(observer), remap }
-            }),
-        }
+    match (queue as &dyn Any).downcast_ref::<Queue<K, Priority, L, T>>() {
+        Some(queue) => queue.with_priority(priority).add(key),
+        None => queue.add(key),
     }
 }

@@ -54,7 +54,7 @@ use crate::{Action, BatchConfig, Context, Controller, RunError, RunReport};
 ///
 ///     let backoff = Exponential::new(Duration::from_millis(5)..=Duration::from_secs(60));
 ///     let queue = Queue::builder().limiter(backoff).timer(sim.timer()).seed(sim.next_random()).build();
-///     let controller = Controller::new(queue).on(&pods, |change| *change.key()).workers(2);
+///     let controller = Controller::new(queue).watches(&pods, |change| *change.key()).workers(2);
 ///     let (cluster, time, answers) = (server.clone(), sim.time(), AtomicU32::new(sim.next_random() as u32 % 2));
 ///     sim.run(controller, move |name, _| {
 ///         let (pods, cluster, time) = (pods.clone(), cluster.clone(), time.clone());

@@ -355,7 +355,7 @@ async fn a_job_in_batches_settles() {
     let world = crate::support::World::new();
     (0..10).for_each(|key| _ = world.put(key, 0));
     let things = world.informer();
-    let controller = Controller::new(queue()).on(&things, |change| *change.key()).stop_when_idle();
+    let controller = Controller::new(queue()).watches(&things, |change| *change.key()).stop_when_idle();
     let running =
         tokio::spawn(controller.run_batches(BatchConfig::new(4).max_wait(SECOND), |keys, _| async move {
             Ok::<_, String>(well(&keys))
@@ -376,7 +376,7 @@ async fn a_job_in_batches_settles_also_after_a_key_that_is_in_none() {
         let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current());
         let queue: crate::support::Keys =
             queue.give_up_after(std::num::NonZeroU32::new(1).unwrap(), |_, _| {}).build();
-        let controller = Controller::new(queue.clone()).on(&things, |change| *change.key());
+        let controller = Controller::new(queue.clone()).watches(&things, |change| *change.key());
         let controller = controller.filter_keys(move |_| mine).stop_when_idle();
         let batches = BatchConfig::new(4).group_by(|_| -> u32 { panic_quietly("no group") });
         let running = tokio::spawn(
@@ -472,7 +472,7 @@ async fn a_dirty_key_in_the_making_is_done_at_once_when_no_key_can_come() {
         world.put(1, 0);
         let things = world.informer();
         let (queue, log, begin) = (queue(), Log::new(), Instant::now());
-        let controller = Controller::new(queue.clone()).on(&things, |change| *change.key());
+        let controller = Controller::new(queue.clone()).watches(&things, |change| *change.key());
         let controller = match how {
             "drain" => controller.graceful_shutdown_on(sleep(2 * SECOND)).drain_on_shutdown(),
             "settle" => controller.stop_when_idle(),

@@ -45,7 +45,7 @@ async fn dropped_after(polls: u32) -> bool {
     let first_saw = {
         let mut first = pin!(
             Controller::new(queue.clone())
-                .on(&things, |change| *change.key())
+                .watches(&things, |change| *change.key())
                 .workers(2)
                 .run(reconcile(log.clone(), running.clone()))
         );
@@ -66,7 +66,7 @@ async fn dropped_after(polls: u32) -> bool {
     // What was held counts as failed, and comes back after its backoff.
     let second = tokio::spawn(
         Controller::new(queue.clone())
-            .on(&things, |change| *change.key())
+            .watches(&things, |change| *change.key())
             .workers(2)
             .run(reconcile(log.clone(), running.clone())),
     );

@@ -63,7 +63,7 @@ async fn senseless_configurations_are_refused_and_start_nothing() {
 
     let things = World::new().informer();
     things.shut_down();
-    let right = controller().on(&things, |change| *change.key()).workers(1).reconcile_timeout(SECOND);
+    let right = controller().watches(&things, |change| *change.key()).workers(1).reconcile_timeout(SECOND);
     let run = right
         .max_attempts(1)
         .on_give_up(|_, _| {})

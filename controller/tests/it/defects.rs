@@ -79,7 +79,7 @@ fn run(sim: &Simulation, children: &Children, key_of: fn(&Child) -> u32) -> Log<
     let log = Log::new();
     let (noted, cache, time) = (log.clone(), children.clone(), sim.time());
     let controller = Controller::new(queue(sim))
-        .on(children, move |change: &Change<u32, Child>| key_of(change.object()))
+        .watches(children, move |change: &Change<u32, Child>| key_of(change.object()))
         .workers(2);
     sim.run(controller, move |key, _| {
         let all = cache.snapshot();
@@ -235,20 +235,17 @@ fn d6_everybody_who_waits_for_the_first_list_is_woken() {
         server.faults(|faults| faults.silent = true);
         server.put(child(1));
         let children = sim.informer(Informer::builder(CHILDREN, server.clone())).expect("it makes sense");
-        let caches = Controller::new(queue(sim)).on(&children, |change| *change.key()).caches();
         let woken = Log::new();
         for _ in 0..8 {
-            let (children, caches) = (children.clone(), caches.clone());
-            let (first, second) = (woken.clone(), woken.clone());
-            sim.spawn(async move { first.note(children.synced().await) });
-            sim.spawn(async move { second.note(caches.synced().await) });
+            let (children, woken) = (children.clone(), woken.clone());
+            sim.spawn(async move { woken.note(children.synced().await) });
         }
         // Controllers wait, too: of their own, and of another's.
         let logs: Vec<_> = (0..4).map(|_| run(sim, &children, |child| child.key)).collect();
         for _ in 0..4 {
-            let (queue, caches, noted) = (queue(sim), caches.clone(), woken.clone());
+            let (queue, children, noted) = (queue(sim), children.clone(), woken.clone());
             queue.add(7).expect("it is open");
-            let controller = Controller::new(queue).wait_for_cache(async move { caches.synced().await });
+            let controller = Controller::new(queue).wait_for_cache(async move { children.synced().await });
             sim.run(controller, move |_, _| {
                 noted.note(Ok(()));
                 async { Ok::<_, String>(Action::await_change()) }
@@ -258,7 +255,7 @@ fn d6_everybody_who_waits_for_the_first_list_is_woken() {
         assert_eq!(woken.take(), []);
         server.faults(|faults| faults.silent = false);
         sim.run_until_stalled();
-        assert_eq!(woken.take(), [Ok(()); 20], "at once");
+        assert_eq!(woken.take(), [Ok(()); 12], "at once");
         assert!(logs.iter().all(|log| log.take().len() == 1));
     });
 }
@@ -273,8 +270,9 @@ fn d7_a_watch_that_fails_delays_no_other_one() {
             (informer(&good).expect("it makes sense"), informer(&bad).expect("it makes sense"));
         let log = Log::new();
         let (noted, cache, time) = (log.clone(), main.clone(), sim.time());
-        let controller =
-            Controller::new(queue(sim)).on(&main, |change| *change.key()).on(&owned, |change| *change.key());
+        let controller = Controller::new(queue(sim))
+            .watches(&main, |change| *change.key())
+            .watches(&owned, |change| *change.key());
         sim.run(controller, move |key, _| {
             let seen = cache.store().get(&key).map(|child| child.version);
             noted.note((key, time.now(), seen));

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use flyball_controller::{Action, Controller, RunReport};
+use flyball_controller::{Action, Controller, RunReport, WatchOptions};
+use flyball_informer_cache::Change;
 use flyball_workqueue::DelayMode;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Log, SECOND, Thing, World, left, panic_quietly, queue, settle, sorted};
+use crate::support::{Keys, Log, SECOND, Thing, World, left, panic_quietly, queue, settle, sorted};
 
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -21,12 +22,13 @@ async fn every_kind_of_change_becomes_a_reconcile() {
     let things = world.informer();
     let log = Log::new();
     let (noted, cache) = (log.clone(), things.clone());
-    let running: JoinHandle<Result<RunReport<u32>, _>> = tokio::spawn(
-        Controller::new(queue()).on(&things, |change| *change.key()).stop_when_idle().run(move |key, _| {
-            noted.note((key, cache.store().get(&key).map(|thing| thing.value)));
-            async { Ok::<_, String>(Action::await_change()) }
-        }),
-    );
+    let running: JoinHandle<Result<RunReport<u32>, _>> =
+        tokio::spawn(Controller::new(queue()).watches(&things, |change| *change.key()).stop_when_idle().run(
+            move |key, _| {
+                noted.note((key, cache.store().get(&key).map(|thing| thing.value)));
+                async { Ok::<_, String>(Action::await_change()) }
+            },
+        ));
     settle().await;
     assert_eq!(log.take(), [(1, Some(0))], "an object that was there before");
     world.put(2, 5);
@@ -59,7 +61,7 @@ async fn a_change_may_become_no_key_or_several() {
     let noted = log.clone();
     let running = tokio::spawn(
         Controller::new(queue())
-            .on_many(&things, |change| (0..change.object().value).map(|copy| copy * 10).collect::<Vec<_>>())
+            .watches(&things, |change| (0..change.object().value).map(|copy| copy * 10).collect::<Vec<_>>())
             .stop_when_idle()
             .run(move |key, _| {
                 noted.note(key);
@@ -89,17 +91,17 @@ async fn a_say_in_how_keys_are_added() {
     let running = tokio::spawn(
         Controller::new(queue())
             .filter_keys(|key| *key < 9)
-            .on_with(
+            .watches_with(
                 &things,
                 |change| [*change.key(), 10 + change.key()],
-                move |queue, change, key| {
+                WatchOptions::new().add_with(move |queue: &Keys, change: &Change<u32, Thing>, key| {
                     adding.note((key, change.is_initial()));
                     if change.object().value == 7 {
                         panic_quietly("add");
                     }
                     let mode = DelayMode::Debounce { max_wait: 250 * MILLI };
                     queue.add_after_with(key, 100 * MILLI, mode)
-                },
+                }),
             )
             .stop_when_idle()
             .run(move |key, _| {
@@ -133,7 +135,7 @@ async fn a_change_at_which_the_mapper_panics_is_mapped_again() {
     let olds = old.clone();
     let running = tokio::spawn(
         Controller::new(queue())
-            .on(&things, move |change| {
+            .watches(&things, move |change| {
                 // Three times, at the change from 5 to 13.
                 if change.object().value == 13 && calls.fetch_add(1, Ordering::SeqCst) < 3 {
                     panic_quietly("a mapper panics");
@@ -166,7 +168,10 @@ async fn a_change_that_is_never_mapped_is_told_and_keeps_nothing_running() {
     let begin = Instant::now();
     let running = tokio::spawn(
         Controller::new(queue())
-            .on(&things, |change| if *change.key() == 2 { panic_quietly("always") } else { *change.key() })
+            .watches(
+                &things,
+                |change| if *change.key() == 2 { panic_quietly("always") } else { *change.key() },
+            )
             .stop_when_idle()
             .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
     );
@@ -192,7 +197,7 @@ async fn a_key_that_was_added_while_it_waits_for_its_retry_runs_at_once() {
     let log = Log::new();
     let (noted, cache) = (log.clone(), things.clone());
     let running =
-        tokio::spawn(Controller::new(queue()).on(&things, |change| *change.key()).run(move |key, _| {
+        tokio::spawn(Controller::new(queue()).watches(&things, |change| *change.key()).run(move |key, _| {
             let value = cache.store().get(&key).map(|thing| thing.value);
             noted.note(value);
             async move { if value == Some(0) { Err("not yet") } else { Ok(Action::await_change()) } }
@@ -221,7 +226,7 @@ async fn an_object_that_was_read_and_went_is_reconciled_again() {
     let (noted, cache) = (log.clone(), things.clone());
     let running = tokio::spawn(
         // Everything belongs to key 7, whose reconcile counts what there is.
-        Controller::new(queue.clone()).on(&things, |_| 7).run(move |key, _| {
+        Controller::new(queue.clone()).watches(&things, |_| 7).run(move |key, _| {
             let count = cache.snapshot().len();
             noted.note((key, count));
             if count == 1 && key == 7 {
@@ -246,12 +251,12 @@ async fn a_state_in_between_names_its_key() {
     things.synced().await.unwrap();
     let log = Log::new();
     let noted = log.clone();
-    let running = tokio::spawn(Controller::new(queue()).on(&things, |change| change.object().value).run(
-        move |owner, _| {
+    let running = tokio::spawn(
+        Controller::new(queue()).watches(&things, |change| change.object().value).run(move |owner, _| {
             noted.note(owner);
             async { Ok::<_, String>(Action::await_change()) }
-        },
-    ));
+        }),
+    );
     settle().await;
     for (version, owner) in [(1, 100), (2, 200), (3, 100)] {
         things.writer().upsert(written(1, version, owner));
@@ -271,7 +276,7 @@ async fn after_the_end_no_change_is_mapped() {
     let (closing, counting) = (queue.clone(), mapped.clone());
     let running = tokio::spawn(
         Controller::new(queue)
-            .on_many(&things, move |_| {
+            .watches(&things, move |_| {
                 counting.fetch_add(1, Ordering::SeqCst);
                 [1, 2]
             })
@@ -293,7 +298,7 @@ async fn the_changes_of_one_object_that_are_kept_are_bounded_at_once() {
     let things = world.informer();
     let running = tokio::spawn(
         Controller::new(queue())
-            .on(&things, |_| -> u32 { panic_quietly("always") })
+            .watches(&things, |_| -> u32 { panic_quietly("always") })
             // Before the first retry.
             .graceful_shutdown_on(sleep(50 * MILLI))
             .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
@@ -313,7 +318,7 @@ async fn a_change_does_not_wait_for_the_backoff_of_another_object() {
     let noted = log.clone();
     let running = tokio::spawn(
         Controller::new(queue())
-            .on(&things, move |change| match *change.key() {
+            .watches(&things, move |change| match *change.key() {
                 1 => panic_quietly("always"),
                 2 if calls.fetch_add(1, Ordering::SeqCst) == 0 => panic_quietly("once"),
                 key => key,
@@ -342,7 +347,7 @@ async fn a_mapper_that_always_panics_does_not_hold_up_the_shutdown() {
     let (counted, (signal, stop)) = (calls.clone(), oneshot::channel::<()>());
     let running = tokio::spawn(
         Controller::new(queue())
-            .on(&things, move |_| -> u32 {
+            .watches(&things, move |_| -> u32 {
                 counted.fetch_add(1, Ordering::SeqCst);
                 panic_quietly("always")
             })

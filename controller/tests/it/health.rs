@@ -17,7 +17,7 @@ async fn a_life_as_probes_see_it() {
     let (signal, stop) = oneshot::channel::<()>();
     let queue = queue();
     let controller = Controller::new(queue.clone())
-        .on(&things, |change| *change.key())
+        .watches(&things, |change| *change.key())
         .graceful_shutdown_on(async { drop(stop.await) });
     let health = controller.health();
     let probe = || (health.ready(), health.live(10 * SECOND));
@@ -69,7 +69,7 @@ async fn a_cache_that_ends_while_it_works_is_named_unless_the_run_ends_with_it()
         let world = World::new();
         world.put(1, 0);
         let things = world.informer();
-        let controller = Controller::new(queue()).on(&things, |change| *change.key());
+        let controller = Controller::new(queue()).watches(&things, |change| *change.key());
         let controller = if settles { controller.stop_when_idle() } else { controller };
         let health = controller.health();
         let running = tokio::spawn(controller.run(|_, _| async {
@@ -118,7 +118,7 @@ async fn one_that_was_refused_or_never_run_is_over() {
 #[tokio::test(start_paused = true)]
 async fn one_that_never_synced_is_over() {
     let things = World::closed().informer();
-    let controller = Controller::new(queue()).on(&things, |change| *change.key());
+    let controller = Controller::new(queue()).watches(&things, |change| *change.key());
     let health = controller.health();
     let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
     settle().await;
@@ -137,7 +137,7 @@ async fn one_that_stands_by_is_ready_with_synced_caches_and_begins_with_the_obje
     let queue = queue();
     let ran = Arc::<Mutex<Vec<u32>>>::default();
     let controller = Controller::new(queue.clone())
-        .on(&things, |change| *change.key())
+        .watches(&things, |change| *change.key())
         .standby_until(async { drop(begins.await) });
     let health = controller.health();
     let log = ran.clone();
@@ -177,7 +177,8 @@ async fn one_that_stands_by_ends_with_its_cache() {
     let world = World::new();
     world.put(1, 0);
     let things = world.informer();
-    let controller = Controller::new(queue()).on(&things, |change| *change.key()).standby_until(pending());
+    let controller =
+        Controller::new(queue()).watches(&things, |change| *change.key()).standby_until(pending());
     let health = controller.health();
     let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
     settle().await;

@@ -23,3 +23,4 @@ mod support;
 mod synced;
 mod testing;
 mod traced;
+mod watches;

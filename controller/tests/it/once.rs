@@ -25,7 +25,7 @@ async fn a_key_is_never_reconciled_twice_at_once_and_its_last_change_is_seen() {
     let watched = Arc::new(Mutex::new(Watched::default()));
     let (watching, cache) = (watched.clone(), things.clone());
     let running = tokio::spawn(
-        Controller::new(queue()).on(&things, |change| *change.key()).workers(16).stop_when_idle().run(
+        Controller::new(queue()).watches(&things, |change| *change.key()).workers(16).stop_when_idle().run(
             move |key, _| {
                 let (watching, cache) = (watching.clone(), cache.clone());
                 async move {

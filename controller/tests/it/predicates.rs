@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flyball_controller::{Action, Controller, predicate};
+use flyball_controller::{Action, Controller, WatchOptions, predicate};
 use flyball_informer_cache::Change;
 
 use crate::support::{Log, Thing, World, queue, settle};
@@ -15,7 +15,11 @@ async fn what_is_not_worth_it_becomes_no_key() {
     let log = Log::new();
     let (noted, cache) = (log.clone(), things.clone());
     let controller = Controller::new(queue())
-        .on_if(&things, predicate::changed(|thing: &Thing| thing.value / 10), |change| *change.key())
+        .watches_with(
+            &things,
+            |change| *change.key(),
+            WatchOptions::new().filter(predicate::changed(|thing: &Thing| thing.value / 10)),
+        )
         .stop_when_idle();
     let running = tokio::spawn(controller.run(move |key, _| {
         noted.note((key, cache.store().get(&key).map(|thing| thing.value)));
@@ -49,10 +53,10 @@ async fn there_and_back_is_two_changes() {
     things.writer().upsert(thing(1, 1));
     let (queue, log) = (queue(), Log::new());
     let noted = log.clone();
-    let controller = Controller::new(queue.clone()).on_if(
+    let controller = Controller::new(queue.clone()).watches_with(
         &things,
-        predicate::changed(|thing: &Thing| thing.value),
         |change| *change.key(),
+        WatchOptions::new().filter(predicate::changed(|thing: &Thing| thing.value)),
     );
     let running = tokio::spawn(controller.run(move |key, _| {
         noted.note(key);

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use flyball_controller::{Action, Controller, FailureClass};
-use flyball_informer_cache::Informer;
+use flyball_controller::{Action, Controller, FailureClass, WatchOptions};
+use flyball_informer_cache::{Change, Informer};
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
 use flyball_workqueue::{Priority, Queue, WithTimer};
@@ -49,7 +49,7 @@ async fn initial_goes_last(world: &World, before: impl AsyncFnOnce(&Informer<u32
     let noted = log.clone();
     let first = AtomicBool::new(true);
     let controller =
-        Controller::new(queue.clone()).on(&things, |change| *change.key()).initial_priority(-100);
+        Controller::new(queue.clone()).watches(&things, |change| *change.key()).initial_priority(-100);
     let controller = controller.stop_when_idle().run(move |key, _| {
         noted.note(key);
         let first = first.swap(false, Ordering::Relaxed);
@@ -81,7 +81,13 @@ async fn a_change_may_say_its_priority() {
     let log = Log::new();
     let noted = log.clone();
     let controller = Controller::new(queue())
-        .on_many_at(&things, |change| Some((*change.key(), change.object().value as i8)))
+        .watches_with(
+            &things,
+            |change| *change.key(),
+            WatchOptions::new().add_with(|queue: &Prioritised, change: &Change<u32, Thing>, key| {
+                queue.with_priority(change.object().value as i8).add(key)
+            }),
+        )
         .stop_when_idle();
     let running = tokio::spawn(controller.run(move |key, _| {
         noted.note(key);

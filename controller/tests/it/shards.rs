@@ -17,7 +17,7 @@ async fn every_key_is_one_replicas() {
         let (noted, shard) = (log.clone(), Shard::new(index, 3).unwrap());
         running.push(tokio::spawn(
             Controller::new(queue())
-                .on(&things, |change| *change.key())
+                .watches(&things, |change| *change.key())
                 .filter_keys(move |key| shard.contains(key.to_le_bytes()))
                 .stop_when_idle()
                 .run(move |key, _| {

@@ -24,7 +24,7 @@ async fn a_drain_stops_events_first_then_finishes_the_queue_then_joins_workers()
     let noted = log.clone();
     let running = tokio::spawn(
         Controller::new(queue.clone())
-            .on(&things, |change| *change.key())
+            .watches(&things, |change| *change.key())
             .workers(2)
             .graceful_shutdown_on(async { drop(stop.await) })
             .drain_on_shutdown()
@@ -239,8 +239,8 @@ async fn shut_down_before_the_caches_have_synced_it_reconciles_nothing() {
     let (one, other) = (world.informer(), never.informer());
     one.synced().await.unwrap();
     let report = Controller::new(queue())
-        .on(&one, |change| *change.key())
-        .on(&other, |change| *change.key())
+        .watches(&one, |change| *change.key())
+        .watches(&other, |change| *change.key())
         .graceful_shutdown_on(sleep(SECOND))
         .run(|_, _| async { Ok::<_, String>(Action::await_change()) })
         .await
@@ -282,7 +282,7 @@ async fn it_settles_when_the_last_retry_is_done_and_not_before() {
     let begin = Instant::now();
     let failures = AtomicU32::new(0);
     let running = tokio::spawn(
-        Controller::new(queue()).on(&things, |change| *change.key()).workers(3).stop_when_idle().run(
+        Controller::new(queue()).watches(&things, |change| *change.key()).workers(3).stop_when_idle().run(
             move |_, _| {
                 let fails = failures.fetch_add(1, Ordering::SeqCst) < 3;
                 async move { if fails { Err("not yet") } else { Ok(Action::await_change()) } }
@@ -309,7 +309,7 @@ async fn it_settles_at_once_when_there_is_nothing_to_do() {
     things.shut_down();
     let never = Notify::new();
     let run = Controller::new(queue())
-        .on(&things, |change| *change.key())
+        .watches(&things, |change| *change.key())
         .stop_when_idle()
         .run(|_, _| async { Ok::<_, String>(Action::await_change()) });
     tokio::select! {
@@ -327,7 +327,7 @@ async fn it_settles_when_the_last_waiting_key_is_cancelled() {
     queue.add_after(1, 3_600 * SECOND).unwrap();
     let running = tokio::spawn(
         Controller::new(queue.clone())
-            .on(&things, |change| *change.key())
+            .watches(&things, |change| *change.key())
             .stop_when_idle()
             .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
     );

@@ -29,7 +29,7 @@ use std::time::Duration;
 use flyball_controller::testing::{SimulatedTask, SimulatedTime, Simulation};
 use flyball_controller::{
     Action, BatchConfig, Controller, ControllerMetrics, FailureClass, ReconcileError, ReconcileOutcome,
-    RunError, RunReport, Shard,
+    RunError, RunReport, Shard, WatchOptions,
 };
 use flyball_informer_cache::testing::{Server, ServerWatch};
 use flyball_informer_cache::{
@@ -481,11 +481,15 @@ impl<'a> Life<'a> {
         for (kind, informer) in world.kinds.iter().enumerate() {
             let world = world.clone();
             controller = match kind {
-                0 => controller.on_many(informer, move |change| world.told(kind, change, shard)),
+                0 => controller.watches(informer, move |change| world.told(kind, change, shard)),
                 // Some are more urgent than others.
-                _ => controller.on_many_at(informer, move |change| {
-                    Some((world.told(kind, change, shard)?, *change.key() as i8 - 2))
-                }),
+                _ => controller.watches_with(
+                    informer,
+                    move |change| world.told(kind, change, shard),
+                    WatchOptions::new().add_with(|queue: &Keys, change: &Change<u32, Thing>, key| {
+                        queue.with_priority(*change.key() as i8 - 2).add(key)
+                    }),
+                ),
             };
         }
         let snapshots = || Arc::new(world.kinds.iter().map(Informer::snapshot).collect());

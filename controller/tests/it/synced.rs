@@ -3,7 +3,7 @@
 use std::any::type_name;
 use std::future::pending;
 
-use flyball_controller::{Action, CacheStatus, Controller, NotReady, RunError, StartCondition};
+use flyball_controller::{Action, CacheStatus, Controller, NotReady, RunError, StartCondition, WatchOptions};
 use flyball_informer_cache::{
     Event, Informer, InformerState, ListRequest, Page, Source, SourceError, SourceErrorKind, Watch,
     WatchRequest,
@@ -22,8 +22,8 @@ async fn no_worker_starts_before_every_cache_has_synced() {
     let noted = log.clone();
     let running = tokio::spawn(
         Controller::new(queue.clone())
-            .on(&one, |change| *change.key())
-            .on(&other, |change| *change.key())
+            .watches(&one, |change| *change.key())
+            .watches(&other, |change| *change.key())
             .workers(4)
             .run(move |key, _| {
                 noted.note(key);
@@ -50,8 +50,8 @@ async fn a_cache_that_ends_before_it_has_synced_ends_the_run() {
     let queue = queue();
     let running = tokio::spawn(
         Controller::new(queue.clone())
-            .on(&one, |change| *change.key())
-            .on(&other, |change| *change.key())
+            .watches(&one, |change| *change.key())
+            .watches(&other, |change| *change.key())
             .run(|_, _| async { Ok::<_, String>(Action::await_change()) }),
     );
     one.synced().await.unwrap();
@@ -80,7 +80,7 @@ async fn without_a_cache_the_workers_start_at_once() {
     running.abort();
 }
 
-/// Another controller's caches are waited for as its own; nobody listens to them here.
+/// Caches that another controller watches are waited for, as its own.
 #[tokio::test(start_paused = true)]
 async fn no_worker_starts_before_what_it_comes_after() {
     let (own, others) = (World::new(), World::closed());
@@ -89,12 +89,10 @@ async fn no_worker_starts_before_what_it_comes_after() {
     let (one, other) = (own.informer(), others.informer());
     let (log, first) = (Log::new(), queue());
     let noted = log.clone();
-    let elsewhere = Controller::new(queue()).on(&other, |change| *change.key());
-    let caches = elsewhere.caches();
     let running = tokio::spawn(
         Controller::new(first)
-            .on(&one, |change| *change.key())
-            .wait_for_cache(async move { caches.synced().await })
+            .watches(&one, |change| *change.key())
+            .wait_for_cache(async move { other.synced().await })
             .run(move |key, _| {
                 noted.note(key);
                 async { Ok::<_, String>(Action::await_change()) }
@@ -113,7 +111,7 @@ async fn no_worker_starts_before_what_it_comes_after() {
 async fn what_will_never_be_ends_the_run_though_others_are_still_awaited() {
     let never = World::closed().informer();
     let late = World::closed().informer();
-    let controller = || Controller::new(queue()).on(&late, |change| *change.key());
+    let controller = || Controller::new(queue()).watches(&late, |change| *change.key());
     let reconcile = |_, _| async { Ok::<_, String>(Action::await_change()) };
     let refused = controller()
         .wait_for_cache(pending::<Result<(), ()>>())
@@ -122,9 +120,9 @@ async fn what_will_never_be_ends_the_run_though_others_are_still_awaited() {
         .await;
     assert_eq!(refused.err(), Some(RunError::SyncFailed(StartCondition::Future { index: 1 })));
 
-    let caches = Controller::new(queue()).on(&late, |_| 0).on(&never, |_| 0).caches();
+    let awaited = never.clone();
     let running =
-        tokio::spawn(controller().wait_for_cache(async move { caches.synced().await }).run(reconcile));
+        tokio::spawn(controller().wait_for_cache(async move { awaited.synced().await }).run(reconcile));
     settle().await;
     never.shut_down();
     settle().await;
@@ -159,8 +157,8 @@ async fn a_cache_that_never_syncs_ends_the_run_and_is_named() {
         let (queue, begin) = (queue(), Instant::now());
         queue.add(1).unwrap();
         let controller = Controller::new(queue.clone())
-            .on(&one, |change| *change.key())
-            .on(&other, |change| *change.key());
+            .watches(&one, |change| *change.key())
+            .watches(&other, |change| *change.key());
         let controller = match limit {
             Some(limit) => controller.cache_sync_timeout(limit),
             None => controller,
@@ -194,11 +192,9 @@ async fn what_is_optional_is_not_waited_for_and_its_first_list_becomes_keys() {
     let (queue, log) = (queue(), Log::new());
     let noted = log.clone();
     let controller = Controller::new(queue)
-        .on(&one, |change| *change.key())
-        .on(&other, |change| *change.key())
-        .optional()
-        .on(&never, |change| *change.key())
-        .optional();
+        .watches(&one, |change| *change.key())
+        .watches_with(&other, |change| *change.key(), WatchOptions::new().optional())
+        .watches_with(&never, |change| *change.key(), WatchOptions::new().optional());
     let health = controller.health();
     let running = tokio::spawn(controller.run(move |key, _| {
         noted.note(key);
@@ -259,9 +255,9 @@ async fn a_cache_that_ends_ends_the_run_and_is_named() {
         let one = one.informer();
         let (queue, begin) = (queue(), Instant::now());
         let controller = Controller::new(queue.clone())
-            .on(&one, |change| *change.key())
-            .on(&other, |change| *change.key());
-        let second = Controller::new(crate::support::queue()).on(&other, |change| *change.key());
+            .watches(&one, |change| *change.key())
+            .watches(&other, |change| *change.key());
+        let second = Controller::new(crate::support::queue()).watches(&other, |change| *change.key());
         let health = controller.health();
         let running = tokio::spawn(controller.run(|_, context| async move {
             sleep(2 * SECOND).await;
@@ -297,7 +293,7 @@ async fn a_cache_that_ends_ends_the_run_and_is_named() {
 async fn a_job_whose_cache_panicked_has_not_settled() {
     let world = World::new();
     let things = Informer::builder(THINGS, Fragile(world.clone())).seed(1).start().unwrap();
-    let controller = Controller::new(queue()).on(&things, |change| *change.key()).stop_when_idle();
+    let controller = Controller::new(queue()).watches(&things, |change| *change.key()).stop_when_idle();
     let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
     settle().await;
     world.put(1, 13);

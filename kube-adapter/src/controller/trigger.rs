@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use flyball_controller::WatchOptions;
 use flyball_informer_cache::{Change, Informer, NamespacedName};
 use flyball_sync::TokioTimer;
 use flyball_workqueue::{AddError, Added, DelayMode, Fair, Fifo, Order, Priority, Queue, WithTimer};
@@ -39,12 +40,13 @@ where
 {
     fn attach<O: OrderedLoop>(self, to: Loop<O>, options: AddOptions) -> Loop<O> {
         let related = self.related;
-        to.on_with(&self.informer, self.keys, move |queue, change, key| {
+        let add = move |queue: &Keys<O>, change: &Change<NamespacedName, V>, key| {
             options.add(queue, key, change.is_initial(), || match &related {
                 None => Reason::ObjectUpdated,
                 Some(kind) => Reason::RelatedObjectUpdated { kind: kind.clone(), key: change.key().clone() },
             })
-        })
+        };
+        to.watches_with(&self.informer, self.keys, WatchOptions::new().add_with(add))
     }
 }
 

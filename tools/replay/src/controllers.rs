@@ -43,8 +43,8 @@ fn queued(key: Key, because: &impl Object) -> Key {
 pub(crate) fn count(replicas: &Arc<Replicas>, faults: &Arc<Injector>, args: &Args, stop: &Stop) -> Running {
     let (faults, stop) = (faults.clone(), stop.clone());
     let controller = Controller::new(queue(args))
-        .on(&replicas.replicasets, |change| queued(change.object().key.clone(), &***change.object()))
-        .on_many(&replicas.pods, |change| {
+        .watches(&replicas.replicasets, |change| queued(change.object().key.clone(), &***change.object()))
+        .watches(&replicas.pods, |change| {
             let pod = change.object().clone();
             owners(change).map(move |key| queued(key, &**pod))
         })
@@ -69,8 +69,8 @@ pub(crate) fn collect(
     let (faults, stop) = (faults.clone(), stop.clone());
     let mapper = endpoints.clone();
     let controller = Controller::new(queue(args))
-        .on(&endpoints.services, |change| queued(change.object().key.clone(), &***change.object()))
-        .on_many(&endpoints.pods, move |change| {
+        .watches(&endpoints.services, |change| queued(change.object().key.clone(), &***change.object()))
+        .watches(&endpoints.pods, move |change| {
             let pod = change.object().clone();
             mapper.selecting(change).into_iter().map(move |key| queued(key, &**pod))
         })

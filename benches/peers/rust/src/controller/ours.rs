@@ -37,7 +37,7 @@ pub(super) fn start<W: Work>(keys: Vec<Key>, events: Receiver<State>, workers: u
     let queue = Queue::builder().limiter(backoff).timer(TokioTimer::current()).build();
     let store = informer.store().clone();
     let controller =
-        Controller::new(queue).on(&informer, |change| change.object().key.clone()).workers(workers);
+        Controller::new(queue).watches(&informer, |change| change.object().key.clone()).workers(workers);
     let reconciles = controller.run(move |key, _| {
         let state = store.get(&key).expect("it is there").state;
         let work = work.clone();

@@ -1,0 +1,100 @@
+//! EDGE. Waiting for the caches of a controller, while some are added and others removed.
+//!
+//! Cancel safety: dropping a wait only stops waiting.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::run::runtime::Runtime;
+use crate::run::watch_set::{WatchSet, has_ended};
+use crate::run::watched_informer::BoxFuture;
+use crate::{RunError, StartCondition};
+
+/// Waits until every required cache has synced.
+pub(crate) async fn synced<X: Runtime>(
+    watches: WatchSet,
+    runtime: X,
+    limit: Duration,
+) -> Result<(), RunError> {
+    let all_synced = async {
+        let mut changes = watches.subscribe();
+        loop {
+            let required = changes.borrow_and_update().informers().into_iter();
+            let waits = required.filter(|(_, informer)| informer.required).map(|(index, informer)| {
+                let object_type = informer.object_type;
+                let failed = RunError::SyncFailed(StartCondition::Cache { index, object_type });
+                let wait: BoxFuture<_> =
+                    Box::pin(async move { informer.synced().await.map_err(|_| (index, failed)) });
+                wait
+            });
+            tokio::select! {
+                // In a fixed order, so that a simulated run replays.
+                biased;
+                // It cannot fail: the sender is ours.
+                _ = changes.changed() => {}
+                synced = all(waits.collect()) => match synced {
+                    Err((index, error)) if watches.contains(index) => return Err(error),
+                    // Removed meanwhile.
+                    Err(_) => {}
+                    Ok(()) => return Ok(()),
+                }
+            }
+        }
+    };
+    runtime.timeout(limit, all_synced).await.unwrap_or_else(|| {
+        let missing =
+            watches.statuses().into_iter().filter(|cache| cache.required && !cache.synced).collect();
+        Err(RunError::SyncTimeout { limit, missing })
+    })
+}
+
+/// Waits for the end of a cache that the controller needs, which is an error, or until every cache was stopped, if that is none: how many watches there
+/// were until then.
+pub(crate) async fn ended(watches: &WatchSet, stop_when_idle: bool) -> Result<usize, RunError> {
+    let mut changes = watches.subscribe();
+    loop {
+        let (added, informers) = {
+            let state = changes.borrow_and_update();
+            (state.added(), state.informers())
+        };
+        let waits = informers.into_iter().map(|(index, informer)| -> BoxFuture<_> {
+            Box::pin(async move {
+                informer.stopped().await;
+                let cache = informer.status(index);
+                if has_ended(&cache, stop_when_idle) { Err(cache) } else { Ok(()) }
+            })
+        });
+        tokio::select! {
+            biased;
+            _ = changes.changed() => {}
+            ended = all(waits.collect()) => match ended {
+                Err(cache) if watches.contains(cache.index) => return Err(RunError::CacheEnded(cache)),
+                Err(_) => {}
+                Ok(()) if stop_when_idle => return Ok(added),
+                Ok(()) => _ = changes.changed().await,
+            }
+        }
+    }
+}
+
+/// Waits for all of them at once, so that one that fails is noticed while others are still awaited.
+pub(crate) async fn all<E>(mut waits: Vec<BoxFuture<Result<(), E>>>) -> Result<(), E> {
+    poll_fn(|cx| {
+        let mut failed = None;
+        waits.retain_mut(|wait| {
+            if failed.is_some() {
+                return true;
+            }
+            let Poll::Ready(outcome) = wait.as_mut().poll(cx) else { return true };
+            failed = outcome.err();
+            false
+        });
+        match failed {
+            Some(error) => Poll::Ready(Err(error)),
+            None if waits.is_empty() => Poll::Ready(Ok(())),
+            None => Poll::Pending,
+        }
+    })
+    .await
+}

@@ -1,0 +1,174 @@
+//! EDGE. Watches of a controller that are added and removed while it runs.
+//!
+//! Cancel safety: nothing here waits.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use flyball_informer_cache::{Change, Informer};
+use flyball_workqueue::{Fifo, Key, NoDelays, NoLimiter, Order, QueueLimiter, TimeMode};
+
+use crate::run::into_keys::IntoKeys;
+use crate::run::watch_options::WatchOptions;
+use crate::run::watch_set::{WatchSet, WeakSet};
+use crate::run::watched_informer::{KeySink, watched};
+
+/// Adds watches to a controller, and removes them: before it runs, while it waits for its caches, in standby, and while it works. Made by
+/// [`Controller::handle`](crate::Controller::handle). A clone costs two reference counts; dropping all of them changes nothing.
+///
+/// # Examples
+/// A kind that comes into being while the controller runs, and goes again:
+/// ```
+/// # use flyball_controller::{Action, Controller, TokioTimer};
+/// # use flyball_informer_cache::testing::Server;
+/// # use flyball_informer_cache::{Informer, Schema, Version};
+/// # use flyball_workqueue::Queue;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # const NAMES: Schema<u32, u32> = Schema::new(|number: &u32| *number, |_| Version::ZERO);
+/// # let server = Server::new(NAMES, |_, _, _| {});
+/// # server.put(7);
+/// # let (done, mut reconciled) = tokio::sync::mpsc::unbounded_channel();
+/// # let queue = Queue::<u32>::builder().timer(TokioTimer::current()).build();
+/// let controller = Controller::new(queue);
+/// let handle = controller.handle();
+/// let running = tokio::spawn(controller.run(move |key, _| {
+///     done.send(key).unwrap();
+///     async { Ok::<_, String>(Action::await_change()) }
+/// }));
+///
+/// let informer = Informer::builder(NAMES, server.clone()).start()?;
+/// let watch = handle.add_watch(&informer, |change| *change.key())?;
+/// assert_eq!(reconciled.recv().await, Some(7));
+///
+/// assert!(handle.remove_watch(&watch));
+/// informer.shut_down(); // the run goes on
+/// # tokio::task::yield_now().await;
+/// # assert!(!running.is_finished());
+/// # running.abort();
+/// # Ok(())
+/// # }
+/// ```
+pub struct ControllerHandle<K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> {
+    pub(crate) watches: WatchSet,
+    pub(crate) sink: Arc<OnceLock<KeySink<K, O, L, T>>>,
+}
+
+/// A watch that was added to a running controller, to [remove](ControllerHandle::remove_watch) it again.
+#[derive(Clone)]
+#[must_use = "a watch can be removed by its id alone"]
+pub struct WatchId {
+    index: usize,
+    watches: WeakSet,
+}
+
+impl<K, O, L, T> ControllerHandle<K, O, L, T>
+where
+    K: Key,
+    O: Order<K>,
+    L: QueueLimiter<K>,
+    T: TimeMode,
+{
+    /// Watches one more informer, as [`Controller::watches`](crate::Controller::watches) does.
+    ///
+    /// | the controller | |
+    /// |---|---|
+    /// | has not started | as if it were built so |
+    /// | waits for its caches | its objects become keys; workers wait for it, too |
+    /// | stands by | its objects become keys when that ends; workers wait for it then, for the [same time](crate::Controller::cache_sync_timeout) again |
+    /// | works | its objects become keys before this returns, and those of a first list that is published later when they arrive; workers go on meanwhile |
+    /// | shuts down, or has ended | an error |
+    ///
+    /// The mapper is called here for the objects there are. [`Health::caches`](crate::Health::caches) shows the cache from now on.
+    ///
+    /// # Errors
+    /// [`AddWatchError::Ended`] once the controller shuts down. Then the watch is not added, though keys of its objects may be left in the queue, if the
+    /// shutdown began meanwhile.
+    pub fn add_watch<OK, V, R, M>(
+        &self,
+        informer: &Informer<OK, V>,
+        mapper: impl Fn(&Change<OK, V>) -> R + Send + Sync + 'static,
+    ) -> Result<WatchId, AddWatchError>
+    where
+        OK: Key + Sync,
+        V: Send + Sync + 'static,
+        R: IntoKeys<K, M>,
+    {
+        self.add_watch_with(informer, mapper, WatchOptions::new())
+    }
+
+    /// As [`add_watch`](Self::add_watch), with [options](WatchOptions).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_watch_with<OK, V, R, M>(
+        &self,
+        informer: &Informer<OK, V>,
+        mapper: impl Fn(&Change<OK, V>) -> R + Send + Sync + 'static,
+        options: WatchOptions<OK, V, K, O, L, T>,
+    ) -> Result<WatchId, AddWatchError>
+    where
+        OK: Key + Sync,
+        V: Send + Sync + 'static,
+        R: IntoKeys<K, M>,
+    {
+        let added = self.watches.add(watched(informer, mapper, options, &self.sink));
+        let index = added.ok_or(AddWatchError::Ended)?;
+        Ok(WatchId { index, watches: self.watches.downgrade() })
+    }
+
+    /// Ends a watch; whether it was there, and of this controller.
+    ///
+    /// No change that is published from now on becomes a key. One that another thread is mapping may still add the key it is about to add. Keys that are queued
+    /// stay. Changes whose mapper panicked are not mapped again, and the end of the informer does not end the run any more. The informer itself
+    /// goes on.
+    pub fn remove_watch(&self, watch: &WatchId) -> bool {
+        self.watches.is(&watch.watches) && self.watches.remove(watch.index)
+    }
+}
+
+impl WatchId {
+    /// The number of the watch, as in [`CacheStatus::index`](crate::CacheStatus::index). Never given twice by one controller.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+}
+
+impl<K, O: Order<K>, L, T> Clone for ControllerHandle<K, O, L, T> {
+    fn clone(&self) -> Self {
+        Self { watches: self.watches.clone(), sink: self.sink.clone() }
+    }
+}
+
+impl<K, O: Order<K>, L, T> fmt::Debug for ControllerHandle<K, O, L, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ControllerHandle").field("watches", &self.watches.len()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for WatchId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchId").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+/// Why a watch was not added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AddWatchError {
+    /// The controller shuts down, or has ended.
+    Ended,
+}
+
+impl fmt::Display for AddWatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended => f.write_str("the controller has ended"),
+        }
+    }
+}
+
+impl Error for AddWatchError {}

@@ -1,0 +1,51 @@
+//! PURE. What a mapper may return.
+
+use std::iter::once;
+
+/// What a mapper may return: a key, an [`Option`] of one, or several in anything that can be iterated, such as a [`Vec`].
+///
+/// `M` says which of them it is, and is found by the compiler.
+///
+/// # Examples
+/// ```no_run
+/// # use flyball_controller::{Controller, TokioTimer};
+/// # use flyball_informer_cache::Informer;
+/// # use flyball_workqueue::Queue;
+/// # struct Pod { name: String, owner: Option<String>, volumes: Vec<String> }
+/// # fn example(pods: Informer<String, Pod>) {
+/// # let queue = Queue::<String>::builder().timer(TokioTimer::current()).build();
+/// let controller = Controller::new(queue)
+///     .watches(&pods, |change| change.key().clone())
+///     .watches(&pods, |change| change.object().owner.clone())
+///     .watches(&pods, |change| change.object().volumes.clone());
+/// # }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a mapper cannot return `{Self}` where keys are `{K}`",
+    label = "returns neither a `{K}`, nor an `Option<{K}>`, nor several `{K}`",
+    note = "a mapper returns a key of the queue, an `Option` of one, or an iterator of several"
+)]
+pub trait IntoKeys<K, M> {
+    /// The keys, in their order.
+    fn into_keys(self) -> impl Iterator<Item = K>;
+}
+
+/// It is the key.
+#[derive(Debug)]
+pub struct OneKey;
+
+/// It is iterated.
+#[derive(Debug)]
+pub struct ManyKeys;
+
+impl<K> IntoKeys<K, OneKey> for K {
+    fn into_keys(self) -> impl Iterator<Item = K> {
+        once(self)
+    }
+}
+
+impl<K, I: IntoIterator<Item = K>> IntoKeys<K, ManyKeys> for I {
+    fn into_keys(self) -> impl Iterator<Item = K> {
+        self.into_iter()
+    }
+}

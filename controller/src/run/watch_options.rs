@@ -1,0 +1,123 @@
+//! PURE. Which changes of an informer become keys, and how.
+
+use std::fmt;
+
+use flyball_informer_cache::Change;
+use flyball_workqueue::{AddError, Added, Fifo, Key, NoDelays, NoLimiter, Order, Priority, Queue};
+
+/// Which changes of an informer become keys, and how; see [`Controller::watches_with`](crate::Controller::watches_with).
+///
+/// # Examples
+/// ```no_run
+/// # use flyball_controller::{Controller, TokioTimer, WatchOptions, predicate};
+/// # use flyball_informer_cache::Informer;
+/// # use flyball_workqueue::{Priority, Queue};
+/// # struct Pod { generation: u64 }
+/// # fn example(pods: Informer<String, Pod>) {
+/// # let queue = Queue::<String>::builder().order(Priority::new()).timer(TokioTimer::current()).build();
+/// let options = WatchOptions::new()
+///     .filter(predicate::changed(|pod: &Pod| pod.generation))
+///     .priority(5)
+///     .optional();
+/// let controller = Controller::new(queue).watches_with(&pods, |change| change.key().clone(), options);
+/// # }
+/// ```
+#[must_use = "options do nothing until they are given to a watch"]
+#[expect(clippy::type_complexity, reason = "functions, named nowhere else")]
+pub struct WatchOptions<OK, V, K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> {
+    pub(crate) filter: Option<Box<dyn Fn(&Change<OK, V>) -> bool + Send + Sync>>,
+    pub(crate) add: Option<
+        Box<dyn Fn(&Queue<K, O, L, T>, &Change<OK, V>, K) -> Result<Added, AddError<K>> + Send + Sync>,
+    >,
+    pub(crate) priority: Option<i8>,
+    pub(crate) initial_priority: Option<i8>,
+    pub(crate) required: bool,
+}
+
+impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
+    /// Every change becomes keys, and workers wait until the informer has synced.
+    pub fn new() -> Self {
+        Self { filter: None, add: None, priority: None, initial_priority: None, required: true }
+    }
+
+    /// Maps only the changes for which this returns `true`; [`predicate`](crate::predicate) has the usual ones.
+    ///
+    /// A change that is filtered out is lost: another reason to look at the same key does not bring it back. The reconcile reads the
+    /// newest state anyway. A panic in it is one of the mapper.
+    pub fn filter(mut self, filter: impl Fn(&Change<OK, V>) -> bool + Send + Sync + 'static) -> Self {
+        self.filter = Some(Box::new(filter));
+        self
+    }
+
+    /// Adds each key by this function: later, debounced, with a priority of its own. It is called for the objects the informer begins with,
+    /// too: see [`Change::is_initial`]. A panic in it is one of the mapper.
+    ///
+    /// # Examples
+    /// A storm of changes of one pod is one reconcile when there has been none for 100 ms, and one each second while it lasts:
+    /// ```no_run
+    /// # use flyball_controller::{Controller, TokioTimer, WatchOptions};
+    /// # use flyball_informer_cache::{Change, Informer};
+    /// use flyball_workqueue::{DelayMode, Fifo, NoLimiter, Queue, WithTimer};
+    /// use std::time::Duration;
+    /// # struct Pod;
+    /// # fn example(pods: Informer<String, Pod>) {
+    ///
+    /// type Keys = Queue<String, Fifo, NoLimiter, WithTimer<TokioTimer>>;
+    /// let queue: Keys = Queue::builder().timer(TokioTimer::current()).build();
+    /// let quiet = Duration::from_millis(100);
+    /// let mode = DelayMode::Debounce { max_wait: Duration::from_secs(1) };
+    /// let options =
+    ///     WatchOptions::new().add_with(move |queue: &Keys, _: &Change<String, Pod>, key| queue.add_after_with(key, quiet, mode));
+    /// let controller = Controller::new(queue).watches_with(&pods, |change| change.key().clone(), options);
+    /// # }
+    /// ```
+    pub fn add_with(
+        mut self,
+        add: impl Fn(&Queue<K, O, L, T>, &Change<OK, V>, K) -> Result<Added, AddError<K>> + Send + Sync + 'static,
+    ) -> Self {
+        self.add = Some(Box::new(add));
+        self
+    }
+
+    /// Lets workers start before this informer has synced. The objects of its first list become keys when they arrive.
+    ///
+    /// Reconciles must be able to do without that cache. An informer that ends, synced or not, ends the run all the same.
+    pub fn optional(mut self) -> Self {
+        self.required = false;
+        self
+    }
+}
+
+/// For a queue of [priorities](Priority).
+impl<OK, V, K: Key, L, T> WatchOptions<OK, V, K, Priority, L, T> {
+    /// Adds the keys of this watch with this priority, those of initial objects too, unless they have [their own](Self::initial_priority).
+    pub fn priority(mut self, priority: i8) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// Adds the keys of initial objects with this priority, in place of
+    /// [the controller's](crate::Controller::initial_priority).
+    pub fn initial_priority(mut self, priority: i8) -> Self {
+        self.initial_priority = Some(priority);
+        self
+    }
+}
+
+impl<OK, V, K: Key, O: Order<K>, L, T> Default for WatchOptions<OK, V, K, O, L, T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<OK, V, K, O: Order<K>, L, T> fmt::Debug for WatchOptions<OK, V, K, O, L, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchOptions")
+            .field("filter", &self.filter.is_some())
+            .field("add_with", &self.add.is_some())
+            .field("priority", &self.priority)
+            .field("initial_priority", &self.initial_priority)
+            .field("required", &self.required)
+            .finish()
+    }
+}

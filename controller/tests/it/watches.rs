@@ -1,0 +1,442 @@
+//! Watches that are added to a controller, and removed from it, at any time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use flyball_controller::testing::Simulation;
+use flyball_controller::{
+    Action, AddWatchError, Controller, ControllerHandle, Health, InvalidControllerConfig, NotReady, RunError,
+    RunReport, WatchOptions,
+};
+use flyball_informer_cache::testing::Server;
+use flyball_informer_cache::{Change, Informer, Schema, Version};
+use flyball_ratelimit::Exponential;
+use flyball_sync::TokioTimer;
+use flyball_workqueue::{Fifo, Queue, WithTimer};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::support::{Keys, Log, SECOND, Thing, World, panic_quietly, queue, settle, sorted};
+
+type Handle = ControllerHandle<u32, Fifo, Exponential<u32>, WithTimer<TokioTimer>>;
+type Running = JoinHandle<Result<RunReport<u32>, RunError>>;
+
+fn key(change: &Change<u32, Thing>) -> u32 {
+    *change.key()
+}
+
+/// Runs a controller that logs its keys.
+fn start(controller: Controller<u32, Fifo, Exponential<u32>, WithTimer<TokioTimer>>) -> (Running, Log<u32>) {
+    let log = Log::new();
+    let noted = log.clone();
+    let run = controller.run(move |key, _| {
+        noted.note(key);
+        async { Ok::<_, String>(Action::await_change()) }
+    });
+    (tokio::spawn(run), log)
+}
+
+/// A controller at work that watches nothing yet.
+async fn working() -> (Handle, Health, Running, Log<u32>) {
+    let controller = Controller::new(queue());
+    let (handle, health) = (controller.handle(), controller.health());
+    let (running, log) = start(controller);
+    settle().await;
+    assert_eq!(health.ready(), Ok(()));
+    (handle, health, running, log)
+}
+
+fn synced(health: &Health) -> Vec<(usize, bool)> {
+    health.caches().iter().map(|cache| (cache.index, cache.synced)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_added_while_workers_work_and_removed_again() {
+    let (handle, health, running, log) = working().await;
+    let (one, other) = (World::new(), World::new());
+    (1..=2).for_each(|key| _ = one.put(key, 0));
+    other.put(10, 0);
+    let (ones, others) = (one.informer(), other.informer());
+    ones.synced().await.unwrap();
+    others.synced().await.unwrap();
+
+    let first = handle.add_watch(&ones, key).unwrap();
+    let second = handle.clone().add_watch(&others, |change| [*change.key(), 99]).unwrap();
+    settle().await;
+    assert_eq!(sorted(log.take()), [1, 2, 10, 99], "what is there becomes keys");
+    assert_eq!(((first.index(), second.index()), synced(&health)), ((0, 1), vec![(0, true), (1, true)]));
+    one.put(3, 0);
+    other.put(11, 0);
+    settle().await;
+    assert_eq!(sorted(log.take()), [3, 11, 99], "so does what changes");
+
+    assert!(handle.remove_watch(&first) && !handle.remove_watch(&first), "once");
+    one.put(4, 0);
+    other.put(12, 0);
+    settle().await;
+    assert_eq!(sorted(log.take()), [12, 99], "of that kind nothing any more");
+    assert_eq!(synced(&health), [(1, true)]);
+    ones.shut_down();
+    settle().await;
+    assert_eq!((health.ready(), running.is_finished()), (Ok(()), false), "its end is not the run's");
+
+    let third = handle.add_watch(&others, |change| 100 + change.key()).unwrap();
+    assert_eq!(third.index(), 2, "numbers are not given twice");
+    others.shut_down();
+    let error = running.await.unwrap().unwrap_err();
+    assert!(
+        matches!(error, RunError::CacheEnded(cache) if cache.index == 1),
+        "the end of one that is watched is"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_go_on_while_one_that_was_added_syncs() {
+    let (handle, health, running, log) = working().await;
+    let (late, never) = (World::closed(), World::closed());
+    late.put(1, 0);
+    let lists = late.informer();
+    let watch = handle.add_watch(&never.informer(), key).unwrap();
+    let _ = handle.add_watch(&lists, key).unwrap();
+    sleep(1_000 * SECOND).await;
+    assert_eq!((synced(&health), health.ready()), (vec![(0, false), (1, false)], Ok(())));
+    late.open();
+    settle().await;
+    assert_eq!((log.take(), synced(&health)), (vec![1], vec![(0, false), (1, true)]));
+    assert!(handle.remove_watch(&watch));
+    assert!(!running.is_finished());
+    running.abort();
+}
+
+/// Before the run, and while it waits for its caches, a watch is as one of the builder's.
+#[tokio::test(start_paused = true)]
+async fn workers_that_have_not_started_wait_for_one_that_is_added() {
+    let (main, late, never) = (World::new(), World::closed(), World::closed());
+    main.put(1, 0);
+    late.put(2, 0);
+    let (mains, lates, nevers) = (main.informer(), late.informer(), never.informer());
+    let controller = Controller::new(queue()).watches(&mains, key);
+    let (handle, health) = (controller.handle(), controller.health());
+    let before = handle.add_watch(&nevers, key).unwrap();
+    assert_eq!(synced(&health).len(), 2);
+    let (running, log) = start(controller);
+    settle().await;
+    let _ = handle.add_watch(&lates, key).unwrap();
+    assert_eq!((log.take().len(), health.ready()), (0, Err(NotReady::Syncing)));
+    // One that was removed is not waited for, and may end before it has synced.
+    assert!(handle.remove_watch(&before));
+    nevers.shut_down();
+    settle().await;
+    assert_eq!((log.take().len(), health.ready()), (0, Err(NotReady::Syncing)), "the other is still missing");
+    late.open();
+    settle().await;
+    assert_eq!((sorted(log.take()), health.ready()), (vec![1, 2], Ok(())));
+    running.abort();
+
+    // One that ends too early, and one that takes too long.
+    for ends in [true, false] {
+        let controller = Controller::new(queue()).watches(&mains, key).wait_for_cache(sleep_ok(10 * SECOND));
+        let handle = controller.handle();
+        let (running, _) = start(controller);
+        settle().await;
+        let nevers = never.informer();
+        let _ = handle.add_watch(&nevers, key).unwrap();
+        if ends {
+            nevers.shut_down();
+        }
+        match running.await.unwrap().unwrap_err() {
+            RunError::CacheEnded(cache) => assert_eq!((cache.index, ends), (1, true)),
+            RunError::SyncTimeout { missing, .. } => assert_eq!((missing[0].index, ends), (1, false)),
+            error => panic!("{error}"),
+        }
+    }
+}
+
+async fn sleep_ok(time: Duration) -> Result<(), ()> {
+    sleep(time).await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_standby_a_watch_waits_for_the_start() {
+    let (main, late) = (World::new(), World::closed());
+    main.put(1, 0);
+    late.put(2, 0);
+    let (mains, lates) = (main.informer(), late.informer());
+    let (elect, elected) = oneshot::channel::<()>();
+    let queue = queue();
+    let controller = Controller::new(queue.clone()).standby_until(async { drop(elected.await) });
+    let (handle, health) = (controller.handle(), controller.health());
+    let (running, log) = start(controller);
+    settle().await;
+    assert_eq!(health.ready(), Ok(()));
+    let gone = handle.add_watch(&mains, |change| 100 + change.key()).unwrap();
+    let _ = handle.add_watch(&mains, key).unwrap();
+    let _ = handle.add_watch(&lates, key).unwrap();
+    settle().await;
+    assert_eq!(queue.ready_len(), 0, "no change becomes a key");
+    assert!(handle.remove_watch(&gone));
+    elect.send(()).unwrap();
+    settle().await;
+    assert_eq!((log.take().len(), queue.ready_len()), (0, 1), "workers wait for the one that is not synced");
+    late.open();
+    settle().await;
+    assert_eq!(sorted(log.take()), [1, 2]);
+    running.abort();
+}
+
+/// After the removal has returned, whatever is published becomes no key; on threads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_is_published_after_the_removal_becomes_a_key() {
+    let things = World::new().informer();
+    things.synced().await.unwrap();
+    for _ in 0..50 {
+        let queue: Keys = queue();
+        // It does not get beyond its standby's end: the keys stay.
+        let controller =
+            Controller::new(queue.clone()).wait_for_cache(std::future::pending::<Result<(), ()>>());
+        let handle = controller.handle();
+        let (running, _) = start(controller);
+        let watch = handle.add_watch(&things, key).unwrap();
+        let published = Arc::new(AtomicU32::new(0));
+        let (writer, count) = (things.writer().clone(), published.clone());
+        let writes = std::thread::spawn(move || {
+            for key in 1..=200 {
+                count.store(key, Ordering::SeqCst);
+                writer.upsert(Thing { key, version: u64::from(key), value: 0 });
+            }
+        });
+        while published.load(Ordering::SeqCst) < 20 {
+            std::hint::spin_loop();
+        }
+        assert!(handle.remove_watch(&watch));
+        let last = published.load(Ordering::SeqCst);
+        writes.join().unwrap();
+        assert!(queue.keys().iter().all(|info| info.key <= last), "a change after {last}");
+        running.abort();
+        let _ = running.await;
+        (1..=200).for_each(|key| _ = things.writer().delete(&key, None));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_fails_is_removed_and_the_run_goes_on() {
+    let world = World::new();
+    let (broken, closed) = (world.informer(), World::closed().informer());
+    let controller = Controller::new(queue());
+    let handle = controller.handle();
+    let optional = handle.add_watch_with(&closed, key, WatchOptions::new().optional()).unwrap();
+    let (running, _) = start(controller);
+    settle().await;
+    let watch = handle.add_watch(&broken, key).unwrap();
+    // In one go: it is removed before the run could see the end.
+    broken.shut_down();
+    assert!(handle.remove_watch(&watch));
+    settle().await;
+    assert!(handle.remove_watch(&optional));
+    closed.shut_down();
+    settle().await;
+    assert!(!running.is_finished());
+    running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn once_the_controller_shuts_down_nothing_is_added() {
+    let things = World::new().informer();
+    let refused = |handle: &Handle| handle.add_watch(&things, key).err() == Some(AddWatchError::Ended);
+    let (stop, stopped) = oneshot::channel::<()>();
+    let queue = queue();
+    queue.add(1).unwrap();
+    let controller =
+        Controller::new(queue).watches(&things, key).graceful_shutdown_on(async { drop(stopped.await) });
+    let handle = controller.handle();
+    let running = tokio::spawn(controller.run(|_, _| async {
+        sleep(SECOND).await;
+        Ok::<_, String>(Action::await_change())
+    }));
+    settle().await;
+    let there = handle.add_watch(&things, key).unwrap();
+    stop.send(()).unwrap();
+    settle().await;
+    assert!(!running.is_finished() && refused(&handle), "while a reconcile ends");
+    assert!(handle.remove_watch(&there), "it is still shown, and may be removed");
+    running.await.unwrap().unwrap();
+    assert!(refused(&handle) && !handle.remove_watch(&there));
+    assert_eq!(AddWatchError::Ended.to_string(), "the controller has ended");
+
+    // One that never ran, one that was refused, and one that was dropped.
+    let never = Controller::new(crate::support::queue());
+    let handle = never.handle();
+    drop(never);
+    assert!(refused(&handle));
+    let invalid = Controller::new(crate::support::queue()).workers(0);
+    let handle = invalid.handle();
+    let error = start(invalid).0.await.unwrap().unwrap_err();
+    assert!(error == RunError::Config(InvalidControllerConfig::ZeroWorkers) && refused(&handle));
+    let (handle, _, running, _) = working().await;
+    running.abort();
+    let _ = running.await;
+    assert!(refused(&handle));
+}
+
+/// Neither a handle nor an id keeps anything of a run, and a run needs none of them.
+#[tokio::test(start_paused = true)]
+async fn handles_hold_no_watch() {
+    let (handle, health, running, log) = working().await;
+    let world = World::new();
+    let things = world.informer();
+    let held = Arc::new(());
+    let mapper = |held: Arc<()>| {
+        move |change: &Change<u32, Thing>| (Arc::strong_count(&held) > 0).then(|| *change.key())
+    };
+    let first = handle.add_watch(&things, mapper(held.clone())).unwrap();
+    let second = handle.add_watch(&things, mapper(held.clone())).unwrap();
+    assert!(handle.remove_watch(&first));
+    settle().await;
+    assert_eq!(Arc::strong_count(&held), 2, "a mapper goes with its watch");
+    let kept = handle.clone();
+    drop((handle, first));
+    world.put(1, 0);
+    settle().await;
+    assert_eq!(log.take(), [1]);
+    running.abort();
+    let _ = running.await;
+    assert_eq!((Arc::strong_count(&held), health.caches().len()), (1, 0));
+    assert!(!kept.remove_watch(&second));
+
+    // An id of another controller is none of this one's.
+    let (one, other) = (working().await, working().await);
+    let (mine, theirs) = (one.0.add_watch(&things, key).unwrap(), other.0.add_watch(&things, key).unwrap());
+    assert_eq!(mine.index(), theirs.index());
+    assert!(!one.0.remove_watch(&theirs) && other.0.remove_watch(&theirs));
+    one.2.abort();
+    other.2.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mapper_that_panics_is_called_again_until_its_watch_is_removed() {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let controller = Controller::new(queue()).graceful_shutdown_on(async { drop(stopped.await) });
+    let handle = controller.handle();
+    let (running, log) = start(controller);
+    let world = World::new();
+    (1..=2).for_each(|key| _ = world.put(key, 0));
+    let things = world.informer();
+    things.synced().await.unwrap();
+    let calls = Arc::new(AtomicU32::new(0));
+    let counted = calls.clone();
+    let once = handle.add_watch(&things, move |change| {
+        if *change.key() == 1 && counted.fetch_add(1, Ordering::Relaxed) == 0 {
+            panic_quietly("once");
+        }
+        *change.key()
+    });
+    let always = handle.add_watch(&things, |_| -> u32 { panic_quietly("always") }).unwrap();
+    settle().await;
+    assert_eq!((once.is_ok(), log.take()), (true, vec![2]), "neither the caller nor another object is hit");
+    sleep(SECOND / 5).await;
+    assert_eq!((log.take(), calls.load(Ordering::Relaxed)), (vec![1], 2));
+    assert!(handle.remove_watch(&always));
+    sleep(100 * SECOND).await;
+    stop.send(()).unwrap();
+    let report = running.await.unwrap().unwrap();
+    // At once and after 100 ms, of two objects.
+    assert_eq!(
+        (report.callback_panics, report.mapper_failures),
+        (5, 0),
+        "what was removed is not counted as lost"
+    );
+}
+
+/// A controller that stops when it is idle waits for a kind that is added meanwhile, too.
+#[tokio::test(start_paused = true)]
+async fn a_job_waits_for_what_its_reconciles_add() {
+    let (first, second) = (World::new(), World::new());
+    first.put(1, 0);
+    second.put(2, 0);
+    let (firsts, seconds) = (first.informer(), second.informer());
+    firsts.synced().await.unwrap();
+    let controller = Controller::new(queue()).watches(&firsts, key).stop_when_idle();
+    let (handle, log) = (controller.handle(), Log::new());
+    let (noted, added) = (log.clone(), seconds.clone());
+    let running = tokio::spawn(controller.run(move |key, _| {
+        noted.note(key);
+        if key == 1 {
+            let _ = handle.add_watch(&added, |change| *change.key()).unwrap();
+        }
+        async {
+            sleep(SECOND).await;
+            Ok::<_, String>(Action::await_change())
+        }
+    }));
+    settle().await;
+    firsts.shut_down();
+    sleep(10 * SECOND).await;
+    assert_eq!((log.take(), running.is_finished()), (vec![1, 2], false));
+    seconds.shut_down();
+    assert_eq!(running.await.unwrap().unwrap().reconciles, 2);
+}
+
+const NUMBERS: Schema<u32, (u32, Version)> =
+    Schema::new(|object: &(u32, Version)| object.0, |object| object.1);
+
+/// Kinds come and go in any order of events: what is watched converges, and what is not becomes no key.
+#[test]
+fn kinds_come_and_go() {
+    Simulation::explore(200, |sim| {
+        let servers = [0, 1, 2].map(|_| Server::new(NUMBERS, |object, _, version| object.1 = version));
+        let informers =
+            servers.clone().map(|server| sim.informer(Informer::builder(NUMBERS, server)).unwrap());
+        let backoff = Exponential::new(SECOND..=60 * SECOND);
+        let queue =
+            Queue::<u32>::builder().limiter(backoff).timer(sim.timer()).seed(sim.next_random()).build();
+        let controller = Controller::new(queue).workers_between(1..=3);
+        let (handle, log) = (controller.handle(), Log::new());
+        let (noted, time) = (log.clone(), sim.time());
+        let running = sim.run(controller, move |key, _| {
+            noted.note(key);
+            let time = time.clone();
+            async move {
+                time.sleep(SECOND / 10).await;
+                Ok::<_, String>(Action::await_change())
+            }
+        });
+        let mut watches = [None, None, None];
+        for step in 0..40_u32 {
+            let kind = sim.next_random() as usize % 3;
+            match sim.next_random() % 4 {
+                0 => {
+                    watches[kind] = watches[kind].take().map_or_else(
+                        || {
+                            Some(
+                                handle
+                                    .add_watch(&informers[kind], move |change| {
+                                        1_000 * kind as u32 + change.key()
+                                    })
+                                    .unwrap(),
+                            )
+                        },
+                        |watch| {
+                            assert!(handle.remove_watch(&watch));
+                            None
+                        },
+                    )
+                }
+                1 => sim.advance(SECOND / 5),
+                _ => _ = servers[kind].put((step, Version::ZERO)),
+            }
+            if sim.next_random() % 2 == 0 {
+                sim.run_until_stalled();
+            }
+        }
+        sim.advance(100 * SECOND);
+        log.take();
+        servers.iter().for_each(|server| _ = server.put((999, Version::ZERO)));
+        sim.advance(100 * SECOND);
+        let watched = (0..3).filter(|kind| watches[*kind as usize].is_some());
+        assert_eq!(sorted(log.take()), watched.map(|kind| 1_000 * kind + 999).collect::<Vec<_>>());
+        assert!(!running.is_finished());
+    });
+}
