@@ -32,6 +32,8 @@ pub enum InvalidControllerConfig {
     LimiterCountsNoFailures,
     /// Nothing stop_when_idle without an informer: a controller without one waits for keys from elsewhere.
     NoInformers,
+    /// All objects would be resynced without end: see [`WatchOptions::resync_every`](crate::WatchOptions::resync_every).
+    ZeroResyncPeriod,
     /// No cache would ever sync in no time.
     ZeroCacheSyncTimeout,
 }
@@ -50,6 +52,7 @@ impl InvalidControllerConfig {
             Self::ZeroConflictBackoff => "conflict_backoff_initial",
             Self::ConflictBackoffMaxBelowInitial => "conflict_backoff_max",
             Self::NoInformers => "stop_when_idle",
+            Self::ZeroResyncPeriod => "resync_every",
             Self::ZeroCacheSyncTimeout => "cache_sync_timeout",
         }
     }
@@ -72,6 +75,7 @@ impl fmt::Display for InvalidControllerConfig {
                 "a limit of attempts needs a queue with a limiter that counts failures"
             }
             Self::NoInformers => "a controller without an informer never stop_when_idle",
+            Self::ZeroResyncPeriod => "the period of a resync must be positive",
             Self::ZeroCacheSyncTimeout => "the cache sync timeout must be positive",
         })
     }

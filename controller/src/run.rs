@@ -30,7 +30,7 @@ use flyball_workqueue::{Key, Order, Queue, QueueLimiter, SupportsAsync, Supports
 use crate::reconcile::context::ShutdownStage;
 use crate::report::ReportCounters;
 use crate::run::caches::{all, ended, synced};
-use crate::run::mapper_retry::retry_all;
+use crate::run::mapper_retry::map_all_again;
 use crate::run::phase::RunPhase;
 use crate::run::run_config::RunConfig;
 use crate::run::runtime::{Runtime, Tasks};
@@ -141,13 +141,20 @@ where
     let caches = async {
         loop {
             let added = ended(&watches, stop_when_idle).await?;
-            workers.phase.reached(RunPhase::Working).await;
-            // The last retry of changes whose mapper panicked; the report counts those that fail again.
-            let mappers = watches.subscribe().borrow().mappers();
-            mappers.iter().for_each(|(_, mapper)| mapper.remap_all(runtime.now()));
-            workers.phase.raise(RunPhase::Draining);
-            queue.wait_empty().await;
-            // Unless there is one more to wait for.
+            let idle = async {
+                workers.phase.reached(RunPhase::Working).await;
+                // The last retry of changes whose mapper panicked; the report counts those that fail again.
+                let mappers = watches.subscribe().borrow().mappers();
+                mappers.iter().for_each(|(_, mapper)| mapper.remap_all(runtime.now()));
+                workers.phase.raise(RunPhase::Draining);
+                queue.wait_empty().await;
+            };
+            tokio::select! {
+                biased;
+                // There is one more to wait for, which may fail.
+                () = watches.more_than(added) => continue,
+                () = idle => {}
+            }
             if watches.shut_down_after(added) {
                 queue.shut_down();
                 return pending().await;
@@ -160,7 +167,7 @@ where
         () = stop => Ok(()),
         lived = live => lived,
         ended = caches => ended,
-        () = retry_all(&watches, &runtime) => unreachable!("it has no end"),
+        () = map_all_again(&watches, &runtime) => unreachable!("it has no end"),
     };
     let ended = match &lived {
         Err(RunError::CacheEnded(cache)) => Some(cache.clone()),

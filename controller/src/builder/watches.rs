@@ -57,7 +57,7 @@ where
         self.watches_with(informer, mapper, WatchOptions::new())
     }
 
-    /// As [`watches`](Self::watches), with [options](WatchOptions): a filter, a priority, whether workers wait for it, and how keys are added.
+    /// As [`watches`](Self::watches), with [options](WatchOptions): a filter, a priority, a resync, whether workers wait for it, and how keys are added.
     ///
     /// # Examples
     /// ```no_run
@@ -78,7 +78,7 @@ where
     /// # }
     /// ```
     pub fn watches_with<OK, V, R, M>(
-        self,
+        mut self,
         informer: &Informer<OK, V>,
         mapper: impl Fn(&Change<OK, V>) -> R + Send + Sync + 'static,
         options: WatchOptions<OK, V, K, O, L, T>,
@@ -88,6 +88,7 @@ where
         V: Send + Sync + 'static,
         R: IntoKeys<K, M>,
     {
+        self.setup.config.zero_resync_period |= options.resync_every == Some(Duration::ZERO);
         // It has not shut down before it runs.
         self.setup.watches.add(watched(informer, mapper, options, &self.setup.sink));
         self

@@ -5,6 +5,7 @@
 use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use flyball_informer_cache::{Change, Informer};
 use flyball_workqueue::{Fifo, Key, NoDelays, NoLimiter, Order, QueueLimiter, TimeMode};
@@ -102,7 +103,7 @@ where
     /// As [`add_watch`](Self::add_watch), with [options](WatchOptions).
     ///
     /// # Errors
-    /// As there.
+    /// As there, and [`AddWatchError::ZeroResyncPeriod`].
     pub fn add_watch_with<OK, V, R, M>(
         &self,
         informer: &Informer<OK, V>,
@@ -114,6 +115,9 @@ where
         V: Send + Sync + 'static,
         R: IntoKeys<K, M>,
     {
+        if options.resync_every == Some(Duration::ZERO) {
+            return Err(AddWatchError::ZeroResyncPeriod);
+        }
         let added = self.watches.add(watched(informer, mapper, options, &self.sink));
         let index = added.ok_or(AddWatchError::Ended)?;
         Ok(WatchId { index, watches: self.watches.downgrade() })
@@ -161,13 +165,16 @@ impl fmt::Debug for WatchId {
 pub enum AddWatchError {
     /// The controller shuts down, or has ended.
     Ended,
+    /// All objects would be resynced without end: see [`WatchOptions::resync_every`].
+    ZeroResyncPeriod,
 }
 
 impl fmt::Display for AddWatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ended => f.write_str("the controller has ended"),
-        }
+        f.write_str(match self {
+            Self::Ended => "the controller has ended",
+            Self::ZeroResyncPeriod => "the period of a resync must be positive",
+        })
     }
 }
 

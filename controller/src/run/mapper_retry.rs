@@ -1,4 +1,4 @@
-//! SHELL. Changes whose mapper panicked, until they are mapped after all.
+//! SHELL. Mapping again: changes whose mapper panicked, until they are mapped after all, and all objects at each resync.
 //!
 //! | guarded by | |
 //! |---|---|
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use flyball_informer_cache::Change;
+use flyball_informer_cache::{Change, Informer};
 use tokio::sync::watch;
 
 use crate::report::ReportCounters;
@@ -32,6 +32,8 @@ const KEPT: usize = 16;
 pub(crate) struct Mapper<OK, V, M> {
     /// Taken out when this is dropped, and only then.
     map: Option<M>,
+    informer: Informer<OK, V>,
+    resync_every: Option<Duration>,
     failed: watch::Sender<Vec<Change<OK, V>>>,
     waiting: Turn<Waiting<OK, V>>,
     counters: Arc<ReportCounters>,
@@ -56,6 +58,12 @@ pub(crate) trait RetryMapping: Send + Sync {
 
     /// Waits until there is something to be taken in.
     fn failed(&self) -> BoxFuture<()>;
+
+    /// In which period all objects are mapped again, if they are.
+    fn resync_every(&self) -> Option<Duration>;
+
+    /// Maps all objects there are, one at each poll. It is to be polled again without being woken.
+    fn resync(self: Arc<Self>) -> BoxFuture<()>;
 }
 
 /// The changes of each object, oldest first, in the order in which they are mapped again.
@@ -78,14 +86,27 @@ struct Failed<OK, V> {
     wait: Duration,
 }
 
-impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>)> Mapper<OK, V, M> {
-    pub(crate) fn new(map: M, counters: Arc<ReportCounters>) -> Self {
+impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
+    /// `map` is told whether it maps a change, or an object at a resync.
+    pub(crate) fn new(
+        map: M,
+        informer: Informer<OK, V>,
+        resync_every: Option<Duration>,
+        counters: Arc<ReportCounters>,
+    ) -> Self {
         let waiting = Waiting { objects: HashMap::new(), order: BTreeMap::new(), tickets: 0 };
-        Self { map: Some(map), failed: watch::Sender::new(Vec::new()), waiting: Turn::new(waiting), counters }
+        Self {
+            map: Some(map),
+            informer,
+            resync_every,
+            failed: watch::Sender::new(Vec::new()),
+            waiting: Turn::new(waiting),
+            counters,
+        }
     }
 
     pub(crate) fn changed(&self, change: &Change<OK, V>) {
-        if self.maps(change) {
+        if self.maps(change, false) {
             return;
         }
         // A key whose `Clone` panics, too, is lost.
@@ -93,8 +114,8 @@ impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>)> Mapper<OK, V, M> {
         self.failed.send_modify(|failed| failed.push(change));
     }
 
-    fn maps(&self, change: &Change<OK, V>) -> bool {
-        let mapped = panics::caught(|| self.map.as_ref().map(|map| map(change))).is_some();
+    fn maps(&self, change: &Change<OK, V>, resync: bool) -> bool {
+        let mapped = panics::caught(|| self.map.as_ref().map(|map| map(change, resync))).is_some();
         if !mapped {
             self.counters.callback_panics.count();
         }
@@ -153,7 +174,7 @@ fn discard<T>(what: T) {
 impl<OK, V, M> Mapper<OK, V, M>
 where
     OK: Clone + Eq + Hash,
-    M: Fn(&Change<OK, V>),
+    M: Fn(&Change<OK, V>, bool),
 {
     /// Runs `act` on what waits. KeyFilter the run future comes here, and never from within.
     fn waiting<T>(&self, act: impl FnOnce(&mut Waiting<OK, V>) -> T) -> Option<T> {
@@ -163,7 +184,7 @@ where
     fn remap(&self, mut failed: Failed<OK, V>, now: Duration) {
         let changes = std::mem::take(&mut failed.changes);
         for change in changes {
-            if self.maps(&change) {
+            if self.maps(&change, false) {
                 discard(change);
             } else {
                 failed.changes.push_back(change);
@@ -177,7 +198,7 @@ impl<OK, V, M> RetryMapping for Mapper<OK, V, M>
 where
     OK: Clone + Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
-    M: Fn(&Change<OK, V>) + Send + Sync,
+    M: Fn(&Change<OK, V>, bool) + Send + Sync + 'static,
 {
     fn take_in(&self, now: Duration) {
         let mut taken = Vec::new();
@@ -227,6 +248,29 @@ where
             }
         })
     }
+
+    fn resync_every(&self) -> Option<Duration> {
+        self.resync_every
+    }
+
+    fn resync(self: Arc<Self>) -> BoxFuture<()> {
+        Box::pin(async move {
+            let objects = self.informer.snapshot();
+            for change in objects.initial_changes() {
+                // One that has stopped would keep a controller from being idle.
+                if self.informer.is_over() {
+                    return;
+                }
+                self.maps(&change, true);
+                discard(change);
+                let mut polled = false;
+                poll_fn(
+                    |_| if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending },
+                )
+                .await;
+            }
+        })
+    }
 }
 
 impl<OK, V, M> Drop for Mapper<OK, V, M> {
@@ -243,12 +287,14 @@ impl<OK, V, M> Drop for Mapper<OK, V, M> {
     }
 }
 
-/// Maps again what failed, each object with its own backoff. Never done.
-async fn retry_mapping<X: Runtime>(mapper: Arc<dyn RetryMapping>, runtime: X) {
+/// Maps again what failed, each object with its own backoff, and all objects at each resync. Never done.
+async fn map_again<X: Runtime>(mapper: Arc<dyn RetryMapping>, runtime: X) {
+    let period = mapper.resync_every();
+    let mut resync_at = period.map(|period| runtime.now().saturating_add(period));
     loop {
         let now = runtime.now();
         mapper.take_in(now);
-        match mapper.next_due() {
+        match mapper.next_due().into_iter().chain(resync_at).min() {
             None => mapper.failed().await,
             Some(due) if due > now => _ = runtime.timeout(due - now, mapper.failed()).await,
             Some(_) => {
@@ -258,11 +304,18 @@ async fn retry_mapping<X: Runtime>(mapper: Arc<dyn RetryMapping>, runtime: X) {
                 }
             }
         }
+        let Some((period, due)) = period.zip(resync_at).filter(|(_, due)| *due <= now) else { continue };
+        let mut objects = mapper.clone().resync();
+        while poll_fn(|cx| Poll::Ready(objects.as_mut().poll(cx).is_pending())).await {
+            runtime.yield_now().await;
+        }
+        let (next, now) = (due.saturating_add(period), runtime.now());
+        resync_at = Some(if next > now { next } else { now.saturating_add(period) });
     }
 }
 
 /// Does so for every active watch. Never done.
-pub(crate) async fn retry_all<X: Runtime>(watches: &WatchSet, runtime: &X) {
+pub(crate) async fn map_all_again<X: Runtime>(watches: &WatchSet, runtime: &X) {
     let mut changes = watches.subscribe();
     let mut running: Vec<(usize, BoxFuture<()>)> = Vec::new();
     loop {
@@ -270,7 +323,7 @@ pub(crate) async fn retry_all<X: Runtime>(watches: &WatchSet, runtime: &X) {
         running.retain(|(index, _)| active.iter().any(|(there, _)| there == index));
         for (index, mapper) in active {
             if running.iter().all(|(there, _)| *there != index) {
-                running.push((index, Box::pin(retry_mapping(mapper, runtime.clone()))));
+                running.push((index, Box::pin(map_again(mapper, runtime.clone()))));
             }
         }
         let run_all = poll_fn(|cx| {

@@ -32,6 +32,8 @@ pub(crate) struct RunConfig<K> {
     pub(crate) metrics: Option<Box<dyn ControllerMetrics>>,
     pub(crate) spans: ReconcileSpans<K>,
     pub(crate) stop_when_idle: bool,
+    /// A watch is to be resynced without end.
+    pub(crate) zero_resync_period: bool,
     /// Workers do not wait for the informers that are watched.
     pub(crate) start_before_sync: bool,
 }
@@ -49,6 +51,7 @@ impl<K: Key> RunConfig<K> {
             metrics: None,
             spans: ReconcileSpans::default(),
             stop_when_idle: false,
+            zero_resync_period: false,
             start_before_sync: false,
         }
     }
@@ -62,6 +65,7 @@ impl<K> RunConfig<K> {
             Self { settings, .. } if settings.max_attempts.is_some() && !L::COUNTS_FAILURES => {
                 Err(InvalidControllerConfig::LimiterCountsNoFailures)
             }
+            Self { zero_resync_period: true, .. } => Err(InvalidControllerConfig::ZeroResyncPeriod),
             Self { stop_when_idle: true, .. } if informers == 0 => Err(InvalidControllerConfig::NoInformers),
             _ => Ok(()),
         }

@@ -1,6 +1,7 @@
 //! PURE. Which changes of an informer become keys, and how.
 
 use std::fmt;
+use std::time::Duration;
 
 use flyball_informer_cache::Change;
 use flyball_workqueue::{AddError, Added, Fifo, Key, NoDelays, NoLimiter, Order, Priority, Queue};
@@ -32,12 +33,20 @@ pub struct WatchOptions<OK, V, K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelay
     pub(crate) priority: Option<i8>,
     pub(crate) initial_priority: Option<i8>,
     pub(crate) required: bool,
+    pub(crate) resync_every: Option<Duration>,
 }
 
 impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
     /// Every change becomes keys, and workers wait until the informer has synced.
     pub fn new() -> Self {
-        Self { filter: None, add: None, priority: None, initial_priority: None, required: true }
+        Self {
+            filter: None,
+            add: None,
+            priority: None,
+            initial_priority: None,
+            required: true,
+            resync_every: None,
+        }
     }
 
     /// Maps only the changes for which this returns `true`; [`predicate`](crate::predicate) has the usual ones.
@@ -86,6 +95,37 @@ impl<OK, V, K: Key, O: Order<K>, L, T> WatchOptions<OK, V, K, O, L, T> {
         self.required = false;
         self
     }
+
+    /// Maps every object of the informer again in each such period, so that drift of what reconciles manage is found without a change. Never by
+    /// default; zero is an error of the run, or of [`add_watch_with`](crate::ControllerHandle::add_watch_with).
+    ///
+    /// An object is mapped as at a start, as an [initial](Change::is_initial) addition, and filtered. Its keys are added behind all others: only those that the
+    /// queue does not have, so that no key is raised, lowered, taken out of its backoff or made dirty; with the lowest priority in a queue of
+    /// [priorities](Priority), at the tail of any other; and not by [`add_with`](Self::add_with). A key that enters the queue at that very moment is
+    /// coalesced as by any add.
+    ///
+    /// Periods count from when changes become keys; one that passes while the objects are still mapped is skipped. The objects are mapped one by one, and other tasks
+    /// run in between. Stopped informers are not resynced. A mapper that panics then is counted, and called again in the next period.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use flyball_controller::{Controller, TokioTimer, WatchOptions};
+    /// # use flyball_informer_cache::Informer;
+    /// use flyball_workqueue::{Priority, Queue};
+    /// use std::time::Duration;
+    /// # struct Bucket;
+    /// # fn example(buckets: Informer<String, Bucket>) {
+    ///
+    /// // Changes of a hundred thousand buckets do not wait behind their hourly check.
+    /// let queue = Queue::<String>::builder().order(Priority::new()).timer(TokioTimer::current()).build();
+    /// let options = WatchOptions::new().resync_every(Duration::from_secs(3600));
+    /// let controller = Controller::new(queue).watches_with(&buckets, |change| change.key().clone(), options);
+    /// # }
+    /// ```
+    pub fn resync_every(mut self, period: Duration) -> Self {
+        self.resync_every = Some(period);
+        self
+    }
 }
 
 /// For a queue of [priorities](Priority).
@@ -118,6 +158,7 @@ impl<OK, V, K, O: Order<K>, L, T> fmt::Debug for WatchOptions<OK, V, K, O, L, T>
             .field("priority", &self.priority)
             .field("initial_priority", &self.initial_priority)
             .field("required", &self.required)
+            .field("resync_every", &self.resync_every)
             .finish()
     }
 }

@@ -164,6 +164,12 @@ impl WatchSet {
         });
     }
 
+    /// Waits until there were more than so many watches.
+    pub(crate) async fn more_than(&self, added: usize) {
+        // It cannot fail: the sender is ours.
+        let _ = self.0.subscribe().wait_for(|state| state.added > added).await;
+    }
+
     /// Shuts down, unless watches were added since there were so many.
     pub(crate) fn shut_down_after(&self, added: usize) -> bool {
         let mut shut = false;

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use flyball_informer_cache::{Change, Informer, Stopped};
 use flyball_sync::locks::{AtomicBool, Ordering};
-use flyball_workqueue::{AddError, Added, Key, Order, Priority, Queue, QueueLimiter, TimeMode};
+use flyball_workqueue::{AddError, Added, Key, KeyState, Order, Priority, Queue, QueueLimiter, TimeMode};
 
 use crate::CacheStatus;
 use crate::report::ReportCounters;
@@ -140,23 +140,33 @@ where
         informer: Box::new(informer.clone()),
         removed: AtomicBool::new(false),
     });
+    let resync_every = options.resync_every;
     let (observed, sink, shared) = (informer.clone(), sink.clone(), watched.clone());
     let observe = move || {
         let counters = sink.get().expect("it is set before changes become keys").counters.clone();
-        let map = move |change: &Change<OK, V>| {
+        let resynced = observed.clone();
+        let map = move |change: &Change<OK, V>, resync: bool| {
             let Some(sink) = sink.get() else { return };
             if shared.is_removed() || options.filter.as_ref().is_some_and(|filter| !filter(change)) {
                 return;
             }
             for key in mapper(change).into_keys().filter(|key| (sink.filter_key)(key)) {
-                if shared.is_removed() || options.add(sink, change, key).is_err() {
+                if shared.is_removed() {
+                    break;
+                }
+                let added = match resync {
+                    true if sink.queue.state(&key) != KeyState::Absent => continue,
+                    true => add_at(&sink.queue, key, i8::MIN),
+                    false => options.add(sink, change, key),
+                };
+                if added.is_err() {
                     // It is shut down: a change that was published as this ended.
                     break;
                 }
                 sink.counters.keys_added.count();
             }
         };
-        let mapper = Arc::new(Mapper::new(map, counters));
+        let mapper = Arc::new(Mapper::new(map, resynced, resync_every, counters));
         let mapped = mapper.clone();
         let observer = Box::new(observed.observe(move |change| mapped.changed(change)));
         ActiveWatch { _observer: observer, mapper }

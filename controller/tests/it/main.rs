@@ -14,6 +14,7 @@ mod metrics;
 mod once;
 mod predicates;
 mod priority;
+mod resync;
 mod scaling;
 mod settings;
 mod shards;

@@ -9,7 +9,7 @@ use crate::index::set::Reading;
 use crate::index::typed;
 use crate::table::record::Record;
 use crate::table::{Column, RowNumbers, Table};
-use crate::{Index, IndexError, Labels, MissingIndex, Query, Selector, Version};
+use crate::{Change, ChangeKind, Index, IndexError, Labels, MissingIndex, Query, Selector, Version};
 
 mod order;
 
@@ -72,6 +72,27 @@ impl<K, V> Snapshot<K, V> {
     /// All keys.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &K> {
         self.table.rows.iter().map(|(_, record)| record.key())
+    }
+
+    /// All objects as an observer that begins with this view gets them: an [initial](ChangeKind::Initial) change each. For a resync that maps every
+    /// object again, in pieces. A change costs an allocation, and clones neither key nor object.
+    ///
+    /// # Examples
+    /// ```
+    /// use flyball_informer_cache::{ChangeKind, Schema, Store, Version};
+    ///
+    /// let mut store = Store::builder(Schema::new(|word: &&str| word.len(), |_| Version::ZERO)).build()?;
+    /// store.replace(["one"], Version::new(7));
+    /// let view = store.snapshot();
+    /// let changes: Vec<_> = view.initial_changes().collect();
+    /// assert_eq!((*changes[0].key(), changes[0].kind()), (3, ChangeKind::Initial));
+    /// # Ok::<(), flyball_informer_cache::DuplicateIndex>(())
+    /// ```
+    pub fn initial_changes(&self) -> impl ExactSizeIterator<Item = Change<K, V>> {
+        let initial = |record: &Record<K, V>| {
+            Change::of(record.name.clone(), ChangeKind::Initial, None, record.object.clone())
+        };
+        self.table.rows.iter().map(move |(_, record)| initial(record))
     }
 
     /// The objects that an index function failed on, each with its key and the name of the index.

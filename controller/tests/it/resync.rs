@@ -1,0 +1,283 @@
+//! All objects are mapped again in each period, behind everything else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use flyball_controller::{
+    Action, AddWatchError, Controller, InvalidControllerConfig, RunError, WatchOptions,
+};
+use flyball_informer_cache::Change;
+use flyball_ratelimit::Exponential;
+use flyball_sync::TokioTimer;
+use flyball_workqueue::{AddError, Added, KeyState, Priority, Queue, WithTimer};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Keys, Log, SECOND, Thing, World, panic_quietly, queue, settle, sorted};
+
+type Prioritised = Queue<u32, Priority, Exponential<u32>, WithTimer<TokioTimer>>;
+
+fn prioritised() -> Prioritised {
+    let backoff = Exponential::new(SECOND..=60 * SECOND);
+    Queue::builder().order(Priority::new().strict()).limiter(backoff).timer(TokioTimer::current()).build()
+}
+
+fn key(change: &Change<u32, Thing>) -> u32 {
+    *change.key()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_object_is_mapped_again_in_each_period() {
+    let world = World::new();
+    (1..=4).for_each(|key| _ = world.put(key, key));
+    let things = world.informer();
+    things.synced().await.unwrap();
+    let (log, changes, begin) = (Log::new(), Log::new(), Instant::now());
+    let (noted, told) = (log.clone(), changes.clone());
+    let options = WatchOptions::new()
+        .filter(|change: &Change<u32, Thing>| change.object().value != 4)
+        .resync_every(60 * SECOND);
+    let controller = Controller::new(queue()).watches_with(
+        &things,
+        move |change| {
+            told.note((*change.key(), change.is_initial()));
+            *change.key()
+        },
+        options,
+    );
+    let handle = controller.handle();
+    let running = tokio::spawn(controller.run(move |key, _| {
+        noted.note((key, begin.elapsed().as_secs()));
+        async { Ok::<_, String>(Action::await_change()) }
+    }));
+    sleep(59 * SECOND).await;
+    assert_eq!(sorted(log.take()), [(1, 0), (2, 0), (3, 0)]);
+    world.remove(2);
+    world.put(5, 5);
+    settle().await;
+    assert_eq!((log.take(), changes.take().len()), (vec![(2, 59), (5, 59)], 5));
+    sleep(62 * SECOND).await;
+    let mut both: Vec<_> = [60, 120].iter().flat_map(|at| [1, 3, 5].map(|key| (key, *at))).collect();
+    both.sort_unstable();
+    assert_eq!(sorted(log.take()), both, "what is there then, filtered");
+    assert!(changes.take().iter().all(|(_, initial)| *initial), "as at a start");
+
+    // One that is added has its own periods, and none any more once it is removed.
+    let watch =
+        handle.add_watch_with(&things, |change| 10 + change.key(), WatchOptions::new().resync_every(SECOND));
+    sleep(SECOND + SECOND / 2).await;
+    assert_eq!(log.take().iter().filter(|(key, _)| *key > 10).count(), 2 * 4);
+    assert!(handle.remove_watch(&watch.unwrap()));
+    sleep(10 * SECOND).await;
+    assert_eq!(log.count(), 0);
+    running.abort();
+}
+
+/// Whatever state a key is in, it stays in it.
+#[tokio::test(start_paused = true)]
+async fn a_resync_adds_absent_keys_alone_and_behind_all_others() {
+    let world = World::new();
+    (1..=5).for_each(|key| _ = world.put(key, 0));
+    let things = world.informer();
+    things.synced().await.unwrap();
+    let (queue, log, adds) = (prioritised(), Log::new(), Log::new());
+    let (noted, asked) = (log.clone(), adds.clone());
+    let add = move |queue: &Prioritised, _: &Change<u32, Thing>, key: u32| -> Result<Added, AddError<u32>> {
+        asked.note(key);
+        queue.add(key)
+    };
+    let controller = Controller::new(queue.clone()).watches_with(
+        &things,
+        key,
+        WatchOptions::new().add_with(add).resync_every(60 * SECOND),
+    );
+    let running = tokio::spawn(controller.run(move |key, _| {
+        noted.note(key);
+        let asks = key == 4;
+        async move {
+            match key {
+                // Leased when the period is over: the only worker is busy then.
+                9 => sleep(10 * SECOND).await,
+                _ if asks => return Ok(Action::requeue_after(3_600 * SECOND)),
+                _ => {}
+            }
+            Ok::<_, String>(Action::await_change())
+        }
+    }));
+    sleep(55 * SECOND).await;
+    assert_eq!((sorted(log.take()), adds.take().len()), (vec![1, 2, 3, 4, 5], 5));
+    queue.add(9).unwrap();
+    world.put(9, 0);
+    settle().await;
+    assert_eq!((log.take(), queue.state(&9)), (vec![9], KeyState::LeasedDirty));
+    queue.with_priority(-7).add(5).unwrap();
+    queue.with_priority(3).add(3).unwrap();
+    adds.take();
+    sleep(6 * SECOND).await;
+    assert_eq!(adds.count(), 0, "adds of a resync are its own");
+    let priorities = [1, 2, 3, 5].map(|key| queue.priority(&key));
+    assert_eq!(priorities, [Some(i8::MIN), Some(i8::MIN), Some(3), Some(-7)]);
+    assert!(matches!(queue.state(&4), KeyState::Waiting(_)), "what waits, waits on");
+    assert_eq!(queue.num_requeues(&4), 0);
+    queue.add(8).unwrap();
+    sleep(20 * SECOND).await;
+    let order = log.take();
+    assert_eq!(
+        (&order[..4], sorted(order[4..].to_vec())),
+        (&[3, 8, 9, 5][..], vec![1, 2]),
+        "behind the others"
+    );
+    running.abort();
+}
+
+/// A leased key that no change concerns is not made dirty.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_reconciled_meanwhile_is_not_reconciled_twice() {
+    let world = World::new();
+    world.put(1, 0);
+    let things = world.informer();
+    let log = Log::new();
+    let noted = log.clone();
+    let options = WatchOptions::new().resync_every(SECOND);
+    let running =
+        tokio::spawn(Controller::new(queue()).watches_with(&things, key, options).run(move |key, _| {
+            noted.note(key);
+            async {
+                sleep(5 * SECOND + SECOND / 2).await;
+                Ok::<_, String>(Action::await_change())
+            }
+        }));
+    sleep(5 * SECOND + SECOND / 4).await;
+    assert_eq!(log.take(), [1]);
+    sleep(SECOND / 2).await;
+    assert_eq!(log.take(), []);
+    sleep(SECOND / 2).await;
+    assert_eq!(log.take(), [1], "with the next period");
+    running.abort();
+}
+
+const MANY: u32 = 100_000;
+
+/// A hundred thousand objects, of which none holds the thread for long; a shutdown amid them does not wait for the rest.
+#[tokio::test(start_paused = true)]
+async fn other_tasks_run_while_many_objects_are_mapped() {
+    let things = World::new().informer();
+    things.synced().await.unwrap();
+    for key in 0..MANY {
+        things.writer().upsert(Thing { key, version: 1, value: 0 });
+    }
+    let (turns, mapped, most) =
+        (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (seen, maps, longest, last) = (turns.clone(), mapped.clone(), most.clone(), AtomicU32::new(0));
+    let in_turn = AtomicU32::new(0);
+    let mapper = move |_: &Change<u32, Thing>| {
+        maps.fetch_add(1, Ordering::Relaxed);
+        let now = seen.load(Ordering::Relaxed);
+        // Those of the start come in one go.
+        if now > 0 {
+            if last.swap(now, Ordering::Relaxed) != now {
+                in_turn.store(0, Ordering::Relaxed);
+            }
+            longest.fetch_max(in_turn.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        None::<u32>
+    };
+    let (stop, stopped) = oneshot::channel::<()>();
+    let options = WatchOptions::new().resync_every(60 * SECOND);
+    let controller = Controller::new(queue())
+        .watches_with(&things, mapper, options)
+        .graceful_shutdown_on(async { drop(stopped.await) });
+    let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
+    settle().await;
+    assert_eq!(mapped.load(Ordering::Relaxed), MANY);
+    sleep(60 * SECOND).await;
+    while mapped.load(Ordering::Relaxed) < 2 * MANY {
+        turns.fetch_add(1, Ordering::Relaxed);
+        tokio::task::yield_now().await;
+    }
+    let most = most.load(Ordering::Relaxed);
+    assert!((1..=256).contains(&most), "{most} in one go");
+
+    sleep(60 * SECOND).await;
+    while mapped.load(Ordering::Relaxed) < 2 * MANY + 1_000 {
+        tokio::task::yield_now().await;
+    }
+    stop.send(()).unwrap();
+    running.await.unwrap().unwrap();
+    assert!(mapped.load(Ordering::Relaxed) < 3 * MANY, "it is cut off");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mapper_that_panics_at_a_resync_is_called_again_at_the_next() {
+    let world = World::new();
+    world.put(1, 0);
+    let things = world.informer();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let calls = Log::new();
+    let noted = calls.clone();
+    let begin = Instant::now();
+    let mapper = move |change: &Change<u32, Thing>| {
+        let at = begin.elapsed().as_secs();
+        noted.note(at);
+        if at == 60 {
+            panic_quietly("at the first resync");
+        }
+        *change.key()
+    };
+    let options = WatchOptions::new().resync_every(60 * SECOND);
+    let controller = Controller::new(queue())
+        .watches_with(&things, mapper, options)
+        .graceful_shutdown_on(async { drop(stopped.await) });
+    let running = tokio::spawn(controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }));
+    sleep(130 * SECOND).await;
+    stop.send(()).unwrap();
+    let report = running.await.unwrap().unwrap();
+    assert_eq!(calls.take(), [0, 60, 120]);
+    assert_eq!((report.reconciles, report.callback_panics, report.mapper_failures), (2, 1, 0));
+}
+
+/// In standby no object is mapped; a job ends although its informer is to be resynced for ever.
+#[tokio::test(start_paused = true)]
+async fn neither_in_standby_nor_once_all_has_stopped() {
+    let world = World::new();
+    world.put(1, 0);
+    let things = world.informer();
+    let (queue, maps): (Keys, _) = (queue(), Log::new());
+    let noted = maps.clone();
+    let controller = Controller::new(queue)
+        .watches_with(
+            &things,
+            move |change| {
+                noted.note(());
+                *change.key()
+            },
+            WatchOptions::new().resync_every(SECOND),
+        )
+        .standby_until(sleep(100 * SECOND))
+        .stop_when_idle();
+    let running = tokio::spawn(controller.run(|_, _| async {
+        sleep(30 * SECOND).await;
+        Ok::<_, String>(Action::await_change())
+    }));
+    sleep(99 * SECOND).await;
+    assert_eq!(maps.count(), 0);
+    sleep(6 * SECOND + SECOND / 2).await;
+    assert_eq!(maps.take().len(), 6, "at the start, and in five periods");
+    things.shut_down();
+    let report = running.await.unwrap().unwrap();
+    assert_eq!((maps.count(), report.reconciles), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_period_of_zero_is_refused() {
+    let things = World::new().informer();
+    let zero = || WatchOptions::new().resync_every(Duration::ZERO);
+    let controller = Controller::new(queue()).watches_with(&things, key, zero());
+    let handle = controller.handle();
+    let added = handle.add_watch_with(&things, key, zero());
+    assert_eq!(added.err(), Some(AddWatchError::ZeroResyncPeriod));
+    let ended = controller.run(|_, _| async { Ok::<_, String>(Action::await_change()) }).await;
+    assert_eq!(ended.unwrap_err(), RunError::Config(InvalidControllerConfig::ZeroResyncPeriod));
+    assert_eq!(InvalidControllerConfig::ZeroResyncPeriod.setting(), "resync_every");
+}
