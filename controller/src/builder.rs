@@ -1,6 +1,6 @@
 //! EDGE. The controller, as it is put together.
 //!
-//! Cancel safety: nothing runs until [`Controller::run`] is polled; what dropping that does is told there.
+//! Cancel safety: nothing runs until [`Controller::run`] is polled; its docs say what dropping that does.
 
 mod failures;
 mod shutdown;
@@ -120,7 +120,7 @@ where
         Ok(self.conflict_backoff(Exponential::new(settings.conflict_backoff())))
     }
 
-    /// Is told of every reconcile as it begins and ends, and for how long it ran. That costs reading the queue's clock at
+    /// Reports every reconcile to this sink as it begins and ends, and for how long it ran. That costs reading the queue's clock at
     /// each add and each end; without metrics nothing is measured.
     pub fn metrics(mut self, metrics: impl ControllerMetrics) -> Self {
         self.setup.config.metrics = Some(Box::new(metrics));
@@ -201,7 +201,7 @@ where
     ///
     /// In this order:
     /// 1. All informers are observed: what they have becomes keys here, and from now on every change does.
-    /// 2. Workers start when **every** informer that is not [optional](Self::optional) has synced. An informer that ends before the
+    /// 2. Workers start when **every** informer that is not [optional](crate::WatchOptions::optional) has synced. An informer that ends before the
     ///    controller does ends the run. One that
     ///    [stands by](Self::standby_until) observes them only once it begins.
     /// 3. At [shutdown](Self::graceful_shutdown_on) the events are stopped first: no change is mapped any more.
@@ -226,7 +226,7 @@ where
     /// Dropping the future stops workers and events without finishing anything: running reconciles are dropped where
     /// they next await something, which the runtime does soon, not at once. Nothing queued is lost: the queue is not
     /// shut down, keys that were being worked on count as failed and come back after their backoff, and all stay in
-    /// the queue for whoever serves it next. Every change published until then has become keys; another controller over
+    /// the queue for the next controller. Every change published until then has become keys; another controller over
     /// the same informers starts with all objects there are.
     pub async fn run<F, R, E>(self, reconcile: F) -> Result<RunReport<K>, RunError>
     where
@@ -251,11 +251,11 @@ where
     /// As [`run`](Self::run), but a reconcile is of several keys at once, for what is cheaper together: one request for a
     /// hundred objects, one transaction.
     ///
-    /// It is told the keys of one [batch](BatchConfig), each of them once, and returns what came of each, in the same order. Each
+    /// It gets the keys of one [batch](BatchConfig), each of them once, and returns a result for each, in the same order. Each
     /// key keeps an outcome of its own: it is retried, given up or asks to come back by itself. When the whole fails, by an error, a
     /// panic, or as it takes too long, or says more or less than it was asked, that is a failure of every key in it.
     ///
-    /// One worker at a time collects a batch, and only while it is not busy, so what nobody can work on stays in the
+    /// One worker at a time collects a batch, and only while it is not busy, so what no worker is free for stays in the
     /// queue. Keys that wait in a batch for others are held, and as old as if they were worked on; not more than eight batches' worth
     /// of them. Everything else, [`finally`](Self::finally) too, is by key.
     ///

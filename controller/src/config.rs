@@ -41,7 +41,7 @@ pub struct ControllerConfig {
         serde(with = "flyball_sync::duration_serde::option", skip_serializing_if = "Option::is_none")
     )]
     pub reconcile_timeout: Option<Duration>,
-    /// [`max_attempts`](crate::Controller::max_attempts); who is told is set by [`on_give_up`](crate::Controller::on_give_up).
+    /// [`max_attempts`](crate::Controller::max_attempts); see [`on_give_up`](crate::Controller::on_give_up).
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub max_attempts: Option<u32>,
     /// The first wait after a conflict, for [`conflict_backoff`](crate::Controller::conflict_backoff); it doubles.

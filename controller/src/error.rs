@@ -109,7 +109,7 @@ pub enum RunError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartCondition {
-    /// The cache of an informer that the controller listens to.
+    /// The cache of an informer that the controller watches.
     Cache {
         /// Which one, in the order in which they were given to it, from 0.
         index: usize,

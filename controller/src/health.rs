@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::CacheStatus;
 use crate::run::watch_set::{Lifecycle, WatchSet};
 
-/// Whether a controller is ready and alive: for the probes of whoever runs the process. See
+/// Whether a controller is ready and alive: for probes. See
 /// [`Controller::health`](crate::Controller::health). A clone costs a reference count.
 #[derive(Clone)]
 pub struct Health {
@@ -47,7 +47,7 @@ impl Health {
         }
     }
 
-    /// Whether there is hope: no key has been held for longer than `longest`, none of the caches it listens to has ended,
+    /// Whether the controller can still make progress: no key has been held for longer than `longest`, none of the caches it watches has ended,
     /// and the run is not over. A controller that has not begun, or waits for its caches, is alive.
     ///
     /// Choose `longest` well above the [`reconcile_timeout`](crate::Controller::reconcile_timeout), which drops only what

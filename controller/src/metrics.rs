@@ -1,6 +1,6 @@
-//! EDGE. What a controller tells of its reconciles as they happen.
+//! EDGE. What a controller reports of its reconciles as they happen.
 //!
-//! Cancel safety: nothing here waits. A reconcile that is dropped with its worker is told as dropped, by a guard.
+//! Cancel safety: nothing here waits. A reconcile that is dropped with its worker is reported as dropped, by a guard.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use std::time::Duration;
 use crate::{FailureClass, ReconcileOutcome};
 use flyball_sync::panics;
 
-/// What a controller tells of its reconciles as they happen: a sink, given to [`Controller::metrics`](crate::Controller::metrics).
+/// What a controller reports of its reconciles as they happen: a sink, given to [`Controller::metrics`](crate::Controller::metrics).
 ///
 /// Every method has an empty body; implement those you need. They are called by the workers, so they should be quick. They
-/// decide nothing: a panic in one is caught and [counted](crate::RunReport::callback_panics). No key is told, as a label it would
+/// decide nothing: a panic in one is caught and [counted](crate::RunReport::callback_panics). No key is reported: as a label it would
 /// make a series of each.
 ///
-/// What is queued, and for how long, the queue tells: see its [metrics](flyball_workqueue::QueueBuilder::metrics).
+/// The queue reports what is queued, and for how long: see its [metrics](flyball_workqueue::QueueBuilder::metrics).
 ///
 /// # Examples
 /// Failures per kind, and how long the slowest reconcile took:
@@ -59,16 +59,16 @@ pub trait ControllerMetrics: Send + Sync + 'static {
         let _ = workers;
     }
 
-    /// A worker comes: from the start on, or [as all others are busy](crate::Controller::workers_between).
+    /// A worker starts: from the start on, or [as all others are busy](crate::Controller::workers_between).
     fn worker_started(&self) {}
 
-    /// A worker went: he had nothing to do, or the controller ends.
+    /// A worker stopped: it was idle for too long, or the controller ends.
     fn worker_stopped(&self) {}
 
     /// A reconcile begins.
     fn reconcile_started(&self) {}
 
-    /// A batch of so many keys begins. Each of them is told as a reconcile of its own, too.
+    /// A batch of so many keys begins. Each of them is reported as a reconcile of its own, too.
     fn batch_started(&self, keys: usize) {
         let _ = keys;
     }
@@ -93,7 +93,7 @@ pub trait ControllerMetrics: Send + Sync + 'static {
     }
 }
 
-/// Tells nobody: for the [times](crate::RunReport::durations) in the report alone.
+/// Drops everything: for the [times](crate::RunReport::durations) in the report alone.
 impl ControllerMetrics for () {}
 
 /// For a sink of which the caller keeps a handle.
@@ -135,19 +135,19 @@ impl<M: ControllerMetrics + ?Sized> ControllerMetrics for Arc<M> {
     }
 }
 
-/// A worker of whom it was told that he came.
+/// A worker whose start was reported.
 pub(crate) struct WorkerMetricsGuard<'a>(pub(crate) Option<&'a dyn ControllerMetrics>);
 
 impl Drop for WorkerMetricsGuard<'_> {
     fn drop(&mut self) {
         if let Some(sink) = self.0 {
-            // Perhaps nobody is left to count a panic.
+            // The worker ends: a panic is not counted.
             panics::caught(|| sink.worker_stopped());
         }
     }
 }
 
-/// A reconcile of which the start was told, and of which the end is metrics_guard.
+/// A reconcile whose start was reported, and whose end is to be.
 pub(crate) struct ReconcileMetricsGuard<'a>(Option<&'a dyn ControllerMetrics>);
 
 impl<'a> ReconcileMetricsGuard<'a> {
@@ -155,7 +155,7 @@ impl<'a> ReconcileMetricsGuard<'a> {
         Self(sink)
     }
 
-    /// It has ended, which is told by somebody else.
+    /// It has ended, which is reported elsewhere.
     pub(crate) fn disarm(mut self) {
         self.0 = None;
     }

@@ -1,9 +1,9 @@
 //! PURE. Which changes are worth a reconcile.
 //!
 //! A predicate is any function of a change: `|change| all(change) && any(change)` is the conjunction of two. These are the
-//! usual ones, for [`Controller::on_if`](crate::Controller::on_if). All of them let deletions through.
+//! usual ones, for [`WatchOptions::filter`](crate::WatchOptions::filter). All of them let deletions through.
 //!
-//! They see every change, unmerged. So an object that goes from A to B and back is told twice, whoever was slow.
+//! They see every change, unmerged. So an object that goes from A to B and back is two changes, however slow the workers are.
 //!
 //! # Examples
 //! ```
@@ -28,7 +28,7 @@ use flyball_informer_cache::{Change, ChangeKind};
 
 /// Whether this part of an object is another one after an update: its generation, its labels, its version.
 ///
-/// Additions count, too: one may be all that is ever told of what happened while nobody looked.
+/// Additions count, too: one may be all that is seen of what happened while the watch was down.
 pub fn changed<K, V, P: PartialEq>(
     part: impl Fn(&V) -> P + Send + Sync + 'static,
 ) -> impl Fn(&Change<K, V>) -> bool + Send + Sync + 'static {
@@ -38,7 +38,7 @@ pub fn changed<K, V, P: PartialEq>(
     }
 }
 
-/// Whether somebody has yet to act on what an object asks for: its generation is not the one that its status says was
+/// Whether what an object asks for has yet to be acted on: its generation is not the one that its status says was
 /// observed. `generations` gives both, in this order.
 ///
 /// An addition counts only if that is so: after a start, objects that are up to date cost nothing. For reconciles of

@@ -40,7 +40,7 @@ pub struct RunReport<K> {
     pub finally_failures: u64,
     /// Reconciles that ended well of keys that had failed before: retries that were worth it.
     pub successful_retries: u64,
-    /// How long reconciles took. Zero without [metrics](crate::Controller::metrics), as nobody looks at the clock then.
+    /// How long reconciles took. Zero without [metrics](crate::Controller::metrics), as the clock is not read then.
     pub durations: ReconcileDurations,
     /// Panics in mappers and other functions that were given to the controller; what they were called for was left out, but a change is
     /// mapped again.

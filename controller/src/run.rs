@@ -134,7 +134,7 @@ where
         all_synced(&watches).await?;
         workers.open();
         watches.enter(Lifecycle::Running);
-        // They end when the queue is closed: because it is idle, or by somebody else.
+        // They end when the queue is closed: because it is idle, or from elsewhere.
         workers.run_workers(&mut working, &worker).await;
         Ok(())
     };
@@ -193,8 +193,8 @@ where
         ends_within(&workers, &mut working, &worker, settings.abort_after).await;
     }
     release(&workers);
-    // Shuts down, and looks at what there is. Before the abort, which makes failures of leases. After an error the queue is
-    // somebody else's to go on with.
+    // Shuts down, and looks at what there is. Before the abort, which makes failures of leases. After an error the queue goes
+    // on, for another controller.
     let ended = lived.map(|()| queue.blocking_drain_timeout(Duration::ZERO));
     working.abort_all();
     while working.join_next().await {}

@@ -50,10 +50,10 @@ where
     /// Has this done after every reconcile, also after one that returned an error, panicked, or took too long: what is to be
     /// written whatever happened, such as a status that says why it failed.
     ///
-    /// It is told the key and how the reconcile ended, runs while the key is still held, and has the time of
+    /// It gets the key and how the reconcile ended, runs while the key is still held, and has the time of
     /// [`reconcile_timeout`](Self::reconcile_timeout) for itself. When it fails, so has the reconcile; but it never hides
     /// an earlier failure, which decides what becomes of the key. It is not called for a reconcile that is dropped with
-    /// its worker: nobody is left to wait for it.
+    /// its worker.
     ///
     /// # Examples
     /// ```

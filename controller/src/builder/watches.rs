@@ -145,7 +145,7 @@ where
     }
 
     /// Works on these keys only, and leaves all others to other replicas: no change becomes one of those, and if one is
-    /// added to the queue by somebody else, it is taken out and [counted](crate::RunReport::filtered_keys), no more.
+    /// added to the queue from elsewhere, it is taken out and [counted](crate::RunReport::filtered_keys), no more.
     ///
     /// The caches still hold everything. It is called for every key of a change, by the informer; a panic is one of the
     /// mapper.

@@ -26,7 +26,7 @@ where
     /// bound, and one that has had nothing to do [for a while](Self::worker_idle_timeout) goes, down to the lower one.
     ///
     /// So a key waits for a worker only while there are as many as there may be. Each is a task, cheap to start; the bound is
-    /// for what reconciles use. [`ControllerMetrics`](crate::ControllerMetrics) tells of those who come and go.
+    /// for what reconciles use. [`ControllerMetrics`](crate::ControllerMetrics) reports those that start and stop.
     ///
     /// # Examples
     /// ```

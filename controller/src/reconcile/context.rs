@@ -1,4 +1,4 @@
-//! EDGE. What a reconcile is told beside its key.
+//! EDGE. What a reconcile gets beside its key.
 //!
 //! Cancel safety: a context only looks; dropping [`Context::shutdown_started`] or [`Context::cancelled`] stops looking.
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// What a reconcile is told beside its key. A clone costs a reference count.
+/// What a reconcile gets beside its key. A clone costs a reference count.
 #[derive(Clone, Debug)]
 pub struct Context {
     stage: Arc<watch::Sender<ShutdownStage>>,

@@ -52,7 +52,7 @@ impl<R> Running<'_, R> {
 
 impl<R> Drop for Running<'_, R> {
     fn drop(&mut self) {
-        // Has something to do only when the worker is aborted. The panic is told to nobody: the key is a leftover.
+        // Has something to do only when the worker is aborted. The panic is not reported: the key is a leftover.
         let _ = self.end();
     }
 }

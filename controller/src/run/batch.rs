@@ -36,7 +36,7 @@ use tokio::sync::Mutex as Turn;
 /// So many batches may be in the making, by number of keys: the queue's order holds for what is in the queue.
 const MAX_OPEN_BATCHES: usize = 8;
 
-/// So many keys may come into no batch before somebody looks which batch is due.
+/// So many keys may come into no batch before it is looked which batch is due.
 const MAX_DROPPED: usize = 64;
 
 /// What a batch is, how it is reconciled, and what was collected so far.
@@ -64,7 +64,7 @@ where
     G: Key,
     F: Send + Sync + 'static,
 {
-    /// Serves the queue until it is closed, or until he may go.
+    /// Serves the queue until it is closed, or the worker is expired.
     pub(crate) async fn work_batches<R, E>(self: Arc<Self>)
     where
         F: Fn(Vec<K>, Context) -> R,
@@ -97,7 +97,7 @@ where
         loop {
             // What is Ready comes first, so that a batch that waits for nothing has what there is; but not before a batch whose time is
             // over, as there may always be something Ready.
-            // One that comes into no batch may come back at once, and again: nobody waits for that to end.
+            // One that comes into no batch may come back at once, and again: that need not end.
             let (mut dropped, mut held_back) = (0, false);
             while dropped < MAX_DROPPED {
                 if self.phase.has(RunPhase::Stopping) {

@@ -59,7 +59,6 @@ pub struct ControllerHandle<K, O: Order<K> = Fifo, L = NoLimiter, T = NoDelays> 
 
 /// A watch that was added to a running controller, to [remove](ControllerHandle::remove_watch) it again.
 #[derive(Clone)]
-#[must_use = "a watch can be removed by its id alone"]
 pub struct WatchId {
     index: usize,
     watches: WeakSet,

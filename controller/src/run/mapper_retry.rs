@@ -87,7 +87,7 @@ struct Failed<OK, V> {
 }
 
 impl<OK: Clone + Eq, V, M: Fn(&Change<OK, V>, bool)> Mapper<OK, V, M> {
-    /// `map` is told whether it maps a change, or an object at a resync.
+    /// `map` gets whether it maps a change, or an object at a resync.
     pub(crate) fn new(
         map: M,
         informer: Informer<OK, V>,
@@ -243,7 +243,7 @@ where
         let there = !self.failed.borrow().is_empty();
         Box::pin(async move {
             if !there {
-                // It cannot fail while somebody maps.
+                // It cannot fail: the sender is in use.
                 let _ = changes.changed().await;
             }
         })

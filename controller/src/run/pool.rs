@@ -1,15 +1,15 @@
-//! SHELL. The workers that there are: when one comes, and when one goes.
+//! SHELL. The worker pool: when a worker is started, and when an idle one stops.
 //!
 //! | guarded by | |
 //! |---|---|
-//! | `pool` | the lock of a `watch` channel. Every decision is one call of the core under it; whoever wants another worker wakes the run future, which alone starts them |
+//! | `pool` | the lock of a `watch` channel. Every decision is one call of the state machine under it; a worker that wants another one wakes the run future, which alone starts them |
 //!
-//! Of a pool that neither grows nor shrinks nothing is ever asked.
+//! A pool of a fixed size is never locked.
 //!
-//! # No key waits for a worker that could come
-//! A worker that takes a key leaves somebody idle behind, or the pool is as large as it may be (invariant 2 of the core). An
-//! idle worker has looked at the queue after he was counted idle, or is about to. One that goes while he is woken hands
-//! that on to another idle one, of whom there is one, or he would not go.
+//! # A key waits only while all `max` workers are busy
+//! A worker that takes a key leaves an idle one behind, or the pool is at its maximum (invariant 2 of the state machine). An
+//! idle worker has looked at the queue after it was counted as idle, or is about to. One that stops while it is woken passes
+//! the wake-up on to another idle one; there is one, or it would not stop.
 
 pub(crate) mod state;
 
@@ -25,7 +25,7 @@ use crate::run::runtime::Runtime;
 pub(crate) struct WorkerPool {
     pool: watch::Sender<PoolState>,
     scalable: bool,
-    /// So long an idle worker waits for a key before he goes.
+    /// So long an idle worker waits for a key before it stops.
     idle_timeout: Duration,
 }
 
@@ -55,7 +55,7 @@ impl WorkerPool {
         self.pool.subscribe()
     }
 
-    /// What a worker that is idle takes next; `None` when he is to go, or there is nothing more to take.
+    /// What an idle worker takes next; `None` when it is to stop, or there is nothing more to take.
     pub(crate) async fn next<X, A, W>(
         &self,
         runtime: &X,
@@ -78,29 +78,29 @@ impl WorkerPool {
             match taken {
                 Some(taken) => {
                     if taken.is_some() {
-                        // A yes wakes the run future, which starts him.
+                        // `true` wakes the run future, which starts it.
                         self.pool.send_if_modified(PoolState::worker_busy);
                     }
                     return taken;
                 }
                 None if self.ask(PoolState::worker_expired) => return None,
-                // He is needed, and whoever comes to rest after him may go instead.
+                // It is needed; one that becomes idle after it may stop instead.
                 None => may_expire = false,
             }
         }
     }
 
-    /// A worker is done with his key; whether he may go if no other one comes.
+    /// A worker is idle again; whether it may stop if no key comes.
     pub(crate) fn worker_idle(&self) -> bool {
         self.scalable && self.ask(PoolState::worker_idle)
     }
 
-    /// Whether a worker that begins may go if no key comes.
+    /// Whether a worker that starts may stop if no key comes.
     pub(crate) fn exceeds_min(&self) -> bool {
         self.scalable && self.pool.borrow().exceeds_min()
     }
 
-    /// What the core says. Wakes nobody.
+    /// What the state machine answers. Wakes nothing.
     fn ask(&self, question: impl FnOnce(&mut PoolState) -> bool) -> bool {
         let mut answer = false;
         self.pool.send_if_modified(|pool| {

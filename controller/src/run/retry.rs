@@ -18,7 +18,7 @@ type LeastWait<K> = dyn Fn(&K, &ReconcileError) -> Option<Duration> + Send + Syn
 type Classify = dyn Fn(&ReconcileError) -> FailureClass + Send + Sync;
 
 pub(crate) struct FailurePolicy<K> {
-    /// Without one all are transient, and nobody looks at the schedule.
+    /// Without one all are transient, and the schedule is not used.
     pub(crate) of: Option<Box<Classify>>,
     pub(crate) conflicts: Box<dyn Schedule<K>>,
     /// Of those that are transient.

@@ -5,8 +5,8 @@
 //! | everything | the lock of a `watch` channel: how far the run is, is written by the run future alone, the list by anybody. What begins, ends or drops a watch is user code, and runs outside: it is taken out first |
 //!
 //! # A change is mapped by one watch, or by none
-//! A watch is registered, being started, or active; whoever takes it out of "registered" starts it. One that was removed meanwhile, or whose run
-//! has ended, is dropped by who started it. Until then its flag keeps changes from becoming keys.
+//! A watch is registered, being started, or active; who takes it out of "registered" starts it. One that was removed meanwhile, or whose run
+//! has ended, is dropped there. Until then its flag keeps changes from becoming keys.
 
 use std::sync::{Arc, Weak};
 
@@ -21,7 +21,7 @@ use crate::run::watched_informer::{ActiveWatch, Observe, WatchedInformer};
 #[derive(Clone, Default)]
 pub(crate) struct WatchSet(Arc<watch::Sender<State>>);
 
-/// The set that a number belongs to, kept by nobody.
+/// The set that a number belongs to. It keeps nothing of it alive but its address.
 pub(crate) type WeakSet = Weak<watch::Sender<State>>;
 
 #[derive(Default)]

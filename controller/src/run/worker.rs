@@ -114,7 +114,7 @@ where
         }
     }
 
-    /// Serves the queue until it is closed, or until he may go.
+    /// Serves the queue until it is closed, or the worker is expired.
     pub(crate) async fn work<R, E>(self: Arc<Self>)
     where
         F: Fn(K, Context) -> R + Send + Sync,
@@ -290,7 +290,7 @@ where
     fn give_up(&self, lease: Lease<K, T>, failure: &ReconcileError, class: FailureClass) {
         self.counters.given_up.count();
         if let Some(given_up) = &self.config.on_give_up {
-            // Told while the key is still held, so that nobody works on it meanwhile.
+            // While the key is still leased, so that no other worker has it meanwhile.
             self.call(|| given_up(lease.key(), failure));
         }
         self.report(|metrics| metrics.gave_up(class));

@@ -25,7 +25,7 @@ use crate::{Action, BatchConfig, Context, Controller, RunError, RunReport};
 /// Informers, workers and whatever else is [spawned](Self::spawn) are tasks. They run within [`settle`](Self::run_until_stalled) and
 /// [`advance`](Self::advance), one step after another; the seed decides whose turn it is, so one seed is one run, and it can be had again. SimulatedTime
 /// passes in [`advance`](Self::advance) alone. Queues and reconciles have to use it: a queue is built on
-/// [`timer`](Self::timer) and seeded by [`random`](Self::random), a reconcile sleeps by [`SimulatedTime::sleep`]. Timers of a real
+/// [`timer`](Self::timer) and seeded by [`next_random`](Self::next_random), a reconcile sleeps by [`SimulatedTime::sleep`]. Timers of a real
 /// runtime know nothing of it.
 ///
 /// A panic in a reconcile is caught by the controller, as always; one in any other task goes on in the call that ran it.

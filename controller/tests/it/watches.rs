@@ -1,19 +1,20 @@
 //! Watches that are added to a controller, and removed from it, at any time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use flyball_controller::testing::Simulation;
 use flyball_controller::{
-    Action, AddWatchError, Controller, ControllerHandle, Health, InvalidControllerConfig, NotReady, RunError,
-    RunReport, WatchOptions,
+    Action, AddWatchError, BatchConfig, Controller, ControllerHandle, Health, InvalidControllerConfig,
+    NotReady, RunError, RunReport, WatchOptions,
 };
 use flyball_informer_cache::testing::Server;
 use flyball_informer_cache::{Change, Informer, Schema, Version};
 use flyball_ratelimit::Exponential;
 use flyball_sync::TokioTimer;
-use flyball_workqueue::{Fifo, Queue, WithTimer};
+use flyball_workqueue::{Fifo, Priority, Queue, WithTimer};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -99,7 +100,7 @@ async fn workers_go_on_while_one_that_was_added_syncs() {
     late.put(1, 0);
     let lists = late.informer();
     let watch = handle.add_watch(&never.informer(), key).unwrap();
-    let _ = handle.add_watch(&lists, key).unwrap();
+    handle.add_watch(&lists, key).unwrap();
     sleep(1_000 * SECOND).await;
     assert_eq!((synced(&health), health.ready()), (vec![(0, false), (1, false)], Ok(())));
     late.open();
@@ -123,7 +124,7 @@ async fn workers_that_have_not_started_wait_for_one_that_is_added() {
     assert_eq!(synced(&health).len(), 2);
     let (running, log) = start(controller);
     settle().await;
-    let _ = handle.add_watch(&lates, key).unwrap();
+    handle.add_watch(&lates, key).unwrap();
     assert_eq!((log.take().len(), health.ready()), (0, Err(NotReady::Syncing)));
     // One that was removed is not waited for, and may end before it has synced.
     assert!(handle.remove_watch(&before));
@@ -142,7 +143,7 @@ async fn workers_that_have_not_started_wait_for_one_that_is_added() {
         let (running, _) = start(controller);
         settle().await;
         let nevers = never.informer();
-        let _ = handle.add_watch(&nevers, key).unwrap();
+        handle.add_watch(&nevers, key).unwrap();
         if ends {
             nevers.shut_down();
         }
@@ -173,8 +174,8 @@ async fn in_standby_a_watch_waits_for_the_start() {
     settle().await;
     assert_eq!(health.ready(), Ok(()));
     let gone = handle.add_watch(&mains, |change| 100 + change.key()).unwrap();
-    let _ = handle.add_watch(&mains, key).unwrap();
-    let _ = handle.add_watch(&lates, key).unwrap();
+    handle.add_watch(&mains, key).unwrap();
+    handle.add_watch(&lates, key).unwrap();
     settle().await;
     assert_eq!(queue.ready_len(), 0, "no change becomes a key");
     assert!(handle.remove_watch(&gone));
@@ -364,7 +365,7 @@ async fn a_job_waits_for_what_its_reconciles_add() {
     let running = tokio::spawn(controller.run(move |key, _| {
         noted.note(key);
         if key == 1 {
-            let _ = handle.add_watch(&added, |change| *change.key()).unwrap();
+            handle.add_watch(&added, |change| *change.key()).unwrap();
         }
         async {
             sleep(SECOND).await;
@@ -382,47 +383,59 @@ async fn a_job_waits_for_what_its_reconciles_add() {
 const NUMBERS: Schema<u32, (u32, Version)> =
     Schema::new(|object: &(u32, Version)| object.0, |object| object.1);
 
-/// Kinds come and go in any order of events: what is watched converges, and what is not becomes no key.
+/// Kinds come and go in any order of events, before the run, in standby and at work, with resyncs and without, by keys and by batches: what is watched
+/// converges, what is not becomes no key, and a job ends once all that is watched has stopped.
 #[test]
 fn kinds_come_and_go() {
-    Simulation::explore(200, |sim| {
+    Simulation::explore(100, |sim| {
         let servers = [0, 1, 2].map(|_| Server::new(NUMBERS, |object, _, version| object.1 = version));
         let informers =
             servers.clone().map(|server| sim.informer(Informer::builder(NUMBERS, server)).unwrap());
         let backoff = Exponential::new(SECOND..=60 * SECOND);
-        let queue =
-            Queue::<u32>::builder().limiter(backoff).timer(sim.timer()).seed(sim.next_random()).build();
-        let controller = Controller::new(queue).workers_between(1..=3);
+        let queue = Queue::<u32>::builder().limiter(backoff).timer(sim.timer()).seed(sim.next_random());
+        let queue = queue.order(Priority::new()).build();
+        let main = sim.informer(Informer::builder(NUMBERS, servers[0].clone())).unwrap();
+        let mut controller =
+            Controller::new(queue).workers_between(1..=3).watches(&main, |_| None::<u32>).stop_when_idle();
+        if sim.next_random() % 2 == 0 {
+            controller = controller.standby_until(sim.time().sleep(SECOND * (sim.next_random() % 4) as u32));
+        }
         let (handle, log) = (controller.handle(), Log::new());
         let (noted, time) = (log.clone(), sim.time());
-        let running = sim.run(controller, move |key, _| {
-            noted.note(key);
+        let reconcile = move |keys: Vec<u32>| {
+            keys.iter().for_each(|key| noted.note(*key));
             let time = time.clone();
             async move {
                 time.sleep(SECOND / 10).await;
-                Ok::<_, String>(Action::await_change())
+                Ok::<_, String>(keys.iter().map(|_| Ok(Action::await_change())).collect::<Vec<_>>())
             }
-        });
+        };
+        let running = match sim.next_random() % 2 {
+            0 => sim.run_batches(controller, BatchConfig::new(2), move |keys, _| reconcile(keys)),
+            _ => sim.run(controller, move |key, _| {
+                let reconciled = reconcile(vec![key]);
+                async move { reconciled.await.map(|mut results| results.remove(0).unwrap()) }
+            }),
+        };
         let mut watches = [None, None, None];
         for step in 0..40_u32 {
             let kind = sim.next_random() as usize % 3;
             match sim.next_random() % 4 {
                 0 => {
-                    watches[kind] = watches[kind].take().map_or_else(
-                        || {
-                            Some(
-                                handle
-                                    .add_watch(&informers[kind], move |change| {
-                                        1_000 * kind as u32 + change.key()
-                                    })
-                                    .unwrap(),
-                            )
-                        },
-                        |watch| {
+                    watches[kind] = match watches[kind].take() {
+                        Some(watch) => {
                             assert!(handle.remove_watch(&watch));
                             None
-                        },
-                    )
+                        }
+                        None => {
+                            let options = match sim.next_random() % 2 {
+                                0 => WatchOptions::new(),
+                                _ => WatchOptions::new().resync_every(SECOND / 3),
+                            };
+                            let key = move |change: &Change<u32, _>| 1_000 * kind as u32 + change.key();
+                            Some(handle.add_watch_with(&informers[kind], key, options).unwrap())
+                        }
+                    }
                 }
                 1 => sim.advance(SECOND / 5),
                 _ => _ = servers[kind].put((step, Version::ZERO)),
@@ -435,8 +448,22 @@ fn kinds_come_and_go() {
         log.take();
         servers.iter().for_each(|server| _ = server.put((999, Version::ZERO)));
         sim.advance(100 * SECOND);
-        let watched = (0..3).filter(|kind| watches[*kind as usize].is_some());
-        assert_eq!(sorted(log.take()), watched.map(|kind| 1_000 * kind + 999).collect::<Vec<_>>());
-        assert!(!running.is_finished());
+        let seen: BTreeSet<u32> = log.take().into_iter().collect();
+        let watched: BTreeSet<u32> =
+            (0..3).filter(|kind| watches[*kind as usize].is_some()).map(|kind| 1_000 * kind + 999).collect();
+        assert!(watched.is_subset(&seen), "{seen:?} without all of {watched:?}");
+        assert_eq!(seen.iter().map(|key| key / 1_000 * 1_000 + 999).collect::<BTreeSet<_>>(), watched);
+        // One that is not watched may go on.
+        informers
+            .iter()
+            .zip(&watches)
+            .filter(|(_, watch)| watch.is_some())
+            .for_each(|(one, _)| one.shut_down());
+        sim.advance(100 * SECOND);
+        assert!(!running.is_finished(), "one is still there");
+        main.shut_down();
+        sim.advance(100 * SECOND);
+        let report = running.take_output().expect("it is idle").unwrap();
+        assert_eq!((report.failures(), report.callback_panics), (0, 0));
     });
 }

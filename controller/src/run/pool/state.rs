@@ -1,16 +1,16 @@
 //! PURE. How many workers there are, within bounds.
 //!
-//! As long as all of them are busy, another one comes; and whoever has had nothing to do for a while goes, if he may. So at
-//! each moment somebody is free for the next key, or the pool is as large as it may be; and nobody looks at a clock or at the
-//! backlog to find that out.
+//! As long as all of them are busy, another one is started; one that has been idle for a while stops, if it may. So at
+//! each moment a worker is free for the next key, or the pool is at its maximum; and no clock and no backlog is read to find
+//! that out.
 //!
 //! # Invariants
 //! 1. `least <= workers <= most`, once it has [begun](PoolState::begin).
-//! 2. Somebody is idle, or `workers == most`. A worker is idle from the moment at which he is wanted.
+//! 2. `idle > 0`, or `workers == most`. A worker is idle from the moment at which it is wanted.
 //! 3. `idle <= workers`, and `wanted <= idle`.
 //!
-//! Hence, once all are idle, the pool shrinks to `least`: whoever was kept because he was the only idle one is one, those who
-//! were kept because there were no more than `least` were so when nobody had been wanted since, and all others go in time.
+//! Hence, once all are idle, the pool shrinks to `least`: a worker that was kept as the only idle one is one, those that
+//! were kept because there were no more than `least` were kept when none had been wanted since, and all others stop in time.
 
 /// The workers of a controller, by number.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl PoolState {
         wanted
     }
 
-    /// A busy one is done with his key; whether he may go if no other one comes for a while.
+    /// A busy one is idle; whether it may stop if no key comes for a while.
     pub(crate) fn worker_idle(&mut self) -> bool {
         self.idle += 1;
         self.exceeds_min()
@@ -67,7 +67,7 @@ impl PoolState {
         self.workers > self.least
     }
 
-    /// No key has come to an idle one for a while; whether he goes.
+    /// No key has come to an idle one for a while; whether it stops.
     pub(crate) fn worker_expired(&mut self) -> bool {
         // The only idle one is kept for the next key.
         let leaves = self.exceeds_min() && self.idle > 1;
@@ -83,7 +83,7 @@ impl PoolState {
 mod tests {
     use super::*;
 
-    /// A worker as the shell has him: busy, or idle and, if so, whether he may still go.
+    /// A worker as the shell has it: busy, or idle and, if so, whether it may still stop.
     #[derive(Clone, Copy, PartialEq)]
     enum Worker {
         Busy,
