@@ -8,7 +8,7 @@ use crate::InvalidControllerConfig;
 /// How a controller runs, as data: with the feature `serde`, a section of a configuration file. See
 /// [`Controller::with_config`](crate::Controller::with_config).
 ///
-/// What is left out is as it is by default; what is unknown is an error. ReconcileSpans of time are words: `"250ms"`, `"5s"`, `"2m"`.
+/// What is left out is as it is by default; what is unknown is an error. Durations are text: `"250ms"`, `"5s"`, `"2m"`.
 ///
 /// # Examples
 /// ```

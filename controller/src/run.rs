@@ -61,7 +61,7 @@ pub(crate) async fn run<X, K, O, L, T, F, W>(
     runtime: X,
     setup: RunSetup<K, O, L, T>,
     reconcile: F,
-    worker: impl Fn(Arc<WorkerContext<X, K, O, L, T, F>>) -> W,
+    worker: impl Fn(Arc<WorkerContext<X, K, O, L, T, F>>) -> W + Sync,
     release: impl Fn(&WorkerContext<X, K, O, L, T, F>),
 ) -> Result<RunReport<K>, RunError>
 where
@@ -186,11 +186,13 @@ where
     } else {
         workers.phase.raise(RunPhase::Stopping);
     }
-    if !ends_within(&workers, &mut working, &worker, settings.shutdown_grace).await {
+    // A drain is worked off by as many workers as before.
+    let finish = workers.run_workers(&mut working, &worker);
+    if runtime.timeout(settings.shutdown_grace, finish).await.is_none() {
         workers.phase.raise(RunPhase::Stopping);
         context.enter(ShutdownStage::Cancelled);
         // What still runs after that is dropped below; whether it is there is seen then.
-        ends_within(&workers, &mut working, &worker, settings.abort_after).await;
+        runtime.timeout(settings.abort_after, workers.run_workers(&mut working, &worker)).await;
     }
     release(&workers);
     // Shuts down, and looks at what there is. Before the abort, which makes failures of leases. After an error the queue goes
@@ -206,27 +208,4 @@ where
 fn condition((index, ready): (usize, BoxFuture<Result<(), ()>>)) -> BoxFuture<Result<(), RunError>> {
     let failed = RunError::SyncFailed(StartCondition::Future { index });
     Box::pin(async move { ready.await.map_err(|()| failed) })
-}
-
-/// Whether all workers end within this time.
-async fn ends_within<X, K, O, L, T, F, W>(
-    workers: &Arc<WorkerContext<X, K, O, L, T, F>>,
-    working: &mut X::Tasks,
-    worker: &impl Fn(Arc<WorkerContext<X, K, O, L, T, F>>) -> W,
-    limit: Duration,
-) -> bool
-where
-    X: Runtime,
-    K: Key,
-    O: Order<K>,
-    L: QueueLimiter<K>,
-    T: SupportsAsync + SupportsDelays,
-    W: Future<Output = ()> + Send + 'static,
-{
-    tokio::select! {
-        // In a fixed order, so that a simulated run replays. A drain is worked off by as many as before.
-        biased;
-        () = workers.run_workers(working, worker) => true,
-        _ = workers.runtime.timeout(limit, pending::<()>()) => false,
-    }
 }

@@ -41,11 +41,8 @@ pub(crate) struct Mapper<OK, V, M> {
 
 /// A [`Mapper`], its types out of sight.
 pub(crate) trait RetryMapping: Send + Sync {
-    /// Takes in what has failed: it is mapped again after a wait.
-    fn take_in(&self, now: Duration);
-
-    /// When something is to be mapped again.
-    fn next_due(&self) -> Option<Duration>;
+    /// When something is to be mapped again, with what has failed by now.
+    fn next_due(&self, now: Duration) -> Option<Duration>;
 
     /// Maps the changes of one object that are due once more; `false` if there are none.
     fn remap_due(&self, now: Duration) -> bool;
@@ -181,6 +178,21 @@ where
         Some(act(&mut *self.waiting.try_lock().ok()?))
     }
 
+    /// Takes in what has failed: it is mapped again after a wait.
+    fn take_in(&self, now: Duration) {
+        let mut taken = Vec::new();
+        self.failed.send_if_modified(|failed| {
+            taken = std::mem::take(failed);
+            false
+        });
+        for change in taken {
+            let added = panics::attempt(|| self.waiting(|waiting| waiting.add(change, now)));
+            if added.is_err() {
+                self.counters.callback_panics.count();
+            }
+        }
+    }
+
     fn remap(&self, mut failed: Failed<OK, V>, now: Duration) {
         let changes = std::mem::take(&mut failed.changes);
         for change in changes {
@@ -200,21 +212,8 @@ where
     V: Send + Sync + 'static,
     M: Fn(&Change<OK, V>, bool) + Send + Sync + 'static,
 {
-    fn take_in(&self, now: Duration) {
-        let mut taken = Vec::new();
-        self.failed.send_if_modified(|failed| {
-            taken = std::mem::take(failed);
-            false
-        });
-        for change in taken {
-            let added = panics::attempt(|| self.waiting(|waiting| waiting.add(change, now)));
-            if added.is_err() {
-                self.counters.callback_panics.count();
-            }
-        }
-    }
-
-    fn next_due(&self) -> Option<Duration> {
+    fn next_due(&self, now: Duration) -> Option<Duration> {
+        self.take_in(now);
         self.waiting(|waiting| waiting.order.first_key_value().map(|(place, _)| place.0))?
     }
 
@@ -293,8 +292,7 @@ async fn map_again<X: Runtime>(mapper: Arc<dyn RetryMapping>, runtime: X) {
     let mut resync_at = period.map(|period| runtime.now().saturating_add(period));
     loop {
         let now = runtime.now();
-        mapper.take_in(now);
-        match mapper.next_due().into_iter().chain(resync_at).min() {
+        match mapper.next_due(now).into_iter().chain(resync_at).min() {
             None => mapper.failed().await,
             Some(due) if due > now => _ = runtime.timeout(due - now, mapper.failed()).await,
             Some(_) => {

@@ -81,7 +81,7 @@ where
     pub(crate) async fn run_workers<W>(
         self: &Arc<Self>,
         working: &mut X::Tasks,
-        worker: &impl Fn(Arc<Self>) -> W,
+        worker: &(impl Fn(Arc<Self>) -> W + Sync),
     ) where
         W: Future<Output = ()> + Send + 'static,
     {
