@@ -158,7 +158,7 @@ where
         self.shared.writer.observe(f)
     }
 
-    /// Waits until the first list is published. Any number may wait; all are woken.
+    /// Waits until the first list is published, and all observers have received it. Any number may wait; all are woken. An observer must not wait for it.
     ///
     /// # Errors
     /// When the informer ended before.
@@ -185,7 +185,7 @@ where
         self.shared.writer.blocking_synced_timeout(limit)
     }
 
-    /// Whether the first list is published; stays so after the end.
+    /// Whether the first list is published, and all observers have received it; stays so after the end.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.shared.writer.is_synced()
@@ -201,7 +201,7 @@ where
 
     /// Ends the run future in order, soon; the subscriptions end when they have told what is pending.
     ///
-    /// Nobody waits here: [`stopped`](Self::stopped) does.
+    /// Nobody waits here: [`stopped`](Self::stopped) does. A list that is published and not delivered to all is delivered first.
     pub fn shut_down(&self) {
         self.shared.stop.wish();
     }

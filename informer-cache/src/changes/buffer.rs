@@ -231,8 +231,8 @@ impl<K, V> Feed<K, V> {
             if state.detached {
                 return false;
             }
-            // Invariant 5; and a consumer may begin anew between two chunks.
-            if state.lost.is_some() || state.revision >= revision {
+            // Invariant 5; and a consumer may begin anew between two chunks, or end, as its index is removed.
+            if state.lost.is_some() || state.ended || state.revision >= revision {
                 break state;
             }
             for (change, ticket) in changes.by_ref().take(CHUNK) {

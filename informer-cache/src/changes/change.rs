@@ -40,6 +40,12 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
+    /// Whether the key was unknown before: `Initial` or `Added`.
+    #[must_use]
+    pub const fn is_addition(self) -> bool {
+        matches!(self, Self::Initial | Self::Added)
+    }
+
     /// Whether there is no object any more: `Deleted` or `Missed`.
     #[must_use]
     pub const fn is_deletion(self) -> bool {
@@ -144,6 +150,12 @@ impl<K, V> Change<K, V> {
     #[must_use]
     pub fn updated(key: K, old: Arc<V>, new: Arc<V>) -> Self {
         Self::of(Arc::new(Name { hash: 0, key }), ChangeKind::Updated, Some(old), new)
+    }
+
+    /// Another object in the place of one, whose last known state is given.
+    #[must_use]
+    pub fn replaced(key: K, last: Arc<V>, new: Arc<V>) -> Self {
+        Self::of(Arc::new(Name { hash: 0, key }), ChangeKind::Replaced, Some(last), new)
     }
 
     /// An object that is gone, with its last known state; whether the deletion itself was not seen.

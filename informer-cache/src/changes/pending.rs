@@ -157,8 +157,8 @@ impl<K, V> Pending<K, V> {
         };
         if known.get().merged.is_undone_by(&change) {
             // What it holds, the caller keeps alive.
-            drop(known.remove());
-            self.clean();
+            let (undone, _) = known.remove();
+            self.forget(undone.ticket);
             return Dropped::default();
         }
         known.get_mut().merged.then(&change)
@@ -176,17 +176,23 @@ impl<K, V> Pending<K, V> {
         let (_, hash) = self.order[at];
         let entry = self.entries.find_entry(hash, |entry| entry.ticket == ticket).ok()?;
         let (entry, _) = entry.remove();
-        self.clean();
-        if self.entries.is_empty() && self.entries.capacity() > SPARE {
+        self.forget(ticket);
+        if self.entries.is_empty() && self.entries.capacity() > 2 * SPARE {
             // A burst is over: its memory goes, too. What is in the table is moved nowhere, there is nothing.
             (self.entries, self.order) = (HashTable::new(), VecDeque::new());
         }
         Some(entry.merged)
     }
 
-    /// Restores invariant 2 after an entry was taken out. O(1), spread over the calls.
-    fn clean(&mut self) {
+    /// Restores invariant 2 after the entry of a ticket was taken out. O(1), spread over the calls; mostly it was the first.
+    fn forget(&mut self, ticket: Ticket) {
         let Self { entries, order, .. } = self;
+        if order.front().is_some_and(|(first, _)| *first == ticket) {
+            order.pop_front();
+        }
+        if order.len() == entries.len() {
+            return;
+        }
         let is_there =
             |(ticket, hash): &(Ticket, u64)| entries.find(*hash, |entry| entry.ticket == *ticket).is_some();
         while order.front().is_some_and(|first| !is_there(first)) {
@@ -368,5 +374,5 @@ impl<K, V> Merged<K, V> {
 /// Says which objects a consumer wants to know of.
 pub(crate) type Filter<V> = dyn Fn(&V) -> bool + Send + Sync;
 
-/// A table of up to this many entries is kept when it is empty.
+/// A table for up to this many entries, which is the capacity that so many have grown it to, is kept when it is empty.
 const SPARE: usize = 256;

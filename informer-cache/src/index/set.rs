@@ -83,6 +83,15 @@ impl<K, V> Arrived<K, V> {
 }
 
 impl<V> Recipe<V> {
+    /// The name of one of these indexes that it does not have.
+    pub(crate) fn lacks(&self, indexes: &[Arc<Definition<V>>]) -> Option<&'static str>
+    where
+        V: 'static,
+    {
+        let missing = indexes.iter().find(|index| !self.indexes.iter().any(|known| known.is_like(index)));
+        missing.map(|index| index.name)
+    }
+
     /// Where this very index is.
     pub(crate) fn place(&self, index: &Arc<Definition<V>>) -> Option<usize> {
         self.indexes.iter().position(|known| Arc::ptr_eq(known, index))

@@ -170,7 +170,7 @@ where
     }
 
     /// Calls `f` with the store, once, when the informer is built and before it runs: for a source that depends on what is stored. Several are
-    /// called in the order in which they were added.
+    /// called in the order in which they were added. (An [`InformerSet`](crate::InformerSet) may discard what it built, if another request was quicker.)
     ///
     /// # Examples
     /// ```

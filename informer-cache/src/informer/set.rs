@@ -176,9 +176,12 @@ impl InformerSet {
             };
         }
         let (informer, run) = builder.build().map_err(StartError::Build)?;
+        let built = informer.store().clone();
         let (shared, is_new) = self.enter(id, informer, config)?;
         if is_new {
             (self.inner.run)(Box::pin(run));
+        } else if let Some(index) = shared.store().index_lacking(&built) {
+            return Err(StartError::ConfigMismatch(ConfigDifference::Index(index)));
         }
         Ok(shared)
     }

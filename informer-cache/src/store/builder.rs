@@ -64,10 +64,7 @@ where
 
     /// An index of it that a store does not have.
     pub(crate) fn index_missing_in(&self, store: &Store<K, V>) -> Option<&'static str> {
-        let recipe = store.inner.table().recipe.clone();
-        let missing =
-            self.indexes.iter().find(|index| !recipe.indexes.iter().any(|known| known.is_like(index)));
-        missing.map(|index| index.name)
+        store.inner.table().recipe.lacks(&self.indexes)
     }
 
     /// Fixes the seed of the hasher, which is random by default: the same writes then give the same order of

@@ -7,24 +7,31 @@
 //! | `Building` | so many keys into a table of its own | the user's code | none |
 //! | `Finding` | so many keys of one subscription | the user's code | that subscription's |
 //! | `Committing` | all: a swap | none | `published` |
-//! | `Merging` | so many changes of one subscription | none | that subscription's |
+//! | `Merging` | what was written is dropped; then so many changes of one subscription | none that may panic | that subscription's |
 //! | `Reporting` | so many changes | observers | none |
 //!
 //! A panic before the commit leaves the store as it was. After it, nothing panics, and dropping this does the rest: what is published is delivered. Nobody else writes
-//! in between; an index that comes or goes before the commit makes it begin again.
+//! in between. Subscriptions come and go, and so do indexes: a commit that finds another list of subscriptions goes back to `Finding` for those that are new and
+//! selective, and one that finds other indexes goes back to `Building`. So no piece is longer than another, whatever happens beside it.
 
 use std::hash::Hash;
 use std::ops::Range;
 use std::sync::Arc;
 
+use flyball_sync::panics::{caught, drop_each};
+
 use super::effects::Effects;
 use super::relist::RelistDraft;
-use super::write::{Arrival, when_found};
+use super::write::Arrival;
 use crate::changes::buffer::{Feeds, Merging};
 use crate::changes::selection::Findings;
+use crate::index::set::Recipe;
 use crate::table::{KeyWrite, Plan, Table};
 use crate::watch::observer;
 use crate::{Change, ChangeKind, Store, Version, WaitForError};
+
+/// So many writes are looked at for a subscription of selected objects as are found for one of everything.
+const SELECTED: usize = 16;
 
 /// How far a publication is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +52,10 @@ pub(crate) struct Publication<K, V> {
     /// What it leads from, and what it has led to so far.
     base: Arc<Table<K, V>>,
     next: Option<Table<K, V>>,
+    /// The indexes that the values of the writes are of, where those of the base are others.
+    renews: Option<Arc<Recipe<V>>>,
+    /// What a former beginning leaves, to be dropped outside the turn.
+    former: Option<(Arc<Table<K, V>>, Option<Table<K, V>>)>,
     plan: Plan,
     arrival: Arrival,
     first_list: bool,
@@ -78,6 +89,8 @@ impl<K, V> Publication<K, V> {
         }
         Self {
             next: Some(Table::clone(&base)),
+            renews: None,
+            former: None,
             changes: Vec::with_capacity(writes.len()),
             store,
             stage: Stage::Building,
@@ -87,7 +100,7 @@ impl<K, V> Publication<K, V> {
             first_list,
             writes,
             feeds,
-            findings: Findings::new(),
+            findings: Findings::default(),
             merging: None,
             feed: 0,
             at: 0,
@@ -117,9 +130,8 @@ impl<K, V> Publication<K, V> {
         // First, while changes still hold the objects: so these go piece by piece, too.
         self.before = None;
         self.base = self.store.inner.table();
-        self.changes.truncate(self.changes.len().saturating_sub(most));
-        self.writes.truncate(self.writes.len().saturating_sub(most));
-        self.changes.is_empty() && self.writes.is_empty()
+        drop_each(self.changes.drain(self.changes.len().saturating_sub(most)..));
+        self.changes.is_empty()
     }
 
     fn enter(&mut self, stage: Stage) {
@@ -135,15 +147,15 @@ impl<K, V> Publication<K, V> {
 
     /// A piece of what comes after the commit; of how many changes. Never panics.
     fn deliver(&mut self, most: usize) -> usize {
-        let part = self.part(self.changes.len(), most);
-        let (done, is_last) = (part.len(), part.end == self.changes.len());
         let Some(merging) = self.merging else { return 0 };
         if self.stage == Stage::Reporting {
+            let part = self.part(self.changes.len(), most);
+            let (done, is_last) = (part.len(), part.end == self.changes.len());
             if let Some(listeners) = &self.effects.listeners {
                 observer::report(listeners, &self.changes[part]);
             }
             if is_last {
-                if self.arrival.is_list() {
+                if self.first_list {
                     self.store.inner.synced.end(Ok(()), &mut self.effects.wakers);
                 }
                 self.effects.finish(&self.store.inner);
@@ -151,13 +163,24 @@ impl<K, V> Publication<K, V> {
             }
             return done;
         }
-        let Some(feed) = self.feeds.get(self.feed) else {
+        if !self.writes.is_empty() {
+            // What was written is in the table and in the changes; index values may be the last of theirs.
+            let from = self.writes.len().saturating_sub(most);
+            let done = self.writes.len() - from;
+            caught(|| drop_each(self.writes.drain(from..)));
+            return done;
+        }
+        if self.feed == self.feeds.len() {
             self.enter(Stage::Reporting);
             return 0;
-        };
-        let is_there =
-            self.findings.merge((self.feed, feed), &self.changes, part, merging, &mut self.effects);
-        self.effects.detached |= !is_there;
+        }
+        let all = self.findings.count(self.feed, self.changes.len());
+        let part = self.part(all, most);
+        let (done, is_last) = (part.len(), part.end == all);
+        let (feed, effects) = ((self.feed, &*self.feeds[self.feed]), &mut self.effects);
+        let unseen = (&mut effects.wakers, &mut effects.dropped);
+        let is_there = self.findings.merge(feed, &self.changes, part, (merging, is_last), unseen);
+        effects.detached |= !is_there;
         if is_last || !is_there {
             (self.feed, self.at) = (self.feed + 1, 0);
         }
@@ -174,30 +197,42 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
 
     /// Does a piece of the present stage, of so many keys; not the commit. How many it was.
     pub(crate) fn advance(&mut self, most: usize) -> usize {
+        drop(self.former.take());
         match self.stage {
             Stage::Building => {
                 let part = self.part(self.writes.len(), most);
                 let Some(next) = &mut self.next else { return 0 };
                 let done = part.len();
-                for write in &self.writes[part] {
+                for write in &mut self.writes[part] {
+                    if let Some(before) = self.renews.as_ref().filter(|_| !write.kind.is_deletion()) {
+                        let (said, seed) =
+                            (std::mem::take(&mut write.values), &self.store.inner.reading.seed);
+                        write.values = next.renew((&**before, said), write.row, &write.record.object, seed);
+                    }
                     next.plan(write, &mut self.plan);
                     let old = next.commit(write, &mut self.plan, &mut self.effects.garbage);
                     let (name, object) = (write.record.name.clone(), write.record.object.clone());
                     self.changes.push(Change::of(name, write.kind, old, object));
                 }
                 if self.at == self.writes.len() {
+                    self.renews = None;
                     self.enter(Stage::Finding);
                 }
                 done
             }
             Stage::Finding => {
-                let part = self.part(self.writes.len(), most);
-                let Some(feed) = self.feeds.get(self.feed) else {
+                while self.feed < self.feeds.len() && self.at == 0 && !self.findings.lack(self.feed) {
+                    self.feed += 1;
+                }
+                let Some(feed) = self.feeds.get(self.feed).cloned() else {
                     self.enter(Stage::Committing);
                     return 0;
                 };
-                let (done, is_last) = (part.len(), part.end == self.writes.len());
-                self.findings.find(self.feed, feed, &self.writes, part, &self.base);
+                // Looking at a write that is not selected costs little.
+                let weight = if feed.selection().is_some() { SELECTED } else { 1 };
+                let part = self.part(self.writes.len(), most.saturating_mul(weight));
+                let (done, is_last) = (part.len() / weight, part.end == self.writes.len());
+                self.findings.find((self.feed, &feed), &self.writes, part, &self.base);
                 if is_last {
                     (self.feed, self.at) = (self.feed + 1, 0);
                 }
@@ -208,27 +243,30 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
         }
     }
 
-    /// Step 3, in the turn of the writer: readers are kept out for the swap of one address.
-    pub(crate) fn commit(&mut self)
-    where
-        K: Clone,
-    {
+    /// Step 3, in the turn of the writer: readers are kept out for the swap of one address. Or back to an earlier stage, if something came or went.
+    pub(crate) fn commit(&mut self) {
         let store = self.store.clone();
         let inner = &*store.inner;
-        let table = inner.table();
-        if !Arc::ptr_eq(&table.recipe, &self.base.recipe) {
+        let mut published = inner.published.write();
+        let now = &published.table;
+        if !Arc::ptr_eq(&now.recipe, &self.base.recipe) {
+            let table = now.clone();
+            drop(published);
             return self.begin_anew(table);
         }
-        debug_assert_eq!(self.base.revision, table.revision, "nobody else writes");
+        if !Arc::ptr_eq(&published.feeds, &self.feeds) {
+            let feeds = published.feeds.clone();
+            drop(published);
+            self.findings.regroup(&self.feeds, &feeds);
+            self.effects.feeds.push(std::mem::replace(&mut self.feeds, feeds));
+            return self.enter(Stage::Finding);
+        }
+        debug_assert_eq!(self.base.revision, now.revision, "nobody else writes");
         let Some(mut next) = self.next.take() else { return };
-        let now = table.version;
+        let (effects, now) = (&mut self.effects, now.version);
         let version = self.arrival.version(now);
         next.version = version;
-        let merging = Merging { version, revision: next.revision, first_list: self.first_list };
-        let found = (self.feeds.clone(), std::mem::replace(&mut self.findings, Findings::new()));
-        let effects = &mut self.effects;
-        let (mut published, found) = when_found(inner, &table, &self.writes, Some(found), effects);
-        drop(table);
+        self.merging = Some(Merging { version, revision: next.revision, first_list: self.first_list });
         let own = usize::from(Arc::ptr_eq(&published.table, &self.base));
         if Arc::strong_count(&published.table) > 1 + own {
             inner.held.superseded(&published.table);
@@ -243,34 +281,21 @@ impl<K: Eq + Hash, V: 'static> Publication<K, V> {
             effects.listeners = Some(published.listeners.clone());
         }
         drop(published);
-        let (feeds, findings) = found.unwrap_or_else(|| (Arc::new([]), Findings::new()));
-        effects.feeds.push(std::mem::replace(&mut self.feeds, feeds));
-        self.findings = findings;
-        self.merging = Some(merging);
         self.enter(Stage::Merging);
     }
 
-    /// An index came or went. The functions of a new one run here, about what is written.
+    /// An index came or went. The functions of a new one run as the pieces are built again.
     fn begin_anew(&mut self, table: Arc<Table<K, V>>) {
-        let seed = self.store.inner.reading.seed;
-        for KeyWrite { record, values, kind, row } in &mut self.writes {
-            if !kind.is_deletion() {
-                let said = (&*self.base.recipe, std::mem::take(values));
-                *values = table.renew(said, *row, &record.object, &seed);
-            }
-        }
-        self.next = Some(Table::clone(&table));
-        self.base = table;
+        self.renews = Some(self.base.recipe.clone());
+        let next = self.next.replace(Table::clone(&table));
+        self.former = Some((std::mem::replace(&mut self.base, table), next));
         self.changes.clear();
-        self.findings = Findings::new();
+        self.findings = Findings::default();
         self.enter(Stage::Building);
     }
 
     /// Does everything up to a stage at once, in the turn of the writer.
-    pub(crate) fn run_to(&mut self, stage: Stage)
-    where
-        K: Clone,
-    {
+    pub(crate) fn run_to(&mut self, stage: Stage) {
         while self.stage < stage {
             match self.stage {
                 Stage::Committing => self.commit(),

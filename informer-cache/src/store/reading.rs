@@ -34,6 +34,11 @@ where
         self.inner.published.look(|table| Some(table.record(hash, |known| known == key)?.version))
     }
 
+    /// An index of another store that this one does not have.
+    pub(crate) fn index_lacking(&self, other: &Self) -> Option<&'static str> {
+        self.inner.table().recipe.lacks(&other.inner.table().recipe.indexes)
+    }
+
     /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -104,8 +104,8 @@ where
     /// Readers keep reading the old state until they see the new one. O(changes), and O(stored) for what is not listed.
     ///
     /// # Panics
-    /// Only as functions of the schema, an index or a key do; then nothing has changed. But identity and `Clone` of keys run once more when the
-    /// changes are put together for the caller, and what is replaced is dropped: a panic there comes after everybody else was told.
+    /// Only as functions of the schema, an index or a key do; then nothing has changed. What is replaced is dropped at the end: a panic there comes when everything
+    /// is delivered.
     pub fn publish(self, version: Version) -> Vec<Change<K, V>> {
         let Self { writer, draft } = self;
         writer.publish(draft, version)

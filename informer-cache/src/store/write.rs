@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use flyball_sync::locks::RwLockWriteGuard;
 
-use crate::changes::buffer::{Feeds, Merging};
+use crate::changes::buffer::{Feed, Feeds, Merging};
 use crate::changes::selection::Findings;
 use crate::index::set::{Arrived, Reading};
 use crate::store::effects::{Effects, fan_out};
@@ -78,24 +78,25 @@ impl<K, V> WriterCore<K, V> {
             let merging = Merging { version, revision: published.table.revision, first_list: false };
             (published.feeds.clone(), merging)
         };
-        fan_out(&feeds, &[], &Findings::new(), merging, effects);
+        fan_out(&feeds, &[], &Findings::default(), merging, effects);
         effects.feeds.push(feeds);
     }
 
     /// Ends the feeds, the listeners and the waits.
     pub(crate) fn close(&mut self, effects: &mut Effects<K, V>) {
         let inner = self.inner();
-        let (feeds, listeners) = {
+        let (feeds, listeners, listed) = {
             let mut published = inner.published.write();
             published.closed = true;
             published.waiters.end_all(WaitForError::Closed, &mut effects.wakers);
             let feeds = std::mem::replace(&mut published.feeds, Arc::new([]));
-            (feeds, std::mem::replace(&mut published.listeners, Arc::new([])))
+            (feeds, std::mem::replace(&mut published.listeners, Arc::new([])), published.listed)
         };
         for feed in &*feeds {
             feed.end(&mut effects.wakers);
         }
-        inner.synced.end(Err(Stopped), &mut effects.wakers);
+        // A list that is published and not reported yet is a first list all the same.
+        inner.synced.end(if listed { Ok(()) } else { Err(Stopped) }, &mut effects.wakers);
         // There are no steps, so they are told nothing, and go.
         effects.listeners = Some(listeners);
         effects.feeds.push(feeds);
@@ -171,7 +172,7 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
         let Self { store, plan, table: at_hand } = self;
         let inner = &*store.inner;
         table.plan(&write, plan);
-        let (mut published, found) = when_found(inner, &table, slice::from_ref(&write), None, effects);
+        let (mut published, found) = when_found(inner, &table, slice::from_ref(&write), effects);
         // It is the one that is published, so it is not the last.
         drop(table);
         inner.note_superseded(&mut published);
@@ -204,13 +205,13 @@ impl<K: Clone + Eq + Hash, V: 'static> WriterCore<K, V> {
 type Found<K, V> = Option<(Feeds<K, V>, Findings)>;
 
 /// Step 2, and the lock of step 3: what was found is of exactly the subscriptions there are under it. None where there are none.
-pub(super) fn when_found<'a, K: Eq, V>(
+fn when_found<'a, K: Eq, V>(
     inner: &'a Inner<K, V>,
     table: &Table<K, V>,
     writes: &[KeyWrite<K, V>],
-    mut found: Found<K, V>,
     effects: &mut Effects<K, V>,
 ) -> (RwLockWriteGuard<'a, Published<K, V>>, Found<K, V>) {
+    let mut found: Found<K, V> = None;
     loop {
         let published = inner.published.write();
         match &found {
@@ -224,9 +225,12 @@ pub(super) fn when_found<'a, K: Eq, V>(
         if let Some((feeds, _)) = found.take() {
             effects.feeds.push(feeds);
         }
-        let mut findings = Findings::new();
-        for (at, feed) in feeds.iter().enumerate() {
-            findings.find(at, feed, writes, 0..writes.len(), table);
+        let mut findings = Findings::default();
+        let is_plain = |feed: &Arc<Feed<K, V>>| feed.selection().is_none();
+        if !(feeds.iter().all(is_plain) && !writes.iter().any(|write| write.kind.is_addition())) {
+            for (at, feed) in feeds.iter().enumerate() {
+                findings.find((at, feed), writes, 0..writes.len(), table);
+            }
         }
         found = Some((feeds, findings));
     }

@@ -33,12 +33,15 @@ where
     /// Tells `f` the objects there are, then everything that changes: unmerged, and by the very thread that writes.
     ///
     /// This call tells `f` the objects of one snapshot, as initial additions. (Those of the store's first list are, too, where that comes later.)
-    /// From that snapshot on every write tells it every change, a relist deletions first, after the change can be seen here and after unlocking everything: `f` may use the store. It must be
+    /// From that snapshot on every write tells it every change, a relist deletions first (and another object under a key as one change,
+    /// [`Replaced`](crate::ChangeKind::Replaced), whose `old()` is gone), after the change can be seen here and after unlocking everything: `f` may use the store. It must be
     /// quick, as the writer waits for it. Changes come in the order of the writes of one thread; calls of several threads
     /// overlap, those with the initial objects, too. So it is for what can be told twice and in any order, as a queue of keys: what is bounded
     /// by itself and must hear of every state there was. An `f` that writes, by a [`SharedWriter`](crate::SharedWriter), is told that write within the call, and so is every other observer: those
     /// that come after it in the list hear of the inner write before the outer one. Registering is O(observers), besides the
     /// initial objects. For a consumer of its own pace there is [`subscribe`](Self::subscribe).
+    ///
+    /// The run future of an informer reports a long list in pieces, on whichever thread it is polled; dropped meanwhile, it reports the rest as it is dropped.
     ///
     /// It ends when the observer is dropped, or when the store is closed. As long as `f` holds a writer, that is not by itself.
     ///
@@ -109,7 +112,7 @@ where
         WaitForKey::new(Arc::downgrade(&self.inner), key, version)
     }
 
-    /// Waits until the first list is published. Any number may wait; all are woken.
+    /// Waits until the first list is published, and all observers have received it. Any number may wait; all are woken. An observer must not wait for it.
     ///
     /// # Errors
     /// When the store is closed first.
@@ -160,7 +163,7 @@ where
         block_on_timeout(self.wait_for_key(key, version), limit).unwrap_or(Err(WaitForError::TimedOut))
     }
 
-    /// Whether the first list is published; stays so after [`close`](crate::Writer::close).
+    /// Whether the first list is published, and all observers have received it: not yet while they do. Stays so after [`close`](crate::Writer::close).
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.inner.synced.is_set()

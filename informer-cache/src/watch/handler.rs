@@ -64,7 +64,7 @@ where
     /// What is told is told by the future, on whichever thread it is polled. It is over at the end of the store, which may be where something is
     /// to be done once. A panic of `f` is [counted](Handler::panics), and the change that caused it counts as processed: `f` is called
     /// for the next, and others that wait until it has [caught up](Handler::caught_up) do not wait for ever. What panics while a change is put
-    /// together, `Clone` of a key, the schema's identity or a filter, leaves through the future, as through [`next`](Self::next); polled again, it goes
+    /// together, the schema's identity or a filter, leaves through the future, as through [`next`](Self::next); polled again, it goes
     /// on with that change.
     ///
     /// # Examples

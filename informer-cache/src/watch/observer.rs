@@ -106,7 +106,8 @@ impl<K, V> Observer<K, V> {
     /// Waits until it is over, as it was [ended](Self::end) or the store closed: the writers that were telling observers something have
     /// done so, no call will begin, and the function is dropped. Any number may wait; all are woken.
     ///
-    /// Within a call of an observer this returns at once: that call may be the one to wait for.
+    /// Within a call of an observer this returns at once: that call may be the one to wait for. An informer that reports a long list holds the function until the list is
+    /// reported, also between two pieces: whoever polls its run future must not wait for this beside it.
     ///
     /// # Cancel safety
     /// Dropping the future forgets the wait and nothing else.

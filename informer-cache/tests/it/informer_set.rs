@@ -365,3 +365,20 @@ fn a_request_that_is_configured_differently_is_refused_and_the_difference_named(
     drop(fewer);
     assert!(world.set.statuses().is_empty());
 }
+
+/// Two first requests at once: the one that comes second has asked for an index that the first one's informer does not have.
+#[test]
+fn of_two_first_requests_the_second_is_refused_an_informer_without_its_index() {
+    let world = World::new();
+    let source = listing(&[1]);
+    let (set, quicker) = (world.set.clone(), world.builder(&source));
+    let kept: Arc<Mutex<Option<SharedInformer<u64, u64>>>> = Arc::default();
+    let keep = kept.clone();
+    let outer = world.builder(&source).index(&BY_HALF).on_build(move |_| {
+        *keep.lock() = Some(set.get_or_start("numbers", quicker).unwrap());
+    });
+    let refused = world.set.get_or_start("numbers", outer);
+    assert!(matches!(refused, Err(StartError::ConfigMismatch(ConfigDifference::Index("half")))));
+    drop(kept.lock().take());
+    assert!(world.set.statuses().is_empty(), "who was refused is no user");
+}

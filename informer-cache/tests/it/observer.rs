@@ -593,3 +593,38 @@ fn a_hundred_observers_come_and_go() {
 fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
+
+/// `synced` is given once observers have received the first list; a store that is closed before has had one all the same.
+#[test]
+fn a_store_that_an_observer_closes_under_its_first_list_has_synced() {
+    let store = store();
+    let closing = store.clone();
+    let closed = Arc::new(AtomicU64::new(0));
+    let calls = closed.clone();
+    let observer = store.observe(move |_| {
+        assert!(!closing.is_synced() || calls.load(Ordering::Relaxed) > 0);
+        closing.close();
+        calls.fetch_add(1, Ordering::Relaxed);
+    });
+    store.replace([thing(1, 1, 1), thing(2, 1, 1)], Version::new(1));
+    assert_eq!((closed.load(Ordering::Relaxed), observer.panics()), (2, 0));
+    assert!(store.is_synced());
+    assert_eq!(poll_once(Box::pin(store.synced()).as_mut()), std::task::Poll::Ready(Ok(())));
+}
+
+/// A second list within the first one's report does not give the signal for it.
+#[test]
+fn a_list_within_the_report_of_the_first_does_not_sync_the_store() {
+    let store = store();
+    let (again, within) = (store.clone(), Arc::new(Mutex::new(Vec::new())));
+    let seen = within.clone();
+    let _observer = store.observe(move |change| {
+        if change.is_initial() && *change.key() == 1 {
+            again.replace((1..4).map(|key| thing(key, 1, 2)), Version::new(2));
+        }
+        seen.lock().push(again.is_synced());
+    });
+    store.replace((1..4).map(|key| thing(key, 1, 1)), Version::new(1));
+    assert!(within.lock().iter().all(|synced| !synced));
+    assert!(store.is_synced());
+}

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use drivers::cache::fixture::{EXPIRED, Object, World, error, object};
 use flyball_informer_cache::{
@@ -157,8 +158,8 @@ fn a_long_page_is_staged_in_turns() {
         assert!(READ.get() - before <= 256, "in one turn");
         turns += 1;
     }
-    // The last one publishes what there is under 256 keys.
-    assert_eq!((turns, READ.get()), (10_000_usize.div_ceil(256) + 1, 10_000));
+    // Of 256 keys are published what is built in one turn, and delivered in the next.
+    assert_eq!((turns, READ.get()), (10_000_usize.div_ceil(256) + 2, 10_000));
     assert_eq!(world.stored().len(), 256);
     drop(source);
 }
@@ -366,4 +367,79 @@ fn a_subscription_that_comes_at_any_turn_of_a_list_misses_and_repeats_nothing() 
             break;
         }
     }
+}
+
+#[test]
+fn subscribers_that_come_and_go_do_not_make_a_turn_longer() {
+    let mut publishing = relist();
+    let mut turns = 0;
+    while publishing.source.open_watches() == 0 {
+        let (indexed, called) = (INDEXED.get(), publishing.calls.load(Ordering::Relaxed));
+        // The list of subscriptions is another one at every turn.
+        let passing = publishing.informer.subscribe();
+        let selected = publishing.informer.subscription().key(turns).start();
+        publishing.turn();
+        drop((passing, selected));
+        let called = publishing.calls.load(Ordering::Relaxed) - called;
+        assert!(INDEXED.get() - indexed <= 256 && called <= 256, "in one turn");
+        turns += 1;
+        assert!(turns < 1_000, "it is committed all the same");
+    }
+    publishing.agrees(&mut BTreeMap::new());
+}
+
+#[test]
+fn a_subscription_that_ends_under_a_list_receives_nothing_after_its_end() {
+    for turns in 0.. {
+        let mut publishing = relist();
+        let selected = publishing.informer.subscription().by_index(&BY_DIGIT, 3).unwrap();
+        let mut selected = selected.start();
+        (0..turns).for_each(|_| publishing.turn());
+        let is_done = publishing.source.open_watches() > 0;
+        publishing.informer.remove_index(&BY_DIGIT).unwrap();
+        let next = |changes: &mut Subscription<u32, Wide>| {
+            changes.poll_next(&mut Context::from_waker(Waker::noop()))
+        };
+        while !matches!(next(&mut selected), Poll::Ready(None)) {}
+        while publishing.source.open_watches() == 0 {
+            publishing.turn();
+            assert!(matches!(next(&mut selected), Poll::Ready(None)), "it has ended");
+        }
+        if is_done {
+            break;
+        }
+    }
+}
+
+#[test]
+fn objects_whose_drops_panic_do_not_abort_the_drop_of_a_list() {
+    struct Grumpy(u32, Arc<AtomicUsize>);
+    impl Drop for Grumpy {
+        fn drop(&mut self) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            std::panic::resume_unwind(Box::new("a drop that panics"));
+        }
+    }
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let source = ScriptedSource::new();
+    let page = |items, version| Page { items, version: Version::new(version), continuation: None };
+    source.list(Ok(page((0..10).map(|key| Grumpy(key, dropped.clone())).collect(), 1)));
+    source.watch(Ok(()));
+    let schema = Schema::new(|object: &Grumpy| object.0, |_| Version::ZERO);
+    let clock = ManualClock::new();
+    let (informer, run) = Informer::builder(schema, source.clone()).timer(clock.timer()).build().unwrap();
+    let mut run: Pin<Box<dyn Future<Output = ()>>> = Box::pin(run);
+    let mut settle = || (0..10).for_each(|_| assert!(poll_once(run.as_mut()).is_pending()));
+    settle();
+    source.fail(error(EXPIRED));
+    source.list(Ok(page(Vec::new(), 2)));
+    while informer.store().len() > 0 {
+        settle();
+        if let Some(alarm) = clock.next_alarm() {
+            clock.set(alarm);
+        }
+    }
+    settle();
+    assert_eq!(dropped.load(Ordering::Relaxed), 10);
+    assert!(informer.status().panics > 0);
 }
